@@ -254,14 +254,22 @@ def _gather_of_merged_axes(b: Builder, node: Node) -> Value | None:
 # --- GatherElements --------------------------------------------------------------------------------------------------
 
 
+MOST_SLICED = 5
+"""Axes beyond which kernels slice only where axes can be merged, which takes known limits."""
+
+
 @decompose(ops.GatherElements, "tfl")
 def _gather_after_batch_dims(b: Builder, node: Node) -> Value:
     """All other axes are batch dims of a Gather along the last one; first they are cut to the indices' sizes."""
     x, indices = node.operand(0), node.operand(1)
     rank, axis = indices.rank, normalize_axis(node.attr("axis"), indices.rank)
     limits = [HUGE if i == axis or d == n else n for i, (d, n) in enumerate(zip(x.shape, indices.shape, strict=True))]
-    if any(limit != HUGE for limit in limits):
-        x = b(ops.Slice, x, [0] * rank, dim_vector(b, limits, indices), [1] * rank)
+    if rank <= MOST_SLICED or static(limits):
+        if any(limit != HUGE for limit in limits):
+            x = b(ops.Slice, x, [0] * rank, dim_vector(b, limits, indices), [1] * rank)
+    else:
+        for i, limit in enumerate(limits):
+            x = x if limit == HUGE else b(ops.Gather, x, counted(b, limit, indices), axis=i)
     order = moved_last(axis, rank)
     x, indices = (transposed(b, v, order) for v in (x, indices))
     return transposed(b, b(ops.Gather, x, indices, axis=rank - 1, batch_dims=rank - 1), inverse(order))

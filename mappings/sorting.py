@@ -162,7 +162,10 @@ def _unique_slices(b: Builder, node: Node) -> Sequence[Value] | None:
         raise UnsupportedError("unique slices need a shape known before run time", code="E-SHAPE-001")
     rows = merged(b, x, [[axis], [a for a in range(x.rank) if a != axis]])
     left, right = (Term(b, unsqueezed(b, rows, [place])) for place in (1, 0))
-    ids = _row_ranks(left, right) if node.attr("sorted") else _first_equal(left, right)
+    if 0 in rows.shape[1:]:  # slices of nothing are equal
+        ids = Term(b, constant(np.zeros(int(str(rows.shape[0])), np.int32)))
+    else:
+        ids = _row_ranks(left, right) if node.attr("sorted") else _first_equal(left, right)
     _, first, inverse, counts = b.many(ops.Unique, ids.value, sorted=True, dtype=node.attr("dtype"))
     return [b(ops.Gather, x, first, axis=axis), first, inverse, counts]
 

@@ -31,6 +31,30 @@ def test_softmax_of_no_elements_is_a_constant(op: str, shape: list[int]) -> None
     assert not {"SOFTMAX", "LOG_SOFTMAX"} & set(converted(op, shape, shape).report.ops_after)
 
 
+@pytest.mark.parametrize("flag", [0, 1])
+def test_slices_of_no_elements_are_equal(flag: int) -> None:
+    node = helper.make_node("Unique", ["x"], ["y", "first", "inverse", "counts"], axis=2, sorted=flag)
+    outputs = [("y", FLOAT, None), *((name, INT64, None) for name in ("first", "inverse", "counts"))]
+    model = onnx_model([node], [("x", FLOAT, [2, 0, 4])], outputs, {}).SerializeToString()
+    given = {"x": np.zeros((2, 0, 4), np.float32)}
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", given)
+    for (_, got), wanted in zip(found, run_onnx(model, given).values(), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("rank", [5, 6, 8])
+def test_elements_gathered_from_many_open_axes(rank: int) -> None:
+    """The axes that are not indexed are cut to the sizes of the indices, which only the run knows."""
+    shape, axis = [2, 3, 2, 1, 2, 2, 1, 2][:rank], rank // 2
+    inputs = [("x", FLOAT, [f"x{i}" for i in range(rank)]), ("i", INT64, [f"i{i}" for i in range(rank)])]
+    node = helper.make_node("GatherElements", ["x", "i"], ["y"], axis=axis)
+    model = onnx_model([node], inputs, [("y", FLOAT, None)], {}).SerializeToString()
+    data, rng = onnxtfl.onnx_to_tflite(model, check=False).data or b"", np.random.default_rng(0)
+    sizes = [4 if i == axis else max(1, d - 1) for i, d in enumerate(shape)]
+    given = {"x": rng.standard_normal(shape, np.float32), "i": rng.integers(0, shape[axis], sizes)}
+    np.testing.assert_array_equal(run_tflite(data, given)[0][1], run_onnx(model, given)["y"])
+
+
 def test_prelu_of_no_elements_is_a_constant() -> None:
     slope = np.ones((1, 1, 0), np.float32)
     assert "PRELU" not in converted("PRelu", [4, 5, 0], [4, 5, 0], {"slope": slope}).report.ops_after
