@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,17 @@ def test_noise_is_measured_on_the_source_alone() -> None:
     assert noise is not None
     assert noise.elements.max() == pytest.approx(10 * 2**-23, rel=0.3)
     assert measure(lambda values, kernels: [values[0]], [np.arange(3)], [np.arange(3)], None) == [None]
+
+
+def test_the_noise_of_large_outputs_is_measured_in_little_memory() -> None:
+    """One run of the source is in memory at a time, and what is computed of it is so in blocks."""
+    x = np.ones(1 << 21, np.float32)
+    tracemalloc.start()
+    noise = measure(lambda values, kernels: [2 * values[0]], [x], [2 * x], None)[0]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert noise is not None and noise.typical > 0
+    assert peak < 12 * x.nbytes
 
 
 def test_few_elements_that_are_infinite_in_one_run_only() -> None:

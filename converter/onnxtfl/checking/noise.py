@@ -33,6 +33,7 @@ SAMPLES = 3
 """How often inputs, and constants, are changed."""
 STEP = 2.0**-14
 """Changes that reach the rounding of long sums, as parts of the elements."""
+_BLOCK = 1 << 18
 Run = Callable[[Sequence[Any], str], Sequence[Any]]
 """Inputs and a kernel set -> outputs of the model."""
 RunNudged = Callable[[Sequence[Any], "Nudge"], Sequence[Any]]
@@ -86,19 +87,22 @@ def measure(run: Run, values: Sequence[Any], outputs: Sequence[Any], nudged: Run
     ``nudged``: runs the model with changed constants; None where that cannot be done. None for outputs that are not
     float arrays, or whose shape changes too, or which elements are infinite.
     """
-    return _noises(outputs, list(others(run, values, nudged)))
+    return _noises(outputs, others(run, values, nudged))
 
 
 def measure_sums(
     run: Run, values: Sequence[Any], outputs: Sequence[Any], nudged: RunNudged | None
 ) -> list[Noise | None]:
     """The noise of each output by long sums of large values, as `measure` returns it."""
-    means = []
+    return _noises(outputs, _means(run, values, nudged))
+
+
+def _means(run: Run, values: Sequence[Any], nudged: RunNudged | None) -> Iterator[Sequence[Any]]:
+    """The means of the outputs for changes up and down."""
     for seed in range(SAMPLES):
         pair = [_changed(run, values, nudged, Nudge(seed, step)) for step in (STEP, -STEP)]
         if (up := pair[0]) is not None and (down := pair[1]) is not None:
-            means.append([_mean(*both) for both in zip(up, down, strict=True)])
-    return _noises(outputs, means)
+            yield [_mean(*both) for both in zip(up, down, strict=True)]
 
 
 def others(
@@ -123,12 +127,17 @@ def distance(a: Any, b: Any) -> float:
         return math.inf
     if not _is_float(a):
         return float(np.mean(a != b)) if a.size else 0.0
-    finite = np.isfinite(a)
-    if (np.isfinite(b) != finite).sum() > MOST_INFINITE * a.size:
+    total, count, infinite = 0.0, 0, 0
+    x, y = a.reshape(-1), b.reshape(-1)
+    for at in range(0, x.size, _BLOCK):
+        p, q = (v[at : at + _BLOCK].astype(np.float64) for v in (x, y))
+        finite, both = np.isfinite(p), np.isfinite(p) & np.isfinite(q)
+        infinite += int(np.count_nonzero(np.isfinite(q) != finite))
+        total += float(np.sum((q[both] - p[both]) ** 2))
+        count += int(np.count_nonzero(both))
+    if infinite > MOST_INFINITE * a.size:
         return math.inf
-    finite &= np.isfinite(b)
-    squares = (b[finite].astype(np.float64) - a[finite]) ** 2
-    return math.sqrt(float(squares.mean())) if squares.size else 0.0
+    return math.sqrt(total / count) if count else 0.0
 
 
 def _changed(run: Run, values: Sequence[Any], nudged: RunNudged | None, nudge: Nudge) -> Sequence[Any] | None:
@@ -152,19 +161,36 @@ def _is_float(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind == "f"
 
 
-def _noises(outputs: Sequence[Any], others: Sequence[Sequence[Any]]) -> list[Noise | None]:
-    return [_noise(out, [other[k] for other in others]) if others else None for k, out in enumerate(outputs)]
+def _noises(outputs: Sequence[Any], others: Iterable[Sequence[Any]]) -> list[Noise | None]:
+    """The noise of each output, of which there are as many copies as runs; one of them is in memory at a time."""
+    found: list[Array | None] = [_no_noise(out) for out in outputs]
+    measured = False
+    for other in others:
+        measured = True
+        found = [None if e is None else _larger(e, *pair) for e, *pair in zip(found, outputs, other, strict=True)]
+    return [None if elements is None or not measured else _summed(elements) for elements in found]
 
 
-def _noise(out: Any, others: Sequence[Any]) -> Noise | None:
-    if not _is_float(out) or any(other.shape != out.shape for other in others):
+def _no_noise(out: Any) -> Array | None:
+    return np.zeros(out.shape) if _is_float(out) else None
+
+
+def _larger(elements: Array, out: Any, other: Any) -> Array | None:
+    """The larger of ``elements`` and the changes from an output to another one; None where these say nothing."""
+    if other.shape != out.shape:
         return None
-    wide, finite = out.astype(np.float64), np.isfinite(out)
-    other = [np.isfinite(run) != finite for run in others]
-    if any(of.sum() > MOST_INFINITE * of.size for of in other):
-        return None
-    with np.errstate(invalid="ignore"):
-        changes = [np.where(finite, np.abs(run.astype(np.float64) - wide), 0.0) for run in others]
-    elements: Array = np.max([np.where(of, np.inf, change) for of, change in zip(other, changes, strict=True)], axis=0)
+    infinite = 0
+    flat, a, b = (array.reshape(-1) for array in (elements, out, other))
+    for at in range(0, a.size, _BLOCK):
+        here = slice(at, at + _BLOCK)
+        finite, differs = np.isfinite(a[here]), np.isfinite(a[here]) != np.isfinite(b[here])
+        infinite += int(np.count_nonzero(differs))
+        with np.errstate(invalid="ignore"):
+            change = np.where(finite, np.abs(b[here].astype(np.float64) - a[here].astype(np.float64)), 0.0)
+        flat[here] = np.maximum(flat[here], np.where(differs, np.inf, change))
+    return None if infinite > MOST_INFINITE * a.size else elements
+
+
+def _summed(elements: Array) -> Noise:
     known = elements[np.isfinite(elements)]
     return Noise(elements, float(np.sqrt(np.mean(known**2))) if known.size else 0.0)
