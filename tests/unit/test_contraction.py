@@ -78,7 +78,7 @@ def test_matmul_offers_its_flags_and_swapped_operands() -> None:
         np.testing.assert_allclose(found, wanted if label is None else wanted.transpose(label), rtol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "int8", "int16"])
 def test_integers_wrap_as_numpy_does(dtype: str) -> None:
     rng = np.random.default_rng(0)
     limits = np.iinfo(dtype)
@@ -86,8 +86,7 @@ def test_integers_wrap_as_numpy_does(dtype: str) -> None:
     wanted = np.matmul(x, y)
     found = ops.DotGeneral.evaluate(dot((0,), (0,), (2,), (1,)), x, y)
     np.testing.assert_array_equal(found, wanted)
-    if dtype != "uint8":
-        check_legalized(ops.DotGeneral, [x, y], attributes=dot((0,), (0,), (2,), (1,)))
+    check_legalized(ops.DotGeneral, [x, y], attributes=dot((0,), (0,), (2,), (1,)))
 
 
 def test_misfits_are_named() -> None:

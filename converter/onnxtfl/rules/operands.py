@@ -160,16 +160,21 @@ def summed_in_float(
 ) -> Value:
     """`total` plus the product of integer operands, each with the axis summed over, `step` positions at a time.
 
-    Each part is multiplied in float32, which adds up so many terms exactly.
+    Each part is multiplied in float32, which adds up so many terms exactly. Sums wrap around in types below 32 bits
+    too, where LiteRT's CAST of a float saturates.
     """
+    dtype = operands[0][0].dtype
+    wide = DType.INT32 if dtype.bits < 32 else dtype
+    if total is not None and total.dtype is not wide:
+        total = b(ops.Convert, total, dtype=wide)
     depth = min(size for value, axis in operands if isinstance(size := value.shape[axis], int))
     for start in range(0, depth, step):
         part = slice(start, min(start + step, depth)) if step < depth else slice(None)
         reals = [b(ops.Convert, sliced(b, v, {axis: part}), dtype=DType.FLOAT32) for v, axis in operands]
-        whole = b(ops.Convert, multiply(*reals), dtype=operands[0][0].dtype)
+        whole = b(ops.Convert, multiply(*reals), dtype=wide)
         total = whole if total is None else b(ops.Add, total, whole)
     assert total is not None
-    return total
+    return total if total.dtype is dtype else b(ops.Convert, total, dtype=dtype)
 
 
 def flat_bias(b: Builder, bias: Value | None) -> Value | None:
