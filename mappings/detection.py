@@ -7,7 +7,9 @@ TFLite          NON_MAX_SUPPRESSION_V4, NON_MAX_SUPPRESSION_V5: one list of boxe
 
 TFLite drops a box whose overlap reaches the threshold, ONNX one whose overlap exceeds it. LiteRT's kernel drops a
 chosen box only since that overlaps itself: one without an area, or any with a threshold above 1, it chooses in each
-round."""
+round. Of boxes with equal scores ONNX Runtime chooses the first one first, LiteRT as its heap has them
+(kernels/internal/reference/non_max_suppression.h): sorting all scores before would cost more than the selection.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +57,7 @@ def _class_by_class(b: Builder, node: Node) -> Value:
     boxes, scores = node.operand(0), node.operand(1)
     batches, classes = scores.shape[:2]
     never, *thresholds = _thresholds(b, node)
+    assume(f"no two scores above the threshold of {node.name!r} are equal: LiteRT orders such boxes in its own way")
     operands = [_limit(b, node.optional(2), scores), *thresholds]
     if not isinstance(batches, int) or not isinstance(classes, int):
         return _list_by_list(b, node, [never.value, *operands])

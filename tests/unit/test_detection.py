@@ -45,3 +45,12 @@ def test_boxes_of_an_open_number_of_lists(
     feed = {**x, **(OPTIONS if given else {})}
     found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
     np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])
+
+
+def test_the_report_says_that_boxes_of_equal_scores_have_no_order() -> None:
+    """LiteRT takes them from a heap that compares scores only; ONNX Runtime takes the first one first."""
+    node = helper.make_node("NonMaxSuppression", ["boxes", "scores", *OPTIONS], ["y"])
+    inputs = [("boxes", TensorProto.FLOAT, [1, 9, 4]), ("scores", TensorProto.FLOAT, [1, 1, 9])]
+    model = onnx_model([node], inputs, [("y", TensorProto.INT64, None)], OPTIONS)
+    (assumed,) = onnxtfl.onnx_to_tflite(model, check=False, load=False).report.assumptions
+    assert "no two scores" in assumed
