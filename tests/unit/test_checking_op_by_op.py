@@ -18,7 +18,7 @@ from onnxtfl.checking.depth import Layer
 from onnxtfl.checking.each_op import coverage
 from onnxtfl.checking.first_difference import first_failure
 from onnxtfl.checking.inner_values import InnerModel
-from onnxtfl.checking.noise import distance
+from onnxtfl.checking.noise import distance, is_amplified
 from onnxtfl.checking.op_look import DYNAMIC, EACH_OP
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.cli.check import check_command
@@ -340,3 +340,12 @@ def test_saturated_activations_are_compared_on_smaller_values_too() -> None:
     report = against(saturated("Sigmoid"), saturated("HardSigmoid"))
     assert report.status == "failed" and report.first_difference is not None, report
     assert report.first_difference.a == "g"
+
+
+def test_noise_that_is_small_beside_an_output_is_no_amplification() -> None:
+    """That of a float16 network is 7e-4 of its logits; errors beyond the tolerance are errors there."""
+    x = np.asarray([1.0, -2.0, 3.0, np.nan], np.float32)
+    assert not is_amplified(2e-3, x)
+    assert is_amplified(0.2, x)
+    assert is_amplified(1e-3, np.arange(4))
+    assert not is_amplified(0.0, np.arange(4))

@@ -23,7 +23,7 @@ from onnxtfl.checking.each_op import Coverage, EachOp, coverage, needed_matches,
 from onnxtfl.checking.first_difference import known_matches
 from onnxtfl.checking.inner_values import InnerModel
 from onnxtfl.checking.match import Pair, is_moved
-from onnxtfl.checking.noise import FACTOR, distance
+from onnxtfl.checking.noise import FACTOR, distance, is_amplified
 from onnxtfl.checking.outputs import Outputs
 from onnxtfl.checking.part import temporary_directory
 from onnxtfl.checking.report import CheckReport
@@ -114,7 +114,8 @@ class OpLook:
                 far = [distance(expected[pair.a], other[pair.a]) for pair in pairs]
                 own = {k: max(own[k], d) for k, d in zip(positions, far, strict=True)}
             for k, pair in zip(positions, pairs, strict=True):
-                if not 0 < self._distance(pair, expected[pair.a], got[number][pair.b]) <= FACTOR * own[k]:
+                is_noise = 0 < self._distance(pair, expected[pair.a], got[number][pair.b]) <= FACTOR * own[k]
+                if not is_noise or not is_amplified(own[k], expected[pair.a]):
                     return ""
             largest = max(largest, *own.values())
         return f"the source's own outputs differ by {largest:.2g} on average where nothing but rounding differs"
