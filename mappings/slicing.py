@@ -129,10 +129,17 @@ def _limits(node: Node) -> list[int | None]:
 
 @lower_tfl(ops.Slice)
 def _to_tfl_strided_slice(node: Node) -> Form:
-    """STRIDED_SLICE, which clamps bounds as NumPy does; what goes through to an end is said by a mask."""
+    """STRIDED_SLICE, which clamps bounds as NumPy does; what goes through to an end is said by a mask.
+
+    XNNPACK takes a constant end of 0 for the end of the axis: nothing is left of an axis that begins there too.
+    """
     strides = static_ints(node.operand(3))
     begins, begin_mask = _masked(node, 1, strides)
     ends, end_mask = _masked(node, 2, strides)
+    if not isinstance(begins, Value) and not isinstance(ends, Value) and strides is not None:
+        nothing = (ends == 0) & (np.asarray(strides) > 0) & [not end_mask >> i & 1 for i in range(ends.size)]
+        begins = np.where(nothing, INT32_MAX, begins).astype(np.int32)
+        begin_mask &= ~sum(1 << i for i in np.flatnonzero(nothing).tolist())
     others = {"ellipsis_mask": 0, "new_axis_mask": 0, "shrink_axis_mask": 0}
     operands = (node.operand(0), begins, ends, narrow(node.operand(3)))
     return Form("STRIDED_SLICE", operands, {"begin_mask": begin_mask, "end_mask": end_mask, **others})

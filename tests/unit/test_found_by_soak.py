@@ -253,3 +253,14 @@ def test_a_mean_in_finer_steps_than_the_operand_has_is_rounded_once() -> None:
     for kernels in ("default", "builtin"):
         found = dict(run_tflite(result, {"x": x}, kernels=kernels))["y"]
         assert np.abs(found.astype(int) - wanted).max() <= 1
+
+
+@pytest.mark.parametrize("starts", [[-3, 1], [0, 1], [-1, 2**63 - 1], [2, -1]])
+def test_a_slice_that_ends_at_0_has_nothing(starts: list[int]) -> None:
+    """XNNPACK takes an end of 0 for the end of the axis."""
+    constants = {"s": starts, "e": [0, 2], "a": [0, 1], "t": [1, 1]}
+    node = helper.make_node("Slice", ["x", *constants], ["y"])
+    arrays = {name: np.asarray(value, np.int64) for name, value in constants.items()}
+    model = onnx_model([node], [("x", FLOAT, ["N", "M", 3])], [("y", FLOAT, None)], arrays)
+    result = onnxtfl.onnx_to_tflite(model, check=False).data
+    assert agrees(result, model, np.ones((4, 3, 3), np.float32))

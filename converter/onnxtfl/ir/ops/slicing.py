@@ -29,6 +29,8 @@ def lower_bound(dim: Dim) -> int:
 
 def slice_dim(size: Dim, start: Dim | None, limit: Dim | None, stride: Dim | None) -> Dim:
     """How many positions a slice takes of an axis; a fresh symbol if that depends on unknown bounds."""
+    if isinstance(stride, int) and stride > 0 and isinstance(limit, int) and limit == 0:
+        return 0  # wherever it starts
     if start is None or limit is None or not isinstance(stride, int):
         return fresh()
     if stride == 0:
