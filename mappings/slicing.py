@@ -228,18 +228,22 @@ def _from_tfl_slice(b: Builder, node: Node) -> Value:
 
 
 def _counted_sizes(node: Node) -> dict[int | None, int]:
-    """The size of the result at each entry without a mask, where limits are counted from the starts (`offset`)."""
-    counts, strides, mask = static_ints(node.operand(2)), static_ints(node.operand(3)), node.attr("end_mask", 0) or 0
+    """The size of the result at each entry, where limits are counted from the starts (`offset`)."""
+    counts, strides = static_ints(node.operand(2)), static_ints(node.operand(3))
     if counts is None or strides is None or not node.attr("offset"):
         return {}
     pairs = enumerate(zip(counts, strides, strict=True))
-    return {i: max(-(-count // stride), 0) for i, (count, stride) in pairs if stride and not mask >> i & 1}
+    return {i: max(-(-count // stride), 0) for i, (count, stride) in pairs if stride}
 
 
 def _count_from_zero(b: Builder, node: Node, items: Sequence[_Item]) -> None:
     """Replace limits that are counted from the starts (`offset`) by those of the axes."""
     x, count, mask = node.operand(0), vector_length(node.operand(1)), node.attr("begin_mask", 0) or 0
     axes = {entry: axis for _, axis, entry in items if entry is not None and axis is not None}
+    masked_ends = [entry for kind, _, entry in items if kind == "slice" and (node.attr("end_mask") or 0) >> entry & 1]
+    if masked_ends:
+        message = f"end_mask {node.attr('end_mask')} with offset, which the kernel sizes the result without"
+        raise UnsupportedError(message, hint=f"clear its bits {masked_ends}")
     sizes = Term(b, dim_vector(b, [x.shape[axes[i]] if i in axes else 1 for i in range(count)], x))
     starts, counts, strides = (Term(b, as_int64(b, node.operand(i))) for i in (1, 2, 3))
     first = (strides < 0).choose(sizes - 1, 0)

@@ -396,3 +396,9 @@ def test_pools_of_open_sizes_whose_strides_skip_elements(op: str, window: int, s
     shapes = [[(1, n, 5, 2)] for n in (1, 3, 4, 9)]
     check(lambda g: g.op(op, [g.given(x, open_axes=[1])], **options, fused_activation_function="RELU"))
     check(lambda g: g.op(op, [g.given(x, open_axes=[1, 2])], **options, fused_activation_function="RELU"), *shapes)
+
+
+def test_a_masked_end_of_a_counted_slice_is_refused() -> None:
+    """LiteRT sizes the result by the count, and fills it to the end of the axis."""
+    with pytest.raises(onnxtfl.errors.UnsupportedError, match="end_mask 1 with offset"):
+        check(_sliced({"end_mask": 1, "offset": True}, [0, 0, 0], [2, 2, 2], [1, 1, 1]))
