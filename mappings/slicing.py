@@ -240,9 +240,10 @@ def _count_from_zero(b: Builder, node: Node, items: Sequence[_Item]) -> None:
     """Replace limits that are counted from the starts (`offset`) by those of the axes."""
     x, count, mask = node.operand(0), vector_length(node.operand(1)), node.attr("begin_mask", 0) or 0
     axes = {entry: axis for _, axis, entry in items if entry is not None and axis is not None}
-    masked_ends = [entry for kind, _, entry in items if kind == "slice" and (node.attr("end_mask") or 0) >> entry & 1]
+    ends = node.attr("end_mask", 0) or 0
+    masked_ends = [i for kind, _, i in items if kind == "slice" and i is not None and ends >> i & 1]
     if masked_ends:
-        message = f"end_mask {node.attr('end_mask')} with offset, which the kernel sizes the result without"
+        message = f"end_mask {ends} with offset, which the kernel sizes the result without"
         raise UnsupportedError(message, hint=f"clear its bits {masked_ends}")
     sizes = Term(b, dim_vector(b, [x.shape[axes[i]] if i in axes else 1 for i in range(count)], x))
     starts, counts, strides = (Term(b, as_int64(b, node.operand(i))) for i in (1, 2, 3))
