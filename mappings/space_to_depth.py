@@ -66,7 +66,9 @@ def _col2im(b: Builder, node: Node) -> Value:
     sizes = b(ops.Concatenate, total, b(ops.Shape, rows, axes=(0,)), axis=0)
     turned = b(ops.Transpose, rows, permutation=(1, 0))
     summed = b(ops.Transpose, b(ops.ScatterND, None, places, turned, sizes, kind="add"), permutation=(1, 0))
-    full = b(ops.Reshape, summed, b(ops.Concatenate, dim_vector(b, x.shape[:1], x), [-1], padded, axis=0))
+    volume = b(ops.Reduce, block, [0], kind="prod", keepdims=True)
+    channels = b(ops.FloorDiv, b(ops.Shape, x, axes=(1,)), volume)  # of no batch, -1 would be any number
+    full = b(ops.Reshape, summed, b(ops.Concatenate, dim_vector(b, x.shape[:1], x), channels, padded, axis=0))
     if not any(pads):
         return full
     ends = b(ops.Concatenate, [HUGE, HUGE], b(ops.Add, image, np.asarray(pads[:n])), axis=0)

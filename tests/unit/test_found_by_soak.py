@@ -264,3 +264,12 @@ def test_a_slice_that_ends_at_0_has_nothing(starts: list[int]) -> None:
     model = onnx_model([node], [("x", FLOAT, ["N", "M", 3])], [("y", FLOAT, None)], arrays)
     result = onnxtfl.onnx_to_tflite(model, check=False).data
     assert agrees(result, model, np.ones((4, 3, 3), np.float32))
+
+
+@pytest.mark.parametrize("batch", [0, 1, 3])
+def test_col2im_of_an_open_batch(batch: int) -> None:
+    sizes = {"i": np.asarray([4, 4], np.int64), "k": np.asarray([2, 2], np.int64)}
+    node = helper.make_node("Col2Im", ["x", *sizes], ["y"])
+    model = onnx_model([node], [("x", FLOAT, ["N", 8, 9])], [("y", FLOAT, None)], sizes, opset=18)
+    x = np.random.default_rng(0).standard_normal((batch, 8, 9)).astype(np.float32)
+    assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
