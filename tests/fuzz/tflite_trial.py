@@ -94,7 +94,7 @@ def _has_ops_on_nothing(g: TfliteDrawing, fed: Arrays) -> bool:
     except Exception:
         return False
     names = [op.inputs for op in g.ops if "padding" in op.options or op.name == "MEAN"]
-    names += [op.results for op in g.ops if op.name == "STABLEHLO_PAD"]
+    names += [op.results for op in g.ops if "padding" in op.options or op.name == "STABLEHLO_PAD"]
     return any(name in values and values[name].size == 0 for group in names for name in group)
 
 
