@@ -142,7 +142,8 @@ def _tfl_transpose_conv(b: Builder, node: Node) -> Value:
 def _tfl_cropping(node: Node, window: Window, x: Value) -> tuple[int, ...] | None:
     """The padding of the convolution; None where it is known only at run time.
 
-    LiteRT's kernels refuse an operand of other sizes than a convolution of the result would have.
+    LiteRT's kernels refuse an operand of other sizes than a convolution of the result would have, XNNPACK returns other
+    sizes than the file declares; those of tflite-runtime 2.14 crop, as is converted.
     """
     wanted: Sequence[Dim | None] = known_dims(node.operand(0)) or (None,) * x.rank
     same, before, after = node.attr("padding") == "SAME", list[int](), list[int]()
@@ -152,8 +153,8 @@ def _tfl_cropping(node: Node, window: Window, x: Value) -> tuple[int, ...] | Non
         if isinstance(result, int):
             fitting = max(0, -(-(result if same else result - window.span[i] + 1) // window.strides[i]))
         if isinstance(size, int) and fitting not in (None, size):
-            message = f"a result of {result} elements along axis {1 + i} fits an operand of {fitting}, not of {size}"
-            raise UnsupportedError(message, type_=x.type, hint="repair the sizes in its first operand")
+            text = f"axis {1 + i} of {node.name!r} is cropped or padded to {result} elements, as its first operand says"
+            assume(f"{text}: LiteRT refuses that, since {result} elements come from {fitting}, not from {size}")
         if fitting is not None and not isinstance(size, int):
             size = fitting
             assume(f"axis {1 + i} of the operand of {node.name!r} has {size} elements, as its result's shape says")

@@ -137,3 +137,27 @@ def test_random_numbers_are_drawn_twice() -> None:
     }""")
     simplify(graph)
     assert sum(op_counts(graph).values()) == 2
+
+
+@pytest.mark.parametrize(("number", "op"), [(1.0, "Rsqrt"), (2.0, "Sqrt")])
+def test_one_over_a_root_is_one_op(number: float, op: str) -> None:
+    """PyTorch writes torch.rsqrt as Sqrt and Reciprocal; TFLite has RSQRT."""
+    text = f"""graph main(%x: tensor<2x3xfloat32>) -> (%y) {{
+      %o = constant tensor<float32> [{number}]
+      %r = Sqrt(%x)
+      %y = Div(%o, %r)
+    }}"""
+    assert op_counts(transformed(text, simplify))[op] == 1
+
+
+def test_one_over_a_root_beside_quantized_values_stays() -> None:
+    """The integer RSQRT of TFLite refuses 0 at run time."""
+    text = """graph main(%x: tensor<2x3xint8>) -> (%y) {
+      %s = constant tensor<float32> [0.5]
+      %z = constant tensor<int8> [0]
+      %o = constant tensor<float32> [1.0]
+      %d = DequantizeLinear(%x, %s, %z)
+      %r = Sqrt(%d)
+      %y = Div(%o, %r)
+    }"""
+    assert "Rsqrt" not in op_counts(transformed(text, simplify))

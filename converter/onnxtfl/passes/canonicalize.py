@@ -8,7 +8,7 @@
     Add(x, 0)  Mul(x, 1)  Pow(x, 1) -> x                        Add(BroadcastTo(x), y)     ->  Add(x, y)
     Slice(x, everything)           ->  x                        Concatenate(x)             ->  x
     Pad(x, nothing)                ->  x                        Select(all true, x, y)     ->  x
-    Concatenate(Split(x))          ->  x
+    Concatenate(Split(x))          ->  x                        Div(1, Sqrt(x))           ->  Rsqrt(x)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from onnxtfl.ir.conversions import converted
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import made_by, scalar, uniform_scalar
+from onnxtfl.ir.matching import made_by, scalar, single_use, uniform_scalar
 from onnxtfl.ir.op import Elementwise, attributes_of
 from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
@@ -204,6 +204,19 @@ def power(b: Builder, node: Node) -> Value | None:
         case -1 if is_float:
             return (1 / x).value
     return None
+
+
+@CANONICAL.on(ops.Div)
+def inverse_root(b: Builder, node: Node) -> Value | None:
+    """1 / sqrt(x) as Rsqrt, which TFLite has; not beside quantization: its integer kernel refuses 0 at run time."""
+    root = made_by(node.operand(1), ops.Sqrt)
+    if root is None or uniform_scalar(node.operand(1), node.operand(0)) != 1 or not single_use(root.result, b.graph):
+        return None
+    x = root.operand(0)
+    uses = {user.op for user, _ in node.result.uses}
+    if made_by(x, ops.DequantizeLinear) is not None or ops.QuantizeLinear in uses:
+        return None
+    return b(ops.Rsqrt, x)
 
 
 @CANONICAL.on(ops.Slice, quantized=True)
