@@ -489,5 +489,6 @@ ELSEWHERE = {
     "QEmbedLayerNormalization QLinearConv",
     "experts, in tests/unit/test_experts.py": "MoE QMoE",
     "masks of one form, in tests/unit/test_microsoft_layers.py": "MaxpoolWithMask",
+    "token ids, in tests/unit/test_microsoft_ops.py": "NGramRepeatBlock",
 }
 """Why and where the other ops that convert are tested."""

@@ -255,12 +255,16 @@ def _has_negative_variance(model: onnx.ModelProto, fed: Arrays) -> bool:
 
 
 def _operand_fits(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether a window fits, and axes of one name in an Einsum have one size (ONNX Runtime repeats those of size 1)."""
+    """Whether a window fits, axes of one name in an Einsum have one size (ONNX Runtime repeats those of size 1), and
+    the other axes of what a Concat joins (it ignores operands without elements).
+    """
     found = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     if node.op_type == "Einsum":
         names = [term.strip() for term in found["equation"].decode().split("->")[0].split(",")]
         pairs = {pair for term, x in zip(names, node.input, strict=True) for pair in zip(term, shapes[x], strict=True)}
         return len(pairs) == len({name for name, _ in pairs})
+    if node.op_type == "Concat":
+        return len({(*shapes[x][: found["axis"]], *shapes[x][found["axis"] :][1:]) for x in node.input}) == 1
     if "kernel_shape" not in found:
         return True
     shape = shapes[node.input[0]]
