@@ -8,7 +8,8 @@ TFLite          NON_MAX_SUPPRESSION_V4, NON_MAX_SUPPRESSION_V5: one list of boxe
 TFLite drops a box whose overlap reaches the threshold, ONNX one whose overlap exceeds it. LiteRT's kernel drops a
 chosen box only since that overlaps itself: one without an area, or any with a threshold above 1, it chooses in each
 round. Of boxes with equal scores ONNX Runtime chooses the first one first, LiteRT as its heap has them
-(kernels/internal/reference/non_max_suppression.h): sorting all scores before would cost more than the selection.
+(kernels/internal/reference/non_max_suppression.h). Quantized scores, of which many are equal, are sorted first; always
+doing so would cost more than the selection, and others are assumed to differ.
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ def _class_by_class(b: Builder, node: Node) -> Value:
     boxes, scores = node.operand(0), node.operand(1)
     batches, classes = scores.shape[:2]
     never, *thresholds = _thresholds(b, node)
-    assume(f"no two scores above the threshold of {node.name!r} are equal: LiteRT orders such boxes in its own way")
+    is_sorted = has_equal_elements(scores)
+    if not is_sorted:
+        name = node.name or "NonMaxSuppression"
+        assume(f"no two scores of {name!r} are equal: LiteRT orders such boxes in its own way")
     operands = [_limit(b, node.optional(2), scores), *thresholds]
     if not isinstance(batches, int) or not isinstance(classes, int):
         return _list_by_list(b, node, [never.value, *operands])
@@ -66,14 +70,32 @@ def _class_by_class(b: Builder, node: Node) -> Value:
         corners = _chosen_once(_corners(b, _item(b, boxes, batch), bool(node.attr("center_point_box"))), never)
         rows = _item(b, scores, batch)
         for label in range(classes):
-            indices, _, count = b.many(ops.SelectBoxes, corners, _item(b, rows, label), *operands)
-            chosen = b(ops.Slice, indices, [0], reshape(b, count, (1,)), [1])
+            select = _first_of_equals if is_sorted else _selection
+            chosen = select(b, corners, _item(b, rows, label), operands)
             columns = b(ops.Pad, reshape(b, chosen, (*chosen.shape, 1)), margin, None, mode="constant")
             parts.append(b(ops.Add, columns, np.asarray([[batch, label, 0]], np.int32)))
     if not parts:
         return constant(np.zeros((0, 3), np.int64))
     joined = parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=0)
     return b(ops.Convert, joined, dtype=DType.INT64)
+
+
+def _selection(b: Builder, corners: Value, scores: Value, operands: Sequence[Value]) -> Value:
+    """The boxes of one list that are chosen."""
+    indices, _, count = b.many(ops.SelectBoxes, corners, scores, *operands)
+    return b(ops.Slice, indices, [0], reshape(b, count, (1,)), [1])
+
+
+def _first_of_equals(b: Builder, corners: Value, scores: Value, operands: Sequence[Value]) -> Value:
+    """The same, the first of boxes with equal scores first: sorted, and with their places from the end as scores."""
+    limit, overlap, least = operands
+    count = dim_value(b, scores.shape[0], scores)
+    ordered, places = b.many(ops.TopK, scores, as_int64(b, count), axis=0, dtype=DType.INT32)
+    numbers = Term(b, positions(b, as_int32(b, count))).to(DType.FLOAT32)
+    ranks = (Term(b, ordered) > Term(b, least)).choose(numbers * -1 - 1, _LOWEST)
+    in_order = b(ops.Gather, corners, places, axis=0)
+    chosen = _selection(b, in_order, ranks.value, [limit, overlap, b.scalar(_LOWEST, ordered)])
+    return b(ops.Gather, places, chosen, axis=0)
 
 
 def _list_by_list(b: Builder, node: Node, operands: Sequence[Value]) -> Value:

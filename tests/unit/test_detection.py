@@ -54,3 +54,24 @@ def test_the_report_says_that_boxes_of_equal_scores_have_no_order() -> None:
     model = onnx_model([node], inputs, [("y", TensorProto.INT64, None)], OPTIONS)
     (assumed,) = onnxtfl.onnx_to_tflite(model, check=False, load=False).report.assumptions
     assert "no two scores" in assumed
+
+
+@pytest.mark.parametrize("form", ["dequantized", "sigmoid", "moved"])
+def test_the_first_of_boxes_with_equal_quantized_scores_is_chosen_first(form: str) -> None:
+    random = np.random.default_rng(0)
+    boxes = random.random((1, 300, 4), np.float32) * 20 + np.float32([0, 0, 20, 20])
+    scores = random.integers(0, 9, (1, 2, 300)).astype(np.uint8)
+    constants = {**OPTIONS, "limit": np.array([40], np.int64), "s": np.float32(0.1), "z": np.uint8(0)}
+    after = {"dequantized": "Identity", "sigmoid": "Sigmoid", "moved": "Neg"}[form]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["scores", "s", "z"], ["f"]),
+        helper.make_node(after, ["f"], ["g"]),
+        helper.make_node("Abs" if form == "moved" else "Identity", ["g"], ["h"]),
+        helper.make_node("NonMaxSuppression", ["boxes", "h", *OPTIONS], ["y"]),
+    ]
+    inputs = [("boxes", TensorProto.FLOAT, boxes.shape), ("scores", TensorProto.UINT8, scores.shape)]
+    arrays = {name: np.asarray(array) for name, array in constants.items()}
+    model = onnx_model(nodes, inputs, [("y", TensorProto.INT64, None)], arrays).SerializeToString()
+    feed = {"boxes": boxes, "scores": scores}
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
+    np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])
