@@ -227,9 +227,10 @@ def _is_undefined(model: onnx.ModelProto, fed: Arrays) -> bool:
     """Whether a node makes integers of what is no number, such as a mean of no elements (ONNX Runtime has 0), or a
     variance as a difference of squares that is below 0 by rounding.
 
-    Also the sums of a ConvInteger over no channels, which ONNX Runtime does not write.
+    Also the sums of a ConvInteger over no channels, which ONNX Runtime does not write, and a NonZero of what is left
+    where sums cancel out.
     """
-    if _has_negative_variance(model, fed) or _has_sums_unwritten(model, fed):
+    if _has_negative_variance(model, fed) or _has_sums_unwritten(model, fed) or _counts_rounding(model, fed):
         return True
     source, ops = Source(model), [(node.input, node.output) for node in model.graph.node]
     for values in (source.values, source.evaluated):
@@ -244,6 +245,14 @@ def _is_undefined(model: onnx.ModelProto, fed: Arrays) -> bool:
 def _has_sums_unwritten(model: onnx.ModelProto, fed: Arrays) -> bool:
     values: Arrays = Source(model).values(fed) if any(n.op_type == "ConvInteger" for n in model.graph.node) else {}
     return any(values[n.input[1]].size == 0 for n in model.graph.node if n.op_type == "ConvInteger")
+
+
+def _counts_rounding(model: onnx.ModelProto, fed: Arrays) -> bool:
+    counted = {node.input[0] for node in model.graph.node if node.op_type == "NonZero"}
+    counted &= {name for node in model.graph.node for name in node.output}
+    values: Arrays = Source(model).values(fed) if counted else {}
+    sizes = [np.abs(values[name]) for name in counted if values[name].dtype.kind == "f" and values[name].size]
+    return any(((size > 0) & (size < 1e-6 * size.max())).any() for size in sizes)
 
 
 def _has_negative_variance(model: onnx.ModelProto, fed: Arrays) -> bool:
