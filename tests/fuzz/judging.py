@@ -115,7 +115,7 @@ def _converted(source: Case, convert: Callable[[], Any]) -> Any:
 
 def _explained(found: Found, source: Case, fed: Arrays, expected: Arrays, number: int) -> Found:
     """A failure, or "empty" or "doubtful" where no runtime is a reference."""
-    if found.kind == "disagree" and source.is_undefined(fed):
+    if found.kind in ("disagree", "runtime") and source.is_undefined(fed):
         return replace(found, kind="doubtful")
     nothing = any(array.size == 0 for array in expected.values())
     unusual = number > 0 or nothing or "0" in re.findall(r"\d+", found.message) or found.group.startswith("[0]")

@@ -273,3 +273,16 @@ def test_col2im_of_an_open_batch(batch: int) -> None:
     model = onnx_model([node], [("x", FLOAT, ["N", 8, 9])], [("y", FLOAT, None)], sizes, opset=18)
     x = np.random.default_rng(0).standard_normal((batch, 8, 9)).astype(np.float32)
     assert agrees(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+@pytest.mark.parametrize("size", [5, "W"])
+def test_a_convolution_of_no_channels_is_its_bias(op: str, size: int | str) -> None:
+    weights = {"w": np.zeros((2, 0, 3) if op == "Conv" else (0, 2, 3), np.float32), "c": np.float32([1, -2])}
+    node = helper.make_node(op, ["x", "w", "c"], ["y"])
+    model = onnx_model([node], [("x", FLOAT, [1, 0, size])], [("y", FLOAT, None)], weights)
+    result = onnxtfl.onnx_to_tflite(model, check=False).data
+    from tests.harness.litert import run_tflite
+
+    found = dict(run_tflite(result, {"x": np.zeros((1, 0, 5), np.float32)}))["y"]
+    np.testing.assert_array_equal(found, np.broadcast_to([[[1], [-2]]], (1, 2, 3 if op == "Conv" else 7)))

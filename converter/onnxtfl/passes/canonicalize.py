@@ -188,6 +188,20 @@ def empty_sums(b: Builder, node: Node) -> Value | None:
     return b(ops.BroadcastTo, zero, dim_vector(b, node.result.shape, lhs, rhs))
 
 
+@CANONICAL.on(ops.Conv)
+@CANONICAL.on(ops.ConvTranspose)
+def sums_over_no_features(b: Builder, node: Node) -> Value | None:
+    """The bias alone for a convolution of no features, which TFLite's kernels refuse (LiteRT 2.3)."""
+    x, bias, shape = node.operand(0), node.optional(2), node.result.tensor_type.shape
+    if x.tensor_type.shape is None or shape is None or x.shape[node.attr("input_feature_dimension")] != 0:
+        return None
+    sums = b(ops.BroadcastTo, constant(np.zeros((), x.dtype.numpy)), dim_vector(b, shape, x, node.operand(1)))
+    if bias is None:
+        return sums
+    sizes = [-1 if i == node.attr("output_feature_dimension") else 1 for i in range(len(shape))]
+    return b(ops.Add, sums, b(ops.Reshape, bias, sizes))
+
+
 @CANONICAL.on(ops.Pow)
 def power(b: Builder, node: Node) -> Value | None:
     """Write powers by small constants as products and roots, which every delegate accepts."""
