@@ -100,8 +100,12 @@ def _positions(window: Window, i: int, size: int) -> int:
 
 
 def _is_cropped(node: Node) -> bool:
-    """Whether ONNX Runtime's kernel crops by negative padding; those of MLAS refuse it (pool.cc)."""
-    if node.op.name == "onnx.LpPool":
+    """Whether ONNX Runtime's kernel crops by negative padding, as it does on integers; those of MLAS refuse it
+    (pool.cc, qlinear_pool.cc).
+    """
+    source = node.operand(0).producer
+    of_integers = source is not None and source.op is ops.DequantizeLinear
+    if node.op.name == "onnx.LpPool" or (node.op.name == "onnx.AveragePool" and of_integers):
         return True
     exact = node.operand(0).dtype not in (DType.FLOAT32, DType.FLOAT16)
     return node.op.name == "onnx.MaxPool" and (exact or len(node.results) > 1)

@@ -286,3 +286,22 @@ def test_a_convolution_of_no_channels_is_its_bias(op: str, size: int | str) -> N
 
     found = dict(run_tflite(result, {"x": np.zeros((1, 0, 5), np.float32)}))["y"]
     np.testing.assert_array_equal(found, np.broadcast_to([[[1], [-2]]], (1, 2, 3 if op == "Conv" else 7)))
+
+
+@pytest.mark.parametrize("shape", [[1, 2, "N", 4], [1, 2, 3, 4]])
+def test_a_pool_of_integers_that_strides_over_elements_is_cropped_at_both_ends(shape: list[int | str]) -> None:
+    """SAME is negative padding then, which ONNX Runtime takes for integers only."""
+    from tests.harness.litert import run_onnx, run_tflite
+
+    node = helper.make_node(
+        "QLinearAveragePool", [*"xazbz"], ["y"], None, None, "com.microsoft", kernel_shape=[1, 2], strides=[3, 1]
+    )
+    node.attribute.append(helper.make_attribute("auto_pad", "SAME_UPPER"))
+    constants = {"a": np.asarray(0.1, np.float32), "b": np.asarray(0.1, np.float32), "z": np.asarray(0, np.int8)}
+    model = onnx_model([node], [("x", INT8, shape)], [("y", INT8, None)], constants)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    x = np.arange(-12, 12, dtype=np.int8).reshape(1, 2, 3, 4) * 5
+    wanted = run_onnx(model.SerializeToString(), {"x": x})["y"]
+    found = dict(run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, {"x": x}))["y"]
+    assert found.shape == wanted.shape
+    assert np.abs(found.astype(int) - wanted).max() <= 1
