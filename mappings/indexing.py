@@ -50,8 +50,11 @@ def _compress(b: Builder, node: Node) -> Value:
     if axis is None:
         x, axis = reshape(b, x, (product(x.shape),)), 0
     size, length = x.shape[normalize_axis(axis, x.rank)], condition.shape[0]
-    if length != size and not (isinstance(size, int) and isinstance(length, int) and length <= size):
-        condition = b(ops.Slice, condition, [0], dim_vector(b, [size], x), [1])
+    if isinstance(size, int) and isinstance(length, int):
+        condition = b(ops.Slice, condition, [0], [min(size, length)], [1])
+    elif length != size:
+        places_of_all = Term(b, positions(b, dim_value(b, length, condition)))
+        condition = (Term(b, condition) & (places_of_all < Term(b, dim_value(b, size, x)))).value
     if condition.is_constant:
         places: Operand = np.flatnonzero(condition.numpy())
     else:

@@ -228,10 +228,10 @@ def _is_undefined(model: onnx.ModelProto, fed: Arrays) -> bool:
     """Whether a node makes integers of what is no number, such as a mean of no elements (ONNX Runtime has 0), or a
     variance as a difference of squares that is below 0 by rounding.
 
-    Also the sums of a ConvInteger over no channels, which ONNX Runtime does not write, and a NonZero of what is left
-    where sums cancel out.
+    Also the sums of a ConvInteger over no channels, which ONNX Runtime does not write, means of nothing, which ONNX
+    leaves undefined, and a NonZero of what is left where sums cancel out.
     """
-    if _has_negative_variance(model, fed) or _has_sums_unwritten(model, fed) or _counts_rounding(model, fed):
+    if _has_negative_variance(model, fed) or _has_sums_of_nothing(model, fed) or _counts_rounding(model, fed):
         return True
     source, ops = Source(model), [(node.input, node.output) for node in model.graph.node]
     for values in (source.values, source.evaluated):
@@ -243,9 +243,10 @@ def _is_undefined(model: onnx.ModelProto, fed: Arrays) -> bool:
     return False
 
 
-def _has_sums_unwritten(model: onnx.ModelProto, fed: Arrays) -> bool:
-    values: Arrays = Source(model).values(fed) if any(n.op_type == "ConvInteger" for n in model.graph.node) else {}
-    return any(values[n.input[1]].size == 0 for n in model.graph.node if n.op_type == "ConvInteger")
+def _has_sums_of_nothing(model: onnx.ModelProto, fed: Arrays) -> bool:
+    sums = {"ConvInteger": 1, "ReduceMean": 0}
+    values: Arrays = Source(model).values(fed) if any(n.op_type in sums for n in model.graph.node) else {}
+    return any(values[n.input[sums[n.op_type]]].size == 0 for n in model.graph.node if n.op_type in sums)
 
 
 def _counts_rounding(model: onnx.ModelProto, fed: Arrays) -> bool:

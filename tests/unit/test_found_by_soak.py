@@ -305,3 +305,18 @@ def test_a_pool_of_integers_that_strides_over_elements_is_cropped_at_both_ends(s
     found = dict(run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, {"x": x}))["y"]
     assert found.shape == wanted.shape
     assert np.abs(found.astype(int) - wanted).max() <= 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_compress_by_a_condition_of_open_size(count: int) -> None:
+    """It may be shorter than the axis, or longer: entries beyond the axis count for nothing."""
+    from tests.harness.litert import run_onnx, run_tflite
+
+    nodes = [helper.make_node("Compress", ["x", "c"], ["y"], axis=1), helper.make_node("Conv", ["z", "w"], ["v"])]
+    inputs = [("x", FLOAT, [3, "M"]), ("c", TensorProto.BOOL, ["N"]), ("z", FLOAT, [1, "M", 1, 1])]
+    weight = {"w": np.ones((1, 2, 1, 1), np.float32)}  # M is 2
+    model = onnx_model(nodes, inputs, [("y", FLOAT, None), ("v", FLOAT, None)], weight)
+    feed = {"x": np.arange(6, dtype=np.float32).reshape(3, 2), "c": np.ones(count, np.bool_)}
+    feed["z"] = np.ones((1, 2, 1, 1), np.float32)
+    found = dict(run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, feed))["y"]
+    np.testing.assert_array_equal(found, run_onnx(model.SerializeToString(), feed)["y"])
