@@ -304,7 +304,7 @@ def _onnx_pool(node: Node, opset: int) -> Form | None:
 @decompose(ops.MaxPool, "onnx")
 @decompose(ops.AveragePool, "onnx")
 def _pool_of_every_nth(b: Builder, node: Node) -> Value | None:
-    """SAME over open sizes where strides skip elements: by a Slice where the window has one, else padded apart."""
+    """SAME over open sizes where strides skip elements: by a Slice where the window has one, else padded separately."""
     x, window, dims = node.operand(0), ops.pool_window(attributes_of(node)), node.attr("dims")
     sides = list(zip(dims, window.shape, window.strides, strict=True))
     if window.auto_pad == "NOTSET" or node.attr("return_indices", False) or all(k >= s for _, k, s in sides):

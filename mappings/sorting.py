@@ -26,6 +26,7 @@ def _bucketize(b: Builder, node: Node) -> Value:
 # --- TopK ------------------------------------------------------------------------------------------------------------
 
 upgrade("TopK", since=(1,))(to_operand("k"))
+ordered_onnx("TopK", sorted=1)
 row(ops.TopK, onnx="TopK", since=(10, 11, 24), attributes="axis largest sorted", axes=("axis",), lowers=False)
 row(ops.TopK, tfl="TOPK_V2", tfl_options={"dtype": ResultType("", index=1)}, lowers=False)
 

@@ -95,8 +95,8 @@ def _expected(case: Case, operands: Sequence[Array | None]) -> list[Array] | Non
 _UNSET = ("AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "DEPTH_TO_SPACE", "MAX_POOL_2D", "SPACE_TO_DEPTH")
 """Ops for which XNNPACK does not compute the sizes of a result without a batch: what its memory has is used.
 
-Most are too large, and so refused, others not. Source: XNNPACK src/operators/max-pooling-nhwc.c, convolution-nhwc.c,
-transpose-nd.c (batch_size == 0).
+Most are too large, and so refused, others not. Source: XNNPACK src/operators/max-pooling-nhwc.c (batch_size == 0); the
+others were seen to return such sizes in runs of LiteRT 2.3.
 """
 
 

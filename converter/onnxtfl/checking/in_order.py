@@ -11,7 +11,8 @@ from dataclasses import replace
 from onnxtfl.checking.part import temporary_directory
 from onnxtfl.checking.sides import Side
 from onnxtfl.formats import files
-from onnxtfl.formats.onnx.flags import sort_results
+from onnxtfl.ir.model import Model
+from onnxtfl.rewriting.registry import rules
 
 LARGEST = 1 << 30
 """Bytes of the largest model that is written again for it."""
@@ -22,6 +23,19 @@ def run_in_order(side: Side, stack: ExitStack) -> None:
     if not side.facts.unsorted or side.info.format != "onnx" or side.summary is None or side.summary.size > LARGEST:
         return
     model = files.read(side.info.path)
-    if sort_results(model):
+    if _sort_results(model):
         path = files.write(model, temporary_directory(stack) / "sorted.onnx")
         side.info = replace(side.info, path=path)
+
+
+def _sort_results(model: Model) -> bool:
+    """Set the attributes that define the order of results (`ordered_onnx`); returns whether one changed."""
+    changed = False
+    for graph in model.graphs():
+        for node in graph.walk():
+            wanted = rules().ordered.get((node.op.domain, node.op.name.partition(".")[2]), {})
+            for key, value in wanted.items():
+                if node.attributes.get(key, value) != value:
+                    node.attributes[key] = value
+                    changed = True
+    return changed

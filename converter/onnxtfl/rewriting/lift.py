@@ -387,7 +387,7 @@ def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
     found, upgrades = rules().lift_onnx.get(key, {}), rules().upgrades.get(key, {})
     if node.op.version in upgrades:
         upgrades[node.op.version](Builder(graph, node), node)
-        return found[max(found)] if found else None  # None: the definition is right for the node now
+        return found[max(found)] if found else None  # None: its definition is correct for the node now
     if not found:
         return None
     rule = found.get(node.op.version) or found.get(ANY_VERSION)

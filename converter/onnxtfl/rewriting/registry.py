@@ -201,6 +201,7 @@ class Rules:
     lower_quantized: dict[str, tuple[str, str, QuantizedForm]] = field(default_factory=dict)
     refused: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     refused_tfl: dict[str, tuple[str, str]] = field(default_factory=dict)
+    ordered: dict[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
 
     def tfl_forms(self, node: Node) -> list[Form]:
         """The tfl ops that `node` may be written as, in order of their rank and name."""
@@ -302,10 +303,15 @@ def refuse_tfl(*names: str, why: str, hint: str) -> None:
         _add(_RULES.refused_tfl, name, (why, hint), f"refusing {name}")
 
 
+def ordered_onnx(name: str, domain: str = "", **attributes: int) -> None:
+    """Say with which attributes ``onnx.name`` has its results in a defined order, where others leave it open."""
+    _add(_RULES.ordered, (domain, name), attributes, f"the order of {name}")
+
+
 def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[UpgradeRule], UpgradeRule]:
     """Register the rule that rewrites `name` of old since-versions, in place, to the form of its newest lift rule.
 
-    An op that has none is rewritten, of any version, to what its definition by a function computes rightly.
+    An op that has none is rewritten, of any version, to what its definition by a function computes correctly.
     The rule changes the node's attributes and operands (`node.set_operand`, :func:`append_operand`).
     """
 

@@ -79,6 +79,7 @@ from onnxtfl.rewriting.registry import (
     lower_onnx,
     lower_quantized,
     lower_tfl,
+    ordered_onnx,
     refuse_onnx,
     refuse_tfl,
     regions_of,

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.ir.model import Model
 
 _PADDING = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", "")
 _SCATTERED = ("none", "add", "mul", "max", "min")
@@ -104,14 +103,3 @@ def _flag(op: str, key: str, value: int, name: str) -> int:
 
 def _invalid(message: str, op: str, name: str) -> InvalidModelError:
     return InvalidModelError(message, node=name, op=op, code="E-FILE-009")
-
-
-def sort_results(model: Model) -> bool:
-    """Let every TopK of `model` sort its results; returns whether there is one that need not (its `sorted` is 0)."""
-    found = False
-    for graph in model.graphs():
-        for node in graph.walk():
-            if node.op.name == "onnx.TopK" and not node.attributes.get("sorted", 1):
-                node.attributes["sorted"] = 1
-                found = True
-    return found
