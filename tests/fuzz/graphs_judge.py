@@ -6,7 +6,8 @@ depends on rounding in the source too (a Floor, a comparison, an index of the la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ Arrays = Mapping[str, Array]
 Run = Callable[[Arrays], Arrays]
 Noisy = Callable[[Arrays, float, int], Arrays]
 """Inputs, the relative size of the noise and a seed, to the source's outputs with that noise."""
+NO_STEPS: Mapping[str, float] = MappingProxyType({})
 NOISE = 1e-6
 _ROUNDS = 24
 _HALF = 512
@@ -25,11 +27,11 @@ _HALF = 512
 
 
 def difference(
-    actual: Arrays, expected: Arrays, inputs: Arrays, noisy: Noisy, steps: Collection[str] = ()
+    actual: Arrays, expected: Arrays, inputs: Arrays, noisy: Noisy, steps: Mapping[str, float] = NO_STEPS
 ) -> tuple[str, str] | None:
     """Name and description of the first output that is wrong; None where all agree.
 
-    ``steps``: the quantized outputs, elements of which may differ by 1.
+    ``steps``: by how much elements of outputs that are quantized, or were, may differ: one step.
     """
     half = any(a.dtype == np.float16 for a in (*inputs.values(), *expected.values()))
     for name, wide_or_not in expected.items():
@@ -43,7 +45,7 @@ def difference(
         error = largest_error(found, wanted)
         if error <= (30 if half else 1):
             continue
-        if name in steps and np.abs(found.astype(np.int64) - wanted).max(initial=0) <= 1:
+        if name in steps and np.abs(_exact(found) - _exact(wanted)).max(initial=0) <= steps[name]:
             continue
         if not _is_noise(name, found, wanted, inputs, noisy, NOISE * (_HALF if half else 1)):
             return name, f"error {error:.3g}; {_elements(found, wanted)}"
@@ -55,6 +57,10 @@ def _elements(found: Array, wanted: Array) -> str:
     where = np.argwhere(np.atleast_1d(found != wanted))[:4]
     pairs = [(np.atleast_1d(found)[tuple(i)], np.atleast_1d(wanted)[tuple(i)]) for i in where]
     return ", ".join(f"{a} not {b} at {i.tolist()}" for i, (a, b) in zip(where, pairs, strict=True))
+
+
+def _exact(array: Array) -> Array:
+    return array.astype(np.float64) if array.dtype.kind == "f" else array.astype(np.int64)
 
 
 def _is_noise(name: str, found: Array, wanted: Array, inputs: Arrays, noisy: Noisy, noise: float) -> bool:
@@ -85,15 +91,24 @@ def noisy_inputs(run: Run) -> Noisy:
 
     def noisy(inputs: Arrays, noise: float, seed: int) -> Arrays:
         random = np.random.default_rng(seed)
-        return run({n: _with_noise(random, a, noise) for n, a in inputs.items()})
+        return run({n: with_noise(random, a, noise) for n, a in inputs.items()})
 
     return noisy
 
 
-def _with_noise(random: np.random.Generator, array: Array, noise: float) -> Array:
+def with_noise(random: np.random.Generator, array: Array, noise: float, offset: float = 0) -> Array:
+    """Floats with noise of this relative size; of float32 also ``offset`` times it of the largest element, or of 1.
+
+    The offset is for what has canceled out. Infinities, and what stands for them, have no part in it.
+    """
     if array.dtype.kind != "f":
         return array
-    return np.asarray(array * (1 + noise * random.standard_normal(array.shape))).astype(array.dtype)
+    changed = array.astype(np.float64) * (1 + noise * random.standard_normal(array.shape))
+    if array.dtype == np.float32:
+        sizes = np.abs(array[np.abs(array) < 1e30])
+        changed += offset * noise * max(1.0, float(sizes.max(initial=0))) * random.standard_normal(array.shape)
+    limits = np.finfo(array.dtype)
+    return np.where(np.isfinite(array), np.clip(changed, limits.min, limits.max), array).astype(array.dtype)
 
 
 def makes_integers_of_nan(ops: Iterable[tuple[Sequence[str], Sequence[str]]], arrays: Arrays) -> bool:

@@ -7,14 +7,14 @@ is coarse. An op that is converted wrong differs on its own operands as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import onnx
 
-from tests.fuzz.graphs_judge import Arrays, Run, difference, noisy_inputs
+from tests.fuzz.graphs_judge import Arrays, Noisy, Run, difference, noisy_inputs, with_noise
 from tests.fuzz.graphs_onnx import Drawing
 from tests.fuzz.soaking import Found
 from tests.fuzz.tflite_drawing import Op, TfliteDrawing
@@ -34,11 +34,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """A source op by op. ``values``: all values of the source. ``quantized``: those that may differ by one step."""
+    """A source op by op. ``values``: all values of the source. ``quantized``: one step of those that are
+    quantized or were: they may differ by it."""
 
     steps: Callable[[Arrays], Iterable[Step]]
     values: Run
-    quantized: Collection[str] = ()
+    quantized: Mapping[str, float] = field(default_factory=dict)
 
     def judged(self, found: Found, result: Run, every: Run, runs: Iterable[tuple[Arrays, Arrays]]) -> Found:
         """A difference; "doubtful" instead where all ops agree, "source" where a float16 kernel of it is coarse.
@@ -64,7 +65,7 @@ def _as_in_source(array: Array, source: Array) -> Array:
     return np.asarray(array, source.dtype) if source.dtype == np.float64 else array
 
 
-def _of_steps(steps: Iterable[Step], values: Arrays, quantized: Collection[str]) -> str:
+def _of_steps(steps: Iterable[Step], values: Arrays, quantized: Mapping[str, float]) -> str:
     kind = "doubtful"
     for step in steps:
         if not _agrees(step, step.run, values, quantized):
@@ -88,11 +89,27 @@ def _distance(one: Array, other: Array) -> Array:
     return np.abs(wide(one) - wide(other))
 
 
-def _agrees(step: Step, run: Run, values: Arrays, quantized: Collection[str]) -> bool:
+def _agrees(step: Step, run: Run, values: Arrays, quantized: Mapping[str, float]) -> bool:
     fed = {n: values[n] for n in step.operands if n}
     expected = run(fed)
     actual = {n: narrow(values[n]) for n in step.results if n}
     return expected.keys() == actual.keys() and difference(actual, expected, fed, noisy_inputs(run), quantized) is None
+
+
+def noisy_steps(steps: Callable[[Arrays], Iterable[Step]], values: Run) -> Noisy:
+    """Noise in the inputs and in all that a source computes op by op; in the inputs only where it does not run so."""
+
+    def noisy(inputs: Arrays, noise: float, seed: int) -> Arrays:
+        random = np.random.default_rng(seed)
+        found = {**values(inputs), **{n: with_noise(random, a, noise) for n, a in inputs.items()}}
+        for step in steps(found):
+            results = step.run({n: found[n] for n in step.operands if n})
+            if results.keys() != {n for n in step.results if n}:
+                return noisy_inputs(values)(inputs, noise, seed)
+            found |= {n: with_noise(random, a, noise, offset=0.1) for n, a in results.items()}
+        return found
+
+    return noisy
 
 
 def onnx_steps(g: Drawing) -> Callable[[Arrays], Iterator[Step]]:

@@ -40,6 +40,8 @@ ELSEWHERE = {
 }
 """Why and where the other ops that convert are tested."""
 _KERNELS = ("default", "builtin")
+_OF_INTEGERS = ("DequantizeLinear", "MatMulIntegerToFloat")
+"""Ops that multiply integers, or their products, by a scale."""
 
 
 def drawn(seed: int) -> Drawing:
@@ -112,7 +114,7 @@ def _by_step(g: Drawing, found: Found, source: Source, runs: list[tuple[Arrays, 
     def run(data: bytes, kernels: str, fed: Arrays) -> Arrays:
         return dict(run_tflite(data, fed, kernels=kernels))
 
-    steps = Steps(onnx_steps(g), source.values, frozenset(_quantized(source.model)))
+    steps = Steps(onnx_steps(g), source.values, _rounded(source.model))
     kinds = {
         steps.judged(found, partial(run, found.files["result"], kernels), partial(run, converted, kernels), runs).kind
         for kernels in _KERNELS
@@ -179,20 +181,33 @@ def _case(g: Drawing, files: dict[str, bytes], noisy: Noisy, model: onnx.ModelPr
     def text(*outputs: str) -> str:
         return ancestors(model, *outputs) if outputs else text_of(model)
 
-    steps = frozenset(_quantized(model))
+    steps = _quantized(model)
     return Case(g, text, files, noisy, partial(_is_doubtful, model), partial(_is_undefined, model), steps)
 
 
-def _quantized(model: onnx.ModelProto) -> Iterator[str]:
-    """The results of com.microsoft's ops on integers with a scale, and of quantizing what was dequantized: TFLite's
-    kernels round by other formulas.
+def _rounded(model: onnx.ModelProto) -> dict[str, float]:
+    """By how much integers may differ: TFLite's kernels round by other formulas.
+
+    By 1 the results of com.microsoft's ops on integers with a scale, and of quantizing what was computed of integers.
     """
-    dequantized = {name for node in model.graph.node if node.op_type == "DequantizeLinear" for name in node.output}
+    scaled = {name for node in model.graph.node if node.op_type in _OF_INTEGERS for name in node.output}
+    found: dict[str, float] = {}
     for node in model.graph.node:
-        if node.op_type == "QuantizeLinear" and node.input[0] in dequantized:
-            yield from node.output
-        if node.domain and node.op_type.startswith("Q") and node.op_type not in ("QuickGelu", "QuantizeLinear"):
-            yield from node.output
+        is_requantized = node.op_type == "QuantizeLinear" and node.input[0] in scaled
+        is_integer = node.domain and node.op_type.startswith("Q")
+        if is_requantized or (is_integer and node.op_type not in ("QuickGelu", "QuantizeLinear")):
+            found |= dict.fromkeys(node.output, 1.0)
+    return found
+
+
+def _quantized(model: onnx.ModelProto) -> dict[str, float]:
+    """By how much values may differ: those integers, and by their scale the floats that are made of them."""
+    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    found = _rounded(model)
+    for node in model.graph.node:
+        if node.op_type == "DequantizeLinear" and node.input[0] in found and node.input[1] in constants:
+            found[node.output[0]] = 1.001 * float(np.abs(constants[node.input[1]]).max())
+    return found
 
 
 def _accepts(model: bytes, fed: Arrays, expected: Arrays) -> bool:
@@ -228,8 +243,8 @@ def _is_undefined(model: onnx.ModelProto, fed: Arrays) -> bool:
     """Whether a node makes integers of what is no number, such as a mean of no elements (ONNX Runtime has 0), or a
     variance as a difference of squares that is below 0 by rounding.
 
-    Also the sums of a ConvInteger over no channels, which ONNX Runtime does not write, means of nothing, which ONNX
-    leaves undefined, and a NonZero of what is left where sums cancel out.
+    Also the sums of a ConvInteger or DynamicQuantizeMatMul over nothing, which ONNX Runtime does not write, means of
+    nothing, which ONNX leaves undefined, and a NonZero of what is left where sums cancel out.
     """
     if _has_negative_variance(model, fed) or _has_sums_of_nothing(model, fed) or _counts_rounding(model, fed):
         return True
@@ -244,7 +259,7 @@ def _is_undefined(model: onnx.ModelProto, fed: Arrays) -> bool:
 
 
 def _has_sums_of_nothing(model: onnx.ModelProto, fed: Arrays) -> bool:
-    sums = {"ConvInteger": 1, "ReduceMean": 0}
+    sums = {"ConvInteger": 1, "DynamicQuantizeMatMul": 0, "ReduceMean": 0}
     values: Arrays = Source(model).values(fed) if any(n.op_type in sums for n in model.graph.node) else {}
     return any(values[n.input[sums[n.op_type]]].size == 0 for n in model.graph.node if n.op_type in sums)
 

@@ -6,7 +6,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.fuzz.drawing import Values
@@ -20,7 +20,8 @@ Results = Callable[[bytes, Arrays], Iterator[tuple[str, Arrays]]]
 
 @dataclass(frozen=True)
 class Case:
-    """A graph. ``text``: of all of it, or of what an output depends on. ``steps``: the quantized values.
+    """A graph. ``text``: of all of it, or of what an output depends on. ``steps``: of values that are
+    quantized or were, one step.
 
     ``is_doubtful``: whether the runtime's outputs for these inputs are no reference, at unusual sizes.
     ``is_undefined``: whether they are none at any sizes.
@@ -32,7 +33,7 @@ class Case:
     noisy: Noisy
     is_doubtful: Callable[[Arrays, Arrays], bool] = lambda _, __: False
     is_undefined: Callable[[Arrays], bool] = lambda _: False
-    steps: Collection[str] = ()
+    steps: Mapping[str, float] = field(default_factory=dict)
 
 
 def runs_of(g: Values, run: Run, *, again: bool = False) -> Iterator[tuple[Arrays, Arrays]]:

@@ -12,8 +12,10 @@ import pytest
 import onnxtfl
 from tests.fuzz import graphs_trial, tflite_trial
 from tests.fuzz.drawing import Input, Values, fits_product
+from tests.fuzz.graphs_judge import difference
 from tests.fuzz.graphs_onnx import Drawing
-from tests.fuzz.tflite_drawing import TfliteDrawing
+from tests.fuzz.graphs_steps import noisy_steps, tflite_steps
+from tests.fuzz.tflite_drawing import Op, TfliteDrawing
 from tests.harness.litert import Array
 
 X = np.linspace(-4, 4, 60, dtype=np.float32).reshape(6, 10)
@@ -168,3 +170,30 @@ def test_products_of_floats_that_overflow_are_not_drawn() -> None:
     assert fits_product(np.full([4, 4], 4, np.float32))
     assert not fits_product(np.full([80], 4, np.float32))
     assert not fits_product(np.full([80], 4, np.int32))
+
+
+@pytest.mark.parametrize(("x", "least", "most"), [(11.0, 0.05, 1.0), (0.5, 0.0, 1e-4)])
+def test_noise_in_what_a_graph_of_constants_computes(x: float, least: float, most: float) -> None:
+    """The cosine of 6e4 changes by 0.1 where its operand does by one part in a million; an input would not show it."""
+    g = TfliteDrawing(1)
+    g.rankless, name = False, g.constant(np.asarray([x], np.float32))
+    for op in ("EXP", "COS"):
+        (name,) = g.op(op, [name])
+    noisy = noisy_steps(tflite_steps(g), lambda fed: {**g.arrays, **fed})
+    changes = [noisy({}, 1e-6, seed)[name] - g.arrays[name] for seed in range(20)]
+    assert least < np.abs(changes).max() < most
+
+
+@pytest.mark.parametrize(("change", "agrees"), [(0.25, True), (0.5, False)])
+def test_what_is_dequantized_may_differ_by_a_step(change: float, agrees: bool) -> None:
+    steps = {"y": 0.25}
+    wanted, found = np.asarray([1.5], np.float32), np.asarray([1.5 + change], np.float32)
+    assert (difference({"y": found}, {"y": wanted}, {}, lambda *_: {"y": wanted}, steps) is None) == agrees
+    assert difference({"y": found}, {"y": wanted}, {}, lambda *_: {"y": wanted}) is not None
+
+
+def test_a_diagonal_that_does_not_fit_is_no_reference() -> None:
+    """LiteRT's MATRIX_SET_DIAG does not check it."""
+    op = Op("MATRIX_SET_DIAG", ["x", "d"], ["y"], {})
+    assert tflite_trial.operands_fit(op, [(2, 3, 4), (2, 3)])
+    assert not tflite_trial.operands_fit(op, [(2, 3, 4), (2, 4)])

@@ -10,14 +10,14 @@ from functools import partial
 import numpy as np
 
 from tests.fuzz import tflite_elementwise, tflite_networks, tflite_quantized, tflite_structure
-from tests.fuzz.graphs_judge import Arrays, makes_integers_of_nan, noisy_inputs
-from tests.fuzz.graphs_steps import Steps, tflite_steps
+from tests.fuzz.graphs_judge import Arrays, makes_integers_of_nan
+from tests.fuzz.graphs_steps import Steps, noisy_steps, tflite_steps
 from tests.fuzz.judging import Case, judged, runs_of
 from tests.fuzz.soaking import Found
-from tests.fuzz.tflite_drawing import TfliteDrawing
+from tests.fuzz.tflite_drawing import Op, TfliteDrawing
 from tests.harness.child import stage
 from tests.harness.compare import largest_error
-from tests.harness.litert import narrow, run_onnx, run_tflite
+from tests.harness.litert import Array, narrow, run_onnx, run_tflite
 
 STEPS = {**tflite_elementwise.STEPS, **tflite_structure.STEPS, **tflite_networks.STEPS}
 QUANTIZED = tflite_quantized.STEPS
@@ -90,7 +90,7 @@ def _is_doubtful(g: TfliteDrawing, fed: Arrays, expected: Arrays) -> bool:
 
 def _has_ops_on_nothing(g: TfliteDrawing, fed: Arrays) -> bool:
     try:
-        values = {**g.arrays, **dict(run_tflite(g.model(every=True), fed, kernels="builtin")), **fed}
+        values = _values(g, fed)
     except Exception:
         return False
     names = [op.inputs for op in g.ops if "padding" in op.options or op.name == "MEAN"]
@@ -98,16 +98,31 @@ def _has_ops_on_nothing(g: TfliteDrawing, fed: Arrays) -> bool:
     return any(name in values and values[name].size == 0 for group in names for name in group)
 
 
+def _values(g: TfliteDrawing, fed: Arrays) -> dict[str, Array]:
+    """Each input, constant and value of a run; raises LiteRT's errors."""
+    return {**g.arrays, **dict(run_tflite(g.model(every=True), fed, kernels="builtin")), **fed}
+
+
 def _is_undefined(g: TfliteDrawing, fed: Arrays) -> bool:
-    """Whether an op makes integers of what is no number, or an ATAN2 reads beyond the smaller of its operands."""
+    """Whether an op makes integers of what is no number, or a kernel reads beyond an operand that does not fit."""
     try:
-        values = {**g.arrays, **dict(run_tflite(g.model(every=True), fed, kernels="builtin")), **fed}
+        values = _values(g, fed)
     except Exception:
         return False
-    pairs = [[np.shape(values[name]) for name in op.inputs] for op in g.ops if op.name == "ATAN2"]
-    if any(first != second for first, second in pairs):
+    shapes = {name: np.shape(array) for name, array in values.items()}
+    if not all(operands_fit(op, [shapes[name] for name in op.inputs if name]) for op in g.ops):
         return True
     return makes_integers_of_nan([(op.inputs, op.results) for op in g.ops], values)
+
+
+def operands_fit(op: Op, shapes: list[tuple[int, ...]]) -> bool:
+    """Whether the shapes of operands fit that kernels do not check."""
+    if op.name == "ATAN2":
+        return shapes[0] == shapes[1]
+    if op.name == "MATRIX_SET_DIAG":
+        *batch, rows, columns = shapes[0]
+        return shapes[1] == (*batch, min(rows, columns))
+    return True
 
 
 def attempt(seed: int) -> Found:
@@ -140,10 +155,10 @@ def to_onnx(g: TfliteDrawing) -> Found:
         g,
         g.text,
         {"model.tflite": data},
-        noisy_inputs(run),
+        noisy_steps(tflite_steps(g), partial(_values, g)),
         partial(_is_doubtful, g),
         partial(_is_undefined, g),
-        frozenset(g.quantized),
+        _quantized(g),
     )
     found = judged(source, convert, results, runs)
     return _by_step(g, found, runs) if found.kind == "disagree" else found
@@ -161,14 +176,21 @@ def _by_step(g: TfliteDrawing, found: Found, runs: list[tuple[Arrays, Arrays]]) 
         return replace(found, kind="source")
     data = g.model(every=True)
 
-    def values(fed: Arrays) -> Arrays:
-        return {**g.arrays, **dict(run_tflite(data, fed, kernels="builtin")), **fed}
-
     def every(fed: Arrays) -> Arrays:
         return run_onnx(onnxtfl.tflite_to_onnx(data, check=False, load=False).data or b"", fed)
 
-    steps = Steps(tflite_steps(g), values, frozenset(g.quantized))
+    steps = Steps(tflite_steps(g), partial(_values, g), dict.fromkeys(g.quantized, 1.0))
     return steps.judged(found, result, every, runs)
+
+
+def _quantized(g: TfliteDrawing) -> dict[str, float]:
+    """By how much values may differ: by 1 those that are quantized, by their scale those that are dequantized again."""
+    steps = dict.fromkeys(g.quantized, 1.0)
+    computed = {name for op in g.ops for name in op.results}
+    for op in g.ops:
+        if op.name == "DEQUANTIZE" and op.inputs[0] in computed & g.quantized.keys():
+            steps[op.results[0]] = 1.001 * max(g.quantized[op.inputs[0]].scales)
+    return steps
 
 
 def _agrees_with_a_kernel(data: bytes, fed: Arrays, expected: Arrays, actual: Arrays) -> bool:

@@ -302,3 +302,18 @@ def test_expand_of_a_sum_of_open_sizes_to_another_open_size(n: int, k: int, m: i
     feed = {name: np.arange(2 * size, dtype=np.float32).reshape(size, 2) for name, size in sizes.items()}
     found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
     np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])
+
+
+@pytest.mark.parametrize(
+    ("op", "vectors"), [("BatchNormalization", "abcd"), ("InstanceNormalization", "ab"), ("LayerNormalization", "ab")]
+)
+def test_normalization_of_an_open_axis_by_vectors_of_no_elements(op: str, vectors: str) -> None:
+    """LiteRT's MUL of [3, 0] by a constant [0] reads an element of it, and ends the process."""
+    node = helper.make_node(op, ["x", *vectors], ["y"])
+    shape = ["n", "c", "d"] if op == "InstanceNormalization" else ["n", "c"]
+    constants = {name: np.zeros(0, np.float32) for name in vectors}
+    model = onnx_model([node], [("x", FLOAT, shape)], [("y", FLOAT, None)], constants)
+    made = onnxtfl.onnx_to_tflite(model, check=False)
+    assert not {"MUL", "ADD"} & set(made.report.ops_after)
+    x = np.zeros((3, 0, 2)[: len(shape)], np.float32)
+    assert run_tflite(made.data or b"", {"x": x}, kernels="builtin")[0][1].shape == x.shape

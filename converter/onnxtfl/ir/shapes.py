@@ -46,10 +46,13 @@ def check_spreads(x: Value, *others: Value | None) -> None:
             raise ValueError(f"{other.type} does not broadcast to {x.type}")
 
 
-def check_features(x: Value, axis: int, *vectors: Value | None) -> None:
-    """Raise ValueError where one of `vectors` does not have an element for each position along `axis` of `x`."""
-    features = x.shape[normalize_axis(axis, x.rank)]
-    sizes = {features} if isinstance(features, int) else set()
+def check_features(x: Value, axis: int, *vectors: Value | None) -> Shape:
+    """Raise ValueError where one of `vectors` does not have an element for each position along `axis` of `x`.
+
+    Returns the shape of `x`, with the size that the vectors have where that of `x` is open.
+    """
+    axis = normalize_axis(axis, x.rank)
+    sizes = {x.shape[axis]} if isinstance(x.shape[axis], int) else set()
     for vector in vectors:
         shape = None if vector is None else vector.tensor_type.shape
         if vector is None or shape is None:
@@ -59,6 +62,7 @@ def check_features(x: Value, axis: int, *vectors: Value | None) -> None:
         sizes |= {shape[0]} if isinstance(shape[0], int) else set()
     if len(sizes) > 1:
         raise ValueError(f"vectors and features of sizes {sorted(sizes)}")
+    return (*x.shape[:axis], *(sizes or {x.shape[axis]}), *x.shape[axis + 1 :])
 
 
 def normalize_axis(axis: int, rank: int) -> int:

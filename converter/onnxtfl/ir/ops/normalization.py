@@ -33,8 +33,7 @@ class BatchNormInference(Formula):
     def shape(x: Value, *vectors: Value, feature_index: int) -> Dims:
         if not 0 <= feature_index < x.rank:
             raise ValueError(f"feature axis {feature_index} of a tensor of rank {x.rank}")
-        check_features(x, feature_index, *vectors)
-        return x.shape
+        return check_features(x, feature_index, *vectors)
 
     @classmethod
     def formula(
@@ -75,15 +74,15 @@ _SCALED = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias"))
 
 
 def _spread_over(x: Value, *others: Value | None) -> Dims:
-    """The shape of `x`, to which scale and bias have to broadcast."""
+    """The shape of `x`, to which scale and bias have to broadcast; a size that they show is that of an open axis."""
     check_spreads(x, *others)
-    return x.shape
+    shape = broadcast_shapes(x.shape, *(v.tensor_type.shape for v in others if v is not None)) or x.shape
+    return tuple(known if isinstance(known, int) else dim for known, dim in zip(shape, x.shape, strict=True))
 
 
 def _by_feature(x: Value, *vectors: Value | None, feature_index: int) -> Dims:
     """The shape of `x`; `vectors` have an element for each feature."""
-    check_features(x, feature_index, *vectors)
-    return x.shape
+    return check_features(x, feature_index, *vectors)
 
 
 @by_formula(
