@@ -180,26 +180,36 @@ def _entries(b: Builder, vector: Value | None, kept: Sequence[int], count: int) 
 def _tfl_resize(b: Builder, node: Node) -> Value:
     """Source: LiteRT resize_bilinear.h, resize_nearest_neighbor.h (reference)."""
     corners, centers = bool(node.attr("align_corners")), bool(node.attr("half_pixel_centers"))
-    mode = "linear" if node.op.name == "tfl.RESIZE_BILINEAR" else "nearest"
-    if corners and centers:  # which TensorFlow and, for constant sizes, LiteRT's bilinear kernel refuse
+    if node.op.name == "tfl.RESIZE_NEAREST_NEIGHBOR":
+        return _tfl_nearest_neighbor(b, node, _places(corners, centers))
+    if corners and centers:  # which TensorFlow and, for constant sizes, LiteRT's kernel refuse
         raise UnsupportedError("align_corners together with half_pixel_centers")
-    where, nearest = ("half_pixel", "round_prefer_ceil") if centers else ("asymmetric", "floor")
-    if corners:
-        where, nearest = "align_corners", "round_prefer_ceil"
-    if mode == "linear" and (found := bilinear_of_integers(b, node, corners, centers)) is not None:
+    if (found := bilinear_of_integers(b, node, corners, centers)) is not None:
         return found
     x = Term(b, node.operand(0))
-    is_rounded = mode == "linear" and x.dtype is DType.UINT8
-    attributes = {"coordinate_transformation_mode": where, "nearest_mode": nearest}
-    found = b(
-        ops.Resize,
-        (x.to(DType.FLOAT32) if is_rounded else x).value,
-        node.operand(1),
-        dims=(1, 2),
-        mode=mode,
-        **attributes,
-    )
+    is_rounded = x.dtype is DType.UINT8
+    wide = (x.to(DType.FLOAT32) if is_rounded else x).value
+    found = b(ops.Resize, wide, node.operand(1), dims=(1, 2), mode="linear", **_places(corners, centers))
     return (Term(b, found) + 0.5).floor().to(DType.UINT8).value if is_rounded else found
+
+
+def _places(corners: bool, centers: bool) -> dict[str, str]:
+    """The attributes of Resize for TFLite's options; both together are no mode of ONNX."""
+    if corners:
+        return {"coordinate_transformation_mode": "align_corners", "nearest_mode": "round_prefer_ceil"}
+    if centers:
+        return {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
+    return {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+
+
+def _tfl_nearest_neighbor(b: Builder, node: Node, places: dict[str, str]) -> Value:
+    """Resize along the axes where it reads what the kernel reads, else Gather: coordinates round in other ways."""
+    attributes = {**ops.Resize.defaults, **places, "mode": "nearest"}
+    x, dims = neighbors_like_tfl(b, node, Sampling.of(attributes))
+    if not dims:
+        return x
+    sizes = node.operand(1) if len(dims) == 2 else b(ops.Gather, node.operand(1), [dims[0] - 1], axis=0)
+    return b(ops.Resize, x, sizes, dims=tuple(dims), mode="nearest", **places)
 
 
 @lower_tfl(ops.Resize)
@@ -246,26 +256,17 @@ def _agrees(node: Node, size: Dim, resized: Dim, scale: float | None, corners: b
         return False
     where = sampling.coordinates(size, resized, factor)
     if sampling.mode == "nearest":
-        return bool((sampling.nearest(where, size) == _tfl_nearest(size, resized, corners, centers)).all())
-    theirs = _tfl_coordinates(size, resized, corners) if not centers else _tfl_centers(size, resized)
+        found = sampling.nearest(where, size)
+        in_fixed_point = is_of_bytes(node.operand(0)) and not corners and not centers
+        if in_fixed_point and (found != tfl_nearest_of_bytes(size, resized)).any():
+            return False
+        return bool((found == tfl_nearest(size, resized, corners, centers)).all())
+    theirs = tfl_coordinates(size, resized, corners) if not centers else _tfl_centers(size, resized)
     return bool(np.allclose(np.clip(where, 0, size - 1), np.clip(theirs, 0, size - 1), rtol=0, atol=2e-6 * size))
 
 
-def _tfl_coordinates(size: int, resized: int, corners: bool, offset: float = 0.0) -> Array:
-    """(x + offset) * scale as LiteRT's kernels reckon it."""
-    f = np.float32
-    scale = f(size - 1) / f(resized - 1) if corners and resized > 1 else f(size) / f(resized)
-    return (np.arange(resized, dtype=f) + f(offset)) * scale
-
-
 def _tfl_centers(size: int, resized: int) -> Array:
-    return _tfl_coordinates(size, resized, False, 0.5) - np.float32(0.5)
-
-
-def _tfl_nearest(size: int, resized: int, corners: bool, centers: bool) -> Array:
-    """The elements that RESIZE_NEAREST_NEIGHBOR reads. Source: LiteRT resize_nearest_neighbor.h."""
-    where = _tfl_coordinates(size, resized, corners, 0.5 if centers else 0.0)
-    return np.asarray(np.minimum(np.floor(where.astype(np.float64) + (0.5 if corners else 0.0)), size - 1), np.int64)
+    return tfl_coordinates(size, resized, False, 0.5) - np.float32(0.5)
 
 
 def _agrees_always(node: Node, size: Dim, resized: Dim, scale: float | None, corners: bool, centers: bool) -> bool:

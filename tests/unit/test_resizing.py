@@ -15,6 +15,7 @@ from tests.harness.litert import run_onnx, run_tflite
 from tests.harness.rounds import parsed
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
 from tests.unit.permuting import check_permuted
+from tests.unit.tflite_ops import run_both
 
 
 def _modes() -> list[dict[str, Any]]:
@@ -142,3 +143,42 @@ def test_factors_of_a_crop_are_those_of_the_whole_axis(mode: str) -> None:
     x = np.arange(64, dtype=np.float32).reshape(1, 1, 8, 8)
     ((_, y),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, [x])
     np.testing.assert_allclose(y, run_onnx(model, {"x": x})["y"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("inputs", [1, 2], ids=["constant sizes", "sizes of a run"])
+@pytest.mark.parametrize("sizes", [(1, 1), (7, 9), (2, 3), (40, 1)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_nearest_with_aligned_corners_and_half_pixel_centers(dtype: Any, sizes: tuple[int, int], inputs: int) -> None:
+    """No mode of ONNX is that of LiteRT's kernel."""
+    x = np.arange(30, dtype=dtype).reshape(1, 5, 3, 2)
+    options = {"align_corners": True, "half_pixel_centers": True}
+    run_both(("RESIZE_NEAREST_NEIGHBOR", [x, np.asarray(sizes, np.int32)], inputs, options))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "sizes", "options"),
+    [
+        (np.float32, (2, 49), (82, 7), {}),
+        (np.float32, (2, 3), (83, 5), {"align_corners": True}),
+        (np.float32, (2, 3), (41, 5), {"half_pixel_centers": True}),
+        (np.uint8, (5, 2), (334, 3), {}),  # in fixed point
+    ],
+)
+def test_nearest_reads_what_the_kernel_rounds_to(
+    dtype: Any, size: tuple[int, int], sizes: tuple[int, int], options: dict[str, bool]
+) -> None:
+    """LiteRT multiplies where ONNX Runtime divides, so that a place can come out just below an integer."""
+    x = np.arange(size[0] * size[1]).reshape(1, *size, 1).astype(dtype)
+    options = {"align_corners": False, "half_pixel_centers": False, **options}
+    run_both(("RESIZE_NEAREST_NEIGHBOR", [x, np.asarray(sizes, np.int32)], 1, options))
+
+
+def test_nearest_of_bytes_where_the_kernel_in_fixed_point_reads_others() -> None:
+    model = parsed(
+        """g (uint8[1, 1, 5, 2] x) => (uint8[1, 1, 334, 4] y) <int64[4] s = {1, 1, 334, 4}> {
+      y = Resize <coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (x, "", "", s) }""",
+        18,
+    )
+    x = np.arange(10, dtype=np.uint8).reshape(1, 1, 5, 2)
+    ((_, found),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False, load=False).data, {"x": x})
+    np.testing.assert_array_equal(found, run_onnx(model, {"x": x})["y"])

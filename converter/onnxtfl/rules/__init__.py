@@ -117,6 +117,13 @@ from onnxtfl.rules.loops import (
     number_type,
     unrolled,
 )
+from onnxtfl.rules.nearest_resizing import (
+    is_of_bytes,
+    neighbors_like_tfl,
+    tfl_coordinates,
+    tfl_nearest,
+    tfl_nearest_of_bytes,
+)
 from onnxtfl.rules.open_windows import (
     Amounts,
     bare,
