@@ -240,17 +240,53 @@ def _count_from_zero(b: Builder, node: Node, items: Sequence[_Item]) -> None:
     """Replace limits that are counted from the starts (`offset`) by those of the axes."""
     x, count, mask = node.operand(0), vector_length(node.operand(1)), node.attr("begin_mask", 0) or 0
     axes = {entry: axis for _, axis, entry in items if entry is not None and axis is not None}
-    ends = node.attr("end_mask", 0) or 0
-    masked_ends = [i for kind, _, i in items if kind == "slice" and i is not None and ends >> i & 1]
-    if masked_ends:
-        message = f"end_mask {ends} with offset, which the kernel sizes the result without"
-        raise UnsupportedError(message, hint=f"clear its bits {masked_ends}")
+    _check_counts(node, items)
     sizes = Term(b, dim_vector(b, [x.shape[axes[i]] if i in axes else 1 for i in range(count)], x))
     starts, counts, strides = (Term(b, as_int64(b, node.operand(i))) for i in (1, 2, 3))
     first = (strides < 0).choose(sizes - 1, 0)
     masked = Term(b, constant(np.asarray([bool(mask >> i & 1) for i in range(count)])))
     begins = masked.choose(first, (starts < 0).choose(starts + sizes, starts))
     node.set_operand(2, (begins + counts).value)
+
+
+def _check_counts(node: Node, items: Sequence[_Item]) -> None:
+    """UnsupportedError where limits that are counted from the starts make a result that the kernel does not fill.
+
+    It sizes each axis of the result by the entry of its number, also axes without an entry, and by the count alone,
+    but copies as far as the axis goes. Source: LiteRT kernels/strided_slice.cc (ResizeOutputTensor), reference/
+    strided_slice.h (EndForAxis, which takes a limit of -1 for the last element).
+    """
+    ends = node.attr("end_mask", 0) or 0
+    if masked := [i for kind, _, i in items if kind == "slice" and i is not None and ends >> i & 1]:
+        message = f"end_mask {ends} with offset, which the kernel sizes the result without"
+        raise UnsupportedError(message, hint=f"clear its bits {masked}")
+    if any(kind == "whole" for kind, _, _ in items):
+        message = "offset with axes that have no entry, whose sizes the kernel reads where none is"
+        raise UnsupportedError(message, hint="give begin, end and strides an entry for each axis")
+    known = [static_ints(node.operand(i)) for i in (1, 2, 3)]
+    for i, (kind, axis, _) in enumerate(items):
+        start, count, stride = (None if v is None else v[i] for v in known)
+        size = 1 if axis is None else node.operand(0).shape[axis]
+        if kind == "new":
+            start, stride = 0, 1
+        elif (node.attr("begin_mask", 0) or 0) >> i & 1:
+            start = 0 if stride is None or stride > 0 else size - 1 if isinstance(size, int) else None
+        if kind != "shrink" and not _is_inside(start, count, stride, size):
+            message = f"offset with {count} elements of axis {i} of {size} from {'any' if start is None else start} on"
+            message += ": the kernel leaves what is beyond unwritten"
+            raise UnsupportedError(message, hint="count those that the axis has")
+        if kind != "shrink" and (start is None or count is None or not isinstance(size, int)):
+            assume(f"the starts of {node.name!r} leave as many elements as it counts")
+
+
+def _is_inside(start: int | None, count: int | None, stride: int | None, size: Dim) -> bool:
+    """Whether an axis has the elements that are counted from a start, as far as known."""
+    if not isinstance(size, int) or not count or (stride is not None and (count < 0) != (stride < 0)):
+        return True
+    if start is None:
+        return abs(count) <= size
+    begin = start + size if start < 0 else start
+    return 0 <= begin < size and (begin + count <= size if count > 0 else begin + count >= 0)
 
 
 @lift_tfl("STRIDED_SLICE")

@@ -140,6 +140,14 @@ def _sliced_axes(count: int, ellipsis: int, new: int, rank: int) -> list[int | N
     return [axes[i] if i in axes and axes[i] < rank else None for i in range(count)]
 
 
+def _counted(shape: Sequence[int], axis: int | None, begin: int, end: int) -> int:
+    """How many elements of an axis an entry takes; LiteRT leaves those beyond it unwritten."""
+    if axis is None:
+        return 1
+    first = begin + shape[axis] * (begin < 0)
+    return max(min(end, shape[axis]) - first, 0) if 0 <= first < shape[axis] else 0
+
+
 def _strided_slice(g: TfliteDrawing) -> None:
     x = g.value(ALL)
     shape = g.array(x).shape
@@ -168,8 +176,10 @@ def _strided_slice(g: TfliteDrawing) -> None:
         begin.append(a - size * (g.below(4) == 0))
         end.append(g.choose((b, b, b, b - size, 2**31 - 1, -(2**31))) if b >= 0 else g.choose((-(2**31), -size - 1)))
     offset = g.chance(0.08)
+    sliced_axes = _sliced_axes(count, masks["ellipsis_mask"], masks["new_axis_mask"], len(shape))
+    offset &= masks["ellipsis_mask"] == 0 and len(shape) - 1 in sliced_axes  # LiteRT reads counts where none are
     if offset:
-        end = [max(b - a, 0) for a, b in zip(begin, end, strict=True)]
+        end = [_counted(shape, *entry) for entry in zip(sliced_axes, begin, end, strict=True)]
     end = [min(e, 2**31 - 1) for e in end]
     share = g.choose((0.0, 0.0, 0.0, 0.5))
     ends = [g.choice(values, share=share) for values in (begin, end)]

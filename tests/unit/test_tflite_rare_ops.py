@@ -177,6 +177,37 @@ def test_a_strided_slice_with_limits_counted_from_the_starts() -> None:
     assert onnxtfl.check(model, converted(model), inputs=feed).ok
 
 
+@pytest.mark.parametrize(
+    ("begin", "counts", "strides", "masks", "message"),
+    [
+        ([0, 1, 0], [2, 9, 2], [1, 1, 1], {}, "9 elements of axis 1 of 3 from 1 on"),
+        ([0, 0, 2], [2, 3, -3], [1, 1, -1], {}, "-3 elements of axis 2 of 4 from 2 on"),  # through the begin
+        ([0, -9, 0], [2, 1, 2], [1, 1, 1], {}, "1 elements of axis 1 of 3 from -9 on"),
+        ([0, 7, 0], [2, 1, 5], [1, 1, 1], {"begin_mask": 6}, "5 elements of axis 2 of 4 from 0 on"),
+        ([1], [1], [1], {}, "axes that have no entry"),
+        ([0, 1], [2, 1], [1, 1], {"ellipsis_mask": 1}, "axes that have no entry"),
+        ([0, 0, 0, 0], [2, 1, 1, 1], [1, 1, 1, 1], {"new_axis_mask": 1}, "2 elements of axis 0 of 1 from 0 on"),
+    ],
+)
+def test_a_strided_slice_that_counts_elements_beyond_the_axis_is_refused(
+    begin: list[int], counts: list[int], strides: list[int], masks: dict[str, int], message: str
+) -> None:
+    """LiteRT sizes the result by the count and copies what there is: the rest is what the memory had."""
+    vectors = [np.int32(v) for v in (begin, counts, strides)]
+    x = np.zeros((2, 3, 4), np.float32)
+    model, _ = one_op("STRIDED_SLICE", [x], vectors, [tensor("float32", *map(abs, counts))], offset=True, **masks)
+    with pytest.raises(UnsupportedError, match=message):
+        onnxtfl.tflite_to_onnx(model, check=False)
+
+
+def test_the_report_names_counts_from_starts_of_a_run() -> None:
+    x, vectors = np.zeros((2, 4), np.float32), [np.int32(v) for v in ([2, 2], [1, 1])]
+    model, feed = one_op("STRIDED_SLICE", [x, np.int32([0, 1])], vectors, [tensor("float32", 2, 2)], offset=True)
+    made = onnxtfl.tflite_to_onnx(model, check=False)
+    assert any("leave as many elements as it counts" in text for text in made.report.assumptions)
+    assert onnxtfl.check(model, made.data, inputs=feed).ok
+
+
 def test_log_softmax_without_axes() -> None:
     """It is 0; LiteRT writes nothing."""
     model, feed = one_op("LOG_SOFTMAX", [np.asarray(2.5, np.float32)], [], [tensor("float32")])
