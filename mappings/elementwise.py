@@ -51,11 +51,22 @@ lift_tfl("SQUARE")(on_terms(lambda x: x * x))
 formula(ops.Log1p)(log1p)
 formula(ops.Erf, "tfl")(erf)
 formula(ops.IsNaN, "tfl")(lambda x: x.differs(x))
-formula(ops.Neg, "tfl")(lambda x: 0 - x if x.dtype.is_integer else None)
 formula(ops.Tan, "tfl")(lambda x: x.apply(ops.Sin) / x.apply(ops.Cos))
 formula(ops.Atan, "tfl")(lambda x: x.apply(ops.Atan2, 1.0))
 formula(ops.Asin, "tfl")(lambda x: x.apply(ops.Atan2, ((1.0 - x) * (x + 1.0)).sqrt()))
 formula(ops.Acos, "tfl")(lambda x: ((1.0 - x) * (x + 1.0)).sqrt().apply(ops.Atan2, x))
+
+
+@formula(ops.Neg, "tfl")
+def _neg(x: Term) -> Term | None:
+    """Of quantized values: their product with -128 / 128, whose kernel computes it from any steps to any others."""
+    quantization = x.value.tensor_type.quantization
+    if quantization is None or quantization.storage not in ("int8", "uint8", "int16"):
+        return 0 - x if x.dtype.is_integer else None
+    zero = 128 if quantization.storage == "uint8" else 0
+    least = np.asarray(zero - (1 << quantization.dtype.bits - 1), quantization.dtype.numpy)
+    unit = Quantization(quantization.storage, (2.0 ** (1 - quantization.dtype.bits),), (zero,))
+    return x.apply(ops.Mul, constant(least, type_=TensorType(x.dtype, (), unit)))
 
 
 @formula(ops.Atan, "onnx")

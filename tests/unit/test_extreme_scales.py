@@ -90,3 +90,87 @@ def test_products_far_beyond_the_result(op: str, dtype: str, factor: float) -> N
     """Sums shifted to the left left int32; XNNPACK did not load a convolution whose result has such small steps."""
     assert not on_integers(op, dtype, (1e-2, 1e-2, 1e-4 / factor))
     assert on_integers(op, dtype, (1e-2, 1e-2, 0.5))
+
+
+def of_two(op: str, dtype: str, scales: tuple[float, ...], zeros: tuple[int, ...], rhs: Array | None) -> bytes:
+    """`op` on x [4, 6] and `rhs` (None: unary) with the scales and zero points of x, rhs and the result."""
+    numpy = np.dtype(dtype)
+    constants: dict[str, Array] = {f"s{i}": np.asarray(s, np.float32) for i, s in enumerate(scales)}
+    constants |= {f"z{i}": np.asarray(z, numpy) for i, z in enumerate(zeros)}
+    nodes = [helper.make_node("DequantizeLinear", ["x", "s0", "z0"], ["a"])]
+    if rhs is not None:
+        constants["w"] = rhs.astype(numpy)
+        nodes.append(helper.make_node("DequantizeLinear", ["w", "s1", "z1"], ["b"]))
+    nodes.append(helper.make_node(op, ["a"] if rhs is None else ["a", "b"], ["c"]))
+    nodes.append(helper.make_node("QuantizeLinear", ["c", "s2", "z2"], ["y"]))
+    model = onnx_model(nodes, [("x", TYPES[dtype], [4, 6])], [("y", TYPES[dtype], None)], constants, 21)
+    model.ir_version = 10
+    return model.SerializeToString()
+
+
+def computes_on_integers(data: bytes, dtype: str) -> bool:
+    """Whether no op of the conversion is real; results are right to a step."""
+    limits = np.iinfo(dtype)
+    feed = {"x": np.linspace(limits.min, limits.max, 24).astype(dtype).reshape(4, 6)}
+    conversion = onnxtfl.onnx_to_tflite(data, check=False)
+    wanted = run_onnx(data, feed, optimized=False)["y"].astype(np.int64)
+    for kernels in ("default", "builtin"):
+        found = run_tflite(conversion.data or b"", feed, kernels=kernels)[0][1].astype(np.int64)
+        assert np.abs(found - wanted).max() <= 1
+    return "DEQUANTIZE" not in conversion.report.ops_after
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize(("op", "step"), [("Add", 1.0), ("Sub", 1.0), ("Add", 1e6)])
+def test_zeros_of_any_scale_are_added_on_integers(dtype: str, op: str, step: float) -> None:
+    """Quantizers give a bias of zeros the scale 1; sums with it are nothing but other steps."""
+    zero = 0 if dtype == "int16" else 7
+    zeros = np.full(6, zero)
+    assert computes_on_integers(of_two(op, dtype, (0.02, step, 1e-2), (0, zero, 0), zeros), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize("op", ["Add", "Sub"])
+def test_masks_of_the_lowest_float_are_added_on_integers(dtype: str, op: str) -> None:
+    """Beside their steps all scores are 0: what is quantized is the mask."""
+    high = np.iinfo(dtype).max
+    zero = 0 if dtype == "int16" else high
+    mask = np.asarray([[zero], [zero], [np.iinfo(dtype).min], [zero]])
+    data = of_two(op, dtype, (0.02, 1e34, 1e34), (0, zero, zero), mask)
+    assert computes_on_integers(data, dtype) == (op == "Add")
+
+
+def test_a_mask_that_some_scores_change_is_added() -> None:
+    """Steps of the mask that are not larger than a score by far."""
+    mask = np.asarray([[127], [127], [-128], [127]])
+    assert computes_on_integers(of_two("Add", "int8", (0.02, 1.0, 1.0), (0, 127, 127), mask), "int8")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize("step", [0.02, 0.011, 3.0])
+def test_negated_integers(dtype: str, step: float) -> None:
+    """NEG has no integer kernel in TensorFlow Lite 2.14."""
+    zeros = (0, 0, 0) if dtype == "int16" else (5, 0, 100)
+    assert computes_on_integers(of_two("Neg", dtype, (0.02, 1.0, step), zeros, None), dtype)
+
+
+def test_products_with_zeros_are_not_added() -> None:
+    """A layer scale of zeros, as a network before its training has it: 0 * x has the scale 1, and x the result's."""
+    numpy = np.dtype(np.int8)
+    parts = {"a": (0.02, 0), "g": (1.0, 0), "m": (1.0, -128), "y": (0.02, 0)}
+    constants: dict[str, Array] = {f"{name}_s": np.asarray(scale, np.float32) for name, (scale, _) in parts.items()}
+    constants |= {f"{name}_z": np.asarray(zero, numpy) for name, (_, zero) in parts.items()}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "a_s", "a_z"], ["a"]),
+        helper.make_node("DequantizeLinear", ["gamma", "g_s", "g_z"], ["g"]),
+        helper.make_node("Mul", ["a", "g"], ["m"]),
+        helper.make_node("QuantizeLinear", ["m", "m_s", "m_z"], ["mq"]),
+        helper.make_node("DequantizeLinear", ["mq", "m_s", "m_z"], ["md"]),
+        helper.make_node("Add", ["a", "md"], ["s"]),
+        helper.make_node("QuantizeLinear", ["s", "y_s", "y_z"], ["y"]),
+    ]
+    constants["gamma"] = np.zeros(6, numpy)
+    ends = [("x", TensorProto.INT8, [4, 6])], [("y", TensorProto.INT8, None)]
+    model = onnx_model(nodes, *ends, constants, 21)
+    model.ir_version = 10
+    assert computes_on_integers(model.SerializeToString(), "int8")

@@ -6,6 +6,7 @@
     Transpose that moves unit axes ->  Reshape                  Reshape(x, its own shape)  ->  x
     Convert(x, its own type)       ->  x                        BroadcastTo(x, its shape)  ->  x
     Add(x, 0)  Mul(x, 1)  Pow(x, 1) -> x                        Add(BroadcastTo(x), y)     ->  Add(x, y)
+    Add(x, far below its steps)    ->  x
     Slice(x, everything)           ->  x                        Concatenate(x)             ->  x
     Pad(x, nothing)                ->  x                        Select(all true, x, y)     ->  x
     Concatenate(Split(x))          ->  x                        Div(1, Sqrt(x))           ->  Rsqrt(x)
@@ -14,20 +15,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import numpy as np
 
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import converted
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import made_by, scalar, single_use, uniform_scalar
+from onnxtfl.ir.matching import SMALL, made_by, scalar, single_use, uniform_scalar
 from onnxtfl.ir.op import Elementwise, attributes_of
 from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
+from onnxtfl.ir.quantization import Quantization, dequantize
 from onnxtfl.ir.ranges import fits_int32
+from onnxtfl.ir.reshape import broadcast as broadcast_to
 from onnxtfl.ir.reshape import dim_vector, has_constant_target, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.ir.spatial import LONGEST_STRIDE
@@ -157,7 +162,7 @@ def _identity_element(element: float, places: tuple[int, ...]) -> Callable[[Buil
     def rewrite(b: Builder, node: Node) -> Value | None:
         for place in places:
             other = node.operand(1 - place)
-            if scalar(node.operand(place)) != element:
+            if not _is_all(node.operand(place), element):
                 continue
             quantization = node.result.tensor_type.quantization
             if _same_type(other, node.result):
@@ -169,11 +174,57 @@ def _identity_element(element: float, places: tuple[int, ...]) -> Callable[[Buil
     return rewrite
 
 
+def _is_all(value: Value, element: float) -> bool:
+    """Whether each element of a constant, or of a quantized product with zeros, is `element`."""
+    quantization = value.tensor_type.quantization
+    if quantization is None:
+        return scalar(value) == element
+    if value.data is None:
+        product = made_by(value, ops.Mul, quantized=True) if element == 0.0 else None
+        factors = product.operands if product is not None else ()
+        stored = all(v is not None and v.is_quantized for v in factors) and _per_tensor(value) is not None
+        return stored and any(v is not None and v.is_constant and _is_all(v, 0.0) for v in factors)
+    if not 0 < value.data.size <= SMALL:
+        return False
+    return bool(np.all(dequantize(value.stored(), quantization) == element))
+
+
 CANONICAL.on(ops.Add, quantized=True)(_identity_element(0.0, (0, 1)))
 CANONICAL.on(ops.Sub, quantized=True)(_identity_element(0.0, (1,)))
 CANONICAL.on(ops.Mul, quantized=True)(_identity_element(1.0, (0, 1)))
 CANONICAL.on(ops.Div, quantized=True)(_identity_element(1.0, (1,)))
 CANONICAL.on(ops.Pow, quantized=True)(_identity_element(1.0, (1,)))
+
+_NEGLIGIBLE = 2.0**-26
+"""What changes no sum in float32 that is not 0, as a factor, and rounds to no step."""
+
+
+@CANONICAL.on(ops.Add, ops.Sub, quantized=True)
+def add_negligible(b: Builder, node: Node) -> Value | None:
+    """Leave out an operand whose largest value is far below the steps of the other one, and of the result.
+
+    ::
+
+        Add(%scores : int8 0.02:3, %mask : int8 1e36:127) : int8 1e36:127    ->    BroadcastTo(%mask : int8 1e36:127)
+
+    Quantizers make such steps of masks of the lowest float; integer kernels multiply by the ratio of the scales.
+    """
+    result = node.result.tensor_type
+    for place in (0, 1) if node.op is ops.Add else (1,):
+        small, kept = node.operand(place), node.operand(1 - place)
+        steps = [q.scales[0] for v in (kept, node.result) if (q := _per_tensor(v)) is not None]
+        own = _per_tensor(small)
+        if own is None or len(steps) < 2 or result.shape is None:
+            continue
+        if max(map(abs, own.bounds)) < _NEGLIGIBLE * min(steps):
+            with suppress(UnsupportedError):
+                return converted(b, broadcast_to(b, kept, result.shape, small), result.quantization)
+    return None
+
+
+def _per_tensor(value: Value) -> Quantization | None:
+    quantization = value.tensor_type.quantization
+    return quantization if quantization is not None and quantization.per_tensor else None
 
 
 @CANONICAL.on(ops.DotGeneral)
