@@ -274,7 +274,6 @@ def test_sums_of_very_different_scales_are_computed_in_float() -> None:
     Where the result has these steps, it is the mask.
     """
     assert tfl_ops(quantized_add(0.25, 0.5))["tfl.QUANTIZE"] == 2
-    assert tfl_ops(quantized_add(1e36, 1e30))["tfl.QUANTIZE"] == 3
     assert tfl_ops(quantized_add(1e36, 1e36))["tfl.ADD"] == 0
     assert tfl_ops(quantized_add(2.0**20, 0.5))["tfl.QUANTIZE"] == 3
 

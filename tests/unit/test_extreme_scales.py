@@ -174,3 +174,20 @@ def test_products_with_zeros_are_not_added() -> None:
     model = onnx_model(nodes, *ends, constants, 21)
     model.ir_version = 10
     assert computes_on_integers(model.SerializeToString(), "int8")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize(("finer", "integers"), [(1e3, True), (1e8, False), (1e20, False), (1e-20, True)])
+def test_requantized_to_far_finer_steps(dtype: str, finer: float, integers: bool) -> None:
+    """QUANTIZE shifts integers to the left, out of int32, before it saturates: 5 became -128."""
+    zero = 0 if dtype == "int16" else 7
+    numpy = np.dtype(dtype)
+    constants = {"s": np.asarray(1.3, np.float32), "t": np.asarray(1.3 / finer, np.float32)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+        helper.make_node("QuantizeLinear", ["a", "t", "z"], ["y"]),
+    ]
+    constants["z"] = np.asarray(zero, numpy)
+    model = onnx_model(nodes, [("x", TYPES[dtype], [4, 6])], [("y", TYPES[dtype], None)], constants, 21)
+    model.ir_version = 10
+    assert computes_on_integers(model.SerializeToString(), dtype) == integers
