@@ -224,6 +224,9 @@ def _tfl_pool(b: Builder, node: Node) -> Value:
         mean = b(ops.AveragePool, b(ops.Mul, x, x), **pool_attributes(window, (1, 2)))
         return activated(b, b(ops.Sqrt, mean), node)
     op = ops.MaxPool if name == "MAX_POOL_2D" else ops.AveragePool
+    if x.dtype is DType.INT16 and op is ops.MaxPool:  # ONNX has no such pool
+        largest = pooled(b, op, b(ops.Convert, x, dtype=DType.FLOAT32), window, (1, 2))
+        return activated(b, b(ops.Convert, largest, dtype=x.dtype), node)
     return activated(b, pooled(b, op, x, window, (1, 2)), node)
 
 

@@ -97,6 +97,9 @@ def _dynamic(b: Builder, node: Node) -> list[Value]:
 def _from_tfl(b: Builder, node: Node) -> Value:
     """The types say from which quantization, or from float16, to which; scales are of float32."""
     x = node.operand(0)
+    if x.dtype.is_integer and not x.is_quantized and node.result.is_quantized:  # its scale is 0 to the kernel
+        message = f"TFLite's kernel takes {x.dtype.value} as quantized, and this tensor has no scale"
+        raise UnsupportedError(message, type_=x.type, code="E-QUANT-001")
     if x.dtype is DType.FLOAT16 and node.result.is_quantized:
         x = b(ops.Convert, x, dtype=DType.FLOAT32)
     return b(ops.Convert, x, dtype=node.result.dtype)

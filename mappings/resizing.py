@@ -209,7 +209,9 @@ def _tfl_nearest_neighbor(b: Builder, node: Node, places: dict[str, str]) -> Val
     if not dims:
         return x
     sizes = node.operand(1) if len(dims) == 2 else b(ops.Gather, node.operand(1), [dims[0] - 1], axis=0)
-    return b(ops.Resize, x, sizes, dims=tuple(dims), mode="nearest", **places)
+    bits = b(ops.Convert, x, dtype=DType.UINT8) if x.dtype is DType.BOOL else x
+    resized = b(ops.Resize, bits, sizes, dims=tuple(dims), mode="nearest", **places)
+    return b(ops.Convert, resized, dtype=x.dtype) if x.dtype is DType.BOOL else resized
 
 
 @lower_tfl(ops.Resize)

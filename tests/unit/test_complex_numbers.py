@@ -53,10 +53,18 @@ def _loudness(b: Builder, x: Value) -> Value:
     return _op(b, "CAST", _op(b, "MUL", spectrum, spectrum), dtype="float32")
 
 
+def _blocks(b: Builder, x: Value) -> Value:
+    """Padded with zeros, split into blocks, and together again without its first column."""
+    block = np.asarray([1, 2], np.int32)
+    parts = _op(b, "SPACE_TO_BATCH_ND", x, block, np.asarray([[0, 0], [1, 0]], np.int32))
+    return _op(b, "BATCH_TO_SPACE_ND", parts, block, np.asarray([[0, 0], [1, 0]], np.int32))
+
+
 @pytest.mark.parametrize(
     ("type_", "body"),
     [
         (tensor("complex64", 2, 3), _square),
+        (tensor("complex64", 1, 2, 3, 2), _blocks),
         (tensor("complex64", 2, 3), _reshaped),
         (tensor("float32", 3), lambda b, x: _op(b, "CAST", x)),
         (tensor("complex64", 3), lambda b, x: _op(b, "IMAG", x, dtype="float32")),

@@ -14,6 +14,7 @@ from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model
+from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import TensorType, dtype_of, tensor
 from tests.harness.litert import Array, run_onnx, run_tflite_steps
 from tests.unit.test_tflite_rare_ops import one_op
@@ -97,6 +98,37 @@ def test_means_at_corners_and_centers_at_once_are_refused() -> None:
     model, _ = one_op("RESIZE_BILINEAR", [x, size], [], [unknown("float32")], **options)
     with pytest.raises(UnsupportedError, match="align_corners together with half_pixel_centers"):
         onnxtfl.tflite_to_onnx(model, check=False)
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "said"),
+    [
+        ("ELU", "int8", "int8 without a scale"),
+        ("EXP", "int16", "int16 without a scale"),
+        ("QUANTIZE", "uint8", "takes uint8 as quantized, and this tensor has no scale"),
+        ("SUM", "int16", "takes int16 as quantized, and this tensor has no scale"),
+    ],
+)
+def test_integers_without_a_scale_that_kernels_read_one_of_are_refused(op: str, dtype: str, said: str) -> None:
+    """LiteRT runs these with a scale of 0: the model is valid, its results mean nothing."""
+    vectors = [np.zeros(1, np.int32)] if op == "SUM" else []
+    result = TensorType(dtype_of(np.dtype("float32")), None, Quantization("int8", (0.5,), (0,)))
+    model, _ = one_op(op, [np.ones((2, 3), dtype)], vectors, [result if op == "QUANTIZE" else unknown(dtype)])
+    with pytest.raises(UnsupportedError, match=said):
+        onnxtfl.tflite_to_onnx(model, check=False)
+
+
+def test_booleans_resized_to_their_nearest() -> None:
+    x = np.arange(8).reshape(1, 2, 4, 1) % 3 == 0
+    check("RESIZE_NEAREST_NEIGHBOR", [x], [np.asarray([3, 6], np.int32)], "bool")
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("dtype", ["int8", "int16", "uint8"])
+def test_the_largest_of_integers_without_a_scale(dtype: str, padding: str) -> None:
+    x = RNG.integers(*((0, 200) if dtype == "uint8" else (-100, -1)), (1, 5, 4, 2)).astype(dtype)
+    sizes = {"filter_height": 3, "filter_width": 2, "stride_h": 2, "stride_w": 1}
+    check("MAX_POOL_2D", [x], [], dtype, padding=padding, fused_activation_function="NONE", **sizes)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64"])

@@ -29,6 +29,8 @@ from onnxtfl.ir.types import TensorType, Type
 Parts = tuple[Term, Term]
 _KEPT = (ops.Shape, ops.Size)
 """Ops that read the shape of their operand only."""
+_WITH_ZEROS = (ops.SpaceToBatch, ops.BatchToSpace)
+"""Ops that move elements, and put zeros beside them."""
 
 
 def split_complex(graph: Graph) -> None:
@@ -105,7 +107,7 @@ class _Splitting:
         rule = _RULES.get(node.op)
         if rule is not None and not any(v.is_quantized for v in node.results):
             made = rule(b, node, [v if not _is_complex(v.type) else self.of(b, v) for v in _given(node)])
-        elif node.op.moves is not None and all(_is_complex(v.type) for v in node.results):
+        elif (node.op.moves is not None or node.op in _WITH_ZEROS) and all(_is_complex(v.type) for v in node.results):
             for result, parts in zip(node.results, self._moved(b, node), strict=True):
                 self.parts[result] = parts
             return

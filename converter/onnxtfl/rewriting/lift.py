@@ -16,7 +16,7 @@ from onnxtfl.ir.history import Remark
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import is_real, quantization_of, touches_quantized
-from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.ir.types import DType, TensorType, Type
 from onnxtfl.rewriting.branches import take_valid_branch
 from onnxtfl.rewriting.declared import as_declared, reinterpreted
 from onnxtfl.rewriting.regions import prepare, set_regions
@@ -420,10 +420,20 @@ def _check_dtype(i: int, old: Value, new: Value, node: Node) -> None:
 
 
 def _of_type(error: OnnxtflError, node: Node) -> OnnxtflError:
-    """The error of an element type that an op of ONNX may have, though no kernel computes it: the model is valid."""
-    if node.op.dialect != "onnx" or not isinstance(error.__cause__, ElementTypeError):
+    """The error of an element type that an op of a file may have: the model is valid, though nothing computes it.
+
+    ONNX has more types than any kernel. TFLite's kernels compute integers without a scale, some as they are, others as
+    if it were 0.
+    """
+    if not isinstance(error.__cause__, ElementTypeError):
         return error
-    return UnsupportedError(str(error.__cause__), hint="cast it to another type, or cut the model around it")
+    if node.op.dialect == "onnx":
+        return UnsupportedError(str(error.__cause__), hint="cast it to another type, or cut the model around it")
+    small = (DType.INT8, DType.UINT8, DType.INT16)
+    plain = any(v is not None and isinstance(v.type, TensorType) and v.dtype in small for v in node.operands)
+    said = f"{error.__cause__}{' without a scale' if plain else ''}"
+    hint = f"{'give it a scale, ' if plain else ''}cast it to another type, or cut the model around it"
+    return UnsupportedError(said, hint=hint, code="E-TYPE-002")
 
 
 def _located(error: OnnxtflError, node: Node, name: str) -> OnnxtflError:
