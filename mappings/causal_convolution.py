@@ -27,9 +27,15 @@ def _causal_conv(b: Builder, node: Node) -> list[Value]:
     attributes = {"group": weight.shape[0], "dilations": [dilation]}
     y = Term(b, lifted(b, "Conv", 11, [seen, weight, node.optional(2)], attributes))
     y = y if activation == "none" else y * y.sigmoid()
-    state = b(ops.Slice, seen, dim_vector(b, [0, 0, seen.shape[2] - length], seen), [1 << 30] * 3, [1, 1, 1])
-    results = [y.value, state]
+    results = [y.value, _last(b, seen, length)]
     return [transposed(b, v, [0, 2, 1]) if last_axis else v for v in results][: len(node.results)]
+
+
+def _last(b: Builder, x: Value, count: int) -> Value:
+    """The last positions along axis 2, of which there are as many."""
+    if count:
+        return b(ops.Slice, x, [0, 0, -count], [1 << 30] * 3, [1, 1, 1])
+    return b(ops.BroadcastTo, b.scalar(0, x), dim_vector(b, [*x.shape[:2], 0], x))
 
 
 def _with_past(b: Builder, x: Value, past: Value | None, length: int) -> Value:

@@ -86,7 +86,8 @@ def _resize(g: Drawing) -> None:
     if g.below(2):
         scales = [1.0] * kept + [g.choose((0.5, 2.0, 1.0, 1.5)) for _ in range(rank - kept)]
         g.node("Resize", [x, "", g.constant(scales, np.float32)], **attributes)
-    else:
+    elif mode != "linear" or g.array(x).dtype.kind == "f" or not g.open:
+        # ONNX Runtime rounds integers by another formula where an open side happens to keep its size
         sizes = [*g.array(x).shape[:kept], *(g.size() for _ in range(rank - kept))]
         g.node("Resize", [x, "", "", g.constant(sizes, np.int64)], **attributes)
 

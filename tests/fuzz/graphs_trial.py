@@ -40,8 +40,9 @@ ELSEWHERE = {
 }
 """Why and where the other ops that convert are tested."""
 _KERNELS = ("default", "builtin")
-_OF_INTEGERS = ("DequantizeLinear", "MatMulIntegerToFloat")
-"""Ops that multiply integers, or their products, by a scale."""
+_WITH_FLOATS = ("DequantizeLinear", "MatMulIntegerToFloat")
+"""Ops that make floats of integers; QGemm without a scale of the result does too."""
+_OF_FLOATS = ("QuickGelu", "QuantizeLinear")
 
 
 def drawn(seed: int) -> Drawing:
@@ -182,7 +183,9 @@ def _case(g: Drawing, files: dict[str, bytes], noisy: Noisy, model: onnx.ModelPr
         return ancestors(model, *outputs) if outputs else text_of(model)
 
     steps = _quantized(model)
-    return Case(g, text, files, noisy, partial(_is_doubtful, model), partial(_is_undefined, model), steps)
+    return Case(
+        g, text, files, noisy, partial(_is_doubtful, model), partial(_is_undefined, model), steps, Source(model).values
+    )
 
 
 def _rounded(model: onnx.ModelProto) -> dict[str, float]:
@@ -190,12 +193,14 @@ def _rounded(model: onnx.ModelProto) -> dict[str, float]:
 
     By 1 the results of com.microsoft's ops on integers with a scale, and of quantizing what was computed of integers.
     """
-    scaled = {name for node in model.graph.node if node.op_type in _OF_INTEGERS for name in node.output}
+    scaled: set[str] = set()
     found: dict[str, float] = {}
     for node in model.graph.node:
-        is_requantized = node.op_type == "QuantizeLinear" and node.input[0] in scaled
-        is_integer = node.domain and node.op_type.startswith("Q")
-        if is_requantized or (is_integer and node.op_type not in ("QuickGelu", "QuantizeLinear")):
+        is_integer = bool(node.domain) and node.op_type.startswith("Q") and node.op_type not in _OF_FLOATS
+        is_float = node.op_type in _WITH_FLOATS or (node.op_type == "QGemm" and not any(node.input[7:]))
+        if is_float:
+            scaled |= set(node.output)
+        elif is_integer or (node.op_type == "QuantizeLinear" and node.input[0] in scaled):
             found |= dict.fromkeys(node.output, 1.0)
     return found
 

@@ -21,7 +21,7 @@ Results = Callable[[bytes, Arrays], Iterator[tuple[str, Arrays]]]
 @dataclass(frozen=True)
 class Case:
     """A graph. ``text``: of all of it, or of what an output depends on. ``steps``: of values that are
-    quantized or were, one step.
+    quantized or were, one step. ``values``: all values of a run.
 
     ``is_doubtful``: whether the runtime's outputs for these inputs are no reference, at unusual sizes.
     ``is_undefined``: whether they are none at any sizes.
@@ -34,6 +34,7 @@ class Case:
     is_doubtful: Callable[[Arrays, Arrays], bool] = lambda _, __: False
     is_undefined: Callable[[Arrays], bool] = lambda _: False
     steps: Mapping[str, float] = field(default_factory=dict)
+    values: Run = dict
 
 
 def runs_of(g: Values, run: Run, *, again: bool = False) -> Iterator[tuple[Arrays, Arrays]]:
@@ -66,7 +67,8 @@ def judged(source: Case, convert: Callable[[], Any], results: Results, runs: lis
     seconds = time.process_time() - start
     if seconds > SECONDS:
         return Found("hang", "convert", f"{seconds:.1f} s", source.text(), dict(source.files))
-    excluded = [is_excluded(source.graph, fed, made.report.assumptions) for fed, _ in runs]
+    stated = made.report.assumptions
+    excluded = [is_excluded(source.graph, fed, stated) or is_excluded_inside(source, fed, stated) for fed, _ in runs]
     for number in sorted(range(len(runs)), key=excluded.__getitem__):
         fed, expected = runs[number]
         way = EXCLUDED_SIZES if excluded[number] else OTHER_SIZES if number else "run"
@@ -97,6 +99,19 @@ def is_excluded(graph: Values, fed: Arrays, assumptions: Collection[str]) -> boo
             or any(dim.startswith("?") or dim in names for dim in zero for names in named)
         )
     )
+
+
+def is_excluded_inside(source: Case, fed: Arrays, assumptions: Collection[str]) -> bool:
+    """Whether a size that is computed is 0, or a size 1 which Squeeze removes, of which the report says it is not."""
+    none = any("each size computed at run time" in text for text in assumptions)
+    one = any("of which Squeeze" in text for text in assumptions)
+    if not none and not one:
+        return False
+    try:
+        sizes = {size for array in source.values(fed).values() for size in array.shape}
+    except Exception:  # what a runtime refuses with these outputs
+        return False
+    return (none and 0 in sizes) or (one and 1 in sizes)
 
 
 def _converted(source: Case, convert: Callable[[], Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,9 @@ import pytest
 from onnxtfl.rewriting.registry import rules
 from tests.fuzz import graphs_microsoft, tflite_trial
 from tests.fuzz.drawing import Input, Values
-from tests.fuzz.graphs_judge import makes_integers_of_nan
+from tests.fuzz.graphs_judge import Arrays, makes_integers_of_nan
 from tests.fuzz.graphs_trial import ELSEWHERE, STEPS
-from tests.fuzz.judging import is_excluded
+from tests.fuzz.judging import Case, is_excluded, is_excluded_inside
 from tests.fuzz.soaking import GOOD, Found, Tally, soak
 from tests.harness.workers import Worker
 
@@ -103,3 +104,18 @@ def test_one_of_several_sizes_that_the_report_excludes() -> None:
     g.inputs = {"x": Input("float32", ("N0", "N1"), 0, 1)}
     fed = {"x": np.zeros((0, 0), np.float32)}
     assert is_excluded(g, fed, ["N1 is at least 1: of no elements, MEAN computes other values"])
+
+
+def test_sizes_inside_that_the_report_excludes() -> None:
+    def values(fed: Arrays) -> Arrays:
+        return {**fed, "y": fed["x"][:, :0], "z": fed["x"][:, :1]}
+
+    g, fed = Values(0), {"x": np.zeros((2, 3), np.float32)}
+    source = Case(g, str, {}, lambda fed, *_: fed, values=values)
+    for text, excluded in (
+        ("each size computed at run time is at least 1: of no elements, MEAN computes other values", True),
+        ("no other size of [2, u?1], of which Squeeze 'n' removes the ones, is 1", True),
+        ("N0 is at least 1: of no elements, MEAN computes other values", False),
+    ):
+        assert is_excluded_inside(source, fed, [text]) is excluded
+        assert not is_excluded_inside(replace(source, values=dict), fed, [text])

@@ -159,6 +159,7 @@ def to_onnx(g: TfliteDrawing) -> Found:
         partial(_is_doubtful, g),
         partial(_is_undefined, g),
         _quantized(g),
+        partial(_values, g),
     )
     found = judged(source, convert, results, runs)
     return _by_step(g, found, runs) if found.kind == "disagree" else found

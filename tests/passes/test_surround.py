@@ -29,6 +29,12 @@ def test_a_product_of_rows_with_a_summand_is_one_of_matrices() -> None:
     assert [node.result.rank for node in graph.nodes if node.op.name in ("DotGeneral", "Add")] == [2, 2]
 
 
+def test_a_row_that_only_a_run_knows_is_added_to_matrices_too() -> None:
+    text = ROWS.replace("quant<int8 0.1:3>>)", "quant<int8 0.1:3>>, %b: tensor<2xfloat32>)", 1)
+    text = text.replace(" %b = constant tensor<2xfloat32> [1.0, 2.0]\n", "")
+    assert op_counts(transformed(text, surround_moves)) == {"Convert": 3, "Reshape": 2, "DotGeneral": 1, "Add": 1}
+
+
 def test_other_products_stay() -> None:
     for text in (
         ROWS.replace("%y = Add(%m, %b)", "%y = Relu(%m)"),

@@ -67,6 +67,15 @@ def test_causal_convolution_with_its_state(dilation: int, activation: str, chann
     compare(with_open_batch(made("CausalConvWithState", {"x": x}, 2, weights, "x,w,b", **options)), {"x": x})
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_the_state_of_a_causal_convolution_has_known_sizes(kernel: int) -> None:
+    """So a Squeeze of it removes the ones of the batch only."""
+    model = with_open_batch(made("CausalConvWithState", {"x": normal(2, 3, 5)}, 2, {"w": normal(3, 1, kernel)}))
+    assert [str(size) for size in onnxtfl.onnx_to_tflite(model, check=False).report.outputs[1].shape[1:]] == [
+        "3", str(kernel - 1)
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("axis", [1, 3])
 def test_softmax_with_a_bias(axis: int) -> None:
     """ONNX Runtime has a kernel for CUDA only: the definition is computed here."""

@@ -9,11 +9,12 @@
 
 This is exact, as the elements are on the grid. ONNX Runtime adds such pairs itself where they are missing, at opset 21
 with the type of another zero point, and then refuses the model (its optimizer QDQPropagationTransformer, 1.31). It also
-moves elements itself, to make one Gemm of a product and a constant summand (MatMulAddFusion); so that is written here::
+moves elements itself, to make one Gemm of a product and a row that is added (MatMulAddFusion); so that is written
+here::
 
     %a = Convert(%q) : 2x3x4xfloat32              %b = Reshape(%a) : 6x4xfloat32
-    %m = DotGeneral(%a, constant) : 2x3x8   ->    %m = DotGeneral(%b, constant) : 6x8
-    %y = Add(%m, constant)                        %y = Reshape(Add(%m, constant)) : 2x3x8
+    %m = DotGeneral(%a, %w) : 2x3x8         ->    %m = DotGeneral(%b, %w) : 6x8
+    %y = Add(%m, %row)                            %y = Reshape(Add(%m, %row)) : 2x3x8
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _surround(graph: Graph, value: Value) -> None:
 
 
 def _is_row_product(graph: Graph, node: Node) -> bool:
-    """Whether this is the product of a dequantized tensor of rank 3 or more and a matrix, to which one constant is
+    """Whether this is the product of a dequantized tensor of rank 3 or more and a matrix, to which one row is
     added.
     """
     rows, matrix, user = node.operand(0), node.operand(1), next(iter(node.result.users()), None)
@@ -80,7 +81,7 @@ def _is_row_product(graph: Graph, node: Node) -> bool:
     if touches_quantized(user):
         return False
     other = user.operand(1 - user.operands.index(node.result))
-    return other.is_constant and other.shape[-1:] == node.result.shape[-1:] and set(other.shape[:-1]) <= {1}
+    return other.shape[-1:] == node.result.shape[-1:] and set(other.shape[:-1]) <= {1}
 
 
 def _flatten(graph: Graph, node: Node) -> None:
