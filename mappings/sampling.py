@@ -201,7 +201,7 @@ def weighted_corners(b: Builder, x: Value, batches: Value, rows: _Side, columns:
 
     `batches`: the place in the batch of each region; `rows`, `columns`: the neighbours along an axis and their weights.
     """
-    elements = resized(b, transposed(b, x, (0, 2, 3, 1)), [-1, x.shape[1]])
+    elements = reshape(b, transposed(b, x, (0, 2, 3, 1)), [product((x.shape[0], *x.shape[2:])), x.shape[1]])
     height, width = (size_in(b, d, x, DType.INT32) for d in x.shape[2:])
     which = reshape(b, b(ops.Convert, batches, dtype=DType.INT32), (batches.shape[0], 1, 1))
     first = Term(b, which) * width * height

@@ -317,3 +317,19 @@ def test_normalization_of_an_open_axis_by_vectors_of_no_elements(op: str, vector
     assert not {"MUL", "ADD"} & set(made.report.ops_after)
     x = np.zeros((3, 0, 2)[: len(shape)], np.float32)
     assert run_tflite(made.data or b"", {"x": x}, kernels="builtin")[0][1].shape == x.shape
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_no_images_of_no_rows_are_resized(mode: str) -> None:
+    """There is nothing to compute; of images without rows, it would be an error."""
+    sizes = {"roi": np.zeros(0, np.float32), "scales": np.zeros(0, np.float32), "sizes": np.asarray([0, 2, 4, 3])}
+    assert converted("Resize", [0, 2, 0, 3], [0, 2, 4, 3], sizes, mode=mode).report.outputs
+    sizes["sizes"] = np.asarray([1, 2, 4, 3])
+    with pytest.raises(InvalidModelError, match="axis 2 has no elements to make 4 of"):
+        converted("Resize", [1, 2, 0, 3], [1, 2, 4, 3], sizes, mode=mode)
+
+
+def test_crops_of_maps_without_channels() -> None:
+    boxes = {"boxes": np.zeros((3, 4), np.float32), "which": np.zeros(3, np.int32), "size": np.asarray([2, 2], np.int32)}
+    made = converted("CropAndResize", ["n", 0, 5, 5], ["m", 0, 2, 2], boxes, domain="com.microsoft")
+    assert made.report.outputs

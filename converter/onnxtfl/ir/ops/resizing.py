@@ -64,10 +64,11 @@ class Resize(Op):
         after = _new_sizes([shape[d] for d in dims], sizes, scales)
         if after is None or len(after) != len(dims):
             raise ValueError(f"sizes {after} for the axes {tuple(dims)}")
+        grown = [(axis, n) for axis, n in zip(dims, after, strict=True) if shape[axis] == 0 and isinstance(n, int) and n]
         for axis, size in zip(dims, after, strict=True):
-            if shape[axis] == 0 and isinstance(size, int) and size > 0:
-                raise ValueError(f"axis {axis} has no elements to make {size} of")
             shape[axis] = size
+        if grown and 0 not in shape:
+            raise ValueError("axis {} has no elements to make {} of".format(*grown[0]))
         return tuple(shape)
 
     @staticmethod
