@@ -330,6 +330,10 @@ def test_no_images_of_no_rows_are_resized(mode: str) -> None:
 
 
 def test_crops_of_maps_without_channels() -> None:
-    boxes = {"boxes": np.zeros((3, 4), np.float32), "which": np.zeros(3, np.int32), "size": np.asarray([2, 2], np.int32)}
+    boxes = {
+        "boxes": np.zeros((3, 4), np.float32),
+        "which": np.zeros(3, np.int32),
+        "size": np.int32([2, 2]),
+    }
     made = converted("CropAndResize", ["n", 0, 5, 5], ["m", 0, 2, 2], boxes, domain="com.microsoft")
     assert made.report.outputs

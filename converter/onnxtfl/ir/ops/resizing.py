@@ -64,8 +64,9 @@ class Resize(Op):
         after = _new_sizes([shape[d] for d in dims], sizes, scales)
         if after is None or len(after) != len(dims):
             raise ValueError(f"sizes {after} for the axes {tuple(dims)}")
-        grown = [(axis, n) for axis, n in zip(dims, after, strict=True) if shape[axis] == 0 and isinstance(n, int) and n]
-        for axis, size in zip(dims, after, strict=True):
+        pairs = list(zip(dims, after, strict=True))
+        grown = [(axis, size) for axis, size in pairs if shape[axis] == 0 and isinstance(size, int) and size]
+        for axis, size in pairs:
             shape[axis] = size
         if grown and 0 not in shape:
             raise ValueError("axis {} has no elements to make {} of".format(*grown[0]))
