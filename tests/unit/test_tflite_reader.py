@@ -311,11 +311,6 @@ def many_references() -> bytes:
     return bytes(content)
 
 
-def external() -> bytes:
-    tensors = [table("Tensor", shape=(2,), name="x"), table("Tensor", shape=(2,), name="w", external_buffer=1)]
-    return minimal(outputs=(1,), tensors=tensors)
-
-
 def with_data(data: bytes, **tensor: Any) -> bytes:
     tensors = [
         table("Tensor", shape=(2,), name="x"),
@@ -380,7 +375,6 @@ def test_bad_files_are_errors_of_one_line(name: str, tmp_path: Path) -> None:
     ("make", "message"),
     [
         (many_uses, "too many uses"),
-        (external, "are in another file"),
         (lambda: minimal(operator_codes=[{"builtin_code": 5000}]), "unknown builtin op 5000"),
     ],
 )

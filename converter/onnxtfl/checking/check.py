@@ -17,7 +17,7 @@ from onnxtfl.checking.facts import Range
 from onnxtfl.checking.feeding import agreeable, as_type, dtype_kept, joined_infos
 from onnxtfl.checking.first_difference import PerLayer
 from onnxtfl.checking.given import Case, asked_range, by_input, combined, unknown_names
-from onnxtfl.checking.in_order import run_in_order
+from onnxtfl.checking.in_order import run_in_order, run_with_weights
 from onnxtfl.checking.inputs import UnknownInputError, make_input
 from onnxtfl.checking.looks import Looks
 from onnxtfl.checking.match import MismatchError, Pair, Permutation, is_moved, match
@@ -82,6 +82,7 @@ class Check:
         self.a, self.b = Side.read(a, workers.a), Side.read(b, workers.b)
         for side in (self.a, self.b):
             run_in_order(side, stack)
+            run_with_weights(side, stack)
             if settings.runtime == "micro" and side.info.format == "tflite":
                 side.info = with_fixed_sizes(side.info)
         self.a.flatten(self.b.info)

@@ -1,6 +1,7 @@
-"""A source of which an op leaves the order of its results open, run with a defined order.
+"""Sources that run as a copy: because an op leaves the order of its results open, or to have all weights in one file.
 
-A TopK that need not sort returns its elements in any order; conversions sort them, as TFLite's kernel does.
+A TopK that need not sort returns its elements in any order; conversions sort them, as TFLite's kernel does. LiteRT's
+interpreter does not read weights in other files, and leaves these tensors unwritten.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ def run_in_order(side: Side, stack: ExitStack) -> None:
     model = files.read(side.info.path)
     if _sort_results(model):
         path = files.write(model, temporary_directory(stack) / "sorted.onnx")
+        side.info = replace(side.info, path=path)
+
+
+def run_with_weights(side: Side, stack: ExitStack) -> None:
+    """Let `side` run a copy that has its weights, where those of a .tflite are in other files."""
+    if side.info.format == "tflite" and side.has_data_files:
+        path = files.write(files.read(side.info.path), temporary_directory(stack) / "weights.tflite")
         side.info = replace(side.info, path=path)
 
 

@@ -37,7 +37,8 @@ class Side:
     ``slots``: the model's own inputs and outputs, of which those in `info` are the tensors; None while these are the
     same. ``summary``: for the report. ``fed``: what the model itself got in its last run.
     ``run_options``: fields of `RunOptions` that are other than those of the check. ``refused``: why the
-    model does not run by default; ``way``: how it ran instead, in words (see `other_ways`).
+    model does not run by default; ``way``: how it ran instead, in words (see `other_ways`). ``has_data_files``: whether
+    weights are in other files.
     """
 
     info: ModelInfo
@@ -52,6 +53,7 @@ class Side:
     refused: RunError | None = None
     way: str = ""
     fed: Sequence[Any] | None = None
+    has_data_files: bool = False
 
     @classmethod
     def read(cls, path: PathLike, worker: Worker | None) -> Side:
@@ -64,6 +66,7 @@ class Side:
         summary = ModelSummary(os.fspath(path), info.format, files.bytes_on_disk(model, path), count_ops(model.main))
         graph = lifted_where_possible(model)
         side = cls(info, analyze(graph), worker, states_of(model, info), bool(graph.states), summary=summary)
+        side.has_data_files = bool(model.data_files)
         if side.facts.dropped and info.format == "onnx":
             side.run_options, side.way = {"kernels": "builtin"}, WITHOUT_OPTIMIZATIONS
         return side

@@ -1,4 +1,7 @@
-"""The constants of a TFLite file: buffers in the FlatBuffer, or after it, by offset and size."""
+"""The constants of a TFLite file: buffers in the FlatBuffer, or after it, by offset and size, or in other files.
+
+Source: schema.fbs (Buffer; since version 3d ExternalBuffer and ExternalBufferGroup), LiteRT's external_weight_loader.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.formats.data_files import DataFiles
 from onnxtfl.formats.source import Source
 from onnxtfl.formats.tflite.decode import Span
 from onnxtfl.formats.tflite.sparsity import SparseData
 from onnxtfl.formats.tflite.types import decode_strings
-from onnxtfl.ir.data import ArrayData, FileData, TensorData
+from onnxtfl.ir.data import ArrayData, FileData, SourceBytes, TensorData
 from onnxtfl.ir.types import DType
 
 _SMALL = 1024
@@ -23,9 +27,12 @@ _SMALL = 1024
 class Buffers:
     """The buffers of a model and the tensors in them."""
 
-    def __init__(self, source: Source, tables: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, source: Source, model: Mapping[str, Any]) -> None:
         self._source = source
-        self._spans = [self._span(table) for table in tables]
+        self._spans = [self._span(table) for table in model["buffers"] or ()]
+        self._external = {table["id"]: table for table in model["external_buffers"] or ()}
+        self._groups: Sequence[Mapping[str, Any]] = model["external_buffer_groups"] or ()
+        self.files = DataFiles(None if isinstance(source.file, SourceBytes) else source.file.path)
 
     def span(self, number: int) -> Span | None:
         """The bytes of buffer `number`; None where it is empty."""
@@ -40,9 +47,12 @@ class Buffers:
 
     def constant(self, tensor: Mapping[str, Any], dtype: DType, shape: tuple[int, ...], name: str) -> TensorData | None:
         """The values of a constant, None for other tensors; InvalidModelError where they do not fit `shape`."""
-        if tensor["external_buffer"]:
-            raise UnsupportedError("the values of this tensor are in another file", node=name, code="E-FILE-006")
         span = self.span(tensor["buffer"])
+        if tensor["external_buffer"]:
+            if span is not None or tensor["sparsity"] or dtype is DType.STRING:
+                message = "a constant in another file that has a buffer too, is sparse, or has strings"
+                raise InvalidModelError(message, node=name, code="E-FILE-010")
+            return self._in_file(tensor["external_buffer"], dtype, shape, name)
         if span is None:
             return None
         if dtype is DType.STRING:
@@ -54,6 +64,16 @@ class Buffers:
                 f"{span.length} bytes for {dtype.value} elements of shape {list(shape)}", node=name, code="E-FILE-010"
             )
         return self._data(span, dtype, shape)
+
+    def _in_file(self, number: int, dtype: DType, shape: tuple[int, ...], name: str) -> TensorData:
+        """The values at a place of another file: the group of an external buffer is the name of its file."""
+        table = self._external.get(number)
+        if table is None or table["group"] >= len(self._groups):
+            raise InvalidModelError(f"there is no external buffer {number}", node=name, code="E-FILE-010")
+        if (table["packing"] or "unpacked") != "unpacked":
+            raise UnsupportedError(f"values in another file, packed as {table['packing']!r}", node=name)
+        file = self._groups[table["group"]]["name"] or ""
+        return self.files.part(file, table["offset"], table["length"], dtype, shape, name)
 
     def _data(self, span: Span, dtype: DType, shape: tuple[int, ...]) -> TensorData:
         data = FileData(self._source.file, span.offset, dtype, shape)

@@ -57,7 +57,7 @@ def overwrite_entries(path: Path, entries: Mapping[str, bytes]) -> None:
     """Replace the contents of these entries of the table `metadata` of a file, where they have the same size."""
     opened = Source(open_source(path))
     model = Decoder(opened).root(schema.table("Model"))
-    buffers = Buffers(opened, model["buffers"] or ())
+    buffers = Buffers(opened, model)
     spans = {entry["name"]: buffers.span(entry["buffer"]) for entry in model["metadata"] or ()}
     with path.open("r+b") as file:
         for name, content in entries.items():
@@ -73,7 +73,7 @@ class _ModelReader:
     def __init__(self, source: Source, model: Decoded) -> None:
         self.model = model
         self.source = source
-        self.buffers = Buffers(source, model["buffers"] or ())
+        self.buffers = Buffers(source, model)
         self.codes = [self._code(code) for code in model["operator_codes"] or ()]
         subgraphs: Sequence[Decoded] = model["subgraphs"]
         self.has_rank_flags = any(t["has_rank"] for s in subgraphs for t in s["tensors"] or ())
@@ -94,6 +94,7 @@ class _ModelReader:
             signatures=[_read_signature(s, graphs, table["subgraphs"]) for s in table["signature_defs"] or ()],
             resources=resources_of(graphs.values()),
             metadata=read_metadata(table, self.buffers, main, self.source),
+            data_files=self.buffers.files.paths(),
         )
 
     def graph(self, number: int, callers: tuple[int, ...], signature: Mapping[str, Any] | None = None) -> Graph:
