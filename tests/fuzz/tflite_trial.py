@@ -173,7 +173,7 @@ def _by_step(g: TfliteDrawing, found: Found, runs: list[tuple[Arrays, Arrays]]) 
         return run_onnx(found.files["result"], fed)
 
     data = g.model()
-    if all(_agrees_with_a_kernel(data, fed, expected, result(fed)) for fed, expected in runs):
+    if all(agrees_with_a_kernel(data, fed, expected, result(fed)) for fed, expected in runs):
         return replace(found, kind="source")
     data = g.model(every=True)
 
@@ -194,7 +194,7 @@ def _quantized(g: TfliteDrawing) -> dict[str, float]:
     return steps
 
 
-def _agrees_with_a_kernel(data: bytes, fed: Arrays, expected: Arrays, actual: Arrays) -> bool:
+def agrees_with_a_kernel(data: bytes, fed: Arrays, expected: Arrays, actual: Arrays) -> bool:
     """Whether a result is that of LiteRT's own kernels, of XNNPACK, or of the reference kernels.
 
     The optimized ADD of int8 wraps around where the result has far finer steps; the reference one saturates.

@@ -83,3 +83,28 @@ def test_a_backward_slice_from_before_the_axis_has_its_first_element(shape: tupl
     found = run_tflite(onnxtfl.onnx_to_tflite(data, check=False).data or b"", feed)[0][1]
     np.testing.assert_array_equal(found, [[1, 2, 3]])
     np.testing.assert_array_equal(found, run_onnx(data, feed)["y"])
+
+
+ROWS = '<ir_version: 8, opset_import: ["" : 17]> g (float[n, 2] x) => (float y) '
+
+
+@pytest.mark.parametrize("n", [0, 4, 7, 9])
+@pytest.mark.parametrize("stop", [1, 2])
+def test_a_slice_that_few_elements_leave_empty(n: int, stop: int) -> None:
+    """x[3:-4] has n - 7 elements, none of 4."""
+    vectors = {"b": [3, 1], "e": [-4, stop], "a": [0, 1]}
+    constants = " ".join(f"{name} = Constant <value_ints = {value}> ()" for name, value in vectors.items())
+    model = parser.parse_model(f"{ROWS} {{ {constants} p = Slice (x, b, e, a) y = Sin (p) }}")
+    feed = {"x": np.ones((n, 2), np.float32)}
+    made = onnxtfl.onnx_to_tflite(model, check=False).data or b""
+    wanted = run_onnx(model.SerializeToString(), feed)["y"]
+    assert run_tflite(made, feed)[0][1].shape == wanted.shape
+
+
+def test_a_slice_between_two_bounds_of_one_sign_has_a_known_size() -> None:
+    """x[1:1] is empty whatever the size: kernels that refuse an empty axis are not run."""
+    vectors = "b = Constant <value_ints = [1]> () a = Constant <value_ints = [0]> ()"
+    model = parser.parse_model(f"{ROWS} {{ {vectors} p = Slice (x, b, b, a) y = Hardmax <axis = 0> (p) }}")
+    made = onnxtfl.onnx_to_tflite(model, check=False)
+    assert "ARG_MAX" not in made.report.ops_after
+    assert run_tflite(made.data or b"", {"x": np.ones((3, 2), np.float32)})[0][1].shape == (0, 2)

@@ -13,7 +13,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import Atom, Common, Dim, SymDim, broadcast_dim, common_sizes, product, symbol
+from onnxtfl.ir.dims import Atom, Common, Dim, SymDim, broadcast_dim, common_sizes, is_nonnegative, product, symbol
 from onnxtfl.ir.dims import FloorDiv as Quotient
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.ops.arithmetic import Add, FloorDiv, Max, Min, Mul
@@ -146,7 +146,20 @@ def broadcast(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Val
     result = [o if d == 1 else _joint(o, d) for o, d in zip(own, asked, strict=True)]
     if tuple(result) == x.shape:
         return x
-    return b(BroadcastTo, x, dim_vector(b, result, x, *sources))
+    return broadcast_to_sizes(b, x, result, x, *sources)
+
+
+def broadcast_to_sizes(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
+    """Broadcast `x` to `dims`, read from `sources`.
+
+    A size computed of others is 0 where that is negative: x[3:-4] of 4 elements has none, and the size n - 7.
+    """
+    sizes = dim_vector(b, dims, *sources)
+    if all(map(is_nonnegative, dims)):
+        return b(BroadcastTo, x, sizes)
+    result = b(BroadcastTo, x, b(Max, sizes, [0]))
+    result.type = result.tensor_type.with_shape(tuple(dims))
+    return result
 
 
 def _joint(own: Dim, asked: Dim) -> Dim:

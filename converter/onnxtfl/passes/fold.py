@@ -25,7 +25,7 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect, Op
 from onnxtfl.ir.quantized import moves_stored, touches_quantized
-from onnxtfl.ir.reshape import dim_vector
+from onnxtfl.ir.reshape import broadcast_to_sizes
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.lower import source_name
 
@@ -120,12 +120,12 @@ def _of_open_sizes(graph: Graph, node: Node) -> list[Value] | None:
         return None
     builder = Builder(graph, node)
     read = [v for v in node.operands if v is not None]
+    zeros = [constant(np.zeros((), result.dtype.numpy)) for result in node.results]
     try:
-        sizes = [dim_vector(builder, result.shape, *read) for result in node.results]
+        pairs = zip(zeros, node.results, strict=True)
+        return [broadcast_to_sizes(builder, zero, result.shape, *read) for zero, result in pairs]
     except UnsupportedError:  # a size that only the node computes
         return None
-    zeros = [constant(np.zeros((), result.dtype.numpy)) for result in node.results]
-    return [builder(ops.BroadcastTo, zero, size) for zero, size in zip(zeros, sizes, strict=True)]
 
 
 def _has_axis_of_0(result: Value) -> bool:
