@@ -152,6 +152,15 @@ def test_open_dimensions_take_the_sizes_of_the_other_model(tmp_path: Path) -> No
     assert compared(tmp_path, onnx_scale(shape=("n", 3)), onnx_scale(shape=("n", 3)), asked).inputs[0].shape == (9, 3)
 
 
+def test_a_size_that_the_model_fixes_is_not_another_one(tmp_path: Path) -> None:
+    """ONNX Runtime refuses it; ONNX's reference evaluator, which ran instead, does not look."""
+    asked = Settings(input_shapes={"x": (2, 4)})
+    with pytest.raises(UsageError, match="axis 1 of input 'x' has 3 elements"):
+        compared(tmp_path, onnx_scale(shape=("n", 3)), onnx_scale(shape=("n", 3)), asked)
+    resized = compared(tmp_path, tflite_scale(shape=(2, 3)), tflite_scale(shape=(2, 3)), asked)
+    assert resized.inputs[0].shape == (2, 4)
+
+
 def test_open_dimensions_grow_until_the_model_runs(tmp_path: Path) -> None:
     conv = onnx_model(
         [helper.make_node("Conv", ["x", "w"], ["y"])],

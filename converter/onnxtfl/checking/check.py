@@ -30,7 +30,7 @@ from onnxtfl.checking.rounding_look import RoundingLook
 from onnxtfl.checking.sequences import flattened
 from onnxtfl.checking.settings import Settings
 from onnxtfl.checking.sides import Begun, FirstRun, Side, judged_refusal
-from onnxtfl.checking.sizes import Shapes, fits, open_shapes, requested, unit_shapes
+from onnxtfl.checking.sizes import Shapes, check_fixed, fits, open_shapes, requested, unit_shapes
 from onnxtfl.checking.states import worst
 from onnxtfl.formats import files
 from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together
@@ -201,6 +201,8 @@ class Check:
         infos = joined_infos(self.a.info.inputs, self.b.info.inputs, self.pairs)
         names = {self.b.info.inputs[pair.b].name: infos[pair.a].name for pair in self.pairs}
         infos = requested(infos, self.settings.input_shapes, names)
+        if self.a.info.format == "onnx":
+            check_fixed(self.a.info.inputs, self.settings.input_shapes, names)
         fixed = {name: array.shape for name, array in given.items()}
         failures, empty = list[RunError](), list[FirstRun]()
         tries = iter(self._shapes(infos, fixed))

@@ -145,6 +145,23 @@ def requested(
     return [replace(info, shape=_overlaid(info, wanted.get(info.name), symbols)) for info in infos]
 
 
+def check_fixed(
+    infos: Sequence[TensorInfo], shapes: Mapping[str, Sequence[int | str]], others: Mapping[str, str]
+) -> None:
+    """Raise UsageError for a size in ``shapes`` that is another one than ``infos`` fix; ``others`` as above.
+
+    ONNX Runtime refuses it, where LiteRT resizes the model.
+    """
+    fixed = {info.name: info.shape or () for info in infos}
+    for given, shape in shapes.items():
+        pairs = zip(fixed.get(given, fixed.get(others.get(given, ""), ())), shape, strict=False)
+        for axis, (have, want) in enumerate(pairs):
+            if isinstance(have, int) and isinstance(want, int) and want not in (-1, have):
+                message = f"axis {axis} of input {given!r} has {have} elements in the model, not {want}"
+                hint = f"write {have}, or `?|None`, for this axis"
+                raise UsageError(message, hint=hint, code="E-USE-004")
+
+
 def _overlaid(
     info: TensorInfo, wanted: Sequence[int | str] | None, symbols: Mapping[str, int]
 ) -> tuple[int | str | None, ...] | None:

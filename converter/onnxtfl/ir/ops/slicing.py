@@ -37,9 +37,13 @@ def slice_dim(size: Dim, start: Dim | None, limit: Dim | None, stride: Dim | Non
         raise ValueError("a slice of stride 0")
     if isinstance(size, int) and isinstance(start, int) and isinstance(limit, int):
         return len(range(*slice(start, limit, stride).indices(size)))
-    if isinstance(start, int) and isinstance(limit, int) and (start < 0) == (limit < 0):
-        if (start >= limit) if stride > 0 else (start <= limit):
-            return 0  # counted from the same end
+    if (
+        isinstance(start, int)
+        and isinstance(limit, int)
+        and (start < 0) == (limit < 0)
+        and (start >= limit if stride > 0 else start <= limit)
+    ):
+        return 0  # counted from the same end
     begin, end = _position(size, start, stride > 0, True), _position(size, limit, stride > 0, False)
     if begin is None or end is None:
         return fresh()
