@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from onnxtfl.mappings.contraction import batched
@@ -56,38 +56,84 @@ LARGEST_ELIMINATED = 32
 class _Elimination:
     """Matrices [..., n, n] made the identity, up to the order of rows, by adding multiples of rows.
 
-    For each column `chosen`, 1.0 at the row that was its pivot and 0.0 elsewhere [..., n], `rows`, the number of that
-    row [..., 1], and `pivots` [..., 1, 1]; `other`: what the same steps make of the identity.
+    `chosen`: for each column, 1.0 at the row that was its pivot and 0.0 elsewhere [..., n, n]; `rows`: the number of
+    that row [..., n]; `product`: that of the pivots [...]; `other`: what the same steps make of the identity.
     """
 
-    chosen: list[Term]
-    rows: list[Term]
-    pivots: list[Term]
+    chosen: Value
+    rows: Value
+    product: Term
     other: Term
 
 
+@dataclass(frozen=True)
+class _State:
+    """What is changed from column to column; `free`: 1.0 for each row that was no pivot yet [..., n]."""
+
+    work: Term
+    other: Term
+    free: Term
+    product: Term
+
+    @property
+    def values(self) -> list[Value]:
+        return [self.work.value, self.other.value, self.free.value, self.product.value]
+
+
+def _after_column(b: Builder, state: _State, column: Term, places: Value) -> tuple[_State, Term, Term]:
+    """The state after `column` [..., n], and which row was its pivot: 1.0 there [..., n], and its number [..., 1].
+
+    The pivot is the largest element of the rows that are left; rows stay at their places. A column without any pivot
+    left has a pivot of 0: what follows is not finite, and the product is 0.
+    """
+    rank = state.work.value.rank
+    sizes = (state.free > 0.0).choose(column.abs(), -1.0)
+    index = sizes.apply(ops.ArgMax, axis=rank - 2, keepdims=True, dtype=DType.INT64)
+    chosen = Term(b, places).equals(index).to(column.dtype)
+    entries, one = (Term(b, unsqueezed(b, term.value, [rank - 1])) for term in (column, chosen))
+    pivot = (entries * one).reduce("sum", [rank - 2])
+    factor = (entries - one) / pivot
+    work, other = (m - factor * (one * m).reduce("sum", [rank - 2]) for m in (state.work, state.other))
+    size = Term(b, b(ops.Squeeze, pivot.value, [rank - 2, rank - 1]))
+    product = state.product.equals(0.0).choose(state.product, state.product * size)
+    return _State(work, other, state.free * (1.0 - chosen), product), chosen, index
+
+
 def _eliminated(b: Builder, x: Value, what: str) -> _Elimination:
-    """The pivot is the largest element of the rows that are left; rows stay at their places."""
+    """Column after column, in a loop where there are many; UnsupportedError for what is not a square matrix."""
     n, rank = x.shape[-1], x.rank
-    if x.shape[-2] != n or not isinstance(n, int) or not 0 < n <= LARGEST_ELIMINATED:
-        limit = f"{LARGEST_ELIMINATED} x {LARGEST_ELIMINATED}"
-        raise UnsupportedError(f"{what} of matrices that are not square, or over {limit}", type_=x.type)
-    work = Term(b, x)
-    found = _Elimination([], [], [], Term(b, constant(np.eye(n).astype(x.dtype.numpy))))
-    other, free = found.other, Term(b, constant(np.ones(n, x.dtype.numpy)))
+    if isinstance(n, int) and isinstance(x.shape[-2], int) and (x.shape[-2] != n or n == 0):
+        raise UnsupportedError(f"{what} of matrices that are not square, or empty", type_=x.type)
+    places = counted(b, n, x)
+    unit = Term(b, places).equals(Term(b, unsqueezed(b, places, [1]))).to(x.dtype).value
+    batch = x.shape[:-2]
+    ones = [broadcast(b, b.scalar(1.0, x), sizes, x) for sizes in ((*batch, n), batch)]
+    state = _State(Term(b, x), Term(b, broadcast(b, unit, x.shape, x)), *(Term(b, one) for one in ones))
+    if not isinstance(n, int) or n > LARGEST_ELIMINATED:
+        return _eliminated_in_rounds(b, state, places)
+    chosen, rows = [], []
     for k in range(n):
-        column = work.at(k, rank - 1)
-        index = (column.abs() * free + free).apply(ops.ArgMax, axis=rank - 2, keepdims=True, dtype=DType.INT64)
-        chosen = Term(b, constant(np.arange(n))).equals(index).to(x.dtype)
-        entries, one = (Term(b, unsqueezed(b, term.value, [rank - 1])) for term in (column, chosen))
-        pivot = (entries * one).reduce("sum", [rank - 2])
-        factor = (entries - one) / pivot
-        work, other = (m - factor * (one * m).reduce("sum", [rank - 2]) for m in (work, other))
-        free = free * (1.0 - chosen)
-        found.chosen.append(chosen)
-        found.rows.append(index)
-        found.pivots.append(pivot)
-    return replace(found, other=other)
+        state, one, row = _after_column(b, state, state.work.at(k, rank - 1), places)
+        chosen.append(unsqueezed(b, one.value, [rank - 2]))
+        rows.append(row.value)
+    order, numbers = (b(ops.Concatenate, *parts, axis=rank - 2) for parts in (chosen, rows))
+    return _Elimination(order, numbers, state.product, state.other)
+
+
+def _eliminated_in_rounds(b: Builder, state: _State, places: Value) -> _Elimination:
+    """The same in a loop over the columns."""
+    body, rank = Graph("column"), state.work.value.rank
+    inner = Builder(body)
+    before = [Term(inner, body.add_input(value.type)) for value in state.values]
+    place = body.add_input(TensorType(places.dtype, ()))
+    inside = body.add_input(places.type)
+    column = Term(inner, inner(ops.Gather, before[0].value, place, axis=rank - 1))
+    after, chosen, row = _after_column(inner, _State(*before), column, inside)
+    body.outputs = [*after.values, chosen.value, inner(ops.Squeeze, row.value, [rank - 2])]
+    flags = {"axes": (0,), "reversed": (False,), "result_axes": (rank - 2,) * 2, "result_reversed": (False,) * 2}
+    given = [None, *state.values, places, places]
+    _, other, _, product, order, rows = b.many(ops.Scan, *given, body=body, carried=len(state.values), **flags)
+    return _Elimination(order, rows, Term(b, product), Term(b, other))
 
 
 @lift_onnx("Inverse", since=(1,), domain=MICROSOFT)
@@ -95,8 +141,7 @@ def _inverse(b: Builder, node: Node) -> Value:
     """Row k of the result was the pivot of column k."""
     x = node.operand(0)
     found = _eliminated(b, x, "inverses")
-    order = b(ops.Concatenate, *(unsqueezed(b, row.value, [x.rank - 2]) for row in found.chosen), axis=x.rank - 2)
-    return batched(b, order, found.other.value)
+    return batched(b, found.chosen, found.other.value)
 
 
 @lift_onnx("Det", since=(11, 22))
@@ -133,20 +178,15 @@ def _by_minors(b: Builder, x: Value, n: int) -> Value:
 
 
 def _by_pivots(b: Builder, x: Value) -> Value:
-    """The product of the pivots; negative for an odd number of pairs of rows in the wrong order.
-
-    A column without any pivot left has a pivot of 0: what follows is not finite, and the determinant is 0.
-    """
+    """The product of the pivots; negative for an odd number of pairs of rows in the wrong order."""
     found, last = _eliminated(b, x, "determinants"), x.rank - 2
-    product = found.pivots[0]
-    for pivot in found.pivots[1:]:
-        product = product.equals(0.0).choose(product, product * pivot)
-    rows = Term(b, b(ops.Concatenate, *(row.value for row in found.rows), axis=last)).to(x.dtype)
+    rows = Term(b, found.rows).to(x.dtype)
     before = Term(b, unsqueezed(b, rows.value, [last + 1]))
     later = Term(b, unsqueezed(b, rows.value, [last]))
-    above = Term(b, constant(np.triu(np.ones((len(found.rows),) * 2), 1).astype(x.dtype.numpy)))
+    above = Term(b, b(ops.Convert, _mask(b, x.shape[-1], x.shape[-1], x, "GT"), dtype=x.dtype))
     wrong = ((before > later).to(x.dtype) * above).reduce("sum", [last, last + 1])
-    return b(ops.Squeeze, (product * (1.0 - (wrong % 2.0) * 2.0)).value, [last, last + 1])
+    odd = Term(b, b(ops.Squeeze, wrong.value, [last, last + 1])) % 2.0
+    return (found.product * (1.0 - odd * 2.0)).value
 
 
 # --- triangles and diagonals -----------------------------------------------------------------------------------------

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import parser
 
+import onnxtfl
+from tests.harness.litert import run_tflite
 from tests.unit.lifting import floats, lifted_onnx
 
 
@@ -28,3 +31,25 @@ def test_the_determinant_of_a_singular_matrix_is_0(size: int) -> None:
 def test_the_determinant_of_no_elements_is_1(batch: tuple[int, ...]) -> None:
     """As in ONNX Runtime."""
     np.testing.assert_array_equal(lifted_onnx("Det", 11, [np.zeros((*batch, 0, 0), np.float32)]), np.ones(batch))
+
+
+@pytest.mark.parametrize("op", ["Det", "com.microsoft.Inverse"])
+@pytest.mark.parametrize(("sizes", "shape"), [("40, 40", (40, 40)), ("n, n", (5, 5)), ("b, n, n", (2, 36, 36))])
+def test_large_matrices_and_open_sizes(op: str, sizes: str, shape: tuple[int, ...]) -> None:
+    """A loop over the columns; as accurate as the elimination in float32 of other runtimes."""
+    head = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>'
+    model = parser.parse_model(f"{head} g (float[{sizes}] x) => (float y) {{ y = {op} (x) }}")
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    exact = np.linalg.det(x.astype(float)) if op == "Det" else np.linalg.inv(x.astype(float))
+    for kernels in ("default", "builtin"):
+        found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", {"x": x}, kernels=kernels)[0][1]
+        assert found.shape == exact.shape
+        assert np.abs(found - exact).max() <= 1e-4 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("size", [2, 8, 40])
+def test_the_pivot_is_the_largest_element_however_small_it_is(size: int) -> None:
+    """Of elements of 1e-9, the first one was the pivot, and 0 if that is: 1 was added to all."""
+    x = 1e-9 * np.roll(np.eye(size), 1, axis=0)
+    found = lifted_onnx("Inverse", 1, [x.astype(np.float32)], domain="com.microsoft")
+    np.testing.assert_allclose(found, np.linalg.inv(x), rtol=1e-6)

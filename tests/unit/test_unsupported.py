@@ -53,10 +53,11 @@ def test_ops_of_a_part_are_listed() -> None:
 
 
 def test_a_refused_form_is_listed() -> None:
-    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[33, 33] x) => (float y) { y = Det (x) }'
+    head = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>'
+    text = f"{head} g (float[3, 4] x) => (float y) {{ y = com.microsoft.Inverse (x) }}"
     (found,) = onnxtfl.unsupported(parser.parse_model(text).SerializeToString())
-    assert found.op == "Det"
-    assert "determinants" in found.reason
+    assert found.op == "com.microsoft::Inverse"
+    assert "inverses" in found.reason
 
 
 def test_the_command_lists_them() -> None:
