@@ -115,9 +115,7 @@ def _tfl_fully_connected(b: Builder, node: Node) -> Value:
     x, weights, bias = node.operand(0), node.operand(1), flat_bias(b, node.optional(2))
     if node.attr("weights_format", "DEFAULT") != "DEFAULT":
         raise UnsupportedError(f"weights_format {node.attr('weights_format')}")
-    features = (x.shape[-1], weights.shape[1])
-    fits = features[0] == features[1] or not all(isinstance(d, int) for d in features)
-    if not (fits and (node.attr("keep_num_dims") or x.rank == 2)):
+    if not _has_rows(x, weights.shape[1], bool(node.attr("keep_num_dims"))):
         x = b(ops.Reshape, x, dim_vector(b, [-1, weights.shape[1]], weights))
     x = _rounded_rows(b, node, x, weights, x.rank - 1)
     axes = {"lhs_contracting_dimensions": (x.rank - 1,), "rhs_contracting_dimensions": (1,)}
@@ -125,6 +123,15 @@ def _tfl_fully_connected(b: Builder, node: Node) -> Value:
     if bias is None:
         return activated(b, b(ops.DotGeneral, x, weights, **axes), node, smooth=smooth)
     return activated(b, b(ops.DotGeneralBias, x, weights, bias, **axes), node, smooth=smooth)
+
+
+def _has_rows(x: Value, features: Dim, kept: bool) -> bool:
+    """Whether the last axis of `x` has the features: else the kernel makes rows of them (fully_connected.cc, Prepare).
+
+    It checks the axis if `kept`, the result having the other axes; without, a run may find another size.
+    """
+    same = x.shape[-1] == features
+    return same or not (isinstance(x.shape[-1], int) and isinstance(features, int)) if kept else same and x.rank == 2
 
 
 _EXACT = {"asymmetric_quantize_inputs": False}

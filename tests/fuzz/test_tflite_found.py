@@ -402,3 +402,14 @@ def test_a_masked_end_of_a_counted_slice_is_refused() -> None:
     """LiteRT sizes the result by the count, and fills it to the end of the axis."""
     with pytest.raises(onnxtfl.errors.UnsupportedError, match="end_mask 1 with offset"):
         check(_sliced({"end_mask": 1, "offset": True}, [0, 0, 0], [2, 2, 2], [1, 1, 1]))
+
+
+@pytest.mark.parametrize(("axis", "kept"), [(0, True), (0, False), (1, False)])
+def test_rows_of_features_whose_number_only_a_run_knows(axis: int, kept: bool) -> None:
+    """Without keep_num_dims, the kernel makes a row of 3 features of [3, 1] as well."""
+
+    def build(g: Graph) -> Any:
+        (rows,) = g.op("MEAN", [g.constant(X[0, :3, :3]), g.given([axis], np.int32)], keep_dims=True)
+        return g.op("FULLY_CONNECTED", [rows, g.given(X[:, 0, :3]), ""], keep_num_dims=kept)
+
+    check(build)
