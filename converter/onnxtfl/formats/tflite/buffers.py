@@ -53,12 +53,13 @@ class Buffers:
                 message = "a constant in another file that has a buffer too, is sparse, or has strings"
                 raise InvalidModelError(message, node=name, code="E-FILE-010")
             return self._in_file(tensor["external_buffer"], dtype, shape, name)
-        if span is None:
+        if span is None and not tensor["sparsity"]:  # a sparse constant may store no elements
             return None
-        if dtype is DType.STRING:
-            return self._strings(span, shape, name)
         if tensor["sparsity"]:
             return SparseData(self.raw(tensor["buffer"]), dtype, shape, tensor["sparsity"], name)
+        assert span is not None
+        if dtype is DType.STRING:
+            return self._strings(span, shape, name)
         if (math.prod(shape) * dtype.bits + 7) // 8 != span.length:
             raise InvalidModelError(
                 f"{span.length} bytes for {dtype.value} elements of shape {list(shape)}", node=name, code="E-FILE-010"

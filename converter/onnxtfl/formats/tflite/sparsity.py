@@ -62,6 +62,9 @@ class SparseData(TensorData):
             or not set(self._block_map) <= set(range(rank))
         ):
             raise self._malformed("its levels do not fit its shape")
+        read = [self._levels[number].size for number in self._order[rank:]]  # by sparsity_format_converter.cc
+        if read != [self._block_size(rank + i) for i in range(blocks)] or sorted(self._block_map) != [*self._block_map]:
+            raise UnsupportedError("a sparse tensor with blocks in an order that LiteRT misreads", node=name)
 
     @property
     def key(self) -> Hashable:
