@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import onnxtfl
+from onnxtfl.errors import UsageError
 from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Value
@@ -99,3 +100,12 @@ def test_the_report_names_what_has_pairs() -> None:
     ).report
     assert report.complex_names == ("x", "y")
     assert report.inputs[0].shape == report.outputs[0].shape == (2, 2)
+
+
+def test_the_pairs_of_complex_numbers_stay_the_last_axis() -> None:
+    """They are no channels: ONNX's DFT reads them there."""
+    data = _model(tensor("complex64", 1, 4, 5, 3), lambda b, x: _op(b, "MUL", x, x))
+    report = onnxtfl.tflite_to_onnx(data, check=False, io_layout="channels-first").report
+    assert report.inputs[0].shape == report.outputs[0].shape == (1, 4, 5, 3, 2)
+    with pytest.raises(UsageError, match="'x' has no axis order to move"):
+        onnxtfl.tflite_to_onnx(data, check=False, io_layout={"x": "channels-first"})
