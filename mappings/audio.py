@@ -52,7 +52,7 @@ def _mfcc(b: Builder, node: Node) -> Value:
     cosines = np.sqrt(2 / bands) * np.cos(angles)
     last = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (0,)}
     if rate is None:
-        assume(f"the sample rate of {node.name or 'the Mfcc'} is above {2 * limits[1]:g} Hz")
+        assume(f"the sample rate of {shown_name(node)} is above {2 * limits[1]:g} Hz")
         least = Term(b, node.operand(1)).max(math.ceil(2 * limits[1]))  # so the check draws no other
         matrix: Value = _open_bands(least, bands, lines, *limits)
     else:

@@ -77,7 +77,7 @@ def _bitcast_tfl(b: Builder, node: Node) -> Value:
         return _bits_of_complex(b, x, dtype)
     count = dtype.bits // x.dtype.bits
     if count > 1 and x.rank and not isinstance(x.shape[-1], int):
-        assume(f"the last axis of an operand of {node.name!r} has {count} elements")
+        assume(f"the last axis of an operand of {shown_name(node)} has {count} elements")
         x = b(ops.Gather, x, np.arange(count), axis=x.rank - 1)
     return x if dtype is x.dtype else b(ops.BitcastConvert, x, dtype=dtype)
 

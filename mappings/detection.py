@@ -230,9 +230,9 @@ def _assume_overlaps(node: Node, boxes: Value, overlap: Value) -> None:
     """
     corners = boxes.numpy() if boxes.is_constant else None
     if corners is None or (corners[:, :2] == corners[:, 2:]).any():
-        assume(f"each box of {node.name!r} has an area (LiteRT chooses one without an area in each round)")
+        assume(f"each box of {shown_name(node)} has an area (LiteRT chooses one without an area in each round)")
     if not overlap.is_constant:
-        assume(f"the threshold of overlaps of {node.name!r} is above 0")
+        assume(f"the threshold of overlaps of {shown_name(node)} is above 0")
 
 
 def _select_softly(b: Builder, node: Node, sigma: Value) -> list[Value]:
@@ -247,7 +247,7 @@ def _select_softly(b: Builder, node: Node, sigma: Value) -> list[Value]:
     """
     boxes, scores, limit, overlap, least = (node.operand(i) for i in range(5))
     if not _is_zero(sigma) and not (least.is_constant and float(least.numpy()) >= 0):
-        assume(f"no score of {node.name!r} that is above its threshold is negative")
+        assume(f"no score of {shown_name(node)} that is above its threshold is negative")
     corners = b(ops.Pad, _corners(b, boxes, False).value, np.asarray([[0, 1], [0, 0]]), None, mode="constant")
     one_more = Term(b, b(ops.Pad, scores, np.asarray([[0, 1]]), b.scalar(-np.inf, scores), mode="constant"))
     spread = Term(b, reshape(b, sigma, ()))

@@ -86,7 +86,7 @@ def _one_hot_encoder(b: Builder, node: Node) -> Value:
     if (x.dtype is DType.STRING) != bool(strings):
         raise InvalidModelError("categories of another type than the elements", code="E-FILE-009")
     if not node.attr("zeros", 1):
-        assume(f"every element that OneHotEncoder {node.name!r} encodes is one of its categories")
+        assume(f"every element that OneHotEncoder {shown_name(node)} encodes is one of its categories")
     x = x if strings else x.to(DType.INT64)
     found = Term(b, unsqueezed(b, x.value, [-1])).equals(Term(b, constant(categories)))
     last = {category: place for place, category in enumerate(categories.tolist())}

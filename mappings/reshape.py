@@ -82,7 +82,7 @@ def _without_unit_axes(b: Builder, node: Node) -> Value:
         return reshape(b, x, kept)
     if rank is None and not any(_is_of_input(d, b.graph) for d in doubtful):
         shown = ", ".join(map(str, x.shape))
-        assume(f"no other size of [{shown}], of which Squeeze {node.name!r} removes the ones, is 1")
+        assume(f"no other size of [{shown}], of which Squeeze {shown_name(node)} removes the ones, is 1")
         return reshape(b, x, kept)
     sizes = dim_vector(b, kept, x)
     larger = b(ops.Compare, sizes, b.scalar(1, sizes), comparison_direction="NE")

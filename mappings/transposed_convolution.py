@@ -153,11 +153,11 @@ def _tfl_cropping(node: Node, window: Window, x: Value) -> tuple[int, ...] | Non
         if isinstance(result, int):
             fitting = max(0, -(-(result if same else result - window.span[i] + 1) // window.strides[i]))
         if isinstance(size, int) and fitting not in (None, size):
-            text = f"axis {1 + i} of {node.name!r} is cropped or padded to {result} elements, as its first operand says"
+            text = f"axis {1 + i} of {shown_name(node)} has the {result} elements that its first operand says"
             assume(f"{text}: LiteRT refuses that, since {result} elements come from {fitting}, not from {size}")
         if fitting is not None and not isinstance(size, int):
             size = fitting
-            assume(f"axis {1 + i} of the operand of {node.name!r} has {size} elements, as its result's shape says")
+            assume(f"axis {1 + i} of the operand of {shown_name(node)} has {size} elements, as its result's shape says")
         total = None if result is None else window.strides[i] * (size - 1) + window.span[i] - result
         if not isinstance(total, int):
             return None

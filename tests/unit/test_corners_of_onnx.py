@@ -254,11 +254,12 @@ def test_two_symbols_of_which_either_may_be_1(op: str) -> None:
                 np.testing.assert_array_equal(found, wanted)
 
 
-def test_squeeze_without_axes_where_a_size_that_is_computed_may_be_1() -> None:
-    """The result has as many axes as if it were not, and the report says so."""
+@pytest.mark.parametrize(("name", "shown"), [("s", "s"), ("", "y")])
+def test_squeeze_without_axes_where_a_size_that_is_computed_may_be_1(name: str, shown: str) -> None:
+    """The result has as many axes as if it were not, and the report says so; a node without a name is its result."""
     nodes = [
         helper.make_node("NonZero", ["x"], ["places"]),
-        helper.make_node("Squeeze", ["places"], ["y"], "s"),
+        helper.make_node("Squeeze", ["places"], ["y"], name),
     ]
     x, y = (helper.make_tensor_value_info(n, t, None if n == "y" else [4]) for n, t in (("x", FLOAT), ("y", INT64)))
     graph = helper.make_graph(nodes, "g", [x], [y])
@@ -266,7 +267,7 @@ def test_squeeze_without_axes_where_a_size_that_is_computed_may_be_1() -> None:
     converted = onnx_to_tflite(model)
     assert len(converted.report.outputs[0].shape) == 1
     (assumed,) = converted.report.assumptions
-    assert assumed.endswith("of which Squeeze 's' removes the ones, is 1")
+    assert assumed.endswith(f"of which Squeeze '{shown}' removes the ones, is 1")
     assert assumed in " ".join(str(converted.report).split())
 
 

@@ -26,8 +26,8 @@ from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect, Op
 from onnxtfl.ir.quantized import moves_stored, touches_quantized
 from onnxtfl.ir.reshape import broadcast_to_sizes
+from onnxtfl.ir.source_names import source_name
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.rewriting.lower import source_name
 
 SMALL = 16 << 10
 """The most bytes of a folded result that is larger than its operands."""

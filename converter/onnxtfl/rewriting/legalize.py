@@ -17,11 +17,12 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantized import is_real, touches_quantized
+from onnxtfl.ir.source_names import source_name
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.collapse import collapse
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.halves import moved_in_halves
-from onnxtfl.rewriting.lower import emit, source_name
+from onnxtfl.rewriting.lower import emit
 from onnxtfl.rewriting.registry import DecomposeRule, rule_name, rules
 from onnxtfl.rewriting.requantize import in_float, requantized
 from onnxtfl.rewriting.target import Refusal, Target

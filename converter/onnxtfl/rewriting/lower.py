@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.source_names import source_name
 from onnxtfl.ir.types import Type
 from onnxtfl.rewriting.registry import Computed, Form
 from onnxtfl.rewriting.target import Target
@@ -60,20 +61,3 @@ def _unused(node: Node, index: int) -> Value:
             code="E-OP-004",
         )
     return Value(node.results[index].type)
-
-
-def source_name(node: Node) -> str | None:
-    """The name of the source node or tensor that `node` comes from, for messages; None if it has none."""
-    if node.name:
-        return node.name
-    result = node.results[0] if node.results else None
-    seen: set[Node] = set()
-    while result is not None:
-        if result.origin or result.name:
-            return result.name or (result.origin.tensor if result.origin else None)
-        user = next(iter(result.users()), None)
-        if user is None or user in seen or not user.results:
-            return None
-        seen.add(user)
-        result = user.results[0]
-    return None

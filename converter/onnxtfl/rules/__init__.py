@@ -52,6 +52,7 @@ from onnxtfl.ir.shapes import (
     static_ints,
 )
 from onnxtfl.ir.signs import never_negative
+from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window, same_padding_of_pool
 from onnxtfl.ir.symbols import next_number
 from onnxtfl.ir.types import DType, TensorType, Type, tensor

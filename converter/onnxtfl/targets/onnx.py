@@ -17,8 +17,8 @@ import onnx.defs
 
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantized import quantization_of, touches_quantized
+from onnxtfl.ir.source_names import source_name
 from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
-from onnxtfl.rewriting.lower import source_name
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.instance import BoundOp
