@@ -8,8 +8,7 @@ TFLite          NON_MAX_SUPPRESSION_V4, NON_MAX_SUPPRESSION_V5: one list of boxe
 TFLite drops a box whose overlap reaches the threshold, ONNX one whose overlap exceeds it. LiteRT's kernel drops a
 chosen box only since that overlaps itself: one without an area, or any with a threshold above 1, it chooses in each
 round. Of boxes with equal scores ONNX Runtime chooses the first one first, LiteRT as its heap has them
-(kernels/internal/reference/non_max_suppression.h). Quantized scores, of which many are equal, are sorted first; always
-doing so would cost more than the selection, and others are assumed to differ.
+(kernels/internal/reference/non_max_suppression.h): those above the least score are sorted first.
 """
 
 from __future__ import annotations
@@ -58,20 +57,16 @@ def _class_by_class(b: Builder, node: Node) -> Value:
     boxes, scores = node.operand(0), node.operand(1)
     batches, classes = scores.shape[:2]
     never, *thresholds = _thresholds(b, node)
-    is_sorted = has_equal_elements(scores)
-    if not is_sorted:
-        name = node.name or "NonMaxSuppression"
-        assume(f"no two scores of {name!r} are equal: LiteRT orders such boxes in its own way")
     operands = [_limit(b, node.optional(2), scores), *thresholds]
     if not isinstance(batches, int) or not isinstance(classes, int):
         return _list_by_list(b, node, [never.value, *operands])
     parts, margin = [], np.asarray([[0, 0], [2, 0]])
     for batch in range(batches):
-        corners = _chosen_once(_corners(b, _item(b, boxes, batch), bool(node.attr("center_point_box"))), never)
+        corners = _with_one_more(b, _item(b, boxes, batch), bool(node.attr("center_point_box")), never)
         rows = _item(b, scores, batch)
         for label in range(classes):
-            select = _first_of_equals if is_sorted else _selection
-            chosen = select(b, corners, _item(b, rows, label), operands)
+            indices, count = _first_of_equals(b, corners, _item(b, rows, label), operands)
+            chosen = b(ops.Slice, indices, [0], reshape(b, count, (1,)), [1])
             columns = b(ops.Pad, reshape(b, chosen, (*chosen.shape, 1)), margin, None, mode="constant")
             parts.append(b(ops.Add, columns, np.asarray([[batch, label, 0]], np.int32)))
     if not parts:
@@ -80,22 +75,25 @@ def _class_by_class(b: Builder, node: Node) -> Value:
     return b(ops.Convert, joined, dtype=DType.INT64)
 
 
-def _selection(b: Builder, corners: Value, scores: Value, operands: Sequence[Value]) -> Value:
-    """The boxes of one list that are chosen."""
-    indices, _, count = b.many(ops.SelectBoxes, corners, scores, *operands)
-    return b(ops.Slice, indices, [0], reshape(b, count, (1,)), [1])
+def _first_of_equals(b: Builder, corners: Value, scores: Value, operands: Sequence[Value]) -> tuple[Value, Value]:
+    """The boxes of one list that are chosen, of those with equal scores the first one first, and how many these are.
 
-
-def _first_of_equals(b: Builder, corners: Value, scores: Value, operands: Sequence[Value]) -> Value:
-    """The same, the first of boxes with equal scores first: sorted, and with their places from the end as scores."""
+    The boxes above the least score, which are few in most models, are sorted, and then have their places from the end
+    as scores. A box of place 0 is never chosen: there is always one.
+    """
     limit, overlap, least = operands
-    count = dim_value(b, scores.shape[0], scores)
-    ordered, places = b.many(ops.TopK, scores, as_int64(b, count), axis=0, dtype=DType.INT32)
-    numbers = Term(b, positions(b, as_int32(b, count))).to(DType.FLOAT32)
-    ranks = (Term(b, ordered) > Term(b, least)).choose(numbers * -1 - 1, _LOWEST)
-    in_order = b(ops.Gather, corners, places, axis=0)
-    chosen = _selection(b, in_order, ranks.value, [limit, overlap, b.scalar(_LOWEST, ordered)])
-    return b(ops.Gather, places, chosen, axis=0)
+    inside = b(ops.NonZero, (Term(b, scores) > Term(b, least)).value)
+    last = b(ops.Convert, dim_value(b, scores.shape[0], scores), dtype=DType.INT64)
+    found = b(ops.Concatenate, b(ops.Reshape, inside, [-1]), last, axis=0)
+    more = b(ops.Pad, scores, np.asarray([[0, 1]]), b.scalar(_LOWEST, scores), mode="constant")
+    count = b(ops.Shape, found)
+    _, places = b.many(ops.TopK, b(ops.Gather, more, found, axis=0), count, axis=0, dtype=DType.INT32)
+    order = b(ops.Convert, b(ops.Gather, found, places, axis=0), dtype=DType.INT32)
+    numbers = Term(b, positions(b, as_int32(b, count)))
+    ranks = (Term(b, reshape(b, as_int32(b, count), ())) - 1 - numbers).to(DType.FLOAT32)
+    in_order = b(ops.Gather, corners, order, axis=0)
+    indices, _, kept = b.many(ops.SelectBoxes, in_order, ranks.value, limit, overlap, b.scalar(0.5, DType.FLOAT32))
+    return b(ops.Gather, order, indices, axis=0), kept
 
 
 def _list_by_list(b: Builder, node: Node, operands: Sequence[Value]) -> Value:
@@ -131,9 +129,8 @@ def _round_of_lists(types: Sequence[Type | None], operands: Sequence[Value], cen
     scores, batch, boxes, *captured = (region.add_input(t) for t in types)
     given = iter(captured)
     never, *operands = [v if v.is_constant else next(given) for v in operands]
-    corners = _chosen_once(_corners(b, b(ops.Gather, boxes, batch, axis=0), centered), Term(b, never))
-    indices, _, count = b.many(ops.SelectBoxes, corners, scores, *operands)
-    region.outputs = [indices, count]
+    corners = _with_one_more(b, b(ops.Gather, boxes, batch, axis=0), centered, Term(b, never))
+    region.outputs = [*_first_of_equals(b, corners, scores, operands)]
     return region
 
 
@@ -172,6 +169,12 @@ def _corners(b: Builder, boxes: Value, centered: bool) -> Term:
     half = second * 0.5
     low, high = (first - half, first + half) if centered else (first.min(second), first.max(second))
     return low.apply(ops.Concatenate, high, axis=1)
+
+
+def _with_one_more(b: Builder, boxes: Value, centered: bool, never: Term) -> Value:
+    """Boxes [n, 4] as corners of which the kernel chooses each once, and one more that it never chooses."""
+    corners = _chosen_once(_corners(b, boxes, centered), never)
+    return b(ops.Pad, corners, np.asarray([[0, 1], [0, 0]]), None, mode="constant")
 
 
 def _chosen_once(corners: Term, never: Term) -> Value:

@@ -47,13 +47,23 @@ def test_boxes_of_an_open_number_of_lists(
     np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])
 
 
-def test_the_report_says_that_boxes_of_equal_scores_have_no_order() -> None:
+@pytest.mark.parametrize("lists", [[1, 2], ["n", "k"]], ids=["known", "open"])
+@pytest.mark.parametrize("least", [0.3, -1.0, 2.0])
+def test_the_first_of_boxes_with_equal_scores_is_chosen_first(lists: list[int | str], least: float) -> None:
     """LiteRT takes them from a heap that compares scores only; ONNX Runtime takes the first one first."""
     node = helper.make_node("NonMaxSuppression", ["boxes", "scores", *OPTIONS], ["y"])
-    inputs = [("boxes", TensorProto.FLOAT, [1, 9, 4]), ("scores", TensorProto.FLOAT, [1, 1, 9])]
-    model = onnx_model([node], inputs, [("y", TensorProto.INT64, None)], OPTIONS)
-    (assumed,) = onnxtfl.onnx_to_tflite(model, check=False, load=False).report.assumptions
-    assert "no two scores" in assumed
+    inputs = [("boxes", TensorProto.FLOAT, [lists[0], 90, 4]), ("scores", TensorProto.FLOAT, [*lists, 90])]
+    names = list(OPTIONS)
+    arrays = dict(zip(names, (np.array([30]), np.float32([0.4]), np.float32([least])), strict=True))
+    model = onnx_model([node], inputs, [("y", TensorProto.INT64, None)], arrays).SerializeToString()
+    random = np.random.default_rng(0)
+    boxes = random.random((1, 90, 4), np.float32) * 20 + np.float32([0, 0, 20, 20])
+    feed = {"boxes": boxes, "scores": random.integers(0, 5, (1, 2, 90)).astype(np.float32) / 4}
+    made = onnxtfl.onnx_to_tflite(model, check=False)
+    assert not made.report.assumptions
+    for kernels in ("default", "builtin"):
+        found = run_tflite(made.data or b"", feed, kernels=kernels)[0][1]
+        np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])
 
 
 @pytest.mark.parametrize("form", ["dequantized", "sigmoid", "moved"])

@@ -12,12 +12,8 @@ from collections.abc import Iterable, Sequence
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.declaration import Pick
 from onnxtfl.ir.graph import Node, Value, attributes_of
-from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import TensorType, Type
-
-_FARTHEST = 64
-"""How many values before a value `has_equal_elements` looks at."""
 
 
 def touches_quantized(node: Node) -> bool:
@@ -77,22 +73,6 @@ def selected(node: Node) -> slice | None:
 def picked(node: Node) -> Pick | None:
     """What each element of the first result is: an element of operands, a weighted mean of some, or None."""
     return node.op.picks(attributes_of(node))
-
-
-def has_equal_elements(value: Value) -> bool:
-    """Whether many elements are equal: integers and quantized values, and what is made of them one by one."""
-    pending, seen = [value], set[Value]()
-    while pending and len(seen) < _FARTHEST:
-        value = pending.pop()
-        if value in seen or value.is_constant or not isinstance(value.type, TensorType):
-            continue
-        seen.add(value)
-        if value.is_quantized or value.dtype.is_integer:
-            return True
-        node = value.producer
-        if node is not None and (selected(node) or picked(node) == "element" or issubclass(node.op, Elementwise)):
-            pending += [v for v in node.operands if v is not None]
-    return False
 
 
 def moves_stored(node: Node) -> bool:

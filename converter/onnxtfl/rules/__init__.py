@@ -26,7 +26,7 @@ from onnxtfl.ir.ops.space_to_depth import from_batch, into_batch
 from onnxtfl.ir.packed import ByteData, FieldData, is_packed
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import Quantization, limits, product_quantization, quantize
-from onnxtfl.ir.quantized import has_equal_elements, quantization_of, real_of_stored_zero
+from onnxtfl.ir.quantized import quantization_of, real_of_stored_zero
 from onnxtfl.ir.ranges import exact_terms, fits_int32
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import (
