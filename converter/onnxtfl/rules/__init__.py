@@ -135,6 +135,7 @@ from onnxtfl.rules.open_windows import (
     padding_at_run_time,
     same_padding_at_run_time,
     spatial_ones,
+    without_skipped,
     without_unread,
 )
 from onnxtfl.rules.operands import (

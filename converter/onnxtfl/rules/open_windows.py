@@ -19,7 +19,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.reshape import broadcast, dim_vector, unsqueezed
 from onnxtfl.ir.spatial import Window
-from onnxtfl.rules.sizes import INT32_MAX, spread
+from onnxtfl.rules.sizes import INT32_MAX, sliced, spread
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,27 @@ def without_unread(b: Builder, x: Value, dims: Sequence[int], window: Window) ->
     strides, span = (_vector(sizes, [values[i] for i in part]) for values in (window.strides, window.span))
     unread = ((_up(sizes, strides) - 1) * strides + span - sizes).min(0)
     return cropped(b, x, axes, Amounts(unread * 0, unread))
+
+
+def without_skipped(b: Builder, x: Value, window: Window, auto_pad: str) -> Value:
+    """`x` [n, c, ...] without the first elements that a convolution of ONNX with auto_pad skips.
+
+    Where a stride is larger than the window, the padding may be negative: ONNX Runtime then begins later, by half of
+    that, less a half (SAME_UPPER) or a whole position (measured; ONNX's own evaluator does not begin later).
+    """
+    least = 1 + (auto_pad == "SAME_LOWER")
+    axes = [i for i in range(window.rank) if window.strides[i] - window.shape[i] > least]
+    if not auto_pad.startswith("SAME") or not axes or window.span != window.shape:
+        return x
+    strides, shape = ([values[i] for i in axes] for values in (window.strides, window.shape))
+    dims = [i + 2 for i in axes]
+    sizes = [x.shape[d] for d in dims]
+    if static(sizes):
+        totals = [(-(-n // s) - 1) * s + k - n for n, s, k in zip(sizes, strides, shape, strict=True)]
+        return sliced(b, x, {d: slice(max((-t - least) // 2, 0), None) for d, t in zip(dims, totals, strict=True)})
+    vector = Term(b, dim_vector(b, sizes, x))
+    total = (_up(vector, _vector(vector, strides)) - 1) * _vector(vector, strides) + _vector(vector, shape) - vector
+    return cropped(b, x, dims, Amounts(-((-total - least).max(0).apply(ops.FloorDiv, 2)), total * 0))
 
 
 def seen_of_open(window: Window, tap: Sequence[int]) -> list[slice]:
