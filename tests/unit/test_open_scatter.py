@@ -81,3 +81,23 @@ def test_windows_that_overlap_are_unpooled_once() -> None:
     given = {"x": np.full((1, 1, 2, 2), 3, np.float32), "i": places}
     converted = onnxtfl.onnx_to_tflite(data, check=False).data or b""
     np.testing.assert_array_equal(run_tflite(converted, given)[0][1], run_onnx(data, given)["y"])
+
+
+def test_places_whose_number_is_a_product_of_multiples_of_open_sizes() -> None:
+    """[4 n, 2 m] places of a [n, 4, m, 2]: neither n nor m is a size of what is written into (Longformer's masks)."""
+    head = '<ir_version: 8, opset_import: ["" : 18]> g (float[n,4,m,2] x, int64[k,2] i, float[k] u) => (float[a,b] y)'
+    body = """{
+        n = Shape <start = 0, end = 1> (x)  m = Shape <start = 2, end = 3> (x)
+        four = Constant <value_ints = [4]> ()  two = Constant <value_ints = [2]> ()
+        rows = Mul (n, four)  columns = Mul (m, two)  shape = Concat <axis = 0> (rows, columns)
+        flat = Reshape (x, shape)  y = ScatterND (flat, i, u)
+    }"""
+    data = onnx.parser.parse_model(head + body).SerializeToString()
+    converted = onnxtfl.onnx_to_tflite(data, check=False).data or b""
+    rng = np.random.default_rng(0)
+    for n, m in ((2, 3), (1, 1)):
+        given = {
+            "x": rng.standard_normal((n, 4, m, 2)).astype(np.float32),
+            "i": rng.integers(0, 2, (5, 2)), "u": np.arange(5, dtype=np.float32),
+        }  # fmt: skip
+        np.testing.assert_array_equal(run_tflite(converted, given)[0][1], run_onnx(data, given)["y"])

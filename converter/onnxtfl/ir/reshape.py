@@ -13,7 +13,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import Atom, Common, Dim, SymDim, broadcast_dim, common_sizes, is_nonnegative, product, symbol
+from onnxtfl.ir.dims import Atom, Common, Dim, SymDim, broadcast_dim, common_sizes, is_nonnegative, product
 from onnxtfl.ir.dims import FloorDiv as Quotient
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.ops.arithmetic import Add, FloorDiv, Max, Min, Mul
@@ -260,13 +260,15 @@ def _computed(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value:
 
 
 def _atom(b: Builder, atom: Atom, sources: Sequence[Value]) -> Value:
+    """An unknown of sizes: a size of a source, a divisor of one, or what it is computed of."""
+    for have in (d for source in sources for d in _offered(source) if not isinstance(d, int)):
+        if [monomial for monomial, _ in have.terms] == [((atom, 1),)]:
+            size, factor = dim_value(b, have, *sources), have.terms[0][1]
+            return size if factor == 1 else b(FloorDiv, size, [factor])
     if isinstance(atom, Quotient):
         return b(FloorDiv, dim_value(b, atom.numerator, *sources), dim_value(b, atom.denominator, *sources))
     if isinstance(atom, Common):
         return _common(b, atom, sources)
-    dim = symbol(atom)
-    if any(d == dim for source in sources for d in _offered(source)):
-        return dim_value(b, dim, *sources)
     raise UnsupportedError(f"a size that depends on {atom} cannot be computed here", code="E-SHAPE-001")
 
 
