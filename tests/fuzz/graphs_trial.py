@@ -116,6 +116,7 @@ def _by_step(g: Drawing, found: Found, source: Source, runs: list[tuple[Arrays, 
     def run(data: bytes, kernels: str, fed: Arrays) -> Arrays:
         return dict(run_tflite(data, fed, kernels=kernels))
 
+    runs = [*runs[:1], *(run for run in runs[1:] if not _is_doubtful(source.model, *run))]
     steps = Steps(onnx_steps(g), source.values, _rounded(source.model))
     kinds = {
         steps.judged(found, partial(run, found.files["result"], kernels), partial(run, converted, kernels), runs).kind

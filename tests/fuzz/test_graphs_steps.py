@@ -158,6 +158,16 @@ def test_a_coarse_float16_kernel_is_the_source(monkeypatch: pytest.MonkeyPatch) 
     assert tflite_trial.to_onnx(g).kind == "disagree"
 
 
+def test_runs_of_no_elements_are_not_judged_op_by_op() -> None:
+    """A pool over nothing differs in its own way; the other runs show a coarse kernel all the same."""
+    g = of_tflite(("GELU", (), {"approximate": True}), x=np.asarray([-3.984375, -3.59375, -3.5], np.float16))
+    g.open, g.sizes = 1.0, {"N0": 7, "N1": 4, "N2": 5, "N3": 7}
+    g.inputs["p"], g.arrays["p"] = Input("float32", tuple(g.sizes), -4, 4), np.ones((7, 4, 5, 7), np.float32)
+    window = {"filter_height": 2, "filter_width": 2, "stride_h": 3, "stride_w": 2, "padding": "SAME"}
+    assert g.op("L2_POOL_2D", ["p"], **window)
+    assert tflite_trial.to_onnx(g).kind == "source"
+
+
 def test_kernel_sets_that_differ_are_the_source() -> None:
     """The minimum of nothing is infinity in XNNPACK, as in ONNX, and the largest float in LiteRT's own kernel."""
     g = of_tflite(("REDUCE_MIN", (), {"constants": [np.int32([1])]}), ("SOFTMAX", (), {"beta": 1.0}))

@@ -180,6 +180,7 @@ def _by_step(g: TfliteDrawing, found: Found, runs: list[tuple[Arrays, Arrays]]) 
     def every(fed: Arrays) -> Arrays:
         return run_onnx(onnxtfl.tflite_to_onnx(data, check=False, load=False).data or b"", fed)
 
+    runs = [*runs[:1], *(run for run in runs[1:] if not _is_doubtful(g, *run))]
     steps = Steps(tflite_steps(g), partial(_values, g), dict.fromkeys(g.quantized, 1.0))
     return steps.judged(found, result, every, runs)
 
