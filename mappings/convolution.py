@@ -159,22 +159,17 @@ def _onnx_conv(node: Node, opset: int) -> Form | None:
     if node.operand(0).tensor_type.shape is None:
         return None
     window, _ = sized_window(node)
-    if window.auto_pad != "NOTSET" and (window.span != window.shape or _skips(window)):
-        return None  # ONNX Runtime refuses a dilation beside auto_pad, and does not begin at the first element
+    if window.auto_pad != "NOTSET" and window.span != window.shape:
+        return None  # ONNX Runtime refuses a dilation beside auto_pad
     operands = tuple(v for v in node.operands if v is not None)
     return Form("Conv", operands, {**onnx_attributes(window), "group": node.attr("feature_group_count")})
 
 
-def _skips(window: Window) -> bool:
-    """Whether the padding of SAME_UPPER may be so far below 0 that ONNX Runtime begins later."""
-    return any(s > k + 1 for s, k in zip(window.strides, window.shape, strict=True))
-
-
 @decompose(ops.Conv, "onnx", "operands")
 def _padded_at_run_time(b: Builder, node: Node) -> Value | None:
-    """SAME_UPPER with a dilation, or a stride over the window: the sizes determine the padding before the Conv."""
+    """SAME_UPPER with a dilation: the sizes determine the padding before the Conv."""
     window, sizes = sized_window(node)
-    if window.auto_pad != "SAME_UPPER" or (window.span == window.shape and not _skips(window)):
+    if window.auto_pad != "SAME_UPPER" or window.span == window.shape:
         return None
     x, axes = node.operand(0), node.attr("input_spatial_dimensions")
     totals: list[Dim] = [0] * x.rank
