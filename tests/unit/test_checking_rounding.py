@@ -11,7 +11,7 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, parser
 
 from onnxtfl.checking import CheckReport, Settings, check_models
-from onnxtfl.checking.noise import LIMIT, Noise, measure
+from onnxtfl.checking.noise import LIMIT, Noise, floor, measure
 from onnxtfl.checking.rounding_look import IN_FLOAT32, OWN_NOISE
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model, saved
@@ -75,6 +75,11 @@ def test_the_noise_of_large_outputs_is_measured_in_little_memory() -> None:
     assert peak < 12 * x.nbytes
 
 
+def explained(noise: Noise, error: float, allowed: Any) -> Any:
+    """The error that noise explains where all elements are off by `error`."""
+    return floor(noise.elements, noise.largest(error), allowed)
+
+
 def test_few_elements_that_are_infinite_in_one_run_only() -> None:
     """They are judged by the tolerance's limit, all others by their own noise."""
     x = np.linspace(1, 2, 1000, dtype=np.float32)
@@ -85,8 +90,8 @@ def test_few_elements_that_are_infinite_in_one_run_only() -> None:
 
     noise = measure(run, [x], [source], None)[0]
     assert noise is not None and 0 < noise.typical < 1e-5
-    floor = noise.floor(np.full(1000, 1e-6), np.full(1000, 1e-3))
-    assert floor[-1] == LIMIT * 1e-3 and floor[0] < 1e-4
+    found = explained(noise, 1e-6, np.full(1000, 1e-3))
+    assert found[-1] == pytest.approx(LIMIT * 1e-3) and found[0] < 1e-4
     assert measure(lambda values, kernels: [np.full(9, np.inf)], [x], [np.ones(9, np.float32)], None) == [None]
 
 
@@ -94,9 +99,9 @@ def test_few_large_errors_among_small_ones() -> None:
     """Where errors as a whole are of the size of the noise, any element may have the largest; else only its own."""
     noise = Noise(np.array([1e-6] * 99 + [1e-4]), 1e-5)
     allowed = np.full(100, 1.0)
-    assert noise.floor(np.full(100, 1e-6), allowed).min() == pytest.approx(8e-4)
-    assert noise.floor(np.full(100, 1e-3), allowed).min() == pytest.approx(8e-5)
-    assert noise.floor(np.full(100, 1e-6), allowed * 1e-5).max() == pytest.approx(1e-4)
+    assert explained(noise, 1e-6, allowed).min() == pytest.approx(8e-4)
+    assert explained(noise, 1e-3, allowed).min() == pytest.approx(8e-5)
+    assert explained(noise, 1e-6, allowed * 1e-5).max() == pytest.approx(1e-4)
 
 
 def of_ids(nodes: list[NodeProto], table: Any, constants: dict[str, Any] | None = None) -> ModelProto:

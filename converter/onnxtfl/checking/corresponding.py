@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from onnxtfl.checking.errors import parts
 from onnxtfl.checking.inner_values import InnerModel
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.permutations import inverse
@@ -183,12 +184,14 @@ def relative_error(expected: Array, got: Array, grid: Quantization | None) -> fl
         return float(np.mean(expected != got)) if expected.size else 0.0
     x, y = (dequantize(v, grid) if grid is not None and v.dtype.kind in "iu" else v for v in (expected, got))
     kind = np.complex128 if x.dtype.kind == "c" else np.float64
-    x, y = x.astype(kind), y.astype(kind)
-    finite = np.isfinite(x)
-    if not np.array_equal(x[~finite], y[~finite], equal_nan=True):
-        return math.inf
-    error = float(np.abs(y[finite] - x[finite]).max(initial=0.0))
-    peak = float(np.abs(x[finite]).max(initial=0.0))
+    error, peak = 0.0, 0.0
+    for one, other in zip(parts(x), parts(y), strict=True):
+        p, q = one.astype(kind), other.astype(kind)
+        finite = np.isfinite(p)
+        if not np.array_equal(p[~finite], q[~finite], equal_nan=True):
+            return math.inf
+        error = float(np.maximum(error, np.abs(q[finite] - p[finite]).max(initial=0.0)))  # NaN stays NaN
+        peak = max(peak, float(np.abs(p[finite]).max(initial=0.0)))
     return error if error == 0.0 else error / peak if peak else math.inf
 
 

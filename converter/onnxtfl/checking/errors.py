@@ -4,12 +4,13 @@ in float64 is twice that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from onnxtfl.checking.noise import Noise
+from onnxtfl.checking.noise import Noise, floor
 from onnxtfl.ir.data import Array
 
 BLOCK = 1 << 18
@@ -57,17 +58,24 @@ def measure_errors(a: Array, b: Array, peak: float, allowed: Allowed) -> Errors:
     Where ``a`` is not finite there is no error; ``b`` has to be the same there.
     """
     noise = allowed.noise if allowed.noise is not None and allowed.noise.elements.shape == a.shape else None
-    block = BLOCK if noise is None else max(1, a.size)  # which elements noise hits is seen of all of them
+    most = 0.0 if noise is None else noise.largest(_whole(a, b))
     found = Errors(a.size)
-    for k, (x, y) in enumerate(zip(parts(a, block), parts(b, block), strict=True)):
+    for k, (x, y) in enumerate(zip(parts(a), parts(b), strict=True)):
         error, size = _error(x, y), _size(x)
         limit = np.zeros(()) if a.dtype.kind in "iub" else allowed.rtol * size + allowed.least
         if noise is not None:
-            limit = np.maximum(limit, noise.floor(error.reshape(a.shape), limit.reshape(a.shape)).reshape(-1))
-        _add(found, error, limit, allowed.step, k * block)
+            own = noise.elements.reshape(-1)[k * BLOCK : (k + 1) * BLOCK]
+            limit = np.maximum(limit, floor(own, most, limit))
+        _add(found, error, limit, allowed.step, k * BLOCK)
         relative = error / np.maximum(size, max(_SMALL * peak, TINY))
         found.relative = max(found.relative, float(relative.max(initial=0.0)))
     return found
+
+
+def _whole(a: Array, b: Array) -> float:
+    """The root of the mean square of all errors."""
+    total = sum(float(np.sum(_error(x, y) ** 2)) for x, y in zip(parts(a), parts(b), strict=True))
+    return math.sqrt(total / a.size) if a.size else 0.0
 
 
 def _add(found: Errors, error: Array, limit: Array, step: float | None, first: int) -> None:

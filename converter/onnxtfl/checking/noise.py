@@ -70,19 +70,22 @@ class Noise:
     elements: Array
     typical: float
 
-    def floor(self, error: Array, allowed: Array) -> Array:
-        """The error that noise explains, for each element; ``allowed``: by the tolerance, which limits it.
+    def largest(self, whole: float) -> float:
+        """The largest noise that may hit any element, where ``whole`` is the root of the mean square of all errors.
 
-        A multiple of the noise of each element, and where the errors as a whole are of the size of the noise, of the
-        largest noise of all elements: which ones are hit is chance.
+        Where the errors as a whole are of the size of the noise, which elements are hit is chance.
         """
-        whole = float(np.sqrt(np.mean(error**2))) if error.size else 0.0
-        largest = (
-            self.elements.max(initial=0.0, where=np.isfinite(self.elements))
-            if whole <= FACTOR * self.typical
-            else self.typical
-        )
-        return np.minimum(FACTOR * np.maximum(self.elements, largest), LIMIT * allowed)
+        if whole > FACTOR * self.typical:
+            return self.typical
+        return float(self.elements.max(initial=0.0, where=np.isfinite(self.elements)))
+
+
+def floor(elements: Array, largest: float, allowed: Array) -> Array:
+    """The error that noise explains, for each of some elements: a multiple of theirs, or of the ``largest``.
+
+    ``allowed``: by the tolerance, which limits it.
+    """
+    return np.minimum(FACTOR * np.maximum(elements, largest), LIMIT * allowed)
 
 
 def measure(run: Run, values: Sequence[Any], outputs: Sequence[Any], nudged: RunNudged | None) -> list[Noise | None]:
@@ -183,7 +186,7 @@ def _noises(outputs: Sequence[Any], others: Iterable[Sequence[Any]]) -> list[Noi
 
 
 def _no_noise(out: Any) -> Array | None:
-    return np.zeros(out.shape) if _is_float(out) else None
+    return np.zeros(out.shape, np.promote_types(out.dtype, np.float32)) if _is_float(out) else None
 
 
 def _larger(elements: Array, out: Any, other: Any) -> Array | None:
@@ -203,5 +206,9 @@ def _larger(elements: Array, out: Any, other: Any) -> Array | None:
 
 
 def _summed(elements: Array) -> Noise:
-    known = elements[np.isfinite(elements)]
-    return Noise(elements, float(np.sqrt(np.mean(known**2))) if known.size else 0.0)
+    total, count = 0.0, 0
+    for at in range(0, elements.size, _BLOCK):
+        block = elements.reshape(-1)[at : at + _BLOCK]
+        known = block[np.isfinite(block)]
+        total, count = total + float(np.sum(known.astype(np.float64) ** 2)), count + known.size
+    return Noise(elements, math.sqrt(total / count) if count else 0.0)
