@@ -199,7 +199,7 @@ def test_an_error_that_is_always_allowed() -> None:
 
 def test_large_arrays_are_compared_in_blocks() -> None:
     """A copy in float64 is twice an array; arrays of 100 MB whose elements are noise took 2.7 GB."""
-    x = np.linspace(1, 2, 4 << 20, dtype=np.float32)
+    x = np.linspace(1, 2, 8 << 20, dtype=np.float32)
     y, noise = x + np.float32(1e-3), Noise(np.full(x.shape, 1e-3, np.float32), 1e-3)
     tracemalloc.start()
     try:
