@@ -123,6 +123,11 @@ def makes_integers_of_nan(ops: Iterable[tuple[Sequence[str], Sequence[str]]], ar
     )
 
 
+def sum_overflows(array: Array) -> bool:
+    """Whether a sum of integers may not fit their type: it is undefined in C++, and ONNX Runtime has the limit."""
+    return array.dtype.kind == "i" and float(np.abs(array.astype(np.float64)).sum()) > np.iinfo(array.dtype).max
+
+
 def finite(arrays: Arrays) -> bool:
     """Whether there are outputs, and all floats are finite and not huge, so that they can be compared."""
     return bool(arrays) and all(

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from tests.fuzz import graphs_elementwise, graphs_microsoft, graphs_networks, graphs_structure, tflite_trial
-from tests.fuzz.graphs_judge import Arrays, Noisy, difference, finite, makes_integers_of_nan, noisy_inputs
+from tests.fuzz.graphs_judge import Arrays, Noisy, difference, finite, makes_integers_of_nan, noisy_inputs, sum_overflows
 from tests.fuzz.graphs_onnx import Drawing
 from tests.fuzz.graphs_source import Source
 from tests.fuzz.graphs_steps import Steps, onnx_steps
@@ -263,9 +263,10 @@ def _is_undefined(model: onnx.ModelProto, fed: Arrays) -> bool:
     variance as a difference of squares that is below 0 by rounding.
 
     Also the sums of a ConvInteger or DynamicQuantizeMatMul over nothing, which ONNX Runtime does not write, means of
-    nothing, which ONNX leaves undefined, and a NonZero of what is left where sums cancel out.
+    nothing, which ONNX leaves undefined, sums of integers that overflow, and a NonZero of what is left where sums
+    cancel out.
     """
-    if _has_negative_variance(model, fed) or _has_sums_of_nothing(model, fed) or _counts_rounding(model, fed):
+    if _has_negative_variance(model, fed) or _has_undefined_sums(model, fed) or _counts_rounding(model, fed):
         return True
     source, ops = Source(model), [(node.input, node.output) for node in model.graph.node]
     for values in (source.values, source.evaluated):
@@ -277,10 +278,13 @@ def _is_undefined(model: onnx.ModelProto, fed: Arrays) -> bool:
     return False
 
 
-def _has_sums_of_nothing(model: onnx.ModelProto, fed: Arrays) -> bool:
-    sums = {"ConvInteger": 1, "DynamicQuantizeMatMul": 0, "ReduceMean": 0}
-    values: Arrays = Source(model).values(fed) if any(n.op_type in sums for n in model.graph.node) else {}
-    return any(values[n.input[sums[n.op_type]]].size == 0 for n in model.graph.node if n.op_type in sums)
+def _has_undefined_sums(model: onnx.ModelProto, fed: Arrays) -> bool:
+    """Whether something is summed of which there is nothing, or integers whose sum does not fit their type."""
+    sums = {"ConvInteger": 1, "DynamicQuantizeMatMul": 0, "ReduceMean": 0, "ReduceSum": 0}
+    nodes = [node for node in model.graph.node if node.op_type in sums]
+    values: Arrays = Source(model).values(fed) if nodes else {}
+    summed = [(node.op_type, values[node.input[sums[node.op_type]]]) for node in nodes]
+    return any(sum_overflows(array) if op == "ReduceSum" else array.size == 0 for op, array in summed)
 
 
 def _counts_rounding(model: onnx.ModelProto, fed: Arrays) -> bool:

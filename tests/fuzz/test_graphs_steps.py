@@ -12,7 +12,7 @@ import pytest
 import onnxtfl
 from tests.fuzz import graphs_trial, tflite_trial
 from tests.fuzz.drawing import Input, Values, fits_product
-from tests.fuzz.graphs_judge import difference
+from tests.fuzz.graphs_judge import difference, sum_overflows
 from tests.fuzz.graphs_onnx import Drawing
 from tests.fuzz.graphs_steps import noisy_steps, tflite_steps
 from tests.fuzz.tflite_drawing import Op, TfliteDrawing
@@ -207,3 +207,9 @@ def test_a_diagonal_that_does_not_fit_is_no_reference() -> None:
     op = Op("MATRIX_SET_DIAG", ["x", "d"], ["y"], {})
     assert tflite_trial.operands_fit(op, [(2, 3, 4), (2, 3)])
     assert not tflite_trial.operands_fit(op, [(2, 3, 4), (2, 4)])
+
+
+def test_sums_of_integers_that_overflow_are_no_reference() -> None:
+    assert sum_overflows(np.asarray([-3, -(2**31)], np.int32))
+    assert not sum_overflows(np.asarray([-3, -(2**31)], np.int64))
+    assert not sum_overflows(np.asarray([1e30, 1e30], np.float32))

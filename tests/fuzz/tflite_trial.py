@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from tests.fuzz import tflite_elementwise, tflite_networks, tflite_quantized, tflite_structure
-from tests.fuzz.graphs_judge import Arrays, makes_integers_of_nan
+from tests.fuzz.graphs_judge import Arrays, makes_integers_of_nan, sum_overflows
 from tests.fuzz.graphs_steps import Steps, noisy_steps, tflite_steps
 from tests.fuzz.judging import Case, judged, runs_of
 from tests.fuzz.soaking import Found
@@ -104,13 +104,17 @@ def _values(g: TfliteDrawing, fed: Arrays) -> dict[str, Array]:
 
 
 def _is_undefined(g: TfliteDrawing, fed: Arrays) -> bool:
-    """Whether an op makes integers of what is no number, or a kernel reads beyond an operand that does not fit."""
+    """Whether an op makes integers of what is no number, a sum of integers overflows, or a kernel reads beyond an operand
+    that does not fit.
+    """
     try:
         values = _values(g, fed)
     except Exception:
         return False
     shapes = {name: np.shape(array) for name, array in values.items()}
     if not all(operands_fit(op, [shapes[name] for name in op.inputs if name]) for op in g.ops):
+        return True
+    if any(op.name == "SUM" and sum_overflows(values[op.inputs[0]]) for op in g.ops):
         return True
     return makes_integers_of_nan([(op.inputs, op.results) for op in g.ops], values)
 
