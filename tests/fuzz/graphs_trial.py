@@ -14,7 +14,15 @@ import numpy as np
 import onnx
 
 from tests.fuzz import graphs_elementwise, graphs_microsoft, graphs_networks, graphs_structure, tflite_trial
-from tests.fuzz.graphs_judge import Arrays, Noisy, difference, finite, makes_integers_of_nan, noisy_inputs, sum_overflows
+from tests.fuzz.graphs_judge import (
+    Arrays,
+    Noisy,
+    difference,
+    finite,
+    makes_integers_of_nan,
+    noisy_inputs,
+    sum_overflows,
+)
 from tests.fuzz.graphs_onnx import Drawing
 from tests.fuzz.graphs_source import Source
 from tests.fuzz.graphs_steps import Steps, onnx_steps

@@ -104,8 +104,8 @@ def _values(g: TfliteDrawing, fed: Arrays) -> dict[str, Array]:
 
 
 def _is_undefined(g: TfliteDrawing, fed: Arrays) -> bool:
-    """Whether an op makes integers of what is no number, a sum of integers overflows, or a kernel reads beyond an operand
-    that does not fit.
+    """Whether integers are made of what is no number, integers overflow, or a kernel reads beyond an operand that does
+    not fit.
     """
     try:
         values = _values(g, fed)
