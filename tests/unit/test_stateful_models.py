@@ -179,3 +179,37 @@ def test_a_part_has_the_states_that_it_depends_on(name: str, states: list[str]) 
     conversion = onnxtfl.tflite_to_onnx(tflite(text), outputs=[name], check="require")
     assert [state.input for state in conversion.report.states] == states
     assert names(conversion.data)[1][0] == name
+
+
+def keras_lstm(steps: int, *absent: str, bound: float = 0.7) -> bytes:
+    """An LSTM as Keras is exported, whose cell is bounded. `absent`: "i" for a coupled layer, "p" for no peepholes."""
+    random, given = np.random.default_rng(1), []
+    for kind, shape in (("w", (6, 4)), ("r", (6, 6)), ("p", (6,)), ("b", (6,))):
+        for gate in "ifo" if kind == "p" else "ifco":
+            numbers = ", ".join(str(n) for n in random.normal(size=shape).astype(np.float32).reshape(-1).tolist())
+            sizes = "x".join(map(str, shape))
+            given.append((f"{kind}{gate}", f"%{kind}{gate} = constant tensor<{sizes}xfloat32> [{numbers}]"))
+    kept = {name: text for name, text in given if not set(name) & set(absent)}
+    operands = ", ".join(f"%{name}" if name in kept else "_" for name, _ in given)
+    options = f'cell_clip = {bound}, proj_clip = 0.0, fused_activation_function = "TANH", time_major = false'
+    lines = "\n".join(kept.values())
+    return tflite(
+        f"""graph main(%x: tensor<1x{steps}x4xfloat32>) -> (%y) {{
+      state %h: tensor<1x6xfloat32> -> %h
+      state %c: tensor<1x6xfloat32> -> %c
+      {lines}
+      %y = tfl.UNIDIRECTIONAL_SEQUENCE_LSTM@1(%x, {operands}, _, _, %h, %c, _, _, _, _) {{{options}}}
+        : tensor<1x{steps}x6xfloat32>
+    }}"""
+    )
+
+
+@pytest.mark.parametrize("state", ["io", "reset"])
+@pytest.mark.parametrize("absent", ["p", "ip", ""], ids=["plain", "coupled", "with peepholes"])
+def test_an_lstm_whose_cell_is_bounded_comes_back_as_the_kernel(absent: str, state: str) -> None:
+    """ONNX's LSTM has no such bound: the layer is a Scan there."""
+    there = onnxtfl.tflite_to_onnx(keras_lstm(150, *absent), state=state, check="require").data
+    back = onnxtfl.onnx_to_tflite(there, check="require")
+    ops = dict(back.report.ops_after)
+    assert ops.pop("UNIDIRECTIONAL_SEQUENCE_LSTM") == 1
+    assert sum(ops.values()) <= 12, ops

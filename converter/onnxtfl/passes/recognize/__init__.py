@@ -11,7 +11,14 @@ from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
 from onnxtfl.passes.recognize.formulas import recognize_formulas
 from onnxtfl.passes.recognize.loops import LOOPS
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
-from onnxtfl.passes.recognize.recurrence import LAST_OUTPUTS, RECURRENCE, join_directions, join_parts, recognize_layers
+from onnxtfl.passes.recognize.recurrence import (
+    LAST_OUTPUTS,
+    LAYERS_IN_SCANS,
+    RECURRENCE,
+    join_directions,
+    join_parts,
+    recognize_layers,
+)
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS
 from onnxtfl.passes.simplify import SIMPLIFY
 from onnxtfl.passes.unit_axes import SINK
@@ -43,4 +50,4 @@ RECOGNIZE_LAYERS = Group(
 )
 """Finds recurrent layers, whose steps are in their simplest form, also in the regions of loops."""
 
-__all__ = ["LAST_OUTPUTS", "RECOGNIZE", "RECOGNIZE_LAYERS"]
+__all__ = ["LAST_OUTPUTS", "LAYERS_IN_SCANS", "RECOGNIZE", "RECOGNIZE_LAYERS"]

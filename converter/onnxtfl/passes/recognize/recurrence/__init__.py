@@ -14,12 +14,12 @@ from onnxtfl.passes.recognize.recurrence.bidirectional import DIRECTIONS
 from onnxtfl.passes.recognize.recurrence.blocks import BLOCKS, join_parts
 from onnxtfl.passes.recognize.recurrence.cleanup import AROUND_LAYERS, LAST_OUTPUTS
 from onnxtfl.passes.recognize.recurrence.directions import join_directions
-from onnxtfl.passes.recognize.recurrence.scans import SCANS
+from onnxtfl.passes.recognize.recurrence.scans import LAYERS_IN_SCANS
 from onnxtfl.passes.recognize.recurrence.single import recognize_single_steps
 from onnxtfl.passes.recognize.recurrence.unrolled import recognize_unrolled
 from onnxtfl.rewriting.patterns import Patterns
 
-__all__ = ["LAST_OUTPUTS", "RECURRENCE", "join_directions", "join_parts", "recognize_layers"]
+__all__ = ["LAST_OUTPUTS", "LAYERS_IN_SCANS", "RECURRENCE", "join_directions", "join_parts", "recognize_layers"]
 
 RECURRENCE = Patterns.of(LAST_OUTPUTS, AROUND_LAYERS, DIRECTIONS)
 """Rewrites of layers that are there."""
@@ -27,7 +27,7 @@ RECURRENCE = Patterns.of(LAST_OUTPUTS, AROUND_LAYERS, DIRECTIONS)
 
 def recognize_layers(graph: Graph) -> bool:
     """Replace the forms of recurrent layers by the layers; returns whether there were any."""
-    changed = SCANS.apply(graph)
+    changed = LAYERS_IN_SCANS.apply(graph)
     changed |= BLOCKS.apply(graph)
     changed |= recognize_unrolled(graph)
     return recognize_single_steps(graph) or changed

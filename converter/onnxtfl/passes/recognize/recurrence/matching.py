@@ -117,9 +117,9 @@ def options(hidden: Poly, states: int, gates: int) -> Iterator[Option]:
             chosen = [a for a in chosen if (a[2][0] == "none") == (len(hidden.terms) > 1)]
         usual = [a for a in chosen if tuple(name for name, _, _ in a) == kind.defaults["activations"]]
         chosen = [*usual, *(a for a in chosen if a not in usual)]
-        for activations, clip, more in itertools.product(chosen, _clips(used), _MORE[kind]):
+        for activations, clips, more in itertools.product(chosen, _clips_of(kind, used), _MORE[kind]):
             functions_ = dict(zip(("activations", "alphas", "betas"), zip(*activations, strict=True), strict=True))
-            yield Option(kind, more[0], {**functions_, "clip": clip, **more[1]})
+            yield Option(kind, more[0], {**functions_, **clips, **more[1]})
 
 
 MOST_ATOMS = 32
@@ -185,8 +185,15 @@ def _covers(activations: Sequence[Activation], names: frozenset[type[Op]]) -> bo
     return all(wanted & set(of) for name, of in _OPS.items() if name in names)
 
 
+def _clips_of(kind: type[Recurrent], used: Sequence[Atom]) -> Iterator[Mapping[str, float]]:
+    """The bounds that a step of a layer may have: of the arguments of its activations, of its cell."""
+    bounds = _clips(used)
+    for of_cell, clip in itertools.product(bounds if kind is ops.Lstm else [0.0], bounds):
+        yield {"clip": clip, **({"cell_clip": of_cell} if of_cell else {})}
+
+
 def _clips(used: Sequence[Atom]) -> list[float]:
-    """The bounds of the arguments of activations that a step may have."""
+    """The bounds in a step; 0 for none."""
     bounds = {0.0: None}
     for atom in used:
         if atom.name is ops.Clamp and len(atom.arguments) == 3:

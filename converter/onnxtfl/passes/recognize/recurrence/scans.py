@@ -27,11 +27,11 @@ from onnxtfl.passes.recognize.recurrence.polynomials import Atoms, Piece, Poly, 
 from onnxtfl.passes.recognize.recurrence.reading import Columns, Reader, peeled
 from onnxtfl.rewriting.patterns import Patterns
 
-SCANS = Patterns()
+LAYERS_IN_SCANS = Patterns()
 POSITION = ("position",)
 
 
-@SCANS.on(ops.Scan)
+@LAYERS_IN_SCANS.on(ops.Scan)
 def scan_of_layer(b: Builder, node: Node) -> list[Value] | None:
     """Replace a Scan by the layer whose step its body is."""
     parts = ScanParts.of(node)
