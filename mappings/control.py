@@ -170,7 +170,7 @@ def loop_regions(node: Node) -> Steps | None:
     body, captures = _graph(node, "body"), node.attributes["captures"]
     if any(map(is_list, _carried(node))):
         carried = [v for v in _carried(node) if v is not None]
-        names = SequenceOps("SplitToSequence", "ConcatFromSequence", "SequenceAt")
+        names = SequenceOps("SplitToSequence", "ConcatFromSequence", "SequenceAt", "Concat")
         return loop_over_sequences(node, body, carried, names)
     body.inputs[0].type, body.inputs[1].type = number_type(body.inputs[0].type), _condition_type(node)
     for inside, outside in zip(body.inputs[2:], _carried(node), strict=False):

@@ -574,6 +574,46 @@ def test_elements_whose_sizes_change_from_round_to_round_need_a_known_number_of_
         convert(text, elements={"given": 0})
 
 
+LENGTHS = """
+main (float[T,4] x, int64[T] lengths) => (float[N,4] y, float[2,M] z)
+<bool yes = {1}, int64[1] first = {0}, int64[1] width = {4}, int64[1] two = {2}> {
+  shape = Shape(lengths)
+  rounds = Squeeze(shape)
+  none = SequenceEmpty()
+  rows, columns, ends = Loop (rounds, yes, none, none) <
+    body = f (int64 i, bool go, seq(float[A,4]) s, seq(float[2,B]) c)
+        => (bool on, seq(float[A,4]) t, seq(float[2,B]) d, int64 e) {
+      on = Identity(go)
+      row = Gather<axis = 0>(x, i)
+      e = Gather<axis = 0>(lengths, i)
+      count = Unsqueeze(e, first)
+      whole = Concat<axis = 0>(count, width)
+      many = Expand(row, whole)
+      t = SequenceInsert(s, many)
+      part = Concat<axis = 0>(two, count)
+      number = Cast<to = 1>(i)
+      wide = Expand(number, part)
+      d = SequenceInsert(c, wide)
+    }>
+  y = ConcatFromSequence<axis = 0>(rows)
+  z = ConcatFromSequence<axis = -1>(columns)
+}
+"""
+
+
+def test_elements_of_the_sizes_of_rounds_that_are_joined() -> None:
+    """The length regulator of FastSpeech 2: each row as often as its length says, of a number of rows at run time."""
+    x = np.arange(20, dtype=np.float32).reshape(5, 4)
+    lengths = ([1, 2, 0, 3, 1], [0, 0, 0, 0, 2], [4, 4, 4, 4, 4])
+    agrees(LENGTHS, *({"x": x, "lengths": np.asarray(n)} for n in lengths))
+
+
+def test_elements_of_the_sizes_of_rounds_of_which_one_is_read_are_refused() -> None:
+    text = LENGTHS.replace("y = ConcatFromSequence<axis = 0>(rows)", "zero = Squeeze(first) y = SequenceAt(rows, zero)")
+    with pytest.raises(UnsupportedError, match=r"elements of .* change from round to round.*trip count"):
+        convert(text)
+
+
 CELL = """
 main (float[%s,2,3] x, float[2,3] start) => (float[N,2,3] y, float[2,3] last)
 <float[3,3] w = {0.5, -0.25, 0.125, 1, 0.5, -1, 0.25, 0.75, -0.5}, bool yes = {1}, int64 first = {0}> {

@@ -12,7 +12,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import clone
-from onnxtfl.ir.dims import symbols
+from onnxtfl.ir.dims import Dim, symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import unsqueezed
 from onnxtfl.ir.shapes import static_ints
@@ -31,11 +31,14 @@ MOST_ROUNDS = 512
 
 @dataclass(frozen=True)
 class SequenceOps:
-    """The file's ops for the slices of a tensor along axis 0, the tensor of these, and the element at a position."""
+    """The file's ops for the slices of a tensor along axis 0, the tensor of these, the element at a position, and
+    tensors that are joined along an axis.
+    """
 
     slices: str
     join: str
     element: str
+    concatenation: str
 
 
 def limit_rounds(body: Graph, rounds: int) -> None:
@@ -119,19 +122,29 @@ class _Place:
     """A carried value of the loop, `before` its first round, and what the loop over tensors carries instead.
 
     `kind`: "tensor", itself; "parts", the elements of a sequence whose number never changes; "stack", one tensor of all
-    elements, of type `element`; "appended", nothing, since each round only appends an element, which is collected.
+    elements, of type `element`; "appended", nothing, since each round only appends an element, which is collected;
+    "joined", all elements joined along `axis`, of which nothing else becomes: each round has its own size there.
     """
 
     before: Value
-    kind: Literal["tensor", "parts", "stack", "appended"]
+    kind: Literal["tensor", "parts", "stack", "appended", "joined"]
     element: TensorType | None = None
+    axis: int = 0
 
     def first(self, b: Builder) -> list[Value]:
         """The tensors that the first round takes."""
         if self.kind == "parts":
             assert self.before.producer is not None
             return [v for v in self.before.producer.operands if v is not None]
+        if self.kind == "joined":
+            return [self.nothing()]
         return [self.start(b)] if self.kind == "stack" else [self.before] if self.kind == "tensor" else []
+
+    def nothing(self) -> Value:
+        """No elements joined along `axis`."""
+        assert self.element is not None
+        sizes = [0 if i == self.axis else int(str(d)) for i, d in enumerate(self.element.shape or ())]
+        return constant(np.zeros(sizes, self.element.dtype.numpy), self.element.dtype)
 
     def start(self, b: Builder) -> Value:
         """All elements before the first round."""
@@ -149,6 +162,8 @@ class _Place:
             return b(maker.op, *(next(results) for _ in maker.operands), **maker.attributes)
         if self.kind == "stack":
             return b(ops.Unstack, next(results))
+        if self.kind == "joined":
+            return b(ops.Tuple, next(results))  # one element is as good as those that it consists of
         if self.kind == "tensor":
             return next(results)
         rows = next(collected)
@@ -162,7 +177,9 @@ def _over_tensors(node: Node, body: Graph, carried: Sequence[Value], names: Sequ
     (index,) = b.foreign("", "Iteration", [], [tensor("int64")])
     outputs = yield Inlined(clone(body), [index, _start(node), *carried, *captured])
     pairs = enumerate(zip(carried, outputs[1 : 1 + len(carried)], strict=True))
-    places = [_place(old, new, _append_to(body, i) is not None, number) for i, (old, new) in pairs]
+    axes = [_joined_along(node, result, names) for result in node.results]
+    appends = [_append_to(body, i) is not None for i in range(len(carried))]
+    places = [_place(old, new, appends[i], axes[i], number) for i, (old, new) in pairs]
     _remove_after(node, before)
     b = _builder(node)
     first = [v for place in places for v in place.first(b)]
@@ -174,8 +191,20 @@ def _over_tensors(node: Node, body: Graph, carried: Sequence[Value], names: Sequ
     return [*(place.final(b, finals, appended) for place in places), *collected[:own]]
 
 
-def _place(before: Value, after: Value, appends: bool, number: int) -> _Place:
-    """How to carry a value that is `after` after a round; `number`: of symbols, from which on they are of the round."""
+def _joined_along(node: Node, result: Value, names: SequenceOps) -> int | None:
+    """The axis along which all elements of a sequence are joined, where that is all that becomes of it."""
+    users = list(result.users())
+    joins = [u for u in users if u.op.name == f"onnx.{names.join}" and not u.attributes.get("new_axis", 0)]
+    axes = {int(u.attributes["axis"]) for u in joins}
+    is_returned = node.graph is None or node.graph.is_output(result)
+    return axes.pop() if len(axes) == 1 and len(joins) == len(users) and not is_returned else None
+
+
+def _place(before: Value, after: Value, appends: bool, axis: int | None, number: int) -> _Place:
+    """How to carry a value that is `after` after a round; `number`: of symbols, from which on they are of the round.
+
+    `axis`: see `_joined_along`.
+    """
     if not is_sequence(before) and not is_sequence(after):
         return _Place(before, "tensor")
     if is_absent(before) != is_absent(after):
@@ -190,8 +219,24 @@ def _place(before: Value, after: Value, appends: bool, number: int) -> _Place:
     if old.op is new.op and old.op is not ops.Unstack and len(old.operands) == len(new.operands):
         return _Place(before, "parts")
     element = _element(before, after)
+    if appends and axis is not None and elements_of(before) == [] and _varies_along(element, axis, number):
+        return _Place(before, "joined", element, axis % len(element.shape or ()))
     check_constant_shape(element, number)
     return _Place(before, "appended" if appends else "stack", element)
+
+
+def _varies_along(element: TensorType, axis: int, number: int) -> bool:
+    """Whether the size along `axis` is that of a round, and all other sizes are known."""
+    shape = element.shape or ()
+    if not -len(shape) <= axis < len(shape):
+        return False
+    others = [d for i, d in enumerate(shape) if i != axis % len(shape)]
+    return all(isinstance(d, int) for d in others) and _is_of_round(shape[axis], number)
+
+
+def _is_of_round(dim: Dim, number: int) -> bool:
+    """Whether a size has unknown parts that are younger than `number`."""
+    return any(isinstance(atom, Unknown) and atom.number > number for atom in symbols(dim))
 
 
 def _element(*sequences: Value) -> TensorType:
@@ -214,8 +259,7 @@ def check_constant_shape(element: TensorType, number: int) -> None:
 
     `number`: `next_number` before the round was lifted; unknown sizes with a higher one are of the round.
     """
-    atoms = [atom for dim in element.shape or () for atom in symbols(dim)]
-    if any(isinstance(atom, Unknown) and atom.number > number for atom in atoms):
+    if any(_is_of_round(dim, number) for dim in element.shape or ()):
         message = f"elements of {element}, whose sizes change from round to round, of an unknown number of rounds"
         raise UnsupportedError(
             message, hint="fix the trip count (`input_shapes`), or make it an initializer", code="E-OP-006"
@@ -245,6 +289,13 @@ def _carry_tensors(body: Graph, places: Sequence[_Place], names: SequenceOps) ->
             body.outputs[1 + i] = body.outputs[0]
             body.remove(node)
             del body.inputs[2 + i]
+        elif place.kind == "joined":
+            node, before = _append_to(body, i), Value(None)
+            assert node is not None
+            returned.insert(0, _op(end, names.concatenation, before, node.operand(1), axis=place.axis))
+            body.outputs[1 + i] = body.outputs[0]
+            body.remove(node)
+            body.inputs[2 + i] = before
         elif place.kind == "stack":
             returned.insert(0, _op(end, names.join, output, axis=0, new_axis=1))
             old, new = body.inputs[2 + i], Value(None)
