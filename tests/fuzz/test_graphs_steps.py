@@ -202,11 +202,13 @@ def test_what_is_dequantized_may_differ_by_a_step(change: float, agrees: bool) -
     assert difference({"y": found}, {"y": wanted}, {}, lambda *_: {"y": wanted}) is not None
 
 
-def test_a_diagonal_that_does_not_fit_is_no_reference() -> None:
-    """LiteRT's MATRIX_SET_DIAG does not check it."""
+def test_operands_that_do_not_fit_are_no_reference() -> None:
+    """LiteRT's MATRIX_SET_DIAG does not check the diagonal, and STABLEHLO_SHIFT_LEFT does not repeat elements."""
     op = Op("MATRIX_SET_DIAG", ["x", "d"], ["y"], {})
     assert tflite_trial.operands_fit(op, [(2, 3, 4), (2, 3)])
     assert not tflite_trial.operands_fit(op, [(2, 3, 4), (2, 4)])
+    op = Op("STABLEHLO_SHIFT_LEFT", ["x", "d"], ["y"], {})
+    assert tflite_trial.operands_fit(op, [(2,), (2,)]) and not tflite_trial.operands_fit(op, [(2,), (1,)])
 
 
 def test_sums_of_integers_that_overflow_are_no_reference() -> None:

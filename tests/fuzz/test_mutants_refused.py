@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import onnx
 import pytest
@@ -18,6 +20,8 @@ from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.reshape import reshaped_constant
 from onnxtfl.ir.spatial import MOST_BETWEEN, pad_spatial
 from onnxtfl.ir.types import DType, tensor
+from onnxtfl.options import Options
+from onnxtfl.pipeline import onnx_to_tflite
 from onnxtfl.rewriting.regions import condition_value
 from onnxtfl.rules.halving import by_halving
 from tests.fuzz.test_mutants_found import tflite_file
@@ -128,6 +132,13 @@ def test_products_of_halves_beside_an_open_axis(keep: bool, shape: str) -> None:
     assert product.producer is not None
     halved = by_halving(b, product.producer)
     assert halved is not None and str(halved.type) == f"tensor<{shape}xfloat32>"
+
+
+def test_more_keys_than_values_in_an_attention_of_many_lengths() -> None:
+    text = """g (float[3,2,6,8] q, float[3,2,6,8] k, float[3,2,2,8] v, int64[3] n) => (float[3,2,6,8] y) {
+      y = Attention <is_causal = 1> (q, k, v, "", "", "", n) }"""
+    with pytest.raises(onnxtfl.InvalidModelError, match="dimensions 2 and 6 do not broadcast"):
+        onnx_to_tflite(parsed(text, 24), io.BytesIO(), Options(debug=True))
 
 
 def test_a_cycle_of_ops_whose_names_are_not_utf_8() -> None:

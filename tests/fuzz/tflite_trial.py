@@ -114,14 +114,20 @@ def _is_undefined(g: TfliteDrawing, fed: Arrays) -> bool:
     shapes = {name: np.shape(array) for name, array in values.items()}
     if not all(operands_fit(op, [shapes[name] for name in op.inputs if name]) for op in g.ops):
         return True
-    if any(op.name == "SUM" and sum_overflows(values[op.inputs[0]]) for op in g.ops):
+    if any(op.name == "SUM" and sum_overflows(values[op.inputs[0]]) for op in g.ops) or _has_nan(g, values):
         return True
     return makes_integers_of_nan([(op.inputs, op.results) for op in g.ops], values)
 
 
+def _has_nan(g: TfliteDrawing, values: Arrays) -> bool:
+    """Whether the larger or smaller of NaN and a number is taken: LiteRT's kernels return their second operand."""
+    operands = [values[name] for op in g.ops if op.name in ("MAXIMUM", "MINIMUM") for name in op.inputs]
+    return any(array.dtype.kind == "f" and bool(np.isnan(array).any()) for array in operands)
+
+
 def operands_fit(op: Op, shapes: list[tuple[int, ...]]) -> bool:
     """Whether the shapes of operands fit that kernels do not check."""
-    if op.name == "ATAN2":
+    if op.name in ("ATAN2", "STABLEHLO_SHIFT_LEFT"):
         return shapes[0] == shapes[1]
     if op.name == "MATRIX_SET_DIAG":
         *batch, rows, columns = shapes[0]

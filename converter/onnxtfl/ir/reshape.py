@@ -24,7 +24,7 @@ from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.ops.transpose import Transpose
-from onnxtfl.ir.shapes import known_dims, normalize_axes, possible_rank
+from onnxtfl.ir.shapes import broadcast_shapes, known_dims, normalize_axes, possible_rank
 from onnxtfl.ir.types import DType, TensorType
 
 SMALL = 16 << 10
@@ -157,6 +157,7 @@ def broadcast_to_sizes(b: Builder, x: Value, dims: Sequence[Dim], *sources: Valu
     sizes = dim_vector(b, dims, *sources)
     if all(map(is_nonnegative, dims)):
         return b(BroadcastTo, x, sizes)
+    broadcast_shapes(x.shape, tuple(dims))  # raises ValueError; the operator does not know the sizes
     result = b(BroadcastTo, x, b(Max, sizes, [0]))
     result.type = result.tensor_type.with_shape(tuple(dims))
     return result
