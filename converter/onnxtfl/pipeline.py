@@ -82,7 +82,7 @@ from onnxtfl.passes.quantize import (
     use_hybrid_weights,
     use_integer_constants,
 )
-from onnxtfl.passes.recognize import LAST_OUTPUTS, LAYERS_IN_SCANS, RECOGNIZE, RECOGNIZE_LAYERS
+from onnxtfl.passes.recognize import LAST_OUTPUTS, LAYERS_OF_SCANS, RECOGNIZE, RECOGNIZE_LAYERS
 from onnxtfl.passes.sequences import check_names, flatten_inputs, flatten_outputs
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.shared_memory import copy_overwritten
@@ -294,7 +294,7 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
         *([Pass("real products", multiply_real, needs=_NEUTRAL)] if options.dynamic_quant == "hybrid" else []),
         Pass("quantized types", typed, partial(typed, is_region=True), needs=_NEUTRAL),
         SIMPLIFY,
-        *([Pass("layers", LAYERS_IN_SCANS.apply, needs=_NEUTRAL), *CLEANUP] if target.name == "tfl" else []),
+        *([LAYERS_OF_SCANS] if target.name == "tfl" else []),
         *([Pass("last outputs", LAST_OUTPUTS.apply, needs=_NEUTRAL), *CLEANUP] if options.is_compact else []),
         *(_quantized(target, options)),
         *([kept] if options.lstm == "fused" and target.name == "tfl" else []),

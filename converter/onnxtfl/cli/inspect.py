@@ -15,7 +15,7 @@ from onnxtfl.cli.options import CONTEXT, MODEL, names, shaping, verbose
 STAGES = {
     ".onnx": (
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "narrow", "small types"),
-        *("floats", "quantized types", "simplify"),
+        *("floats", "quantized types", "simplify", "layers of scans"),
         *("integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io", "formulas"),
         *("separate outputs", "legalize", "saturate", "tidy", "sink", "layout", "legalize late", "loop invariants"),
         *("cleanup", "lower", "fuse activations", "pass through", "state tensors", "memory", "prepared outputs"),

@@ -20,7 +20,7 @@ from onnxtfl.passes.recognize.recurrence import (
     recognize_layers,
 )
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS
-from onnxtfl.passes.simplify import SIMPLIFY
+from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.unit_axes import SINK
 from onnxtfl.rewriting.pass_manager import Fact, Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
@@ -49,5 +49,12 @@ RECOGNIZE_LAYERS = Group(
     needs=_NEUTRAL,
 )
 """Finds recurrent layers, whose steps are in their simplest form, also in the regions of loops."""
+LAYERS_OF_SCANS = Group(
+    "layers of scans",
+    (Pass("layers of scans", LAYERS_IN_SCANS.apply), *CLEANUP),
+    dependent=True,
+    needs=_NEUTRAL,
+)
+"""The same of loops only, toward a target that has kernels for layers."""
 
-__all__ = ["LAST_OUTPUTS", "LAYERS_IN_SCANS", "RECOGNIZE", "RECOGNIZE_LAYERS"]
+__all__ = ["LAST_OUTPUTS", "LAYERS_OF_SCANS", "RECOGNIZE", "RECOGNIZE_LAYERS"]
