@@ -30,7 +30,7 @@ class Source:
         """Outputs where each element of each input and value has noise of relative size ``noise``."""
         random = np.random.default_rng(seed)
         found = onnx.ModelProto.FromString(self._data)
-        arrays = self.values(fed)
+        arrays, inputs = self.values(fed), dict[str, Array]()
         nodes = list(found.graph.node)
         del found.graph.node[:]
         for node in nodes:
@@ -39,8 +39,10 @@ class Source:
             found.graph.node.append(node)
             for name in names:
                 array = arrays[name]
-                _disturb(found.graph, name, _factors(random, array, noise), _offsets(random, array, noise))
-        inputs = {n: np.asarray(a * _factors(random, a, noise)) if a.dtype in _FLOATS else a for n, a in fed.items()}
+                _disturb(found.graph, name, array.dtype)
+                inputs[f"{name}.factors"] = _factors(random, array, noise)
+                inputs[f"{name}.offsets"] = _offsets(random, array, noise)
+        inputs |= {n: np.asarray(a * _factors(random, a, noise)) if a.dtype in _FLOATS else a for n, a in fed.items()}
         return run_onnx(found.SerializeToString(), inputs)
 
     def others(self, fed: Arrays) -> Iterator[Arrays]:
@@ -89,9 +91,14 @@ def _offsets(random: np.random.Generator, array: Array, noise: float) -> Any:
     return np.asarray(0.1 * noise * largest * random.standard_normal(array.shape)).astype(array.dtype)
 
 
-def _disturb(graph: onnx.GraphProto, name: str, factors: Array, offsets: Array) -> None:
-    """Make a value of the one that is exact."""
-    graph.initializer.append(onnx.numpy_helper.from_array(factors, f"{name}.factors"))
-    graph.initializer.append(onnx.numpy_helper.from_array(offsets, f"{name}.offsets"))
+def _disturb(graph: onnx.GraphProto, name: str, dtype: np.dtype[Any]) -> None:
+    """Make a value of the one that is exact.
+
+    The noise is an input without a shape: ONNX infers other sizes of some pools than ONNX Runtime computes.
+    """
+    element = onnx.helper.np_dtype_to_tensor_dtype(dtype)
+    graph.input.extend(
+        onnx.helper.make_tensor_value_info(f"{name}.{part}", element, None) for part in ("factors", "offsets")
+    )
     graph.node.append(onnx.helper.make_node("Mul", [f"{name}.exact", f"{name}.factors"], [f"{name}.product"]))
     graph.node.append(onnx.helper.make_node("Add", [f"{name}.product", f"{name}.offsets"], [name]))

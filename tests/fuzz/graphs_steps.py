@@ -61,8 +61,8 @@ class Steps:
 
 
 def _as_in_source(array: Array, source: Array) -> Array:
-    """The target's float32 of a float64."""
-    return np.asarray(array, source.dtype) if source.dtype == np.float64 else array
+    """The target's float32 of a float64; an array of a scalar, which ONNX Runtime would refuse."""
+    return np.asarray(array, source.dtype if source.dtype == np.float64 else None)
 
 
 def _of_steps(steps: Iterable[Step], values: Arrays, quantized: Mapping[str, float]) -> str:

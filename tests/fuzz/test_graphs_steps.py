@@ -14,9 +14,11 @@ from tests.fuzz import graphs_trial, tflite_trial
 from tests.fuzz.drawing import Input, Values, fits_product
 from tests.fuzz.graphs_judge import difference, sum_overflows
 from tests.fuzz.graphs_onnx import Drawing
-from tests.fuzz.graphs_steps import noisy_steps, tflite_steps
+from tests.fuzz.graphs_source import Source
+from tests.fuzz.graphs_steps import Steps, noisy_steps, onnx_steps, tflite_steps
+from tests.fuzz.soaking import Found
 from tests.fuzz.tflite_drawing import Op, TfliteDrawing
-from tests.harness.litert import Array
+from tests.harness.litert import Array, run_onnx
 
 X = np.linspace(-4, 4, 60, dtype=np.float32).reshape(6, 10)
 Change = Callable[[onnx.ModelProto], None]
@@ -215,3 +217,22 @@ def test_sums_of_integers_that_overflow_are_no_reference() -> None:
     assert sum_overflows(np.asarray([-3, -(2**31)], np.int32))
     assert not sum_overflows(np.asarray([-3, -(2**31)], np.int64))
     assert not sum_overflows(np.asarray([1e30, 1e30], np.float32))
+
+
+def test_noise_in_a_pool_whose_sizes_onnx_infers_otherwise() -> None:
+    """The last window of a ceil_mode begins beyond the operand: ONNX counts it in opset 20, ONNX Runtime does not."""
+    g = of_onnx(("MaxPool", {"kernel_shape": [1, 1], "strides": [2, 1], "ceil_mode": 1}), x=X.reshape(1, 1, 6, 10))
+    source = Source(g.model())
+    fed = {"x": g.arrays["x"]}
+    (exact,), (noisy,) = source.run(fed).values(), source.noisy(fed, 1e-6, 0).values()
+    assert noisy.shape == exact.shape == (1, 1, 3, 10) and 0 < np.abs(noisy - exact).max() < 1e-4
+
+
+def test_scalars_are_judged_op_by_op() -> None:
+    g = of_onnx(("ReduceSum", {"keepdims": 0}), ("LeakyRelu", {"alpha": 1.5}))
+    steps = Steps(onnx_steps(g), Source(g.model()).values)
+    every = Source(g.model()).with_all_outputs().SerializeToString()
+    fed = {"x": g.arrays["x"]}
+    outputs = run_onnx(g.model().SerializeToString(), fed)
+    found = Found("disagree")
+    assert steps.judged(found, lambda _: outputs, lambda fed: run_onnx(every, fed), [(fed, outputs)]).kind == "doubtful"
