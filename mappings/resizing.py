@@ -231,6 +231,9 @@ def _resize_2d(node: Node) -> Form | None:
     for corners, centers in ((False, False), (False, True), (True, False)):
         if name is not None and all(_agrees(node, *axis, corners, centers) for axis in axes):
             _assume_not_1(node, axes)
+            for size, resized, _ in axes if node.attr("mode") == "nearest" else ():
+                if not (isinstance(size, int) and isinstance(resized, int)):
+                    assume_multiples(node, size, resized)
             return Form(name, (x, target), {"align_corners": corners, "half_pixel_centers": centers})
     return None
 

@@ -119,6 +119,7 @@ from onnxtfl.rules.loops import (
     unrolled,
 )
 from onnxtfl.rules.nearest_resizing import (
+    assume_multiples,
     is_of_bytes,
     neighbors_like_tfl,
     tfl_coordinates,

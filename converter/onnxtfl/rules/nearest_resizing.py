@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
@@ -18,6 +19,7 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import dim_value
+from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType
 from onnxtfl.rules.sizes import positions
 
@@ -72,10 +74,19 @@ def neighbors_like_tfl(b: Builder, node: Node, sampling: Sampling) -> tuple[Valu
             count = b(ops.Gather, node.operand(1), [i], axis=0)
             index = _open_nearest(b, dim_value(b, size, node.operand(0)), count)
         else:
+            assume_multiples(node, size, resized)
             left.append(axis)
             continue
         x = b(ops.Gather, x, index if isinstance(index, Value) else index.astype(np.int32), axis=axis)
     return x, left
+
+
+def assume_multiples(node: Node, size: Dim, resized: Dim | None) -> None:
+    """Record what is assumed of sizes that only a run knows: LiteRT multiplies by a ratio, and ONNX Runtime divides."""
+    ratio = None if resized is None else resized // size
+    if not isinstance(ratio, int) or resized != size * ratio:
+        text = "is a multiple of the old one: of other sizes, rounding may choose the neighbour of a nearest element"
+        assume(f"a new size of {shown_name(node)} {text}")
 
 
 def _new_size(node: Node, i: int) -> Dim | None:
