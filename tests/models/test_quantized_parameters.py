@@ -66,7 +66,9 @@ def test_tflite_to_onnx_to_tflite(name: str) -> None:
     if any(part in name for part in _ZEROS):
         assert of_onnx(result) <= of_tflite(source) | {((struct.pack("<f", 1).hex(), 128),)}
         return
-    assert of_onnx(result) == of_tflite(source)
+    # added zeros are nothing but other steps: their own parameters may go
+    assert of_onnx(result) <= of_tflite(source)
+    assert of_tflite(source) - of_onnx(result) <= of_tflite(source, small_constants=True)
     back = onnx_to_tflite(result, check=False).data
     assert back is not None
     assert of_tflite(back) <= of_tflite(source)

@@ -6,7 +6,6 @@
     Transpose that moves unit axes ->  Reshape                  Reshape(x, its own shape)  ->  x
     Convert(x, its own type)       ->  x                        BroadcastTo(x, its shape)  ->  x
     Add(x, 0)  Mul(x, 1)  Pow(x, 1) -> x                        Add(BroadcastTo(x), y)     ->  Add(x, y)
-    Add(x, far below its steps)    ->  x
     Slice(x, everything)           ->  x                        Concatenate(x)             ->  x
     Pad(x, nothing)                ->  x                        Select(all true, x, y)     ->  x
     Concatenate(Split(x))          ->  x                        Div(1, Sqrt(x))           ->  Rsqrt(x)
@@ -15,11 +14,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import converted
@@ -32,7 +29,6 @@ from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
 from onnxtfl.ir.quantization import Quantization, dequantize
 from onnxtfl.ir.ranges import fits_int32
-from onnxtfl.ir.reshape import broadcast as broadcast_to
 from onnxtfl.ir.reshape import dim_vector, has_constant_target, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.ir.spatial import LONGEST_STRIDE
@@ -194,32 +190,6 @@ CANONICAL.on(ops.Sub, quantized=True)(_identity_element(0.0, (1,)))
 CANONICAL.on(ops.Mul, quantized=True)(_identity_element(1.0, (0, 1)))
 CANONICAL.on(ops.Div, quantized=True)(_identity_element(1.0, (1,)))
 CANONICAL.on(ops.Pow, quantized=True)(_identity_element(1.0, (1,)))
-
-_NEGLIGIBLE = 2.0**-26
-"""What changes no sum in float32 that is not 0, as a factor, and rounds to no step."""
-
-
-@CANONICAL.on(ops.Add, ops.Sub, quantized=True)
-def add_negligible(b: Builder, node: Node) -> Value | None:
-    """Leave out an operand whose largest value is far below the steps of the other one, and of the result.
-
-    ::
-
-        Add(%scores : int8 0.02:3, %mask : int8 1e36:127) : int8 1e36:127    ->    BroadcastTo(%mask : int8 1e36:127)
-
-    Quantizers make such steps of masks of the lowest float; integer kernels multiply by the ratio of the scales.
-    """
-    result = node.result.tensor_type
-    for place in (0, 1) if node.op is ops.Add else (1,):
-        small, kept = node.operand(place), node.operand(1 - place)
-        steps = [q.scales[0] for v in (kept, node.result) if (q := _per_tensor(v)) is not None]
-        own = _per_tensor(small)
-        if own is None or len(steps) < 2 or result.shape is None:
-            continue
-        if max(map(abs, own.bounds)) < _NEGLIGIBLE * min(steps):
-            with suppress(UnsupportedError):
-                return converted(b, broadcast_to(b, kept, result.shape, small), result.quantization)
-    return None
 
 
 def _per_tensor(value: Value) -> Quantization | None:

@@ -430,10 +430,10 @@ def _of_type(error: OnnxtflError, node: Node) -> OnnxtflError:
     if node.op.dialect == "onnx":
         return UnsupportedError(str(error.__cause__), hint="cast it to another type, or cut the model around it")
     small = (DType.INT8, DType.UINT8, DType.INT16)
-    plain = any(v is not None and isinstance(v.type, TensorType) and v.dtype in small for v in node.operands)
-    said = f"{error.__cause__}{' without a scale' if plain else ''}"
-    hint = f"{'give it a scale, ' if plain else ''}cast it to another type, or cut the model around it"
-    return UnsupportedError(said, hint=hint, code="E-TYPE-002")
+    if not any(v is not None and isinstance(v.type, TensorType) and v.dtype in small for v in node.operands):
+        return error
+    hint = "give it a scale, cast it to another type, or cut the model around it"
+    return UnsupportedError(f"{error.__cause__} without a scale", hint=hint, code="E-TYPE-002")
 
 
 def _located(error: OnnxtflError, node: Node, name: str) -> OnnxtflError:
