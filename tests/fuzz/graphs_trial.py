@@ -270,9 +270,8 @@ def _is_undefined(model: onnx.ModelProto, fed: Arrays) -> bool:
     """Whether a node makes integers of what is no number, such as a mean of no elements (ONNX Runtime has 0), or a
     variance as a difference of squares that is below 0 by rounding.
 
-    Also the sums of a ConvInteger or DynamicQuantizeMatMul over nothing, which ONNX Runtime does not write, means of
-    nothing, which ONNX leaves undefined, sums of integers that overflow, and a NonZero of what is left where sums
-    cancel out.
+    Also integer products over nothing, whose result ONNX Runtime does not write, means of nothing, which ONNX leaves
+    undefined, sums of integers that overflow, and a NonZero of what is left where sums cancel out.
     """
     if _has_negative_variance(model, fed) or _has_undefined_sums(model, fed) or _counts_rounding(model, fed):
         return True
@@ -286,12 +285,15 @@ def _is_undefined(model: onnx.ModelProto, fed: Arrays) -> bool:
     return False
 
 
+_INTEGER_PRODUCTS = ("MatMulInteger", "MatMulInteger16", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "QGemm")
+_SUMS = ("ConvInteger", "QLinearMatMul", *_INTEGER_PRODUCTS, "ReduceMean", "ReduceSum")
+
+
 def _has_undefined_sums(model: onnx.ModelProto, fed: Arrays) -> bool:
     """Whether something is summed of which there is nothing, or integers whose sum does not fit their type."""
-    sums = {"ConvInteger": 1, "DynamicQuantizeMatMul": 0, "ReduceMean": 0, "ReduceSum": 0}
-    nodes = [node for node in model.graph.node if node.op_type in sums]
+    nodes = [node for node in model.graph.node if node.op_type in _SUMS]
     values: Arrays = Source(model).values(fed) if nodes else {}
-    summed = [(node.op_type, values[node.input[sums[node.op_type]]]) for node in nodes]
+    summed = [(node.op_type, values[node.input[node.op_type == "ConvInteger"]]) for node in nodes]
     return any(sum_overflows(array) if op == "ReduceSum" else array.size == 0 for op, array in summed)
 
 
