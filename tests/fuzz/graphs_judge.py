@@ -99,7 +99,7 @@ def noisy_inputs(run: Run) -> Noisy:
 def with_noise(random: np.random.Generator, array: Array, noise: float, offset: float = 0) -> Array:
     """Floats with noise of this relative size; of float32 also ``offset`` times it of the largest element, or of 1.
 
-    The offset is for what has canceled out. Infinities, and what stands for them, have no part in it.
+    The offset is for sums that cancel out. It does not depend on infinities or floats of 1e30 and more (masks).
     """
     if array.dtype.kind != "f":
         return array

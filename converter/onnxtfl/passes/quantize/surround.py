@@ -64,9 +64,7 @@ def _surround(graph: Graph, value: Value) -> None:
 
 
 def _is_row_product(graph: Graph, node: Node) -> bool:
-    """Whether this is the product of a dequantized tensor of rank 3 or more and a matrix, to which one row is
-    added.
-    """
+    """Whether a row is added to this product of a dequantized tensor of rank 3 or more and a matrix."""
     rows, matrix, user = node.operand(0), node.operand(1), next(iter(node.result.users()), None)
     source = rows.producer
     if source is None or source.op is not ops.Convert or not source.operand(0).is_quantized or touches_quantized(node):
