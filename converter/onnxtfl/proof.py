@@ -109,7 +109,7 @@ def check_result(
     """
     _begin_to_load(job, converted, workers)  # meanwhile the modules of the check are imported
     from onnxtfl.checking import check_models
-    from onnxtfl.checking.part import prepare_source
+    from onnxtfl.checking.models.parts import prepare_source
 
     options = job.options
     if options.on_progress is not None:
@@ -260,7 +260,7 @@ def _is_newer(job: Job, format_: FormatName, kind: str, runtime: str) -> bool:
 
 def as_file(model: Any, name: str, stack: ExitStack) -> Path:
     """Return the path of ``model``; a model in memory is written to a file that exists while ``stack`` is open."""
-    from onnxtfl.checking.part import save, temporary_directory
+    from onnxtfl.checking.models.parts import save, temporary_directory
     from onnxtfl.formats.files import sniff
 
     if isinstance(model, str | os.PathLike):

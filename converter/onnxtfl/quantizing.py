@@ -13,10 +13,10 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from onnxtfl.checking.describe import TensorInfo, describe
-from onnxtfl.checking.facts import analyze
-from onnxtfl.checking.inputs import make_input, numpy_type
-from onnxtfl.checking.sizes import open_shapes
+from onnxtfl.checking.inputs.generation import make_input, numpy_type
+from onnxtfl.checking.inputs.sizes import open_shapes
+from onnxtfl.checking.models.description import TensorInfo, describe
+from onnxtfl.checking.models.facts import analyze
 from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.tflite import writer as tflite_writer

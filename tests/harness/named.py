@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onnxtfl.checking.describe import ModelInfo, describe
+from onnxtfl.checking.models.description import ModelInfo, describe
 from onnxtfl.formats import files
 from onnxtfl.runtimes import RunOptions, Runtime, Worker
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxtfl.checking.describe import describe
-from onnxtfl.checking.facts import Facts, analyze
-from onnxtfl.checking.inputs import make_input
-from onnxtfl.checking.sizes import open_shapes
+from onnxtfl.checking.inputs.generation import make_input
+from onnxtfl.checking.inputs.sizes import open_shapes
+from onnxtfl.checking.models.description import describe
+from onnxtfl.checking.models.facts import Facts, analyze
 from onnxtfl.formats import files
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.pipeline import lifted_where_possible

@@ -13,10 +13,10 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 from onnxtfl import onnx_to_tflite
-from onnxtfl.checking import Settings, check, check_models
-from onnxtfl.checking.describe import TensorInfo
-from onnxtfl.checking.match import MismatchError, match, permutations
-from onnxtfl.checking.sides import Begun
+from onnxtfl.checking import Settings, check_models, session
+from onnxtfl.checking.models.description import TensorInfo
+from onnxtfl.checking.models.side import Begun
+from onnxtfl.checking.pairing.interface import MismatchError, match, permutations
 from onnxtfl.errors import InvalidModelError, UsageError
 from onnxtfl.runtimes import RunError, Runtime, Worker, workers
 from tests.models.corpus import CORPUS
@@ -236,21 +236,21 @@ def test_no_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_that_takes_too_long_is_not_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str, who: str
 ) -> None:
-    real = check.Begun.result
+    real = session.Begun.result
 
     def result(self, time_limit=None):
         if self.side.info.format == slow:
             raise RunError("timeout", "took more than 1 s")
         return real(self, time_limit)
 
-    monkeypatch.setattr(check.Begun, "result", result)
+    monkeypatch.setattr(session.Begun, "result", result)
     report = compared(tmp_path, onnx_scale(), tflite_scale())
     assert report.status == "not checked"
     assert report.reason.startswith(f"the {who} model does not run: took more than 1 s")
 
 
 def test_both_kernel_sets_have_to_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin, real = check.Side.begin, check.Begun.result
+    begin, real = session.Side.begin, session.Begun.result
     wrong = []
 
     def remember(self, steps, options, worker=None):
@@ -261,21 +261,21 @@ def test_both_kernel_sets_have_to_agree(tmp_path: Path, monkeypatch: pytest.Monk
     def result(self, time_limit=None):
         return [[out + (self in wrong) for out in outputs] for outputs in real(self, time_limit)]
 
-    monkeypatch.setattr(check.Side, "begin", remember)
-    monkeypatch.setattr(check.Begun, "result", result)
+    monkeypatch.setattr(session.Side, "begin", remember)
+    monkeypatch.setattr(session.Begun, "result", result)
     report = compared(tmp_path, onnx_scale(), tflite_scale(), Settings())
     assert report.reason.startswith("with the builtin kernels: output 'y'")
 
 
 def test_a_slow_kernel_set_is_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = check.Begun.result
+    real = session.Begun.result
 
     def result(self, time_limit=None):
         if time_limit is not None:
             raise RunError("timeout", f"litert took more than {time_limit:g} s")
         return real(self, time_limit)
 
-    monkeypatch.setattr(check.Begun, "result", result)
+    monkeypatch.setattr(session.Begun, "result", result)
     report = compared(tmp_path, onnx_scale(), tflite_scale(), Settings())
     assert report.ok
     assert any("builtin kernels not compared" in note and "took more than" in note for note in report.notes)
@@ -380,7 +380,7 @@ def test_a_delegate_that_is_wrong_in_a_second_run(tmp_path: Path, monkeypatch, s
     """As LiteRT's XNNPACK is, of some models with sizes known at run time only: it is said, and no fault of the model.
     Where the builtin kernels change their results too, the models differ.
     """
-    begin, result = check.Check._begin_b, Begun.result
+    begin, result = session.Check._begin_b, Begun.result
 
     def begun(self, kernels, fed):
         made = begin(self, kernels, fed)
@@ -392,8 +392,8 @@ def test_a_delegate_that_is_wrong_in_a_second_run(tmp_path: Path, monkeypatch, s
         wrong = 1 if getattr(self, "spoilt", False) else 0
         return [first, *([out + wrong for out in outputs] for outputs in others)]
 
-    monkeypatch.setattr(check.Check, "_begin_b", begun)
+    monkeypatch.setattr(session.Check, "_begin_b", begun)
     monkeypatch.setattr(Begun, "result", results)
     report = compared(tmp_path, onnx_scale(), tflite_scale(), Settings())
     assert report.ok == (spoilt == {"default"}), report
-    assert report.notes == ((check.UNSTEADY,) if report.ok else ())
+    assert report.notes == ((session.UNSTEADY,) if report.ok else ())

@@ -8,11 +8,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from onnxtfl.checking.compare import Expectation, compare
-from onnxtfl.checking.corresponding import relative_error
-from onnxtfl.checking.errors import Allowed, measure_errors
-from onnxtfl.checking.facts import SIGMOID_ERROR
-from onnxtfl.checking.noise import Noise
+from onnxtfl.checking.metrics.comparison import Expectation, compare
+from onnxtfl.checking.metrics.errors import Allowed, measure_errors
+from onnxtfl.checking.metrics.noise import Noise
+from onnxtfl.checking.models.facts import SIGMOID_ERROR
+from onnxtfl.checking.pairing.tensors import relative_error
 from onnxtfl.ir.quantization import Quantization
 
 A = np.array([[1.0, -2.0], [0.0, 100.0]], np.float32)

@@ -9,9 +9,9 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import onnxtfl
-from onnxtfl.checking.describe import TensorInfo
-from onnxtfl.checking.facts import Facts, Range, Selection, analyze
-from onnxtfl.checking.inputs import UnknownInputError, make_input
+from onnxtfl.checking.inputs.generation import UnknownInputError, make_input
+from onnxtfl.checking.models.description import TensorInfo
+from onnxtfl.checking.models.facts import Facts, Range, Selection, analyze
 from onnxtfl.formats import files
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.pipeline import lifted_where_possible

@@ -12,14 +12,15 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from onnxtfl import check, onnx_to_tflite
-from onnxtfl.checking import CheckReport, Settings, check_models, each_op
-from onnxtfl.checking.corresponding import Match
-from onnxtfl.checking.depth import Layer
-from onnxtfl.checking.each_op import coverage
-from onnxtfl.checking.first_difference import first_failure
-from onnxtfl.checking.inner_values import InnerModel
-from onnxtfl.checking.noise import distance, is_amplified
-from onnxtfl.checking.op_look import DYNAMIC, EACH_OP
+from onnxtfl.checking import CheckReport, Settings, check_models
+from onnxtfl.checking.criteria.op_by_op import DYNAMIC, EACH_OP
+from onnxtfl.checking.localize import each_op
+from onnxtfl.checking.localize.depth import Layer
+from onnxtfl.checking.localize.each_op import coverage
+from onnxtfl.checking.localize.first_difference import first_failure
+from onnxtfl.checking.metrics.noise import distance, is_amplified
+from onnxtfl.checking.models.trace import InnerModel
+from onnxtfl.checking.pairing.tensors import Match
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.cli.check import check_command
 from onnxtfl.cli.running import exit_code

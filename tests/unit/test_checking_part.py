@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, parser
 
 from onnxtfl.checking import Settings, check_models
-from onnxtfl.checking.part import prepare_source, save, write_part
+from onnxtfl.checking.models.parts import prepare_source, save, write_part
 from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
 from onnxtfl.runtimes import LITERT, ONNXRUNTIME

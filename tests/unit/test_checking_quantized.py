@@ -12,13 +12,14 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from onnxtfl import check, onnx_to_tflite, tflite_to_onnx
-from onnxtfl.checking import op_by_op, second_look
-from onnxtfl.checking.compare import Expectation, compare
-from onnxtfl.checking.describe import describe
-from onnxtfl.checking.emulation import Three, measure
-from onnxtfl.checking.facts import analyze
-from onnxtfl.checking.op_by_op import OpCheck, RunnableModel, compare_ops, in_words
-from onnxtfl.checking.second_look import SecondLook
+from onnxtfl.checking.criteria import quantized as quantized_criterion
+from onnxtfl.checking.criteria.quantized import SecondLook
+from onnxtfl.checking.localize import quantized_ops
+from onnxtfl.checking.localize.quantized_ops import OpCheck, RunnableModel, compare_ops, in_words
+from onnxtfl.checking.metrics.comparison import Expectation, compare
+from onnxtfl.checking.metrics.distances import Three, measure
+from onnxtfl.checking.models.description import describe
+from onnxtfl.checking.models.facts import analyze
 from onnxtfl.formats import files
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantization import Quantization
@@ -202,7 +203,7 @@ def test_values_are_shaped_where_several_sizes_are_open(
     own: tuple[int, ...], shape: tuple[int | str, ...], wanted: tuple[int, ...] | None
 ) -> None:
     """A failing check of a quantized transformer with open batch and length ended in an internal error."""
-    found = op_by_op._shaped(np.zeros(own), shape)
+    found = quantized_ops._shaped(np.zeros(own), shape)
     assert (None if found is None else found.shape) == wanted
 
 
@@ -213,7 +214,7 @@ def test_ops_are_compared_on_the_kernels_that_run_the_model(monkeypatch: pytest.
     def compared(*values: object) -> None:
         chosen.extend(v.kernels for v in values if isinstance(v, RunOptions))
 
-    monkeypatch.setattr(second_look, "compare_ops", compared)
+    monkeypatch.setattr(quantized_criterion, "compare_ops", compared)
     for of_tflite, kernels in (({}, "default"), ({"kernels": "builtin"}, "builtin")):
         onnx, tflite = (
             SimpleNamespace(
@@ -238,5 +239,5 @@ def test_real_tensors_have_the_steps_of_what_is_dequantized() -> None:
     }""")
     y = graph.outputs[0]
     a = y.producer.operand(0) if y.producer is not None else y
-    assert op_by_op._expectation(y, {}, Expectation()).step == 0.5
-    assert op_by_op._expectation(y, {a: np.zeros(4, np.int8)}, Expectation()).step is None
+    assert quantized_ops._expectation(y, {}, Expectation()).step == 0.5
+    assert quantized_ops._expectation(y, {a: np.zeros(4, np.int8)}, Expectation()).step is None

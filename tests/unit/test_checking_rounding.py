@@ -11,8 +11,8 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, parser
 
 from onnxtfl.checking import CheckReport, Settings, check_models
-from onnxtfl.checking.noise import LIMIT, Noise, floor, measure
-from onnxtfl.checking.rounding_look import IN_FLOAT32, OWN_NOISE
+from onnxtfl.checking.criteria.rounding import IN_FLOAT32, OWN_NOISE
+from onnxtfl.checking.metrics.noise import LIMIT, Noise, floor, measure
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model, saved
 

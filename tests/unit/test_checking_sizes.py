@@ -7,9 +7,9 @@ from itertools import islice
 import numpy as np
 from onnx import TensorProto, helper
 
-from onnxtfl.checking.describe import TensorInfo
-from onnxtfl.checking.facts import analyze
-from onnxtfl.checking.sizes import Shapes, open_shapes
+from onnxtfl.checking.inputs.sizes import Shapes, open_shapes
+from onnxtfl.checking.models.description import TensorInfo
+from onnxtfl.checking.models.facts import analyze
 from onnxtfl.formats import files
 from onnxtfl.pipeline import lifted_where_possible
 from tests.unit.tiny_models import onnx_model

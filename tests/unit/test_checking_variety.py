@@ -8,7 +8,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
 from onnxtfl.checking import CheckReport, Settings, check_models
-from onnxtfl.checking.variety import hardly_changes, is_saturated, scaled
+from onnxtfl.checking.inputs.scaling import hardly_changes, is_saturated, scaled
 from tests.unit.tiny_models import onnx_model, saved
 
 FLOAT = TensorProto.FLOAT

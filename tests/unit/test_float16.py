@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxtfl
-from onnxtfl.checking.rounding_look import IN_FLOAT32
+from onnxtfl.checking.criteria.rounding import IN_FLOAT32
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.passes.native_float16 import keep_float16
 from onnxtfl.targets.tflite import TfliteTarget

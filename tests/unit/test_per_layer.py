@@ -10,7 +10,7 @@ import pytest
 from onnx import numpy_helper
 
 import onnxtfl
-from onnxtfl.checking.by_value import by_value
+from onnxtfl.checking.pairing.values import by_value
 from onnxtfl.formats import files
 from onnxtfl.formats.tflite.writer import write as write_tflite
 from onnxtfl.ir.graph import Value

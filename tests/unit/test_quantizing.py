@@ -14,7 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 import onnxtfl
 from onnxtfl import quantizing
-from onnxtfl.checking.describe import TensorInfo
+from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError, UsageError
 from onnxtfl.formats.tflite.reader import read
 from onnxtfl.ir.metadata import as_text

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxtfl
 from onnxtfl import CheckReport, InputUsed, OutputCheck, UsageError, write_report
-from onnxtfl.checking.layers import FirstDifference, LayerError
+from onnxtfl.checking.localize.layers import FirstDifference, LayerError
 from onnxtfl.checking.profile import ModelSummary, OpTime, Profile
 from onnxtfl.ir.record import OpEntry
 from onnxtfl.reporting.changes import changes, in_words

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxtfl.checking import inputs
+from onnxtfl.checking.inputs import generation
 from onnxtfl.formats.onnx import tensors, wire
 from onnxtfl.ir import budget, signs, types
 from onnxtfl.options import Options
@@ -17,7 +17,7 @@ LIMITS = {
     "constants that are computed before run time and held": ("1024 MB", Options().max_memory * 2**20),
     "multiply-adds, or elements": ("2^31", budget.MOST_ELEMENTS),
     "elements of a table that a rule computes": ("2^23", budget.LARGEST_CONSTANT),
-    "bytes of an input that the check draws": ("512 MB", inputs._MOST_BYTES),
+    "bytes of an input that the check draws": ("512 MB", generation._MOST_BYTES),
     "terms and factors": ("400", budget.LARGEST_EXPRESSION),
     "values that an analysis": ("500", signs.MOST_VISITS),
     "axes of a tensor": ("32", types.MOST_AXES),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import onnxtfl
-from onnxtfl.checking.rounding_look import IN_FLOAT32
+from onnxtfl.checking.criteria.rounding import IN_FLOAT32
 from onnxtfl.errors import UnsupportedError
 from tests.harness.litert import Array
 from tests.unit.test_microsoft_ops import RNG, compare, made, normal

@@ -1,8 +1,8 @@
 """Compare two models, of either format, on the same inputs."""
 
 from onnxtfl.checking.check_models import check_models
-from onnxtfl.checking.layers import FirstDifference, LayerError
-from onnxtfl.checking.match import Layout
+from onnxtfl.checking.localize.layers import FirstDifference, LayerError
+from onnxtfl.checking.pairing.interface import Layout
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.checking.settings import Settings
 

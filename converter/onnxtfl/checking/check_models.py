@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from onnxtfl.checking.check import Check
-from onnxtfl.checking.given import Inputs, cases_of
+from onnxtfl.checking.inputs.user_data import Inputs, cases_of
 from onnxtfl.checking.profiling import with_models
 from onnxtfl.checking.report import CheckReport
+from onnxtfl.checking.session import Check
 from onnxtfl.checking.settings import Settings
 from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.formats import files

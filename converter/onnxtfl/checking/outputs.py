@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from onnxtfl.checking.compare import Expectation, flips
-from onnxtfl.checking.compare import compare as compare_values
-from onnxtfl.checking.describe import TensorInfo
-from onnxtfl.checking.facts import SIGMOID_ERROR
-from onnxtfl.checking.half import HALF
-from onnxtfl.checking.inputs import numpy_type
-from onnxtfl.checking.match import Pair, Permutation, is_moved, permutations
-from onnxtfl.checking.noise import Noise
+from onnxtfl.checking.inputs.generation import numpy_type
+from onnxtfl.checking.metrics.comparison import Expectation, flips
+from onnxtfl.checking.metrics.comparison import compare as compare_values
+from onnxtfl.checking.metrics.noise import Noise
+from onnxtfl.checking.models.description import TensorInfo
+from onnxtfl.checking.models.facts import SIGMOID_ERROR
+from onnxtfl.checking.models.side import Side
+from onnxtfl.checking.models.widened import HALF
+from onnxtfl.checking.pairing.interface import Pair, Permutation, is_moved, permutations
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.checking.settings import Settings
-from onnxtfl.checking.sides import Side
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.passes.quantize import TOLERANCE
@@ -74,7 +74,7 @@ class Outputs:
         selection = self.a.facts.selections.get(a.name)
         if selection is None or expected.dtype != got.dtype or expected.dtype.kind not in "iu":
             return result
-        from onnxtfl.checking.part import tensor_inside
+        from onnxtfl.checking.models.parts import tensor_inside
 
         assert self.a.worker is not None
         try:

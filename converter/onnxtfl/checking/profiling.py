@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from onnxtfl.checking.models.side import Side
 from onnxtfl.checking.profile import OpTime, Profile
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.settings import Settings
-from onnxtfl.checking.sides import Side
 from onnxtfl.runtimes import RUNTIMES
 from onnxtfl.runtimes.profiler import profile
 

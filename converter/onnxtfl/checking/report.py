@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from onnxtfl.checking.layers import FirstDifference, LayerError
+from onnxtfl.checking.localize.layers import FirstDifference, LayerError
 from onnxtfl.checking.profile import ModelSummary, Profile
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, shape
 

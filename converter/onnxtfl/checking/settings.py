@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from onnxtfl.checking.match import Layout
+from onnxtfl.checking.pairing.interface import Layout
 from onnxtfl.ir.record import TensorEntry
 
 PATIENCE = 2.0

@@ -1,0 +1,1 @@
+"""What accepts or rejects a difference; a module each."""

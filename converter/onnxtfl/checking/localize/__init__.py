@@ -1,0 +1,1 @@
+"""Where in two models the first difference arises."""

@@ -1,0 +1,159 @@
+"""Find the first op whose result differs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from onnxtfl.checking.localize import naming
+from onnxtfl.checking.localize.depth import Depth, Layer
+from onnxtfl.checking.localize.layers import LayerError
+from onnxtfl.checking.localize.naming import layer_error
+from onnxtfl.checking.metrics.comparison import Expectation
+from onnxtfl.checking.models.parts import temporary_directory
+from onnxtfl.checking.models.side import Side
+from onnxtfl.checking.models.trace import InnerModel
+from onnxtfl.checking.pairing.record import record_of_pair
+from onnxtfl.checking.pairing.tensors import Match, by_name, by_record
+from onnxtfl.checking.pairing.values import by_value
+from onnxtfl.checking.report import CheckReport
+from onnxtfl.errors import OnnxtflError
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.record import TensorEntry
+from onnxtfl.runtimes import RunOptions
+
+FEW = 0.6
+"""Tensors are also matched by value where fewer than this part of those of the second model have a match."""
+ROUNDING = 1e-5
+"""The largest own error, over the largest value, that rounding in float32 alone makes of an op."""
+SMALL, FACTOR = 1e-2, 30.0
+"""An own error below `SMALL` is that of a kernel where another one is more than `FACTOR` times as large."""
+
+
+@dataclass(frozen=True)
+class PerLayer:
+    """Both models, the values of their inputs, the outputs that are paired (by name), and how to compare.
+
+    `entries`: the record of the conversion of `a` to `b`, empty to look for one. `kernels`: of the second model.
+    """
+
+    a: Side
+    b: Side
+    values: tuple[Sequence[object], Sequence[object]]
+    outputs: Sequence[tuple[str, str]]
+    entries: Sequence[TensorEntry]
+    kernels: str
+    options: RunOptions
+    expect: Expectation
+
+    def extend(self, report: CheckReport) -> CheckReport:
+        """The report with the errors along the depth, and the first difference if it has failed."""
+        try:
+            with ExitStack() as stack:
+                return self._extended(report, stack)
+        except OnnxtflError as error:
+            return replace(report, notes=(*report.notes, f"not compared layer by layer: {error}"))
+
+    def _extended(self, report: CheckReport, stack: ExitStack) -> CheckReport:
+        folder = temporary_directory(stack)
+        plain = replace(self.options, kernels="builtin")
+        kernels = replace(self.options, kernels=self.kernels) if self.b.info.format == "tflite" else plain
+        first = InnerModel.of(self.a, self.values[0], plain, folder)
+        second = InnerModel.of(self.b, self.values[1], kernels, folder)
+        until = time.perf_counter() + self.options.time_limit
+        matches, how = self._matches(first, second, until)
+        depth = Depth(first, second, matches, self.expect, until)
+        layers = depth.run()
+        if wrong := refuted([layer for layer in layers if layer.runs]):
+            depth = replace(depth, matches=[match for match in matches if match.b not in wrong], layers=[])
+            layers = depth.run()
+        found = tuple(layer_error(first, second, layer) for layer in layers if layer.runs)
+        notes = [_in_words(found, how)] if found else ["no tensors inside of the two models correspond"]
+        if report.status != "failed":
+            return replace(report, layers=found, notes=(*report.notes, *notes, _of_agreeing(layers)))
+        worst = first_failure([layer for layer in layers if layer.runs or not report.outputs])
+        difference = None if worst is None else naming.difference(depth, worst)
+        notes.append(str(difference) if difference else "no op differs on the values of the first model")
+        return replace(report, layers=found, first_difference=difference, notes=(*report.notes, *notes))
+
+    def _matches(self, a: InnerModel, b: InnerModel, until: float) -> tuple[list[Match], str]:
+        """The tensors that correspond, and by what in words."""
+        found, how, recorded = known_matches(a, b, self.entries)
+        found = _with_outputs(found, a, b, self.outputs)
+        if not recorded and len(found) < FEW * len(b.changing):
+            found, how = sorted([*found, *by_value(a, b, found, until)], key=lambda m: m.b), f"{how} and values"
+        return found, how
+
+
+def known_matches(a: InnerModel, b: InnerModel, entries: Sequence[TensorEntry]) -> tuple[list[Match], str, bool]:
+    """The tensors that correspond by a record, else by their names; by what in words, and whether by a record.
+
+    `entries`: the record of the conversion of `a` to `b`, empty to look for one.
+    """
+    if entries:
+        return by_record(a, b, entries, back=False), "the record of the conversion", True
+    record = record_of_pair(a, b)
+    if record is not None:
+        return by_record(a, b, record.entries, record.back), record.where, True
+    return by_name(a, b), "equal names", False
+
+
+def _with_outputs(
+    matches: Sequence[Match], a: InnerModel, b: InnerModel, outputs: Sequence[tuple[str, str]]
+) -> list[Match]:
+    """The matches, and those of outputs that no other covers."""
+    ends = [dict(zip(m.graph.output_names, m.graph.outputs, strict=False)) for m in (a, b)]
+    found = {match.b: match for match in matches}
+    for name, other in outputs:
+        i, j = a.number.get(ends[0].get(name, Value(None))), b.number.get(ends[1].get(other, Value(None)))
+        if i is not None and j is not None and j in b.changing:
+            found.setdefault(j, Match(i, j))
+    return [found[j] for j in sorted(found)]
+
+
+def first_failure(layers: Sequence[Layer]) -> Layer | None:
+    """The first layer whose own error is beyond the tolerance; if there is none, that with the largest, if it is larger
+    than rounding and much larger than others.
+
+    A small error is no failure where another layer has one that is much larger.
+    """
+    largest = max((layer.own or 0.0 for layer in layers), default=0.0)
+    for layer in layers:
+        if layer.fails and (layer.own is None or layer.own > SMALL or layer.own * FACTOR > largest):
+            return layer
+    known = sorted((layer for layer in layers if layer.own is not None), key=lambda layer: layer.own or 0.0)
+    usual = known[len(known) // 2].own or 0.0 if known else 0.0
+    return known[-1] if known and (known[-1].own or 0.0) > max(FACTOR * usual, ROUNDING) else None
+
+
+def refuted(layers: Sequence[Layer]) -> set[int]:
+    """The tensors of the second model that hold other values than those of the same name in the first.
+
+    They differ, but what is computed of them agrees, unless it is computed of the values of the first model; or they
+    are a multiple, which what is computed of them expects.
+    """
+    errors = {layer.match.b: layer.error for layer in layers}
+    multiples = {layer.match.b for layer in layers if layer.fails and layer.is_multiple and not layer.match.recorded}
+    found = set[int]()
+    for layer in layers:
+        if layer.fails and layer.own is not None and layer.error < SMALL / FACTOR < SMALL < layer.own:
+            found |= {i for i in layer.read if errors.get(i, 0.0) > SMALL}
+        if layer.fails:
+            found |= multiples & set(layer.read)
+    return found
+
+
+def _of_agreeing(layers: Sequence[Layer]) -> str:
+    """What the layers of models say whose outputs agree."""
+    off = next((layer for layer in layers if layer.runs and layer.fails and (layer.own or 0.0) > SMALL), None)
+    if off is None or off.check is None:
+        return "no op differs"
+    return f"the outputs agree, though {off.check.name!r} differs by {off.own:.2g} of its largest value"
+
+
+def _in_words(layers: Sequence[LayerError], how: str) -> str:
+    largest = max(layers, key=lambda layer: layer.error if math.isfinite(layer.error) else -1.0)
+    return f"{len(layers)} tensors compared by {how}: largest error {largest.error:.2g}, of {largest.op} {largest.b!r}"

@@ -1,0 +1,1 @@
+"""How far values are from other values: errors, noise, distances; tolerances."""

@@ -1,0 +1,148 @@
+"""How far the outputs of quantized models are from ONNX Runtime's float emulation of quantization.
+
+With graph optimizations off, ONNX Runtime computes each op in float between DequantizeLinear and QuantizeLinear; with
+them, it uses integer kernels, which round differently, and in deep models their outputs differ. What they differ by is
+what another runtime may differ by too::
+
+    |TFLite - emulation|  <=  SLACK |integer kernels - emulation|       mean over all elements and inputs
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from onnxtfl.checking.pairing.interface import permutations
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.quantization import Quantization, dequantize
+
+LEAST, MOST = 5, 20
+"""The numbers of inputs over which distances are averaged: as many as there is time for."""
+SLACK = 1.1
+"""Means over a few inputs that differ by less than this factor are equal."""
+QUANTILES = (50, 90, 99)
+_BLOCK = 1 << 18
+_SAMPLE = 1 << 18
+"""Of how many elements of an output, evenly spread, the quantiles are."""
+
+
+@dataclass(frozen=True)
+class Three:
+    """One output of one run, as the emulation, ONNX Runtime's integer kernels and TFLite store it.
+
+    Each may be hundreds of megabytes: what is computed of them is so in blocks. ``quantization``: of the integers.
+    """
+
+    emulated: Array
+    integer: Array
+    other: Array
+    quantization: Quantization | None = None
+
+    def aligned(self) -> Three:
+        """The same with `other` in the axis order in which it is nearest to `emulated`."""
+        ways = permutations(tuple(self.other.shape), tuple(self.emulated.shape), "auto")
+        moved = [replace(self, other=np.ascontiguousarray(self.other.transpose(way))) for way in ways]
+        if len(moved) == 1:
+            return moved[0]
+        return min(moved, key=lambda three: sum(float(np.abs(c - a).sum()) for a, _, c in three.blocks()))
+
+    def blocks(self) -> Iterator[tuple[Array, Array, Array]]:
+        """The real values of all three in float64, block by block."""
+        a, b, c = (self._real(values).reshape(-1) for values in (self.emulated, self.integer, self.other))
+        for at in range(0, a.size, _BLOCK):
+            here = slice(at, at + _BLOCK)
+            yield self._wide(a[here]), self._wide(b[here]), self._wide(c[here])
+
+    def _real(self, values: Array) -> Array:
+        """Integers of several scales as real values: which scale an element has is seen of the whole array."""
+        q = self.quantization
+        return dequantize(values, q) if q is not None and len(q.scales) > 1 and values.dtype.kind in "iu" else values
+
+    def _wide(self, block: Array) -> Array:
+        q = self.quantization
+        real = dequantize(block, q) if q is not None and len(q.scales) == 1 and block.dtype.kind in "iu" else block
+        return real.astype(np.float64)
+
+
+Run = list[Three]
+"""Each output of one run."""
+
+
+@dataclass
+class Spread:
+    """How far elements are from others, relative to the largest value: their mean, largest, and some of them."""
+
+    count: int = 0
+    total: float = 0.0
+    largest: float = 0.0
+    some: list[Array] = field(default_factory=list)
+
+    def add(self, distances: Array, step: int) -> None:
+        """Add a block, every ``step``-th element of which is one of some."""
+        self.count, self.total = self.count + distances.size, self.total + float(distances.sum())
+        self.largest = max(self.largest, float(distances.max(initial=0.0)))
+        self.some.append(distances[::step].astype(np.float32))
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.count if self.count else 0.0
+
+    def __str__(self) -> str:
+        """``mean 0.0031 (50 % 0.002, 90 % 0.007, 99 % 0.012, 100 % 0.02)``."""
+        some = np.concatenate(self.some) if self.count else np.zeros(1)
+        values = (*np.percentile(some, QUANTILES), self.largest)
+        parts = ", ".join(f"{q} % {v:.2g}" for q, v in zip((*QUANTILES, 100), values, strict=True))
+        return f"mean {self.mean:.2g} ({parts})"
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Of one output: the distances of TFLite and of ONNX Runtime's integer kernels from the emulation, over `inputs`
+    inputs.
+    """
+
+    name: str
+    tflite: Spread
+    integer: Spread
+    inputs: int = 1
+
+    @property
+    def ok(self) -> bool:
+        """Whether TFLite is no further from the emulation than the integer kernels."""
+        return self.tflite.mean <= SLACK * self.integer.mean
+
+    def __str__(self) -> str:
+        if not self.integer.largest:  # QLinear ops have no other kernels
+            same = f"output {self.name!r}: ONNX Runtime computes the same with and without graph optimizations"
+            return f"{same}; TFLite differs by {self.tflite} of the largest value, over {self.inputs} inputs"
+        verdict = "no further" if self.ok else "further"
+        return (
+            f"output {self.name!r}: TFLite is {verdict} from ONNX Runtime's float emulation than its integer kernels: "
+            f"{self.tflite} of the largest value, these {self.integer}, over {self.inputs} inputs"
+        )
+
+
+def measure(names: Sequence[str], run: Callable[[int], Run], seconds: float) -> list[Distances]:
+    """The distances of each output over `LEAST` runs, and as many more, up to `MOST`, as fit into `seconds`.
+
+    `run`: the outputs of run 0, 1, ...
+    """
+    found = [(Spread(), Spread()) for _ in names]
+    started, inputs = time.perf_counter(), 0
+    while inputs < LEAST or (inputs < MOST and time.perf_counter() - started < seconds):
+        for spreads, three in zip(found, run(inputs), strict=True):
+            _add(*spreads, three)
+        inputs += 1
+    return [Distances(name, *spreads, inputs) for name, spreads in zip(names, found, strict=True)]
+
+
+def _add(tflite: Spread, integer: Spread, three: Three) -> None:
+    """Add the distances of one output of one run."""
+    peak = max((float(np.abs(emulated).max()) for emulated, _, _ in three.blocks()), default=0.0) or 1.0
+    step = -(-three.emulated.size // _SAMPLE)
+    for emulated, fused, other in three.blocks():
+        tflite.add(np.abs(other - emulated) / peak, step)
+        integer.add(np.abs(fused - emulated) / peak, step)

@@ -1,0 +1,126 @@
+"""The errors of one array against another, in blocks of elements: arrays may be hundreds of megabytes, and each copy
+in float64 is twice that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxtfl.checking.metrics.noise import Noise, floor
+from onnxtfl.ir.data import Array
+
+BLOCK = 1 << 18
+TINY = float(np.finfo(np.float32).tiny)
+_SMALL = 1e-3
+"""Relative errors are of elements of at least this part of the largest one."""
+_ROUNDED = 1e-3
+"""Of a step: what a step may be off by itself."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What is allowed of an element: ``rtol`` of it and ``least``, ``step``, or what noise explains."""
+
+    rtol: float
+    least: float
+    step: float | None
+    noise: Noise | None
+
+
+@dataclass
+class Errors:
+    """Of ``count`` elements, ``bad`` differ by more than is allowed, that at ``worst`` (flat) by the most; ``within``
+    differ by at most a step, ``excused`` by at most a step or what is allowed.
+    """
+
+    count: int
+    largest: float = 0.0
+    relative: float = 0.0
+    bad: int = 0
+    worst: int = 0
+    within: int = 0
+    excused: int = 0
+    _excess: float = 0.0
+
+
+def largest_finite(a: Array) -> float:
+    """The largest finite ``|a|``, 0.0 where there is none."""
+    return max((float(_size(part).max(initial=0.0)) for part in parts(a, BLOCK)), default=0.0)
+
+
+def measure_errors(a: Array, b: Array, peak: float, allowed: Allowed) -> Errors:
+    """The errors of ``b``, of the shape and dtype of ``a``, whose largest finite element is ``peak``.
+
+    Where ``a`` is not finite there is no error; ``b`` has to be the same there.
+    """
+    noise = allowed.noise if allowed.noise is not None and allowed.noise.elements.shape == a.shape else None
+    most = 0.0 if noise is None else noise.largest(_whole(a, b))
+    found = Errors(a.size)
+    for k, (x, y) in enumerate(zip(parts(a), parts(b), strict=True)):
+        error, size = _error(x, y), _size(x)
+        limit = np.zeros(()) if a.dtype.kind in "iub" else allowed.rtol * size + allowed.least
+        if noise is not None:
+            own = noise.elements.reshape(-1)[k * BLOCK : (k + 1) * BLOCK]
+            limit = np.maximum(limit, floor(own, most, limit))
+        _add(found, error, limit, allowed.step, k * BLOCK)
+        relative = error / np.maximum(size, max(_SMALL * peak, TINY))
+        found.relative = max(found.relative, float(relative.max(initial=0.0)))
+    return found
+
+
+def _whole(a: Array, b: Array) -> float:
+    """The root of the mean square of all errors."""
+    total = sum(float(np.sum(_error(x, y) ** 2)) for x, y in zip(parts(a), parts(b), strict=True))
+    return math.sqrt(total / a.size) if a.size else 0.0
+
+
+def _add(found: Errors, error: Array, limit: Array, step: float | None, first: int) -> None:
+    """Count the errors of a block whose elements begin at ``first``."""
+    found.largest = max(found.largest, float(error.max(initial=0.0)))
+    if step is not None:
+        step *= 1 + _ROUNDED
+        found.within += int(np.count_nonzero(error <= step))
+        found.excused += int(np.count_nonzero(error <= np.maximum(limit, step)))
+    bad = error > limit
+    if not bad.any():
+        return
+    excess = np.where(bad, error - limit, -np.inf)
+    at = int(excess.argmax())
+    if excess[at] > found._excess or not found.bad:
+        found.worst, found._excess = first + at, float(excess[at])
+    found.bad += int(np.count_nonzero(bad))
+
+
+def parts(a: Array, block: int = BLOCK) -> Iterator[Array]:
+    """The elements in C order, `block` at a time."""
+    flat = a.reshape(-1)
+    return (flat[at : at + block] for at in range(0, flat.size, block))
+
+
+def _size(part: Array) -> Array:
+    """``|part|`` in float64, 0 where it is not finite."""
+    wide = widened(part)
+    return np.abs(np.where(np.isfinite(wide), wide, 0))
+
+
+def _error(x: Array, y: Array) -> Array:
+    """``|y - x|`` in float64, 0 where ``x`` is not finite; of integers exact also where int64 goes beyond float64."""
+    if x.dtype.kind == "b":
+        return np.asarray(np.not_equal(x, y), dtype=np.float64)
+    if x.dtype.kind in "iu":
+        low, high = np.minimum(x, y), np.maximum(x, y)
+        return np.asarray(high.astype(np.uint64) - low.astype(np.uint64), dtype=np.float64)
+    p, q = widened(x), widened(y)
+    finite = np.isfinite(p)
+    difference: Array = np.abs(np.where(finite, q, 0) - np.where(finite, p, 0))
+    return difference
+
+
+def widened(array: Array) -> Array:
+    """Return an array as float64 or complex128."""
+    wide: Array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    return wide

@@ -1,0 +1,49 @@
+"""Sources that run as a copy: because an op leaves the order of its results open, or to have all weights in one file.
+
+A TopK that need not sort returns its elements in any order; conversions sort them, as TFLite's kernel does. LiteRT's
+interpreter does not read weights in other files, and leaves these tensors unwritten.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+from onnxtfl.checking.models.parts import temporary_directory
+from onnxtfl.checking.models.side import Side
+from onnxtfl.formats import files
+from onnxtfl.ir.model import Model
+from onnxtfl.rewriting.registry import rules
+
+LARGEST = 1 << 30
+"""Bytes of the largest model that is written again for it."""
+
+
+def run_in_order(side: Side, stack: ExitStack) -> None:
+    """Let `side` run a copy whose results are sorted, where an op of it leaves their order open."""
+    if not side.facts.unsorted or side.info.format != "onnx" or side.summary is None or side.summary.size > LARGEST:
+        return
+    model = files.read(side.info.path)
+    if _sort_results(model):
+        path = files.write(model, temporary_directory(stack) / "sorted.onnx")
+        side.info = replace(side.info, path=path)
+
+
+def run_with_weights(side: Side, stack: ExitStack) -> None:
+    """Let `side` run a copy that has its weights, where those of a .tflite are in other files."""
+    if side.info.format == "tflite" and side.has_data_files:
+        path = files.write(files.read(side.info.path), temporary_directory(stack) / "weights.tflite")
+        side.info = replace(side.info, path=path)
+
+
+def _sort_results(model: Model) -> bool:
+    """Set the attributes that define the order of results (`ordered_onnx`); returns whether one changed."""
+    changed = False
+    for graph in model.graphs():
+        for node in graph.walk():
+            wanted = rules().ordered.get((node.op.domain, node.op.name.partition(".")[2]), {})
+            for key, value in wanted.items():
+                if node.attributes.get(key, value) != value:
+                    node.attributes[key] = value
+                    changed = True
+    return changed

@@ -1,0 +1,95 @@
+"""States that a model keeps between runs, or that a converted ONNX model has as inputs and outputs.
+
+The other model of a check does not have these: they are no inputs and outputs to compare, but fed back from run to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.checking.inputs.generation import numpy_type
+from onnxtfl.checking.models.description import ModelInfo, TensorInfo
+from onnxtfl.checking.report import OutputCheck
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.formats.onnx.state_metadata import KEY, StateEntry, decode
+from onnxtfl.ir.model import Model
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """The inputs and outputs of a model file that are states.
+
+    ``inputs``, ``outputs``: the indices of the others, in the model's order. ``initial``: the value of the input at an
+    index in the first run. ``feedback``: pairs of an output and the input that it is in the next run.
+    """
+
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    initial: dict[int, Any] = field(default_factory=dict)
+    feedback: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, info: ModelInfo, states: Sequence[StateEntry]) -> Hidden:
+        """The inputs and outputs of a model that are ``states``. Raises `InvalidModelError` for an unknown name."""
+        inputs, outputs = ({spec.name: i for i, spec in enumerate(specs)} for specs in (info.inputs, info.outputs))
+        try:
+            named = [(s.input and inputs[s.input], s.output and outputs[s.output], s) for s in states]
+        except KeyError as error:
+            raise InvalidModelError(
+                f"the metadata name the state {error}, which is no input or output", code="E-FILE-009"
+            ) from error
+        fed = {i: _filled(info.inputs[i], s) for i, _, s in named if isinstance(i, int)}
+        written = {o for _, o, _ in named if isinstance(o, int)}
+        return cls(
+            tuple(i for i in range(len(info.inputs)) if i not in fed),
+            tuple(o for o in range(len(info.outputs)) if o not in written),
+            fed,
+            tuple((o, i) for i, o, _ in named if isinstance(i, int) and isinstance(o, int)),
+        )
+
+    def given(self, values: Sequence[Any]) -> list[Any]:
+        """The values of all inputs in the first run; ``values``: of those that are no states."""
+        found = dict(zip(self.inputs, values, strict=True)) | self.initial
+        return [found[i] for i in range(len(found))]
+
+    def visible(self, info: ModelInfo) -> ModelInfo:
+        """The model without the inputs and outputs that are states."""
+        inputs, outputs = (tuple(specs[i] for i in kept) for specs, kept in self._sides(info))
+        return replace(info, inputs=inputs, outputs=outputs)
+
+    def _sides(self, info: ModelInfo) -> tuple[tuple[tuple[TensorInfo, ...], tuple[int, ...]], ...]:
+        return (info.inputs, self.inputs), (info.outputs, self.outputs)
+
+
+def states_of(model: Model, info: ModelInfo) -> list[StateEntry]:
+    """The states that the metadata of a model describe."""
+    if KEY not in model.metadata.properties:
+        return []
+    types = {spec.name: numpy_type(spec.dtype) for spec in info.inputs if spec.dtype != "string"}
+    return decode(model.metadata.properties, types)
+
+
+def hidden(info: ModelInfo, states: Sequence[StateEntry], others: Collection[str]) -> Hidden:
+    """The states that are no inputs of the other model, whose inputs have the names ``others``."""
+    return Hidden.of(info, [s for s in states if s.input not in others])
+
+
+def _filled(spec: TensorInfo, state: StateEntry) -> Any:
+    """The initial value in the shape of the input; unknown sizes are 1, as those of TFLite's variable tensors, unless
+    the initial value has others.
+    """
+    initial = np.zeros((), numpy_type(spec.dtype)) if state.initial is None else state.initial
+    shape = tuple(size if isinstance(size, int) else 1 for size in spec.shape or ())
+    return initial if initial.ndim or spec.shape is None else np.broadcast_to(initial, shape)
+
+
+def worst(checks: Sequence[OutputCheck]) -> OutputCheck:
+    """The check of an output in the run in which it is worst; of a later run that fails, the message says which."""
+    for number, check in enumerate(checks, 1):
+        if not check.ok:
+            return check if number == 1 else replace(check, message=f"in run {number}: {check.message}")
+    return max(checks, key=lambda check: (check.max_abs or 0.0, check.steps or 0.0))

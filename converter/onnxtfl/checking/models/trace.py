@@ -1,0 +1,234 @@
+"""The tensors inside of a model, as its runtime computes them: through parts that are cut from the model.
+
+Memory is bounded by the tensors that are asked for at a time; the weights stay in the model's file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.checking.models.parts import types_of
+from onnxtfl.checking.models.sequences import joined
+from onnxtfl.checking.models.side import Side
+from onnxtfl.errors import OnnxtflError
+from onnxtfl.formats import files
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Symbol, evaluate, symbol, symbols
+from onnxtfl.ir.dtypes import dtype_of
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.model import FormatName, Model
+from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.passes.cleanup import remove_unreached
+from onnxtfl.passes.inline import inline_functions
+from onnxtfl.runtimes import RunError, RunOptions, Worker
+
+_UNKNOWN_SIZE = 8
+"""The size that a dimension is expected to have which depends on more than the inputs."""
+_UNKNOWN_BYTES = 1 << 20
+"""The size that a tensor of unknown shape is expected to have."""
+_MOST_FAILURES = 24
+"""How many parts of some tensors may fail to run before no others are tried."""
+
+
+@dataclass
+class InnerModel:
+    """A model whose tensors have the number of their value among `values`: inputs, then results of the main graph.
+
+    `given`: the values of the inputs. `folder`: where parts are written. `failures`: of parts that did not run.
+    """
+
+    path: Path
+    format: FormatName
+    worker: Worker
+    given: Sequence[Any]
+    options: RunOptions
+    folder: Path
+    failures: list[str] = field(default_factory=list)
+    _files: itertools.count[int] = field(default_factory=itertools.count)
+
+    @classmethod
+    def of(cls, side: Side, values: Sequence[Any], options: RunOptions, folder: Path) -> InnerModel:
+        """The model of `side`, whose visible inputs have `values`."""
+        assert side.worker is not None
+        return cls(
+            side.info.path,
+            side.info.format,
+            side.worker,
+            joined(side.slots, side.hidden.given(values)),
+            options,
+            folder,
+        )
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The main graph, functions inlined."""
+        return self.read().main
+
+    @cached_property
+    def values(self) -> list[Value]:
+        """All inputs and results."""
+        return numbered(self.graph)
+
+    @cached_property
+    def number(self) -> dict[Value, int]:
+        """The number of each value."""
+        return {value: i for i, value in enumerate(self.values)}
+
+    @cached_property
+    def changing(self) -> frozenset[int]:
+        """The numbers of the results that depend on an input or a state; others are computed once, when loading."""
+        found = {*self.graph.inputs, *(state.input for state in self.graph.states)}
+        for node in self.graph.nodes:
+            if any(v in found for v in node.operands if v is not None):
+                found.update(node.results)
+        return frozenset(self.number[v] for v in found if v in self.number and v.producer is not None)
+
+    @cached_property
+    def _types(self) -> dict[str, Type]:
+        return types_of(self.path, {})
+
+    def type_of(self, number: int) -> Type | None:
+        """The type of a tensor, inferred where the file does not have it."""
+        value = self.values[number]
+        return value.type if value.type is not None else self._types.get(value.name or "")
+
+    def rank(self, number: int) -> int | None:
+        """The rank of a tensor by its type, None where it is unknown."""
+        type_ = self.type_of(number)
+        return type_.rank if isinstance(type_, TensorType) else None
+
+    def nbytes(self, number: int) -> int:
+        """How many bytes a tensor is expected to have, open sizes being those of the inputs."""
+        type_ = self.type_of(number)
+        if not isinstance(type_, TensorType) or type_.shape is None:
+            return _UNKNOWN_BYTES
+        sizes = [evaluate(d, self._sizes, _UNKNOWN_SIZE) for d in type_.shape]
+        return max(0, math.prod(sizes)) * max(1, type_.storage.bits // 8)
+
+    @cached_property
+    def _sizes(self) -> dict[Symbol, int]:
+        """The sizes of the given inputs by their symbols."""
+        found = dict[Symbol, int]()
+        for value, array in zip(self.graph.inputs, self.given, strict=False):
+            shape = value.type.shape if isinstance(value.type, TensorType) else None
+            for dim, size in zip(shape or (), array.shape if isinstance(array, np.ndarray) else (), strict=False):
+                found |= {name: size for name in symbols(dim) if dim == symbol(name)}
+        return found
+
+    def fetch(self, wanted: Collection[int]) -> dict[int, Array]:
+        """The values of tensors; those of which the runtime has none are left out."""
+        return self.isolated({}, wanted)
+
+    def isolated(self, fed: Mapping[int, Array], wanted: Collection[int]) -> dict[int, Array]:
+        """The values of the tensors `wanted` where the ops after each tensor of `fed` read its array.
+
+        Tensors that the runtime cannot compute are left out.
+        """
+        inputs = {v: self.given[i] for i, v in enumerate(self.graph.inputs)}
+        found = {i: inputs[self.values[i]] for i in wanted if self.values[i] in inputs}
+        return found | self._run(fed, [i for i in sorted(set(wanted)) if i not in found])
+
+    def _run(self, fed: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
+        """Run a part; where it does not run, its halves, until too many of them do not."""
+        found, pending, failures = dict[int, Array](), [list(wanted)], 0
+        while pending and failures <= _MOST_FAILURES:
+            part = pending.pop()
+            try:
+                found |= self._run_part(fed, part) if part else {}
+            except OnnxtflError as error:
+                failures += 1
+                self.failures.append(str(error))
+                if isinstance(error, RunError) and error.kind == "timeout":
+                    break
+                half = len(part) // 2
+                pending += [part[half:], part[:half]] if half else []
+        return found
+
+    def _run_part(self, fed: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
+        """The values of `wanted`, on other kernels where these refuse."""
+        model = self.read()
+        values = numbered(model.main)
+        for i in wanted:
+            if values[i].type is None:
+                values[i].type = self.type_of(i)
+        arrays = isolate(model, {values[i]: array for i, array in fed.items()}, [values[i] for i in wanted])
+        path = files.write(model, self.folder / f"{next(self._files)}.{self.format}")
+        try:
+            outputs = self._outputs(path, [*self.given, *arrays])
+        finally:
+            path.unlink(missing_ok=True)
+            path.with_name(path.name + ".data").unlink(missing_ok=True)
+        return {i: array for i, array in zip(wanted, outputs, strict=True) if isinstance(array, np.ndarray)}
+
+    def _outputs(self, path: Path, inputs: Sequence[Any]) -> list[Any]:
+        try:
+            return self.worker.run(path, inputs, self.options)
+        except RunError as error:
+            if error.kind in ("timeout", "memory"):
+                raise
+            other = "builtin" if self.options.kernels == "default" else "default"
+            return self.worker.run(path, inputs, replace(self.options, kernels=other))
+
+    def read(self) -> Model:
+        """The model anew, functions inlined."""
+        model = files.read(self.path)
+        inline_functions(model)
+        return model
+
+    def between(self, number: int, stops: Collection[int]) -> tuple[list[Node], list[int]]:
+        """The nodes that compute a tensor from those of `stops` and the inputs, in order; and which of these they read.
+
+        Nodes that depend on constants only are left out.
+        """
+        nodes, read = dict[Node, None](), dict[int, None]()
+        pending = [self.values[number].producer]
+        while pending:
+            node = pending.pop()
+            if node is None or node in nodes:
+                continue
+            nodes[node] = None
+            for i in (self.number[v] for v in node.operands if v is not None and v in self.number):
+                if i in stops or self.values[i].producer is None:
+                    read[i] = None
+                elif i in self.changing:
+                    pending.append(self.values[i].producer)
+        return sorted(nodes, key=self._position), sorted(read)
+
+    def _position(self, node: Node) -> int:
+        return min((self.number[r] for r in node.results if r in self.number), default=0)
+
+
+def numbered(graph: Graph) -> list[Value]:
+    """The values of a graph in the order of their numbers."""
+    return [*graph.inputs, *(result for node in graph.nodes for result in node.results)]
+
+
+def isolate(model: Model, fed: Mapping[Value, Array], wanted: Sequence[Value]) -> list[Array]:
+    """Make `wanted` the outputs and let their ops read new inputs instead of `fed`; returns what to feed these."""
+    graph, arrays = model.main, list[Array]()
+    for k, (value, array) in enumerate(fed.items()):
+        if value.uses:
+            value.replace_uses(graph.add_input(_type_as_fed(value.type, array), f"value_{k}"))
+            arrays.append(array)
+    graph.outputs, graph.output_names = list(wanted), [f"result_{k}" for k in range(len(wanted))]
+    graph.states = [state for state in graph.states if state.input.uses]
+    remove_unreached(graph, set())
+    own = len(graph.inputs) - len(arrays)
+    kept = [i for i in range(len(arrays)) if graph.inputs[own + i].uses]
+    graph.inputs = [*graph.inputs[:own], *(graph.inputs[own + i] for i in kept)]
+    model.signatures, model.subgraphs = [], []
+    return [arrays[i] for i in kept]
+
+
+def _type_as_fed(type_: Type | None, array: Array) -> TensorType:
+    if isinstance(type_, TensorType):
+        return replace(type_, shape=tuple(array.shape))
+    return TensorType(dtype_of(array.dtype), tuple(array.shape))

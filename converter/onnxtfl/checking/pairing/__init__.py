@@ -1,0 +1,1 @@
+"""Which inputs, outputs and inner tensors of two models correspond."""
