@@ -218,7 +218,7 @@ def test_positions_may_flip_on_near_ties_only(tmp_path: Path, kind: str) -> None
     model = chooser(kind, [1.0, 2.0, 5.0, 5.0001, 0.0])
     report = compared(tmp_path, model, chooser(kind, [1.0, 2.0, 5.0001, 5.0, 0.0]))
     assert report.ok
-    assert "nearly equal" in report.outputs[0].note
+    assert report.outputs[0].accepted_by == "near-ties"
     assert not compared(tmp_path, model, chooser(kind, [1.0, 9.0, 5.0, 5.0001, 0.0])).ok
     assert not compared(tmp_path, model, chooser(kind, [5.1, 2.0, 4.0, 3.0, 0.0])).ok
 
@@ -348,8 +348,10 @@ def infos(*specs: tuple[str, tuple[int, ...]]) -> list[TensorInfo]:
 
 def test_matching() -> None:
     a = infos(("a", (1, 2)), ("b", (3,)), ("c", (4,)))
-    pairs = match(a, infos(("c", (4,)), ("serving_default_b:0", (3,)), ("q", (1, 2))), "input", "auto")
-    assert [(pair.a, pair.b) for pair in pairs] == [(0, 2), (1, 1), (2, 0)]
+    pairs = match(a, infos(("serving_default_b:0", (3,)), ("q", (1, 2)), ("c", (4,))), "input", "auto")
+    assert [(pair.a, pair.b) for pair in pairs] == [(0, 1), (1, 0), (2, 2)]
+    with pytest.raises(MismatchError, match="another order"):
+        match(a, infos(("c", (4,)), ("b", (3,)), ("a", (1, 2))), "output", "auto")
     unnamed = match(a, infos(("p", (3,)), ("q", (4,)), ("r", (1, 2))), "input", "auto")
     assert [pair.b for pair in unnamed] == [2, 0, 1]
     with pytest.raises(MismatchError):

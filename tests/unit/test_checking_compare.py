@@ -131,24 +131,70 @@ def test_float64_may_be_narrowed_and_is_reported() -> None:
     assert not judged(A.astype(np.float64), changed(A, 2.0)).ok
 
 
-def test_a_grid_allows_one_step_on_99_percent() -> None:
-    a = np.zeros(200, np.float32)
-    a[0] = 1
-    off = a + 0.1
-    assert not judged(a, off).ok
-    assert judged(a, off, step=0.1).ok
-    off[:2] += 5
-    assert judged(a, off, step=0.1).ok
-    off[:3] += 5
-    assert not judged(a, off, step=0.1).ok
+def rounded(count: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """Values, and the same with one step up or down, in turn, at every tenth."""
+    a, off = np.arange(count, dtype=np.float32), np.zeros(count, np.float32)
+    off[::20], off[10::20] = 1, -1
+    return a, a + off
 
 
-def test_quantized_integers_allow_one_unit_on_99_percent() -> None:
+def test_a_grid_allows_one_step_of_every_element_and_no_more() -> None:
+    a, off = rounded()
+    assert not judged(a, off, rtol=0).ok
+    found = judged(a, off, rtol=0, step=1.0)
+    assert found.ok and found.accepted_by == "quantization-steps"
+    off[7] += 5
+    assert not judged(a, off, rtol=0, step=1.0).ok
+
+
+def test_quantized_values_have_no_mean_error() -> None:
+    """A lost bias is off by less than a step in each element, and in one direction."""
     q = Quantization("int8", (0.5,), (3,))
-    a = np.arange(100, dtype=np.int8)
-    assert judged(a, a + np.int8(1), quantization_a=q).ok
+    a = np.arange(-100, 100).astype(np.int8)
+    found = judged(a, a + np.int8(1), quantization_a=q)
+    assert not found.ok and found.biased and found.bias == pytest.approx(1.0)
     assert not judged(a, a + np.int8(2), quantization_a=q).ok
     assert not judged(a, a + np.int8(1)).ok
+
+
+def test_a_mean_error_of_one_channel_shows() -> None:
+    q = Quantization("int8", (0.5,), (0,))
+    a = np.random.default_rng(0).integers(-100, 100, (1, 16, 16, 8)).astype(np.int8)
+    b = a.copy()
+    b[..., 3] += 1
+    found = judged(a, b, quantization_a=q)
+    assert not found.ok and found.biased and found.bias == pytest.approx(1.0)
+
+
+def test_a_constant_channel_is_one_sample_of_the_mean_error() -> None:
+    """All of its elements are rounded alike."""
+    q = Quantization("int8", (0.5,), (0,))
+    a = np.random.default_rng(0).integers(-100, 100, (1, 16, 16, 8)).astype(np.int8)
+    a[..., 3] = 5
+    b = a.copy()
+    b[..., 3] += 1
+    assert judged(a, b, quantization_a=q).ok
+
+
+def test_a_quantized_model_may_be_farther_from_its_float_source() -> None:
+    """`levels`: few elements up to four times as far, no element anywhere."""
+    a, off = rounded(1000)
+    off[7] += 3
+    assert judged(a, off, rtol=0, step=1.0, levels=1000.0).ok
+    off[7] += 3
+    assert not judged(a, off, rtol=0, step=1.0, levels=1000.0).ok
+
+
+def test_the_tolerance_follows_the_magnitude_of_slices() -> None:
+    """Boxes in pixels and scores in one output: an error of the scores is not measured by the boxes."""
+    random = np.random.default_rng(0)
+    a = random.random((1, 8, 100)).astype(np.float32)
+    a[:, :4] *= 640
+    b = a.copy()
+    b[:, 4:] += 0.05
+    assert judged(a, b, per_slice=False).ok
+    assert not judged(a, b, per_slice=True).ok
+    assert judged(a, a + a * np.float32(5e-4), per_slice=True).ok
 
 
 def test_one_side_quantized_the_other_float() -> None:
@@ -160,7 +206,8 @@ def test_one_side_quantized_the_other_float() -> None:
 
 
 def test_random_outputs_count_by_dtype_and_shape_only() -> None:
-    assert judged(A, A + 5, drawn=True).ok
+    found = judged(A, A + 5, drawn=True)
+    assert found.ok and found.drawn and not found.compared
     assert not judged(A, A[:1], drawn=True).ok
 
 

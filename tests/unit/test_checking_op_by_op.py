@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from onnxtfl import check, onnx_to_tflite
 from onnxtfl.checking import CheckReport, Settings, check_models
-from onnxtfl.checking.criteria.op_by_op import DYNAMIC, EACH_OP
+from onnxtfl.checking.criteria.op_by_op import DYNAMIC
 from onnxtfl.checking.localize import each_op
 from onnxtfl.checking.localize.depth import Layer
 from onnxtfl.checking.localize.each_op import coverage
@@ -129,7 +129,7 @@ def test_a_network_that_amplifies_rounding_agrees_op_by_op(model: ModelProto) ->
     report = onnx_to_tflite(model).check
     assert report is not None and report.ok, report
     (out,) = report.outputs
-    assert out.note == EACH_OP and out.max_abs is not None and out.max_abs > 0.1
+    assert out.accepted_by == "op-by-op" and out.max_abs is not None and out.max_abs > 0.1
     accepted = next(note for note in report.notes if note.startswith("accepted"))
     assert "tensors compared, of all ops between the inputs and the outputs that differ; largest error" in accepted
 
@@ -218,7 +218,7 @@ def test_few_kept_tensors_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(each_op, "KEPT", 0)
     monkeypatch.setattr(each_op.EachOp, "_batch", 1)
     report = onnx_to_tflite(quantizing()).check
-    assert report is not None and report.ok and report.outputs[0].note == EACH_OP
+    assert report is not None and report.ok and report.outputs[0].accepted_by == "op-by-op"
 
 
 def test_with_open_sizes(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_exit_code_and_reports(tmp_path: Path, wrong: bool, capsys: pytest.Captu
     found = json.loads(Path(files[2]).read_text())
     assert found["status"] == ("failed" if wrong else "passed")
     assert (found["first_difference"] or {}).get("op") == ("COS" if wrong else None)
-    assert ("first difference: COS" if wrong else "accepted: each op agrees") in said
+    assert ("first difference: COS" if wrong else "accepted op by op") in said
     assert f'failures="{int(wrong)}"' in Path(files[3]).read_text()
 
 

@@ -11,7 +11,6 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, parser
 
 from onnxtfl.checking import CheckReport, Settings, check_models
-from onnxtfl.checking.criteria.rounding import IN_FLOAT32, OWN_NOISE
 from onnxtfl.checking.metrics.noise import LIMIT, Noise, floor, measure
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model, saved
@@ -41,13 +40,13 @@ def difference(size: float, wrong: float = 0.0) -> tuple[ModelProto, ModelProto]
 def test_an_error_of_the_size_of_the_noise(tmp_path: Path) -> None:
     report = compared(tmp_path, *difference(6e-4))
     assert report.ok, report
-    assert report.outputs[0].note == OWN_NOISE
+    assert report.outputs[0].accepted_by == "rounding-noise"
 
 
 def test_an_error_beyond_the_noise(tmp_path: Path) -> None:
     report = compared(tmp_path, *difference(6e-4, wrong=0.05))
     assert report.status == "failed"
-    assert "noise of the source" in report.outputs[0].note
+    assert any("noise of the source" in judgment.reason for judgment in report.outputs[0].judgments)
 
 
 def test_a_source_that_is_all_noise_excuses_nothing(tmp_path: Path) -> None:
@@ -160,7 +159,7 @@ def test_a_variance_that_is_the_difference_of_two_sums(tmp_path: Path, wrong: di
     source.opset_import.append(helper.make_opsetid(domain, 1))
     report = compared(tmp_path, source, of_ids(normalized(**wrong), table))
     assert report.ok == (not wrong), report
-    assert wrong or report.outputs[0].note == OWN_NOISE
+    assert wrong or report.outputs[0].accepted_by == "rounding-noise"
 
 
 def shifted_in(type_: int, back: float = 100.0) -> ModelProto:
@@ -178,7 +177,7 @@ def shifted_in(type_: int, back: float = 100.0) -> ModelProto:
 def test_a_source_in_float16_is_computed_in_float32(tmp_path: Path) -> None:
     report = compared(tmp_path, shifted_in(HALF), shifted_in(FLOAT))
     assert report.ok, report
-    assert report.outputs[0].note == IN_FLOAT32
+    assert report.outputs[0].accepted_by == "float32-reference"
 
 
 def test_an_error_that_is_smaller_than_the_rounding_of_float16(tmp_path: Path) -> None:
@@ -192,4 +191,4 @@ def test_a_segmentation_model_in_float16() -> None:
 
     conversion = onnxtfl.onnx_to_tflite(CORPUS / "onnx" / "segformer_b0_fp16" / "model.onnx", check="require")
     assert conversion.check is not None
-    assert conversion.check.outputs[0].note == IN_FLOAT32
+    assert conversion.check.outputs[0].accepted_by == "float32-reference"

@@ -8,7 +8,8 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
 from onnxtfl.checking import CheckReport, Settings, check_models
-from onnxtfl.checking.inputs.scaling import hardly_changes, is_saturated, scaled
+from onnxtfl.checking.criteria.pre_activation import is_saturated
+from onnxtfl.checking.inputs.scaling import hardly_changes, scaled
 from tests.unit.tiny_models import onnx_model, saved
 
 FLOAT = TensorProto.FLOAT
@@ -31,7 +32,7 @@ def sigmoid(bias: float) -> ModelProto:
 
 def test_a_saturated_sigmoid_is_compared_before_it(tmp_path: Path) -> None:
     """All outputs are near 1e-8, where float32 computes a Sigmoid with an error of 6e-8."""
-    assert compared(tmp_path, sigmoid(-20), sigmoid(-20)).outputs[0].note == "compared before its Sigmoid"
+    assert compared(tmp_path, sigmoid(-20), sigmoid(-20)).outputs[0].was_accepted_by("pre-activation")
     report = compared(tmp_path, sigmoid(-20), sigmoid(-20.1))
     assert report.status == "failed"
     assert "before its Sigmoid" in report.reason

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from onnxtfl.checking.criteria.rounding import BEFORE_SIGMOID, RoundingLook
-from onnxtfl.checking.inputs.scaling import hardly_changes, is_saturated, scaled
+from onnxtfl.checking.criteria.base import Attempt
+from onnxtfl.checking.criteria.pre_activation import PreActivation, is_saturated
+from onnxtfl.checking.evidence import Verdict
+from onnxtfl.checking.inputs.scaling import hardly_changes, scaled
 from onnxtfl.checking.models.side import FirstRun, Side
 from onnxtfl.checking.pairing.interface import Pair, Permutation, shape_text
 from onnxtfl.checking.report import CheckReport, InputUsed
@@ -22,17 +24,17 @@ Compared = Callable[[Sequence[Any], Sequence[str], list[Permutation]], CheckRepo
 
 
 @dataclass(frozen=True)
-class MoreInputs:
+class FurtherInputs:
     """Both models and what they were compared on. ``compared``: compares on other inputs."""
 
     a: Side
     b: Side
     out_pairs: Sequence[Pair]
     done: FirstRun
-    look: RoundingLook
+    attempt: Attempt
     compared: Compared
 
-    def extend(self, report: CheckReport, chosen: list[Permutation], kernels: str) -> CheckReport:
+    def extend(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
         """The report, failed where the models differ on other inputs. Slow models are left out; of those with state,
         and of quantized ones, only outputs are named that say little.
         """
@@ -42,23 +44,25 @@ class MoreInputs:
             return report
         if self.a.keeps_state or self.b.keeps_state or (self.a.facts.quantized and self.b.facts.quantized):
             return self._varied(report, chosen, further=False)
-        report = self._before_sigmoids(report, kernels)
+        report = self._before_sigmoids(report)
         report = self._varied(report, chosen) if report.ok else report
         report = self._at_another_size(report, chosen) if report.ok else report
         return self._at_sizes_of_1(report, chosen) if report.ok else report
 
-    def _before_sigmoids(self, report: CheckReport, kernels: str) -> CheckReport:
+    def _before_sigmoids(self, report: CheckReport) -> CheckReport:
         """Compare what Sigmoids read that are saturated, unless that was done."""
         outputs = [self.done.outputs, *(outputs for _, outputs in self.done.later)]
-        checks = list(report.outputs)
+        checks, criterion = list(report.outputs), PreActivation()
         for k, (pair, check) in enumerate(zip(self.out_pairs, report.outputs, strict=True)):
-            if check.note == BEFORE_SIGMOID or not all(is_saturated(one[pair.a]) for one in outputs):
+            if check.was_accepted_by(criterion.name) or not all(is_saturated(one[pair.a]) for one in outputs):
                 continue
             try:
-                found = self.look.before_sigmoid(pair, kernels)
+                found = criterion.judgment(self.attempt, k)
             except OnnxtflError:
                 continue
-            checks[k] = check if found is None else found
+            if found is not None and found.verdict is Verdict.INCONCLUSIVE:  # the tolerance says nothing here
+                found = replace(found, verdict=Verdict.REJECT)
+            checks[k] = check if found is None else check.judged(found)
         wrong = [f"output {check.name!r}: {check.message}" for check in checks if not check.ok]
         report = replace(report, outputs=tuple(checks))
         return replace(report, status="failed", reason=wrong[0]) if wrong else report
@@ -68,7 +72,9 @@ class MoreInputs:
         values, outputs = self.done.later[0]
         same = all(a is b for a, b in zip(self.done.values, values, strict=True))
         dull = [] if same else [p for p in self.out_pairs if hardly_changes(self.done.outputs[p.a], outputs[p.a])]
-        done = {check.name for check in report.outputs if check.note == BEFORE_SIGMOID} | self.a.facts.drawn
+        done = {
+            check.name for check in report.outputs if check.was_accepted_by(PreActivation.name)
+        } | self.a.facts.drawn
         dull = [pair for pair in dull if self.a.info.outputs[pair.a].name not in done]
         names = ", ".join(repr(self.a.info.outputs[pair.a].name) for pair in dull)
         for factor, more in scaled(values, self.done.choices) if dull and further else ():

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from onnxtfl.checking.evidence import Judgment, Verdict
 from onnxtfl.checking.localize.layers import FirstDifference, LayerError
 from onnxtfl.checking.profile import ModelSummary, Profile
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, shape
 
 Status = Literal["passed", "failed", "not checked"]
-QUANTIZED_SHARE = 0.99
-"""The part of the elements of a quantized output that has to be within one step."""
+SHOWN_BIAS = 0.005
+"""Mean errors in steps below this are not shown."""
+BY_VALUE = ("", "tolerance", "quantization-steps")
+"""Criteria that compare outputs with each other and nothing else."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,14 @@ class OutputCheck:
     worth knowing.
 
     For an output whose values are multiples of a quantization step: ``step`` (1.0 for integers), ``steps``: the
-    largest difference in steps, and ``share``: the part of the elements that differ by at most ``within`` steps.
+    largest difference in steps, ``share``: the part of the elements that differ by at most ``within`` steps, and
+    ``bias``: the signed mean error in steps, of the channel where it is farthest from 0 beyond chance; ``biased``:
+    whether that alone is why ``ok`` is False.
+
+    ``run``: the number of the run in which it differs, of several runs one after the other; None for the first.
+    ``compared``: False where nothing could be compared: no element, no finite value, or only random values.
+    ``drawn``: whether it depends on random values.
+    ``judgments``: what the criteria said, in their order; ``accepted_by``: the criterion that accepts the output.
     """
 
     name: str
@@ -61,6 +71,52 @@ class OutputCheck:
     steps: float | None = None
     share: float | None = None
     within: float = 1.0
+    bias: float | None = None
+    biased: bool = False
+    run: int | None = None
+    compared: bool = True
+    drawn: bool = False
+    accepted_by: str = ""
+    judgments: tuple[Judgment, ...] = ()
+
+    @property
+    def problem(self) -> str:
+        """Why ``ok`` is False, with the run in which it is."""
+        return f"in run {self.run}: {self.message}" if self.run is not None and self.message else self.message
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no element."""
+        return self.shape is not None and 0 in self.shape
+
+    @property
+    def rejected(self) -> bool:
+        """Whether a criterion has evidence of a fault."""
+        return any(judgment.rejects for judgment in self.judgments)
+
+    def was_accepted_by(self, criterion: str) -> bool:
+        """Whether this criterion accepts it, be it the first or not."""
+        return any(judgment.accepts and judgment.criterion == criterion for judgment in self.judgments)
+
+    def judged(self, judgment: Judgment) -> OutputCheck:
+        """The output after one more judgment; a rejection is final."""
+        judgments = (*self.judgments, judgment)
+        if self.rejected or judgment.verdict is Verdict.INCONCLUSIVE:
+            return replace(self, judgments=judgments)
+        if judgment.rejects:
+            return replace(self, ok=False, accepted_by="", message=judgment.reason, judgments=judgments)
+        if self.ok and self.compared:
+            return replace(self, accepted_by=self.accepted_by or judgment.criterion, judgments=judgments)
+        by = judgment.criterion
+        return replace(self, ok=True, compared=True, message="", accepted_by=by, judgments=judgments)
+
+    @property
+    def acceptance(self) -> str:
+        """Which criterion accepts an output beyond the tolerance, and why; "" for others."""
+        if self.accepted_by in BY_VALUE:
+            return ""
+        reason = next((j.reason for j in reversed(self.judgments) if j.criterion == self.accepted_by), "")
+        return f"accepted by {self.accepted_by}: {reason}" if reason else f"accepted by {self.accepted_by}"
 
     @property
     def in_steps(self) -> str:
@@ -68,10 +124,8 @@ class OutputCheck:
         if self.step is None or self.steps is None or self.share is None:
             return ""
         of = "" if self.step == 1 else f" of {self.step:.3g}"
-        part = (
-            f"{_percent(self.share)} of the elements within {self.within:.3g} (has to be {_percent(QUANTIZED_SHARE)})"
-        )
-        return f"{self.steps:.3g} steps{of}, {part}"
+        bias = "" if self.bias is None or abs(self.bias) < SHOWN_BIAS else f", mean error {self.bias:.2g} steps"
+        return f"{self.steps:.3g} steps{of}, {_percent(self.share)} of the elements within {self.within:.3g}{bias}"
 
     @property
     def in_words(self) -> str:
@@ -79,8 +133,9 @@ class OutputCheck:
         parts = [self.name]
         if self.max_abs is not None:
             parts.append(f"largest error {self.max_abs:.3g} absolute, {self.max_rel:.3g} relative")
-        parts += [part for part in (self.in_steps, self.message) if part]
-        return "  ".join([*parts, *([f"({self.note})"] if self.note else [])])
+        parts += [part for part in (self.in_steps, self.problem) if part]
+        said = ", ".join(part for part in (self.note, self.acceptance) if part)
+        return "  ".join([*parts, *([f"({said})"] if said else [])])
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,20 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from onnxtfl.checking.criteria.order import Looks
-from onnxtfl.checking.criteria.rounding import RoundingLook
-from onnxtfl.checking.further_inputs import MoreInputs
+from onnxtfl.checking.criteria.base import Attempt, Feeds
+from onnxtfl.checking.criteria.judging import Judge
+from onnxtfl.checking.criteria.reference import Reference, SourceRun
+from onnxtfl.checking.criteria.tolerance import Tolerance
+from onnxtfl.checking.further_inputs import FurtherInputs
 from onnxtfl.checking.inputs.generation import UnknownInputError, make_input
 from onnxtfl.checking.inputs.sizes import Shapes, check_fixed, fits, open_shapes, requested, unit_shapes
 from onnxtfl.checking.inputs.user_data import Case, asked_range, by_input, combined, unknown_names
 from onnxtfl.checking.localize.first_difference import PerLayer
 from onnxtfl.checking.metrics.comparison import Expectation
-from onnxtfl.checking.metrics.noise import Noise
 from onnxtfl.checking.models.copies import run_in_order, run_with_weights
 from onnxtfl.checking.models.description import TensorInfo, with_fixed_sizes
 from onnxtfl.checking.models.facts import Range
@@ -27,11 +28,11 @@ from onnxtfl.checking.models.fallbacks import in_words, other_ways
 from onnxtfl.checking.models.sequences import flattened
 from onnxtfl.checking.models.side import Begun, FirstRun, Side, judged_refusal
 from onnxtfl.checking.models.states import worst
-from onnxtfl.checking.outputs import Outputs
 from onnxtfl.checking.pairing.feeding import agreeable, as_type, dtype_kept, joined_infos
 from onnxtfl.checking.pairing.interface import MismatchError, Pair, Permutation, is_moved, match
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.checking.settings import Settings
+from onnxtfl.checking.verdict import concluded, with_uncompared
 from onnxtfl.formats import files
 from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together
 
@@ -73,7 +74,7 @@ class Check:
         self.options = RunOptions(settings.kernels[0], settings.time_limit)
         self.together = fit_together((a, b))
         self.chosen: list[list[Permutation]] = []
-        self.looks: dict[tuple[Permutation, ...], RoundingLook] = {}
+        self.judge = Judge(settings.accept)
         self.failing = settings.kernels[0]
         workers.start(files.sniff(a), files.sniff(b), os.path.getsize(b))
         if self.together:  # while the graphs are read
@@ -90,7 +91,7 @@ class Check:
         names = [{spec.name for spec in side.info.inputs} for side in (self.a, self.b)]
         self.a.hide(names[1])
         self.b.hide(names[0])
-        self.outputs = Outputs(self.a, self.b, settings, self.options)
+        self.tolerance = Tolerance(self.a, self.b, settings)
 
     def report(self, cases: Sequence[Case]) -> CheckReport:
         """The report, without the settings: of the first set of inputs on which the models do not agree, or of all."""
@@ -115,15 +116,16 @@ class Check:
                 return self._per_layer(report) if self.settings.per_layer and self.chosen else report
             attempts = range(attempt, attempt + 1)
             reports.append(report)
-        agreed = combined(reports)
+        agreed = with_uncompared(combined(reports), self.a.info)
         return self._per_layer(agreed) if self.settings.per_layer else agreed
 
     def _reports(self, case: Case, attempts: Iterable[int]) -> Iterator[tuple[CheckReport, int]]:
         """The reports on a set of inputs: where the shapes leave the layout open, of each layout until one agrees."""
-        self.chosen, self.looks = [], {}
+        self.chosen = []
         try:
             given = flattened(self.a.slots, self.a.info.inputs, case.arrays())
             self.done = self._run_a_somehow(by_input(given, self.a.info.inputs, self.b.info.inputs, self.pairs))
+            self.reference = self._reference([(self.done.values, self.done.outputs), *self.done.later])
         except UnknownInputError as error:
             yield self._result("not checked", str(error)), 0
         except MismatchError as error:  # values of another kind than the model declares
@@ -149,15 +151,16 @@ class Check:
         chosen = self.chosen[0 if report.status == "failed" else -1]
         fed = values, self._inputs_of_b(chosen, values)
         names = [(self.a.info.outputs[p.a].name, self.b.info.outputs[p.b].name) for p in self.out_pairs]
-        expect = Expectation(self.settings.rtol, self.outputs.atol)
+        expect = Expectation(self.settings.rtol, self.tolerance.atol)
         record = self.settings.tensors
         return PerLayer(self.a, self.b, fed, names, record, self.failing, self.options, expect).extend(report)
 
     def _on_more_inputs(self, report: CheckReport) -> CheckReport:
         """The report after runs on other inputs, where those before say little or sizes are open."""
         chosen = self.chosen[0 if report.status == "failed" else -1]
-        more = MoreInputs(self.a, self.b, self.out_pairs, self.done, self._rounding_look(chosen), self._compared_on)
-        return more.extend(report, chosen, self.settings.kernels[0])
+        attempt = self._attempt(self.reference, chosen, self.settings.kernels[0])
+        more = FurtherInputs(self.a, self.b, self.out_pairs, self.done, attempt, self._compared_on)
+        return more.extend(report, chosen)
 
     def _compared_on(self, values: Sequence[Any], choices: Sequence[str], chosen: list[Permutation]) -> CheckReport:
         """Compare one run on these inputs of the first model. Raises `RunError` where that does not run."""
@@ -167,9 +170,8 @@ class Check:
             got = self.b.run(self._inputs_of_b(chosen, values), self.options)
         except RunError as error:
             return self._does_not_run(error, used)
-        report = self._compare([outputs], [got], [values], used)
-        look = self._look_at([(values, outputs)], chosen)
-        return self._looks.judge(report, self.options.kernels, look, any(map(is_moved, chosen)))
+        report = self._compare([outputs], [got], used)
+        return self._judged(report, self._attempt(self._reference([(values, outputs)]), chosen, self.options.kernels))
 
     def _does_not_run(self, error: RunError, used: tuple[InputUsed, ...]) -> CheckReport:
         """The report where the second model does not run: no failure where the first one refuses these values too."""
@@ -296,7 +298,7 @@ class Check:
         first, *others = self._kernels
         begun, self.done.begun = self.done.begun, {}  # these are of the first attempt
         report, seconds = self._run_kernels(first, chosen, used, begun.get(first))
-        report = self._look_again(report, first, chosen)
+        report = self._judged_on(first, report, chosen)
         if not report.ok:
             return self._unlike_in_a_second_run(report, chosen, used)
         for kernels in others:
@@ -306,7 +308,7 @@ class Check:
                 cut = f"{kernels} kernels not compared: {other.reason} ({first}: {seconds:.1f} s)"
                 report = replace(report, notes=(*report.notes, cut))
                 continue
-            other = self._look_again(other, kernels, chosen)
+            other = self._judged_on(kernels, other, chosen)
             if other.status == "failed":
                 self.failing = kernels
                 return replace(other, reason=f"with the {kernels} kernels: {other.reason}")
@@ -326,7 +328,7 @@ class Check:
         """
         wrong = [out for out in report.outputs if not out.ok]
         several = len(self._kernels) > 1 and not self.b.keeps_state and not self.a.keeps_state
-        if not wrong or not several or not all(out.message.startswith("in run") for out in wrong):
+        if not wrong or not several or not all(out.run is not None for out in wrong):
             return report
         values = [self.done.values, *(values for values, _ in self.done.later)]
         expected = [self.done.outputs, *(outputs for _, outputs in self.done.later)]
@@ -334,7 +336,7 @@ class Check:
             alone = [self.b.run(self._inputs_of_b(chosen, one), self.options) for one in values]
         except RunError:
             return report
-        by_itself = self._compare(expected, alone, values, used)
+        by_itself = self._compare(expected, alone, used)
         builtin, _ = self._run_kernels(self._kernels[1], chosen, used, None)
         if not by_itself.ok or not builtin.ok or builtin.runs < len(values):
             return report
@@ -383,39 +385,41 @@ class Check:
         options = replace(self.options, kernels=kernels, spare=self._spare, keep=keep)
         return self.b.begin(fed, options, None if main else self.workers.other)
 
-    def _look_again(self, report: CheckReport, kernels: str, chosen: list[Permutation]) -> CheckReport:
-        """The report after further looks at models that differ (see `Looks.judge`)."""
+    def _judged_on(self, kernels: str, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
+        """The report on a kernel set after all criteria."""
 
         def feeds(number: int) -> tuple[Sequence[Any], Sequence[Any]]:
             values = self.done.again(number)[0] if number else self.done.values
             return values, self._inputs_of_b(chosen, values)
 
-        return self._looks.judge(report, kernels, self._rounding_look(chosen), any(map(is_moved, chosen)), feeds)
+        return self._judged(report, self._attempt(self.reference, chosen, kernels, feeds))
 
-    @cached_property
-    def _looks(self) -> Looks:
-        return Looks(self.out_pairs, self.outputs, self._share)
+    def _judged(self, report: CheckReport, attempt: Attempt) -> CheckReport:
+        """The report after the criteria, where outputs missed the tolerance or were not compared."""
+        if not report.outputs or not all(spec.ok for spec in report.inputs):
+            return report
+        found = self.judge.judge(attempt, report.outputs)
+        return concluded(report, found)
 
-    def _rounding_look(self, chosen: list[Permutation]) -> RoundingLook:
-        """The look at float outputs, of which there is one for each layout: what it measures is kept."""
-        if tuple(chosen) not in self.looks:
-            runs = [(self.done.values, self.done.outputs), *self.done.later]
-            self.looks[tuple(chosen)] = self._look_at(runs, chosen)
-        return self.looks[tuple(chosen)]
+    def _reference(self, runs: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> Reference:
+        return Reference(self.a, tuple(SourceRun(*run) for run in runs), self.options)
 
-    def _look_at(self, runs: Sequence[tuple[Sequence[Any], Sequence[Any]]], chosen: list[Permutation]) -> RoundingLook:
-        moved = any(map(is_moved, chosen))
-
-        def compared(pair: Pair, expected: Any, got: Any, noise: Noise | None) -> OutputCheck:
-            return self.outputs.compare(pair, expected, got, moved, runs[0][0], noise)
-
-        fed = [(values, outputs, self._inputs_of_b(chosen, values)) for values, outputs in runs]
-        expect = Expectation(self.settings.rtol, self.outputs.atol)
-        return RoundingLook(self.a, self.b, self.out_pairs, fed, self.options, compared, expect)
-
-    def _share(self) -> float:
-        """Seconds to measure distances."""
-        return _SHARE * (time.perf_counter() - self.started)
+    def _attempt(
+        self, reference: Reference, chosen: list[Permutation], kernels: str, feeds: Feeds | None = None
+    ) -> Attempt:
+        return Attempt(
+            self.a,
+            self.b,
+            self.out_pairs,
+            reference,
+            [self._inputs_of_b(chosen, run.values) for run in reference.runs],
+            kernels,
+            any(map(is_moved, chosen)),
+            self.settings,
+            self.options,
+            feeds,
+            _SHARE * (time.perf_counter() - self.started),
+        )
 
     def _inputs_of_b(self, chosen: list[Permutation], values: Sequence[Any]) -> list[Any]:
         result: list[Any] = [None] * len(self.pairs)
@@ -453,8 +457,7 @@ class Check:
             return self._does_not_run(self.b.refused or error, used), 0.0
         except MismatchError as error:
             return self._result("failed", str(error), used), 0.0
-        fed = [self.done.values, *(values for values, _ in self.done.later)]
-        return self._compare(expected, got, fed, used), begun.run.seconds
+        return self._compare(expected, got, used), begun.run.seconds
 
     def _changed_b(self, error: RunError) -> bool:
         """Whether the second model, of which its runtime does not know something, may run in another way now."""
@@ -472,18 +475,17 @@ class Check:
         self,
         wanted: Sequence[Sequence[Any]],
         got: Sequence[Sequence[Any]],
-        values: Sequence[Sequence[Any]],
         used: tuple[InputUsed, ...],
     ) -> CheckReport:
-        """Compare the outputs of each run; ``values``: the inputs of the first model."""
+        """Compare the outputs of each run."""
         moved = any(spec.moved for spec in used)
-        runs = list(zip(wanted, got, values, strict=False))  # one of the two may have left out the second run
+        runs = list(zip(wanted, got, strict=False))  # one of the two may have left out the second run
         outputs = tuple(
-            worst([self.outputs.compare(pair, x[pair.a], y[pair.b], moved, fed) for x, y, fed in runs])
+            worst([self.tolerance.compare(pair, x[pair.a], y[pair.b], moved) for x, y in runs])
             for pair in self.out_pairs
         )
         wrong = [f"input {spec.name!r}: {spec.note}" for spec in used if not spec.ok]
-        wrong += [f"output {out.name!r}: {out.message}" for out in outputs if not out.ok]
+        wrong += [f"output {out.name!r}: {out.problem}" for out in outputs if not out.ok]
         report = self._result("failed" if wrong else "passed", wrong[0] if wrong else "", used, outputs)
         return replace(report, runs=len(runs))
 

@@ -27,7 +27,9 @@ class Settings:
     kernel set that takes more than so many seconds, and four times as long as the slower of the other runs, is left
     out, with a note; None: it never is. ``per_layer``: also compare the tensors inside of both models. ``runtime``:
     which one runs a .tflite, None for the first that is installed. ``input_ranges``: the lowest and highest values of
-    inputs, by name, instead of those that the graph suggests. ``random``: how many sets of inputs are generated.
+    inputs, by name, instead of those that the graph suggests. ``accept``: the names of the criteria that may accept an
+    output beyond the tolerance, None for all. ``output_rtol``, ``output_atol``: tolerances of single outputs, by name.
+    ``random``: how many sets of inputs are generated.
     """
 
     rtol: float = 1e-3
@@ -47,3 +49,10 @@ class Settings:
     runtime: str | None = None
     random: int = 1
     input_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    accept: frozenset[str] | None = None
+    output_rtol: Mapping[str, float] = field(default_factory=dict)
+    output_atol: Mapping[str, float] = field(default_factory=dict)
+
+    def tolerances(self, output: str) -> tuple[float, float]:
+        """The relative and absolute tolerance of an output of the first model."""
+        return self.output_rtol.get(output, self.rtol), self.output_atol.get(output, self.atol)

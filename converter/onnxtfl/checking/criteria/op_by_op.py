@@ -1,9 +1,9 @@
-"""Judge models whose outputs differ because the network amplifies rounding: op by op.
+"""Op by op: each op of the second model reads the values that the first one computes, and has to agree.
 
-Outputs say nothing about a conversion where the source's own outputs differ as much once nothing but rounding differs
-(deep networks of random weights, positions of nearly equal elements), or where the source quantizes at run time, so
-that a change in the last place moves a value by a step. Then each op has to agree on the source's values (see
-`each_op`), of all ops between the inputs and the outputs that differ.
+Outputs say little about a conversion where a difference of rounding is amplified: in deep quantized models one step
+becomes many, and in networks of random weights the source's own outputs differ as much once nothing but rounding
+differs. There each op between the inputs and the outputs that differ is compared on its own (see `each_op`): float ops
+within the tolerance, quantized ones within the steps that their kernel was measured to be off, without a mean error.
 """
 
 from __future__ import annotations
@@ -16,188 +16,196 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.criteria.rounding import RoundingLook
+from onnxtfl.checking.criteria.base import Attempt, Ruling
+from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.localize import naming
 from onnxtfl.checking.localize.each_op import Coverage, EachOp, coverage, needed_matches, says_nothing
 from onnxtfl.checking.localize.first_difference import known_matches
-from onnxtfl.checking.metrics.comparison import Expectation
 from onnxtfl.checking.metrics.noise import FACTOR, distance, is_amplified
 from onnxtfl.checking.models.parts import temporary_directory
-from onnxtfl.checking.models.side import Side
 from onnxtfl.checking.models.trace import InnerModel
-from onnxtfl.checking.outputs import Outputs
-from onnxtfl.checking.pairing.interface import Pair, is_moved
+from onnxtfl.checking.pairing.interface import is_moved
 from onnxtfl.checking.pairing.tensors import Match, Way
-from onnxtfl.checking.report import CheckReport
-from onnxtfl.errors import OnnxtflError
+from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.record import TensorEntry
-from onnxtfl.runtimes import RunOptions
 
-EACH_OP = "each op agrees, rounding is amplified"
+QUANTIZED = "in quantized models a difference of one step is amplified"
 DYNAMIC = "the source quantizes at run time: a change in the last place moves values by a step"
 Differing = dict[int, list[int]]
 """Number of a run -> the outputs (positions in the report) that differ in it."""
 
 
-@dataclass(frozen=True)
-class OpLook:
-    """Both models, how their outputs are paired and compared, and the record of the conversion.
+@dataclass
+class OpByOp:
+    """Judges outputs by the ops that they are computed of. ``spent``: seconds that the longest comparison took."""
 
-    ``moved``: whether inputs have their axes in another order.
-    """
+    name: CriterionName = "op-by-op"
+    spent: float = 0.0
 
-    a: Side
-    b: Side
-    out_pairs: Sequence[Pair]
-    rounding: RoundingLook
-    outputs: Outputs
-    moved: bool
-    tensors: Sequence[TensorEntry]
-    options: RunOptions
-    expect: Expectation
-    patience: float | None
-
-    def judge(self, report: CheckReport, kernels: str, spent: float = 0.0) -> CheckReport:
-        """The report; passed if the outputs that differ do so because rounding is amplified, and each op agrees.
-
-        Where an op does not agree, it is the first difference. "not checked" where an earlier look ``spent`` more
-        seconds than the patience.
-        """
-        differ = report.status == "failed" and any(not out.ok for out in report.outputs)
-        if not differ or not all(spec.ok for spec in report.inputs) or not all(map(_is_exact, (self.a, self.b))):
-            return report
-        options = replace(self.options, kernels=kernels)
+    def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
+        sides = attempt.a, attempt.b
+        if attempt.settings.levels is not None:  # a float model and a quantized one: no op agrees within rounding
+            return Ruling()
+        if any(side.info.hybrid for side in sides):  # kernels round what they read, each in its own way
+            return Ruling()
+        quantized = all(side.facts.quantized for side in sides)
+        if attempt.keeps_state and not quantized:
+            return Ruling()
+        started = time.perf_counter()
         try:
-            got = [self.b.run(fed, options) for _, _, fed in self.rounding.runs]
-            differing = self._differing(report, got)
-            why = self._why(got, differing) if differing else ""
-            if why and self._is_over(spent):
-                reason = f"outputs differ, ops would have to be compared again ({spent:.1f} s): {why}"
-                return replace(report, status="not checked", reason=reason)
-            return self._judged(report, got, differing, why, options) if why else report
-        except OnnxtflError as error:
-            return replace(report, notes=(*report.notes, f"not compared op by op: {error}"))
+            return self._ruling(attempt, pending, quantized)
+        finally:
+            self.spent = max(self.spent, time.perf_counter() - started)
 
-    def _is_over(self, seconds: float) -> bool:
-        return self.patience is not None and seconds > self.patience
+    def _ruling(self, attempt: Attempt, pending: Sequence[int], quantized: bool) -> Ruling:
+        differing = _differing(attempt, pending)
+        why = (QUANTIZED if quantized else _why(attempt, differing)) if differing else ""
+        if not why:
+            return Ruling()
+        if _is_over(attempt, self.spent):
+            reason = f"outputs differ, ops would have to be compared again ({self.spent:.1f} s): {why}"
+            return Ruling(unfinished=reason)
+        return self._judged(attempt, pending, differing, why)
 
-    def _differing(self, report: CheckReport, got: Sequence[Sequence[Any]]) -> Differing:
-        """The outputs that differ in each run.
-
-        None where one only does so in a run after another one, or has another type.
-        """
-        wrong = [k for k, out in enumerate(report.outputs) if not out.ok]
-        found: Differing = {}
-        for number, (_, expected, _) in enumerate(self.rounding.runs):
-            for k in wrong:
-                a, b = expected[self.out_pairs[k].a], got[number][self.out_pairs[k].b]
-                check = self.rounding.compare(self.out_pairs[k], a, b, None)
-                arrays = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
-                if not arrays or (check.max_abs is None and a.dtype != b.dtype):
-                    return {}
-                if not check.ok:
-                    found.setdefault(number, []).append(k)
-        return found if set(wrong) == {k for differ in found.values() for k in differ} else {}
-
-    def _why(self, got: Sequence[Sequence[Any]], differing: Differing) -> str:
-        """Why the outputs may differ though the conversion is correct; "" where nothing says so."""
-        if self.a.facts.rounds:
-            return DYNAMIC
-        largest = 0.0
-        for number, positions in differing.items():
-            expected = self.rounding.runs[number][1]
-            pairs = [self.out_pairs[k] for k in positions]
-            own = dict.fromkeys(positions, 0.0)
-            for other in self.rounding.others(number):
-                far = [distance(expected[pair.a], other[pair.a]) for pair in pairs]
-                own = {k: max(own[k], d) for k, d in zip(positions, far, strict=True)}
-            for k, pair in zip(positions, pairs, strict=True):
-                is_noise = 0 < self._distance(pair, expected[pair.a], got[number][pair.b]) <= FACTOR * own[k]
-                if not is_noise or not is_amplified(own[k], expected[pair.a]):
-                    return ""
-            largest = max(largest, *own.values())
-        return f"the source's own outputs differ by {largest:.2g} on average where nothing but rounding differs"
-
-    def _distance(self, pair: Pair, expected: Any, got: Any) -> float:
-        ways = self.outputs.ways(pair, expected, got, self.moved)
-        moved = [got.transpose(inverse(way)) if is_moved(way) else got for way in ways] or [got]
-        return min(distance(expected, one) for one in moved)
-
-    def _judged(
-        self, report: CheckReport, outputs: Sequence[Any], differing: Differing, why: str, options: RunOptions
-    ) -> CheckReport:
+    def _judged(self, attempt: Attempt, pending: Sequence[int], differing: Differing, why: str) -> Ruling:
         found, done, started = list[Coverage](), set[int](), time.perf_counter()
         for number, positions in differing.items():
-            if done.issuperset(positions) and self._is_over(time.perf_counter() - started):
+            if done.issuperset(positions) and _is_over(attempt, time.perf_counter() - started):
                 continue
             done.update(positions)
             with ExitStack() as stack:
-                values, expected, fed = self.rounding.runs[number]
-                folder = temporary_directory(stack)
-                a = InnerModel.of(self.a, values, replace(options, kernels="builtin"), folder)
-                b = InnerModel.of(self.b, fed, options, folder)
-                ends = [self._end(a, b, self.out_pairs[k], expected, outputs[number]) for k in positions]
-                matches = self._matches(a, b, [end for end in ends if end is not None])
-                each = EachOp(a, b, matches, self.expect, time.perf_counter() + options.time_limit)
-                found.append(coverage(each.run(), [-1 if end is None else end.b for end in ends]))
-                if not found[-1].agrees:
-                    return _refused(report, each, found[-1], why)
-        return _accepted(report, found, why)
+                each, covered = _compared(attempt, number, positions, stack)
+                found.append(covered)
+                if not covered.agrees:
+                    return self._refused(each, covered, pending, why)
+        return self._accepted(found, pending, why)
 
-    def _end(
-        self, a: InnerModel, b: InnerModel, pair: Pair, expected: Sequence[Any], got: Sequence[Any]
-    ) -> Match | None:
-        """The match of an output, in the layout that the comparison of outputs allows; None where it has none."""
-        names = self.a.info.outputs[pair.a].name, self.b.info.outputs[pair.b].name
-        values = [
-            dict(zip(m.graph.output_names, m.graph.outputs, strict=False)).get(name, Value(None))
-            for m, name in zip((a, b), names, strict=True)
-        ]
-        i, j = a.number.get(values[0]), b.number.get(values[1])
-        if i is None or j is None or j not in b.changing or b.graph.outputs.count(values[1]) > 1:
-            return None
-        ways = self.outputs.ways(pair, expected[pair.a], got[pair.b], self.moved)
-        way = Way(ways[0] if is_moved(ways[0]) else None) if len(ways) == 1 else None
-        return Match(i, j, way, recorded=True)
+    def _accepted(self, found: Sequence[Coverage], pending: Sequence[int], why: str) -> Ruling:
+        count, largest = max(len(one.layers) for one in found), max(one.largest for one in found)
+        note = (
+            f"accepted op by op on the source's values: {count} tensors compared, of all ops between the inputs and "
+            f"the outputs that differ; largest error {_in_words(found, largest)}"
+        )
+        evidence = {"tensors": float(count), "max_rel": largest, **_steps(found)}
+        judgment = Judgment(self.name, Verdict.ACCEPT, "each op agrees, rounding is amplified", evidence)
+        return Ruling(dict.fromkeys(pending, judgment), (note, why))
 
-    def _matches(self, a: InnerModel, b: InnerModel, ends: Sequence[Match]) -> list[Match]:
-        """The tensors that correspond, of those that the outputs are computed of."""
-        known = {match.b: match for match in known_matches(a, b, self.tensors)[0]}
-        known |= {end.b: end for end in ends}
-        return needed_matches(b, [known[number] for number in sorted(known)], [end.b for end in ends])
+    def _refused(self, each: EachOp, found: Coverage, pending: Sequence[int], why: str) -> Ruling:
+        """Outputs are rejected by the first op that differs, where ops could be compared."""
+        wrong = next((layer for layer in found.wrong if not says_nothing(layer)), None)
+        if wrong is None or wrong.check is None:
+            return Ruling(notes=(f"not compared op by op: {_uncompared(each, found)}",))
+        ends = {each.b.number[value] for value in each.b.graph.outputs}
+        if len(wrong.nodes) > 1 and all(layer.match.b in ends for layer in found.layers):
+            return Ruling(notes=("not compared op by op: no tensors inside of the two models correspond",))
+        difference = replace(naming.difference(each, wrong), error_in=0.0)  # both read the same values
+        said = f"op by op on the source's values, {len(found.wrong)} of {len(found.layers)} tensors differ"
+        reason = f"{difference.op} {difference.b!r} differs on the source's values: {wrong.check.message}"
+        evidence = {"tensors": float(len(found.layers)), "differ": float(len(found.wrong)), **_steps([found])}
+        judgment = Judgment(self.name, Verdict.REJECT, reason, evidence)
+        return Ruling(dict.fromkeys(pending, judgment), (why, said), difference)
 
 
-def _is_exact(side: Side) -> bool:
-    """Whether ops that agree say something: each run begins anew, and no kernel rounds what it reads."""
-    return not side.keeps_state and not side.info.hybrid
+def _is_over(attempt: Attempt, seconds: float) -> bool:
+    patience = attempt.settings.patience
+    return patience is not None and seconds > patience
 
 
-def _accepted(report: CheckReport, found: Sequence[Coverage], why: str) -> CheckReport:
-    count, largest = max(len(one.layers) for one in found), max(one.largest for one in found)
-    note = (
-        f"accepted: each op agrees on the source's values: {count} tensors compared, of all ops between the inputs and "
-        f"the outputs that differ; largest error {largest:.2g} of the largest value"
-    )
-    outputs = tuple(out if out.ok else replace(out, ok=True, message="", note=EACH_OP) for out in report.outputs)
-    return replace(report, status="passed", reason="", outputs=outputs, notes=(*report.notes, note, why))
+def _differing(attempt: Attempt, pending: Sequence[int]) -> Differing:
+    """The outputs that differ in each run; none where one only does so in a run after another one, or has another type.
+
+    Of models with state the first run counts: in later ones they read their own states.
+    """
+    found: Differing = {}
+    for number in list(attempt.runs)[: 1 if attempt.keeps_state else None]:
+        for k in pending:
+            pair = attempt.out_pairs[k]
+            a, b = attempt.reference.runs[number].outputs[pair.a], attempt.alone[number][pair.b]
+            check = attempt.compare(k, number)
+            arrays = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
+            if not arrays or (check.max_abs is None and a.dtype != b.dtype):
+                return {}
+            if not check.ok or attempt.keeps_state:
+                found.setdefault(number, []).append(k)
+    return found if set(pending) == {k for differ in found.values() for k in differ} else {}
 
 
-def _refused(report: CheckReport, each: EachOp, found: Coverage, why: str) -> CheckReport:
-    """The report, still failed, with the first op that differs where ops could be compared."""
-    wrong = next((layer for layer in found.wrong if not says_nothing(layer)), None)
-    if wrong is None:
-        said = f"not compared op by op: {_uncompared(each, found)}"
-        return replace(report, notes=(*report.notes, said))
-    ends = {each.b.number[value] for value in each.b.graph.outputs}
-    if len(wrong.nodes) > 1 and all(layer.match.b in ends for layer in found.layers):
-        said = "not compared op by op: no tensors inside of the two models correspond"
-        return replace(report, notes=(*report.notes, said))
-    difference = naming.difference(each, wrong)
-    difference = replace(difference, error_in=0.0)  # both read the same values
-    said = f"op by op on the source's values, {len(found.wrong)} of {len(found.layers)} tensors differ"
-    return replace(report, first_difference=difference, notes=(*report.notes, why, said))
+def _why(attempt: Attempt, differing: Differing) -> str:
+    """Why the outputs may differ though the conversion is correct; "" where nothing says so."""
+    if attempt.a.facts.rounds:
+        return DYNAMIC
+    largest = 0.0
+    for number, positions in differing.items():
+        expected = attempt.reference.runs[number].outputs
+        pairs = [attempt.out_pairs[k] for k in positions]
+        own = dict.fromkeys(positions, 0.0)
+        for other in attempt.reference.others(number):
+            far = [distance(expected[pair.a], other[pair.a]) for pair in pairs]
+            own = {k: max(own[k], d) for k, d in zip(positions, far, strict=True)}
+        for k, pair in zip(positions, pairs, strict=True):
+            error = _distance(attempt, k, expected[pair.a], attempt.alone[number][pair.b])
+            is_noise = 0 < error <= FACTOR * own[k]
+            if not is_noise or not is_amplified(own[k], expected[pair.a]):
+                return ""
+        largest = max(largest, *own.values())
+    return f"the source's own outputs differ by {largest:.2g} on average where nothing but rounding differs"
+
+
+def _distance(attempt: Attempt, k: int, expected: Any, got: Any) -> float:
+    ways = attempt.tolerance.ways(attempt.out_pairs[k], expected, got, attempt.moved)
+    moved = [got.transpose(inverse(way)) if is_moved(way) else got for way in ways] or [got]
+    return min(distance(expected, one) for one in moved)
+
+
+def _compared(attempt: Attempt, number: int, positions: Sequence[int], stack: ExitStack) -> tuple[EachOp, Coverage]:
+    """Compare the ops that some outputs are computed of in a run."""
+    folder, options = temporary_directory(stack), attempt.b_options
+    values = attempt.reference.runs[number].values
+    a = InnerModel.of(attempt.a, values, replace(attempt.options, kernels="builtin"), folder)
+    b = InnerModel.of(attempt.b, attempt.fed[number], replace(options, **attempt.b.run_options), folder)
+    ends = [_end(attempt, a, b, k, number) for k in positions]
+    matches = _matches(attempt, a, b, [end for end in ends if end is not None])
+    each = EachOp(a, b, matches, attempt.expect, time.perf_counter() + options.time_limit)
+    return each, coverage(each.run(), [-1 if end is None else end.b for end in ends])
+
+
+def _end(attempt: Attempt, a: InnerModel, b: InnerModel, k: int, number: int) -> Match | None:
+    """The match of an output, in the layout that the comparison of outputs allows; None where it has none."""
+    pair = attempt.out_pairs[k]
+    names = attempt.a.info.outputs[pair.a].name, attempt.b.info.outputs[pair.b].name
+    values = [
+        dict(zip(m.graph.output_names, m.graph.outputs, strict=False)).get(name, Value(None))
+        for m, name in zip((a, b), names, strict=True)
+    ]
+    i, j = a.number.get(values[0]), b.number.get(values[1])
+    if i is None or j is None or j not in b.changing or b.graph.outputs.count(values[1]) > 1:
+        return None
+    expected, got = attempt.reference.runs[number].outputs[pair.a], attempt.alone[number][pair.b]
+    ways = attempt.tolerance.ways(pair, expected, got, attempt.moved)
+    way = Way(ways[0] if is_moved(ways[0]) else None) if len(ways) == 1 else None
+    return Match(i, j, way, recorded=True)
+
+
+def _matches(attempt: Attempt, a: InnerModel, b: InnerModel, ends: Sequence[Match]) -> list[Match]:
+    """The tensors that correspond, of those that the outputs are computed of."""
+    known = {match.b: match for match in known_matches(a, b, attempt.settings.tensors)[0]}
+    known |= {end.b: end for end in ends}
+    return needed_matches(b, [known[number] for number in sorted(known)], [end.b for end in ends])
+
+
+def _steps(found: Sequence[Coverage]) -> dict[str, float]:
+    """The largest difference and mean error in steps, of quantized tensors."""
+    checks = [layer.check for one in found for layer in one.layers if layer.check is not None]
+    steps = [check.steps for check in checks if check.steps is not None]
+    bias = [abs(check.bias) for check in checks if check.bias is not None]
+    return {"steps": max(steps), "bias": max(bias, default=0.0)} if steps else {}
+
+
+def _in_words(found: Sequence[Coverage], largest: float) -> str:
+    steps = _steps(found)
+    said = f"{largest:.2g} of the largest value"
+    return f"{said}, {steps['steps']:.3g} steps, mean error {steps['bias']:.2g} steps" if steps else said
 
 
 def _uncompared(each: EachOp, found: Coverage) -> str:

@@ -1,4 +1,4 @@
-"""Whether outputs say something about a model: they have to depend on its inputs, and not be saturated."""
+"""Whether outputs depend on the inputs, and larger and smaller inputs for those that hardly do."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import numpy as np
 
 DULL = 1e-3
 """An output that changes by no more than this part of its largest value hardly depends on the inputs."""
-SATURATED = 1e-3
-"""A Sigmoid is saturated where all its values are as near to 0 or 1."""
 FACTORS = (4.0, 16.0, 0.25)
 """What inputs are multiplied by where the outputs hardly depend on them."""
 SCALABLE = ("normal", "smooth", "quiet")
@@ -27,13 +25,6 @@ def hardly_changes(first: Any, second: Any) -> bool:
     x, y = x[finite], y[finite]
     peak = max(np.abs(x).max(initial=0.0), np.abs(y).max(initial=0.0))
     return bool(np.abs(x - y).max(initial=0.0) <= DULL * peak)
-
-
-def is_saturated(output: Any) -> bool:
-    """Whether all values of a Sigmoid are nearly 0 or 1."""
-    if not isinstance(output, np.ndarray) or output.dtype.kind != "f" or not output.size:
-        return False
-    return bool((np.minimum(np.abs(output), np.abs(1 - output)) <= SATURATED).all())
 
 
 def scaled(values: Sequence[Any], choices: Sequence[str]) -> Iterator[tuple[float, list[Any]]]:

@@ -160,19 +160,40 @@ class Depth:
         layer.check = compare(name, expected, got, self._expectation(layer, expected, known))
         layer.is_multiple = layer.fails and is_multiple(expected, got)
 
+    def _coarseness(self, layer: Layer) -> float:
+        """How many steps the TFLite kernels of a layer, in either model, were measured to be off the nearest ones."""
+        stops = {match.a for match in self._resolved.values()}
+        nodes = layer.nodes if self.a.format == "onnx" else [*layer.nodes, *self.a.between(layer.match.a, stops)[0]]
+        tfl = [node for node in nodes if node.op.dialect == "tfl"]
+        return float(max((_MEASURED.steps_off(as_form(node), node.results) for node in tfl), default=0))
+
+    def _is_known(self, known: Mapping[int, Array]) -> Callable[[Value], bool]:
+        return lambda value: self.b.number.get(value) in known
+
     def grid(self, match: Match) -> Quantization | None:
         """How the values are quantized."""
         qa, qb = self.converter.grids(match)
         return qb or qa
 
     def _expectation(self, layer: Layer, expected: Array, known: dict[int, Array]) -> Expectation:
-        grid = self.grid(layer.match)
-        value = self.b.values[layer.match.b]
-        steps = roundings(value, lambda v: self.b.number.get(v) in known) if grid is not None else 1.0
-        found = replace(self.expect, quantization_a=grid, quantization_b=grid, roundings=steps)
+        grid, value = self.grid(layer.match), self.b.values[layer.match.b]
+        steps = roundings(value, self._is_known(known)) if grid is not None else 1.0
+        coarse = self._coarseness(layer) if grid is not None else 0.0
+        step = None if grid is not None else dequantized_step(value, self._is_known(known))
+        found = replace(
+            self.expect, step=step, quantization_a=grid, quantization_b=grid, roundings=steps, coarse=coarse
+        )
         if layer.match.a not in self._halves and expected.dtype != np.float16:
             return found
         return replace(found, rtol=max(found.rtol, HALF), atol=max(found.atol, HALF))
+
+
+def dequantized_step(value: Value, is_known: Callable[[Value], bool]) -> float | None:
+    """The step of a real value that is dequantized from a tensor which is rounded here too; None for others."""
+    node = value.producer
+    source = node.operands[0] if node is not None and len(node.operands) == 1 else None
+    inner = None if source is None or is_known(source) else quantization_of(source)
+    return inner.scales[0] if inner is not None and inner.per_tensor and quantization_of(value) is None else None
 
 
 def roundings(value: Value, is_known: Callable[[Value], bool]) -> float:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
+from onnxtfl.checking.metrics.bias import Bias, measure_bias
 from onnxtfl.checking.metrics.errors import BLOCK, TINY, Allowed, Errors, largest_finite, measure_errors, parts, widened
 from onnxtfl.checking.metrics.noise import Noise
-from onnxtfl.checking.models.facts import Selection
-from onnxtfl.checking.report import QUANTIZED_SHARE, OutputCheck
+from onnxtfl.checking.metrics.slices import slice_peaks
+from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.dtypes import dtype_of
 from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, dequantize
 from onnxtfl.ir.small_types import from_held, holds_bits
@@ -18,6 +20,10 @@ from onnxtfl.ir.small_types import from_held, holds_bits
 Array = np.ndarray[Any, np.dtype[Any]]
 
 NOT_FINITE = "no finite value to compare"
+EMPTY = "no element to compare"
+RANDOM = "random: only dtype and shape compared"
+OUTLIERS, FARTHER = 0.01, 4.0
+"""Of a float model that was quantized: the share of elements that may be so many times farther off than the rest."""
 FINEST = {"bfloat16": 2.0**-7, "float8_e4m3fn": 2.0**-3, "float8_e5m2": 2.0**-2}
 
 
@@ -25,10 +31,12 @@ FINEST = {"bfloat16": 2.0**-7, "float8_e4m3fn": 2.0**-3, "float8_e5m2": 2.0**-2}
 class Expectation:
     """How close an output has to be: ``|b - a| <= rtol |a| + atol max|a|`` for floats, equality for the rest.
 
-    ``step``: the values are multiples of this width, and one step is allowed on 99 % of the elements (the rest may
-    differ by anything). ``quantized``: the integers are such a grid themselves. ``drawn``: the output depends on
-    random numbers, so only dtype and shape count. ``roundings``: how many steps are allowed instead of one.
-    ``levels``: a step is at least the largest value divided by this. ``least``: an error that is always allowed.
+    ``step``: the values are multiples of this width, and one step is allowed, but no mean error. ``drawn``: the output
+    depends on random values, so only dtype and shape are compared. ``roundings``: how many steps are allowed instead of
+    one. ``levels``: a step is at least the largest value divided by this, `OUTLIERS` of the elements may be `FARTHER`
+    times as far off, and there may be a mean error. ``least``: an error that is always allowed.
+    ``unbiased``: whether a mean error is a fault; ``coarse``: steps that kernels were measured to be off, which allow
+    one. ``per_slice``: the tolerance follows the peaks of slices where these differ (see `slice_peaks`).
     ``noise``: that of the source, which allows more (see `Noise.floor`).
     ``quantization_a``, ``quantization_b``: where one side is
     quantized and the other is float, the integers are made real first.
@@ -44,6 +52,9 @@ class Expectation:
     levels: float | None = None
     least: float = 0.0
     noise: Noise | None = None
+    per_slice: bool = False
+    unbiased: bool = True
+    coarse: float = 0.0
 
 
 def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
@@ -51,7 +62,7 @@ def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
     if isinstance(a, list) or isinstance(b, list):
         return _compare_lists(name, a, b, expect)
     if a is None or b is None:
-        return OutputCheck(name, a is b, "none", None, message="" if a is b else "one of the two is absent")
+        return _judged(OutputCheck(name, a is b, "none", None, message="" if a is b else "one of the two is absent"))
     a, b, note = _same_kind(np.asarray(a), np.asarray(b), expect)
     dtype, shape, message = dtype_name(a), tuple(a.shape), ""
     if shape != tuple(b.shape):
@@ -59,12 +70,23 @@ def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
     elif dtype != dtype_name(b):
         message = f"dtype {dtype} became {dtype_name(b)}"
     elif expect.drawn:
-        note = "random: only dtype and shape compared"
+        return OutputCheck(name, True, dtype, shape, note=RANDOM, compared=False, drawn=True)
     elif a.dtype.kind != "O":
         return _compare_numbers(name, a, b, expect, note)
     elif wrong := int(np.sum(a != b)):
         message = f"{wrong} of {a.size} strings differ"
-    return OutputCheck(name, not message, dtype, shape, message=message, note="" if message else note)
+    found = OutputCheck(name, not message, dtype, shape, message=message, note="" if message else note)
+    return _judged(found, is_fault=dtype != dtype_name(b))
+
+
+def _judged(found: OutputCheck, by: CriterionName = "tolerance", is_fault: bool = False) -> OutputCheck:
+    """The comparison as the judgment of the tolerance: one that is missed is inconclusive, another type a fault."""
+    if not found.compared:
+        return found
+    missed = Verdict.REJECT if is_fault else Verdict.INCONCLUSIVE
+    evidence = {"max_abs": found.max_abs, "max_rel": found.max_rel, "steps": found.steps, "bias": found.bias}
+    measured = {key: value for key, value in evidence.items() if value is not None}
+    return found.judged(Judgment(by, Verdict.ACCEPT if found.ok else missed, found.message, measured))
 
 
 def _unheld(a: Array, b: Array) -> tuple[Array, Array] | None:
@@ -86,13 +108,13 @@ def dtype_name(array: Array) -> str:
 
 def _compare_lists(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
     if not isinstance(a, list) or not isinstance(b, list) or len(a) != len(b):
-        return OutputCheck(name, False, "sequence", None, message="sequences of different length")
+        return _judged(OutputCheck(name, False, "sequence", None, message="sequences of different length"))
     parts = [compare(f"{name}[{k}]", x, y, expect) for k, (x, y) in enumerate(zip(a, b, strict=True))]
     bad = next((part for part in parts if not part.ok), None)
     largest = max((part.max_abs for part in parts if part.max_abs is not None), default=None)
     relative = max((part.max_rel for part in parts if part.max_rel is not None), default=None)
     message = f"{bad.name}: {bad.message}" if bad else ""
-    return OutputCheck(name, bad is None, "sequence", (len(a),), largest, relative, message)
+    return _judged(OutputCheck(name, bad is None, "sequence", (len(a),), largest, relative, message))
 
 
 def _same_kind(a: Array, b: Array, expect: Expectation) -> tuple[Array, Array, str]:
@@ -123,31 +145,45 @@ def _compare_numbers(name: str, a: Array, b: Array, expect: Expectation, note: s
         a, b = _unclipped(a, b), _unclipped(b, a)
     stray = "" if exact else _stray(a, b)
     if stray:
-        return OutputCheck(name, False, dtype, shape, message=stray, note=note)
+        return _judged(OutputCheck(name, False, dtype, shape, message=stray, note=note))
     peak, step = largest_finite(a), _step(a, expect)
     if expect.levels is not None and not exact:
         step = max(step or 0.0, peak / expect.levels) or None
-    least = max(expect.atol * peak, expect.least, TINY)
-    rtol = max(expect.rtol, FINEST.get(dtype, 0.0))
-    errors = measure_errors(a, b, peak, Allowed(rtol, least, step and step * expect.roundings, expect.noise))
-    message = _judge(errors, step is not None, a, b)
-    steps = errors.largest / step if step else None
-    share = (errors.within / a.size if a.size else 1.0) if step else None
-    note = note if exact or not a.size or np.isfinite(a).any() else NOT_FINITE
-    return OutputCheck(
-        name,
-        not message,
-        dtype,
-        shape,
-        errors.largest,
-        errors.relative,
-        message,
-        note,
-        step,
-        steps,
-        share,
-        expect.roundings,
-    )
+    errors = measure_errors(a, b, peak, _allowed(a, peak, step, dtype, expect))
+    has_values = bool(a.size) and (exact or bool(np.isfinite(a).any()))
+    note = note if has_values else NOT_FINITE if a.size else EMPTY
+    found = OutputCheck(name, True, dtype, shape, errors.largest, errors.relative, note=note, compared=has_values)
+    if step is None:
+        message = _place_of(errors, a, b) if errors.bad else ""
+        return _judged(replace(found, ok=not message, message=message))
+    share = errors.within / a.size if a.size else 1.0
+    bias = measure_bias(a, b, step) if errors.largest else Bias()
+    message = _missed_steps(errors, bias, step, expect, _place_of(errors, a, b)) if errors.bad else ""
+    found = replace(found, step=step, steps=errors.largest / step, share=share, within=expect.roundings, bias=bias.mean)
+    by: CriterionName = "quantization-steps" if errors.bad else "tolerance"
+    biased = bool(message) and expect.levels is None and errors.excused == errors.count
+    return _judged(replace(found, ok=not message, message=message, biased=biased), by)
+
+
+def _allowed(a: Array, peak: float, step: float | None, dtype: str, expect: Expectation) -> Allowed:
+    least, rtol = max(expect.atol * peak, expect.least, TINY), max(expect.rtol, FINEST.get(dtype, 0.0))
+    width = step and step * expect.roundings
+    peaks = slice_peaks(a, peak) if expect.per_slice and step is None else None
+    if peaks is None:
+        return Allowed(rtol, least, width, expect.noise)
+    return Allowed(rtol, max(expect.least, TINY), width, expect.noise, expect.atol, peaks)
+
+
+def _missed_steps(errors: Errors, bias: Bias, step: float, expect: Expectation, place: str) -> str:
+    """Why quantized values are too far off, "" where they are not."""
+    if expect.levels is not None:
+        few = errors.excused >= (1 - OUTLIERS) * errors.count
+        return "" if few and errors.largest <= FARTHER * expect.roundings * step else place
+    if errors.excused < errors.count:
+        return place
+    if expect.unbiased and bias.is_fault(expect.coarse):
+        return f"mean error of {bias.mean:.2g} steps, which rounding does not make"
+    return ""
 
 
 def _step(a: Array, expect: Expectation) -> float | None:
@@ -188,9 +224,9 @@ def _stray(x: Array, y: Array) -> str:
     return ""
 
 
-def _judge(errors: Errors, quantized: bool, a: Array, b: Array) -> str:
-    """Return why the errors of ``b`` are too large, "" where they are not."""
-    if not errors.bad or (quantized and errors.excused >= QUANTIZED_SHARE * errors.count):
+def _place_of(errors: Errors, a: Array, b: Array) -> str:
+    """How many elements of ``b`` differ, and the worst one."""
+    if not errors.bad:
         return ""
     expected, got = (widened(values.reshape(-1)[errors.worst : errors.worst + 1])[0] for values in (a, b))
     return (
@@ -211,13 +247,39 @@ def _number(value: Any) -> str:
     return f"{value:.6g}"
 
 
-def flips(data: Array, selection: Selection, a: Array, b: Array, rtol: float, atol: float) -> int | None:
-    """Return how many positions differ between ``a`` and ``b``, None where one of them is more than a near-tie.
+@dataclass(frozen=True)
+class Choices:
+    """The elements that two arrays of positions point to: ``first``, ``second``, of which the largest is ``peak``."""
 
-    ``data``: what both select from, as the first model computes it. Two elements are nearly equal where they differ
-    by at most twice what is allowed between the two models, since both may be off.
-    """
-    axis = selection.axis % data.ndim if data.ndim else 0
+    first: Array
+    second: Array
+    peak: float
+    differ: Array
+
+    @property
+    def flips(self) -> int:
+        """How many positions differ."""
+        return int(np.count_nonzero(self.differ))
+
+    @property
+    def tied(self) -> Array:
+        """Where other elements were chosen that are equal."""
+        return np.asarray(self.differ & (self.first == self.second))
+
+    @property
+    def ties(self) -> int:
+        return int(np.count_nonzero(self.tied))
+
+    def are_near(self, rtol: float, atol: float) -> bool:
+        """Whether all are nearly equal: they differ by at most twice what is allowed, since both models may be off."""
+        x, y = self.first, self.second
+        near = np.abs(x - y) <= 2 * (rtol * np.abs(x) + atol * self.peak)
+        return bool(np.all(near | (x == y)))
+
+
+def chosen_elements(data: Array, axis: int, a: Array, b: Array) -> Choices | None:
+    """The elements of ``data`` along ``axis`` at the positions ``a`` and ``b``; None where these do not fit."""
+    axis = axis % data.ndim if data.ndim else 0
     rest = data.size // data.shape[axis] if data.size else 0
     if not rest or a.size % rest or a.shape != b.shape or data.dtype.kind not in "fiu":
         return None
@@ -227,5 +289,4 @@ def flips(data: Array, selection: Selection, a: Array, b: Array, rtol: float, at
     wide = data.astype(np.float64)
     x, y = (np.take_along_axis(wide, np.asarray(p, np.int64).reshape(shape), axis) for p in (a, b))
     peak = float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
-    near = np.abs(x - y) <= 2 * (rtol * np.abs(x) + atol * peak)
-    return int(np.sum(a != b)) if bool(np.all(near | (x == y))) else None
+    return Choices(x, y, peak, np.asarray(a != b).reshape(shape))

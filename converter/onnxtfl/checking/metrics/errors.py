@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxtfl.checking.metrics.noise import Noise, floor
+from onnxtfl.checking.metrics.slices import Peaks
 from onnxtfl.ir.data import Array
 
 BLOCK = 1 << 18
@@ -23,12 +24,24 @@ _ROUNDED = 1e-3
 
 @dataclass(frozen=True)
 class Allowed:
-    """What is allowed of an element: ``rtol`` of it and ``least``, ``step``, or what noise explains."""
+    """What is allowed of an element: ``rtol`` of it and ``least``, ``step``, or what noise explains.
+
+    ``atol``: where ``peaks`` are known, this part of the peak of the element's slice, and at least ``least``.
+    """
 
     rtol: float
     least: float
     step: float | None
     noise: Noise | None
+    atol: float = 0.0
+    peaks: Peaks | None = None
+
+    def limit(self, first: int, size: Array) -> Array:
+        """What is allowed of a block of elements of absolute values ``size``, which begins at ``first``."""
+        if self.peaks is None:
+            return np.asarray(self.rtol * size + self.least)
+        slices = self.peaks.of_block(first, first + size.size)
+        return np.asarray(self.rtol * size + np.maximum(self.atol * slices, self.least))
 
 
 @dataclass
@@ -62,7 +75,7 @@ def measure_errors(a: Array, b: Array, peak: float, allowed: Allowed) -> Errors:
     found = Errors(a.size)
     for k, (x, y) in enumerate(zip(parts(a), parts(b), strict=True)):
         error, size = _error(x, y), _size(x)
-        limit = np.zeros(()) if a.dtype.kind in "iub" else allowed.rtol * size + allowed.least
+        limit = np.zeros(()) if a.dtype.kind in "iub" else allowed.limit(k * BLOCK, size)
         if noise is not None:
             own = noise.elements.reshape(-1)[k * BLOCK : (k + 1) * BLOCK]
             limit = np.maximum(limit, floor(own, most, limit))

@@ -2,7 +2,7 @@
 
 It is measured on the source alone: without the optimizations of its runtime, and for inputs changed by one unit in the
 last place, which also shows how much the model amplifies; where inputs are integers, for constants changed so (see
-`nudged`). An error below it says nothing about a conversion.
+`perturbed`). An error below it says nothing about a conversion.
 
 A long sum of large values rounds alike for all of these: its units are larger than those of its summands. Changes of
 another size show it, up and down by the same, between which only the rounding is left::
@@ -40,12 +40,12 @@ STEP = 2.0**-14
 _BLOCK = 1 << 18
 Run = Callable[[Sequence[Any], str], Sequence[Any]]
 """Inputs and a kernel set -> outputs of the model."""
-RunNudged = Callable[[Sequence[Any], "Nudge"], Sequence[Any]]
+RunPerturbed = Callable[[Sequence[Any], "Perturbation"], Sequence[Any]]
 """Inputs, and how constants are changed -> outputs of the model."""
 
 
 @dataclass(frozen=True)
-class Nudge:
+class Perturbation:
     """Each element up or down, at random by ``seed``: by ``step`` times itself, or one unit in the last place if 0."""
 
     seed: int
@@ -88,38 +88,40 @@ def floor(elements: Array, largest: float, allowed: Array) -> Array:
     return np.minimum(FACTOR * np.maximum(elements, largest), LIMIT * allowed)
 
 
-def measure(run: Run, values: Sequence[Any], outputs: Sequence[Any], nudged: RunNudged | None) -> list[Noise | None]:
+def measure(
+    run: Run, values: Sequence[Any], outputs: Sequence[Any], perturbed: RunPerturbed | None
+) -> list[Noise | None]:
     """The noise of each output; ``outputs``: what the model computes for ``values`` on its default kernels.
 
-    ``nudged``: runs the model with changed constants; None where that cannot be done. None for outputs that are not
+    ``perturbed``: runs the model with changed constants; None where that cannot be done. None for outputs that are not
     float arrays, or whose shape changes too, or which elements are infinite.
     """
-    return _noises(outputs, others(run, values, nudged))
+    return _noises(outputs, others(run, values, perturbed))
 
 
 def measure_sums(
-    run: Run, values: Sequence[Any], outputs: Sequence[Any], nudged: RunNudged | None
+    run: Run, values: Sequence[Any], outputs: Sequence[Any], perturbed: RunPerturbed | None
 ) -> list[Noise | None]:
     """The noise of each output by long sums of large values, as `measure` returns it."""
-    return _noises(outputs, _means(run, values, nudged))
+    return _noises(outputs, _means(run, values, perturbed))
 
 
-def _means(run: Run, values: Sequence[Any], nudged: RunNudged | None) -> Iterator[Sequence[Any]]:
+def _means(run: Run, values: Sequence[Any], perturbed: RunPerturbed | None) -> Iterator[Sequence[Any]]:
     """The means of the outputs for changes up and down."""
     for seed in range(SAMPLES):
-        pair = [_changed(run, values, nudged, Nudge(seed, step)) for step in (STEP, -STEP)]
+        pair = [_changed(run, values, perturbed, Perturbation(seed, step)) for step in (STEP, -STEP)]
         if (up := pair[0]) is not None and (down := pair[1]) is not None:
             yield [_mean(*both) for both in zip(up, down, strict=True)]
 
 
 def others(
-    run: Run, values: Sequence[Any], nudged: RunNudged | None, also: Iterable[Sequence[Any]] = ()
+    run: Run, values: Sequence[Any], perturbed: RunPerturbed | None, also: Iterable[Sequence[Any]] = ()
 ) -> Iterator[Sequence[Any]]:
     """The outputs of runs of the model that differ from the one on its default kernels by rounding only."""
     yield run(values, "builtin")
     yield from also
     for seed in range(SAMPLES):
-        if (found := _changed(run, values, nudged, Nudge(seed))) is not None:
+        if (found := _changed(run, values, perturbed, Perturbation(seed))) is not None:
             yield found
 
 
@@ -154,15 +156,13 @@ def distance(a: Any, b: Any) -> float:
     return math.sqrt(total / count) if count else 0.0
 
 
-def _changed(run: Run, values: Sequence[Any], nudged: RunNudged | None, nudge: Nudge) -> Sequence[Any] | None:
+def _changed(run: Run, values: Sequence[Any], perturbed: RunPerturbed | None, by: Perturbation) -> Sequence[Any] | None:
     """The outputs for changed inputs, and where some are no floats, of changed constants; None if there are none."""
     floats = [_is_float(value) for value in values]
-    if not any(floats) and nudged is None:
+    if not any(floats) and perturbed is None:
         return None
-    changed = [
-        nudge.changed(v, k) if is_float else v for k, (v, is_float) in enumerate(zip(values, floats, strict=True))
-    ]
-    return run(changed, "default") if nudged is None or all(floats) else nudged(changed, nudge)
+    changed = [by.changed(v, k) if is_float else v for k, (v, is_float) in enumerate(zip(values, floats, strict=True))]
+    return run(changed, "default") if perturbed is None or all(floats) else perturbed(changed, by)
 
 
 def _mean(a: Any, b: Any) -> Any:

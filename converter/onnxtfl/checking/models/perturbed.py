@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxtfl.checking.metrics.noise import Nudge
+from onnxtfl.checking.metrics.noise import Perturbation
 from onnxtfl.formats import files
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.graph import Graph
@@ -20,45 +20,45 @@ from onnxtfl.passes.inline import inline_functions
 _FLOATS = frozenset({DType.FLOAT32, DType.FLOAT64})
 
 
-class NudgedData(TensorData):
+class PerturbedData(TensorData):
     """`base` with changed elements.
 
     Whole numbers are kept: zeros, masks and sizes are meant exactly. So is what is not finite.
     """
 
-    def __init__(self, base: TensorData, nudge: Nudge) -> None:
-        self.base, self.nudge = base, nudge
+    def __init__(self, base: TensorData, perturbation: Perturbation) -> None:
+        self.base, self.perturbation = base, perturbation
         self.dtype, self.shape = base.dtype, base.shape
 
     @property
     def key(self) -> Hashable:
-        return ("nudged", self.base.key, self.shape, self.nudge)
+        return ("perturbed", self.base.key, self.shape, self.perturbation)
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
         values = self.base.slab(axis, start, stop)
         kept = ~np.isfinite(values) | (values == np.rint(values))
-        return np.where(kept, values, self.nudge.changed(values, *self.shape, axis, start))
+        return np.where(kept, values, self.perturbation.changed(values, *self.shape, axis, start))
 
 
-def write_nudged(source: Path, target: Path, nudge: Nudge) -> None:
+def write_perturbed(source: Path, target: Path, perturbation: Perturbation) -> None:
     """Write the model `source` with changed constants; weights are streamed. Raises `OnnxtflError`."""
     model = files.read(source)
     inline_functions(model)
     for graph in model.graphs():
-        _nudge(graph, nudge)
+        _perturb(graph, perturbation)
     files.write(model, target)
 
 
-def _nudge(graph: Graph, nudge: Nudge) -> None:
+def _perturb(graph: Graph, perturbation: Perturbation) -> None:
     operands = {v for node in graph.walk() for v in node.operands if v is not None}
     for value in operands:
         if value.data is not None:
-            value.data = _changed(value.data, nudge)
+            value.data = _changed(value.data, perturbation)
     for node in graph.walk():
         for name, attribute in node.attributes.items():
             if isinstance(attribute, TensorData):
-                node.attributes[name] = _changed(attribute, nudge)
+                node.attributes[name] = _changed(attribute, perturbation)
 
 
-def _changed(data: TensorData, nudge: Nudge) -> TensorData:
-    return NudgedData(data, nudge) if data.dtype in _FLOATS and data.shape and data.size > 1 else data
+def _changed(data: TensorData, perturbation: Perturbation) -> TensorData:
+    return PerturbedData(data, perturbation) if data.dtype in _FLOATS and data.shape and data.size > 1 else data

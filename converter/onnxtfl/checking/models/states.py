@@ -88,8 +88,8 @@ def _filled(spec: TensorInfo, state: StateEntry) -> Any:
 
 
 def worst(checks: Sequence[OutputCheck]) -> OutputCheck:
-    """The check of an output in the run in which it is worst; of a later run that fails, the message says which."""
+    """The check of an output in the run in which it is worst; it is compared where it is so in one of the runs."""
     for number, check in enumerate(checks, 1):
         if not check.ok:
-            return check if number == 1 else replace(check, message=f"in run {number}: {check.message}")
-    return max(checks, key=lambda check: (check.max_abs or 0.0, check.steps or 0.0))
+            return check if number == 1 else replace(check, run=number)
+    return max(checks, key=lambda check: (check.compared, check.max_abs or 0.0, check.steps or 0.0))

@@ -46,13 +46,15 @@ def match(
 
     ``what``: "input" or "output", for messages. ``layout``: "source" allows no other layout than the first model's.
     ``record``: what the conversion of the first model did, which leaves no choice among layouts.
-    Raises `MismatchError` where one side has tensors that the other lacks.
+    Raises `MismatchError` where one side has tensors that the other lacks, or names them in another order.
     """
     if len(a) != len(b):
         raise MismatchError(f"{len(a)} {what}s {_names(a)} became {len(b)} {_names(b)}")
     found: dict[int, int] = {}
     for key in (lambda info: info.name, _plain_name):
         _match_names(a, b, key, found)
+    if [found[i] for i in sorted(found)] != sorted(found.values()):
+        raise MismatchError(f"{what}s are in another order: {_names(a)} became {_names(b)}")
     rest_a = [i for i in range(len(a)) if i not in found]
     rest_b = [j for j in range(len(b)) if j not in found.values()]
     for i in rest_a:

@@ -19,6 +19,7 @@ import numpy as np
 from onnxtfl.checking.metrics.errors import parts
 from onnxtfl.checking.models.trace import InnerModel
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Value
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, dequantize, quantize
 from onnxtfl.ir.quantized import quantization_of
@@ -59,7 +60,7 @@ class Way:
             array = array if self.order is None else array.transpose(inverse(self.order))
             return array if self.shape is None else array.reshape(tuple(shape))
         if self.shape is not None:
-            array = array.reshape(_sizes(self.shape, array.size))
+            array = array.reshape(_sizes(self.shape, array.shape))
         return array if self.order is None else array.transpose(self.order)
 
 
@@ -87,11 +88,16 @@ def by_record(a: InnerModel, b: InnerModel, entries: Sequence[TensorEntry], back
     for entry in entries:
         first, second = (entry.target, entry.source) if back else (entry.source, entry.target)
         i, j = names_a.get(first), names_b.get(second)
-        if i is None or j not in b.changing:
+        if i is None or j not in b.changing or _is_rounded(entry, b.values[j]):
             continue
         if j not in found or i < found[j].a:
             found[j] = Match(i, j, Way(entry.permutation, entry.shape, back), recorded=True)
     return [found[j] for j in sorted(found)]
+
+
+def _is_rounded(entry: TensorEntry, value: Value) -> bool:
+    """Whether a real tensor of the second model only exists as a quantized one in the first: it is rounded there."""
+    return entry.quantization is not None and quantization_of(value) is None
 
 
 def by_name(a: InnerModel, b: InnerModel) -> list[Match]:
@@ -228,6 +234,19 @@ def _layouts(rank: int) -> list[tuple[int, ...]]:
     return [tuple(range(rank)), (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))]
 
 
-def _sizes(shape: Sequence[int | str], size: int) -> list[int]:
-    """The sizes of a shape of which one may be a symbol; ValueError where several are."""
-    return [d if isinstance(d, int) else -1 for d in shape] if size else [d if isinstance(d, int) else 0 for d in shape]
+def _sizes(shape: Sequence[int | str], own: Sequence[int]) -> list[int]:
+    """The sizes of a shape of which some may be symbols, for an array whose sizes are ``own``.
+
+    Where several are symbols, they are the array's own sizes but for ones. ValueError where these do not fit.
+    """
+    if 0 in own:
+        return [d if isinstance(d, int) else 0 for d in shape]
+    if sum(not isinstance(d, int) for d in shape) <= 1:
+        return [d if isinstance(d, int) else -1 for d in shape]
+    left = iter([size for size in own if size != 1])
+    sizes = [1 if d == 1 else next(left, 1) for d in shape]
+    if math.prod(sizes) != math.prod(own) or any(
+        d != s for d, s in zip(shape, sizes, strict=True) if isinstance(d, int)
+    ):
+        raise ValueError(f"an array of {list(own)} has no shape {list(shape)}")
+    return sizes

@@ -1,13 +1,12 @@
-"""Compare an output of one model with that of another: how close it has to be, in which layout, near-ties."""
+"""Tolerance and quantization steps: how close an output of one model has to be to that of another, in which layout."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from onnxtfl.checking.inputs.generation import numpy_type
-from onnxtfl.checking.metrics.comparison import Expectation, flips
+from onnxtfl.checking.metrics.comparison import Expectation
 from onnxtfl.checking.metrics.comparison import compare as compare_values
 from onnxtfl.checking.metrics.noise import Noise
 from onnxtfl.checking.models.description import TensorInfo
@@ -17,41 +16,39 @@ from onnxtfl.checking.models.widened import HALF
 from onnxtfl.checking.pairing.interface import Pair, Permutation, is_moved, permutations
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.checking.settings import Settings
-from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.passes.quantize import TOLERANCE
-from onnxtfl.runtimes import RunOptions
 
 
 @dataclass(frozen=True)
-class Outputs:
-    """The outputs of two models, and what is known of them."""
+class Tolerance:
+    """Two models, and what is known of their outputs."""
 
     a: Side
     b: Side
     settings: Settings
-    options: RunOptions
 
     def compare(
-        self, pair: Pair, expected: Any, got: Any, moved: bool, values: Sequence[Any], noise: Noise | None = None
+        self, pair: Pair, expected: Any, got: Any, moved: bool, noise: Noise | None = None, drawn: bool | None = None
     ) -> OutputCheck:
         """Compare one output; another layout is allowed where the shape proves it or inputs are permuted too.
 
-        ``values``: the inputs of the first model; ``noise``: that of the first model, which allows more.
+        ``noise``: that of the first model, which allows more. ``drawn``: whether the values are random; None: as the
+        graphs say.
         """
         a, b = self.a.info.outputs[pair.a], self.b.info.outputs[pair.b]
         expect = replace(self._expectation(a, b), noise=noise)
+        expect = expect if drawn is None else replace(expect, drawn=drawn)
         if isinstance(expected, list) or isinstance(got, list) or expected is None or got is None:
             return compare_values(a.name, expected, got, expect)
         if b.declared and b.declared == a.dtype:
             got = got.astype(numpy_type(a.dtype))
-        ways = self.ways(pair, expected, got, moved)
         tried = list[OutputCheck]()
-        for way in ways:
+        for way in self.ways(pair, expected, got, moved):
             tried.append(_compare_moved(a.name, expected, got, expect, way))
             if tried[-1].ok:
                 return tried[-1]
-        return self._excuse(a, expected, got, tried[0], values)
+        return tried[0]
 
     def ways(self, pair: Pair, expected: Any, got: Any, moved: bool) -> list[Permutation]:
         """The layouts, the likeliest first, in which an output may be that of the first model.
@@ -67,25 +64,6 @@ class Outputs:
             ways = list(pair.permutations)
         return ways
 
-    def _excuse(
-        self, a: TensorInfo, expected: Any, got: Any, result: OutputCheck, values: Sequence[Any]
-    ) -> OutputCheck:
-        """Accept positions chosen differently where the elements that they point to are nearly equal."""
-        selection = self.a.facts.selections.get(a.name)
-        if selection is None or expected.dtype != got.dtype or expected.dtype.kind not in "iu":
-            return result
-        from onnxtfl.checking.models.parts import tensor_inside
-
-        assert self.a.worker is not None
-        try:
-            given = self.a.hidden.given(values)
-            data = tensor_inside(self.a.info.path, selection.data, self.a.worker, given, self.options)
-        except OnnxtflError:
-            return result
-        count = flips(data, selection, expected, got, self.settings.rtol, self.settings.atol)
-        note = f"{count} positions differ where elements are nearly equal"
-        return result if count is None else replace(result, ok=True, message="", note=note)
-
     @property
     def atol(self) -> float:
         """The absolute tolerance, at least that of kernels that quantize activations."""
@@ -99,12 +77,21 @@ class Outputs:
 
     def _expectation(self, a: TensorInfo, b: TensorInfo) -> Expectation:
         step = self.a.facts.steps.get(a.name) or self.b.facts.steps.get(b.name)
-        drawn = a.name in self.a.facts.drawn or b.name in self.b.facts.drawn
-        tolerances = (max(self.settings.rtol, self._half), max(self.atol, self._half))
-        quantizations = (a.quantization, b.quantization)
-        least = SIGMOID_ERROR if a.name in self.a.facts.sigmoids or b.name in self.b.facts.sigmoids else 0.0
+        rtol, atol = self.settings.tolerances(a.name)
+        atol = max(atol, self.atol if self.a.info.hybrid or self.b.info.hybrid else 0.0)
+        sigmoid = a.name in self.a.facts.sigmoids or b.name in self.b.facts.sigmoids
         return Expectation(
-            *tolerances, step, drawn, *quantizations, self.settings.max_steps, self.settings.levels, least
+            max(rtol, self._half),
+            max(atol, self._half),
+            step,
+            a.name in self.a.facts.drawn or b.name in self.b.facts.drawn,
+            a.quantization,
+            b.quantization,
+            self.settings.max_steps,
+            self.settings.levels,
+            SIGMOID_ERROR if sigmoid else 0.0,
+            unbiased=self.settings.max_steps <= 1,  # else the user allows as many steps in one direction
+            per_slice=not (self._half or self.a.info.hybrid or self.b.info.hybrid),
         )
 
 

@@ -1,0 +1,109 @@
+"""What criteria judge: an attempt to compare two models, and what a criterion says of its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+from onnxtfl.checking.criteria.reference import Reference
+from onnxtfl.checking.criteria.tolerance import Tolerance
+from onnxtfl.checking.evidence import CriterionName, Judgment
+from onnxtfl.checking.localize.layers import FirstDifference
+from onnxtfl.checking.metrics.comparison import Expectation
+from onnxtfl.checking.models.side import Side
+from onnxtfl.checking.pairing.interface import Pair
+from onnxtfl.checking.report import OutputCheck
+from onnxtfl.checking.settings import Settings
+from onnxtfl.runtimes import RunOptions
+
+Feeds = Callable[[int], tuple[Sequence[Any], Sequence[Any]]]
+"""Number of a run -> the inputs of either model."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The comparison of two models on some runs, on one kernel set and in one layout.
+
+    ``reference``: the runs of the first model. ``fed``: the inputs of the second model in each of them. ``moved``:
+    whether inputs have their axes in another order. ``feeds``: the inputs of further runs, None where there are none.
+    ``seconds``: for measurements over several inputs.
+    """
+
+    a: Side
+    b: Side
+    out_pairs: Sequence[Pair]
+    reference: Reference
+    fed: Sequence[Sequence[Any]]
+    kernels: str
+    moved: bool
+    settings: Settings
+    options: RunOptions
+    feeds: Feeds | None = None
+    seconds: float = 0.0
+
+    @cached_property
+    def tolerance(self) -> Tolerance:
+        return Tolerance(self.a, self.b, self.settings)
+
+    @property
+    def expect(self) -> Expectation:
+        """How close tensors inside of the models have to be."""
+        return Expectation(self.settings.rtol, self.tolerance.atol)
+
+    @property
+    def b_options(self) -> RunOptions:
+        return replace(self.options, kernels=self.kernels)
+
+    @cached_property
+    def alone(self) -> list[list[Any]]:
+        """The outputs of the second model where each run begins anew."""
+        return [self.b.run(fed, self.b_options) for fed in self.fed]
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether runs depend on those before."""
+        return self.a.keeps_state or self.b.keeps_state
+
+    def differs_alone(self, k: int) -> bool:
+        """Whether an output differs where each run of the second model begins anew."""
+        return not all(self.compare(k, number).ok for number in self.runs)
+
+    @property
+    def runs(self) -> range:
+        return range(len(self.fed))
+
+    def compare(self, k: int, run: int, got: Any = None, expected: Any = None, **allowed: Any) -> OutputCheck:
+        """Compare output ``k`` in a run (of each model by itself); with other values instead, where they are given."""
+        pair, case = self.out_pairs[k], self.reference.runs[run]
+        expected = case.outputs[pair.a] if expected is None else expected
+        got = self.alone[run][pair.b] if got is None else got
+        return self.tolerance.compare(pair, expected, got, self.moved, **allowed)
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """What a criterion found.
+
+    ``judgments``: of outputs, by position. ``notes``: for the report. ``first_difference``: the first op that differs.
+    ``unfinished``: why the outputs left cannot be judged: the check has no verdict then.
+    """
+
+    judgments: Mapping[int, Judgment] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    first_difference: FirstDifference | None = None
+    unfinished: str = ""
+
+
+class Criterion(Protocol):
+    """Judges outputs that missed the tolerance."""
+
+    name: CriterionName
+
+    def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
+        """Judge the outputs at the positions ``pending``, which no criterion before it accepted or rejected.
+
+        Raises `OnnxtflError` where a model that it needs does not run.
+        """
+        ...

@@ -1,0 +1,112 @@
+"""Distribution: outputs that depend on random values are compared by their distributions over many runs.
+
+Each element is drawn many times by both models from the same inputs, and the two empirical distributions are compared
+(Kolmogorov-Smirnov, blurred by the tolerance, so that what hardly varies is compared as other outputs are).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.checking.criteria.base import Attempt, Ruling
+from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
+from onnxtfl.checking.pairing.interface import is_moved
+from onnxtfl.checking.report import OutputCheck
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.permutations import inverse
+
+DRAWS, CHUNK = 200, 25
+"""How often an element is drawn at the most, and between two looks at the clock."""
+LEAST_DRAWS = 50
+"""Draws below which distributions say too little."""
+SECONDS = 2.0
+ELEMENTS = 1024
+"""Elements of an output that are compared, evenly spread."""
+CHANCE = 1e-4
+"""The probability that equal distributions are rejected, over all elements."""
+
+
+class Distribution:
+    """Judges outputs that depend on random values."""
+
+    name: CriterionName = "distribution"
+
+    def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
+        if attempt.keeps_state:
+            return Ruling()
+        drawn = _draw(attempt, pending)
+        return Ruling({k: self._judgment(attempt, k, *drawn[k]) for k in pending if k in drawn})
+
+    def _judgment(self, attempt: Attempt, k: int, a: Array, b: Array) -> Judgment:
+        """Compare float64[draws, elements]."""
+        count, elements = a.shape
+        evidence = {"draws": float(count), "elements": float(elements)}
+        if not elements or count < LEAST_DRAWS:
+            return Judgment(self.name, Verdict.INCONCLUSIVE, f"{count} draws say too little", evidence)
+        rtol, atol = attempt.settings.tolerances(attempt.a.info.outputs[attempt.out_pairs[k].a].name)
+        allowed = rtol * np.abs(a).max(0) + atol * np.abs(a).max(initial=0.0)
+        distances = [distribution_distance(a[:, i], b[:, i], allowed[i]) for i in range(elements)]
+        limit = math.sqrt(math.log(2 * elements / CHANCE) / count)
+        evidence |= {"distance": max(distances), "limit": limit}
+        if max(distances) <= limit:
+            reason = f"random, equal distributions of {elements} elements over {count} draws"
+            return Judgment(self.name, Verdict.ACCEPT, reason, evidence)
+        at = int(np.argmax(distances))
+        reason = (
+            f"random, drawn from another distribution: element {at} is {_spread(a[:, at])}, not {_spread(b[:, at])}"
+        )
+        return Judgment(self.name, Verdict.REJECT, reason, evidence)
+
+
+def distribution_distance(a: Array, b: Array, allowed: float) -> float:
+    """The largest difference of two empirical distribution functions, of values that may be off by ``allowed``."""
+    x, y = np.sort(a), np.sort(b)
+    return max(_one_sided(x, y, allowed), _one_sided(y, x, allowed))
+
+
+def _one_sided(x: Array, y: Array, allowed: float) -> float:
+    share = np.searchsorted(x, x, "right") / x.size
+    return float((share - np.searchsorted(y, x + allowed, "right") / y.size).max(initial=0.0))
+
+
+def _spread(values: Array) -> str:
+    return f"{values.mean():.3g} +- {values.std():.2g}"
+
+
+def _draw(attempt: Attempt, pending: Sequence[int]) -> dict[int, tuple[Array, Array]]:
+    """Values of each output in many runs of both models on the same inputs: float64[draws, elements]."""
+    values, fed = attempt.reference.runs[0].values, attempt.fed[0]
+    found: dict[int, list[tuple[Array, Array]]] = {k: [] for k in pending}
+    started, chunks = time.perf_counter(), 0
+    while chunks * CHUNK < DRAWS and (not chunks or time.perf_counter() - started < SECONDS):
+        chunks += 1
+        a = attempt.a.begin([values] * CHUNK, attempt.options).result()
+        b = attempt.b.begin([fed] * CHUNK, attempt.b_options).result()
+        for k in pending:
+            for outputs_a, outputs_b in zip(a, b, strict=False):
+                pair = _pair(attempt, k, outputs_a, outputs_b)
+                found[k] += [] if pair is None else [pair]
+    return {k: _stacked(pairs) for k, pairs in found.items() if pairs and len({x.size for x, _ in pairs}) == 1}
+
+
+def _pair(attempt: Attempt, k: int, outputs_a: Sequence[Any], outputs_b: Sequence[Any]) -> tuple[Array, Array] | None:
+    """Some elements of an output in one run, of both models; None where shapes differ."""
+    pair = attempt.out_pairs[k]
+    a, b = outputs_a[pair.a], outputs_b[pair.b]
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) or a.dtype.kind not in "fiub":
+        return None
+    way = attempt.tolerance.ways(pair, a, b, attempt.moved)[0]
+    b = b.transpose(inverse(way)) if is_moved(way) else b
+    if a.shape != b.shape:
+        return None
+    every = max(1, -(-a.size // ELEMENTS))
+    return a.reshape(-1)[::every].astype(np.float64), b.reshape(-1)[::every].astype(np.float64)
+
+
+def _stacked(pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    return np.stack([a for a, _ in pairs]), np.stack([b for _, b in pairs])

@@ -1,0 +1,57 @@
+"""Float32 reference: a source that computes in float16, or rounds operands of products, computed in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.checking.criteria.base import Attempt, Ruling
+from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
+from onnxtfl.checking.report import OutputCheck
+
+COARSE = 0.05
+"""How far a source in float16 may be from itself in float32, over its largest value: beyond it the rounding of the
+source says nothing.
+"""
+
+
+class Float32Reference:
+    """Accepts outputs that agree with what the source computes in float32, where that is near what it computes."""
+
+    name: CriterionName = "float32-reference"
+
+    def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
+        if attempt.keeps_state or not attempt.reference.is_rough:
+            return Ruling()
+        floats = [k for k in pending if is_float(outputs[k])]
+        return Ruling({k: self._judgment(attempt, k) for k in floats})
+
+    def _judgment(self, attempt: Attempt, k: int) -> Judgment:
+        pair, largest = attempt.out_pairs[k], 0.0
+        for number in attempt.runs:
+            expected = attempt.reference.runs[number].outputs[pair.a]
+            wide = attempt.reference.widened[number][pair.a]
+            if expected.shape != wide.shape or not _near(expected.astype(np.float64), wide.astype(np.float64)):
+                return Judgment(self.name, Verdict.INCONCLUSIVE, "in float32 the source computes something else")
+            check = attempt.compare(k, number, expected=wide.astype(expected.dtype))
+            largest = max(largest, check.max_abs or 0.0)
+            if not check.ok:
+                reason = f"against the source in float32: {check.message}"
+                return Judgment(self.name, Verdict.INCONCLUSIVE, reason, {"max_abs": largest})
+        return Judgment(self.name, Verdict.ACCEPT, "", {"max_abs": largest})
+
+
+def is_float(out: OutputCheck) -> bool:
+    """Whether an output has errors of floats."""
+    return out.max_abs is not None and out.dtype.startswith("float")
+
+
+def _near(a: Any, b: Any) -> bool:
+    """Whether two computations of the same differ by little, and overflow at the same places."""
+    finite = np.isfinite(a)
+    if (finite != np.isfinite(b)).any():
+        return False
+    peak = np.abs(b[finite]).max(initial=0.0)
+    return bool((np.abs(a[finite] - b[finite]) <= COARSE * peak).all())

@@ -1,0 +1,77 @@
+"""Near-ties: positions (ArgMax, TopK) chosen differently where the elements that they point to are nearly equal.
+
+Which of two equal elements is chosen is part of the semantics: ONNX takes the first, or with select_last_index the
+last. So another one is accepted only where the elements differ in one of the two models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.checking.criteria.base import Attempt, Ruling
+from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
+from onnxtfl.checking.metrics.comparison import Choices, chosen_elements
+from onnxtfl.checking.models.parts import tensor_inside
+from onnxtfl.checking.models.side import Side
+from onnxtfl.checking.report import OutputCheck
+from onnxtfl.errors import OnnxtflError
+from onnxtfl.ir.data import Array
+from onnxtfl.runtimes import RunOptions
+
+
+class NearTies:
+    """Accepts other positions of nearly equal elements."""
+
+    name: CriterionName = "near-ties"
+
+    def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
+        if attempt.keeps_state:
+            return Ruling()
+        return Ruling({k: judgment for k in pending if (judgment := self._judgment(attempt, k)) is not None})
+
+    def _judgment(self, attempt: Attempt, k: int) -> Judgment | None:
+        pair, flips = attempt.out_pairs[k], 0
+        a, b = attempt.a.info.outputs[pair.a], attempt.b.info.outputs[pair.b]
+        selection = attempt.a.facts.selections.get(a.name)
+        if selection is None or attempt.a.slots or attempt.b.slots:
+            return None
+        rtol, atol = attempt.settings.tolerances(a.name)
+        for number in attempt.runs:
+            run = attempt.reference.runs[number]
+            x, y = run.outputs[pair.a], attempt.alone[number][pair.b]
+            y = y.astype(x.dtype) if b.declared == a.dtype else y
+            if x.dtype != y.dtype or x.dtype.kind not in "iu" or x.shape != y.shape:
+                return None
+            data = _selected_from(attempt.a, selection.data, run.values, attempt.options)
+            choices = None if data is None else chosen_elements(data, selection.axis, x, y)
+            if choices is None:
+                return None
+            if not choices.are_near(rtol, atol):
+                return Judgment(self.name, Verdict.INCONCLUSIVE, "positions of elements that are not nearly equal")
+            if choices.ties and not self._differ_in_b(attempt, k, number, x, y, choices):
+                reason = f"{choices.ties} positions differ where elements are equal in both models"
+                return Judgment(self.name, Verdict.REJECT, reason, {"ties": float(choices.ties)})
+            flips += choices.flips
+        reason = f"{flips} positions differ where elements are nearly equal"
+        return Judgment(self.name, Verdict.ACCEPT, reason, {"positions": float(flips)})
+
+    def _differ_in_b(self, attempt: Attempt, k: int, number: int, x: Array, y: Array, choices: Choices) -> bool:
+        """Whether elements that are equal in the first model differ in the second one at each such position."""
+        name = attempt.b.info.outputs[attempt.out_pairs[k].b].name
+        selection = attempt.b.facts.selections.get(name)
+        if selection is None:
+            return False
+        data = _selected_from(attempt.b, selection.data, attempt.fed[number], attempt.b_options)
+        other = None if data is None else chosen_elements(data, selection.axis, x, y)
+        return other is not None and other.tied.shape == choices.tied.shape and not np.any(choices.tied & other.tied)
+
+
+def _selected_from(side: Side, name: str, values: Sequence[object], options: RunOptions) -> Array | None:
+    """The tensor that positions point to; None where its runtime cannot compute it."""
+    assert side.worker is not None
+    try:
+        return tensor_inside(side.info.path, name, side.worker, side.hidden.given(values), options)
+    except OnnxtflError:
+        return None

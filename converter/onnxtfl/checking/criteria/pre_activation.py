@@ -1,0 +1,68 @@
+"""Pre-activation: an output of a Sigmoid is compared before it, where values near 0 or 1 still say something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from onnxtfl.checking.criteria.base import Attempt, Ruling
+from onnxtfl.checking.criteria.float32_reference import is_float
+from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
+from onnxtfl.checking.metrics.comparison import compare
+from onnxtfl.checking.models.parts import tensor_inside
+from onnxtfl.checking.pairing.interface import is_moved, permutations
+from onnxtfl.checking.report import OutputCheck
+from onnxtfl.ir.permutations import inverse
+
+SATURATED = 1e-3
+"""A Sigmoid is saturated where all its values are as near to 0 or 1."""
+
+
+class PreActivation:
+    """Accepts outputs of Sigmoids whose operands agree."""
+
+    name: CriterionName = "pre-activation"
+
+    def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
+        if attempt.keeps_state or attempt.reference.is_rough:
+            return Ruling()
+        floats = [k for k in pending if is_float(outputs[k])]
+        return Ruling({k: judgment for k in floats if (judgment := self.judgment(attempt, k)) is not None})
+
+    def judgment(self, attempt: Attempt, k: int) -> Judgment | None:
+        """Compare what the Sigmoids read whose results an output is; None where it is none."""
+        names = _operands(attempt, k)
+        if names is None or attempt.a.worker is None or attempt.b.worker is None:
+            return None
+        largest, expect = 0.0, attempt.expect
+        for number in attempt.runs:
+            values = attempt.a.hidden.given(attempt.reference.runs[number].values)
+            a = tensor_inside(attempt.a.info.path, names[0], attempt.a.worker, values, attempt.options)
+            fed = attempt.b.hidden.given(attempt.fed[number])
+            b = tensor_inside(attempt.b.info.path, names[1], attempt.b.worker, fed, attempt.b_options)
+            ways = permutations(tuple(a.shape), tuple(b.shape), "auto") or [tuple(range(a.ndim))]
+            moved = [b.transpose(inverse(way)) if is_moved(way) and b.ndim == a.ndim else b for way in ways]
+            checks = [compare("", a, one, replace(expect)) for one in moved]
+            check = next((check for check in checks if check.ok), checks[0])
+            largest = max(largest, check.max_abs or 0.0)
+            if not check.ok:
+                reason = f"before its Sigmoid: {check.message}"
+                return Judgment(self.name, Verdict.INCONCLUSIVE, reason, {"max_abs": largest})
+        return Judgment(self.name, Verdict.ACCEPT, "compared before its Sigmoid", {"max_abs": largest})
+
+
+def _operands(attempt: Attempt, k: int) -> tuple[str, str] | None:
+    """What the Sigmoids of both models read whose results are this output."""
+    pair = attempt.out_pairs[k]
+    sides = ((attempt.a, pair.a), (attempt.b, pair.b))
+    a, b = (side.facts.logits.get(side.info.outputs[i].name) for side, i in sides)
+    return None if a is None or b is None or attempt.a.slots or attempt.b.slots else (a, b)
+
+
+def is_saturated(output: object) -> bool:
+    """Whether all values of a Sigmoid are nearly 0 or 1."""
+    if not isinstance(output, np.ndarray) or output.dtype.kind != "f" or not output.size:
+        return False
+    return bool((np.minimum(np.abs(output), np.abs(1 - output)) <= SATURATED).all())

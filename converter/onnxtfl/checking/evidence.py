@@ -1,0 +1,51 @@
+"""What a criterion says of an output: a verdict, by which evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, get_args
+
+CriterionName = Literal[
+    "tolerance",
+    "quantization-steps",
+    "distribution",
+    "near-ties",
+    "float32-reference",
+    "pre-activation",
+    "rounding-noise",
+    "op-by-op",
+    "emulation-distance",
+]
+"""The criteria, in the order in which they judge."""
+CRITERION_NAMES: tuple[str, ...] = get_args(CriterionName)
+
+
+class Verdict(StrEnum):
+    """What the evidence of a criterion means: a rejection is final, whatever a later criterion says."""
+
+    ACCEPT = "accept"
+    REJECT = "reject"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """The verdict of a criterion on one output.
+
+    ``reason``: the evidence in one line, "" where there is nothing to say. ``evidence``: what was measured, by name.
+    """
+
+    criterion: CriterionName
+    verdict: Verdict
+    reason: str = ""
+    evidence: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def accepts(self) -> bool:
+        return self.verdict is Verdict.ACCEPT
+
+    @property
+    def rejects(self) -> bool:
+        return self.verdict is Verdict.REJECT
