@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
-from onnxtfl import check, onnx_to_tflite, tflite_to_onnx
+from onnxtfl import CheckFailedError, check, onnx_to_tflite, tflite_to_onnx
 from onnxtfl.checking import CheckReport, Settings, check_models
 from onnxtfl.checking.localize.depth import dequantized_step
 from onnxtfl.checking.metrics.comparison import Expectation, compare
@@ -223,3 +225,35 @@ def test_real_tensors_have_the_steps_of_what_is_dequantized() -> None:
     a = y.producer.operand(0) if y.producer is not None else y
     assert dequantized_step(y, lambda _: False) == 0.5
     assert dequantized_step(y, lambda value: value is a) is None
+
+
+def padded_convolution() -> ModelProto:
+    """A quantized Conv of stride 2 that pads a border of 1, which SAME does not."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[1, 4, 64, 64] x) => (float[1, 8, 32, 32] y)
+      <float s = {0.05}, int8 z = {40}, float u = {0.01}, int8 v = {0}, float t = {0.05}, int8 p = {-20}> {
+        q = QuantizeLinear (x, s, z)
+        d = DequantizeLinear (q, s, z)
+        f = DequantizeLinear (w, u, v)
+        c = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (d, f)
+        r = QuantizeLinear (c, t, p)
+        y = DequantizeLinear (r, t, p)
+      }"""
+    model = parser.parse_model(text)
+    weights = np.random.default_rng(0).integers(-60, 60, (8, 4, 3, 3), np.int8)
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    return model
+
+
+def test_a_converter_that_loses_a_quantized_pad_value_fails_its_own_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The border is padded with the stored value 0, which is not the zero point."""
+    assert onnx_to_tflite(padded_convolution(), check="require").check.ok
+    convolution = importlib.import_module("onnxtfl.mappings.convolution")
+    real = convolution.padded
+
+    def lost(b: Any, x: Any, dims: Any, padding: Any, value: float | None = None) -> Any:
+        found = x.type.quantization
+        return real(b, x, dims, padding, value if found is None else -found.zero_points[0] * found.scales[0])
+
+    monkeypatch.setattr(convolution, "padded", lost)
+    with pytest.raises(CheckFailedError):
+        onnx_to_tflite(padded_convolution(), check="require")
