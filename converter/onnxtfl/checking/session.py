@@ -11,6 +11,8 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from onnxtfl.checking.criteria.base import Attempt, Feeds
 from onnxtfl.checking.criteria.judging import Judge
 from onnxtfl.checking.criteria.reference import Reference, SourceRun
@@ -39,6 +41,8 @@ from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together
 PathLike = str | os.PathLike[str]
 _SHARE = 0.5
 """The time to measure distances on several inputs, over that of the check until then."""
+VARIED_SHARE, VARIED_BATCH = 0.25, 8
+"""The time for varied inputs, over that of the check until then; how many run one after the other."""
 MIXED = 6
 """How many sizes for open dimensions are mixed on several sets of inputs."""
 CHEAP = 0.2
@@ -52,6 +56,18 @@ UNSTEADY = (
     "LiteRT's default kernels compute something else in a second run of one interpreter, its builtin kernels do not: "
     "run this model without XNNPACK, or with a new interpreter for each run"
 )
+
+
+def is_finite(output: Any) -> bool:
+    """Whether no element of an output is infinite or NaN."""
+    return not isinstance(output, np.ndarray) or output.dtype.kind != "f" or bool(np.isfinite(output).all())
+
+
+def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """The items, ``size`` at a time."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
 
 
 class Check:
@@ -159,7 +175,9 @@ class Check:
         """The report after runs on other inputs, where those before say little or sizes are open."""
         chosen = self.chosen[0 if report.status == "failed" else -1]
         attempt = self._attempt(self.reference, chosen, self.settings.kernels[0])
-        more = FurtherInputs(self.a, self.b, self.out_pairs, self.done, attempt, self._compared_on)
+        more = FurtherInputs(
+            self.a, self.b, self.out_pairs, self.done, attempt, self._compared_on, partial(self._missed_on, chosen)
+        )
         return more.extend(report, chosen)
 
     def _compared_on(self, values: Sequence[Any], choices: Sequence[str], chosen: list[Permutation]) -> CheckReport:
@@ -172,6 +190,24 @@ class Check:
             return self._does_not_run(error, used)
         report = self._compare([outputs], [got], used)
         return self._judged(report, self._attempt(self._reference([(values, outputs)]), chosen, self.options.kernels))
+
+    def _missed_on(self, chosen: list[Permutation], sets: Iterable[list[Any]]) -> Iterator[list[Any]]:
+        """Those of several sets of inputs on which the outputs miss the tolerance, as many as there is time for."""
+        until = time.perf_counter() + VARIED_SHARE * (time.perf_counter() - self.started)
+        moved, options = any(map(is_moved, chosen)), self.options
+        for batch in batches(sets, VARIED_BATCH):
+            if time.perf_counter() > until:
+                return
+            try:
+                expected = self.a.begin(batch, options)
+                begun = self.b.begin([self._inputs_of_b(chosen, values) for values in batch], options)
+                runs = list(zip(expected.result(), begun.result(), batch, strict=False))
+            except RunError:
+                return
+            for x, y, values in (run for run in runs if all(map(is_finite, run[0]))):
+                checks = [self.tolerance.compare(pair, x[pair.a], y[pair.b], moved) for pair in self.out_pairs]
+                if not all(check.ok for check in checks):
+                    yield values
 
     def _does_not_run(self, error: RunError, used: tuple[InputUsed, ...]) -> CheckReport:
         """The report where the second model does not run: no failure where the first one refuses these values too."""

@@ -32,6 +32,9 @@ from onnxtfl.ir.permutations import inverse
 
 QUANTIZED = "in quantized models a difference of one step is amplified"
 DYNAMIC = "the source quantizes at run time: a change in the last place moves values by a step"
+SELECTED = "a few elements differ that are selected by values: a change in the last place selects others"
+FEW = 0.02
+"""The share of elements that may differ because others were selected."""
 Differing = dict[int, list[int]]
 """Number of a run -> the outputs (positions in the report) that differ in it."""
 
@@ -135,6 +138,8 @@ def _why(attempt: Attempt, differing: Differing) -> str:
     """Why the outputs may differ though the conversion is correct; "" where nothing says so."""
     if attempt.a.facts.rounds:
         return DYNAMIC
+    if attempt.a.facts.selects and all(_are_few(attempt, k, number) for number in differing for k in differing[number]):
+        return SELECTED
     largest = 0.0
     for number, positions in differing.items():
         expected = attempt.reference.runs[number].outputs
@@ -150,6 +155,12 @@ def _why(attempt: Attempt, differing: Differing) -> str:
                 return ""
         largest = max(largest, *own.values())
     return f"the source's own outputs differ by {largest:.2g} on average where nothing but rounding differs"
+
+
+def _are_few(attempt: Attempt, k: int, number: int) -> bool:
+    """Whether few elements of an output differ."""
+    measured = attempt.compare(k, number).judgments
+    return bool(measured) and 0 < measured[0].evidence.get("differing", 1.0) <= FEW
 
 
 def _distance(attempt: Attempt, k: int, expected: Any, got: Any) -> float:

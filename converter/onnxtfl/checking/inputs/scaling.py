@@ -1,16 +1,18 @@
-"""Whether outputs depend on the inputs, and larger and smaller inputs for those that hardly do."""
+"""Whether outputs depend on the inputs; larger, smaller and negated inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 DULL = 1e-3
 """An output that changes by no more than this part of its largest value hardly depends on the inputs."""
-FACTORS = (4.0, 16.0, 0.25)
-"""What inputs are multiplied by where the outputs hardly depend on them."""
+_SCALES = ((1, 0), (4, 0), (-1, 0), (16, 0), (0.25, 0), (64, 0), (-8, 0), (1024, 0))
+_SHIFTS = ((1, 64), (-1, -64), (1, 4), (4, -16))
+VARIED = (*_SCALES[:4], *_SHIFTS, *_SCALES[4:])
+"""What varied inputs are multiplied by, and what is added to them, in turn."""
 SCALABLE = ("normal", "smooth", "quiet")
 """How the choice of an input begins whose values may as well be larger or smaller."""
 
@@ -27,11 +29,20 @@ def hardly_changes(first: Any, second: Any) -> bool:
     return bool(np.abs(x - y).max(initial=0.0) <= DULL * peak)
 
 
-def scaled(values: Sequence[Any], choices: Sequence[str]) -> Iterator[tuple[float, list[Any]]]:
-    """Inputs multiplied by each of `FACTORS`, those of which any size makes sense; nothing where there are none."""
-    may = [
+def varied(make: Callable[[int], tuple[list[Any], list[str]]], first: int, count: int) -> Iterator[list[Any]]:
+    """``count`` sets of inputs, of other seeds and magnitudes; ``make``: makes those of a number, from ``first`` on."""
+    for number in range(first, first + count):
+        values, choices = make(number)
+        yield _moved(values, _scalable(values, choices), *VARIED[number % len(VARIED)])
+
+
+def _scalable(values: Sequence[Any], choices: Sequence[str]) -> list[bool]:
+    """Which inputs may have any magnitude."""
+    return [
         choice.startswith(SCALABLE) and isinstance(value, np.ndarray) and value.dtype.kind == "f"
         for value, choice in zip(values, choices, strict=True)
     ]
-    for factor in FACTORS if any(may) else ():
-        yield factor, [v * v.dtype.type(factor) if yes else v for v, yes in zip(values, may, strict=True)]
+
+
+def _moved(values: Sequence[Any], may: Sequence[bool], factor: float, shift: float) -> list[Any]:
+    return [(v * factor + shift).astype(v.dtype) if yes else v for v, yes in zip(values, may, strict=True)]

@@ -79,12 +79,23 @@ def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
     return _judged(found, is_fault=dtype != dtype_name(b))
 
 
-def _judged(found: OutputCheck, by: CriterionName = "tolerance", is_fault: bool = False) -> OutputCheck:
-    """The comparison as the judgment of the tolerance: one that is missed is inconclusive, another type a fault."""
+def _judged(
+    found: OutputCheck, by: CriterionName = "tolerance", is_fault: bool = False, differing: float | None = None
+) -> OutputCheck:
+    """The comparison as the judgment of the tolerance: one that is missed is inconclusive, another type a fault.
+
+    ``differing``: the share of the elements beyond the tolerance.
+    """
     if not found.compared:
         return found
     missed = Verdict.REJECT if is_fault else Verdict.INCONCLUSIVE
-    evidence = {"max_abs": found.max_abs, "max_rel": found.max_rel, "steps": found.steps, "bias": found.bias}
+    evidence = {
+        "differing": differing,
+        "max_abs": found.max_abs,
+        "max_rel": found.max_rel,
+        "steps": found.steps,
+        "bias": found.bias,
+    }
     measured = {key: value for key, value in evidence.items() if value is not None}
     return found.judged(Judgment(by, Verdict.ACCEPT if found.ok else missed, found.message, measured))
 
@@ -155,7 +166,7 @@ def _compare_numbers(name: str, a: Array, b: Array, expect: Expectation, note: s
     found = OutputCheck(name, True, dtype, shape, errors.largest, errors.relative, note=note, compared=has_values)
     if step is None:
         message = _place_of(errors, a, b) if errors.bad else ""
-        return _judged(replace(found, ok=not message, message=message))
+        return _judged(replace(found, ok=not message, message=message), differing=errors.bad / max(1, errors.count))
     share = errors.within / a.size if a.size else 1.0
     bias = measure_bias(a, b, step) if errors.largest else Bias()
     message = _missed_steps(errors, bias, step, expect, _place_of(errors, a, b)) if errors.bad else ""

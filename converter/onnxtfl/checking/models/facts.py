@@ -73,6 +73,8 @@ POINTS = frozenset({ops.GatherND, ops.ScatterND})
 """Ops whose operand "indices" selects along several axes of the first operand."""
 POSITIONS = {ops.ArgMax: 0, ops.ArgMin: 0, ops.TopK: 1}
 """Ops whose result at this index holds positions along the attribute "axis" of the first operand."""
+DISCRETE = frozenset({ops.ArgMax, ops.ArgMin, ops.TopK, ops.Sort, ops.NonMaxSuppression, ops.Compare, ops.NonZero})
+"""Ops whose results jump where operands change by little: positions, selected rows, decisions."""
 MOVING = frozenset({ops.Copy, ops.Reshape, ops.Squeeze, ops.Unsqueeze, ops.Transpose})
 """Ops whose result has all elements of their first operand and no others."""
 QUANTIZING = frozenset({ops.QuantizeLinear, ops.DequantizeLinear})
@@ -121,7 +123,8 @@ class Facts:
     outputs that are one. ``halves``: whether the model computes in float16 or bfloat16.
     ``float16``: whether one of its ops does more with float16 than move or convert it. ``rounds``: whether it rounds
     real values, at scales that are computed too. ``unsorted``: whether an op of it need not sort its results.
-    ``dropped``: whether ONNX Runtime's graph optimizations drop a Relu of it.
+    ``dropped``: whether ONNX Runtime's graph optimizations drop a Relu of it. ``selects``: whether an op selects by its
+    values (`DISCRETE`).
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -137,6 +140,7 @@ class Facts:
     rounds: bool = False
     unsorted: bool = False
     dropped: bool = False
+    selects: bool = False
 
 
 def analyze(graph: Graph) -> Facts:
@@ -164,6 +168,7 @@ def analyze(graph: Graph) -> Facts:
         any(map(_rounds, graph.walk())),
         any(node.op is ops.TopK and not node.attr("sorted") for node in graph.walk()),
         any(map(_drops_relu, graph.walk())),
+        any(node.op in DISCRETE for node in graph.walk()),
     )
 
 
