@@ -2,12 +2,17 @@
 
 Each is a run of the command line. What fails is an annotation of the file, all of it a table in the summary of the job,
 and on request a JUnit file. The exit code is 1 where something failed or there is nothing to check.
+
+Names of files, and the output of the commands, are not trusted: whoever opens a pull request chooses them. They are
+printed so that the runner reads no workflow command in them, and no path is read as an option.
 """
 
 from __future__ import annotations
 
 import glob
 import os
+import re
+import secrets
 import shlex
 import subprocess
 import sys
@@ -52,10 +57,9 @@ def main(environment: Mapping[str, str]) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         tasks = list(_tasks(environment, Path(scratch)))
         results = [_run(task) for task in tasks]
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be no UTF-8
     for result in results:
-        print(f"::group::{result.task.name}: {result.verdict}\n{result.output}::endgroup::")
-        if result.code:
-            print(f"::error file={_escaped(result.task.file, ':,')},title=onnxtfl::{_escaped(result.message)}")
+        _print(result)
     if not tasks:
         print("::error title=onnxtfl::there is nothing to check: set models or pairs, to paths that exist")
     failed = sum(result.code != 0 for result in results)
@@ -67,21 +71,38 @@ def main(environment: Mapping[str, str]) -> int:
     return status == "failed"
 
 
+def _print(result: Result) -> None:
+    """Print the output of a command as a group in the log, and its failure as an annotation.
+
+    The runner executes no workflow command in the output: only a line with the token, unknown to its author, resumes.
+    """
+    token = secrets.token_hex(16)
+    print(f"::group::{_escaped(printable(result.task.name))}: {result.verdict}\n::stop-commands::{token}")
+    print(f"{result.output}\n::{token}::\n::endgroup::")
+    if result.code:
+        print(f"::error file={_escaped(result.task.file, ':,')},title=onnxtfl::{_escaped(result.message)}")
+
+
 def _tasks(environment: Mapping[str, str], scratch: Path) -> Iterator[Task]:
     options = shlex.split(environment.get("ONNXTFL_ARGS", ""))
     output = Path(environment.get("ONNXTFL_OUTPUT") or scratch)
-    output.mkdir(parents=True, exist_ok=True)
-    for k, model in enumerate(_models(environment.get("ONNXTFL_MODELS", ""))):
-        to_onnx = model.lower().endswith((".tflite", ".lite"))
-        name = f"{k}-{Path(model).stem}" if output == scratch else Path(model).stem
-        made = output / (name + (".onnx" if to_onnx else ".tflite"))
-        command = ("tfl2onnx" if to_onnx else "onnx2tfl", model, "-o", os.fspath(made), "--check", *options)
-        yield Task(model, model, command + _file(environment, "report", f"model{k}-{Path(model).stem}.html"))
+    for k, (model, target) in enumerate(_targets(environment.get("ONNXTFL_MODELS", "")).items()):
+        made = output / target
+        made.parent.mkdir(parents=True, exist_ok=True)
+        command = (_converter(model), "-o", os.fspath(made), "--check", *options)
+        page = re.sub(r"[^-.\w]", "_", f"model{k}-{Path(model).stem}.html")
+        command += _file(environment, "report", page)
+        yield Task(model, model, (*command, "--", *_paths(model)))
     for k, line in enumerate(filter(None, map(str.strip, environment.get("ONNXTFL_PAIRS", "").splitlines()))):
         pair = shlex.split(line)
-        command = ("onnxtfl", "check", *pair, *options)
+        command = ("onnxtfl", "check", *options)
         command += _file(environment, "json", f"pair{k}.json") + _file(environment, "report", f"pair{k}.html")
-        yield Task(" and ".join(pair), pair[-1], command)
+        yield Task(" and ".join(pair), pair[-1], (*command, "--", *_paths(*pair)))
+
+
+def _paths(*paths: str) -> Iterator[str]:
+    """The paths as operands of a command; a file called - is not standard input."""
+    return (os.path.join(os.curdir, path) if path == "-" else path for path in paths)
 
 
 def _file(environment: Mapping[str, str], option: str, name: str) -> tuple[str, ...]:
@@ -90,15 +111,46 @@ def _file(environment: Mapping[str, str], option: str, name: str) -> tuple[str, 
     return (f"--{option}", os.fspath(Path(folder) / name)) if folder else ()
 
 
-def _models(patterns: str) -> Iterator[str]:
-    """The files that match each line, or the line itself where none does, so that the error names it."""
+def _converter(model: str) -> str:
+    return "tfl2onnx" if model.lower().endswith((".tflite", ".lite")) else "onnx2tfl"
+
+
+def _targets(patterns: str) -> dict[str, Path]:
+    """Each model with the path of its result inside the output folder; no two models have the same.
+
+    The folders below the fixed part of the pattern are kept: of `models/**/*.onnx`, models/a/x.onnx becomes a/x.tflite.
+    Where that is the result of another model already, the whole path is kept, and then the suffix too.
+    """
+    targets: dict[str, Path] = {}
+    for model, folder in _models(patterns):
+        suffix = ".onnx" if _converter(model) == "tfl2onnx" else ".tflite"
+        inside = Path(os.path.relpath(model, folder))
+        whole = Path(*(part for part in Path(model).parts if part not in (os.pardir, Path(model).anchor)))
+        names = [inside.with_suffix(suffix), whole.with_suffix(suffix), Path(f"{whole}{suffix}")]
+        names += [Path(f"{whole}.{len(targets)}{suffix}")]
+        if model not in targets:
+            targets[model] = next(name for name in names if name not in targets.values())
+    return targets
+
+
+def _models(patterns: str) -> Iterator[tuple[str, Path]]:
+    """The files that match each line, each with the folder in front of the first wildcard.
+
+    A line that matches nothing is the path of a model itself, so that the error names it.
+    """
     for pattern in filter(None, map(str.strip, patterns.splitlines())):
-        yield from sorted(glob.glob(pattern, recursive=True)) or [pattern]
+        found = sorted(glob.glob(pattern, recursive=True))
+        parts = Path(pattern).parts[:-1]
+        wildcard = next((k for k, part in enumerate(parts) if found and glob.has_magic(part)), len(parts))
+        for model in found or [pattern]:
+            yield model, Path(*parts[:wildcard])
 
 
 def _run(task: Task) -> Result:
     started = time.perf_counter()
-    done = subprocess.run(task.command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        task.command, capture_output=True, text=True, errors="backslashreplace", check=False, stdin=subprocess.DEVNULL
+    )
     lines = [line.removeprefix("error: ") for line in done.stderr.splitlines() if line.strip()]
     message = lines[-1] if lines else "no message"
     return Result(task, done.returncode, done.stdout + done.stderr, message, time.perf_counter() - started)
@@ -120,23 +172,31 @@ def _write_junit(path: Path, results: Sequence[Result]) -> None:
     counts = {"tests": str(len(results)), "failures": str(failed)}
     suite = ElementTree.Element("testsuite", {"name": "onnxtfl", **counts})
     for result in results:
-        fields = {"classname": "onnxtfl", "name": result.task.name, "time": f"{result.seconds:.3f}"}
+        fields = {"classname": "onnxtfl", "name": printable(result.task.name), "time": f"{result.seconds:.3f}"}
         case = ElementTree.SubElement(suite, "testcase", fields)
         if result.code:
-            failure = ElementTree.SubElement(case, "failure", {"message": result.message, "type": result.verdict})
-            failure.text = result.output
+            failure = ElementTree.SubElement(
+                case, "failure", {"message": printable(result.message), "type": result.verdict}
+            )
+            failure.text = "\n".join(map(printable, result.output.splitlines()))
     path.parent.mkdir(parents=True, exist_ok=True)
     ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
 
 
 def _append(path: str | None, text: str) -> None:
     if path:
-        with open(path, "a", encoding="utf-8") as file:
+        with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    """`text` in a table, with the characters of Markdown and HTML as themselves."""
+    return re.sub(r"[\\`*\[\]<>&|]", r"\\\g<0>", printable(text))
+
+
+def printable(text: str) -> str:
+    """`text` in one line: a line break or another control character is written as its escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def _escaped(text: str, more: str = "") -> str:

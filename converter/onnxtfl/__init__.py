@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     )
     from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
     from onnxtfl.conversion import Conversion, ConversionReport, IoType, StateReport, TensorReport
-    from onnxtfl.entry_points import signatures, signatures_to_onnx
     from onnxtfl.errors import (
         CheckFailedError,
         InternalError,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from onnxtfl.many import Outcome, convert_many
     from onnxtfl.reporting.write import write_report
     from onnxtfl.rewriting.unsupported import UnsupportedOp
+    from onnxtfl.signature_conversion import signatures, signatures_to_onnx
 
     __version__: str
 
@@ -83,7 +83,7 @@ _MODULES = {
     **dict.fromkeys(("Conversion", "ConversionReport", "IoType", "StateReport", "TensorReport"), "onnxtfl.conversion"),
     **dict.fromkeys(("FloatOp", "QuantizationSummary"), "onnxtfl.ir.summary"),
     **dict.fromkeys(("check", "coverage", "explain", "onnx_to_tflite", "tflite_to_onnx", "unsupported"), "onnxtfl.api"),
-    **dict.fromkeys(("signatures", "signatures_to_onnx"), "onnxtfl.entry_points"),
+    **dict.fromkeys(("signatures", "signatures_to_onnx"), "onnxtfl.signature_conversion"),
     **dict.fromkeys(("Outcome", "convert_many"), "onnxtfl.many"),
     "UnsupportedOp": "onnxtfl.rewriting.unsupported",
     "write_report": "onnxtfl.reporting.write",

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from onnxtfl.arguments import Size, checked, model_kind
 from onnxtfl.conversion import Conversion, ConversionReport, IoType, StateReport, TensorReport, peak_memory
-from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
-from onnxtfl.output import Output
-from onnxtfl.proof import (
+from onnxtfl.conversion_check import (
     COMPARISON,
     CheckMode,
     Job,
@@ -25,6 +23,8 @@ from onnxtfl.proof import (
     check_result,
     start_workers,
 )
+from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
+from onnxtfl.output import Output
 
 if TYPE_CHECKING:
     import onnx

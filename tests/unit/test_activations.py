@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, parser
 
+import onnxtfl
 from onnxtfl.ir import ops
 from onnxtfl.ir.op import Op
 from tests.unit.lifting import (
@@ -17,6 +19,7 @@ from tests.unit.lifting import (
     onnx_target,
     unary_ops,
 )
+from tests.unit.tflite_graphs import SAMPLE, assert_same_as_litert
 
 
 @pytest.mark.parametrize("op", unary_ops("activations"), ids=lambda op: op.name)
@@ -75,3 +78,26 @@ def test_tfl_ops() -> None:
     x = np.linspace(-9, 9, 24, dtype=np.float32)
     np.testing.assert_allclose(lifted_tfl("RELU_0_TO_1", x), np.clip(x, 0, 1), rtol=1e-6)
     np.testing.assert_allclose(lifted_tfl("LEAKY_RELU", x, alpha=0.5), np.where(x < 0, x / 2, x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("activation", ["TANH", "SIGN_BIT"])
+def test_kernels_ignore_a_fused_tanh(activation: str) -> None:
+    option = {"fused_activation_function": activation}
+    assert_same_as_litert(lambda g: g.op("ADD", [g.given(SAMPLE), g.given(SAMPLE)], **option))
+    assert_same_as_litert(
+        lambda g: g.op(
+            "L2_POOL_2D", [g.given(SAMPLE[None])], filter_height=1, filter_width=2, stride_h=1, stride_w=1, **option
+        )
+    )
+
+
+@pytest.mark.parametrize("storage", ["float8e4m3fn", "int4"])
+def test_a_relu_that_onnxruntime_drops(storage: str) -> None:
+    """ONNX Runtime's optimizer takes a zero point of 0 for the lowest value, also of types with negative ones."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[64] x) => (float[64] y) <float s = {1}> {
+      r = Relu (x)  q = QuantizeLinear (r, s, z)  y = DequantizeLinear (q, s, z) }"""
+    model = parser.parse_model(text)
+    model.graph.initializer.append(helper.make_tensor("z", getattr(TensorProto, storage.upper()), [], [0]))
+    check = onnxtfl.onnx_to_tflite(model).check
+    assert check is not None and check.status == "passed"
+    assert any("drop a Relu" in note for note in check.notes)

@@ -21,7 +21,7 @@ from onnxtfl import (
     UnsupportedError,
     UsageError,
     conversion,
-    proof,
+    conversion_check,
 )
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType
@@ -371,7 +371,7 @@ def test_standard_input_as_a_path_says_what_to_do() -> None:
 
 
 def test_large_models_run_on_other_kernels_where_the_check_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "HEAVY", 1 << 9)
+    monkeypatch.setattr(conversion_check, "HEAVY", 1 << 9)
     report = onnxtfl.onnx_to_tflite(onnx_scale()).check
     assert report is not None
     assert report.ok

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
@@ -16,6 +17,7 @@ from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType, tensor
 from onnxtfl.rewriting.legalize import legalize
 from tests.unit.lifting import INTEGERS, TFLITE, check_legalized, integers, lifted_onnx, lifted_tfl, onnx_target
+from tests.unit.onnx_nodes import converted_node
 from tests.unit.permuting import check_permuted
 
 _ARITHMETIC = (ops.Add, ops.Sub, ops.Mul, ops.Max, ops.Min)
@@ -219,3 +221,11 @@ def test_kernels_apply_fused_activations_that_are_ranges(activation: str, wanted
 )
 def test_plain_tfl_ops(op: str, others: list[Array], wanted: Array) -> None:
     np.testing.assert_allclose(lifted_tfl(op, X, *others), wanted, rtol=1e-6)
+
+
+INT64 = TensorProto.INT64
+
+
+def test_more_open_axes_may_broadcast_than_the_kernel_accepts() -> None:
+    inputs = [("a", INT64, ["A", "B", "C", 2, "D"]), ("b", INT64, [1, "B", 1, 2, "D"])]
+    assert converted_node("Mul", inputs, (INT64, None))

@@ -7,6 +7,7 @@ in the folder for temporary files.
 from __future__ import annotations
 
 import gc
+import io
 import os
 import subprocess
 import sys
@@ -15,13 +16,21 @@ import warnings
 from pathlib import Path
 
 import click
+import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto
 
 import onnxtfl
 from onnxtfl.cli import commands, running
+from onnxtfl.formats.tflite.writer import write
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import SourceFile
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.model import Model
+from onnxtfl.ir.types import tensor
 from tests.unit.bad_models import ONNX, TFLITE, added, point_outside
+from tests.unit.onnx_nodes import named_node, onnx_file
 from tests.unit.tiny_models import onnx_scale, saved, tflite_scale
 
 Capture = pytest.CaptureFixture[str]
@@ -242,3 +251,54 @@ def test_files_are_closed_without_a_warning(tmp_path: Path) -> None:
         del source
         gc.collect()
     assert not [str(warning.message) for warning in seen if issubclass(warning.category, ResourceWarning)]
+
+
+F = np.float32
+
+
+def test_a_file_of_zeros_ends_at_the_first() -> None:
+    with pytest.raises(onnxtfl.InvalidModelError, match="at byte 0 has the number 0"):
+        onnxtfl.onnx_to_tflite(bytes(1 << 24), check=False)
+
+
+def test_text_of_gigabytes_is_not_read(tmp_path: Path) -> None:
+    path, length = tmp_path / "m.onnx", 1 << 36
+    with path.open("wb") as file:
+        file.write(b"\x32" + bytes(length >> shift & 0x7F | 0x80 for shift in range(0, 35, 7)) + b"\x02")
+        file.truncate(length + 7)
+    with pytest.raises(onnxtfl.InvalidModelError, match="MB without the tensors"):
+        onnxtfl.onnx_to_tflite(path, check=False)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="symbolic links")
+def test_external_data_in_a_loop_of_links(tmp_path: Path) -> None:
+    model = onnx.load_from_string(onnx_file([named_node("Add", "x c")], [4], {"c": np.ones(4, F)}))
+    weight = model.graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="a.bin")
+    (tmp_path / "a.bin").symlink_to("b.bin")
+    (tmp_path / "b.bin").symlink_to("a.bin")
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(onnxtfl.InvalidModelError, match="external data is missing"):
+        onnxtfl.onnx_to_tflite(tmp_path / "m.onnx", check=False)
+
+
+def test_entries_of_metadata_that_are_one_buffer() -> None:
+    graph = Graph()
+    x = graph.add_input(tensor("float32", 4), "x")
+    graph.outputs = Builder(graph).foreign("tfl", "NEG", [x], [tensor("float32", 4)])
+    model, out = Model(graph), io.BytesIO()
+    model.metadata.properties |= {f"k{i}": "v" * 5000 for i in range(9)}
+    write(model, out)
+    schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
+    tables = schema.ModelT.InitFromObj(schema.Model.GetRootAs(out.getvalue(), 0))
+    buffer = tables.buffers[tables.metadata[0].buffer]
+    buffer.data = np.tile(buffer.data, 20)
+    for entry in tables.metadata:
+        entry.buffer = tables.metadata[0].buffer
+    flatbuffers = pytest.importorskip("flatbuffers")
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(tables.Pack(builder), b"TFL3")
+    with pytest.raises(onnxtfl.InvalidModelError, match="refer to the same bytes too often"):
+        onnxtfl.tflite_to_onnx(bytes(builder.Output()), check=False)

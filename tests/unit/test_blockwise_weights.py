@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 import onnxtfl
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.formats.tflite import schema
 from tests.harness.litert import Array, run_onnx, run_tflite
+from tests.unit.onnx_nodes import named_node, onnx_file
 from tests.unit.test_tflite_reader import file_of, table
 
 RNG = np.random.default_rng(4)
@@ -70,3 +73,20 @@ def test_rows_of_a_table_with_blocks() -> None:
 def test_blocks_that_do_not_fit_are_refused(options: Any, error: type[OnnxtflError], message: str) -> None:
     with pytest.raises(error, match=message):
         onnxtfl.tflite_to_onnx(model("FULLY_CONNECTED", **options), check=False)
+
+
+F = np.float32
+
+
+@pytest.mark.parametrize(("block", "message"), [(2**40, ""), (0, "block_size is 0")])
+def test_blocks_of_4_bits(block: int, message: str) -> None:
+    """A block that is larger than the weights takes no memory."""
+    constants = {"w": np.arange(8, dtype=np.uint8), "s": np.ones(1, F)}
+    made = named_node("MatMulBnb4", "x w s", domain="com.microsoft", K=4, N=4, block_size=block, quant_type=0)
+    model = onnx.load_from_string(onnx_file([made], [2, 4], constants))
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    if not message:
+        assert onnxtfl.onnx_to_tflite(model, check=False).data
+        return
+    with pytest.raises(onnxtfl.InvalidModelError, match=message):
+        onnxtfl.onnx_to_tflite(model, check=False)

@@ -11,6 +11,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import DType, tensor
 from tests.unit.lifting import INTEGERS, check_legalized, integers, lifted_onnx, lifted_tfl
+from tests.unit.tflite_graphs import assert_same_as_litert
 
 
 @pytest.mark.parametrize("before", [*INTEGERS, "bool", "float32"])
@@ -64,3 +65,8 @@ def test_casts_go_to_the_type_of_the_result() -> None:
     np.testing.assert_array_equal(lifted_tfl("CAST", X, result=DType.INT32), X.astype(np.int32))
     words = lifted_tfl("BITCAST", np.asarray([1 << 40, -1]), result=DType.INT32)
     np.testing.assert_array_equal(words, [[0, 256], [-1, -1]])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "uint32"])
+def test_casts_of_floats_saturate(dtype: str) -> None:
+    assert_same_as_litert(lambda g: g.op("CAST", [g.given([-70000, -200.5, -1, 0.5, 70])], dtype))

@@ -91,6 +91,77 @@ def test_what_fails_is_an_annotation_of_its_file(models: Path) -> None:
     assert '"failed"' in (models / "reports" / "pair0.json").read_text()
 
 
+def test_models_of_one_name_keep_their_folders(tmp_path: Path) -> None:
+    for k, name in enumerate(("a/x.onnx", "b/x.onnx", "b/deep/x.onnx", "other/y.onnx")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        saved(onnx_scale(float(k)), tmp_path / name)
+    inputs = {"models": "**/x.onnx\nother/*.onnx\nother/y.onnx", "output": "out", "report": "pages"}
+    done = run_step("Check models", inputs, tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert (tmp_path / "output").read_text() == "status=passed\nchecked=4\nfailed=0\n"
+    made = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.tflite")}
+    assert made == {"a/x.tflite", "b/x.tflite", "b/deep/x.tflite", "y.tflite"}
+    assert onnxtfl.check(tmp_path / "b" / "x.onnx", tmp_path / "out" / "b" / "x.tflite").ok
+    assert len(list((tmp_path / "pages").iterdir())) == 4
+
+
+def test_no_result_replaces_another(tmp_path: Path) -> None:
+    """Of two lines, and of two suffixes."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        saved(onnx_scale(), tmp_path / name / "x.onnx")
+    for name in ("t.tflite", "t.lite"):
+        saved(tflite_scale(), tmp_path / name)
+    done = run_step("Check models", {"models": f"a/*.onnx\n{tmp_path}/b/*.onnx\n*.*lite", "output": "out"}, tmp_path)
+    assert done.returncode == 0, done.stdout
+    made = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert made == {"x.tflite", "t.onnx", "t.tflite.onnx"}
+    assert len(list((tmp_path / "out").rglob("x.tflite"))) == 2
+
+
+def test_a_name_is_no_workflow_command(tmp_path: Path) -> None:
+    """The runner executes each line that starts with `::`, except between stop-commands and its token."""
+    injected = "x\n::error::injected\r\n::set-env name=PATH::here\n.onnx"
+    (tmp_path / injected).write_bytes(b"\x08\x08no model")
+    saved(onnx_scale(), tmp_path / "m\n::warning::injected.onnx")
+    done = run_step("Check models", {"models": "*.onnx", "junit": "j.xml", "report": "pages"}, tmp_path)
+    assert done.returncode == 1
+    commands = executed(done.stdout)
+    assert [line.split("::")[1].split()[0] for line in commands] == ["group", "endgroup"] * 2 + ["error"]
+    assert "file=x%0A%3A%3Aerror%3A%3Ainjected%0D%0A" in commands[-1]
+    assert "| failed |" not in (tmp_path / "step_summary").read_text()
+    assert len((tmp_path / "step_summary").read_text().splitlines()) == 7
+    cases = ElementTree.parse(tmp_path / "j.xml").getroot().findall("testcase")
+    assert sorted(case.get("name", "").split("\\n")[0] for case in cases) == ["m", "x"]
+
+
+def executed(text: str) -> list[str]:
+    """The lines of a log that a runner of GitHub executes."""
+    found, token = list[str](), ""
+    for line in text.splitlines():
+        if token:
+            token = "" if line.strip() == f"::{token}::" else token
+        elif line.lstrip().startswith("::stop-commands::"):
+            token = line.strip().removeprefix("::stop-commands::")
+        elif line.lstrip().startswith("::") or "##[" in line:
+            found.append(line)
+    assert not token
+    return found
+
+
+def test_a_name_is_no_option(models: Path) -> None:
+    plugin = models / "evil.py"
+    plugin.write_text("raise SystemExit('the plugin was loaded')\n")
+    for name in ("--plugin=evil.py.onnx", "-o.onnx"):
+        saved(onnx_scale(), models / name)
+    inputs = {"models": "*.onnx\n-missing.onnx", "pairs": "--plugin=evil.py.onnx app/good.tflite", "output": "out"}
+    done = run_step("Check models", inputs, models)
+    assert "--plugin=evil.py.onnx: passed" in done.stdout and "-o.onnx: passed" in done.stdout
+    assert "--plugin=evil.py.onnx and app/good.tflite: passed" in done.stdout
+    assert "-missing.onnx: not possible" in done.stdout
+    assert {path.name for path in (models / "out").iterdir()} == {"--plugin=evil.py.tflite", "-o.tflite"}
+
+
 def test_nothing_to_check_is_a_failure(tmp_path: Path) -> None:
     done = run_step("Check models", {}, tmp_path)
     assert done.returncode == 1 and "there is nothing to check" in done.stdout

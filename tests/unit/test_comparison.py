@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
+import onnxtfl
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import DType, tensor
 from tests.unit.lifting import INTEGERS, check_legalized, integers, lifted_tfl
+from tests.unit.onnx_nodes import named_node
 from tests.unit.permuting import check_permuted
 
 
@@ -41,3 +44,18 @@ def test_a_condition_of_one_axis_chooses_along_the_first() -> None:
     condition = np.asarray([True, False])
     found = lifted_tfl("SELECT", condition, X, -X, result=DType.FLOAT32)
     np.testing.assert_array_equal(found, np.where(condition[:, None, None], X, -X))
+
+
+def test_tests_for_minus_infinity_read_real_constants_only() -> None:
+    """Strings and complex numbers are compared too."""
+    strings = helper.make_tensor("c", TensorProto.STRING, [1], [b"a"])
+    x = helper.make_tensor_value_info("x", TensorProto.STRING, [3])
+    graph = helper.make_graph(
+        [named_node("Equal", "x c")], "g", [x], [helper.make_empty_tensor_value_info("y")], [strings]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10)
+    assert onnxtfl.onnx_to_tflite(model, check=False).data
+    model.graph.initializer[0].CopyFrom(helper.make_tensor("c", TensorProto.COMPLEX64, [1], [1j]))
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.COMPLEX64
+    with pytest.raises(onnxtfl.UnsupportedError, match="not complex64"):
+        onnxtfl.onnx_to_tflite(model, check=False)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+import onnxtfl
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Node, constant
@@ -18,7 +19,11 @@ from onnxtfl.options import Options
 from onnxtfl.pipeline import inspect
 from onnxtfl.targets.layouts import alternatives
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
+from tests.unit.onnx_nodes import converted_node
 from tests.unit.permuting import check_permuted
+from tests.unit.test_quantized_tfl import tflite
+from tests.unit.tflite_files import assert_converts_alike
+from tests.unit.tflite_graphs import SAMPLE, TfliteGraph, assert_same_as_litert
 from tests.unit.tiny_models import onnx_model
 
 
@@ -105,3 +110,51 @@ def test_gemm(opset: int) -> None:
         attributes["broadcast"] = 1
     found = lifted_onnx("Gemm", opset, [a, b, c], **attributes)
     np.testing.assert_allclose(found, 0.5 * (a.T @ b.T) + 2 * c, rtol=1e-5, atol=1e-5)
+
+
+FLOAT = TensorProto.FLOAT
+
+
+INT8 = TensorProto.INT8
+
+
+INT32 = TensorProto.INT32
+
+
+def test_integer_matrices_of_which_one_has_an_open_depth() -> None:
+    inputs = [("b", INT8, ["K", 3])]
+    node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
+    model = onnx_model([node], inputs, [("y", INT32, None)], {"a": np.arange(8, dtype=np.uint8).reshape(2, 4)})
+    assert onnxtfl.onnx_to_tflite(model, check=False, input_shapes={"b": [4, 3]})
+    assert onnxtfl.onnx_to_tflite(model, check=False)
+
+
+def test_a_transposed_matrix_beside_a_vector() -> None:
+    inputs = [("x", FLOAT, [5]), ("m", FLOAT, [3, 5])]
+    assert converted_node("FusedMatMul", inputs, (FLOAT, [3]), domain="com.microsoft", transB=1)
+
+
+def test_open_weights_of_a_product_convert_back() -> None:
+    node = helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)
+    model = onnx_model([node], [("w", FLOAT, [4, "K"])], [("y", FLOAT, [1, 4])], {"x": np.ones((1, 8), np.float32)})
+    assert onnxtfl.tflite_to_onnx(onnxtfl.onnx_to_tflite(model, check=False).data, check=False).data
+
+
+@pytest.mark.parametrize(("axis", "kept"), [(0, True), (0, False), (1, False)])
+def test_rows_of_features_whose_number_only_a_run_knows(axis: int, kept: bool) -> None:
+    """Without keep_num_dims, the kernel makes a row of 3 features of [3, 1] as well."""
+
+    def build(g: TfliteGraph) -> Any:
+        (rows,) = g.op("MEAN", [g.constant(SAMPLE[0, :3, :3]), g.given([axis], np.int32)], keep_dims=True)
+        return g.op("FULLY_CONNECTED", [rows, g.given(SAMPLE[:, 0, :3]), ""], keep_num_dims=kept)
+
+    assert_same_as_litert(build)
+
+
+def test_a_product_with_open_weights_keeps_its_axes() -> None:
+    text = """
+    graph main(%x: tensor<1x1x2xfloat32>, %w: tensor<[n]x[k]xfloat32>) -> (%y) {
+      %y = tfl.FULLY_CONNECTED@6(%x, %w) {keep_num_dims = true} : tensor<1x1x[n]xfloat32>
+    }"""
+    x, weights = np.asarray([[[1, 2]]], np.float32), np.asarray([[1, 0], [0, 1], [3, 4]], np.float32)
+    assert_converts_alike(tflite(text), x, weights, tolerance=1e-6)

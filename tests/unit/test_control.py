@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
+import onnxtfl
 from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import tensor
 from onnxtfl.options import Options
 from onnxtfl.pipeline import onnx_to_tflite
 from tests.harness.rounds import floats, invoked, parsed, there_and_back
+from tests.unit.onnx_nodes import onnx_file
+from tests.unit.tflite_files import assert_converts_alike, tflite_file
 
 SUMS = """
 main (float[2] s, float[T,2] x, float[2] k) => (float[2] last, float[T,2] sums, float[T,2] scaled) {
@@ -465,3 +474,52 @@ def test_deeply_nested_loops() -> None:
 def test_a_negative_trip_count_is_none() -> None:
     text = (COLLECTS % {"type": "float", "to": 1, "cond": "yes"}).replace("int64 n, ", "")
     there_and_back(text.replace("<bool", "<int64 n = {-3}, bool"), {"x": floats(2)})
+
+
+F = np.float32
+
+
+def test_a_scan_of_more_rounds_than_int32() -> None:
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("s", "e", "t")]
+    body = helper.make_graph([helper.make_node("Add", ["s", "e"], ["t"])], "b", value[:2], value[2:])
+    scan = helper.make_node("Scan", ["a", "x"], ["y"], name="n", body=body, num_scan_inputs=1)
+    with pytest.raises(onnxtfl.UnsupportedError, match="a loop of 1099511627776 rounds"):
+        onnxtfl.onnx_to_tflite(onnx_file([scan], [2**40, 2], {"a": np.ones(2, F)}), check=False)
+
+
+def test_loops_in_loops_with_many_rounds() -> None:
+    """A chunk of rounds is a long chain of nodes in a region."""
+    kinds = {"i": (TensorProto.INT64, []), "c": (TensorProto.BOOL, []), "v": (TensorProto.FLOAT, [2])}
+
+    def info(name: str) -> Any:
+        return helper.make_tensor_value_info(name, *kinds[name[0]])
+
+    nodes = [helper.make_node("Add", ["v0", "v0"], ["v1"])]
+    for d in (1, 2):
+        nodes.append(helper.make_node("Identity", [f"c{d}"], [f"cc{d}"]))
+        body = helper.make_graph(
+            nodes, "b", [info(f"i{d}"), info(f"c{d}"), info(f"v{2 * d - 2}")], [info(f"cc{d}"), info(f"v{2 * d - 1}")]
+        )
+        nodes = [helper.make_node("Loop", ["t", "k", f"v{2 * d}"], [f"v{2 * d + 1}"], name="n", body=body)]
+    nodes.insert(0, helper.make_node("Identity", ["x"], ["v4"]))
+    model = onnx_file(nodes, [2], {"t": np.int64(1000), "k": np.bool_(True)})
+    assert onnxtfl.onnx_to_tflite(model, check=False, load=False).data
+
+
+def test_a_loop_of_real_values_with_a_quantized_result_is_refused() -> None:
+    """The kernel returns what its body does, whatever the file declares."""
+    real = tensor("float32", 2)
+    condition, body = Graph("condition"), Graph("body")
+    x = condition.add_input(real, "x")
+    b = Builder(condition)
+    (axis, limit) = (np.asarray([0], np.int32), np.asarray(9, np.float32))
+    (total,) = b.foreign("tfl", "SUM", [x, axis], [tensor("float32")])
+    condition.outputs = b.foreign("tfl", "LESS", [total, limit], [tensor("bool")])
+    x = body.add_input(real, "x")
+    body.outputs = Builder(body).foreign("tfl", "ADD", [x, x], [real])
+    options = {"cond_subgraph_index": condition, "body_subgraph_index": body}
+    data = tflite_file("WHILE", [real], real, **options)
+    assert_converts_alike(data, np.asarray([1, 2], np.float32))
+    quantized = real.stored_as(Quantization("int8", (0.1,), (0,)))
+    with pytest.raises(onnxtfl.InvalidModelError, match="declared as int8, and stored as float32"):
+        onnxtfl.tflite_to_onnx(tflite_file("WHILE", [real], quantized, **options), check=False)

@@ -17,6 +17,10 @@ from onnxtfl.ir.types import tensor
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.convolutions import check_convolution, check_preferred_layout, conv
 from tests.unit.lifting import TFLITE, floats, onnx_target
+from tests.unit.onnx_nodes import agrees_on, named_node, onnx_file
+from tests.unit.test_quantized_tfl import tflite
+from tests.unit.tflite_files import assert_converts_alike
+from tests.unit.tflite_graphs import SAMPLE, TfliteGraph, assert_same_as_litert
 from tests.unit.tiny_models import onnx_model
 
 _CONVS = [
@@ -73,3 +77,135 @@ def test_same_padding_of_strides_over_the_window(auto_pad: str, kernel: int, str
         made, back = once or converted(size)
         np.testing.assert_allclose(run_tflite(made, {"x": x})[0][1], wanted, atol=1e-5)
         np.testing.assert_allclose(run_onnx(back, {"x": x})["y"], wanted, atol=1e-5)
+
+
+FLOAT = TensorProto.FLOAT
+
+
+def test_groups_of_channels_whose_number_depth_to_space_computes() -> None:
+    """XNNPACK tells groups by the sizes in the file, so [N, C // 4, ...] has to be [N, 3, ...]."""
+    nodes = [
+        helper.make_node("DepthToSpace", ["x"], ["d"], blocksize=2),
+        helper.make_node("Conv", ["d", "w"], ["y"], group=3),
+    ]
+    weight = np.random.default_rng(0).standard_normal((6, 1, 3, 3)).astype(np.float32)
+    model = onnx_model(nodes, [("x", FLOAT, ["N", "C", "H", "W"])], [("y", FLOAT, None)], {"w": weight})
+    x = np.random.default_rng(1).standard_normal((1, 12, 5, 2)).astype(np.float32)
+    assert agrees_on(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
+
+
+def test_groups_of_channels_to_which_two_open_sizes_broadcast() -> None:
+    nodes = [helper.make_node("Add", ["x", "z"], ["s"]), helper.make_node("Conv", ["s", "w"], ["y"], group=2)]
+    weight = np.random.default_rng(0).standard_normal((2, 1, 2)).astype(np.float32)
+    inputs = [("x", FLOAT, [2, "C", 4]), ("z", FLOAT, [2, "D", 4])]
+    model = onnx_model(nodes, inputs, [("y", FLOAT, None)], {"w": weight})
+    found = onnxtfl.onnx_to_tflite(model, check=True, load=False).check
+    assert found is not None and found.status == "passed", found
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+def test_the_weight_fixes_the_size_of_a_bias(op: str) -> None:
+    node = helper.make_node(op, ["x", "w", "b"], ["y"])
+    inputs = [("x", FLOAT, ["N", "C", 5, 5]), ("b", FLOAT, ["B"])]
+    model = onnx_model([node], inputs, [("y", FLOAT, None)], {"w": np.ones((3, 3, 2, 2), np.float32)})
+    x, bias = onnxtfl.onnx_to_tflite(model, check=False, load=False).report.inputs
+    assert "[N,3,5,5]" in str(x) and "[3]" in str(bias)
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+@pytest.mark.parametrize("size", [5, "W"])
+def test_a_convolution_of_no_channels_is_its_bias(op: str, size: int | str) -> None:
+    weights = {"w": np.zeros((2, 0, 3) if op == "Conv" else (0, 2, 3), np.float32), "c": np.float32([1, -2])}
+    node = helper.make_node(op, ["x", "w", "c"], ["y"])
+    model = onnx_model([node], [("x", FLOAT, [1, 0, size])], [("y", FLOAT, None)], weights)
+    result = onnxtfl.onnx_to_tflite(model, check=False).data
+    from tests.harness.litert import run_tflite
+
+    found = dict(run_tflite(result, {"x": np.zeros((1, 0, 5), np.float32)}))["y"]
+    np.testing.assert_array_equal(found, np.broadcast_to([[[1], [-2]]], (1, 2, 3 if op == "Conv" else 7)))
+
+
+F = np.float32
+
+
+_STEPS = [("Quantize", "x", "q"), ("Dequantize", "q", "w")]
+
+
+def test_a_computed_kernel_whose_sizes_only_its_convolution_knows() -> None:
+    quantized, real = (helper.make_node(f"{op}Linear", [x, "s", "z"], [y], axis=0) for op, x, y in _STEPS)
+    nodes = [quantized, real, named_node("Conv", "c w", kernel_shape=[3, 3])]
+    scales = {"s": F([0.1, 0.2, 0.3, 0.4]), "z": np.zeros(4, np.int8)}
+    data = onnx_file(nodes, [4, 2, 3, "n"], {"c": np.ones((1, 2, 5, 5), F), **scales})
+    assert onnxtfl.onnx_to_tflite(data, check=False).data
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (1, 3)])
+def test_a_dilated_convolution_with_same_padding_over_open_sizes(sizes: tuple[int, int]) -> None:
+    def build(g: TfliteGraph) -> Any:
+        x = g.given(np.resize(SAMPLE, (1, 7, 6, 2)), open_axes=(0, 1, 2))
+        inputs = [x, g.constant(np.resize(SAMPLE, (3, *sizes, 2))), g.constant(np.zeros(3), "float32")]
+        strides = {"stride_h": 2, "stride_w": 3, "dilation_h_factor": 2, "dilation_w_factor": 1}
+        return g.op("CONV_2D", inputs, padding="SAME", **strides)
+
+    assert_same_as_litert(build, [(2, 8, 9, 2)], [(1, 1, 1, 2)], [(1, 12, 5, 2)])
+
+
+def test_windows_without_a_position() -> None:
+    """LiteRT computes an empty result where the operand is a little shorter than the window."""
+    option = {"padding": "VALID", "stride_h": 1, "stride_w": 3, "fused_activation_function": "RELU"}
+    x, weight = SAMPLE[:1, :, None].repeat(2, 2), np.ones([4, 1, 4, 4], np.float32)
+    assert_same_as_litert(
+        lambda g: g.op(
+            "CONV_2D",
+            [g.given(x, open_axes=[0]), g.constant(weight, "float32"), g.constant([1] * 4, "float32")],
+            **option,
+        )
+    )
+    assert_same_as_litert(lambda g: g.op("MAX_POOL_2D", [g.given(x)], **option, filter_height=1, filter_width=4))
+
+
+@pytest.mark.parametrize(
+    ("op", "kernel", "options", "message"),
+    [
+        ("CONV_2D", [-1, -1, -1, 3], {}, "a kernel whose size is known only at run time"),
+        (
+            "DEPTHWISE_CONV_2D",
+            [1, 2, 2, 8],
+            {"depth_multiplier": 3},
+            "a depthwise kernel of 8 features and multiplier 3",
+        ),
+    ],
+)
+def test_convolutions_of_unknown_sizes(op: str, kernel: list[int], options: dict[str, Any], message: str) -> None:
+    class Open(TfliteGraph):
+        def _tensor(self, name: str, buffer: int, kind: tuple[str, int] | None) -> dict[str, Any]:
+            found = super()._tensor(name, buffer, kind)
+            return found | {"shape_signature": kernel if name == "in1" else [-1] * 4} if name != "in2" else found
+
+    g, weight = Open(0), np.ones([2 if n < 0 else n for n in kernel], np.float32)
+    bias = np.zeros(weight.shape[-1 if op[0] == "D" else 0], np.float32)
+    x = np.ones((1, 5, 5, 4 if op[0] == "D" else 3), np.float32)
+    assert g.op(op, [g.given(x), g.given(weight), g.given(bias)], stride_w=1, stride_h=1, **options)
+    with pytest.raises(onnxtfl.UnsupportedError, match=message):
+        onnxtfl.tflite_to_onnx(g.model(), check=False)
+
+
+_IMAGE = np.asarray([[[[1], [2]], [[3], [4]]]], np.float32)
+
+
+_WINDOW_TEXT = 'padding = "VALID", stride_w = 1, stride_h = 1'
+
+
+_DILATION = "dilation_w_factor = 1, dilation_h_factor = 1"
+
+
+def test_a_bias_of_two_axes() -> None:
+    text = f"""
+    graph main(%x: tensor<1x2x2x1xfloat32>) -> (%y, %z) {{
+      %w = constant tensor<2x1x1x1xfloat32> [1.0, 2.0]
+      %b = constant tensor<2x1xfloat32> [0.5, 0.25]
+      %s = constant tensor<4xint32> [1, 2, 2, 2]
+      %y = tfl.CONV_2D@1(%x, %w, %b) {{{_WINDOW_TEXT}, {_DILATION}}} : tensor<1x2x2x2xfloat32>
+      %z = tfl.TRANSPOSE_CONV@3(%s, %w, %x, %b) {{{_WINDOW_TEXT}}} : tensor<1x2x2x2xfloat32>
+    }}"""
+    assert_converts_alike(tflite(text), _IMAGE, tolerance=1e-6)

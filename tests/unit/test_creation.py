@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from onnx import TensorProto
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -12,6 +14,7 @@ from onnxtfl.ir.interpret import run
 from onnxtfl.ir.types import DType, TensorType, tensor
 from onnxtfl.rewriting.lift import lift
 from tests.unit.lifting import lifted_onnx, lifted_tfl
+from tests.unit.onnx_nodes import converted_node
 
 
 def test_range_counts() -> None:
@@ -45,3 +48,17 @@ def test_zeros_like_a_tensor_of_unknown_rank() -> None:
     lift(graph, lambda node: None)
     (found,) = run(graph, [np.ones((2, 3), np.float32)])
     np.testing.assert_array_equal(found, np.zeros((2, 3), np.float32))
+
+
+FLOAT = TensorProto.FLOAT
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_a_range_whose_limit_is_before_its_start(step: int) -> None:
+    inputs = [("start", FLOAT, []), ("limit", FLOAT, [])]
+    result = converted_node("Range", inputs, (FLOAT, None), {"step": np.asarray(step, np.float32)})
+    from tests.harness.litert import run_tflite
+
+    bounds = {"start": np.float32(3 * step).reshape(()), "limit": np.float32(step).reshape(())}
+    ((_, found),) = run_tflite(result.data, bounds)
+    assert found.shape == (0,)

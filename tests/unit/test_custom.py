@@ -17,7 +17,7 @@ import onnxtfl
 from onnxtfl.cli.commands import onnx2tfl
 from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.ir.custom_attributes import from_options, to_options
-from onnxtfl.ir.flexbuffer import decode, encode
+from onnxtfl.ir.flexbuffer import FlexBufferError, decode, encode
 from tests.harness.litert import run_tflite
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin" / "my_ops.py"
@@ -89,6 +89,18 @@ def test_flexbuffers_are_those_of_the_format() -> None:
     values = {"i": -5, "big": 1 << 40, "f": 0.5, "s": "hé", "b": b"\0\1", "l": [1, 2], "t": ["x"], "m": {"e": []}}
     assert flexbuffers.Loads(encode(values)) == values
     assert decode(encode(values)) == decode(bytes(flexbuffers.Dumps(values))) == values
+
+
+@pytest.mark.parametrize("value", [{}, {"z": 1, "a": 2.0, "é": [0.5, 1e300], "n": [[], [-1, 1 << 62], ["a", 1]]}])
+def test_flexbuffers_of_equal_maps_are_equal(value: dict[str, object]) -> None:
+    assert encode(value) == encode(dict(reversed(value.items())))
+    assert decode(encode(value)) == value
+
+
+@pytest.mark.parametrize("value", [1 << 63, None, "\ud800", {"\0": 1}, {1, 2}])
+def test_values_that_no_flexbuffer_holds(value: object) -> None:
+    with pytest.raises(FlexBufferError):
+        encode({"a": value})
 
 
 def test_damaged_flexbuffers_are_no_traceback() -> None:

@@ -16,11 +16,12 @@ import onnxtfl
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.custom_attributes import to_options
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.types import TensorType, dtype_of, tensor
-from tests.harness.litert import run_onnx
+from tests.harness.litert import run_onnx, run_tflite
 
 RANDOM = np.random.default_rng(4)
 
@@ -90,6 +91,21 @@ def test_detection_postprocess(changes: dict[str, Any]) -> None:
     )
     made = onnxtfl.tflite_to_onnx(model, check=False)
     assert onnxtfl.check(model, made.data, inputs={"in0": floats(1, 16, 4), "in1": scores}).ok
+
+
+def test_litert_reads_options_that_are_written() -> None:
+    """As those of another writer of FlexBuffers."""
+    anchors = np.full((16, 4), 0.5, np.float32)
+    operands = [floats(1, 16, 4), np.asarray(RANDOM.uniform(size=(1, 16, 4)), np.float32), anchors]
+    results = [tensor("float32", 1, 5, 4), *[tensor("float32", 1, 5)] * 2, tensor("float32", 1)]
+    written, other = (
+        run_tflite(custom_model("TFLite_Detection_PostProcess", operands, 2, results, options), operands[:2])
+        for options in (to_options(DETECTION), flexible(DETECTION))
+    )
+    count = int(other[-1][1][0])  # what is after the detections is not initialized
+    assert count and written[-1][1] == count
+    for (_, found), (_, wanted) in zip(written[:-1], other[:-1], strict=True):
+        np.testing.assert_array_equal(found[:, :count], wanted[:, :count])
 
 
 @pytest.mark.parametrize("squared", [True, False])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
+import onnxtfl
 from onnxtfl import onnx_to_tflite
 
 
@@ -24,3 +25,26 @@ def test_an_output_that_is_a_dequantized_constant(count: int) -> None:
     converted = onnx_to_tflite(dequantized(count), check="require")
     assert converted.check is not None
     assert converted.check.ok
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "r = Expand (d, sizes)  q = QuantizeLinear (r, s, z)  y = DequantizeLinear (q, s, z)",
+        "r = Gather (d, ids)  q = QuantizeLinear (r, s, z)  y = DequantizeLinear (q, s, z)",
+        "r = Concat <axis = 0> (xd, d)  q = QuantizeLinear (r, s, z)  y = DequantizeLinear (q, s, z)",
+        "y = Gather (d, ids)",
+    ],
+    ids=["Expand", "Gather", "Concat", "real"],
+)
+def test_int32_constants_are_not_moved_as_integers(body: str) -> None:
+    """A bias of which another op reads the elements: no kernel dequantizes int32, other than as a constant."""
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[3] x, int64[2] ids) => (float[?] p, float y)
+      <int32[3] b = {{1000, -20, 3}}, float sb = {{0.001}}, float s = {{0.01}}, int8 z = {{3}},
+       int64[2] sizes = {{2, 3}}> {{
+        xq = QuantizeLinear (x, s, z)  xd = DequantizeLinear (xq, s, z)  p = Identity (xd)
+        d = DequantizeLinear (b, sb)  {body} }}"""
+    model = parser.parse_model(text)
+    model.graph.output[1].type.tensor_type.ClearField("shape")
+    conversion = onnxtfl.onnx_to_tflite(model)
+    assert conversion.check is not None and conversion.check.status == "passed"

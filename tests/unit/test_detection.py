@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,13 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxtfl
+from onnxtfl.formats.tflite import writer
+from onnxtfl.ir.model import Model
+from onnxtfl.ir.text import parse_graph
+from onnxtfl.ir.types import tensor
 from tests.harness.litert import run_onnx, run_tflite
+from tests.unit.tflite_files import assert_converts_alike, tflite_file
+from tests.unit.tflite_graphs import TfliteGraph, assert_same_as_litert
 from tests.unit.tiny_models import onnx_model
 
 OPTIONS = {
@@ -85,3 +92,76 @@ def test_the_first_of_boxes_with_equal_quantized_scores_is_chosen_first(form: st
     feed = {"boxes": boxes, "scores": scores}
     found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
     np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])
+
+
+def selection(threshold: float) -> bytes:
+    """A NON_MAX_SUPPRESSION_V5 with sigma 0 of three boxes, of which the last is far from the others."""
+    text = f"""
+    graph main(%s: tensor<3xfloat32>, %b: tensor<3x4xfloat32>) -> (%i, %t, %n) {{
+      %m = constant tensor<int32> [3]
+      %o = constant tensor<float32> [{threshold}]
+      %l = constant tensor<float32> [0.0]
+      %z = constant tensor<float32> [0.0]
+      %i, %t, %n = tfl.NON_MAX_SUPPRESSION_V5@1(%b, %s, %m, %o, %l, %z)
+        : tensor<3xint32>, tensor<3xfloat32>, tensor<int32>
+    }}"""
+    file = io.BytesIO()
+    writer.write(Model(parse_graph(text)), file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("threshold", [-1.0, 0.0])
+def test_a_threshold_of_0_lets_no_second_box_pass(threshold: float) -> None:
+    given = {
+        "s": np.asarray([0.5, 0.9, 0.7], np.float32),
+        "b": np.asarray([[0, 0, 1, 1], [0, 0, 1, 2], [5, 5, 6, 6]], np.float32),
+    }
+    data = selection(threshold)
+    found = run_onnx(onnxtfl.tflite_to_onnx(data, check=False).data, given)
+    for (name, wanted), other in zip(run_tflite(data, given), found.values(), strict=True):
+        np.testing.assert_array_equal(other, wanted, err_msg=name)
+
+
+def test_the_report_says_that_boxes_have_an_area() -> None:
+    (assumed,) = onnxtfl.tflite_to_onnx(selection(0.5), check=False).report.assumptions
+    assert "has an area" in assumed
+
+
+@pytest.mark.parametrize("least", [0.0, 0.3])
+def test_soft_suppression_of_boxes(least: float) -> None:
+    """Overlaps lower scores; a box without an area, which does not overlap itself, is chosen again and again."""
+    corners = [[0, 0, 4, 4], [0, 1, 4, 5], [3, 3, 1, 1], [0, 0, 4, 4], [9, 9, 9, 9], [8, 0, 9, 4]]
+    scores = [0.9, 0.8, 0.7, 0.6, 0.05 + least, 0.5]
+
+    def build(g: TfliteGraph) -> Any:
+        numbers = [g.given(v) for v in (0.9, least, 0.4)]
+        return g.op(
+            "NON_MAX_SUPPRESSION_V5",
+            [g.given(corners, open_axes=[0]), g.given(scores, open_axes=[0]), g.given(8, "int32"), *numbers],
+            *("int32", "float32", "int32"),
+        )
+
+    assert_same_as_litert(build)
+
+
+def test_numbers_of_one_element_and_several_axes() -> None:
+    data = tflite_file(
+        "NON_MAX_SUPPRESSION_V5",
+        [tensor("float32", 3, 4), tensor("float32", 3), *(np.full((1, 1), v, np.float32) for v in (2, 0.5, 0.0, 0.0))],
+        *(tensor("int32", 2), tensor("float32", 2), tensor("int32")),
+    )
+    with pytest.raises(onnxtfl.InvalidModelError, match="operand limit cannot be float32"):
+        onnxtfl.tflite_to_onnx(data, check=False)
+    limit, *thresholds = [np.full((1, 1), 2, np.int32), *(np.full((1, 1), v, np.float32) for v in (0.5, 0.0, 0.5))]
+    boxes = [tensor("float32", 3, 4), tensor("float32", 3)]
+    for op, count, types in (
+        ("NON_MAX_SUPPRESSION_V4", 2, [tensor("int32", 2), tensor("int32")]),
+        ("NON_MAX_SUPPRESSION_V5", 3, [tensor("int32", 2), tensor("float32", 2), tensor("int32")]),
+    ):
+        data = tflite_file(op, [*boxes, limit, *thresholds[:count]], *types)
+        assert onnxtfl.tflite_to_onnx(data, check=False).data
+    on, off = (np.full((1, 1, 1), v, np.float32) for v in (2, -1))
+    data = tflite_file(
+        "ONE_HOT", [tensor("int32", 3), np.asarray(4, np.int32), on, off], tensor("float32", 3, 4), axis=-1
+    )
+    assert_converts_alike(data, np.asarray([0, 3, 1], np.int32))

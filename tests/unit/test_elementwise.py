@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import onnxtfl
 from onnxtfl.ir import ops
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType
+from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.lifting import FLOATS, INTEGERS, check_legalized, integers, lifted_tfl, onnx_target, unary_ops
+from tests.unit.tflite_graphs import assert_same_as_litert
+from tests.unit.tflite_ops import model
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -58,3 +62,18 @@ def test_tfl_ops() -> None:
     x = np.linspace(-9, 9, 24, dtype=np.float32)
     np.testing.assert_allclose(lifted_tfl("SQUARE", x), x * x, rtol=1e-6)
     np.testing.assert_array_equal(lifted_tfl("ROUND", x), np.rint(x))
+
+
+def test_the_angle_of_infinities_and_zeros() -> None:
+    pairs = [(y, x) for y in (np.inf, -np.inf, 0.0, -0.0, 1.0) for x in (np.inf, -np.inf, 0.0, -0.0, -1.0)]
+    y, x = np.asarray(pairs, np.float32).T
+    data = model("ATAN2", [y, x], 2, {})
+    ((_, wanted),) = run_tflite(data, [y, x])
+    (found,) = run_onnx(onnxtfl.tflite_to_onnx(data, check=False).data, {"in0": y, "in1": x}).values()
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+
+
+def test_signs_of_zeros_in_atan2() -> None:
+    y, x = np.meshgrid([-1, -0.0, 0.0, 1], [-1, -0.0, 0.0, 1])
+    assert_same_as_litert(lambda g: g.op("ATAN2", [g.given(y), g.given(x)]))

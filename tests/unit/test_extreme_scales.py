@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 import onnxtfl
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import tensor
 from tests.harness.litert import Array, run_onnx, run_tflite
+from tests.unit.onnx_nodes import named_node, onnx_file
+from tests.unit.tflite_files import int8_type, tflite_file
 from tests.unit.tiny_models import onnx_model
 
 TYPES = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "int16": TensorProto.INT16}
@@ -187,3 +191,67 @@ def test_requantized_to_far_finer_steps(dtype: str, finer: float, integers: bool
     model = onnx_model(nodes, [("x", TYPES[dtype], [4, 6])], [("y", TYPES[dtype], None)], constants, 21)
     model.ir_version = 10
     assert computes_on_integers(model.SerializeToString(), dtype) == integers
+
+
+F = np.float32
+
+
+@pytest.mark.parametrize("scale, zero_point", [(0.5, 300), (0.5, 2**40), (float("nan"), 0)])
+def test_quantization_that_no_runtime_computes_with(scale: float, zero_point: int) -> None:
+    """ONNX cannot store such a zero point: a wrapped one would be wrong in silence."""
+    type_ = tensor("float32", 4).stored_as(Quantization("int8", (scale,), (zero_point,)))
+    with pytest.raises(onnxtfl.InvalidModelError, match="is out of range"):
+        onnxtfl.tflite_to_onnx(tflite_file("NEG", [type_], type_), check=False)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0])
+def test_scales_that_are_not_positive_are_refused(scale: float) -> None:
+    data = tflite_file("ABS", [int8_type((2, 4))], int8_type((2, 4), scale))
+    with pytest.raises(onnxtfl.UnsupportedError, match="is not positive"):
+        onnxtfl.tflite_to_onnx(data, check=False)
+
+
+@pytest.mark.parametrize("scale", [float("nan"), float("inf")])
+def test_scales_that_are_not_finite_are_refused(scale: float) -> None:
+    with pytest.raises(onnxtfl.InvalidModelError, match="is out of range"):
+        onnxtfl.tflite_to_onnx(
+            tflite_file("ABS", [int8_type((2, 4))], int8_type((2, 4), scale)), check=False, load=False
+        )
+
+
+def test_subnormal_scales_are_refused_in_both_directions() -> None:
+    steps = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]), named_node("DequantizeLinear", "q s z")]
+    data = onnx_file(steps, [2], {"s": F(4.6e-41), "z": np.int8(0)})
+    with pytest.raises(onnxtfl.UnsupportedError, match="out of the kernel's range"):
+        onnxtfl.onnx_to_tflite(data, check=False)
+    given, declared = int8_type((2, 4)), int8_type((2, 4), 4.6e-41)
+    with pytest.raises(onnxtfl.UnsupportedError, match="out of the kernel's range"):
+        onnxtfl.tflite_to_onnx(tflite_file("ABS", [given], declared), check=False)
+
+
+LOWEST = [("int8", 127, 0), ("uint8", 255, 255), ("uint16", 65535, 65535)]
+
+
+@pytest.mark.parametrize(("storage", "count", "zero"), LOWEST)
+@pytest.mark.parametrize("form", ["QDQ", "QLinearMul"])
+def test_masks_of_the_lowest_float(storage: str, count: int, zero: int, form: str) -> None:
+    """The lowest float as an integer times a scale is -infinity: times 0 it is NaN, which QuantizeLinear makes the
+    lowest integer; QLinearMul multiplies the integers first, and has 0."""
+    if form == "QLinearMul" and storage == "uint16":
+        pytest.skip("no such op")
+    low = -count if storage == "int8" else 0
+    body = "q = com.microsoft.QLinearMul (xq, s, z, c, h, cz, s, z)"
+    if form == "QDQ":
+        body = "d = DequantizeLinear (c, h, cz)  m = Mul (xd, d)  q = QuantizeLinear (m, s, z)"
+    text = f"""<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]> g (float[4] x) => (float[4] p, float[4] y)
+      <float s = {{1}}, {storage} z = {{5}}, {storage} c = {{{low}}}, {storage} cz = {{{zero}}}, float h = {{1}}> {{
+        xq = QuantizeLinear (x, s, z)  xd = DequantizeLinear (xq, s, z)  p = Identity (xd)
+        {body}  y = DequantizeLinear (q, s, z) }}"""
+    model = parser.parse_model(text)
+    lowest = np.nextafter(np.float32(np.finfo(np.float32).max / count), np.float32(np.inf))
+    model.graph.initializer[4].CopyFrom(numpy_helper.from_array(lowest, "h"))
+    x = np.asarray([0, 1, 0, 2], np.float32)
+    conversion = onnxtfl.onnx_to_tflite(model, check=False)
+    wanted = run_onnx(model.SerializeToString(), {"x": x}, optimized=False)["y"]
+    for kernels in ("default", "builtin"):
+        np.testing.assert_array_equal(run_tflite(conversion.data or b"", [x], kernels=kernels)[1][1], wanted)

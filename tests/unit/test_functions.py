@@ -7,7 +7,9 @@ import io
 import numpy as np
 import onnx.parser
 import pytest
+from onnx import TensorProto, helper
 
+import onnxtfl
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph
@@ -92,3 +94,25 @@ def test_a_call_is_the_nodes_of_its_subgraph() -> None:
     lift(graph, lambda node: None)
     assert [node.op.name for node in graph.nodes] == ["Sub"]
     np.testing.assert_array_equal(run(graph, [np.float32([1, 2, 3]), np.float32([5, 5, 5])])[0], [4, 3, 2])
+
+
+def calls(count: int, name: str) -> bytes:
+    """A chain of functions, each of which calls the next one, the last by a node of this name."""
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("f", 1)]
+    last = helper.make_node("Neg", ["a"], ["b"], name=name)
+    bodies = [helper.make_node(f"f{i + 1}", ["a"], ["b"], domain="f", name="n") for i in range(count - 1)]
+    functions = [
+        helper.make_function("f", f"f{i}", ["a"], ["b"], [call], imports) for i, call in enumerate([*bodies, last])
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("f0", ["x"], ["y"], domain="f", name="n")], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=imports, functions=functions, ir_version=10)
+    return bytes(model.SerializeToString())
+
+
+def test_a_long_chain_of_functions() -> None:
+    assert onnxtfl.onnx_to_tflite(calls(1500, "n"), check=False, load=False).data
+
+
+def test_names_inside_of_calls_have_a_largest_length() -> None:
+    assert len(onnxtfl.onnx_to_tflite(calls(400, "n" * 100_000), check=False, load=False).data) < 100_000

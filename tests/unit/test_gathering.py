@@ -18,6 +18,7 @@ from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import tensor
 from onnxtfl.rules.indices import nonnegative
 from tests.harness.litert import run_onnx, run_tflite
+from tests.unit.tflite_graphs import SAMPLE, assert_same_as_litert
 from tests.unit.tiny_models import onnx_model
 
 
@@ -102,3 +103,42 @@ def test_a_condition_longer_than_the_axis(shape: tuple[int | str, ...], length: 
     for count in (1, 2, 9) if length == "n" else (9,):
         feed = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "c": np.arange(count) % 2 == 0}
         np.testing.assert_array_equal(run_tflite(converted, feed)[0][1], run_onnx(model, feed)["y"])
+
+
+FLOAT = TensorProto.FLOAT
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_compress_by_a_condition_of_open_size(count: int) -> None:
+    """It may be shorter than the axis, or longer: entries beyond the axis count for nothing."""
+    from tests.harness.litert import run_onnx, run_tflite
+
+    nodes = [helper.make_node("Compress", ["x", "c"], ["y"], axis=1), helper.make_node("Conv", ["z", "w"], ["v"])]
+    inputs = [("x", FLOAT, [3, "M"]), ("c", TensorProto.BOOL, ["N"]), ("z", FLOAT, [1, "M", 1, 1])]
+    weight = {"w": np.ones((1, 2, 1, 1), np.float32)}  # M is 2
+    model = onnx_model(nodes, inputs, [("y", FLOAT, None), ("v", FLOAT, None)], weight)
+    feed = {"x": np.arange(6, dtype=np.float32).reshape(3, 2), "c": np.ones(count, np.bool_)}
+    feed["z"] = np.ones((1, 2, 1, 1), np.float32)
+    found = dict(run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, feed))["y"]
+    np.testing.assert_array_equal(found, run_onnx(model.SerializeToString(), feed)["y"])
+
+
+def test_an_element_of_each_row_of_a_constant() -> None:
+    table, places = np.asarray([[1, 2], [3, 4]], np.uint8), [1, 0]
+    assert_same_as_litert(
+        lambda g: g.op("GATHER", [g.constant(table), g.constant(places, "int32")], axis=1, batch_dims=1)
+    )
+
+
+def test_windows_gathered_from_open_sizes() -> None:
+    """Their starts are clamped so that they fit."""
+    options = {"offset_dims": [1, 2, 3], "rank": 4, "start_index_map": [1], "index_vector_dim": 1}
+    assert_same_as_litert(
+        lambda g: g.op(
+            "STABLEHLO_GATHER",
+            [g.given(SAMPLE, open_axes=[0, 1, 2]), g.constant([[2], [0], [-3]], "int32")],
+            **options,
+            slice_sizes=[2, 2, 3],
+        ),
+        [(4, 2, 5)],
+    )

@@ -16,6 +16,9 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.types import DType, TensorType, dtype_of
 from tests.harness.litert import Array, run_onnx, run_tflite
+from tests.unit.test_quantized_tfl import tflite
+from tests.unit.tflite_graphs import SAMPLE, TfliteGraph, assert_same_as_litert
+from tests.unit.tflite_ops import run_both
 
 SEEDS = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
 X = np.array([12345, -54321, 0, 2**31 - 1], np.int32)
@@ -75,3 +78,29 @@ def test_hashes_as_wide_as_the_result(kind: str, bits: int) -> None:
 def test_keys_that_are_too_long_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="elements of 2000 numbers, at most 1020 bytes"):
         onnxtfl.tflite_to_onnx(model("DENSE", np.zeros((2, 2000), np.uint8)), check=False)
+
+
+@pytest.mark.parametrize("keys", [[1, 3, 9], [9, 3, 1], [3, 3, 3], [-(2**31), 0, 2**31 - 1]])
+@pytest.mark.parametrize("inputs", [1, 3])
+def test_a_table_is_searched_as_its_kernel_does(keys: list[int], inputs: int) -> None:
+    """Keys out of order, equal ones, and keys whose difference has more than 32 bits."""
+    query = np.asarray([9, 3, 1, 0, -(2**31), 2**31 - 1], np.int32)
+    rows = np.arange(6, dtype=np.float32).reshape(3, 2)
+    run_both(("HASHTABLE_LOOKUP", [query, np.asarray(keys, np.int32), rows], inputs, {}))
+
+
+def test_a_table_with_open_columns() -> None:
+    def build(g: TfliteGraph) -> Any:
+        rows = g.given(SAMPLE[0], open_axes=(1,))
+        keys = g.constant([2, 5, 7], "int32")
+        return g.op("HASHTABLE_LOOKUP", [g.constant([5, 3], "int32"), keys, rows], "float32", "uint8")
+
+    assert_same_as_litert(build, [(3, 7)])
+
+
+def test_a_table_whose_size_only_a_run_knows_is_refused() -> None:
+    shape = "tensor<[n]xfloat32>"
+    inputs = ", ".join(f"%{name}: {shape}" for name in "abcd")
+    text = f"graph main({inputs}) -> (%y) {{\n%y = tfl.HASHTABLE_FIND@1(%a, %b, %c, %d) : {shape}\n}}"
+    with pytest.raises(onnxtfl.UnsupportedError, match="a table of unknown size"):
+        onnxtfl.tflite_to_onnx(tflite(text), check=False)

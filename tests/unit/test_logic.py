@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.graph import constant
 from onnxtfl.ir.op import Op
 from tests.unit.lifting import INTEGERS, check_legalized, integers, lifted_onnx, lifted_tfl, onnx_target
+from tests.unit.tflite_graphs import TfliteGraph, assert_same_as_litert
 
 _BITS = (ops.And, ops.Or, ops.Xor)
 
@@ -56,3 +59,11 @@ def test_old_broadcasting() -> None:
 def test_shift_amounts_are_brought_into_the_range() -> None:
     x, amounts = np.asarray([-8, 8, 1 << 30], np.int32), np.asarray([40, -3, 2], np.int32)
     np.testing.assert_array_equal(lifted_tfl("RIGHT_SHIFT", x, amounts), [-1, 8, 1 << 28])
+
+
+@pytest.mark.parametrize("op", ["SELECT", "SELECT_V2"])
+def test_a_choice_of_single_elements_has_the_declared_rank(op: str) -> None:
+    def build(g: TfliteGraph) -> Any:
+        return g.op(op, [g.given(True, "bool"), g.constant([3], "int32"), g.constant([4], "int32")])
+
+    assert_same_as_litert(build)

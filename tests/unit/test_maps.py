@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.errors import InvalidModelError, UnsupportedError
@@ -101,3 +101,14 @@ def test_a_map_that_another_op_takes_is_refused() -> None:
 def test_what_makes_no_vector_is_an_error(model: bytes, message: str) -> None:
     with pytest.raises(InvalidModelError, match=message):
         inspect(of_map(model, INT64, FLOAT), "lifted", Options())
+
+
+def test_the_vocabulary_of_maps_is_a_list() -> None:
+    made = helper.make_node("DictVectorizer", ["x"], ["y"], name="n", domain="ai.onnx.ml", int64_vocabulary=3)
+    value = onnx.TypeProto()
+    value.tensor_type.elem_type = TensorProto.FLOAT
+    x = helper.make_value_info("x", helper.make_map_type_proto(TensorProto.INT64, value))
+    graph = helper.make_graph([made], "g", [x], [helper.make_empty_tensor_value_info("y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 1)], ir_version=8)
+    with pytest.raises(onnxtfl.InvalidModelError, match="another type than DictVectorizer declares"):
+        onnxtfl.onnx_to_tflite(model, check=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import parser
@@ -9,6 +11,7 @@ from onnx import parser
 import onnxtfl
 from tests.harness.litert import run_tflite
 from tests.unit.lifting import floats, lifted_onnx
+from tests.unit.tflite_graphs import SAMPLE, TfliteGraph, assert_same_as_litert
 
 
 @pytest.mark.parametrize("size", [1, 3, 6, 7, 10])
@@ -53,3 +56,10 @@ def test_the_pivot_is_the_largest_element_however_small_it_is(size: int) -> None
     x = 1e-9 * np.roll(np.eye(size), 1, axis=0)
     found = lifted_onnx("Inverse", 1, [x.astype(np.float32)], domain="com.microsoft")
     np.testing.assert_allclose(found, np.linalg.inv(x), rtol=1e-6)
+
+
+def test_a_diagonal_of_open_matrices() -> None:
+    def build(g: TfliteGraph) -> Any:
+        return g.op("MATRIX_SET_DIAG", [g.given(SAMPLE, open_axes=(1,)), g.given(SAMPLE[:, :, 0], open_axes=(1,))])
+
+    assert_same_as_litert(build, [(2, 6, 4), (2, 4)], [(2, 2, 4), (2, 2)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,10 @@ from tools.probe.summary import KERNEL_SETS
 import onnxtfl
 from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.targets import table
+from tests.fuzz.tflite_drawing import Scale
 from tests.harness.litert import run_onnx, run_tflite
+from tests.unit.onnx_nodes import agrees_on
+from tests.unit.tflite_graphs import TfliteGraph, assert_same_as_litert
 from tests.unit.tiny_models import onnx_model
 
 for module in ("onnxruntime", "ai_edge_litert"):
@@ -188,3 +192,60 @@ def test_a_mean_loss_of_no_elements_is_zero() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
     assert run_onnx(model, inputs)["y"] == 0
     assert run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", inputs)[0][1] == 0
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs"),
+    [
+        ("ReverseSequence", [("x", FLOAT, ["N", 0]), ("lengths", INT64, [0])]),
+        ("Softmax", [("x", FLOAT, ["N", 0])]),
+        ("Add", [("x", FLOAT, ["N", 0]), ("other", FLOAT, [1, 1])]),
+        ("Hardmax", [("x", FLOAT, ["N", 0])]),
+    ],
+)
+def test_what_has_no_elements_but_open_sizes_is_no_work_for_a_kernel(op: str, inputs: list) -> None:
+    from tests.harness.litert import run_tflite
+
+    model = onnx_model([helper.make_node(op, [name for name, *_ in inputs], ["y"])], inputs, [("y", FLOAT, None)])
+    result = onnxtfl.onnx_to_tflite(model, check=False).data
+    fed = {"x": np.zeros((3, 0), np.float32), "lengths": np.zeros(0, np.int64), "other": np.ones((1, 1), np.float32)}
+    fed = {name: fed[name] for name, *_ in inputs}
+    for kernels in ("default", "builtin"):
+        (_, found), *_ = run_tflite(result, list(fed.values()), kernels=kernels)
+        assert found.shape == (3, 0)
+
+
+@pytest.mark.parametrize("op", ["Min", "Identity"])
+def test_a_copy_of_no_elements_keeps_its_open_size(op: str) -> None:
+    model = onnx_model([helper.make_node(op, ["x"], ["y"])], [("x", FLOAT, [0, 2, "N"])], [("y", FLOAT, None)])
+    assert agrees_on(onnxtfl.onnx_to_tflite(model, check=False).data, model, np.zeros((0, 2, 0), np.float32))
+
+
+@pytest.mark.parametrize("op", ["Unique", "NonZero"])
+def test_nothing_has_no_distinct_elements(op: str) -> None:
+    """Of a size that is known only at run time, a kernel after it would end the process."""
+    nodes = [
+        helper.make_node(op, ["x"], ["a"]),
+        helper.make_node("Cast", ["a"], ["f"], to=FLOAT),
+        helper.make_node("LogSoftmax", ["f"], ["y"]),
+    ]
+    model = onnx_model(nodes, [("x", FLOAT, [0])], [("y", FLOAT, None)])
+    assert agrees_on(onnxtfl.onnx_to_tflite(model, check=False).data, model, np.zeros(0, np.float32))
+
+
+def test_an_empty_quantized_result() -> None:
+    """It is a constant, and as an output a copy of it."""
+
+    def build(g: TfliteGraph) -> Any:
+        x = g.given(np.zeros([2, 1, 0]), "int8")
+        g.quantized[x] = Scale((0.25,), (51,))
+        g.quantized["v0_0"] = g.quantized[x]
+        return g.op("TRANSPOSE", [x, g.constant([0, 2, 1], "int32")], rank=3)
+
+    assert_same_as_litert(build)
+
+
+@pytest.mark.parametrize(("op", "options"), [("MATRIX_DIAG", {}), ("EXP", {})])
+def test_an_open_size_beside_one_of_0(op: str, options: dict[str, Any]) -> None:
+    empty = np.zeros((2, 0, 3), np.float32)
+    assert_same_as_litert(lambda g: g.op(op, [g.given(empty, open_axes=[0])], **options), [(5, 0, 3)])

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
+import onnxtfl
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -14,7 +16,9 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.types import tensor
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
+from tests.unit.onnx_nodes import agrees_on
 from tests.unit.permuting import check_permuted
+from tests.unit.tiny_models import onnx_model
 
 
 @pytest.mark.parametrize("target", [TFLITE, onnx_target(13), onnx_target(21)], ids=["tfl", "onnx 13", "onnx 21"])
@@ -119,3 +123,23 @@ def test_sizes_stay_symbolic() -> None:
     assert str(b(ops.GroupNorm, x, c, c, num_groups=2).type) == "tensor<[n]x6x[w]xfloat32>"
     with pytest.raises(InvalidModelError):
         b(ops.GroupNorm, x, c, c, num_groups=4)
+
+
+FLOAT = TensorProto.FLOAT
+
+
+def test_group_normalization_of_open_channels() -> None:
+    constants = {name: np.arange(1, 5, dtype=np.float32) for name in ("scale", "bias")}
+    node = helper.make_node("GroupNormalization", ["x", *constants], ["y"], num_groups=2)
+    model = onnx_model([node], [("x", FLOAT, ["N", "C", 3])], [("y", FLOAT, None)], constants)
+    model.opset_import[0].version = 21
+    assert "RESHAPE" in onnxtfl.onnx_to_tflite(model, check=False).report.ops_after
+
+
+def test_a_scale_of_one_element_does_not_say_how_many_features_there_are() -> None:
+    constants = {"scale": np.asarray([2], np.float32), "bias": np.asarray([1], np.float32)}
+    node = helper.make_node("GroupNormalization", ["x", *constants], ["y"], num_groups=1)
+    model = onnx_model([node], [("x", FLOAT, ["N", "C", 3])], [("y", FLOAT, None)], constants)
+    model.opset_import[0].version = 21
+    x = np.random.default_rng(0).standard_normal((2, 4, 3)).astype(np.float32)
+    assert agrees_on(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)

@@ -8,8 +8,9 @@ import numpy as np
 import onnx.parser
 import onnx.shape_inference
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
+import onnxtfl
 from onnxtfl import onnx_to_tflite
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
@@ -18,7 +19,9 @@ from onnxtfl.ir.spatial import Window
 from onnxtfl.rules.windows import tfl_padding
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
+from tests.unit.onnx_nodes import agrees_on
 from tests.unit.permuting import check_permuted
+from tests.unit.tflite_graphs import SAMPLE, TfliteGraph, assert_same_as_litert
 from tests.unit.tiny_models import onnx_model
 
 
@@ -154,3 +157,102 @@ def test_no_images_of_no_rows(op: str, shape: tuple[int, ...], how: dict[str, An
     made = onnx_to_tflite(source, check=False)
     assert made.data is not None
     assert run_tflite(made.data, [x])[0][1].shape == run_onnx(source.SerializeToString(), {"x": x})["y"].shape
+
+
+FLOAT = TensorProto.FLOAT
+
+
+INT8 = TensorProto.INT8
+
+
+@pytest.mark.parametrize(("size", "window", "stride"), [(6, 1, 3), (8, 2, 5), (12, 1, 4), (9, 2, 4)])
+@pytest.mark.parametrize("padding", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("op", "dilation"), [("LpPool", 1), ("MaxPool", 2)])
+def test_same_padding_of_pools_may_be_negative(
+    op: str, dilation: int, padding: str, size: int, window: int, stride: int
+) -> None:
+    attributes = {"kernel_shape": [window], "strides": [stride], "dilations": [dilation], "auto_pad": padding}
+    node = helper.make_node(op, ["x"], ["y"], **attributes)
+    model = onnx_model([node], [("x", FLOAT, [1, 1, size])], [("y", FLOAT, None)])
+    model.opset_import[0].version = 18
+    x = np.arange(1, size + 1, dtype=np.float32).reshape(1, 1, size)
+    assert agrees_on(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
+
+
+def test_a_mean_in_finer_steps_than_the_operand_has_is_rounded_once() -> None:
+    node = helper.make_node(
+        "QLinearAveragePool", ["x", "a", "p", "b", "q"], ["y"], domain="com.microsoft", kernel_shape=[2, 1]
+    )
+    scales = {"a": np.float32(0.0625), "p": np.int8(0), "b": np.float32(0.03), "q": np.int8(3)}
+    constants = {name: np.asarray(value) for name, value in scales.items()}
+    shape = [1, 2, 40, 30]
+    model = onnx_model([node], [("x", INT8, shape)], [("y", INT8, [1, 2, 39, 30])], constants)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    x = np.random.default_rng(0).integers(-60, 60, shape).astype(np.int8)
+    from tests.harness.litert import run_onnx, run_tflite
+
+    result = onnxtfl.onnx_to_tflite(model, check=False).data
+    wanted = run_onnx(model.SerializeToString(), {"x": x})["y"]
+    for kernels in ("default", "builtin"):
+        found = dict(run_tflite(result, {"x": x}, kernels=kernels))["y"]
+        assert np.abs(found.astype(int) - wanted).max() <= 1
+
+
+@pytest.mark.parametrize("shape", [[1, 2, "N", 4], [1, 2, 3, 4]])
+def test_a_pool_of_integers_that_strides_over_elements_is_cropped_at_both_ends(shape: list[int | str]) -> None:
+    """SAME is negative padding then, which ONNX Runtime takes for integers only."""
+    from tests.harness.litert import run_onnx, run_tflite
+
+    node = helper.make_node(
+        "QLinearAveragePool", [*"xazbz"], ["y"], None, None, "com.microsoft", kernel_shape=[1, 2], strides=[3, 1]
+    )
+    node.attribute.append(helper.make_attribute("auto_pad", "SAME_UPPER"))
+    constants = {"a": np.asarray(0.1, np.float32), "b": np.asarray(0.1, np.float32), "z": np.asarray(0, np.int8)}
+    model = onnx_model([node], [("x", INT8, shape)], [("y", INT8, None)], constants)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    x = np.arange(-12, 12, dtype=np.int8).reshape(1, 2, 3, 4) * 5
+    wanted = run_onnx(model.SerializeToString(), {"x": x})["y"]
+    found = dict(run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, {"x": x}))["y"]
+    assert found.shape == wanted.shape
+    assert np.abs(found.astype(int) - wanted).max() <= 1
+
+
+def test_a_pool_with_gaps_over_open_sizes() -> None:
+    def build(g: TfliteGraph) -> Any:
+        x = g.given(np.resize(SAMPLE, (1, 7, 6, 2)), open_axes=(1, 2))
+        options = {"filter_height": 2, "filter_width": 2, "stride_h": 3, "stride_w": 1, "padding": "SAME"}
+        return g.op("MAX_POOL_2D", [x], **options)
+
+    assert_same_as_litert(build, *([(1, n, 4, 2)] for n in range(1, 7)))
+
+
+@pytest.mark.parametrize("op", ["L2_POOL_2D", "MAX_POOL_2D", "AVERAGE_POOL_2D"])
+def test_same_windows_of_one_element_skip_others_over_open_sizes(op: str) -> None:
+    def build(g: TfliteGraph) -> Any:
+        x = g.given(np.resize(SAMPLE, (1, 7, 6, 2)), open_axes=(1, 2))
+        return g.op(op, [x], filter_height=3, filter_width=1, stride_h=3, stride_w=3, padding="SAME")
+
+    assert_same_as_litert(build, *([(1, n, n + 1, 2)] for n in range(1, 5)))
+
+
+@pytest.mark.parametrize("op", ["MAX_POOL_2D", "AVERAGE_POOL_2D"])
+def test_elements_that_no_window_of_an_open_size_reads(op: str) -> None:
+    """With a stride over the window's size, SAME may leave out elements at the end."""
+    option = {"padding": "SAME", "filter_height": 2, "filter_width": 3, "stride_h": 3, "stride_w": 3}
+    x = np.arange(63, dtype=np.float32).reshape(1, 9, 7, 1) / 8
+    shapes = [[(1, n, n, 1)] for n in (1, 2, 4, 5)]
+    assert_same_as_litert(
+        lambda g: g.op(op, [g.given(x, open_axes=[1, 2])], **option, fused_activation_function="NONE"), *shapes
+    )
+
+
+@pytest.mark.parametrize(("window", "stride"), [(1, 2), (1, 3), (2, 3), (2, 4), (3, 5)])
+@pytest.mark.parametrize("op", ["MAX_POOL_2D", "AVERAGE_POOL_2D"])
+def test_pools_of_open_sizes_whose_strides_skip_elements(op: str, window: int, stride: int) -> None:
+    x = np.random.default_rng(0).uniform(-3, 3, (1, 8, 6, 2)).astype(np.float32)
+    options = {"filter_height": 3, "filter_width": window, "stride_h": 3, "stride_w": stride, "padding": "SAME"}
+    shapes = [[(1, n, 5, 2)] for n in (1, 3, 4, 9)]
+    assert_same_as_litert(lambda g: g.op(op, [g.given(x, open_axes=[1])], **options, fused_activation_function="RELU"))
+    assert_same_as_litert(
+        lambda g: g.op(op, [g.given(x, open_axes=[1, 2])], **options, fused_activation_function="RELU"), *shapes
+    )

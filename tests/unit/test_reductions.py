@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -15,7 +17,9 @@ from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType, tensor
 from tests.harness.litert import run_tflite
 from tests.unit.lifting import check_legalized, floats, lifted_onnx, lifted_tfl, onnx_target
+from tests.unit.onnx_nodes import agrees_on
 from tests.unit.permuting import check_permuted
+from tests.unit.tflite_graphs import SAMPLE, TfliteGraph, assert_same_as_litert
 from tests.unit.tiny_models import onnx_model
 
 X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
@@ -146,3 +150,45 @@ def test_sums_of_many_floats(op: str, keep: int, shape: tuple[int, ...]) -> None
     exact = x.astype(np.float64)
     wanted = exact.mean(tuple(axes), keepdims=bool(keep)) if keep else exact.sum(tuple(axes))
     np.testing.assert_allclose(found, wanted, rtol=2e-6)
+
+
+FLOAT = TensorProto.FLOAT
+
+
+def test_a_sum_of_everything_after_a_reshape_that_another_reshape_follows() -> None:
+    nodes = [
+        helper.make_node("Reshape", ["x", "s"], ["flat"]),
+        helper.make_node("Unsqueeze", ["flat", "a"], ["more"]),
+        helper.make_node("ReduceSum", ["flat"], ["y"]),
+    ]
+    constants = {"s": np.asarray([2, 64], np.int64), "a": np.asarray([-3], np.int64)}
+    outputs = [("more", FLOAT, None), ("y", FLOAT, None)]
+    model = onnx_model(nodes, [("x", FLOAT, [4, 2, 1, 2, 8])], outputs, constants)
+    x = np.random.default_rng(0).standard_normal((4, 2, 1, 2, 8)).astype(np.float32)
+    assert agrees_on(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
+
+
+@pytest.mark.parametrize("axes", [[1, 1], [2, -1, 0]])
+def test_an_axis_named_twice_counts_once(axes: list[int]) -> None:
+    assert_same_as_litert(lambda g: g.op("SUM", [g.given(SAMPLE), g.constant(axes, "int32")]))
+    assert_same_as_litert(lambda g: g.op("SQUEEZE", [g.given(SAMPLE[:1, :1])], squeeze_dims=[0, 1, -3]))
+
+
+def test_axes_of_a_scalar_are_not_read() -> None:
+    assert_same_as_litert(lambda g: g.op("REDUCE_MAX", [g.given(2.0), g.constant([0], "int32")]))
+
+
+def test_negative_axes_of_an_empty_operand_known_at_run_time() -> None:
+    """ONNX Runtime reduces those of an empty operand only where they are counted from the first."""
+
+    def build(g: TfliteGraph) -> Any:
+        x, axes = g.given(np.zeros([0, 2]), open_axes=[0, 1]), g.given([-2, -1], "int32")
+        return g.op("SUM", [x, axes], keep_dims=True, rank=2)
+
+    assert_same_as_litert(build)
+
+
+def test_reductions_of_no_elements() -> None:
+    nothing = np.zeros((2, 0), np.float32)
+    for op in ("MEAN", "REDUCE_MAX", "REDUCE_MIN"):
+        assert_same_as_litert(lambda g, op=op: g.op(op, [g.constant(nothing, "int32"), g.constant([1], "int32")]))  # type: ignore[misc]

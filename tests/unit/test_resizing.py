@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.ir import ops
@@ -14,8 +15,12 @@ from onnxtfl.ir.graph import constant
 from tests.harness.litert import run_onnx, run_tflite
 from tests.harness.rounds import parsed
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
+from tests.unit.onnx_nodes import agrees_on
 from tests.unit.permuting import check_permuted
+from tests.unit.test_quantized_tfl import tflite
+from tests.unit.tflite_graphs import TfliteGraph, assert_same_as_litert
 from tests.unit.tflite_ops import run_both
+from tests.unit.tiny_models import onnx_model
 
 
 def _modes() -> list[dict[str, Any]]:
@@ -194,3 +199,73 @@ def test_ratios_of_open_sizes_that_rounding_may_change(operands: str, assumed: b
     back = onnxtfl.tflite_to_onnx(there.data or b"", check=False)
     for report in (there.report, back.report):
         assert any("is a multiple of the old one" in text for text in report.assumptions) is assumed
+
+
+FLOAT = TensorProto.FLOAT
+
+
+def test_resize_of_open_sizes_to_a_size_of_1_reads_the_first_element() -> None:
+    attributes = {"coordinate_transformation_mode": "pytorch_half_pixel", "mode": "linear"}
+    node = helper.make_node("Resize", ["x", "", "", "s"], ["y"], **attributes)
+    sizes = {"s": np.asarray([8, 4, 1], np.int64)}
+    model = onnx_model([node], [("x", FLOAT, [8, "A", "B"])], [("y", FLOAT, [8, 4, 1])], sizes)
+    model.opset_import[0].version = 19
+    x = np.random.default_rng(0).standard_normal((8, 5, 4)).astype(np.float32)
+    assert agrees_on(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
+
+
+@pytest.mark.parametrize("mode", ["half_pixel", "asymmetric", "align_corners"])
+@pytest.mark.parametrize("scales", [(1, 1, 1.5, 1.5), (1, 1, 1, 3), (1, 1, 0.6, 0.7)])
+def test_integers_are_resized_to_the_last_bit(mode: str, scales: tuple[float, ...]) -> None:
+    constants = {"s": np.asarray(scales, np.float32)}
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], coordinate_transformation_mode=mode, mode="linear")
+    model = onnx_model([node], [("x", TensorProto.UINT8, [2, 3, 6, 5])], [("y", TensorProto.UINT8, None)], constants)
+    x = np.random.default_rng(0).integers(0, 256, (2, 3, 6, 5)).astype(np.uint8)
+    assert agrees_on(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
+
+
+def test_integers_of_open_sizes_are_resized_to_the_last_bit() -> None:
+    node = helper.make_node(
+        "Resize", ["x", "", "", "s"], ["y"], coordinate_transformation_mode="half_pixel", mode="linear"
+    )
+    sizes = {"s": np.asarray([4, 5], np.int64)}
+    model = onnx_model([node], [("x", TensorProto.UINT8, ["A", "B"])], [("y", TensorProto.UINT8, None)], sizes)
+    x = np.random.default_rng(0).integers(0, 256, (7, 3)).astype(np.uint8)
+    assert agrees_on(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)
+
+
+@pytest.mark.parametrize("option", ["align_corners", "half_pixel_centers", ""])
+@pytest.mark.parametrize("dtype", ["int16", "int8"])
+def test_a_bilinear_resize_of_integers_over_open_sizes(dtype: str, option: str) -> None:
+    def build(g: TfliteGraph) -> Any:
+        x = g.given(np.arange(-12, 12).reshape(1, 3, 4, 2), dtype, open_axes=[0, 1, 2])
+        sizes = g.constant([5, 7], "int32")
+        options = {name: name == option for name in ("align_corners", "half_pixel_centers")}
+        return g.op("RESIZE_BILINEAR", [x, sizes], **options)
+
+    assert_same_as_litert(build, [(2, 1, 1, 2)], [(1, 7, 3, 2)])
+
+
+def test_a_bilinear_resize_of_integers_to_sizes_known_only_at_run_time() -> None:
+    def build(g: TfliteGraph) -> Any:
+        x = g.given(np.arange(-12, 12).reshape(1, 3, 4, 2), "int16")
+        return g.op("RESIZE_BILINEAR", [x, g.given([5, 1], "int32")], align_corners=True, half_pixel_centers=False)
+
+    assert_same_as_litert(build)
+
+
+def test_a_nearest_resize_of_integers_of_open_sizes() -> None:
+    text = """
+    graph main(%x: tensor<1x[h]x[w]x1xint64>) -> (%y) {
+      %s = tfl.SHAPE@1(%x) {out_type = "INT32"} : tensor<4xint32>
+      %b = constant tensor<1xint32> [1]
+      %e = constant tensor<1xint32> [3]
+      %i = constant tensor<1xint32> [1]
+      %two = constant tensor<int32> [2]
+      %hw = tfl.STRIDED_SLICE@1(%s, %b, %e, %i) : tensor<2xint32>
+      %n = tfl.MUL@1(%hw, %two) : tensor<2xint32>
+      %y = tfl.RESIZE_NEAREST_NEIGHBOR@1(%x, %n) : tensor<1x[a]x[b]x1xint64>
+    }"""
+    x = np.arange(6, dtype=np.int64).reshape(1, 2, 3, 1)
+    (found,) = run_onnx(onnxtfl.tflite_to_onnx(tflite(text), check=False).data, {"x": x}).values()
+    np.testing.assert_array_equal(found, x.repeat(2, 1).repeat(2, 2))

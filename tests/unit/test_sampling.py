@@ -12,6 +12,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.lifting import check_legalized, floats, lifted_onnx
+from tests.unit.onnx_nodes import converted_node
 from tests.unit.test_microsoft_ops import compare, made, normal
 from tests.unit.tiny_models import onnx_model
 
@@ -93,3 +94,14 @@ def test_the_largest_of_such_samples_is_refused() -> None:
     x = {"x": normal(1, 3, 16, 20), "r": np.ones((1, 4), np.float32), "b": np.zeros(1, np.int64)}
     with pytest.raises(UnsupportedError, match="sampling_ratio = 0"):
         onnxtfl.onnx_to_tflite(made("RoiAlign", x, 1, domain="", mode="max"), check=False)
+
+
+FLOAT = TensorProto.FLOAT
+
+
+@pytest.mark.parametrize("axis", [2, 3])
+def test_a_single_place_of_an_affine_grid_is_at_1_with_aligned_corners(axis: int) -> None:
+    sizes = [1, 1, 3, 3]
+    sizes[axis] = 1
+    constants = {"size": np.asarray(sizes, np.int64)}
+    assert converted_node("AffineGrid", [("t", FLOAT, [1, 2, 3])], (FLOAT, None), constants, 20, align_corners=1)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import onnx.parser
 import pytest
+from onnx import helper
 
 import onnxtfl
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError, UsageError
 from tests.harness.litert import run_onnx, run_tflite
+from tests.unit.onnx_nodes import onnx_file
 
 HEADER = '<ir_version: 8, opset_import: ["" : %d]>\n'
 Array = np.ndarray[Any, Any]
@@ -677,3 +679,12 @@ def test_positions_in_a_sequence_of_different_shapes(position: int) -> None:
     wanted = run_onnx(model, inputs)
     for name, found in run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", inputs):
         np.testing.assert_array_equal(found, wanted[name], err_msg=name)
+
+
+def test_a_sequence_of_2_40_elements() -> None:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["q"], axis=0),
+        helper.make_node("ConcatFromSequence", ["q"], ["y"], axis=0),
+    ]
+    with pytest.raises(onnxtfl.UnsupportedError, match="axis of more than"):
+        onnxtfl.onnx_to_tflite(onnx_file(nodes, [2**40], {}), check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from onnxtfl.ir.dims import parse_dim
 from onnxtfl.ir.types import tensor
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.lifting import floats, inferred
+from tests.unit.onnx_nodes import agrees_on
+from tests.unit.tflite_graphs import SAMPLE, TfliteGraph, assert_same_as_litert
 from tests.unit.tflite_ops import run_both
 from tests.unit.tiny_models import onnx_model
 
@@ -108,3 +111,56 @@ def test_a_slice_between_two_bounds_of_one_sign_has_a_known_size() -> None:
     made = onnxtfl.onnx_to_tflite(model, check=False)
     assert "ARG_MAX" not in made.report.ops_after
     assert run_tflite(made.data or b"", {"x": np.ones((3, 2), np.float32)})[0][1].shape == (0, 2)
+
+
+FLOAT = TensorProto.FLOAT
+
+
+@pytest.mark.parametrize("starts", [[-3, 1], [0, 1], [-1, 2**63 - 1], [2, -1]])
+def test_a_slice_that_ends_at_0_has_nothing(starts: list[int]) -> None:
+    """XNNPACK takes an end of 0 for the end of the axis."""
+    constants = {"s": starts, "e": [0, 2], "a": [0, 1], "t": [1, 1]}
+    node = helper.make_node("Slice", ["x", *constants], ["y"])
+    arrays = {name: np.asarray(value, np.int64) for name, value in constants.items()}
+    model = onnx_model([node], [("x", FLOAT, ["N", "M", 3])], [("y", FLOAT, None)], arrays)
+    result = onnxtfl.onnx_to_tflite(model, check=False).data
+    assert agrees_on(result, model, np.ones((4, 3, 3), np.float32))
+
+
+def _strided_slice(masks: dict[str, int], *vectors: list[int]) -> Callable[[TfliteGraph], Any]:
+    return lambda g: g.op("STRIDED_SLICE", [g.given(SAMPLE), *(g.constant(v, "int32") for v in vectors)], **masks)
+
+
+def test_an_ellipsis_of_a_strided_slice_is_an_axis() -> None:
+    assert_same_as_litert(
+        _strided_slice({"ellipsis_mask": 1, "shrink_axis_mask": 2}, [0, 1, 0, 2], [0, 2, 2, 4], [1, 1, 1, 1])
+    )
+
+
+def test_entries_beyond_the_axes_are_ignored() -> None:
+    assert_same_as_litert(_strided_slice({}, [0, 1, 0, 2], [2, 3, 2, 3], [1, 1, 1, 1]))
+
+
+def test_an_axis_that_shrinks_at_a_masked_begin_is_at_its_first_place() -> None:
+    assert_same_as_litert(_strided_slice({"begin_mask": 1, "shrink_axis_mask": 1}, [1, 0, 0], [2, 2, 2], [3, 1, 1]))
+
+
+def test_a_slice_backward_from_the_first_element_of_an_open_axis_that_may_be_empty() -> None:
+    bounds = [[2**31 - 1, 0], [0, 0], [1, -2]]
+    assert_same_as_litert(
+        lambda g: g.op(
+            "STRIDED_SLICE",
+            [g.given(np.ones((2, 2)), open_axes=[0, 1]), *(g.constant(v, "int32") for v in bounds)],
+            **dict.fromkeys(("begin_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0),
+            end_mask=2,
+            offset=False,
+        ),
+        [(2, 0)],
+        [(3, 5)],
+    )
+
+
+def test_a_masked_end_of_a_counted_slice_is_refused() -> None:
+    """LiteRT sizes the result by the count, and fills it to the end of the axis."""
+    with pytest.raises(onnxtfl.errors.UnsupportedError, match="end_mask 1 with offset"):
+        assert_same_as_litert(_strided_slice({"end_mask": 1, "offset": True}, [0, 0, 0], [2, 2, 2], [1, 1, 1]))

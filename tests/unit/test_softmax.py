@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.op import Op
+from tests.fuzz.tflite_drawing import Scale
 from tests.unit.lifting import check_legalized, lifted_onnx, lifted_tfl
 from tests.unit.permuting import check_permuted
+from tests.unit.tflite_graphs import TfliteGraph, assert_same_as_litert
 
 X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 
@@ -41,3 +45,15 @@ def test_softmax_has_a_beta() -> None:
 @pytest.mark.parametrize("permutation", [(0, 2, 1), (2, 0, 1)])
 def test_permuted_axes(permutation: tuple[int, int, int]) -> None:
     assert check_permuted(ops.Softmax, [X], {"axis": -2}, 0, permutation)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_softmax_of_bytes_over_an_open_axis_of_one_element(dtype: str) -> None:
+    """It is 1, for which ONNX Runtime's kernel of uint8 has 0."""
+
+    def build(g: TfliteGraph) -> Any:
+        x = g.given([[5], [9]], dtype, open_axes=[1])
+        g.quantized[x], g.quantized["v0_0"] = Scale((0.25,)), Scale((1 / 256,), (0 if dtype == "uint8" else -128,))
+        return g.op("SOFTMAX", [x], beta=1.0)
+
+    assert_same_as_litert(build)

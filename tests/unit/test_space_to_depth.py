@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
+import onnxtfl
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import tensor
 from onnxtfl.targets import layouts
+from tests.unit.onnx_nodes import agrees_on
+from tests.unit.tiny_models import onnx_model
 
 
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
@@ -28,3 +32,15 @@ def test_blocks_prefer_the_depth_where_kernels_want_it() -> None:
     assert preferred is not None
     assert preferred.operands == ((0, 2, 3, 1),)
     assert preferred.attributes["depth_dim"] == 3
+
+
+FLOAT = TensorProto.FLOAT
+
+
+@pytest.mark.parametrize("batch", [0, 1, 3])
+def test_col2im_of_an_open_batch(batch: int) -> None:
+    sizes = {"i": np.asarray([4, 4], np.int64), "k": np.asarray([2, 2], np.int64)}
+    node = helper.make_node("Col2Im", ["x", *sizes], ["y"])
+    model = onnx_model([node], [("x", FLOAT, ["N", 8, 9])], [("y", FLOAT, None)], sizes, opset=18)
+    x = np.random.default_rng(0).standard_normal((batch, 8, 9)).astype(np.float32)
+    assert agrees_on(onnxtfl.onnx_to_tflite(model, check=False).data, model, x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx.parser
 import pytest
+from onnx import helper
 
 import onnxtfl
 from onnxtfl.errors import InvalidModelError
@@ -14,6 +15,8 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import tensor
 from tests.harness.litert import run_tflite
 from tests.unit.lifting import inferred
+from tests.unit.onnx_nodes import onnx_file
+from tests.unit.tflite_graphs import SAMPLE, assert_same_as_litert
 
 
 def test_split_and_its_misfits() -> None:
@@ -39,3 +42,21 @@ def test_halves_of_an_open_axis_of_int64() -> None:
     x = np.arange(18).reshape(3, 6)
     found = run_tflite(made, [x], kernels="builtin")
     np.testing.assert_array_equal(np.concatenate([part for _, part in found], axis=1), x)
+
+
+def test_a_split_into_more_parts_than_a_tensor_has_axes() -> None:
+    parts = helper.make_node("Split", ["x", "s"], [f"y{i}" for i in range(300)], name="n", axis=0)
+    model = onnx_file([parts, helper.make_node("Neg", ["y7"], ["y"])], [600], {"s": np.full(300, 2)})
+    assert onnxtfl.onnx_to_tflite(model).data
+
+
+def test_sizes_of_parts_known_at_run_time() -> None:
+    """-1 is what the others leave."""
+    assert_same_as_litert(
+        lambda g: g.op(
+            "SPLIT_V",
+            [g.given(SAMPLE, open_axes=[1]), g.given([1, -1], "int32"), g.constant(1, "int32")],
+            *("float32", "float32"),
+            num_splits=2,
+        )
+    )

@@ -152,7 +152,7 @@ def test_a_failed_check_of_one_signature_comes_after_all_conversions(
         done.append(signature)
         raise CheckFailedError(signature)
 
-    monkeypatch.setattr("onnxtfl.entry_points.tflite_to_onnx", fail)
+    monkeypatch.setattr("onnxtfl.signature_conversion.tflite_to_onnx", fail)
     with pytest.raises(CheckFailedError, match="first"):
         onnxtfl.signatures_to_onnx(tflite(*TWO, signatures=True), tmp_path)
     assert done == ["first", "second"]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import onnxtfl
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.encode import Encoder
@@ -23,6 +24,7 @@ from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import DType, ResourceType
 from onnxtfl.runtimes import LITERT, RunError, RunOptions, Worker
 from tests.models.tflite_files import samples_of
+from tests.unit.tflite_graphs import SAMPLE, TfliteGraph
 from tests.unit.tiny_models import tflite_scale
 
 CORPUS = Path(os.environ.get("ONNXTFL_CORPUS", Path(__file__).parents[3] / "shared" / "corpus"))
@@ -388,3 +390,14 @@ def test_a_path_that_is_no_file(tmp_path: Path) -> None:
         read(tmp_path)
     with pytest.raises(InvalidModelError, match="cannot be read"):
         read(tmp_path / "none.tflite")
+
+
+def test_elements_in_the_file_have_no_open_sizes() -> None:
+    class Opened(TfliteGraph):
+        def _tensor(self, name: str, buffer: int, kind: tuple[str, int] | None) -> dict[str, Any]:
+            found = super()._tensor(name, buffer, kind)
+            return found | {"shape_signature": [-1, 3, 4]} if name in self.constants else found
+
+    g = Opened(0)
+    assert g.op("ADD", [g.given(SAMPLE), g.constant(SAMPLE)])
+    onnxtfl.tflite_to_onnx(g.model())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from onnxtfl.ir import ops
 from tests.unit.convolutions import check_convolution, check_preferred_layout, conv
 from tests.unit.lifting import TFLITE, onnx_target
+from tests.unit.tflite_graphs import SAMPLE, TfliteGraph, assert_same_as_litert
 
 _TRANSPOSED = [
     ((2, 4, 9), (4, 3, 3), conv(1, window_strides=(2,), padding=(1, 0))),
@@ -31,3 +34,19 @@ def test_in_every_form(x: Any, kernel: Any, attributes: Any, target: Any) -> Non
 @pytest.mark.parametrize("channels_last", [True, False])
 def test_read_the_same_as_preferred(x: Any, kernel: Any, attributes: Any, channels_last: bool) -> None:
     check_preferred_layout(ops.ConvTranspose, x, kernel, attributes, channels_last)
+
+
+@pytest.mark.parametrize(("padding", "height"), [("SAME", 5), ("SAME", 6), ("VALID", 8)])
+def test_a_transposed_convolution_to_sizes_known_at_run_time(padding: str, height: int) -> None:
+    """The kernel crops half of what the result has too much before it, and pads the end."""
+
+    def build(g: TfliteGraph, open_axes: Sequence[int], computed: bool) -> Any:
+        shape = np.asarray([1, height, 3, 2], np.int32)
+        options = {"padding": padding, "stride_h": 2, "stride_w": 1}
+        operands = [g.weight("float32", [2, 3, 1, 4]), g.given(SAMPLE[:1, :, None].repeat(3, 2), open_axes=open_axes)]
+        sizes = g.choice(shape, share=1.0) if computed else g.constant(shape, "int32")
+        return g.op("TRANSPOSE_CONV", [sizes, *operands, g.constant([1, 2], "float32")], "float32", **options)
+
+    assert_same_as_litert(lambda g: build(g, [1, 2], False))
+    assert_same_as_litert(lambda g: build(g, [], True))
+    assert_same_as_litert(lambda g: build(g, [0, 1, 2], True))

@@ -12,7 +12,6 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 from onnxtfl.formats.source import copy_data
@@ -68,12 +67,6 @@ def write_archive(archive: Archive, out: BinaryIO, position: int = 0) -> None:
         struct.pack_into("<I", end, 16, position + archive.body.nbytes)
     copy_data(archive.body, out)
     out.write(entries + end)
-
-
-def append_archive(archive: Archive, path: Path) -> None:
-    """Write an archive at the end of the file `path`."""
-    with path.open("ab") as out:
-        write_archive(archive, out, out.tell())
 
 
 def archive_bytes(archive: Archive) -> bytes:

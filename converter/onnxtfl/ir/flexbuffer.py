@@ -1,11 +1,13 @@
 """FlexBuffers: a map of scalars, texts, bytes and lists as bytes, and back; TFLite stores the options of custom ops so.
 
-Written is one form of each value; read is every form. Source: FlexBuffers Internals (flatbuffers.dev).
+The builder of `flatbuffers` writes; reading is bounded, as the bytes may be damaged, and raises one kind of error.
+Source: FlexBuffers Internals (flatbuffers.dev).
 """
 
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,98 +33,31 @@ class FlexBufferError(ValueError):
 
 
 def encode(values: Mapping[str, Any]) -> bytes:
-    """The FlexBuffer of a map: ints (64 bits), floats (32 bits), texts, bytes, lists and maps of these.
+    """The FlexBuffer of a map: ints (64 bits), floats, texts, bytes, lists and maps of these.
 
-    FlexBufferError for other values. All vectors have elements of 8 bytes, so that equal maps have equal bytes.
+    The keys are written in order, so that equal maps have equal bytes. FlexBufferError for other values.
     """
-    out = bytearray()
-    position = _map(out, values)
-    _pad(out)
-    out += struct.pack("<Q", len(out) - position)
-    return bytes(out) + bytes([_packed(_MAP), 8])
+    from flatbuffers.flexbuffers import Builder
 
-
-def _packed(kind: int) -> int:
-    """A type byte: the kind, and elements of 8 bytes."""
-    return kind << 2 | 3
-
-
-def _pad(out: bytearray) -> None:
-    out += bytes(-len(out) % 8)
-
-
-def _write(out: bytearray, value: Any) -> tuple[int, Any]:
-    """Write what does not fit into an element; returns the kind, and the position or (bytes) the element itself."""
-    match value:
-        case bool():
-            return _BOOL, struct.pack("<Q", int(value))
-        case int():
-            return _INT, _checked("<q", value)
-        case float():
-            return _FLOAT, struct.pack("<d", value)
-        case str():
-            return _STRING, _sized(out, value.encode(), b"\0")
-        case bytes():
-            return _BLOB, _sized(out, value, b"")
-        case Mapping():
-            return _MAP, _map(out, value)
-        case Sequence():
-            return _list(out, value)
-    raise FlexBufferError(f"a value of type {type(value).__name__}")
-
-
-def _checked(code: str, value: int) -> bytes:
+    builder = Builder()
     try:
-        return struct.pack(code, value)
-    except struct.error as error:
-        raise FlexBufferError(f"{value} does not fit into 64 bits") from error
+        builder.Add(_plain(values))
+    except (ValueError, OverflowError, RuntimeError) as error:  # RuntimeError: the builder's, while it handles another
+        raise FlexBufferError(f"a value that no FlexBuffer holds: {error.__context__ or error}") from error
+    return bytes(builder.Finish())
 
 
-def _sized(out: bytearray, content: bytes, end: bytes) -> int:
-    """Write the size, then the content, which starts at the position returned."""
-    _pad(out)
-    out += struct.pack("<Q", len(content))
-    position = len(out)
-    out += content + end
-    return position
-
-
-def _list(out: bytearray, values: Sequence[Any]) -> tuple[int, int]:
-    """Ints and floats are vectors of these, other lists have the kind of each element."""
-    if all(isinstance(v, int) and not isinstance(v, bool) for v in values):
-        return _VECTOR_INT, _elements(out, [_checked("<q", v) for v in values])
-    if all(isinstance(v, float) for v in values):
-        return _VECTOR_FLOAT, _elements(out, [struct.pack("<d", v) for v in values])
-    written = [_write(out, value) for value in values]
-    return _VECTOR, _elements(out, [one for _, one in written], [kind for kind, _ in written])
-
-
-def _map(out: bytearray, values: Mapping[str, Any]) -> int:
-    """The elements in the order of their keys, before them the vector of these."""
-    names = sorted(values, key=str.encode)
-    places = []
-    for name in names:
-        raw = name.encode()
-        if b"\0" in raw:
-            raise FlexBufferError(f"the name {name!r}")
-        places.append(len(out))
-        out += raw + b"\0"
-    written = [_write(out, values[name]) for name in names]
-    keys = _elements(out, places)
-    _pad(out)
-    out += struct.pack("<QQ", len(out) - keys, 8)
-    return _elements(out, [one for _, one in written], [kind for kind, _ in written])
-
-
-def _elements(out: bytearray, items: Sequence[bytes | int], kinds: Sequence[int] = ()) -> int:
-    """Write the count, the elements (as they are, or the offset to a position), then their kinds; returns where."""
-    _pad(out)
-    out += struct.pack("<Q", len(items))
-    position = len(out)
-    for item in items:
-        out += item if isinstance(item, bytes) else struct.pack("<Q", len(out) - item)
-    out += bytes(_packed(kind) for kind in kinds)
-    return position
+def _plain(value: Any) -> Any:
+    """`value` in types of the builder: lists of ints, or of floats, are typed vectors."""
+    match value:
+        case bool() | int() | float() | str() | bytes():
+            return value
+        case Mapping():
+            return {name.encode(): _plain(value[name]) for name in sorted(value, key=str.encode)}
+        case Sequence():
+            code = {frozenset({int}): "q", frozenset({float}): "d"}.get(frozenset(map(type, value)))
+            return [_plain(one) for one in value] if code is None else array(code, value)
+    raise FlexBufferError(f"a value of type {type(value).__name__}")
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_onnx, rules
 
 MICROSOFT = "com.microsoft"
-Axes = tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,10 +66,6 @@ class OpInstance(BoundOp):
         """The element types of the values of each variable, in the table's notation."""
         return {variable: frozenset(map(element_name, values)) - {""} for variable, values in self.variables.items()}
 
-    def is_variadic(self, variable: str) -> bool:
-        """Whether only variadic operands and results have the variable: those of calls, each of its own type."""
-        return all(p.variadic for _, p, _ in (*self.operands, *self.results) if p.variable == variable)
-
     @functools.cached_property
     def quantizations(self) -> Mapping[str, frozenset[Quantization]]:
         """The quantizations of the values of each variable."""

@@ -39,7 +39,6 @@ class Pad(Op):
     propagates = True
     moves = slice(0, 1)
     inserts = True
-    follows_values = True
     choices = {"mode": ("constant", "edge", "reflect", "symmetric", "wrap")}
 
     @staticmethod

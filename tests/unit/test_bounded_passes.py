@@ -1,4 +1,6 @@
-"""What mutants showed in passes after the reader: no InternalError, no endless legalization, no large intermediates."""
+"""Passes after the reader on models that no exporter writes: no InternalError, no endless legalization, no large
+intermediates.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,22 @@ from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import SymDim, fresh, sum_of
-from onnxtfl.ir.graph import Graph, constant
+from onnxtfl.ir.graph import Graph, Value, constant
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.ranges import magnitude
 from onnxtfl.ir.reshape import reshaped_constant
+from onnxtfl.ir.signs import MOST_VISITS, never_negative
 from onnxtfl.ir.spatial import MOST_BETWEEN, pad_spatial
 from onnxtfl.ir.types import DType, tensor
 from onnxtfl.options import Options
+from onnxtfl.passes.templates import constants_equal
+from onnxtfl.passes.unit_axes import sink_reshapes
 from onnxtfl.pipeline import onnx_to_tflite
 from onnxtfl.rewriting.regions import condition_value
 from onnxtfl.rules.halving import by_halving
-from tests.fuzz.test_mutants_found import tflite_file
 from tests.harness.rounds import parsed
 from tests.unit.test_quantized_tfl import tflite
+from tests.unit.tflite_files import tflite_file
 
 _REFUSED = {
     "the condition of a loop is a number": (
@@ -220,3 +226,43 @@ def test_conditions_are_computed_early_where_all_on_the_way_is_small(size: int, 
     rows = b(ops.BroadcastTo, constant(np.asarray(1, np.int32)), [size])
     condition = b(ops.Convert, b(ops.Reduce, rows, [0], kind="max", keepdims=False), dtype=DType.BOOL)
     assert condition_value(condition) is known
+
+
+F = np.float32
+
+
+def test_signs_and_bounds_of_wide_graphs_are_found_in_bounded_time() -> None:
+    graph = Graph()
+    b = Builder(graph)
+    wide: Value = graph.add_input(tensor("int64", 1), "x")
+    for _ in range(8):
+        parts = [b(ops.Slice, wide, [0], [1], [1]) for _ in range(30)]
+        wide = b(ops.Concatenate, *(b(ops.Add, part, part) for part in parts), axis=0)
+    assert not never_negative(wide) and magnitude(wide) is None
+
+
+def test_an_analysis_visits_a_bounded_number_of_values() -> None:
+    graph = Graph()
+    b = Builder(graph)
+    x = graph.add_input(tensor("float32", 1), "x")
+    few, many = ([b(ops.Exp, b(ops.Neg, x)) for _ in range(n)] for n in (10, MOST_VISITS + 10))
+    assert never_negative(b(ops.Concatenate, *few, axis=0)) and not never_negative(b(ops.Concatenate, *many, axis=0))
+
+
+def test_the_bound_of_the_least_integer() -> None:
+    assert magnitude(constant(np.asarray([-(2**63), 5]))) == 2**63
+
+
+def test_reshapes_do_not_sink_through_results_with_scales_along_an_axis() -> None:
+    graph = Graph()
+    b = Builder(graph)
+    y = b(ops.Abs, b(ops.Reshape, graph.add_input(tensor("float32", 2, 4), "x"), [2, 1, 4]))
+    y.type = y.tensor_type.stored_as(Quantization("int8", (0.1, 0.2), (0, 0), axis=0))
+    graph.outputs = [y]
+    sink_reshapes(graph)
+    assert [n.op for n in graph.nodes] == [ops.Reshape, ops.Abs]
+
+
+def test_constants_of_other_shapes_do_not_match_a_template() -> None:
+    assert not constants_equal(np.ones((4, 1, 64), F), np.ones((4, 64, 1), F), 1e-5)
+    assert constants_equal(np.ones((64, 1), F), np.ones((4, 64, 1), F), 1e-5)
