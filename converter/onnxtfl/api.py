@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from onnxtfl.arguments import Size, checked, model_kind
+from onnxtfl.arguments import Size, checked, conversion_options, model_kind, of_command, settings
 from onnxtfl.conversion import Conversion, ConversionReport, IoType, StateReport, TensorReport, peak_memory
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
+from onnxtfl.option_table import CHECK, INSPECT, TO_ONNX, TO_TFLITE
 from onnxtfl.output import Output
 from onnxtfl.proof import (
-    COMPARISON,
     CheckMode,
     Job,
     TfliteRuntime,
@@ -86,14 +86,6 @@ tolerance in quantization steps. Inputs and outputs stay float unless ``quantize
 """
 Progress = Callable[[str], None]
 
-_OPTIONS = (
-    *("input_shapes", "inputs", "outputs", "io_layout", "quantized_io", "float64", "min_runtime"),
-    *("max_memory", "time_limit", "metadata", "record", "on_progress", "allow_custom", "plugins"),
-)
-_TO_TFLITE = (*_OPTIONS, "io_dtype", "float16", "dynamic_quant", "lstm", "elements", "target")
-_TO_ONNX = (*_OPTIONS, "opset", "quantized", "state", "signature")
-"""The parameters that are options of the pipeline."""
-
 
 def onnx_to_tflite(
     model: PathLike | bytes | onnx.ModelProto,
@@ -148,13 +140,10 @@ def onnx_to_tflite(
     and ends. ``max_memory``: megabytes of constants to compute. ``metadata``: to add. ``allow_custom``, ``plugins``:
     own ops. Raises `InvalidModelError`, `UnsupportedError`, `UsageError`, `OutputError`, `CheckFailedError`.
     """
-    given = locals()
-    from onnxtfl.options import Options
-
-    how, comparison = (checked(**{name: given[name] for name in names}) for names in (_TO_TFLITE, COMPARISON))
-    checked(path=path, check=check, load=load, keep_failed=keep_failed, quantize=quantize)
+    given = of_command(TO_TFLITE, locals())
+    checked(path=path)
     quantizing = _quantizing(quantize, calibration, quantized_io, target)
-    return _convert(Job("onnx", model, path, Options(**how), check, comparison, keep_failed, quantizing, load))
+    return _convert(_job(model, path, given, quantizing))
 
 
 def tflite_to_onnx(
@@ -198,13 +187,9 @@ def tflite_to_onnx(
     parameters, the result and the errors are those of `onnx_to_tflite` (``min_runtime`` has no effect in this
     direction). The weights of a model of more than 2 GB are written to ``path`` + ".data".
     """
-    given = locals()
-    from onnxtfl.options import Options
-
-    how = checked(**{name: given[name] for name in _TO_ONNX})
-    comparison = checked(**{name: given[name] for name in COMPARISON})
-    checked(path=path, check=check, load=load, keep_failed=keep_failed)
-    return _convert(Job("tflite", model, path, Options(**how), check, comparison, keep_failed, load=load))
+    given = of_command(TO_ONNX, locals())
+    checked(path=path)
+    return _convert(_job(model, path, given))
 
 
 def check(
@@ -214,7 +199,7 @@ def check(
     rtol: float = 1e-3,
     atol: float = 1e-4,
     seed: int = 0,
-    inputs: PathLike | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    inputs: PathLike | Mapping[str, Any] | Iterable[Mapping[str, Any]] | None = None,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
     time_limit: float = 300.0,
     steps: int = 3,
@@ -243,18 +228,22 @@ def check(
     Does not raise for models that differ or do not run: see ``CheckReport.status``. Raises `InvalidModelError` for a
     file that cannot be read and `UsageError` for unknown input names and arrays that do not fit.
     """
+    given = of_command(CHECK, locals())
     from onnxtfl.checking import Settings, check_models
 
     for name, model in (("a", a), ("b", b)):
         model_kind(model, name, ("a path", "bytes", "an onnx.ModelProto"))
-    how = checked(
-        rtol=rtol, atol=atol, seed=seed, time_limit=time_limit, steps=steps, per_layer=per_layer, profile=profile
-    )
-    how |= checked(input_shapes=input_shapes, max_steps=max_steps, random=random, input_ranges=input_ranges)
-    settings = Settings(**how, **checked(runtime=runtime))
-    inputs = checked(data=inputs)["data"]
+    how = Settings(**settings(CHECK, given))
     with ExitStack() as stack:
-        return check_models(as_file(a, "a", stack), as_file(b, "b", stack), settings, inputs)
+        return check_models(as_file(a, "a", stack), as_file(b, "b", stack), how, given["inputs"])
+
+
+def _job(model: Any, path: PathLike | None, given: Mapping[str, Any], quantizing: Quantizing | None = None) -> Job:
+    """The conversion that `given`, the keywords of a public function, ask for; only that to ONNX has an opset."""
+    format_: FormatName = "tflite" if "opset" in given else "onnx"
+    options, comparison = conversion_options(given), settings(TO_TFLITE if format_ == "onnx" else TO_ONNX, given)
+    kept, load = given["keep_failed"], given["load"]
+    return Job(format_, model, path, options, given["check"], comparison, kept, quantizing, load)
 
 
 def _convert(job: Job) -> Conversion:
@@ -431,12 +420,11 @@ def unsupported(
     Grouped by op and reason, with the names of the nodes; an empty list for a model that converts. The parameters are
     those of `onnx_to_tflite`. Raises `InvalidModelError` and `UsageError`.
     """
+    given = of_command(INSPECT, locals())
     from onnxtfl import pipeline
-    from onnxtfl.options import Options
 
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
-    how = checked(input_shapes=input_shapes, elements=elements, inputs=inputs, outputs=outputs)
-    return pipeline.unsupported(model, Options(**how))
+    return pipeline.unsupported(model, conversion_options(given))
 
 
 def explain(code: str | None = None) -> str:

@@ -28,8 +28,6 @@ HEAVY = 64 << 20
 """Bytes of a .tflite that runs on its default kernels only, unless the check is required: the others would take longer
 than the conversion and both runtimes together.
 """
-COMPARISON = ("rtol", "atol", "seed", "time_limit", "steps", "input_ranges", "runtime", "per_layer", "profile")
-"""The parameters of a conversion that are those of its check."""
 TfliteRuntime = Literal["litert", "tflite-runtime", "micro"]
 """What runs .tflite models in a check: LiteRT, the older tflite-runtime, or TFLite Micro."""
 NO_LOAD = "ONNXTFL_NO_LOAD"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 import stat
@@ -23,8 +24,11 @@ from onnxtfl import (
     conversion,
     proof,
 )
+from onnxtfl.checking import Settings
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.option_table import ARGUMENTS, FUNCTIONS, options_of
+from onnxtfl.options import Options
 from tests.unit.fake_pipeline import FakePipeline, install
 from tests.unit.tiny_models import onnx_scale, onnx_unknown_op, saved, tflite_scale
 
@@ -333,6 +337,29 @@ def every_parameter():
         for parameter in inspect.signature(getattr(onnxtfl, name)).parameters.values():
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD and parameter.name != "calibration":
                 yield pytest.param(name, others, parameter.name, id=f"{name} {parameter.name}")
+
+
+@pytest.mark.parametrize(("name", "command"), FUNCTIONS.items())
+def test_signatures_agree_with_the_table_of_options(name: str, command: str) -> None:
+    """Each keyword is a row with the same default, and the other way round."""
+    rows = {row.name: row for row in options_of(command) if row.is_keyword}
+    taken = inspect.signature(getattr(onnxtfl, name)).parameters
+    arguments = set(ARGUMENTS) | {"a", "b", "model", "options"} | ({"stage"} if name == "unsupported" else set())
+    assert set(taken) - arguments == set(rows) - arguments
+    assert all(parameter.default == rows[key].default for key, parameter in taken.items() if key in rows)
+
+
+def test_options_and_settings_agree_with_the_table() -> None:
+    """What the pipeline and the check use has the defaults of the table, and all that the table says is used."""
+    options, settings, rows = Options(), Settings(), options_of(*FUNCTIONS.values())
+    for row in (row for row in rows if row.setting and row.default is not None):
+        assert getattr(settings, row.setting) == row.default, row.name
+    used = {field.name: getattr(options, field.name) for field in dataclasses.fields(Options)}
+    for row in (row for row in rows if row.name in used and row.default is not None):
+        assert used[row.name] == row.default, row.name
+    others = {*("check", "load", "keep_failed", "quantize", "calibration", "inputs", "stage")}
+    others |= {row.name for row in options_of("many")}
+    assert {row.name for row in rows if row.is_keyword and not row.setting} - set(used) <= others
 
 
 @pytest.mark.parametrize(("function", "others", "parameter"), list(every_parameter()))

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 import onnxtfl
 from onnxtfl.cli import commands, running
 from onnxtfl.errors import UsageError
+from onnxtfl.kinds import Names, Shapes
 from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_scale
 
 
@@ -54,9 +55,7 @@ def test_the_way_back() -> None:
     [("x:?,3", (None, 3)), ("x:batch,3", ("batch", 3)), ("x:2,3", (2, 3)), ("x:-1,3", (None, 3)), ("x:", ())],
 )
 def test_on_the_command_line(words: str, expected: object) -> None:
-    from onnxtfl.cli.options import InputShape
-
-    assert InputShape().convert(words, None, None) == ("x", expected)
+    assert Shapes().read(words) == ("x", expected)
 
 
 def test_the_check_takes_open_sizes(tmp_path: Path) -> None:
@@ -107,8 +106,7 @@ def test_inspect_at_other_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_names_in_a_list(tmp_path: Path) -> None:
-    from onnxtfl.cli.options import names
-
+    names = Names().collect
     assert names(["a,b"]) == names(["a", "b"]) == ["a", "b"]
     assert names([r"a\,b", "c"]) == ["a,b", "c"]
     assert names([]) is None
