@@ -14,7 +14,7 @@ from onnxtfl.arguments import Size, checked, conversion_options, model_kind, of_
 from onnxtfl.conversion import Conversion, ConversionReport, IoType, StateReport, TensorReport, peak_memory
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
 from onnxtfl.option_table import CHECK, INSPECT, TO_ONNX, TO_TFLITE
-from onnxtfl.output import Output
+from onnxtfl.output import Output, placed
 from onnxtfl.proof import (
     CheckMode,
     Job,
@@ -94,6 +94,7 @@ def onnx_to_tflite(
     check: CheckMode = "auto",
     load: bool = True,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    dims: Mapping[str, int] | None = None,
     elements: Mapping[str, int | None] | None = None,
     io_layout: IoLayout | Mapping[str, IoLayout] = "source",
     io_dtype: IoDtype = "source",
@@ -117,6 +118,7 @@ def onnx_to_tflite(
     max_memory: float = 1024.0,
     steps: int = 3,
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
+    check_dims: Mapping[str, int] | None = None,
     runtime: TfliteRuntime | None = None,
     per_layer: bool = False,
     profile: bool = False,
@@ -127,21 +129,20 @@ def onnx_to_tflite(
 ) -> Conversion:
     """Convert an ONNX model to TFLite.
 
-    ``model``: a path, the bytes of a file, or an ``onnx.ModelProto``. ``path``: where to write the .tflite; without it
-    the bytes are in ``Conversion.data``. Inputs and outputs keep names, order, types and shapes. ``check``, ``rtol``,
-    ``atol``, ``seed``, ``time_limit``, ``steps``, ``input_ranges``, ``runtime``, ``keep_failed``: see `CheckMode`
-    (``time_limit``: also of the conversion). ``load``: whether the result's runtime, where installed, loads it before
-    it is written. ``quantize``, ``calibration``: see `QuantizeMode`. ``io_dtype``, ``io_layout``, ``float16``,
-    ``target``: see `IoDtype`, `IoLayout`, `Float16`, `TfliteTargetName`. ``input_shapes``: sizes by input name, open or
-    fixed; None makes a size open, a name also calls it so. ``elements``: the number of elements of each input that is a
-    sequence, None for an optional input without a value; their tensors are called NAME_0, ... ``float64``: "narrow"
-    computes it in float32, "error" refuses it. ``min_runtime``: the oldest TFLite runtime that must run the result,
-    "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``inputs``, ``outputs``: tensors where the converted part begins
-    and ends. ``max_memory``: megabytes of constants to compute. ``metadata``: to add. ``allow_custom``, ``plugins``:
-    own ops. Raises `InvalidModelError`, `UnsupportedError`, `UsageError`, `OutputError`, `CheckFailedError`.
+    ``model``: a path, the bytes of a file, or an ``onnx.ModelProto``. ``path``: the file to write, or a folder (one
+    that exists, or a text that ends with a slash) for a file with the model's name; without it the bytes are in
+    ``Conversion.data``. The keywords are the options of the command line (docs/command-line.md), with values of Python:
+
+    - ``check``, and what the check compares and runs: see `CheckMode`. ``quantize``, ``calibration``: `QuantizeMode`.
+    - ``io_dtype``, ``io_layout``, ``float16``, ``target``: `IoDtype`, `IoLayout`, `Float16`, `TfliteTargetName`.
+    - ``input_shapes``: sizes by input name; None makes a size open, a name also calls it so. ``dims``: sizes by the
+      name of the dimension. ``elements``: the number of elements of each input that is a sequence, None for an optional
+      without a value; their tensors are called NAME_0, ...
+    - ``min_runtime``: "2.14" to "2.23" or "litert-1.0" to "litert-2.3".
+
+    Raises `InvalidModelError`, `UnsupportedError`, `UsageError`, `OutputError`, `CheckFailedError`.
     """
     given = of_command(TO_TFLITE, locals())
-    checked(path=path)
     quantizing = _quantizing(quantize, calibration, quantized_io, target)
     return _convert(_job(model, path, given, quantizing))
 
@@ -154,6 +155,7 @@ def tflite_to_onnx(
     check: CheckMode = "auto",
     load: bool = True,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    dims: Mapping[str, int] | None = None,
     io_layout: IoLayout | Mapping[str, IoLayout] = "source",
     quantized_io: QuantizedIo = "source",
     quantized: Quantized = "qdq",
@@ -172,6 +174,7 @@ def tflite_to_onnx(
     max_memory: float = 1024.0,
     steps: int = 3,
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
+    check_dims: Mapping[str, int] | None = None,
     runtime: TfliteRuntime | None = None,
     per_layer: bool = False,
     profile: bool = False,
@@ -188,7 +191,6 @@ def tflite_to_onnx(
     direction). The weights of a model of more than 2 GB are written to ``path`` + ".data".
     """
     given = of_command(TO_ONNX, locals())
-    checked(path=path)
     return _convert(_job(model, path, given))
 
 
@@ -201,6 +203,7 @@ def check(
     seed: int = 0,
     inputs: PathLike | Mapping[str, Any] | Iterable[Mapping[str, Any]] | None = None,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    dims: Mapping[str, int] | None = None,
     time_limit: float = 300.0,
     steps: int = 3,
     max_steps: float = 1,
@@ -216,7 +219,7 @@ def check(
     ``arr_0``), several such sets, the path of an .npz file, or of a directory of such files. The rest are generated
     from ``seed``: embedding ids within their table, masks of 0 and 1, images, quiet sound. ``random``: how many sets
     are generated, with mixed sizes where dimensions are open. ``input_ranges``: lowest and highest value by input name,
-    instead of those that the graph suggests.
+    instead of those that the graph suggests. ``dims``: the size of a dimension, by its name, in the runs.
 
     Inputs and outputs are matched by name, then by position and shape; channels-last matches channels-first. A .tflite
     as ``b`` must agree with and without XNNPACK. ``runtime``: what runs a .tflite, by default LiteRT, else
@@ -242,6 +245,7 @@ def _job(model: Any, path: PathLike | None, given: Mapping[str, Any], quantizing
     """The conversion that `given`, the keywords of a public function, ask for; only that to ONNX has an opset."""
     format_: FormatName = "tflite" if "opset" in given else "onnx"
     options, comparison = conversion_options(given), settings(TO_TFLITE if format_ == "onnx" else TO_ONNX, given)
+    path = placed(checked(path=path)["path"], model, ".tflite" if format_ == "onnx" else ".onnx")
     kept, load = given["keep_failed"], given["load"]
     return Job(format_, model, path, options, given["check"], comparison, kept, quantizing, load)
 
@@ -249,11 +253,11 @@ def _job(model: Any, path: PathLike | None, given: Mapping[str, Any], quantizing
 def _convert(job: Job) -> Conversion:
     """Convert into a temporary file, check it, then move it to its path."""
     started = time.perf_counter()
-    suffix = ".tflite" if job.format == "onnx" else ".onnx"
+    name = "model.tflite" if job.format == "onnx" else "model.onnx"
     with ExitStack() as stack:
         workers = start_workers(job, stack)
         _check_model(job)
-        output = stack.enter_context(Output(job.path, "model" + suffix))
+        output = stack.enter_context(Output(job.path, name))
         if workers is not None:
             stack.callback(workers.close)  # before the file is removed that they read
         result = _run_pipeline(job, output)
@@ -411,6 +415,7 @@ def unsupported(
     model: PathLike | bytes | onnx.ModelProto,
     *,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    dims: Mapping[str, int] | None = None,
     elements: Mapping[str, int | None] | None = None,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,

@@ -167,14 +167,15 @@ def inspect(
     stage: str = "file",
     *,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    dims: Mapping[str, int] | None = None,
     elements: Mapping[str, int | None] | None = None,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
 ) -> Inspection:
     """Return what is in a model (.onnx or .tflite), with its graph after a step of its conversion to the other format.
 
-    ``stage``: "file" (as it was read), "lifted", or the name of a pass (see `stages`). ``input_shapes``, ``elements``,
-    ``inputs``, ``outputs``: of the conversion, for other stages than "file"; see `onnx_to_tflite`. Raises
+    ``stage``: "file" (as it was read), "lifted", or the name of a pass (see `stages`). ``input_shapes``, ``dims``,
+    ``elements``, ``inputs``, ``outputs``: of the conversion, for other stages than "file"; see `onnx_to_tflite`. Raises
     `InvalidModelError`, `UnsupportedError`, and `UsageError` for an unknown stage.
     """
     given = of_command(INSPECT, locals())

@@ -296,6 +296,23 @@ class Shapes(Pairs):
         return tuple(None if word in ("?", "-1") else int(word) if word.isdecimal() else word for word in words)
 
 
+class Sizes(Pairs):
+    """The sizes of dimensions by name."""
+
+    metavar, example, separator = "NAME=SIZE", "batch=1", "="
+    use = "a dictionary of the name of a dimension and its size"
+
+    def check_value(self, name: str, key: str, value: Any) -> int:
+        if not _is_integer(value) or not 0 <= value <= LARGEST_SIZE:
+            raise refuse(name, f"{key}={value}", f"sizes from 0 to {LARGEST_SIZE}")
+        return int(value)
+
+    def read_value(self, text: str) -> int:
+        if not (text.isascii() and text.isdecimal()):
+            raise ValueError
+        return int(text)
+
+
 class Ranges(Pairs):
     """The lowest and highest values by input name."""
 

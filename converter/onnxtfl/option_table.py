@@ -30,6 +30,7 @@ from onnxtfl.kinds import (
     Place,
     Ranges,
     Shapes,
+    Sizes,
     Text,
     Version,
 )
@@ -93,7 +94,7 @@ _QUANTIZED_TYPES = Choice("source", "float", "int8", "uint8")
 _RESULT = (
     _only_commands(
         *("output", Place(), None, _BOTH),
-        "File to write, or folder for several models; '-': standard output.  [default: next to MODEL]",
+        "File to write, or folder (DIR/), which several models need; '-': standard output.  [default: next to MODEL]",
         flags="-o --output",
         metavar="OUT",
     ),
@@ -150,6 +151,11 @@ _RESULT = (
 )
 _PARTS = (
     Option(*("input_shapes", Shapes(), None, (*_BOTH, INSPECT), _SHAPES_HELP), flags="--input-shape"),
+    Option(
+        *("dims", Sizes(), None, (*_BOTH, INSPECT)),
+        "Size of a dimension in all inputs that have it, by its name, like batch=1 (repeatable).",
+        flags="--dim",
+    ),
     Option(
         *("elements", Elements(), None, (TO_TFLITE, INSPECT)),
         "Number of elements of an input that is a sequence; NAME:none is an optional without a value (repeatable).",
@@ -233,6 +239,18 @@ _CHECK_INPUTS = (
         *("input_shapes", Shapes(), None, (CHECK,), _SHAPES_HELP),
         flags="--input-shape",
         setting="input_shapes",
+    ),
+    Option(
+        *("dims", Sizes(), None, (CHECK,)),
+        "Size of a dimension in the runs, by its name, like batch=2 (repeatable).",
+        flags="--dim",
+        setting="dims",
+    ),
+    Option(
+        *("check_dims", Sizes(), None, _BOTH),
+        "Size of a dimension in the runs of the check only; it stays open in the result (repeatable).",
+        flags="--check-dim",
+        setting="dims",
     ),
     Option(
         *("random", Integer(1, 100_000), 1, (CHECK,)),

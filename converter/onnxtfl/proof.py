@@ -83,6 +83,7 @@ def start_workers(job: Job, stack: ExitStack) -> Workers | None:
     workers.start(job.format, "tflite" if job.format == "onnx" else "onnx", 0 if _is_heavy(job, size) else size)
     whole = (
         not job.options.input_shapes
+        and not job.options.dims
         and job.options.inputs is None
         and job.options.outputs is None
         and job.options.signature is None
@@ -122,7 +123,7 @@ def check_result(
         for specs in (result.inputs, result.outputs)
     ]
     source = as_file(job.model, "source", stack)
-    shapes = dict(options.input_shapes or {})
+    shapes = {**(options.input_shapes or {}), **result.input_shapes}
     source = prepare_source(source, stack, names[0], names[1], shapes, options.signature)
     heavy = _is_heavy(job, converted.stat().st_size)
     settings = _settings(job, result, shapes, heavy, quantized)

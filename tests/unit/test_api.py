@@ -196,13 +196,19 @@ def test_a_sidecar_is_moved_too(fake: FakePipeline, source: Path, tmp_path: Path
 
 
 def test_places_that_cannot_be_written(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
-    (tmp_path / "out" / "folder").mkdir()
-    for target in (tmp_path / "out" / "folder", source / "m.tflite"):
+    for target in (source / "m.tflite", f"{source}/"):
         with pytest.raises(OutputError) as error:
             onnxtfl.onnx_to_tflite(source, target)
         assert "\n" not in str(error.value)
         assert error.value.exit_code == 1
-    assert files(tmp_path) == ["folder"]
+    assert files(tmp_path) == []
+
+
+def test_a_folder_gets_a_file_with_the_name_of_the_model(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
+    made = onnxtfl.onnx_to_tflite(source, tmp_path / "out", check=False)
+    assert made.path == tmp_path / "out" / "m.tflite"
+    assert onnxtfl.onnx_to_tflite(source.read_bytes(), f"{tmp_path}/out/new/", check=False).path is not None
+    assert sorted(path.name for path in (tmp_path / "out").rglob("*.tflite")) == ["m.tflite", "model.tflite"]
 
 
 def test_folders_of_the_result_are_created(fake: FakePipeline, source: Path, tmp_path: Path) -> None:

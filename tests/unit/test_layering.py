@@ -132,9 +132,8 @@ def test_mapping_modules_are_not_imported_by_name() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(_MODULES), ids=lambda name: name or "onnxtfl")
-def test_file_and_function_sizes(name: str) -> None:
+def test_function_sizes(name: str) -> None:
     source = _MODULES[name].read_text(encoding="utf-8")
-    assert source.count("\n") < 500
     functions = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef)]
     assert not {f.name: f.end_lineno - f.lineno + 1 for f in functions if f.end_lineno - f.lineno >= 60}
 

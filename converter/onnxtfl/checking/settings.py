@@ -28,6 +28,7 @@ class Settings:
     out, with a note; None: it never is. ``per_layer``: also compare the tensors inside of both models. ``runtime``:
     which one runs a .tflite, None for the first that is installed. ``input_ranges``: the lowest and highest values of
     inputs, by name, instead of those that the graph suggests. ``random``: how many sets of inputs are generated.
+    ``dims``: the size of dimensions by name, for the runs.
     """
 
     rtol: float = 1e-3
@@ -47,3 +48,4 @@ class Settings:
     runtime: str | None = None
     random: int = 1
     input_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    dims: Mapping[str, int] = field(default_factory=dict)

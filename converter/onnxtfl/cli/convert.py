@@ -151,15 +151,16 @@ def _convert(command: str, model: str, output: str | None, quiet: bool, options:
     from onnxtfl.cli.progress import progress
     from onnxtfl.cli.streams import STREAM, is_stdout, model_of, tables_to_stderr, write_to_stdout
     from onnxtfl.errors import CheckFailedError
+    from onnxtfl.output import beside, placed
 
     convert, suffix = (onnx_to_tflite, ".tflite") if command == TO_TFLITE else (tflite_to_onnx, ".onnx")
     page, source = requested(options), options.get("emit_c")
     if source is not None:
         split_path(source, "model")  # a path that is not possible is refused first
-    output = output or (STREAM if model == STREAM else _beside(model, suffix))
-    output = STREAM if is_stdout(output) else output
-    if output != STREAM and Path(output).is_dir():
-        output = os.path.join(output, os.path.basename(_beside("model" if model == STREAM else model, suffix)))
+    output = output or (STREAM if model == STREAM else beside(model, suffix))
+    output = (
+        STREAM if is_stdout(output) else os.fspath(placed(output, None if model == STREAM else model, suffix) or "")
+    )
     failure: CheckFailedError | None = None
     with progress(quiet) as step:
         try:
@@ -181,10 +182,3 @@ def _convert(command: str, model: str, output: str | None, quiet: bool, options:
         folder, name, ending = split_path(source, "model" if output == STREAM else Path(output).stem)
         conversion.c_source(name).write(folder, ending)
     return 0
-
-
-def _beside(model: str, suffix: str) -> str:
-    """Return the default output path: the model's path with `suffix`."""
-    path = Path(model)
-    known = path.suffix.lower() in (".onnx", ".tflite", ".lite", ".pb")
-    return os.fspath(path.with_suffix(suffix) if known else path.with_name(path.name + suffix))
