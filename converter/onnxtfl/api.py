@@ -10,9 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from onnxtfl.arguments import Size, checked, conversion_options, model_kind, of_command, settings
+from onnxtfl.arguments import (
+    accepting_former_names,
+    checked,
+    conversion_options,
+    model_kind,
+    of_command,
+    settings,
+)
 from onnxtfl.conversion import Conversion, ConversionReport, IoType, StateReport, TensorReport, peak_memory
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
+from onnxtfl.kinds import Size
 from onnxtfl.option_table import CHECK, INSPECT, TO_ONNX, TO_TFLITE
 from onnxtfl.output import Output, placed
 from onnxtfl.proof import (
@@ -85,8 +93,11 @@ directory of such files; "random" generates them. The float result is checked as
 tolerance in quantization steps. Inputs and outputs stay float unless ``quantized_io`` is "int8".
 """
 Progress = Callable[[str], None]
+Data = PathLike | Mapping[str, Any] | Iterable[Mapping[str, Any]]
+"""Inputs for a check: arrays by input name, several such sets, or the path of an .npz file or a directory of them."""
 
 
+@accepting_former_names(TO_TFLITE)
 def onnx_to_tflite(
     model: PathLike | bytes | onnx.ModelProto,
     path: PathLike | None = None,
@@ -116,9 +127,10 @@ def onnx_to_tflite(
     keep_failed: bool = False,
     time_limit: float = 300.0,
     max_memory: float = 1024.0,
-    steps: int = 3,
+    runs: int = 3,
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
     check_dims: Mapping[str, int] | None = None,
+    check_data: Data | None = None,
     runtime: TfliteRuntime | None = None,
     per_layer: bool = False,
     profile: bool = False,
@@ -147,6 +159,7 @@ def onnx_to_tflite(
     return _convert(_job(model, path, given, quantizing))
 
 
+@accepting_former_names(TO_ONNX)
 def tflite_to_onnx(
     model: PathLike | bytes,
     path: PathLike | None = None,
@@ -172,9 +185,10 @@ def tflite_to_onnx(
     keep_failed: bool = False,
     time_limit: float = 300.0,
     max_memory: float = 1024.0,
-    steps: int = 3,
+    runs: int = 3,
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
     check_dims: Mapping[str, int] | None = None,
+    check_data: Data | None = None,
     runtime: TfliteRuntime | None = None,
     per_layer: bool = False,
     profile: bool = False,
@@ -194,6 +208,7 @@ def tflite_to_onnx(
     return _convert(_job(model, path, given))
 
 
+@accepting_former_names(CHECK)
 def check(
     a: PathLike | bytes | onnx.ModelProto,
     b: PathLike | bytes | onnx.ModelProto,
@@ -201,11 +216,11 @@ def check(
     rtol: float = 1e-3,
     atol: float = 1e-4,
     seed: int = 0,
-    inputs: PathLike | Mapping[str, Any] | Iterable[Mapping[str, Any]] | None = None,
+    data: Data | None = None,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
     dims: Mapping[str, int] | None = None,
     time_limit: float = 300.0,
-    steps: int = 3,
+    runs: int = 3,
     max_steps: float = 1,
     random: int = 1,
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
@@ -215,7 +230,7 @@ def check(
 ) -> CheckReport:
     """Run two models, each .onnx or .tflite, on the same inputs and compare; ``a`` is the reference.
 
-    ``inputs``: arrays by ``a``'s input names, for some or all of them (also by ``b``'s names, or by position:
+    ``data``: arrays by ``a``'s input names, for some or all of them (also by ``b``'s names, or by position:
     ``arr_0``), several such sets, the path of an .npz file, or of a directory of such files. The rest are generated
     from ``seed``: embedding ids within their table, masks of 0 and 1, images, quiet sound. ``random``: how many sets
     are generated, with mixed sizes where dimensions are open. ``input_ranges``: lowest and highest value by input name,
@@ -223,7 +238,7 @@ def check(
 
     Inputs and outputs are matched by name, then by position and shape; channels-last matches channels-first. A .tflite
     as ``b`` must agree with and without XNNPACK. ``runtime``: what runs a .tflite, by default LiteRT, else
-    tflite-runtime; "micro" is TFLite Micro (``pip install 'onnxtfl[micro]'``). Models with state run ``steps`` times,
+    tflite-runtime; "micro" is TFLite Micro (``pip install 'onnxtfl[micro]'``). Models with state run ``runs`` times,
     one run after the other, on other inputs each time; the states that ``onnxtfl`` made inputs and outputs of an ONNX
     model are fed back. ``max_steps``: how many quantization steps quantized outputs may differ by. ``per_layer``,
     ``profile``: see `CheckMode`.
@@ -238,7 +253,7 @@ def check(
         model_kind(model, name, ("a path", "bytes", "an onnx.ModelProto"))
     how = Settings(**settings(CHECK, given))
     with ExitStack() as stack:
-        return check_models(as_file(a, "a", stack), as_file(b, "b", stack), how, given["inputs"])
+        return check_models(as_file(a, "a", stack), as_file(b, "b", stack), how, given["data"])
 
 
 def _job(model: Any, path: PathLike | None, given: Mapping[str, Any], quantizing: Quantizing | None = None) -> Job:
@@ -246,8 +261,10 @@ def _job(model: Any, path: PathLike | None, given: Mapping[str, Any], quantizing
     format_: FormatName = "tflite" if "opset" in given else "onnx"
     options, comparison = conversion_options(given), settings(TO_TFLITE if format_ == "onnx" else TO_ONNX, given)
     path = placed(checked(path=path)["path"], model, ".tflite" if format_ == "onnx" else ".onnx")
-    kept, load = given["keep_failed"], given["load"]
-    return Job(format_, model, path, options, given["check"], comparison, kept, quantizing, load)
+    kept, load, data = given["keep_failed"], given["load"], given["check_data"]
+    if given["check"] is False and data is not None:
+        raise UsageError("`check_data` is for the check, which `check=False` leaves out", hint="leave out one of them")
+    return Job(format_, model, path, options, given["check"], comparison, kept, quantizing, load, data)
 
 
 def _convert(job: Job) -> Conversion:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from onnxtfl.errors import UsageError
-from onnxtfl.kinds import RefusedError, Size, refuse
+from onnxtfl.kinds import RefusedError, refuse
 from onnxtfl.option_table import kind_of, options_of
 from onnxtfl.options import Options
 
-__all__ = ["Size", "checked", "conversion_options", "model_kind", "of_command", "settings"]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def checked(**given: Any) -> dict[str, Any]:
@@ -37,6 +40,30 @@ def conversion_options(values: Mapping[str, Any]) -> Options:
 def settings(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """What `values` says about the check, by field of `onnxtfl.checking.Settings`."""
     return {row.setting: values[row.name] for row in options_of(command) if row.setting and row.name in values}
+
+
+def current_names(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` with the keywords of a command that have another name now, for which a warning is issued."""
+    names = {row.former: row.name for row in options_of(command) if row.former and row.is_keyword}
+    for former in [name for name in given if name in names]:
+        warnings.warn(f"`{former}` is now called `{names[former]}`", DeprecationWarning, stacklevel=3)
+    twice = next((former for former, name in names.items() if former in given and name in given), None)
+    if twice is not None:
+        raise UsageError(f"`{names[twice]}` and its former name {twice} are both given", hint="leave out the latter")
+    return {names.get(name, name): value for name, value in given.items()}
+
+
+def accepting_former_names(command: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let the public function of a command accept the former names of its keywords."""
+
+    def accepting(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return function(*args, **current_names(command, kwargs))
+
+        return call
+
+    return accepting
 
 
 def model_kind(model: Any, name: str, kinds: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from onnxtfl.arguments import Size, conversion_options, model_kind, of_command
+from onnxtfl.arguments import conversion_options, model_kind, of_command
 from onnxtfl.errors import OnnxtflError, UnsupportedError, UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.archive import file_names
@@ -22,6 +22,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.text import element_text, graph_lines
 from onnxtfl.ir.types import Type
+from onnxtfl.kinds import Size
 from onnxtfl.option_table import INSPECT
 from onnxtfl.options import Options
 from onnxtfl.pipeline import inspect as graph_after

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from onnxtfl.arguments import checked, of_command
+from onnxtfl.arguments import checked, current_names, of_command
 from onnxtfl.errors import CheckFailedError, InternalError, OnnxtflError, RuntimeUnavailableError, UsageError
 from onnxtfl.journal import Journal
 from onnxtfl.option_table import TO_ONNX, TO_TFLITE
@@ -81,7 +81,8 @@ def convert_many(
     Returns an outcome for each model, in the order of the sources. Raises `UsageError` for an argument that is not
     possible, for folders without models, and for two sources with the same target.
     """
-    options = {name: value for name, value in options.items() if name != "on_progress"}
+    options = current_names(TO_TFLITE if to == "tflite" else TO_ONNX, options)
+    options.pop("on_progress", None)
     _check_options(to, options)
     checked(directory=directory, jobs=jobs, force=force, address=address, on_outcome=on_outcome)
     if not isinstance(executor, Executor):

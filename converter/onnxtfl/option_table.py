@@ -232,8 +232,13 @@ _CHECKING = (
 )
 _CHECK_INPUTS = (
     Option(
-        *("inputs", Data(), None, (CHECK,)),
+        *("data", Data(), None, (CHECK,)),
         "Arrays by input name: an .npz file, or a directory of them.",
+        former="inputs",
+    ),
+    Option(
+        *("check_data", Data(), None, _BOTH),
+        "Arrays by input name that the check runs both models on: an .npz file, or a directory of them.",
     ),
     Option(
         *("input_shapes", Shapes(), None, (CHECK,), _SHAPES_HELP),
@@ -265,9 +270,10 @@ _CHECK_INPUTS = (
     ),
     Option(*("seed", Integer(0, 2**32 - 1), 0, _COMPARING), "Seed of the inputs.", setting="seed"),
     Option(
-        *("steps", Integer(1), 3, _COMPARING),
+        *("runs", Integer(1), 3, _COMPARING),
         "Runs, one after the other, of models with state.",
         setting="steps",
+        former="steps",
     ),
 )
 _REPORTS = (
@@ -351,6 +357,11 @@ ARGUMENTS: dict[str, Kind] = {
 def options_of(*commands: str) -> list[Option]:
     """The rows of commands, by group."""
     return [option for option in OPTIONS if set(option.commands) & set(commands)]
+
+
+def former_flags(command: str) -> dict[str, str]:
+    """The flags of a command that have another name now, with this."""
+    return {"--" + row.former.replace("_", "-"): row.flag for row in options_of(command) if row.former}
 
 
 def kind_of(name: str) -> Kind:

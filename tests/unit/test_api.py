@@ -288,11 +288,38 @@ def test_options_that_make_no_sense(fake: FakePipeline, source: Path, options: d
 
 def test_check_of_models_in_memory() -> None:
     assert onnxtfl.check(onnx_scale(), tflite_scale()).ok
-    report = onnxtfl.check(onnx_scale(), tflite_scale(), inputs={"x": np.ones((2, 3), np.float32)}, seed=5, rtol=1e-6)
+    report = onnxtfl.check(onnx_scale(), tflite_scale(), data={"x": np.ones((2, 3), np.float32)}, seed=5, rtol=1e-6)
     assert (report.ok, report.inputs[0].values, report.seed, report.rtol) == (True, "given", 5, 1e-6)
     assert not onnxtfl.check(onnx_scale(), tflite_scale(2.5)).ok
     with pytest.raises(InvalidModelError):
         onnxtfl.check(b"junk", tflite_scale())
+
+
+def test_keywords_under_their_former_names() -> None:
+    ones = {"x": np.ones((2, 3), np.float32)}
+    with pytest.warns(DeprecationWarning, match="`inputs` is now called `data`"):
+        report = onnxtfl.check(onnx_scale(), tflite_scale(), inputs=ones)
+    assert report.inputs[0].values == "given"
+    with pytest.warns(DeprecationWarning, match="`steps` is now called `runs`"):
+        onnxtfl.onnx_to_tflite(onnx_scale(), steps=2)
+    with pytest.raises(UsageError, match="data and its former name inputs"), pytest.warns(DeprecationWarning):
+        onnxtfl.check(onnx_scale(), tflite_scale(), inputs=ones, data=ones)
+
+
+def test_a_conversion_is_checked_on_data_of_the_user(source: Path, tmp_path: Path) -> None:
+    ones, twos = ({"x": np.full((2, 3), value, np.float32)} for value in (1, 2))
+    np.savez(tmp_path / "data.npz", **ones)
+    for data, cases in ((ones, 1), (tmp_path / "data.npz", 1), (tmp_path, 1), ((one for one in (ones, twos)), 2)):
+        made = onnxtfl.onnx_to_tflite(source, check_data=data).check
+        assert made is not None
+        assert (made.status, made.inputs[0].values, made.cases) == ("passed", "given", cases)
+    back = onnxtfl.tflite_to_onnx(tflite_scale(), check_data={"x": twos["x"]}).check
+    assert back is not None
+    assert back.inputs[0].values == "given"
+    with pytest.raises(UsageError, match="the model has no input 'z'"):
+        onnxtfl.onnx_to_tflite(source, check_data={"z": ones["x"]})
+    with pytest.raises(UsageError, match="check_data is for the check, which check=False leaves out"):
+        onnxtfl.onnx_to_tflite(source, check_data=ones, check=False)
 
 
 def test_a_cut_is_checked_against_the_same_part(fake: FakePipeline, source: Path) -> None:
@@ -363,7 +390,7 @@ def test_options_and_settings_agree_with_the_table() -> None:
     used = {field.name: getattr(options, field.name) for field in dataclasses.fields(Options)}
     for row in (row for row in rows if row.name in used and row.default is not None):
         assert used[row.name] == row.default, row.name
-    others = {*("check", "load", "keep_failed", "quantize", "calibration", "inputs", "stage")}
+    others = {*("check", "load", "keep_failed", "quantize", "calibration", "data", "check_data", "stage")}
     others |= {row.name for row in options_of("many")}
     assert {row.name for row in rows if row.is_keyword and not row.setting} - set(used) <= others
 

@@ -100,6 +100,14 @@ def test_output_and_options(fake: FakePipeline, source: Path, tmp_path: Path) ->
     assert options.io_layout == {"*": "source", "x:1": "channels-first"}
 
 
+def test_data_for_the_check(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "data.npz", x=np.ones((2, 3), np.float32))
+    assert onnx2tfl(source, "--check-data", tmp_path / "data.npz", "-v") == 0
+    assert "given" in capsys.readouterr().out
+    assert onnx2tfl(source, "--check-data", tmp_path / "none.npz") == 2
+    assert "cannot read" in one_error(capsys)
+
+
 def test_into_a_folder(fake: FakePipeline, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "there").mkdir()
     for folder in ("new/", "new/sub/", "there"):

@@ -41,7 +41,7 @@ def check_command(a: str, b: str, quiet: bool, verbose: bool, json: str | None, 
     Examples:
       onnxtfl check model.onnx model.tflite
       onnxtfl check model.onnx model.tflite --per-layer
-      onnxtfl check model.onnx model.tflite --inputs data.npz --report out.html
+      onnxtfl check model.onnx model.tflite --data data.npz --report out.html
     """
     from onnxtfl import CheckReport, OnnxtflError
 
