@@ -25,6 +25,7 @@ from onnxtfl.cli import commands
 from onnxtfl.error_codes import error_codes
 from onnxtfl.error_codes import index as error_index
 from onnxtfl.error_codes import page as error_page
+from onnxtfl.option_table import former_flags
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS, SOURCE, SITE = ROOT / "docs", ROOT / "build" / "docs-source", ROOT / "build" / "docs"
@@ -114,6 +115,8 @@ def _command(command: click.Command, path: str) -> Iterator[str]:
     yield f"## {path}\n\n**`{usage}`**\n\n{_paragraphs(command.help)}\n"
     rows = [row for parameter in command.params if (row := _option(parameter, context))]
     yield "| option | what it does |\n| --- | --- |\n" + "".join(f"| {name} | {help_} |\n" for name, help_ in rows)
+    if former := former_flags(command.name or ""):
+        yield "Former names, which still work: " + ", ".join(f"`{a}` of `{b}`" for a, b in former.items()) + ".\n"
     if command.epilog:
         yield f"{_paragraphs(command.epilog)}\n"
 

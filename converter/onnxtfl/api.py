@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from onnxtfl.arguments import Size, checked, model_kind
+from onnxtfl.arguments import (
+    accepting_former_names,
+    checked,
+    conversion_options,
+    model_kind,
+    of_command,
+    settings,
+)
 from onnxtfl.conversion import Conversion, ConversionReport, IoType, StateReport, TensorReport, peak_memory
 from onnxtfl.conversion_check import (
-    COMPARISON,
     CheckMode,
     Job,
     TfliteRuntime,
@@ -24,7 +30,9 @@ from onnxtfl.conversion_check import (
     start_workers,
 )
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
-from onnxtfl.output import Output
+from onnxtfl.kinds import Size
+from onnxtfl.option_table import CHECK, INSPECT, TO_ONNX, TO_TFLITE
+from onnxtfl.output import Output, placed
 
 if TYPE_CHECKING:
     import onnx
@@ -85,16 +93,11 @@ directory of such files; "random" generates them. The float result is checked as
 tolerance in quantization steps. Inputs and outputs stay float unless ``quantized_io`` is "int8".
 """
 Progress = Callable[[str], None]
-
-_OPTIONS = (
-    *("input_shapes", "inputs", "outputs", "io_layout", "quantized_io", "float64", "min_runtime"),
-    *("max_memory", "time_limit", "metadata", "record", "on_progress", "allow_custom", "plugins"),
-)
-_TO_TFLITE = (*_OPTIONS, "io_dtype", "float16", "dynamic_quant", "lstm", "elements", "target")
-_TO_ONNX = (*_OPTIONS, "opset", "quantized", "state", "signature")
-"""The parameters that are options of the pipeline."""
+Data = PathLike | Mapping[str, Any] | Iterable[Mapping[str, Any]]
+"""Inputs for a check: arrays by input name, several such sets, or the path of an .npz file or a directory of them."""
 
 
+@accepting_former_names(TO_TFLITE)
 def onnx_to_tflite(
     model: PathLike | bytes | onnx.ModelProto,
     path: PathLike | None = None,
@@ -102,6 +105,7 @@ def onnx_to_tflite(
     check: CheckMode = "auto",
     load: bool = True,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    dims: Mapping[str, int] | None = None,
     elements: Mapping[str, int | None] | None = None,
     io_layout: IoLayout | Mapping[str, IoLayout] = "source",
     io_dtype: IoDtype = "source",
@@ -123,8 +127,10 @@ def onnx_to_tflite(
     keep_failed: bool = False,
     time_limit: float = 300.0,
     max_memory: float = 1024.0,
-    steps: int = 3,
+    runs: int = 3,
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
+    check_dims: Mapping[str, int] | None = None,
+    check_data: Data | None = None,
     runtime: TfliteRuntime | None = None,
     per_layer: bool = False,
     profile: bool = False,
@@ -135,28 +141,25 @@ def onnx_to_tflite(
 ) -> Conversion:
     """Convert an ONNX model to TFLite.
 
-    ``model``: a path, the bytes of a file, or an ``onnx.ModelProto``. ``path``: where to write the .tflite; without it
-    the bytes are in ``Conversion.data``. Inputs and outputs keep names, order, types and shapes. ``check``, ``rtol``,
-    ``atol``, ``seed``, ``time_limit``, ``steps``, ``input_ranges``, ``runtime``, ``keep_failed``: see `CheckMode`
-    (``time_limit``: also of the conversion). ``load``: whether the result's runtime, where installed, loads it before
-    it is written. ``quantize``, ``calibration``: see `QuantizeMode`. ``io_dtype``, ``io_layout``, ``float16``,
-    ``target``: see `IoDtype`, `IoLayout`, `Float16`, `TfliteTargetName`. ``input_shapes``: sizes by input name, open or
-    fixed; None makes a size open, a name also calls it so. ``elements``: the number of elements of each input that is a
-    sequence, None for an optional input without a value; their tensors are called NAME_0, ... ``float64``: "narrow"
-    computes it in float32, "error" refuses it. ``min_runtime``: the oldest TFLite runtime that must run the result,
-    "2.14" to "2.23" or "litert-1.0" to "litert-2.3". ``inputs``, ``outputs``: tensors where the converted part begins
-    and ends. ``max_memory``: megabytes of constants to compute. ``metadata``: to add. ``allow_custom``, ``plugins``:
-    own ops. Raises `InvalidModelError`, `UnsupportedError`, `UsageError`, `OutputError`, `CheckFailedError`.
+    ``model``: a path, the bytes of a file, or an ``onnx.ModelProto``. ``path``: the file to write, or a folder (one
+    that exists, or a text that ends with a slash) for a file with the model's name; without it the bytes are in
+    ``Conversion.data``. The keywords are the options of the command line (docs/command-line.md), with values of Python:
+
+    - ``check``, and what the check compares and runs: see `CheckMode`. ``quantize``, ``calibration``: `QuantizeMode`.
+    - ``io_dtype``, ``io_layout``, ``float16``, ``target``: `IoDtype`, `IoLayout`, `Float16`, `TfliteTargetName`.
+    - ``input_shapes``: sizes by input name; None makes a size open, a name also calls it so. ``dims``: sizes by the
+      name of the dimension. ``elements``: the number of elements of each input that is a sequence, None for an optional
+      without a value; their tensors are called NAME_0, ...
+    - ``min_runtime``: "2.14" to "2.23" or "litert-1.0" to "litert-2.3".
+
+    Raises `InvalidModelError`, `UnsupportedError`, `UsageError`, `OutputError`, `CheckFailedError`.
     """
-    given = locals()
-    from onnxtfl.options import Options
-
-    how, comparison = (checked(**{name: given[name] for name in names}) for names in (_TO_TFLITE, COMPARISON))
-    checked(path=path, check=check, load=load, keep_failed=keep_failed, quantize=quantize)
+    given = of_command(TO_TFLITE, locals())
     quantizing = _quantizing(quantize, calibration, quantized_io, target)
-    return _convert(Job("onnx", model, path, Options(**how), check, comparison, keep_failed, quantizing, load))
+    return _convert(_job(model, path, given, quantizing))
 
 
+@accepting_former_names(TO_ONNX)
 def tflite_to_onnx(
     model: PathLike | bytes,
     path: PathLike | None = None,
@@ -165,6 +168,7 @@ def tflite_to_onnx(
     check: CheckMode = "auto",
     load: bool = True,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    dims: Mapping[str, int] | None = None,
     io_layout: IoLayout | Mapping[str, IoLayout] = "source",
     quantized_io: QuantizedIo = "source",
     quantized: Quantized = "qdq",
@@ -181,8 +185,10 @@ def tflite_to_onnx(
     keep_failed: bool = False,
     time_limit: float = 300.0,
     max_memory: float = 1024.0,
-    steps: int = 3,
+    runs: int = 3,
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
+    check_dims: Mapping[str, int] | None = None,
+    check_data: Data | None = None,
     runtime: TfliteRuntime | None = None,
     per_layer: bool = False,
     profile: bool = False,
@@ -198,15 +204,11 @@ def tflite_to_onnx(
     parameters, the result and the errors are those of `onnx_to_tflite` (``min_runtime`` has no effect in this
     direction). The weights of a model of more than 2 GB are written to ``path`` + ".data".
     """
-    given = locals()
-    from onnxtfl.options import Options
-
-    how = checked(**{name: given[name] for name in _TO_ONNX})
-    comparison = checked(**{name: given[name] for name in COMPARISON})
-    checked(path=path, check=check, load=load, keep_failed=keep_failed)
-    return _convert(Job("tflite", model, path, Options(**how), check, comparison, keep_failed, load=load))
+    given = of_command(TO_ONNX, locals())
+    return _convert(_job(model, path, given))
 
 
+@accepting_former_names(CHECK)
 def check(
     a: PathLike | bytes | onnx.ModelProto,
     b: PathLike | bytes | onnx.ModelProto,
@@ -214,10 +216,11 @@ def check(
     rtol: float = 1e-3,
     atol: float = 1e-4,
     seed: int = 0,
-    inputs: PathLike | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    data: Data | None = None,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    dims: Mapping[str, int] | None = None,
     time_limit: float = 300.0,
-    steps: int = 3,
+    runs: int = 3,
     max_steps: float = 1,
     random: int = 1,
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
@@ -227,15 +230,15 @@ def check(
 ) -> CheckReport:
     """Run two models, each .onnx or .tflite, on the same inputs and compare; ``a`` is the reference.
 
-    ``inputs``: arrays by ``a``'s input names, for some or all of them (also by ``b``'s names, or by position:
+    ``data``: arrays by ``a``'s input names, for some or all of them (also by ``b``'s names, or by position:
     ``arr_0``), several such sets, the path of an .npz file, or of a directory of such files. The rest are generated
     from ``seed``: embedding ids within their table, masks of 0 and 1, images, quiet sound. ``random``: how many sets
     are generated, with mixed sizes where dimensions are open. ``input_ranges``: lowest and highest value by input name,
-    instead of those that the graph suggests.
+    instead of those that the graph suggests. ``dims``: the size of a dimension, by its name, in the runs.
 
     Inputs and outputs are matched by name, then by position and shape; channels-last matches channels-first. A .tflite
     as ``b`` must agree with and without XNNPACK. ``runtime``: what runs a .tflite, by default LiteRT, else
-    tflite-runtime; "micro" is TFLite Micro (``pip install 'onnxtfl[micro]'``). Models with state run ``steps`` times,
+    tflite-runtime; "micro" is TFLite Micro (``pip install 'onnxtfl[micro]'``). Models with state run ``runs`` times,
     one run after the other, on other inputs each time; the states that ``onnxtfl`` made inputs and outputs of an ONNX
     model are fed back. ``max_steps``: how many quantization steps quantized outputs may differ by. ``per_layer``,
     ``profile``: see `CheckMode`.
@@ -243,28 +246,35 @@ def check(
     Does not raise for models that differ or do not run: see ``CheckReport.status``. Raises `InvalidModelError` for a
     file that cannot be read and `UsageError` for unknown input names and arrays that do not fit.
     """
+    given = of_command(CHECK, locals())
     from onnxtfl.checking import Settings, check_models
 
     for name, model in (("a", a), ("b", b)):
         model_kind(model, name, ("a path", "bytes", "an onnx.ModelProto"))
-    how = checked(
-        rtol=rtol, atol=atol, seed=seed, time_limit=time_limit, steps=steps, per_layer=per_layer, profile=profile
-    )
-    how |= checked(input_shapes=input_shapes, max_steps=max_steps, random=random, input_ranges=input_ranges)
-    settings = Settings(**how, **checked(runtime=runtime))
-    inputs = checked(data=inputs)["data"]
+    how = Settings(**settings(CHECK, given))
     with ExitStack() as stack:
-        return check_models(as_file(a, "a", stack), as_file(b, "b", stack), settings, inputs)
+        return check_models(as_file(a, "a", stack), as_file(b, "b", stack), how, given["data"])
+
+
+def _job(model: Any, path: PathLike | None, given: Mapping[str, Any], quantizing: Quantizing | None = None) -> Job:
+    """The conversion that `given`, the keywords of a public function, ask for; only that to ONNX has an opset."""
+    format_: FormatName = "tflite" if "opset" in given else "onnx"
+    options, comparison = conversion_options(given), settings(TO_TFLITE if format_ == "onnx" else TO_ONNX, given)
+    path = placed(checked(path=path)["path"], model, ".tflite" if format_ == "onnx" else ".onnx")
+    kept, load, data = given["keep_failed"], given["load"], given["check_data"]
+    if given["check"] is False and data is not None:
+        raise UsageError("`check_data` is for the check, which `check=False` leaves out", hint="leave out one of them")
+    return Job(format_, model, path, options, given["check"], comparison, kept, quantizing, load, data)
 
 
 def _convert(job: Job) -> Conversion:
     """Convert into a temporary file, check it, then move it to its path."""
     started = time.perf_counter()
-    suffix = ".tflite" if job.format == "onnx" else ".onnx"
+    name = "model.tflite" if job.format == "onnx" else "model.onnx"
     with ExitStack() as stack:
         workers = start_workers(job, stack)
         _check_model(job)
-        output = stack.enter_context(Output(job.path, "model" + suffix))
+        output = stack.enter_context(Output(job.path, name))
         if workers is not None:
             stack.callback(workers.close)  # before the file is removed that they read
         result = _run_pipeline(job, output)
@@ -422,6 +432,7 @@ def unsupported(
     model: PathLike | bytes | onnx.ModelProto,
     *,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    dims: Mapping[str, int] | None = None,
     elements: Mapping[str, int | None] | None = None,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
@@ -431,12 +442,11 @@ def unsupported(
     Grouped by op and reason, with the names of the nodes; an empty list for a model that converts. The parameters are
     those of `onnx_to_tflite`. Raises `InvalidModelError` and `UsageError`.
     """
+    given = of_command(INSPECT, locals())
     from onnxtfl import pipeline
-    from onnxtfl.options import Options
 
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
-    how = checked(input_shapes=input_shapes, elements=elements, inputs=inputs, outputs=outputs)
-    return pipeline.unsupported(model, Options(**how))
+    return pipeline.unsupported(model, conversion_options(given))
 
 
 def explain(code: str | None = None) -> str:

@@ -28,8 +28,6 @@ HEAVY = 64 << 20
 """Bytes of a .tflite that runs on its default kernels only, unless the check is required: the others would take longer
 than the conversion and both runtimes together.
 """
-COMPARISON = ("rtol", "atol", "seed", "time_limit", "steps", "input_ranges", "runtime", "per_layer", "profile")
-"""The parameters of a conversion that are those of its check."""
 TfliteRuntime = Literal["litert", "tflite-runtime", "micro"]
 """What runs .tflite models in a check: LiteRT, the older tflite-runtime, or TFLite Micro."""
 NO_LOAD = "ONNXTFL_NO_LOAD"
@@ -45,8 +43,10 @@ the conversion succeeds with ``conversion.check.status == "not checked"``. "requ
 kernels; False does not check. On the command line, "auto" is the default, "require" is --check, False is --no-check.
 
 ``rtol`` and ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: seed of the inputs. ``time_limit``:
-seconds for each run, and for the conversion. ``steps``: number of runs, one after the other, of models with state.
+seconds for each run, and for the conversion. ``runs``: number of runs, one after the other, of models with state.
 ``keep_failed``: write the result also where the check fails. ``input_ranges``: lowest and highest value by input name.
+``check_data``: inputs to run both models on, by name of the source's input, instead of generated ones. ``check_dims``:
+the size of a dimension in the runs, by its name.
 ``runtime``: what runs the .tflite model ("litert", "tflite-runtime", "micro"), by default the first that is installed.
 ``per_layer``: find the first op whose result differs, and the errors along the depth (``CheckReport.first_difference``
 and ``layers``). ``profile``: measure the time of each op in both runtimes (``CheckReport.profiles``).
@@ -66,6 +66,7 @@ class Job:
     keep_failed: bool
     quantizing: Quantizing | None = None
     load: bool = True
+    data: Any = None  # the user's inputs for the check
 
 
 def start_workers(job: Job, stack: ExitStack) -> Workers | None:
@@ -85,6 +86,7 @@ def start_workers(job: Job, stack: ExitStack) -> Workers | None:
     workers.start(job.format, "tflite" if job.format == "onnx" else "onnx", 0 if _is_heavy(job, size) else size)
     whole = (
         not job.options.input_shapes
+        and not job.options.dims
         and job.options.inputs is None
         and job.options.outputs is None
         and job.options.signature is None
@@ -101,11 +103,12 @@ def check_result(
     stack: ExitStack,
     workers: Workers,
     quantized: Quantizing | None = None,
-    sample: Mapping[str, Any] | None = None,
+    sample: Any = None,
 ) -> CheckReport:
     """Compare the source (the converted part of it) with the result.
 
-    `quantized`: how the result is quantized; `sample`: inputs to compare it on, instead of generated ones.
+    `quantized`: how the result is quantized; `sample`: inputs to compare it on, instead of generated ones, where the
+    user has none.
     """
     _begin_to_load(job, converted, workers)  # meanwhile the modules of the check are imported
     from onnxtfl.checking import check_models
@@ -124,10 +127,11 @@ def check_result(
         for specs in (result.inputs, result.outputs)
     ]
     source = as_file(job.model, "source", stack)
-    shapes = dict(options.input_shapes or {})
+    shapes = {**(options.input_shapes or {}), **result.input_shapes}
     source = prepare_source(source, stack, names[0], names[1], shapes, options.signature)
     heavy = _is_heavy(job, converted.stat().st_size)
     settings = _settings(job, result, shapes, heavy, quantized)
+    sample = sample if job.data is None else job.data
     report = check_models(source, converted, settings, sample, workers)
     if options.target == "micro" and report.status != "failed" and settings.runtime is None:
         report = _also_in_micro(report, source, converted, settings, sample)
@@ -135,9 +139,7 @@ def check_result(
     return replace(report, notes=(*report.notes, note)) if heavy and report.ok else report
 
 
-def _also_in_micro(
-    report: CheckReport, source: Path, converted: Path, settings: Settings, sample: Mapping[str, Any] | None
-) -> CheckReport:
+def _also_in_micro(report: CheckReport, source: Path, converted: Path, settings: Settings, sample: Any) -> CheckReport:
     """`report`, if TFLite Micro agrees too; else what it computes. Where it is not installed, a note says so."""
     from onnxtfl.checking import check_models
     from onnxtfl.runtimes import MICRO

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from onnxtfl.arguments import Size, checked, model_kind
+from onnxtfl.arguments import conversion_options, model_kind, of_command
 from onnxtfl.errors import OnnxtflError, UnsupportedError, UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.archive import file_names
@@ -22,6 +22,8 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.text import element_text, graph_lines
 from onnxtfl.ir.types import Type
+from onnxtfl.kinds import Size
+from onnxtfl.option_table import INSPECT
 from onnxtfl.options import Options
 from onnxtfl.pipeline import inspect as graph_after
 from onnxtfl.pipeline import lifted_where_possible
@@ -166,19 +168,19 @@ def inspect(
     stage: str = "file",
     *,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    dims: Mapping[str, int] | None = None,
     elements: Mapping[str, int | None] | None = None,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
 ) -> Inspection:
     """Return what is in a model (.onnx or .tflite), with its graph after a step of its conversion to the other format.
 
-    ``stage``: "file" (as it was read), "lifted", or the name of a pass (see `stages`). ``input_shapes``, ``elements``,
-    ``inputs``, ``outputs``: of the conversion, for other stages than "file"; see `onnx_to_tflite`. Raises
+    ``stage``: "file" (as it was read), "lifted", or the name of a pass (see `stages`). ``input_shapes``, ``dims``,
+    ``elements``, ``inputs``, ``outputs``: of the conversion, for other stages than "file"; see `onnx_to_tflite`. Raises
     `InvalidModelError`, `UnsupportedError`, and `UsageError` for an unknown stage.
     """
-    checked(stage=stage)
-    part = checked(input_shapes=input_shapes, elements=elements, inputs=inputs, outputs=outputs)
-    unused = next((name for name, value in part.items() if value), None)
+    given = of_command(INSPECT, locals())
+    unused = next((name for name, value in given.items() if value and name != "stage"), None)
     if stage == "file" and unused is not None:
         raise UsageError(f"`{unused}` changes nothing in the file itself", hint="name a later step with `stage`")
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
@@ -189,7 +191,7 @@ def inspect(
     read = files.read(source)
     if stage == "file":
         return Inspection(name, _summary(source, read), stage, tuple(read.graphs()))
-    graph = graph_after(source, stage, Options(**part))
+    graph = graph_after(source, stage, conversion_options(given))
     return Inspection(name, _summary(source, read), stage, (graph,))
 
 

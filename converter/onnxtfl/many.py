@@ -22,9 +22,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from onnxtfl.arguments import checked
+from onnxtfl.arguments import checked, current_names, of_command
 from onnxtfl.errors import CheckFailedError, InternalError, OnnxtflError, RuntimeUnavailableError, UsageError
 from onnxtfl.journal import Journal
+from onnxtfl.option_table import TO_ONNX, TO_TFLITE
 from onnxtfl.sources import Pair, pairs_of
 from onnxtfl.temporary import end_with_parent, places
 
@@ -80,7 +81,8 @@ def convert_many(
     Returns an outcome for each model, in the order of the sources. Raises `UsageError` for an argument that is not
     possible, for folders without models, and for two sources with the same target.
     """
-    options = {name: value for name, value in options.items() if name != "on_progress"}
+    options = current_names(TO_TFLITE if to == "tflite" else TO_ONNX, options)
+    options.pop("on_progress", None)
     _check_options(to, options)
     checked(directory=directory, jobs=jobs, force=force, address=address, on_outcome=on_outcome)
     if not isinstance(executor, Executor):
@@ -110,16 +112,11 @@ def convert_many(
 
 def _check_options(to: str, options: Mapping[str, Any]) -> None:
     """Raise UsageError for options that the conversion does not have, or that are not possible."""
-    import inspect
-
-    from onnxtfl.api import onnx_to_tflite, tflite_to_onnx
-
     checked(to=to)
-    known = inspect.signature(onnx_to_tflite if to == "tflite" else tflite_to_onnx).parameters
-    unknown = next((name for name in options if name not in known or name in ("model", "path")), None)
+    known = of_command(TO_TFLITE if to == "tflite" else TO_ONNX, options)
+    unknown = next((name for name in options if name not in known), None)
     if unknown is not None:
         raise UsageError(f"the conversion to {to} has no parameter {unknown!r}")
-    checked(**{name: value for name, value in options.items() if name != "calibration"})
 
 
 def _run(pool: Executor, pairs: Sequence[Pair], to: str, options: Mapping[str, Any]) -> Iterator[tuple[Pair, Outcome]]:

@@ -23,7 +23,8 @@ TfliteTargetName = Literal["tflite", "micro"]
 class Options:
     """How to convert.
 
-    `input_shapes`: input name -> sizes (-1: open, a name: open and called so). `io_layout`: the axis order of inputs
+    `input_shapes`: input name -> sizes (-1: open, a name: open and called so). `dims`: size of each dimension of
+    this name, in all inputs. `io_layout`: the axis order of inputs
     and outputs, of all or by name. `io_dtype`: inputs and outputs of types that no runtime can be given (bfloat16,
     float8, ...) are their values, or ("bits") their bits as integers; "float32": those of float16 are float32 too.
     `float64`: "narrow" computes in float32, "error" raises. `float16`: "native" computes it where there are
@@ -43,6 +44,7 @@ class Options:
     """
 
     input_shapes: Mapping[str, Sequence[int | str]] | None = None
+    dims: Mapping[str, int] | None = None
     io_layout: IoLayouts = "source"
     io_dtype: IoDtype = "source"
     float64: Literal["narrow", "error"] = "narrow"

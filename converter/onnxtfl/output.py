@@ -18,8 +18,24 @@ from onnxtfl.temporary import Folder
 
 _DESCRIPTORS = ("/dev/std", "/dev/fd/", "/proc/")
 """Names of open files, which are written into: another file with their name would not be the open one."""
+_SLASHES = tuple({"/", os.sep})
 PATIENCE = 5.0
 """Seconds until another process must have opened a pipe for reading."""
+
+
+def placed(path: str | os.PathLike[str] | None, model: object, suffix: str) -> str | os.PathLike[str] | None:
+    """The path of a result; a folder, which exists or ends with a slash, becomes a file in it named as the model."""
+    if path is None or not (os.fspath(path).endswith(_SLASHES) or os.path.isdir(path)):
+        return path
+    name = os.path.basename(os.fspath(model)) if isinstance(model, str | os.PathLike) else "model"
+    return os.path.join(path, beside(name, suffix))
+
+
+def beside(model: str, suffix: str) -> str:
+    """The path of a model with another suffix."""
+    path = Path(model)
+    known = path.suffix.lower() in (".onnx", ".tflite", ".lite", ".pb")
+    return os.fspath(path.with_suffix(suffix) if known else path.with_name(path.name + suffix))
 
 
 class Output:

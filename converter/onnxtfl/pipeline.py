@@ -50,6 +50,7 @@ from onnxtfl.passes.canonicalize import MOVES
 from onnxtfl.passes.cleanup import remove_dead
 from onnxtfl.passes.complex_numbers import split_complex, split_complex_in_region
 from onnxtfl.passes.constant_names import Weights, constant_names, weights_of
+from onnxtfl.passes.dimensions import Dimensions
 from onnxtfl.passes.element_types import int64_passes, replaced_types
 from onnxtfl.passes.fix_features import fix_features
 from onnxtfl.passes.fixed_sizes import refuse_open_inputs, refuse_open_results
@@ -123,7 +124,7 @@ class Report:
     `source_size`: its bytes, None in memory. `dropped_metadata`: what of the source's metadata was too large.
     `source_files`: the source's files with external data. `assumptions`: what has to be true of sizes that only a run
     knows. `io_types`: see `HeldType`. `custom_ops`: those of users. `opset`: ONNX's and why, if not the default.
-    `float16`: which ops compute in it.
+    `float16`: which ops compute in it. `input_shapes`: of inputs that `dims` of the options changed, -1 for open sizes.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -146,6 +147,7 @@ class Report:
     io_types: list[HeldType] = field(default_factory=list)
     source_files: tuple[Path, ...] = ()
     custom_ops: list[str] = field(default_factory=list)
+    input_shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     opset: str = ""
     float16: str = ""
 
@@ -430,7 +432,7 @@ class _Conversion:
         graph = source.main
         self.report.ops_before = count_ops(graph)
         self.weights = weights_of(graph)
-        self._select_part(graph)
+        self._select_part(graph, source.dim_names)
         return graph
 
     def model(self, source: Model, graph: Graph) -> Model:
@@ -442,14 +444,18 @@ class _Conversion:
             metadata.properties |= as_property(graph)
         return Model(graph, metadata=metadata, constant_names=constant_names(graph, self.weights, self.target))
 
-    def _select_part(self, graph: Graph) -> None:
-        """Apply `input_shapes`, `inputs` and `outputs` of the options."""
+    def _select_part(self, graph: Graph, dim_names: Mapping[str, str]) -> None:
+        """Apply `input_shapes`, `dims`, `inputs` and `outputs` of the options."""
         names = graph.output_names or [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
         lengths, shapes = self.options.elements or {}, self.options.input_shapes or {}
         flatten_inputs(graph, lengths, strict=False)
         by_tensor = {v: shape for k, shape in shapes.items() for v in graph.elements.get(k, (k,))}
         set_input_shapes(graph, by_tensor, self.options.inputs)
+        dimensions = Dimensions(self.options.dims or {}, dim_names)
+        dimensions.set(graph)
         graph.output_names = cut(graph, self.options.inputs, self.options.outputs, body) or names
+        self.report.input_shapes = dimensions.set(graph)
+        dimensions.refuse_unknown()
         flatten_inputs(graph, lengths)
         check_names(graph, lengths)
         if not self.target.has_open_sizes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ def assert_models_agree(
 ) -> CheckReport:
     """Run two models, each .onnx or .tflite, on the same inputs; AssertionError where their outputs differ.
 
-    ``options``: keyword arguments of `onnxtfl.check`, such as ``inputs``, ``rtol``, ``atol``, ``input_shapes``. Models
+    ``options``: keyword arguments of `onnxtfl.check`, such as ``data``, ``rtol``, ``atol``, ``input_shapes``. Models
     that cannot be compared are an AssertionError too; files that cannot be read raise `onnxtfl.InvalidModelError`.
     """
     __tracebackhide__ = True
@@ -71,8 +71,7 @@ def assert_converts(
         return conversion
     if not Path(golden).is_file():
         raise AssertionError(f"{_name(golden)} does not exist; write it with pytest --onnxtfl-update")
-    known = inspect.signature(onnxtfl.check).parameters
-    report = onnxtfl.check(golden, conversion.data or b"", **{k: v for k, v in options.items() if k in known})
+    report = onnxtfl.check(golden, conversion.data or b"", **_of_the_check(options))
     if not report.ok:
         advice = "if the change is intended, write it anew with pytest --onnxtfl-update"
         raise AssertionError(
@@ -87,6 +86,15 @@ def _converter(model: PathLike) -> Callable[..., Conversion]:
 
     with open(model, "rb") as file:
         return onnxtfl.tflite_to_onnx if file.read(8)[4:] == b"TFL3" else onnxtfl.onnx_to_tflite
+
+
+def _of_the_check(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of `onnxtfl.check` for those of a conversion: both models have the sizes that the latter fixed."""
+    import onnxtfl
+
+    known = inspect.signature(onnxtfl.check).parameters.keys() - {"dims", "data"}
+    own = {name.removeprefix("check_"): options[name] for name in ("check_dims", "check_data") if name in options}
+    return {name: value for name, value in options.items() if name in known} | own
 
 
 def _name(model: object) -> str:

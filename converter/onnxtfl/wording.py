@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from onnxtfl.option_table import OPTIONS
+
 Interface = Literal["python", "cli", "both"]
 """Who reads a message: a caller of the Python functions, a user of the commands, or a reader of the documentation."""
 COMMANDS = {
@@ -21,26 +23,13 @@ COMMANDS = {
     "check()": "onnxtfl check",
     "inspect()": "onnxtfl inspect",
 }
-_FLAGS = {
+_ARGUMENTS = {
     **{"a": "A", "b": "B", "code": "CODE", "model": "MODEL", "models": "MODEL", "path": "-o", "directory": "-o DIR"},
-    **{
-        "input_shapes": "--input-shape",
-        "input_ranges": "--input-range",
-        "address": "--scheduler",
-        "plugins": "--plugin",
-    },
+    **{"to": "--to", "on_conversion": "--on-conversion"},
 }
-PARAMETERS = frozenset(
-    re.findall(
-        r"\w+",
-        "a address allow_custom atol b calibration check code directory dynamic_quant elements executor "
-        "float16 float64 force "
-        "input_ranges input_shapes inputs io_dtype io_layout jobs keep_failed load lstm max_memory max_steps metadata "
-        "min_runtime model models on_conversion on_outcome on_progress opset outputs path per_layer plugins "
-        "profile quantize "
-        "quantized quantized_io random record rtol runtime seed signature stage state steps target time_limit to",
-    )
-)
+"""The arguments that are no options, with how the commands write them."""
+_FLAGS = _ARGUMENTS | {row.name: row.flag for row in OPTIONS if row.is_keyword}
+PARAMETERS = frozenset(_FLAGS)
 """The parameters of the public functions that a message may name."""
 _MARKED = re.compile(r"`([^`\n]+)`")
 
@@ -52,7 +41,7 @@ def worded(text: str, interface: Interface) -> str:
 
 def flag(parameter: str) -> str:
     """Return the option or argument of the commands that sets a parameter of the public functions."""
-    return _FLAGS.get(parameter) or "--" + parameter.replace("_", "-")
+    return _FLAGS[parameter]
 
 
 def _word(marked: str, interface: Interface) -> str | None:

@@ -18,4 +18,4 @@ def test_the_model_converts_to_what_the_app_has(assert_converts):
 
 def test_dark_images(assert_models_agree):
     dark = np.zeros((1, 1, 8, 8), np.float32)
-    assert_models_agree("models/digits.onnx", "app/digits.tflite", inputs={"image": dark})
+    assert_models_agree("models/digits.onnx", "app/digits.tflite", data={"image": dark})

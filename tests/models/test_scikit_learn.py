@@ -128,7 +128,7 @@ def test_regressors_and_transforms(name: str) -> None:
 def test_missing_numbers_are_imputed_from_neighbours() -> None:
     missing = np.where(RNG.random(X.shape) < 0.15, np.nan, X).astype(np.float32)
     exported = skl2onnx.to_onnx(fitted(KNNImputer(n_neighbors=3), missing), X[:1])
-    report = onnxtfl.check(exported, check(exported).data, inputs={"X": missing[:9]})
+    report = onnxtfl.check(exported, check(exported).data, data={"X": missing[:9]})
     assert report.status == "passed"
 
 

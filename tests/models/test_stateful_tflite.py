@@ -26,4 +26,4 @@ FILES = [CORPUS / "tflite" / f"{name}.tflite" for name in NAMES]
 def test_three_runs_agree(path: Path, tmp_path: Path) -> None:
     if not path.exists():
         pytest.skip(f"no corpus at {CORPUS} (ONNXTFL_CORPUS)")
-    onnxtfl.tflite_to_onnx(path, tmp_path / "model.onnx", check="require", steps=3)
+    onnxtfl.tflite_to_onnx(path, tmp_path / "model.onnx", check="require", runs=3)

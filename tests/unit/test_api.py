@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 import stat
@@ -23,8 +24,11 @@ from onnxtfl import (
     conversion,
     conversion_check,
 )
+from onnxtfl.checking import Settings
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.option_table import ARGUMENTS, FUNCTIONS, options_of
+from onnxtfl.options import Options
 from tests.unit.fake_pipeline import FakePipeline, install
 from tests.unit.tiny_models import onnx_scale, onnx_unknown_op, saved, tflite_scale
 
@@ -192,13 +196,19 @@ def test_a_sidecar_is_moved_too(fake: FakePipeline, source: Path, tmp_path: Path
 
 
 def test_places_that_cannot_be_written(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
-    (tmp_path / "out" / "folder").mkdir()
-    for target in (tmp_path / "out" / "folder", source / "m.tflite"):
+    for target in (source / "m.tflite", f"{source}/"):
         with pytest.raises(OutputError) as error:
             onnxtfl.onnx_to_tflite(source, target)
         assert "\n" not in str(error.value)
         assert error.value.exit_code == 1
-    assert files(tmp_path) == ["folder"]
+    assert files(tmp_path) == []
+
+
+def test_a_folder_gets_a_file_with_the_name_of_the_model(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
+    made = onnxtfl.onnx_to_tflite(source, tmp_path / "out", check=False)
+    assert made.path == tmp_path / "out" / "m.tflite"
+    assert onnxtfl.onnx_to_tflite(source.read_bytes(), f"{tmp_path}/out/new/", check=False).path is not None
+    assert sorted(path.name for path in (tmp_path / "out").rglob("*.tflite")) == ["m.tflite", "model.tflite"]
 
 
 def test_folders_of_the_result_are_created(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
@@ -278,11 +288,38 @@ def test_options_that_make_no_sense(fake: FakePipeline, source: Path, options: d
 
 def test_check_of_models_in_memory() -> None:
     assert onnxtfl.check(onnx_scale(), tflite_scale()).ok
-    report = onnxtfl.check(onnx_scale(), tflite_scale(), inputs={"x": np.ones((2, 3), np.float32)}, seed=5, rtol=1e-6)
+    report = onnxtfl.check(onnx_scale(), tflite_scale(), data={"x": np.ones((2, 3), np.float32)}, seed=5, rtol=1e-6)
     assert (report.ok, report.inputs[0].values, report.seed, report.rtol) == (True, "given", 5, 1e-6)
     assert not onnxtfl.check(onnx_scale(), tflite_scale(2.5)).ok
     with pytest.raises(InvalidModelError):
         onnxtfl.check(b"junk", tflite_scale())
+
+
+def test_keywords_under_their_former_names() -> None:
+    ones = {"x": np.ones((2, 3), np.float32)}
+    with pytest.warns(DeprecationWarning, match="`inputs` is now called `data`"):
+        report = onnxtfl.check(onnx_scale(), tflite_scale(), inputs=ones)
+    assert report.inputs[0].values == "given"
+    with pytest.warns(DeprecationWarning, match="`steps` is now called `runs`"):
+        onnxtfl.onnx_to_tflite(onnx_scale(), steps=2)
+    with pytest.raises(UsageError, match="data and its former name inputs"), pytest.warns(DeprecationWarning):
+        onnxtfl.check(onnx_scale(), tflite_scale(), inputs=ones, data=ones)
+
+
+def test_a_conversion_is_checked_on_data_of_the_user(source: Path, tmp_path: Path) -> None:
+    ones, twos = ({"x": np.full((2, 3), value, np.float32)} for value in (1, 2))
+    np.savez(tmp_path / "data.npz", **ones)
+    for data, cases in ((ones, 1), (tmp_path / "data.npz", 1), (tmp_path, 1), ((one for one in (ones, twos)), 2)):
+        made = onnxtfl.onnx_to_tflite(source, check_data=data).check
+        assert made is not None
+        assert (made.status, made.inputs[0].values, made.cases) == ("passed", "given", cases)
+    back = onnxtfl.tflite_to_onnx(tflite_scale(), check_data={"x": twos["x"]}).check
+    assert back is not None
+    assert back.inputs[0].values == "given"
+    with pytest.raises(UsageError, match="the model has no input 'z'"):
+        onnxtfl.onnx_to_tflite(source, check_data={"z": ones["x"]})
+    with pytest.raises(UsageError, match="check_data is for the check, which check=False leaves out"):
+        onnxtfl.onnx_to_tflite(source, check_data=ones, check=False)
 
 
 def test_a_cut_is_checked_against_the_same_part(fake: FakePipeline, source: Path) -> None:
@@ -333,6 +370,29 @@ def every_parameter():
         for parameter in inspect.signature(getattr(onnxtfl, name)).parameters.values():
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD and parameter.name != "calibration":
                 yield pytest.param(name, others, parameter.name, id=f"{name} {parameter.name}")
+
+
+@pytest.mark.parametrize(("name", "command"), FUNCTIONS.items())
+def test_signatures_agree_with_the_table_of_options(name: str, command: str) -> None:
+    """Each keyword is a row with the same default, and the other way round."""
+    rows = {row.name: row for row in options_of(command) if row.is_keyword}
+    taken = inspect.signature(getattr(onnxtfl, name)).parameters
+    arguments = set(ARGUMENTS) | {"a", "b", "model", "options"} | ({"stage"} if name == "unsupported" else set())
+    assert set(taken) - arguments == set(rows) - arguments
+    assert all(parameter.default == rows[key].default for key, parameter in taken.items() if key in rows)
+
+
+def test_options_and_settings_agree_with_the_table() -> None:
+    """What the pipeline and the check use has the defaults of the table, and all that the table says is used."""
+    options, settings, rows = Options(), Settings(), options_of(*FUNCTIONS.values())
+    for row in (row for row in rows if row.setting and row.default is not None):
+        assert getattr(settings, row.setting) == row.default, row.name
+    used = {field.name: getattr(options, field.name) for field in dataclasses.fields(Options)}
+    for row in (row for row in rows if row.name in used and row.default is not None):
+        assert used[row.name] == row.default, row.name
+    others = {*("check", "load", "keep_failed", "quantize", "calibration", "data", "check_data", "stage")}
+    others |= {row.name for row in options_of("many")}
+    assert {row.name for row in rows if row.is_keyword and not row.setting} - set(used) <= others
 
 
 @pytest.mark.parametrize(("function", "others", "parameter"), list(every_parameter()))

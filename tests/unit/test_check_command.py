@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import onnx
 import pytest
@@ -102,16 +103,26 @@ def test_json_has_no_numbers_that_json_lacks() -> None:
 
 def test_inputs_from_a_file(tmp_path: Path, pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     np.savez(tmp_path / "data.npz", x=np.ones((2, 3)))
-    assert check("--inputs", tmp_path / "data.npz", *pair, "-v") == 0
+    assert check("--data", tmp_path / "data.npz", *pair, "-v") == 0
     assert "given" in capsys.readouterr().out
     np.savez(tmp_path / "data.npz", z=np.ones((2, 3)))
-    assert check(*pair, "--inputs", tmp_path / "data.npz") == 2
+    assert check(*pair, "--data", tmp_path / "data.npz") == 2
     assert "the model has no input 'z'" in capsys.readouterr().err
+
+
+def test_options_under_their_former_names(tmp_path: Path, pair: tuple[str, str]) -> None:
+    """They work, and are in no help."""
+    np.savez(tmp_path / "data.npz", x=np.ones((2, 3)))
+    assert check(*pair, "--inputs", tmp_path / "data.npz", "--steps=2", "--json", tmp_path / "report.json") == 0
+    assert json.loads((tmp_path / "report.json").read_text())["inputs"][0]["values"] == "given"
+    help_ = check_command.get_help(click.Context(check_command))
+    assert "--steps" not in help_.split()
+    assert "--inputs" not in help_.split()
 
 
 def test_inputs_from_a_single_array(tmp_path: Path, pair: tuple[str, str]) -> None:
     np.save(tmp_path / "data.npy", np.ones((2, 3)))
-    assert check(*pair, "--inputs", tmp_path / "data.npy") == 0
+    assert check(*pair, "--data", tmp_path / "data.npy") == 0
 
 
 def test_a_path_that_is_empty(pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:

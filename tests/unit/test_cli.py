@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxtfl.cli import commands, convert, progress, running
+from onnxtfl import output
+from onnxtfl.cli import commands, progress, running
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.summary import FloatOp, QuantizationSummary
 from tests.unit.fake_pipeline import FakePipeline, install
@@ -97,6 +98,23 @@ def test_output_and_options(fake: FakePipeline, source: Path, tmp_path: Path) ->
     assert (options.inputs, options.outputs, options.float64) == (["x", "w"], ["y"], "error")
     assert options.min_runtime == "2.16"
     assert options.io_layout == {"*": "source", "x:1": "channels-first"}
+
+
+def test_data_for_the_check(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "data.npz", x=np.ones((2, 3), np.float32))
+    assert onnx2tfl(source, "--check-data", tmp_path / "data.npz", "-v") == 0
+    assert "given" in capsys.readouterr().out
+    assert onnx2tfl(source, "--check-data", tmp_path / "none.npz") == 2
+    assert "cannot read" in one_error(capsys)
+
+
+def test_into_a_folder(fake: FakePipeline, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "there").mkdir()
+    for folder in ("new/", "new/sub/", "there"):
+        assert onnx2tfl(source, "-o", f"{tmp_path}/{folder}", "--no-check") == 0
+        written = tmp_path / folder / "m.tflite"
+        assert written.read_bytes() == fake.data
+        assert os.fspath(written) in "".join(capsys.readouterr().out.split())
 
 
 def test_tfl2onnx(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -233,7 +251,7 @@ def test_lists_of_names() -> None:
     [("a/m.onnx", ".tflite", "a/m.tflite"), ("m.v1", ".tflite", "m.v1.tflite"), ("m.TFLITE", ".onnx", "m.onnx")],
 )
 def test_the_default_output(model: str, suffix: str, expected: str) -> None:
-    assert Path(convert._beside(model, suffix)) == Path(expected)
+    assert Path(output.beside(model, suffix)) == Path(expected)
 
 
 def test_progress_shows_after_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:

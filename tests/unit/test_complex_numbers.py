@@ -90,7 +90,7 @@ def test_lengths_may_be_known_to_a_run_only() -> None:
     writer.write(Model(graph), file)
     feed = {"x": np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32), "lengths": np.int32([4, 4])}
     made = onnxtfl.tflite_to_onnx(file.getvalue(), check=False)
-    check = onnxtfl.check(file.getvalue(), made.data, inputs=feed)
+    check = onnxtfl.check(file.getvalue(), made.data, data=feed)
     assert check.ok
 
 

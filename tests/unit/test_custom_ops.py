@@ -90,7 +90,7 @@ def test_detection_postprocess(changes: dict[str, Any]) -> None:
         "TFLite_Detection_PostProcess", [floats(1, 16, 4), scores, anchors], 2, results, flexible(options)
     )
     made = onnxtfl.tflite_to_onnx(model, check=False)
-    assert onnxtfl.check(model, made.data, inputs={"in0": floats(1, 16, 4), "in1": scores}).ok
+    assert onnxtfl.check(model, made.data, data={"in0": floats(1, 16, 4), "in1": scores}).ok
 
 
 def test_litert_reads_options_that_are_written() -> None:
@@ -126,7 +126,7 @@ def test_mfcc(hertz: int, given: int) -> None:
     model = custom_model("Mfcc", [spectra, rate], given, [tensor("float32", 1, 3, 5)], data)
     made = onnxtfl.tflite_to_onnx(model, check=False)
     inputs = {"in0": spectra, "in1": rate}
-    assert onnxtfl.check(model, made.data, inputs=dict(list(inputs.items())[:given])).ok
+    assert onnxtfl.check(model, made.data, data=dict(list(inputs.items())[:given])).ok
     assert onnxtfl.check(model, made.data).ok
 
 

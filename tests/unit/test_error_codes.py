@@ -66,9 +66,6 @@ def test_each_code_is_used_and_documented() -> None:
 
 
 def test_each_parameter_has_a_flag() -> None:
-    from onnxtfl.arguments import _PARAMETERS
-
-    assert set(_PARAMETERS) - {"data"} <= PARAMETERS
     group = [*commands.onnxtfl.commands.values(), commands.onnx2tfl, commands.tfl2onnx]
     flags = {word for command in group for p in command.params for word in (*p.opts, *p.secondary_opts)}
     for name in PARAMETERS - {"on_progress", "on_outcome", "on_conversion", "to", "profile"}:

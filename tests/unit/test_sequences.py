@@ -89,7 +89,7 @@ def test_an_element_at_a_position_of_run_time_is_gathered(kind: str) -> None:
     a, b = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
     for position in (0, 1, -1, -2):
         feeds = {"a": a, "b": b, "at": np.asarray(position, kind)}
-        assert onnxtfl.check(model, conversion.data, inputs=feeds).status == "passed"
+        assert onnxtfl.check(model, conversion.data, data=feeds).status == "passed"
 
 
 @pytest.mark.parametrize("op", ["t = SequenceInsert(s, c, at)", "t = SequenceErase(s, at)"])
@@ -106,7 +106,7 @@ def test_positions_of_run_time_reorder_a_tensor_of_all_elements(op: str, positio
     model = onnx.parser.parse_model(HEADER % 17 + text)
     conversion = onnxtfl.onnx_to_tflite(model, check=False)
     assert conversion.data is not None
-    assert onnxtfl.check(model, conversion.data, inputs={"at": np.asarray(position)}).status == "passed"
+    assert onnxtfl.check(model, conversion.data, data={"at": np.asarray(position)}).status == "passed"
 
 
 def test_a_position_of_run_time_needs_equal_ranks() -> None:
@@ -212,9 +212,9 @@ def test_the_check_takes_sequences() -> None:
     data = onnxtfl.onnx_to_tflite(model, check=False, elements={"x": 2}).data
     assert data is not None
     rows = [np.ones((2, 3), np.float32), np.zeros((1, 3), np.float32)]
-    assert onnxtfl.check(model, data, inputs={"x": rows}).status == "passed"
+    assert onnxtfl.check(model, data, data={"x": rows}).status == "passed"
     with pytest.raises(UsageError, match="1 elements for 'x', the other model has 2"):
-        onnxtfl.check(model, data, inputs={"x": rows[:1]})
+        onnxtfl.check(model, data, data={"x": rows[:1]})
 
 
 def test_sizes_of_one_element_or_of_all() -> None:
@@ -487,7 +487,7 @@ def agrees(text: str, *feeds: dict[str, Array], elements: dict[str, int | None] 
     conversion = onnxtfl.onnx_to_tflite(model, check=False, elements=elements)
     assert conversion.data is not None
     for given in feeds:
-        report = onnxtfl.check(model, conversion.data, inputs=given)
+        report = onnxtfl.check(model, conversion.data, data=given)
         assert report.status == "passed", (given, str(report))
     return conversion
 

@@ -51,7 +51,7 @@ def test_sources_that_never_end(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidModelError, match="not a regular file"):
         converted(source, tmp_path / "m.tflite")
     with pytest.raises(UsageError, match="not a regular file"):
-        onnxtfl.check(good, good, inputs=source)
+        onnxtfl.check(good, good, data=source)
 
 
 def test_into_a_pipe(tmp_path: Path) -> None:

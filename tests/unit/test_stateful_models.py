@@ -94,7 +94,7 @@ def test_a_model_that_keeps_state_where_the_other_does_not_fails() -> None:
         report = onnxtfl.check(a, b)
         assert report.status == "failed"
         assert report.reason.startswith("output 'y': in run 2:")
-        assert onnxtfl.check(a, b, steps=1).ok
+        assert onnxtfl.check(a, b, runs=1).ok
 
 
 def test_a_state_that_is_fed_back_wrongly_is_found() -> None:

@@ -129,7 +129,7 @@ def test_random_bits_are_those_of_litert(algorithm: str, size: int, dtype: str) 
     state = np.asarray([0xFEDCBA9876543210, 0xFFFFFFFF, 0x8000000180000001][:size], np.uint64)
     types = [tensor("uint64", size), tensor(dtype, 3, 3)]
     model, feed = one_op("STABLEHLO_RNG_BIT_GENERATOR", [state], [], types, algorithm=algorithm)
-    assert onnxtfl.check(model, converted(model), inputs=feed).ok
+    assert onnxtfl.check(model, converted(model), data=feed).ok
 
 
 @pytest.mark.parametrize("combiner", ["SUM", "MEAN", "SQRTN"])
@@ -143,7 +143,7 @@ def test_a_sparse_lookup(combiner: str) -> None:
     model, feed = one_op(
         "EMBEDDING_LOOKUP_SPARSE", inputs[:1], [*inputs[1:], weights, table], [graph_type], combiner=combiner
     )
-    assert onnxtfl.check(model, converted(model), inputs=feed).ok
+    assert onnxtfl.check(model, converted(model), data=feed).ok
 
 
 @pytest.mark.parametrize("op", ["RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL"])
@@ -166,7 +166,7 @@ def test_a_reshape_of_one_element_with_an_empty_shape_is_a_scalar(open_: bool) -
     """Whatever its options say; LiteRT refuses every other number of elements of an open size."""
     empty = np.zeros(0, np.int32)
     model, feed = one_op("RESHAPE", [np.float32([3])], [empty], [tensor("float32")], open_, new_shape=[1])
-    assert onnxtfl.check(model, converted(model), inputs=feed).ok
+    assert onnxtfl.check(model, converted(model), data=feed).ok
     assert run_onnx(converted(model), feed)["out0"].shape == ()
 
 
@@ -174,7 +174,7 @@ def test_a_strided_slice_with_limits_counted_from_the_starts() -> None:
     x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     vectors = [np.int32(v) for v in ([0, 1, 2], [1, 2, 1], [1, 1, 1])]
     model, feed = one_op("STRIDED_SLICE", [x], vectors, [tensor("float32", 1, 2, 1)], offset=True)
-    assert onnxtfl.check(model, converted(model), inputs=feed).ok
+    assert onnxtfl.check(model, converted(model), data=feed).ok
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_the_report_names_counts_from_starts_of_a_run() -> None:
     model, feed = one_op("STRIDED_SLICE", [x, np.int32([0, 1])], vectors, [tensor("float32", 2, 2)], offset=True)
     made = onnxtfl.tflite_to_onnx(model, check=False)
     assert any("leave as many elements as it counts" in text for text in made.report.assumptions)
-    assert onnxtfl.check(model, made.data, inputs=feed).ok
+    assert onnxtfl.check(model, made.data, data=feed).ok
 
 
 def test_log_softmax_without_axes() -> None:

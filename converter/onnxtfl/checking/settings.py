@@ -29,7 +29,7 @@ class Settings:
     which one runs a .tflite, None for the first that is installed. ``input_ranges``: the lowest and highest values of
     inputs, by name, instead of those that the graph suggests. ``accept``: the names of the criteria that may accept an
     output beyond the tolerance, None for all. ``output_rtol``, ``output_atol``: tolerances of single outputs, by name.
-    ``random``: how many sets of inputs are generated.
+    ``random``: how many sets of inputs are generated. ``dims``: the size of dimensions by name, for the runs.
     """
 
     rtol: float = 1e-3
@@ -49,6 +49,7 @@ class Settings:
     runtime: str | None = None
     random: int = 1
     input_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    dims: Mapping[str, int] = field(default_factory=dict)
     accept: frozenset[str] | None = None
     output_rtol: Mapping[str, float] = field(default_factory=dict)
     output_atol: Mapping[str, float] = field(default_factory=dict)

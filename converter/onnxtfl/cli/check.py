@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onnxtfl.cli.help import Grouped
-from onnxtfl.cli.options import CONTEXT, MODEL, Number, Whole, checking, quiet, setting, verbose
+from onnxtfl.cli.options import CONTEXT, MODEL, command_options, keywords
 from onnxtfl.cli.reports import requested, write
 from onnxtfl.cli.streams import is_stdout
+from onnxtfl.option_table import CHECK
 
 if TYPE_CHECKING:
     from onnxtfl import CheckReport
@@ -31,15 +31,8 @@ EXIT_CODES = "Exit codes: 0 the models agree, 1 they cannot be compared, 2 usage
 )
 @click.argument("a", type=MODEL)
 @click.argument("b", type=MODEL)
-@click.option("--inputs", metavar="DATA", help="Arrays by input name: an .npz file, or a directory of them.")
-@click.option("--random", metavar="N", type=Whole(min=1), default=1, help="Sets of generated inputs.  [default: 1]")
-@setting("--max-steps", 1.0, "Steps that quantized outputs may differ by.", Number(min=0))
-@checking
-@click.option("--json", "json_", metavar="OUT", help="Write the report as JSON to this file; '-': to stdout.")
-@click.option("--junit", metavar="OUT.xml", type=click.Path(dir_okay=False), help="Write the result as JUnit's XML.")
-@quiet
-@verbose
-def check_command(a: str, b: str, quiet: bool, verbose: bool, json_: str | None, **options: Any) -> int:
+@command_options(CHECK)
+def check_command(a: str, b: str, quiet: bool, verbose: bool, json: str | None, **options: Any) -> int:
     """Run the models A and B (.onnx or .tflite each) on the same inputs and compare; A is the reference.
 
     One of them may be -, which is standard input.
@@ -48,20 +41,20 @@ def check_command(a: str, b: str, quiet: bool, verbose: bool, json_: str | None,
     Examples:
       onnxtfl check model.onnx model.tflite
       onnxtfl check model.onnx model.tflite --per-layer
-      onnxtfl check model.onnx model.tflite --inputs data.npz --report out.html
+      onnxtfl check model.onnx model.tflite --data data.npz --report out.html
     """
     from onnxtfl import CheckReport, OnnxtflError
 
     pages = requested(options), requested(options, "--junit")
-    _keep_other_files(json_)
+    _keep_other_files(json)
     try:
         report = _report(a, b, quiet, options)
     except OnnxtflError as error:
         if error.exit_code == 1:
-            _write(json_, pages, CheckReport("not checked", str(error)), a, b)
+            _write(json, pages, CheckReport("not checked", str(error)), a, b)
         raise
-    _write(json_, pages, report, a, b)
-    if not quiet and (json_ is None or not is_stdout(json_)):
+    _write(json, pages, report, a, b)
+    if not quiet and (json is None or not is_stdout(json)):
         from onnxtfl.cli.tables import show_check
 
         show_check(a, b, report, verbose)
@@ -73,10 +66,9 @@ def _report(a: str, b: str, quiet: bool, options: dict[str, Any]) -> CheckReport
     from onnxtfl.cli.progress import progress
     from onnxtfl.cli.streams import model_of
 
-    options |= {name: dict(options[name]) for name in ("input_shapes", "input_ranges")}
     with progress(quiet) as step:
         step("check")
-        return check(model_of(a), model_of(b), **options)
+        return check(model_of(a), model_of(b), **keywords(CHECK, options))
 
 
 def _exit_code(b: str, report: CheckReport) -> int:
@@ -116,6 +108,8 @@ def _write(json_: str | None, pages: Iterable[str | None], report: CheckReport, 
 
 
 def _write_json(target: str, report: CheckReport, a: str, b: str) -> None:
+    import json
+
     text = json.dumps(report.to_json(a, b), indent=2, ensure_ascii=False)
     if is_stdout(target):
         click.echo(text)

@@ -7,7 +7,7 @@ import click
 from onnxtfl.cli.check import check_command
 from onnxtfl.cli.convert import onnx2tfl, tfl2onnx
 from onnxtfl.cli.inspect import inspect_command
-from onnxtfl.cli.options import CONTEXT, verbose
+from onnxtfl.cli.options import CONTEXT
 
 __all__ = ["onnx2tfl", "onnxtfl", "tfl2onnx"]
 
@@ -33,8 +33,7 @@ def onnxtfl() -> None:
 
 
 @onnxtfl.command("ops")
-@verbose
-def _ops(verbose: bool) -> int:
+def _ops() -> int:
     """Print which operators convert, by version."""
     from onnxtfl import coverage
 

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from onnxtfl.cli.help import Grouped
-from onnxtfl.cli.options import CONTEXT, MODEL, names, shaping, verbose
+from onnxtfl.cli.options import CONTEXT, MODEL, command_options, keywords
+from onnxtfl.option_table import INSPECT
 
 STAGES = {
     ".onnx": (
@@ -36,15 +37,9 @@ _HELP = "\n\n".join(
 
 @click.command("inspect", cls=Grouped, short_help="Print what is in a model.", context_settings=CONTEXT, epilog=_HELP)
 @click.argument("model", type=MODEL)
-@click.option("--stage", default="file", show_default=True, help="The graph after this step of a conversion (below).")
-@click.option("--summary", is_flag=True, help="Print the summary only.")
-@click.option("--diff", "other", type=MODEL, metavar="OTHER", help="Print what differs in the graph of another model.")
-@click.option("--diff-stage", metavar="STAGE", help="Print what differs after another step (of OTHER, else of MODEL).")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@shaping
-@verbose
+@command_options(INSPECT)
 def inspect_command(
-    model: str, stage: str, summary: bool, other: str | None, diff_stage: str | None, as_json: bool, **options: Any
+    model: str, stage: str, summary: bool, diff: str | None, diff_stage: str | None, as_json: bool, **options: Any
 ) -> int:
     """Print what is in MODEL (.onnx or .tflite; - is standard input): a summary, then the graph with types and short
     constants.
@@ -53,17 +48,15 @@ def inspect_command(
     from onnxtfl.cli.streams import model_of
     from onnxtfl.cli.tables import show
 
-    verbose = options.pop("verbose")
-    part: dict[str, Any] = {"input_shapes": dict(options["input_shapes"]), "elements": dict(options["elements"])}
-    part |= {name: names(options[name]) for name in ("inputs", "outputs")}
+    part = keywords(INSPECT, options)
     content = model_of(model)
     found = inspect(content, stage, **part)
-    if other is not None or diff_stage is not None:
-        _print(found.diff(inspect(other or content, diff_stage or stage, **({} if other else part))))
+    if diff is not None or diff_stage is not None:
+        _print(found.diff(inspect(diff or content, diff_stage or stage, **({} if diff else part))))
     elif as_json:
         click.echo(json.dumps(found.to_json(graph=not summary), indent=2, ensure_ascii=False))
     else:
-        show(found.rows(verbose))
+        show(found.rows(options["verbose"]))
         _print([] if summary else ["", *found.lines()])
     return 0
 

@@ -16,9 +16,6 @@ from onnxtfl.tables import WIDTH, byte_count, printable
 if TYPE_CHECKING:
     from onnxtfl import Outcome
 
-SCHEDULING = ("jobs", "force", "executor", "address")
-"""The options of several models, which one model alone does not use."""
-
 
 def is_several(models: Sequence[str]) -> bool:
     """True where the arguments name more than one file."""

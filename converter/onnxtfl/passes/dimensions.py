@@ -1,0 +1,79 @@
+"""The sizes of dimensions by name: one size for all inputs that have the dimension.
+
+::
+
+    batch=1, past=3:   (%x: batch x 8, %mask: batch x past + 1)   ->   (%x: 1 x 8, %mask: 1 x 4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from onnxtfl.errors import UsageError, suggestion
+from onnxtfl.ir.dims import evaluate, parse_dim, substitute, symbols
+from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.types import TensorType
+
+
+class Dimensions:
+    """The sizes of dimensions by their names in the file; ``names``: these names by symbol."""
+
+    def __init__(self, sizes: Mapping[str, int], names: Mapping[str, str]) -> None:
+        self._sizes, self._names = sizes, names
+        self._known = dict[str, str]()  # the name in the file of each symbol in the shape of an input
+
+    def set(self, graph: Graph) -> dict[str, tuple[int, ...]]:
+        """Set the sizes of the inputs; returns the shapes, with -1 for sizes that stay open (nothing without sizes).
+
+        A dimension whose name in the file is a formula ("past + 1") follows from the others.
+        """
+        found = {s: size for s in _symbols(graph) if (size := self._size(s)) is not None}
+        shapes, elements = dict[str, tuple[int, ...]](), {name for names in graph.elements.values() for name in names}
+        for value, type_ in _tensors(graph):
+            shape = tuple(substitute(dim, found) for dim in type_.shape or ())
+            if shape != (type_.shape or ()):
+                value.type = type_.with_shape(shape)
+            if self._sizes and value.name and value.name not in elements and type_.shape is not None:
+                shapes[value.name] = tuple(dim if isinstance(dim, int) else -1 for dim in shape)
+        return shapes
+
+    def refuse_unknown(self) -> None:
+        """Raise UsageError for a name that no input has had."""
+        shown = dict.fromkeys(self._known.values())
+        known = {*self._known, *shown, *(name for formula in shown for name in _names_in(formula))}
+        unknown = next((name for name in self._sizes if name not in known), None)
+        if unknown is not None:
+            hint = suggestion(unknown, shown, "the dimensions") if shown else "leave it out: all sizes are known"
+            raise UsageError(f"no input has a dimension called {unknown!r}", hint=hint, code="E-USE-003")
+
+    def _size(self, symbol: str) -> int | None:
+        """The size of a symbol of the graph, None where it stays open."""
+        shown = self._names.get(symbol, symbol)
+        self._known[symbol] = shown
+        for name in (shown, symbol):
+            if name in self._sizes:
+                return self._sizes[name]
+        inside = _names_in(shown)
+        size = evaluate(parse_dim(shown), self._sizes) if inside and inside <= self._sizes.keys() else -1
+        return None if size < 0 else size
+
+
+def _tensors(graph: Graph) -> Iterator[tuple[Value, TensorType]]:
+    """The inputs that are tensors, with their types."""
+    for value in graph.inputs:
+        if isinstance(value.type, TensorType):
+            yield value, value.type
+
+
+def _symbols(graph: Graph) -> list[str]:
+    """The symbols in the shapes of inputs, each once."""
+    found = (name for _, type_ in _tensors(graph) for dim in type_.shape or () for name in symbols(dim))
+    return list(dict.fromkeys(name for name in found if isinstance(name, str)))
+
+
+def _names_in(formula: str) -> set[str]:
+    """The names in the name of a dimension that is a formula; none in another text."""
+    try:
+        return {name for name in symbols(parse_dim(formula)) if isinstance(name, str)}
+    except ValueError:
+        return set()
