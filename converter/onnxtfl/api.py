@@ -37,7 +37,7 @@ from onnxtfl.output import Output, placed
 if TYPE_CHECKING:
     import onnx
 
-    from onnxtfl.checking import CheckReport
+    from onnxtfl.checking import CheckReport, Metric
     from onnxtfl.ir.model import FormatName
     from onnxtfl.ir.record import Record
     from onnxtfl.options import Options
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from onnxtfl.quantizing import Calibration, Quantizing
     from onnxtfl.rewriting.unsupported import UnsupportedOp
 
+Tolerance = float | str | Mapping[str, float | str]
+"""A tolerance of all outputs, or by name of an output; a text like "0.01abs" is absolute."""
 PathLike = str | os.PathLike[str]
 IoLayout = Literal["source", "channels-first", "channels-last"]
 """Axis order of inputs and outputs: that of the source, or images (of rank 3 to 5) transposed. ``io_layout`` may also
@@ -121,8 +123,11 @@ def onnx_to_tflite(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     metadata: Mapping[str, str] | None = None,
-    rtol: float = 1e-3,
-    atol: float = 1e-4,
+    rtol: Tolerance = 1e-3,
+    atol: Tolerance = 1e-4,
+    accept: Sequence[str] | None = None,
+    metrics: Sequence[str | Metric] = (),
+    save_outputs: PathLike | None = None,
     seed: int = 0,
     keep_failed: bool = False,
     time_limit: float = 300.0,
@@ -179,8 +184,11 @@ def tflite_to_onnx(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     metadata: Mapping[str, str] | None = None,
-    rtol: float = 1e-3,
-    atol: float = 1e-4,
+    rtol: Tolerance = 1e-3,
+    atol: Tolerance = 1e-4,
+    accept: Sequence[str] | None = None,
+    metrics: Sequence[str | Metric] = (),
+    save_outputs: PathLike | None = None,
     seed: int = 0,
     keep_failed: bool = False,
     time_limit: float = 300.0,
@@ -213,8 +221,11 @@ def check(
     a: PathLike | bytes | onnx.ModelProto,
     b: PathLike | bytes | onnx.ModelProto,
     *,
-    rtol: float = 1e-3,
-    atol: float = 1e-4,
+    rtol: Tolerance = 1e-3,
+    atol: Tolerance = 1e-4,
+    accept: Sequence[str] | None = None,
+    metrics: Sequence[str | Metric] = (),
+    save_outputs: PathLike | None = None,
     seed: int = 0,
     data: Data | None = None,
     input_shapes: Mapping[str, Sequence[Size]] | None = None,
@@ -240,8 +251,13 @@ def check(
     as ``b`` must agree with and without XNNPACK. ``runtime``: what runs a .tflite, by default LiteRT, else
     tflite-runtime; "micro" is TFLite Micro (``pip install 'onnxtfl[micro]'``). Models with state run ``runs`` times,
     one run after the other, on other inputs each time; the states that ``onnxtfl`` made inputs and outputs of an ONNX
-    model are fed back. ``max_steps``: how many quantization steps quantized outputs may differ by. ``per_layer``,
-    ``profile``: see `CheckMode`.
+    model are fed back. ``max_steps``: how many quantization steps quantized outputs may differ by.
+
+    ``rtol``, ``atol``: of all outputs, or by name of an output ("" for all others); ``"0.01abs"`` is an absolute
+    tolerance that is not relative to an output's largest value. ``accept``: the criteria that may accept an output, by
+    default all (``["tolerance"]`` allows nothing beyond the tolerance). ``metrics``: names of metrics, or functions of
+    two arrays, measured of each output (``OutputCheck.metrics``). ``save_outputs``: a directory for the inputs and the
+    outputs of both models, as .npz files. ``per_layer``, ``profile``: see `CheckMode`.
 
     Does not raise for models that differ or do not run: see ``CheckReport.status``. Raises `InvalidModelError` for a
     file that cannot be read and `UsageError` for unknown input names and arrays that do not fit.

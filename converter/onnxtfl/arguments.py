@@ -39,7 +39,16 @@ def conversion_options(values: Mapping[str, Any]) -> Options:
 
 def settings(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """What `values` says about the check, by field of `onnxtfl.checking.Settings`."""
-    return {row.setting: values[row.name] for row in options_of(command) if row.setting and row.name in values}
+    found = {row.setting: values[row.name] for row in options_of(command) if row.setting and row.name in values}
+    for name in ("rtol", "atol"):
+        if isinstance(given := found.get(name), Mapping):
+            found[name] = given[""][0]
+            found[f"output_{name}"] = {output: number for output, (number, _) in given.items() if output}
+            if name == "atol":
+                found["absolute"] = frozenset(output for output, (_, is_absolute) in given.items() if is_absolute)
+    if "accept" in found:
+        found["accept"] = None if found["accept"] is None else frozenset(found["accept"])
+    return found
 
 
 def current_names(command: str, given: Mapping[str, Any]) -> dict[str, Any]:

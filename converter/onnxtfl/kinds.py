@@ -94,6 +94,47 @@ class Number(Kind):
         return float(value)
 
 
+class Tolerances(Kind):
+    """A tolerance of all outputs, or several: "NAME:1e-4" is that of an output, "1e-4abs" an absolute one.
+
+    In Python a number, a text, or a dictionary from names of outputs to these ("" for all others).
+    """
+
+    metavar, repeatable = "[NAME:]NUMBER[abs]", True
+    _ABSOLUTE = "abs"
+
+    def __init__(self, default: float) -> None:
+        self.default = default
+
+    def check(self, name: str, value: Any) -> dict[str, tuple[float, bool]]:
+        """The tolerance and whether it is absolute, by name of an output; "" for all others."""
+        given = value if isinstance(value, Mapping) else {"": value}
+        found = {"": (self.default, False)}
+        return found | {str(key): self._one(name, one) for key, one in given.items()}
+
+    def _one(self, name: str, value: Any) -> tuple[float, bool]:
+        is_absolute = isinstance(value, str) and value.endswith(self._ABSOLUTE)
+        try:
+            real = float(value.removesuffix(self._ABSOLUTE)) if isinstance(value, str) else value
+        except ValueError:
+            real = math.nan
+        number = float(real) if _is_real(real) else math.nan
+        if not math.isfinite(number) or number < 0:
+            raise refuse(name, value, "a number of at least 0")
+        return number, is_absolute
+
+    def read(self, text: str) -> tuple[str, str]:
+        key, _, number = text.rpartition(":")
+        try:
+            self._one("", number)
+        except RefusedError:
+            raise ValueError(f"{text!r} is not {self.metavar}, like 1e-3 or scores:1e-4") from None
+        return key, number
+
+    def collect(self, value: Iterable[tuple[str, str]]) -> dict[str, str]:
+        return dict(value)
+
+
 @dataclass(frozen=True)
 class Integer(Kind):
     """An integer from `least` to `most`; None where that is `optional`."""
@@ -207,6 +248,29 @@ class Names(Kind):
         """The names in ``a b`` or ``a,b``; a comma in a name is written ``\\,``."""
         found = [name for word in value for name in re.split(r"(?<!\\),", word)]
         return [name.replace("\\,", ",").strip() for name in found if name] or None
+
+
+class Words(Names):
+    """A list of some of several words; None for all of them."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    def check(self, name: str, value: Any) -> list[str] | None:
+        found = super().check(name, [value] if isinstance(value, str) else value)
+        for word in found or ():
+            if word not in self.words:
+                raise refuse(name, word, f"some of {', '.join(self.words)}")
+        return found
+
+
+class Metrics(Words):
+    """A list of names of metrics; in Python also functions of two arrays."""
+
+    def check(self, name: str, value: Any) -> Any:
+        given = [value] if isinstance(value, str) or callable(value) else list(value or ())
+        super().check(name, [one for one in given if not callable(one)] or None)
+        return given
 
 
 class Modules(Names):

@@ -23,6 +23,7 @@ from onnxtfl.kinds import (
     Integer,
     Kind,
     Layouts,
+    Metrics,
     Modules,
     Names,
     Number,
@@ -32,7 +33,9 @@ from onnxtfl.kinds import (
     Shapes,
     Sizes,
     Text,
+    Tolerances,
     Version,
+    Words,
 )
 
 TO_TFLITE, TO_ONNX, CHECK, INSPECT, MANY = "onnx2tfl", "tfl2onnx", "check", "inspect", "many"
@@ -91,6 +94,13 @@ def _only_commands(name: str, kind: Kind, default: Any, commands: tuple[str, ...
 _BOTH, _COMPARING = CONVERT, (*CONVERT, CHECK)
 _SHAPES_HELP = "Sizes of an input, like x:1,3,224,224; x:?,3,64,64 or x:batch,3,64,64 leaves one open (repeatable)."
 _QUANTIZED_TYPES = Choice("source", "float", "int8", "uint8")
+CRITERIA = (
+    *("tolerance", "quantization-steps", "distribution", "near-ties", "float32-reference", "pre-activation"),
+    *("rounding-noise", "op-by-op", "emulation-distance"),
+)
+"""The criteria of a check (`onnxtfl.checking.evidence`)."""
+METRICS = ("max-abs", "max-rel", "mean-abs", "cosine", "snr", "psnr", "p50", "p99", "top-1", "top-5")
+"""The metrics of an output (`onnxtfl.checking.metrics.quality`)."""
 _RESULT = (
     _only_commands(
         *("output", Place(), None, _BOTH),
@@ -202,11 +212,35 @@ _CHECKING = (
         "Load the result in its runtime before it is written, also without a check.  [default: load]",
     ),
     Option("keep_failed", Flag(), False, _BOTH, "Write the result also where the check fails."),
-    Option("rtol", Number(least=0), 1e-3, _COMPARING, "Relative tolerance.", setting="rtol"),
     Option(
-        *("atol", Number(least=0), 1e-4, _COMPARING),
-        "Absolute tolerance, relative to an output's largest value.",
+        *("rtol", Tolerances(1e-3), 1e-3, _COMPARING),
+        "Relative tolerance, of one output with its name (repeatable).  [default: 0.001]",
+        setting="rtol",
+    ),
+    Option(
+        *("atol", Tolerances(1e-4), 1e-4, _COMPARING),
+        "Absolute tolerance, relative to an output's largest value; 0.01abs is a value by itself (repeatable).  "
+        "[default: 0.0001]",
         setting="atol",
+    ),
+    Option(
+        *("accept", Words(*CRITERIA), None, _COMPARING),
+        f"Criteria that may accept an output: {', '.join(CRITERIA)}.  [default: all]",
+        metavar="CRITERION...",
+        setting="accept",
+    ),
+    Option(
+        *("metrics", Metrics(*METRICS), (), _COMPARING),
+        f"Metrics of each output to report: {', '.join(METRICS)} (repeatable).",
+        flags="--metric",
+        metavar="METRIC",
+        setting="metrics",
+    ),
+    Option(
+        *("save_outputs", Place(), None, _COMPARING),
+        "Write the inputs, and the outputs of both models, as .npz files to this directory.",
+        metavar="DIR",
+        setting="save_outputs",
     ),
     Option(
         *("max_steps", Number(least=0), 1.0, (CHECK,)),

@@ -2,6 +2,7 @@
 
 from onnxtfl.checking.check_models import check_models
 from onnxtfl.checking.localize.layers import FirstDifference, LayerError
+from onnxtfl.checking.metrics.quality import Metric
 from onnxtfl.checking.pairing.interface import Layout
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.checking.settings import Settings
@@ -12,6 +13,7 @@ __all__ = [
     "InputUsed",
     "LayerError",
     "Layout",
+    "Metric",
     "OutputCheck",
     "Settings",
     "check_models",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from onnxtfl.checking.criteria.base import Attempt
 from onnxtfl.checking.criteria.pre_activation import PreActivation, is_saturated
@@ -23,8 +23,16 @@ FIRST_VARIED, MOST_VARIED, JUDGED = 2, 64, 2
 """The number of the first varied set of inputs, how many there are, and how many that miss the tolerance are judged."""
 SIZES = 2
 """How many other sizes are tried until the first model runs."""
-Compared = Callable[[Sequence[Any], Sequence[str], list[Permutation]], CheckReport]
-"""Inputs, how they were chosen, layout -> report of one run."""
+
+
+class Compared(Protocol):
+    """Compares the models on one run."""
+
+    def __call__(
+        self, values: Sequence[Any], choices: Sequence[str], chosen: list[Permutation], is_unusual: bool = False
+    ) -> CheckReport:
+        """The report for inputs, how they were chosen, and the layout; ``is_unusual``: see `Attempt`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,7 @@ class FurtherInputs:
         judged = 0
         for values in self.missed(varied(self.done.again, FIRST_VARIED, MOST_VARIED)):
             try:
-                other = self.compared(values, self.done.choices, chosen)
+                other = self.compared(values, self.done.choices, chosen, True)
             except OnnxtflError:
                 continue
             judged += 1

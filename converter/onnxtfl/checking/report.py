@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -57,6 +58,7 @@ class OutputCheck:
     ``compared``: False where nothing could be compared: no element, no finite value, or only random values.
     ``drawn``: whether it depends on random values.
     ``judgments``: what the criteria said, in their order; ``accepted_by``: the criterion that accepts the output.
+    ``metrics``: those that were asked for, by name.
     """
 
     name: str
@@ -78,6 +80,7 @@ class OutputCheck:
     drawn: bool = False
     accepted_by: str = ""
     judgments: tuple[Judgment, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def problem(self) -> str:
@@ -133,6 +136,7 @@ class OutputCheck:
         parts = [self.name]
         if self.max_abs is not None:
             parts.append(f"largest error {self.max_abs:.3g} absolute, {self.max_rel:.3g} relative")
+        parts += [f"{name} {value:.4g}" for name, value in self.metrics.items()]
         parts += [part for part in (self.in_steps, self.problem) if part]
         said = ", ".join(part for part in (self.note, self.acceptance) if part)
         return "  ".join([*parts, *([f"({said})"] if said else [])])

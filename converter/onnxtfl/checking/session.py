@@ -33,6 +33,7 @@ from onnxtfl.checking.models.states import worst
 from onnxtfl.checking.pairing.feeding import agreeable, as_type, dtype_kept, joined_infos
 from onnxtfl.checking.pairing.interface import MismatchError, Pair, Permutation, is_moved, match
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
+from onnxtfl.checking.saving import save_run
 from onnxtfl.checking.settings import Settings
 from onnxtfl.checking.verdict import concluded, with_uncompared
 from onnxtfl.formats import files
@@ -180,7 +181,9 @@ class Check:
         )
         return more.extend(report, chosen)
 
-    def _compared_on(self, values: Sequence[Any], choices: Sequence[str], chosen: list[Permutation]) -> CheckReport:
+    def _compared_on(
+        self, values: Sequence[Any], choices: Sequence[str], chosen: list[Permutation], is_unusual: bool = False
+    ) -> CheckReport:
         """Compare one run on these inputs of the first model. Raises `RunError` where that does not run."""
         outputs = self.a.run(values, self.options)
         used = tuple(map(self._used, self.pairs, chosen, values, choices))
@@ -189,7 +192,8 @@ class Check:
         except RunError as error:
             return self._does_not_run(error, used)
         report = self._compare([outputs], [got], used)
-        return self._judged(report, self._attempt(self._reference([(values, outputs)]), chosen, self.options.kernels))
+        attempt = self._attempt(self._reference([(values, outputs)]), chosen, self.options.kernels)
+        return self._judged(report, replace(attempt, is_unusual=is_unusual))
 
     def _missed_on(self, chosen: list[Permutation], sets: Iterable[list[Any]]) -> Iterator[list[Any]]:
         """Those of several sets of inputs on which the outputs miss the tolerance, as many as there is time for."""
@@ -493,6 +497,8 @@ class Check:
             return self._does_not_run(self.b.refused or error, used), 0.0
         except MismatchError as error:
             return self._result("failed", str(error), used), 0.0
+        if self.settings.save_outputs is not None and kernels == self._kernels[0]:
+            save_run(self.settings.save_outputs, self.case, (self.a, self.b), values[0], (expected[0], got[0]))
         return self._compare(expected, got, used), begun.run.seconds
 
     def _changed_b(self, error: RunError) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from onnxtfl.checking.metrics.quality import Metric
 from onnxtfl.checking.pairing.interface import Layout
 from onnxtfl.ir.record import TensorEntry
 
@@ -29,6 +31,9 @@ class Settings:
     which one runs a .tflite, None for the first that is installed. ``input_ranges``: the lowest and highest values of
     inputs, by name, instead of those that the graph suggests. ``accept``: the names of the criteria that may accept an
     output beyond the tolerance, None for all. ``output_rtol``, ``output_atol``: tolerances of single outputs, by name.
+    ``absolute``: outputs whose absolute tolerance is not relative to their largest value, "" for all but those in
+    ``output_atol``. ``metrics``: names of metrics of each output, or functions of two arrays. ``save_outputs``: the
+    directory for inputs and outputs.
     ``random``: how many sets of inputs are generated. ``dims``: the size of dimensions by name, for the runs.
     """
 
@@ -53,7 +58,14 @@ class Settings:
     accept: frozenset[str] | None = None
     output_rtol: Mapping[str, float] = field(default_factory=dict)
     output_atol: Mapping[str, float] = field(default_factory=dict)
+    absolute: frozenset[str] = frozenset()
+    metrics: Sequence[str | Metric] = ()
+    save_outputs: str | os.PathLike[str] | None = None
 
     def tolerances(self, output: str) -> tuple[float, float]:
         """The relative and absolute tolerance of an output of the first model."""
         return self.output_rtol.get(output, self.rtol), self.output_atol.get(output, self.atol)
+
+    def is_absolute(self, output: str) -> bool:
+        """Whether the absolute tolerance of an output is not relative to its largest value."""
+        return output in self.absolute or ("" in self.absolute and output not in self.output_atol)

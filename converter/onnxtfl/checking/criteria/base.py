@@ -28,7 +28,8 @@ class Attempt:
 
     ``reference``: the runs of the first model. ``fed``: the inputs of the second model in each of them. ``moved``:
     whether inputs have their axes in another order. ``feeds``: the inputs of further runs, None where there are none.
-    ``seconds``: for measurements over several inputs.
+    ``seconds``: for measurements over several inputs. ``is_unusual``: whether the inputs have magnitudes that the
+    model was not made for, at which rounding may be amplified.
     """
 
     a: Side
@@ -42,6 +43,7 @@ class Attempt:
     options: RunOptions
     feeds: Feeds | None = None
     seconds: float = 0.0
+    is_unusual: bool = False
 
     @cached_property
     def tolerance(self) -> Tolerance:

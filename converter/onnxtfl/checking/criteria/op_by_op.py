@@ -33,6 +33,7 @@ from onnxtfl.ir.permutations import inverse
 QUANTIZED = "in quantized models a difference of one step is amplified"
 DYNAMIC = "the source quantizes at run time: a change in the last place moves values by a step"
 SELECTED = "a few elements differ that are selected by values: a change in the last place selects others"
+UNUSUAL = "inputs of another magnitude may amplify rounding"
 FEW = 0.02
 """The share of elements that may differ because others were selected."""
 Differing = dict[int, list[int]]
@@ -138,6 +139,8 @@ def _why(attempt: Attempt, differing: Differing) -> str:
     """Why the outputs may differ though the conversion is correct; "" where nothing says so."""
     if attempt.a.facts.rounds:
         return DYNAMIC
+    if attempt.is_unusual:
+        return UNUSUAL
     if attempt.a.facts.selects and all(_are_few(attempt, k, number) for number in differing for k in differing[number]):
         return SELECTED
     largest = 0.0

@@ -9,6 +9,7 @@ from onnxtfl.checking.inputs.generation import numpy_type
 from onnxtfl.checking.metrics.comparison import Expectation
 from onnxtfl.checking.metrics.comparison import compare as compare_values
 from onnxtfl.checking.metrics.noise import Noise
+from onnxtfl.checking.metrics.quality import measured
 from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.checking.models.facts import SIGMOID_ERROR
 from onnxtfl.checking.models.side import Side
@@ -45,10 +46,20 @@ class Tolerance:
             got = got.astype(numpy_type(a.dtype))
         tried = list[OutputCheck]()
         for way in self.ways(pair, expected, got, moved):
-            tried.append(_compare_moved(a.name, expected, got, expect, way))
+            tried.append(self._compare_moved(a.name, expected, got, expect, way))
             if tried[-1].ok:
                 return tried[-1]
         return tried[0]
+
+    def _compare_moved(self, name: str, expected: Any, got: Any, expect: Expectation, way: Permutation) -> OutputCheck:
+        """Compare an output with the permuted one of the second model."""
+        moved = got.transpose(inverse(way)) if is_moved(way) else got
+        result = compare_values(name, expected, moved, expect)
+        if self.settings.metrics:
+            result = replace(result, metrics=measured(expected, moved, self.settings.metrics))
+        if not is_moved(way):
+            return result
+        return replace(result, note=", ".join(part for part in (result.note, f"axes {list(way)}") if part))
 
     def ways(self, pair: Pair, expected: Any, got: Any, moved: bool) -> list[Permutation]:
         """The layouts, the likeliest first, in which an output may be that of the first model.
@@ -90,14 +101,8 @@ class Tolerance:
             self.settings.max_steps,
             self.settings.levels,
             SIGMOID_ERROR if sigmoid else 0.0,
+            absolute=self.settings.is_absolute(a.name),
+            in_steps=self.settings.accept is None or "quantization-steps" in self.settings.accept,
             unbiased=self.settings.max_steps <= 1,  # else the user allows as many steps in one direction
             per_slice=not (self._half or self.a.info.hybrid or self.b.info.hybrid),
         )
-
-
-def _compare_moved(name: str, expected: Any, got: Any, expect: Expectation, way: Permutation) -> OutputCheck:
-    """Compare an output with the permuted one of the second model."""
-    if not is_moved(way):
-        return compare_values(name, expected, got, expect)
-    result = compare_values(name, expected, got.transpose(inverse(way)), expect)
-    return replace(result, note=", ".join(part for part in (result.note, f"axes {list(way)}") if part))

@@ -35,6 +35,7 @@ class Expectation:
     depends on random values, so only dtype and shape are compared. ``roundings``: how many steps are allowed instead of
     one. ``levels``: a step is at least the largest value divided by this, `OUTLIERS` of the elements may be `FARTHER`
     times as far off, and there may be a mean error. ``least``: an error that is always allowed.
+    ``absolute``: whether ``atol`` is not relative to the largest value. ``in_steps``: whether steps count.
     ``unbiased``: whether a mean error is a fault; ``coarse``: steps that kernels were measured to be off, which allow
     one. ``per_slice``: the tolerance follows the peaks of slices where these differ (see `slice_peaks`).
     ``noise``: that of the source, which allows more (see `Noise.floor`).
@@ -55,6 +56,8 @@ class Expectation:
     per_slice: bool = False
     unbiased: bool = True
     coarse: float = 0.0
+    absolute: bool = False
+    in_steps: bool = True
 
 
 def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
@@ -177,9 +180,10 @@ def _compare_numbers(name: str, a: Array, b: Array, expect: Expectation, note: s
 
 
 def _allowed(a: Array, peak: float, step: float | None, dtype: str, expect: Expectation) -> Allowed:
-    least, rtol = max(expect.atol * peak, expect.least, TINY), max(expect.rtol, FINEST.get(dtype, 0.0))
+    atol = expect.atol if expect.absolute else expect.atol * peak
+    least, rtol = max(atol, expect.least, TINY), max(expect.rtol, FINEST.get(dtype, 0.0))
     width = step and step * expect.roundings
-    peaks = slice_peaks(a, peak) if expect.per_slice and step is None else None
+    peaks = slice_peaks(a, peak) if expect.per_slice and step is None and not expect.absolute else None
     if peaks is None:
         return Allowed(rtol, least, width, expect.noise)
     return Allowed(rtol, max(expect.least, TINY), width, expect.noise, expect.atol, peaks)
@@ -199,6 +203,8 @@ def _missed_steps(errors: Errors, bias: Bias, step: float, expect: Expectation, 
 
 def _step(a: Array, expect: Expectation) -> float | None:
     """Return the width of which the values are multiples, None where there is none."""
+    if not expect.in_steps:
+        return None
     if a.dtype.kind in "iu":
         return 1.0 if expect.quantization_a or expect.quantization_b else None
     if expect.step is not None:
