@@ -28,45 +28,25 @@ except ImportError:  # Windows
 PREFIX, UNLOCKED = "onnxtfl-tmp-", "onnxtfl-unlocked-"
 _NAME = re.compile(r"\.?" + PREFIX + r"[a-z0-9_]{8}")  # what `tempfile.mkdtemp` adds
 _POLL = 0.2
-_lock = threading.RLock()  # a signal may come while it is held, and remove all folders
 _open: set[Folder] = set()
 _places: set[str] = set()
 
-
-def _begin_anew() -> None:
-    """Forget the folders of the process that was forked, whose other threads may have held the lock."""
-    global _lock  # noqa: PLW0603 - threads of this process have the old one
-    _lock = threading.RLock()
-    _open.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+if hasattr(os, "register_at_fork"):  # the folders of a process are not those of one that it forks
+    os.register_at_fork(after_in_child=_open.clear)
 
 
 class Folder:
     """A new folder at `path`, which `close` removes; a context manager. `place`: the directory that it is made in."""
 
     def __init__(self, place: str | os.PathLike[str] | None = None) -> None:
-        inside = tempfile.gettempdir() if place is None else os.fspath(place)
-        dot = "" if place is None else "."
+        inside, dot = (tempfile.gettempdir(), "") if place is None else (os.fspath(place), ".")
         add_place(inside)
-        self._locked: int | None = None
-        self.path = Path(self._make(inside, dot))
-        with _lock:
-            _open.add(self)
-
-    def _make(self, inside: str, dot: str) -> str:
-        while True:
-            path = tempfile.mkdtemp(prefix=dot + PREFIX, dir=inside)
-            try:
-                self._locked = _locked(path, wait=True)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.rmdir(path)
-                return tempfile.mkdtemp(prefix=dot + UNLOCKED, dir=inside)
-            if self._locked is not None:
-                return path
+        self.path = Path(tempfile.mkdtemp(prefix=dot + PREFIX, dir=inside))
+        self._lock = _locked(self.path)
+        if self._lock is None:
+            shutil.rmtree(self.path, ignore_errors=True)
+            self.path = Path(tempfile.mkdtemp(prefix=dot + UNLOCKED, dir=inside))
+        _open.add(self)
 
     def __enter__(self) -> Path:
         return self.path
@@ -76,22 +56,19 @@ class Folder:
 
     def close(self) -> None:
         """Remove the folder with all that is in it; may be called again."""
-        with _lock:
-            _open.discard(self)
+        _open.discard(self)
         shutil.rmtree(self.path, ignore_errors=True)
-        if self._locked is not None:
-            os.close(self._locked)
-            self._locked = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
 def add_place(place: str | os.PathLike[str]) -> None:
     """Sweep a directory in which this process will make folders, the first time; see `places`."""
     path = os.path.realpath(place)
-    with _lock:
-        if path in _places:
-            return
+    if path not in _places:
         _places.add(path)
-    sweep(path)
+        sweep(path)
 
 
 def places() -> list[str]:
@@ -101,47 +78,31 @@ def places() -> list[str]:
 
 def sweep(place: str) -> None:
     """Remove the folders that processes which have ended left in a directory; those of other users stay."""
-    if fcntl is None:
-        return
     with contextlib.suppress(OSError), os.scandir(place) as entries:
-        for path in [entry.path for entry in entries if _NAME.fullmatch(entry.name)]:
-            with contextlib.suppress(OSError):
-                held = _locked(path, wait=False)
-                if held is not None:
-                    shutil.rmtree(path, ignore_errors=True)
-                    os.close(held)
+        for path in [Path(entry.path) for entry in entries if _NAME.fullmatch(entry.name)]:
+            held = _locked(path)
+            if held is not None:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(held)
 
 
-def _locked(path: str, wait: bool) -> int | None:
-    """The descriptor of a folder of this user, with a lock; None for one that is removed meanwhile.
+def _locked(path: Path) -> int | None:
+    """The descriptor of a folder, which is locked from now on.
 
-    Raises OSError where it is another user's, another process has locked it, or there are no locks.
+    None where another process has locked or removed it, it is another user's, or there are no locks.
     """
     if fcntl is None:
-        raise OSError("no locks")
-    try:
-        held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except FileNotFoundError:
         return None
     try:
-        if os.fstat(held).st_uid != os.getuid():
-            raise PermissionError(path)
-        fcntl.flock(held, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _same(path, held):
+        held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(held).st_uid == os.getuid() and os.path.samestat(path.lstat(), os.fstat(held)):
             return held
-    except BaseException:
-        os.close(held)
-        raise
     os.close(held)
     return None
-
-
-def _same(path: str, held: int) -> bool:
-    """Whether a path still is the open folder: another process may have removed it before it was locked."""
-    try:
-        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(held))
-    except FileNotFoundError:
-        return False
 
 
 def remove_all() -> None:

@@ -52,7 +52,7 @@ def files(tmp_path: Path) -> list[str]:
 
 def test_import_is_lazy() -> None:
     code = "import onnxtfl, sys; print([m for m in sys.modules if m.partition('.')[0] in {!r}])"
-    heavy = {"onnx", "numpy", "onnxruntime", "ai_edge_litert", "highspy", "rich", "click", "flatbuffers", "tflite"}
+    heavy = {"onnx", "numpy", "onnxruntime", "ai_edge_litert", "highspy", "jinja2", "click", "flatbuffers", "tflite"}
     done = subprocess.run([sys.executable, "-c", code.format(heavy)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

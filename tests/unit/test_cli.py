@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -254,27 +255,50 @@ def test_the_default_output(model: str, suffix: str, expected: str) -> None:
     assert Path(output.beside(model, suffix)) == Path(expected)
 
 
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def test_progress_shows_after_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[str] = []
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(progress._Shown, "start", lambda self: started.append(self._text))
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setattr(progress, "DELAY", 0.2)
     with progress.progress() as step:
         step("read")
-    assert not started
+    assert shown.getvalue() == ""
     with progress.progress() as step:
         step("layout")
         time.sleep(0.4)
-    assert started == ["layout"]
+        step("write")  # the line is removed, so that an error can be printed
+        assert shown.getvalue().endswith("\r\x1b[K")
+    assert "layout ... 0 s" in shown.getvalue() and "start" not in shown.getvalue()
+    assert shown.getvalue().endswith("\r\x1b[K")
 
 
-def test_progress_survives_being_shown() -> None:
-    shown = progress._Shown()
-    shown.start()
-    shown.step("read")
-    shown.stop()
-    shown.start()
-    assert shown._status is not None
+@pytest.mark.parametrize("quiet", [True, False])
+def test_no_progress_but_on_a_terminal(
+    quiet: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "DELAY", 0.01)
+    if quiet:
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with progress.progress(quiet) as step:
+        step("layout")
+        time.sleep(0.1)
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_of_several_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error of a model begins a line."""
+    monkeypatch.setattr(sys, "stderr", shown := Terminal())
+    monkeypatch.setattr(progress, "DELAY", 0.05)
+    for k in range(2):
+        (tmp_path / f"{k}.onnx").write_bytes(b"no model")
+    onnx2tfl(tmp_path, "-o", tmp_path / "out", "--jobs", "1")
+    assert shown.getvalue().count("\x1b[Kerror: ") + shown.getvalue().count("\nerror: ") == 2
 
 
 def run_module(*words: str, code: str = "") -> subprocess.CompletedProcess[str]:
@@ -330,7 +354,7 @@ def test_help_is_light() -> None:
     ):
         assert option in text
     loaded = {name.strip(" '[]\n").partition(".")[0] for name in modules.split(",")}
-    assert not loaded & {"numpy", "onnx", "rich", "onnxruntime", "ai_edge_litert", "highspy", "tflite"}
+    assert not loaded & {"numpy", "onnx", "jinja2", "onnxruntime", "ai_edge_litert", "highspy", "tflite"}
     assert run_module("--version").returncode == 0
 
 

@@ -196,23 +196,43 @@ def test_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_process_makes_folders_and_leaves_those_of_its_parent(tmp_path: Path) -> None:
-    """Also where another thread was making a folder at that moment."""
-    own, held, done = Folder(tmp_path), threading.Event(), threading.Event()
+    """Also where another thread is making folders at that moment."""
+    own, done = Folder(tmp_path), threading.Event()
 
-    def hold() -> None:
-        with temporary._lock:
-            held.set()
-            done.wait(60)
+    def make() -> None:
+        while not done.is_set():
+            Folder(tmp_path).close()
 
-    threading.Thread(target=hold).start()
-    held.wait(60)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        with Folder(tmp_path):
-            temporary.remove_all()
-        os._exit(0)
+    thread = threading.Thread(target=make)
+    thread.start()
+    children = []
+    for _ in range(10):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            with Folder(tmp_path):
+                temporary.remove_all()
+            os._exit(0)
+        children.append(child)
+    ended = [os.waitpid(child, 0)[1] for child in children]
     done.set()
-    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+    assert ended == [0] * 10
     assert [path.name for path in tmp_path.iterdir()] == [own.path.name]
     own.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_are_made_while_others_sweep(tmp_path: Path) -> None:
+    """A folder that is new, and not locked yet, may be removed by another process: it is made again."""
+    script = "import sys\nfrom onnxtfl.temporary import sweep\nwhile True: sweep(sys.argv[1])"
+    with subprocess.Popen([sys.executable, "-c", script, os.fspath(tmp_path)]) as sweeper:
+        try:
+            limit = time.monotonic() + 2
+            while time.monotonic() < limit:
+                with Folder(tmp_path) as folder:
+                    (folder / "file").write_text("kept")
+                    assert (folder / "file").read_text() == "kept"
+        finally:
+            sweeper.kill()
+    assert list(tmp_path.iterdir()) == []

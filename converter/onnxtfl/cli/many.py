@@ -1,15 +1,16 @@
-"""Several models and folders in one command: a progress bar, a line for each model, and the worst exit code."""
+"""Several models and folders in one command: a progress line, a line for each model, and the worst exit code."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onnxtfl.cli.progress import progress
 from onnxtfl.cli.running import print_error
 from onnxtfl.tables import WIDTH, byte_count, printable
 
@@ -31,32 +32,17 @@ def convert_all(models: Sequence[str], output: str | None, to: Any, arguments: d
         raise UsageError(f"{what} converted into a folder", hint="name it with -o DIR", code="E-USE-006")
     if "-" in models:
         raise UsageError("- is standard input, which is one model", hint="convert it alone", code="E-USE-006")
-    with _bar(quiet) as show:
+    with progress(quiet) as step:
+        done = itertools.count(1)
+
+        def show(outcome: Outcome, count: int) -> None:
+            step(f"converting: {next(done)} of {count} models")
+            _tell(outcome)
+
         outcomes = convert_many(models, output, to=to, on_outcome=show, **arguments)
     if not quiet:
         _show(outcomes)
     return max(outcome.exit_code for outcome in outcomes)
-
-
-@contextmanager
-def _bar(quiet: bool) -> Iterator[Callable[[Outcome, int], None]]:
-    """Yield what is called with each outcome: it moves the bar on a terminal, and prints errors as they occur."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda outcome, count: _tell(outcome)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("converting"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True, highlight=False)
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=None)
-
-        def show(outcome: Outcome, count: int) -> None:
-            bar.update(task, total=count, advance=1)
-            _tell(outcome)
-
-        yield show
 
 
 def _tell(outcome: Outcome) -> None:

@@ -1,33 +1,51 @@
-"""Elements of the HTML page: tables that can be sorted and filtered, cards, bars, and a plot. All text is escaped."""
+"""Elements of the HTML page, made by the macros of elements.html: tables, cards, bars, and a plot."""
 
 from __future__ import annotations
 
-import html
+import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from importlib import resources
+from typing import Any, ClassVar, NamedTuple
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
 
 from onnxtfl.tables import printable
 
 MAX_ROWS = 4000
 """The largest number of rows of a table; a note says how many there are more."""
-FILTERED = 12
-"""The number of rows from which a table has a field to filter it."""
 
 
-def text(value: object) -> str:
-    """The text of `value`, escaped, without control characters."""
-    return html.escape(printable(str(value)))
+def file_text(name: str) -> str:
+    """The text of a file next to this module."""
+    return (resources.files("onnxtfl.reporting") / name).read_text(encoding="utf-8")
 
 
-class Markup(str):
-    """HTML that is escaped already."""
+def _shown(value: object) -> Any:
+    """What a template writes: text without control characters, which Jinja escapes; Markup as it is."""
+    return value if isinstance(value, Markup) else printable(str(value))
 
-    __slots__ = ()
+
+@functools.cache
+def environment() -> Environment:
+    """The environment of the templates."""
+    return Environment(
+        loader=FunctionLoader(file_text),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
 
 
-_CLASSES = {"#": " class=number", "=": " class=bars"}
+@functools.cache
+def macros() -> Any:
+    """The macros of elements.html, as functions that return Markup."""
+    return environment().get_template("elements.html").module
 
 
 class Cell(NamedTuple):
@@ -47,11 +65,13 @@ def number(value: float | None, form: str = ".3g", style: str = "") -> Cell:
 
 def name(value: object) -> Markup:
     """The name of a tensor or op."""
-    return Markup(f'<span class="name">{text(value)}</span>')
+    return Markup(macros().name(value))
 
 
-def _shown(value: object) -> str:
-    return value if isinstance(value, Markup) else text(value)
+class _Column(NamedTuple):
+    title: str
+    number: str  # the class of its cells
+    attribute: Markup  # of its head
 
 
 @dataclass
@@ -66,86 +86,35 @@ class Table:
     rows: Sequence[Sequence[object]]
     stack: bool = True
     marked: frozenset[int] = frozenset()
+    FILTERED: ClassVar = 12
+    """The number of rows from which a table has a field to filter it."""
+
+    @functools.cached_property
+    def heads(self) -> list[_Column]:
+        """The columns."""
+        styles = {"#": "number", "=": "bars"}
+        return [
+            _Column(
+                title.lstrip("#="),
+                "number" if title.startswith("#") else "",
+                Markup(' class="{}"').format(styles[title[0]]) if title[:1] in styles else Markup(),
+            )
+            for title in self.columns
+        ]
+
+    @property
+    def shown(self) -> Sequence[Sequence[object]]:
+        """The rows that are in the page."""
+        return self.rows[:MAX_ROWS]
+
+    def cells(self, row: Sequence[object]) -> list[tuple[Cell, _Column]]:
+        """The cells of a row with their columns."""
+        cells = (value if isinstance(value, Cell) else Cell(value) for value in row)
+        return list(zip(cells, self.heads, strict=True))
 
     def markup(self) -> Markup:
         """The table, with a field to filter it where it is long."""
-        titles = [title.lstrip("#=") for title in self.columns]
-        numeric = [title.startswith("#") for title in self.columns]
-        head = "".join(
-            f'<th scope="col"{_CLASSES.get(column[:1], "")}><button type="button">{text(title)}</button></th>'
-            for column, title in zip(self.columns, titles, strict=True)
-        )
-        shown = self.rows[:MAX_ROWS]
-        body = "".join(self._row(k, row, titles, numeric) for k, row in enumerate(shown))
-        style = "sortable stack" if self.stack else "sortable"
-        table = f'<table id="{self.id}" class="{style}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        more = f'<p class="soft small">The first {MAX_ROWS} of {len(self.rows)} rows.</p>'
-        return Markup(
-            f'{self._tools(len(shown))}<div class="scroll">{table}</div>{more if len(self.rows) > MAX_ROWS else ""}'
-        )
-
-    def _tools(self, count: int) -> str:
-        if count < FILTERED:
-            return ""
-        return (
-            f'<div class="tools"><input type="search" placeholder="Filter" aria-label="Filter" data-table="{self.id}">'
-            f'<span class="soft small" id="{self.id}-count">{count} rows</span></div>'
-        )
-
-    def _row(self, k: int, row: Sequence[object], titles: Sequence[str], numeric: Sequence[bool]) -> str:
-        cells = "".join(
-            self._cell(value if isinstance(value, Cell) else Cell(value), title, is_number)
-            for value, title, is_number in zip(row, titles, numeric, strict=True)
-        )
-        return f"<tr{' class=mark' if k in self.marked else ''}>{cells}</tr>"
-
-    def _cell(self, cell: Cell, title: str, is_number: bool) -> str:
-        style = " ".join(part for part in ("number" if is_number else "", cell.style) if part)
-        style = f' class="{style}"' if style else ""
-        key = "" if cell.key is None else f' data-v="{cell.key:.9g}"'
-        label = f' data-label="{text(title)}"' if self.stack else ""
-        return f"<td{style}{key}{label}>{_shown(cell.value)}</td>"
-
-
-def card(title: str, value: object, note: object = "") -> Markup:
-    """A figure with its title and a note."""
-    return Markup(
-        f'<div class="card"><span>{text(title)}</span><b>{_shown(value)}</b><span>{_shown(note)}</span></div>'
-    )
-
-
-def section(id_: str, title: str, *parts: str) -> Markup:
-    """A section of the page; "" where it has no content."""
-    content = "".join(parts)
-    return Markup(f'<section id="{id_}"><h2>{text(title)}</h2>{content}</section>' if content else "")
-
-
-def details(title: str, *parts: str) -> Markup:
-    """Content that a click shows."""
-    return Markup(f"<details><summary>{text(title)}</summary>{''.join(parts)}</details>")
-
-
-def paragraph(content: object, style: str = "") -> Markup:
-    """A paragraph."""
-    head = f'<p class="{style}">' if style else "<p>"
-    return Markup(f"{head}{_shown(content)}</p>")
-
-
-def items(lines: Iterable[object]) -> Markup:
-    """A list; "" without lines."""
-    content = "".join(f"<li>{_shown(line)}</li>" for line in lines)
-    return Markup(f"<ul>{content}</ul>" if content else "")
-
-
-def bar(share: float, style: str = "") -> Markup:
-    """A bar whose length is a share of 120 pixels."""
-    width = 120 * min(1.0, max(0.0, share))
-    return Markup(f'<span class="bar {style}" style="width:{width:.0f}px"></span>')
-
-
-def track(share: float) -> Markup:
-    """A bar of the full width of which a share is filled."""
-    return Markup(f'<div class="track"><i style="width:{100 * min(1.0, max(0.0, share)):.1f}%"></i></div>')
+        return Markup(macros().table(self))
 
 
 class Point(NamedTuple):
@@ -169,20 +138,16 @@ def plot(points: Sequence[Point], limit: float, marked: int | None) -> Markup:
     scale = _Scale(len(points), bottom, top)
     steps = range(round(math.log10(bottom)), round(math.log10(top)) + 1)
     stride = max(1, math.ceil(len(steps) / 7))
-    lines = [_grid(scale, exponent) for exponent in steps if exponent % stride == 0]
-    lines.append(f'<line class="limit" x1="{LEFT}" x2="{WIDTH}" y1="{scale.y(limit)}" y2="{scale.y(limit)}"/>')
-    if marked is not None:
-        x = scale.x(marked)
-        lines.append(f'<line class="mark" x1="{x}" x2="{x}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
+    grid = [(exponent, scale.y(10.0**exponent)) for exponent in steps if exponent % stride == 0]
     kept = sorted(_kept(points) | ({marked} if marked is not None else set()))
-    path = " ".join(f"{scale.x(k)},{scale.y(points[k].error)}" for k in kept)
-    dots = "".join(_dots(scale, k, points[k], limit) for k in kept)
-    axis = f'<text x="{LEFT}" y="{HEIGHT - 6}">inputs</text>'
-    axis += f'<text x="{WIDTH}" y="{HEIGHT - 6}" text-anchor="end">outputs</text>'
-    return Markup(
-        f'<div class="plot"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Error along the depth">'
-        f'{"".join(lines)}<polyline class="line" points="{path}"/>{dots}{axis}</svg></div>'
-    )
+    drawn = {
+        **{"width": WIDTH, "height": HEIGHT, "left": LEFT, "top": TOP, "bottom": HEIGHT - BOTTOM},
+        "grid": [{"exponent": exponent, "y": y, "text_y": f"{float(y) + 4:.1f}"} for exponent, y in grid],
+        "limit": scale.y(limit),
+        "marked": None if marked is None else scale.x(marked),
+        "dots": [_dot(scale, k, points[k], limit) for k in kept],
+    }
+    return Markup(macros().plot(drawn))
 
 
 class _Scale(NamedTuple):
@@ -199,12 +164,6 @@ class _Scale(NamedTuple):
         return f"{HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * share:.1f}"
 
 
-def _grid(scale: _Scale, exponent: int) -> str:
-    y = scale.y(10.0**exponent)
-    line = f'<line class="grid" x1="{LEFT}" x2="{WIDTH}" y1="{y}" y2="{y}"/>'
-    return f'{line}<text x="{LEFT - 6}" y="{float(y) + 4:.1f}" text-anchor="end">1e{exponent}</text>'
-
-
 def _kept(points: Sequence[Point]) -> set[int]:
     """The indices of the points that are drawn: of many, the largest error of each part."""
     step = max(1, math.ceil(len(points) / MANY))
@@ -212,10 +171,11 @@ def _kept(points: Sequence[Point]) -> set[int]:
     return {max(part, key=lambda k: points[k].error) for part in parts}
 
 
-def _dots(scale: _Scale, k: int, point: Point, limit: float) -> str:
-    title = f"<title>{text(point.label)}</title>"
-    style = "dot" if point.error <= limit else "over"
-    dots = f'<circle class="{style}" cx="{scale.x(k)}" cy="{scale.y(point.error)}" r="3">{title}</circle>'
-    if point.own is None:
-        return dots
-    return f'{dots}<circle class="own" cx="{scale.x(k)}" cy="{scale.y(point.own)}" r="2">{title}</circle>'
+def _dot(scale: _Scale, k: int, point: Point, limit: float) -> dict[str, object]:
+    return {
+        "x": scale.x(k),
+        "y": scale.y(point.error),
+        "own": None if point.own is None else scale.y(point.own),
+        "style": "dot" if point.error <= limit else "over",
+        "label": point.label,
+    }

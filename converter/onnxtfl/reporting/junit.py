@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
-from xml.sax.saxutils import escape, quoteattr
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from onnxtfl.checking.report import CheckReport
 
@@ -33,34 +33,28 @@ class _Case(NamedTuple):
 def junit(pairs: Iterable[Pair]) -> str:
     """The XML of the checks; a check that could not be made is an error, an output that differs a failure."""
     suites = [_suite(pair) for pair in pairs]
-    tests, failures, errors = (sum(getattr(s, key) for s in suites) for key in ("tests", "failures", "errors"))
-    seconds = sum(suite.seconds for suite in suites)
-    totals = f'tests="{tests}" failures="{failures}" errors="{errors}" time="{seconds:.3f}"'
-    content = "".join(suite.xml for suite in suites)
-    head = '<?xml version="1.0" encoding="UTF-8"?>\n'
-    return f'{head}<testsuites name="onnxtfl check" {totals}>\n{content}</testsuites>\n'
+    totals = {key: str(sum(int(suite.attrib[key]) for suite in suites)) for key in ("tests", "failures", "errors")}
+    seconds = sum(float(suite.attrib["time"]) for suite in suites)
+    root = Element("testsuites", {"name": "onnxtfl check", **totals, "time": f"{seconds:.3f}"})
+    root.extend(suites)
+    indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
 
 
-class _Suite(NamedTuple):
-    """The number of cases, failures and errors, the seconds, and the XML."""
-
-    tests: int
-    failures: int
-    errors: int
-    seconds: float
-    xml: str
-
-
-def _suite(pair: Pair) -> _Suite:
-    cases, report = _cases(pair), pair.report
-    failures, errors = (sum(case.outcome == outcome for case in cases) for outcome in ("failure", "error"))
-    name, seconds = f"{pair.a} and {pair.b}", f"{report.seconds:.3f}"
-    counts = f'tests="{len(cases)}" failures="{failures}" errors="{errors}" skipped="0" time="{seconds}"'
-    told = "\n".join(row.text for row in report.rows(verbose=True))
-    content = "".join(_xml(case, pair.b, report.seconds / len(cases)) for case in cases)
-    xml = f"  <testsuite name={_attribute(name)} {counts}>\n{content}"
-    xml += f"    <system-out>{escape(_valid(told))}</system-out>\n  </testsuite>\n"
-    return _Suite(len(cases), failures, errors, report.seconds, xml)
+def _suite(pair: Pair) -> Element:
+    cases, seconds = _cases(pair), pair.report.seconds
+    failures, errors = (str(sum(case.outcome == outcome for case in cases)) for outcome in ("failure", "error"))
+    counts = {"tests": str(len(cases)), "failures": failures, "errors": errors, "skipped": "0"}
+    suite = Element("testsuite", {"name": _valid(f"{pair.a} and {pair.b}"), **counts, "time": f"{seconds:.3f}"})
+    for case in cases:
+        fields = {"name": _valid(case.name), "classname": _valid(pair.b), "time": f"{seconds / len(cases):.3f}"}
+        element = SubElement(suite, "testcase", fields)
+        if case.outcome:
+            kind = "differs" if case.outcome == "failure" else "not checked"
+            SubElement(element, case.outcome, {"type": kind, "message": _valid(case.message)}).text = _valid(case.text)
+    told = "\n".join(row.text for row in pair.report.rows(verbose=True))
+    SubElement(suite, "system-out").text = _valid(told)
+    return suite
 
 
 def _cases(pair: Pair) -> list[_Case]:
@@ -80,19 +74,6 @@ def _cases(pair: Pair) -> list[_Case]:
     return [*cases, _Case("check", outcome, report.reason, str(report))]
 
 
-def _xml(case: _Case, b: str, seconds: float) -> str:
-    head = f'    <testcase name={_attribute(case.name)} classname={_attribute(b)} time="{seconds:.3f}"'
-    if not case.outcome:
-        return f"{head}/>\n"
-    found = f'<{case.outcome} type="{"differs" if case.outcome == "failure" else "not checked"}"'
-    found += f" message={_attribute(case.message)}>{escape(_valid(case.text))}</{case.outcome}>"
-    return f"{head}>\n      {found}\n    </testcase>\n"
-
-
 def _valid(text: str) -> str:
     """`text` without the characters that XML does not allow."""
     return _INVALID.sub("?", text)
-
-
-def _attribute(text: str) -> str:
-    return quoteattr(_valid(text), {"\n": "&#10;", "\t": "&#9;"})

@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from importlib import resources
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
+
+from markupsafe import Markup
 
 from onnxtfl.checking.profile import Profile
 from onnxtfl.checking.report import CheckReport
@@ -36,26 +37,24 @@ class Subject(NamedTuple):
 
 def page(subject: Subject) -> str:
     """The page."""
-    folder = resources.files("onnxtfl.reporting")
-    style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
-    title = e.text(f"{_file(subject.a)} and {_file(subject.b)}")
+    style, script = e.file_text("page.css"), e.file_text("page.js")
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>onnxtfl: {title}</title><style>{style}</style></head>\n<body>"
-        f"{_header(subject)}\n<main>{_content(subject)}</main>\n<script>{script}</script></body></html>\n"
+        e.environment()
+        .get_template("page.html")
+        .render(
+            a=_file(subject.a),
+            b=_file(subject.b),
+            between="became" if subject.conversion is not None else "and",
+            paths=f"{subject.a}, {subject.b}",
+            verdict=_verdict(subject.check),
+            cards=list(_cards(subject)),
+            sections=_sections(subject),
+            footer=_footer(subject.check),
+            style=Markup(style),
+            script=Markup(script),
+            digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
     )
-
-
-def _header(subject: Subject) -> str:
-    between = "became" if subject.conversion is not None else "and"
-    names = f"{e.text(_file(subject.a))} {between} {e.text(_file(subject.b))}"
-    paths = e.name(f"{subject.a}, {subject.b}")
-    toggle = '<button type="button" class="toggle" id="theme">Dark</button>'
-    return f'<header><div><h1>{names}</h1><p class="soft small">{paths}</p></div>{toggle}</header>'
 
 
 def _file(path: str) -> str:
@@ -64,57 +63,51 @@ def _file(path: str) -> str:
     return "/".join(parts[-2:] if PurePath(path).stem.lower() == "model" else parts[-1:]) or path
 
 
-def _content(subject: Subject) -> str:
+def _sections(subject: Subject) -> list[Markup]:
     check, report = subject.check, None if subject.conversion is None else subject.conversion.report
-    parts = [_verdict(check), _cards(subject)]
-    if check is not None:
-        parts += [_outputs(check), _depth(check), _inputs(check)]
+    parts = [] if check is None else [_outputs(check), _depth(check), _inputs(check)]
     parts.append(_ops(subject))
     parts += [_times(check.profiles)] if check is not None and check.profiles else []
     if subject.conversion is not None:
         parts.append(_changes(subject.conversion))
     if report is not None:
         parts += [_quantized(report), _interface(report), _passes(report)]
-    return "\n".join(parts) + _footer(check)
+    return [part for part in parts if part]
 
 
-def _verdict(check: CheckReport | None) -> str:
-    status = "not checked" if check is None else check.status
-    lines = [f"<strong>{_VERDICTS[status]}</strong>"]
+def _verdict(check: CheckReport | None) -> dict[str, object]:
     if check is None:
-        lines.append(e.paragraph("The conversion was run without a check."))
-    elif check.reason:
-        lines.append(e.paragraph(check.reason))
-    if check is not None and check.first_difference is not None:
-        found = check.first_difference
-        told = f"The first op whose result differs: <b>{e.text(found.op)}</b> {e.name(found.b)}"
-        told += f" (node {e.name(found.node)})" if found.node != found.b else ""
-        errors = f"Its own error is {found.error:.3g} of the largest value; its inputs differ by {found.error_in:.3g}."
-        lines.append(f'<div class="first">{told}<br><span class="small">{errors}</span></div>')
-    if check is not None:
-        lines.append(e.items(note for note in check.notes if note != str(check.first_difference)))
-    return f'<div class="verdict {_STYLES.get(status, "unchecked")}">{"".join(lines)}</div>'
+        reason = "The conversion was run without a check."
+        return {"style": "unchecked", "title": _VERDICTS["not checked"], "reason": reason, "first": None, "notes": []}
+    return {
+        "style": _STYLES.get(check.status, "unchecked"),
+        "title": _VERDICTS[check.status],
+        "reason": check.reason,
+        "first": check.first_difference,
+        "notes": [note for note in check.notes if note != str(check.first_difference)],
+    }
 
 
-def _cards(subject: Subject) -> str:
+def _cards(subject: Subject) -> Iterator[tuple[str, str, str]]:
+    """Title, figure and note of each card."""
     check, conversion = subject.check, subject.conversion
-    cards = [e.card("Size", *_sizes(subject)), e.card("Ops", *_op_totals(subject))] if any(_counts(subject)) else []
+    if any(_counts(subject)):
+        yield ("Size", *_sizes(subject))
+        yield ("Ops", *_op_totals(subject))
     if check is not None and check.max_abs is not None:
         relative = f"{check.max_rel:.3g} relative" if check.max_rel is not None else ""
-        cards.append(e.card("Largest error", f"{check.max_abs:.3g}", relative))
+        yield "Largest error", f"{check.max_abs:.3g}", relative
     for profile in () if check is None else check.profiles:
         if profile.milliseconds is not None:
-            cards.append(e.card(f"One run in {profile.runtime}", f"{profile.milliseconds:.3g} ms", "one thread"))
+            yield f"One run in {profile.runtime}", f"{profile.milliseconds:.3g} ms", "one thread"
         if profile.total:
             share = f"{profile.delegated} of {profile.total} ops"
-            cards.append(e.card("Delegated", share, profile.delegate or "no delegate takes any"))
+            yield "Delegated", share, profile.delegate or "no delegate takes any"
     if conversion is not None:
         memory = f"{byte_count(conversion.report.peak_memory)} of memory" if conversion.report.peak_memory else ""
-        cards.append(e.card("Conversion", f"{conversion.report.seconds:.2f} s", memory))
+        yield "Conversion", f"{conversion.report.seconds:.2f} s", memory
     if check is not None and check.outputs:
-        runs = f"{check.runs} runs" if check.runs > 1 else "1 run"
-        cards.append(e.card("Check", f"{check.seconds:.2f} s", runs))
-    return f'<div class="cards">{"".join(cards)}</div>' if cards else ""
+        yield "Check", f"{check.seconds:.2f} s", f"{check.runs} runs" if check.runs > 1 else "1 run"
 
 
 def _sizes(subject: Subject) -> tuple[str, str]:
@@ -146,7 +139,12 @@ def _op_totals(subject: Subject) -> tuple[str, str]:
     return f"{sum(before.values())} → {sum(after.values())}", f"{len(before)} → {len(after)} kinds"
 
 
-def _outputs(check: CheckReport) -> str:
+def _section(id_: str, title: str, *parts: Markup) -> Markup:
+    """A section of the page; empty where it has no content."""
+    return Markup(e.macros().section(id_, title, parts))
+
+
+def _outputs(check: CheckReport) -> Markup:
     rows = [
         (
             e.name(out.name),
@@ -164,12 +162,14 @@ def _outputs(check: CheckReport) -> str:
     )
     columns = ("output", "result", "type", "#absolute error", "#relative error", "note")
     table = Table("outputs-table", columns, rows)
-    return e.section("outputs", "Outputs", table.markup(), e.paragraph(rule, "soft small")) if rows else ""
+    return (
+        _section("outputs", "Outputs", table.markup(), e.macros().paragraph(rule, "soft small")) if rows else Markup()
+    )
 
 
-def _depth(check: CheckReport) -> str:
+def _depth(check: CheckReport) -> Markup:
     if not check.layers:
-        return ""
+        return Markup()
     limit = check.rtol + check.atol
     first = None if check.first_difference is None else check.first_difference.b
     marked = next((k for k, layer in enumerate(check.layers) if layer.b == first), None)
@@ -189,22 +189,19 @@ def _depth(check: CheckReport) -> str:
         for k, layer in enumerate(check.layers)
     ]
     columns = ("#place", "op", "tensor", "tensor of the reference", "#error", "#own error")
-    legend = (
-        '<div class="legend"><span><i></i>error, each model on its own values</span>'
-        '<span><i class="own"></i>error of the op alone, on values of the reference</span>'
-        f'<span><i class="over"></i>more than {limit:g}</span></div>'
-    )
     text = "The largest difference of each tensor that both models compute, relative to its largest value."
     table = Table("layers-table", columns, rows, stack=False, marked=frozenset(() if marked is None else (marked,)))
-    parts = e.plot(points, limit, marked), legend, e.paragraph(text, "soft small")
-    return e.section("depth", "Error along the depth", *parts, e.details(f"{len(rows)} tensors", table.markup()))
+    parts = e.plot(points, limit, marked), e.macros().legend(limit), e.macros().paragraph(text, "soft small")
+    return _section(
+        "depth", "Error along the depth", *parts, e.macros().details(f"{len(rows)} tensors", table.markup())
+    )
 
 
 def _own(own: float | None) -> str:
     return "" if own is None else f", of the op alone {own:.3g}"
 
 
-def _inputs(check: CheckReport) -> str:
+def _inputs(check: CheckReport) -> Markup:
     rows: list[tuple[object, ...]] = [
         (e.name(spec.name), spec.dtype, shape(spec.shape), spec.values, spec.note) for spec in check.inputs
     ]
@@ -212,49 +209,51 @@ def _inputs(check: CheckReport) -> str:
     if not any(spec.note for spec in check.inputs):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     table = Table("inputs-table", columns, rows)
-    return e.section("inputs", "Inputs of the check", table.markup()) if rows else ""
+    return _section("inputs", "Inputs of the check", table.markup()) if rows else Markup()
 
 
-def _ops(subject: Subject) -> str:
+def _ops(subject: Subject) -> Markup:
     before, after = _counts(subject)
     if not before and not after:
-        return ""
+        return Markup()
     tables = [
-        f"<div><h3>{e.text(_file(title))}: {sum(counts.values())}</h3>{_op_table(id_, counts)}</div>"
+        e.macros().heading(f"{_file(title)}: {sum(counts.values())}") + _op_table(id_, counts)
         for id_, title, counts in (("ops-a", subject.a, before), ("ops-b", subject.b, after))
     ]
-    return e.section("ops", "Ops", f'<div class="two">{"".join(tables)}</div>')
+    return _section("ops", "Ops", e.macros().columns(tables))
 
 
-def _op_table(id_: str, counts: dict[str, int]) -> str:
+def _op_table(id_: str, counts: dict[str, int]) -> Markup:
     largest = max(counts.values(), default=1)
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     style = "b" if id_ == "ops-b" else ""
-    rows = [(e.name(op), Cell(count, count), Cell(e.bar(count / largest, style), count)) for op, count in ranked]
+    rows = [
+        (e.name(op), Cell(count, count), Cell(e.macros().bar(count / largest, style), count)) for op, count in ranked
+    ]
     return Table(id_, ("op", "#count", "=share"), rows, stack=False).markup()
 
 
-def _times(profiles: Sequence[Profile]) -> str:
+def _times(profiles: Sequence[Profile]) -> Markup:
     parts = [_profile(k, profile) for k, profile in enumerate(profiles)]
     note = (
         "Each runtime measured its own ops on one thread, on the inputs of the check; measuring takes time itself, so "
         "the sum is larger than one run without it. Names are those of the runtime: it fuses ops, and a delegate "
         "has kernels of its own."
     )
-    return e.section("times", "Time per op", *parts, e.paragraph(note, "soft small"))
+    return _section("times", "Time per op", *parts, e.macros().paragraph(note, "soft small"))
 
 
-def _profile(k: int, profile: Profile) -> str:
+def _profile(k: int, profile: Profile) -> Markup:
     total = sum(op.milliseconds for op in profile.ops)
-    parts = [f"<h3>{e.text(profile.runtime)}</h3>"]
+    parts: list[Markup] = [e.macros().heading(profile.runtime)]
     if profile.note:
-        parts.append(f'<p class="note">Times per op: {e.text(profile.note)}</p>')
+        parts.append(e.macros().paragraph(f"Times per op: {profile.note}", "note"))
     if profile.total:
         by = f"{profile.delegate} takes {profile.delegated}" if profile.delegate else "No delegate takes any"
         told = f"{by} of the {profile.total} ops of the main graph."
-        parts += [e.paragraph(told, "small"), e.track(profile.delegated / profile.total)]
+        parts += [e.macros().paragraph(told, "small"), e.macros().track(profile.delegated / profile.total)]
     if not profile.ops:
-        return "".join(parts)
+        return Markup().join(parts)
     kinds: dict[str, float] = {}
     for op in profile.ops:
         kinds[op.op] = kinds.get(op.op, 0.0) + op.milliseconds
@@ -266,30 +265,32 @@ def _profile(k: int, profile: Profile) -> str:
     table = Table(f"kinds-{k}", ("op", "#count", "#ms", "#%", "=share"), rows, stack=False)
     each = [(Cell(i, i), op.op, e.name(op.name), e.number(op.milliseconds, ".4f")) for i, op in enumerate(profile.ops)]
     every = Table(f"times-{k}", ("#place", "op", "name", "#ms"), each, stack=False)
-    return "".join([*parts, table.markup(), e.details(f"{len(each)} ops, {total:.3g} ms", every.markup())])
+    return Markup().join(
+        [*parts, table.markup(), e.macros().details(f"{len(each)} ops, {total:.3g} ms", every.markup())]
+    )
 
 
 def _share(part: float, total: float) -> tuple[Cell, Cell]:
     share = part / total if total else 0.0
-    return e.number(100 * share, ".1f"), Cell(e.bar(share), share)
+    return e.number(100 * share, ".1f"), Cell(e.macros().bar(share), share)
 
 
-def _changes(conversion: Conversion) -> str:
+def _changes(conversion: Conversion) -> Markup:
     if conversion.record is None or not conversion.record.ops:
-        return ""
+        return Markup()
     found = changes(conversion.record.ops)
     kinds = Counter(change.kind for change in found)
     summary = [(kind, Cell(kinds[kind], kinds[kind]), meaning) for kind, meaning in MEANING.items() if kinds[kind]]
     reasons = Counter((change.kind, change.op, change.why) for change in found if change.why)
     why = [(kind, e.name(op), Cell(n, n), told) for (kind, op, told), n in reasons.most_common()]
     rows = [_change_row(k, change) for k, change in enumerate(found)]
-    return e.section(
+    return _section(
         "changes",
         "What the conversion did",
         Table("kinds", ("what", "#ops", "meaning"), summary).markup(),
-        "<h3>Why</h3>",
+        e.macros().heading("Why"),
         Table("why", ("what", "op", "#ops", "why"), why).markup(),
-        e.details(f"each of the {len(rows)} ops", Table("changed", _CHANGED, rows, stack=False).markup()),
+        e.macros().details(f"each of the {len(rows)} ops", Table("changed", _CHANGED, rows, stack=False).markup()),
     )
 
 
@@ -302,24 +303,24 @@ def _change_row(k: int, change: Change) -> tuple[object, ...]:
     return Cell(k, k), change.kind, e.name(change.op), e.name(change.target), sources, change.why
 
 
-def _quantized(report: ConversionReport) -> str:
+def _quantized(report: ConversionReport) -> Markup:
     summary = report.quantization
     if summary is None:
-        return ""
+        return Markup()
     counts = sum(summary.integer_ops.values()), sum(summary.hybrid_ops.values()), len(summary.float_ops)
     rows = [
         ("integers", Cell(counts[0], counts[0]), _listed(summary.integer_ops)),
         ("floats and integer weights", Cell(counts[1], counts[1]), _listed(summary.hybrid_ops)),
         ("floats", Cell(counts[2], counts[2]), _listed(Counter(op.op for op in summary.float_ops))),
     ]
-    parts: list[str] = [Table("quantized-table", ("computed on", "#ops", "which"), rows).markup()]
+    parts: list[Markup] = [Table("quantized-table", ("computed on", "#ops", "which"), rows).markup()]
     found = [
         (e.name(op), Cell(len(names), len(names)), reason, e.name(", ".join(names)))
         for op, reason, names in islands(summary)
     ]
     if found:
-        title = "<h3>Islands: ops that the source quantizes and the result computes on floats</h3>"
-        parts += [title, Table("islands", ("op", "#ops", "why", "nodes"), found).markup()]
+        title = "Islands: ops that the source quantizes and the result computes on floats"
+        parts += [e.macros().heading(title), Table("islands", ("op", "#ops", "why", "nodes"), found).markup()]
     for id_, title, entries in (
         ("biases", "Biases with another scale", summary.rescaled_biases),
         ("requantized", "Requantized tensors", summary.requantized),
@@ -332,36 +333,38 @@ def _quantized(report: ConversionReport) -> str:
     ):
         if entries:
             changed = [(e.name(tensor), what) for tensor, what in entries]
-            parts.append(e.details(f"{title}: {len(changed)}", Table(id_, ("tensor", "change"), changed).markup()))
-    return e.section("quantized", "Quantized ops", *parts)
+            parts.append(
+                e.macros().details(f"{title}: {len(changed)}", Table(id_, ("tensor", "change"), changed).markup())
+            )
+    return _section("quantized", "Quantized ops", *parts)
 
 
 def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{n} {op}" for op, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _interface(report: ConversionReport) -> str:
+def _interface(report: ConversionReport) -> Markup:
     rows = [("input", e.name(spec.name), spec.dtype, shape(spec.shape)) for spec in report.inputs]
     rows += [("output", e.name(spec.name), spec.dtype, shape(spec.shape)) for spec in report.outputs]
-    parts: list[str] = [Table("interface-table", ("what", "tensor", "type", "shape"), rows).markup()]
+    parts: list[Markup] = [Table("interface-table", ("what", "tensor", "type", "shape"), rows).markup()]
     title, lines = "", list[str]()
     for row in report.rows(verbose=True):
         title = row.title or title
         lines += [row.text] if title in ("state", "sequences", "signatures") else []
     lines += [f"assumed: {what}" for what in report.assumptions]
     lines += [f"left out: {what}, too large" for what in report.dropped_metadata]
-    return e.section("interface", "Inputs and outputs of the result", *parts, e.items(lines))
+    return _section("interface", "Inputs and outputs of the result", *parts, e.macros().items(lines))
 
 
-def _passes(report: ConversionReport) -> str:
+def _passes(report: ConversionReport) -> Markup:
     if not report.passes:
-        return ""
+        return Markup()
     rows = [
         (Cell(k, k), name, e.number(1000 * seconds, ".1f"), Cell(nodes, nodes))
         for k, (name, seconds, nodes) in enumerate(report.passes)
     ]
     table = Table("passes-table", ("#place", "pass", "#ms", "#nodes after it"), rows, stack=False)
-    return e.section("passes", "Steps of the conversion", e.details(f"{len(rows)} steps", table.markup()))
+    return _section("passes", "Steps of the conversion", e.macros().details(f"{len(rows)} steps", table.markup()))
 
 
 def _footer(check: CheckReport | None) -> str:
@@ -371,4 +374,4 @@ def _footer(check: CheckReport | None) -> str:
     if check is not None:
         settings = f"rtol {check.rtol:g}, atol {check.atol:g}, seed {check.seed}"
         parts += [*check.runtimes, settings]
-    return f"<footer>{e.text(' · '.join(parts))}</footer>"
+    return " · ".join(parts)

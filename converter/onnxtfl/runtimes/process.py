@@ -413,12 +413,11 @@ def _pump(stream: IO[str], answers: queue.Queue[str | None]) -> None:
 
 def _wait(process: subprocess.Popen[str]) -> int:
     """Return the exit code of a process that is ending; kills one that closed its output and lives on."""
-    deadline = time.monotonic() + 5
-    while process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.001)
-    if process.poll() is None:
+    try:
+        return process.wait(5)
+    except subprocess.TimeoutExpired:
         process.kill()
-    return process.wait()
+        return process.wait()
 
 
 def _exit_text(code: int) -> str:
