@@ -313,6 +313,23 @@ class Sizes(Pairs):
         return int(text)
 
 
+class NewNames(Pairs):
+    """New names by old name."""
+
+    metavar, example = "OLD:NEW", "x:image"
+    use = "a dictionary of old and new name"
+
+    def check_value(self, name: str, key: str, value: Any) -> str:
+        if not isinstance(value, str) or not value:
+            raise refuse(name, f"{key}: {value}", "a new name for each old one")
+        return value
+
+    def read_value(self, text: str) -> str:
+        if not text:
+            raise ValueError
+        return text
+
+
 class Ranges(Pairs):
     """The lowest and highest values by input name."""
 

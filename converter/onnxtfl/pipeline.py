@@ -84,6 +84,7 @@ from onnxtfl.passes.quantize import (
     use_integer_constants,
 )
 from onnxtfl.passes.recognize import LAST_OUTPUTS, LAYERS_OF_SCANS, RECOGNIZE, RECOGNIZE_LAYERS
+from onnxtfl.passes.rename import rename_boundary, renamed_metadata
 from onnxtfl.passes.sequences import check_names, flatten_inputs, flatten_outputs
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.shared_memory import copy_overwritten
@@ -420,6 +421,7 @@ class _Conversion:
         if until is None:
             if self.options.debug:
                 self.target.verify(graph)
+            rename_boundary(graph, self.options.rename or {})
             keep_names(graph)
             self.observe("write")
         return graph
@@ -438,6 +440,7 @@ class _Conversion:
     def model(self, source: Model, graph: Graph) -> Model:
         """The result: `graph` with the metadata of the source, and names for its constants."""
         to_onnx = self.target.name == "onnx"
+        source.metadata = renamed_metadata(source.metadata, self.options.rename or {})
         metadata, self.report.dropped_metadata = carried(source, graph, self.options.metadata, to_onnx=to_onnx)
         if not to_onnx:
             metadata.properties |= of_the_file(lowest_runtime(graph))

@@ -87,7 +87,7 @@ def test_a_quantized_model_says_what_computes_on_floats(
 
 
 def test_output_and_options(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
-    words = ["-o", tmp_path / "o.tflite", "--input-shape", "x:2,3", "--input-shape", "a:0:1"]
+    words = ["--rename", "x:0:image", "-o", tmp_path / "o.tflite", "--input-shape", "x:2,3", "--input-shape", "a:0:1"]
     words += ["--io-layout", "source", "--io-layout", "x:1:channels-first"]
     words += ["--inputs", "x", "w", "--outputs", "y", "--float64", "error", "--min-runtime", "2.16", "--no-check"]
     assert onnx2tfl(source, *words) == 0
@@ -97,6 +97,7 @@ def test_output_and_options(fake: FakePipeline, source: Path, tmp_path: Path) ->
     assert options.input_shapes == {"x": (2, 3), "a:0": (1,)}
     assert (options.inputs, options.outputs, options.float64) == (["x", "w"], ["y"], "error")
     assert options.min_runtime == "2.16"
+    assert options.rename == {"x:0": "image"}
     assert options.io_layout == {"*": "source", "x:1": "channels-first"}
 
 
