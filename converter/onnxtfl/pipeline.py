@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,6 +26,7 @@ from onnxtfl.formats.onnx import reader as onnx_reader
 from onnxtfl.formats.onnx import state_metadata
 from onnxtfl.formats.onnx import writer as onnx_writer
 from onnxtfl.formats.onnx.state_metadata import StateEntry
+from onnxtfl.formats.source import counting_written
 from onnxtfl.formats.tflite import reader as tflite_reader
 from onnxtfl.formats.tflite import states as tflite_states
 from onnxtfl.formats.tflite import writer as tflite_writer
@@ -110,6 +112,10 @@ from onnxtfl.targets.tflite import TfliteTarget, lowest_runtime, refuse_unknown_
 
 if TYPE_CHECKING:
     import onnx
+
+
+TELL_EVERY = 0.5
+"""Seconds between two calls of the user's callback while weights are written."""
 
 
 @dataclass
@@ -358,6 +364,7 @@ class _Conversion:
         self.weights: Weights = {}
         self.step = ""
         self._source_names: list[str] = []
+        self._written, self._told = 0, 0.0
 
     @classmethod
     @contextlib.contextmanager
@@ -377,7 +384,11 @@ class _Conversion:
             conversion.observe("read")
             budget = Budget(options.max_memory * 2**20, options.time_limit, compact=options.compact)
             assumptions = conversion.report.assumptions
-            with budget_scope(budget), symbol_scope(), assumption_scope(assumptions), np.errstate(all="ignore"):
+            with contextlib.ExitStack() as scopes:
+                for scope in (budget_scope(budget), symbol_scope(), assumption_scope(assumptions)):
+                    scopes.enter_context(scope)
+                scopes.enter_context(counting_written(conversion.count_written))
+                scopes.enter_context(np.errstate(all="ignore"))
                 yield conversion
         except (OnnxtflError, OSError):
             raise
@@ -392,8 +403,16 @@ class _Conversion:
     def observe(self, step: str) -> None:
         """Remember the name of the step that begins, and call the user's callback."""
         self.step = step
+        self._told = time.monotonic()
         if self.options.on_progress is not None:
             self.options.on_progress(step)
+
+    def count_written(self, size: int) -> None:
+        """Tell the user's callback how much of the weights is written, where that takes long."""
+        self._written, now = self._written + size, time.monotonic()
+        if self.options.on_progress is not None and now > self._told + TELL_EVERY:
+            self._told = now
+            self.options.on_progress(f"write {self._written / 1e6:.0f} MB")
 
     def measure(self, model: object, source: Model) -> None:
         """Note the size of the source, of which `model` is the path."""

@@ -86,6 +86,18 @@ def test_to_a_path(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
     assert conversion.check.outputs[0].max_abs == 0
 
 
+def test_progress_tells_how_much_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnxtfl.pipeline.TELL_EVERY", -1.0)
+    weights = np.random.default_rng(0).normal(size=(512, 1024)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    model = onnx_model(nodes, [("x", TensorProto.FLOAT, (1, 512))], [("y", TensorProto.FLOAT, None)], {"w": weights})
+    steps: list[str] = []
+    made = onnxtfl.onnx_to_tflite(model, on_progress=steps.append, check=False)
+    assert {"read", "lift", "layout", "write", "write 2 MB"} <= set(steps)
+    onnxtfl.tflite_to_onnx(made.data or b"", on_progress=steps.append, check=False)
+    assert steps.count("write 2 MB") >= 2
+
+
 @pytest.mark.parametrize("kind", ["path", "str", "bytes", "proto"])
 def test_from_everything_to_bytes(fake: FakePipeline, source: Path, kind: str) -> None:
     model = {"path": source, "str": str(source), "bytes": source.read_bytes(), "proto": onnx_scale()}[kind]

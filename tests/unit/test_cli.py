@@ -255,27 +255,31 @@ def test_the_default_output(model: str, suffix: str, expected: str) -> None:
     assert Path(output.beside(model, suffix)) == Path(expected)
 
 
-def test_progress_shows_after_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[str] = []
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(progress._Shown, "start", lambda self: started.append(self._text))
+def test_progress_shows_after_a_while_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(progress, "DELAY", 0.2)
-    with progress.progress() as step:
-        step("read")
-    assert not started
-    with progress.progress() as step:
-        step("layout")
-        time.sleep(0.4)
-    assert started == ["layout"]
+    monkeypatch.setattr(progress, "INTERVAL", 0.05)
+    for is_terminal, seconds in ((True, 0.0), (False, 0.5)):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
+        with progress.progress() as step:
+            step("layout")
+            time.sleep(seconds)
+        assert capsys.readouterr().err == ""
 
 
-def test_progress_survives_being_shown() -> None:
-    shown = progress._Shown()
-    shown.start()
-    shown.step("read")
-    shown.stop()
-    shown.start()
-    assert shown._status is not None
+def test_progress_moves_and_is_erased(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    monkeypatch.setattr(progress, "INTERVAL", 0.02)
+    with progress.progress() as step:
+        for text in ("layout", "write 3 MB", "x" * 500):
+            step(text)
+            time.sleep(0.2)
+    start, *lines = capsys.readouterr().err.split("\r\x1b[2K")
+    assert (start, lines[-1]) == ("", "")
+    assert {"| layout  0 s", "/ layout  0 s"} <= set(lines)
+    assert any("write 3 MB" in line for line in lines)
+    assert max(map(len, lines)) < 80
 
 
 def run_module(*words: str, code: str = "") -> subprocess.CompletedProcess[str]:
