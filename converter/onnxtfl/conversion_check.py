@@ -121,7 +121,8 @@ def check_result(
         gc.collect()  # the graph of the conversion, whose nodes and values are cycles
     part = options.inputs is not None or options.outputs is not None or bool(result.vectors)
     states = {name for state in result.states for name in (state.input, state.output)}
-    owners = {tensor: name for name, tensors in result.elements.items() for tensor in tensors}
+    owners = {new: old for old, new in (options.rename or {}).items()}
+    owners |= {tensor: name for name, tensors in result.elements.items() for tensor in tensors}
     names = [
         list(dict.fromkeys(owners.get(name, name) for name, _, _ in specs if name not in states)) if part else None
         for specs in (result.inputs, result.outputs)

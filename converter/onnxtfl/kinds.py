@@ -268,9 +268,14 @@ class Metrics(Words):
     """A list of names of metrics; in Python also functions of two arrays."""
 
     def check(self, name: str, value: Any) -> Any:
-        given = [value] if isinstance(value, str) or callable(value) else list(value or ())
+        given = [value] if isinstance(value, str) or callable(value) else value
+        if not isinstance(given, Sequence):
+            raise refuse(name, value, f"some of {', '.join(self.words)}, or functions of two arrays")
         super().check(name, [one for one in given if not callable(one)] or None)
-        return given
+        return tuple(given)
+
+    def collect(self, value: Sequence[str]) -> list[str]:
+        return super().collect(value) or []
 
 
 class Modules(Names):
@@ -375,6 +380,23 @@ class Sizes(Pairs):
         if not (text.isascii() and text.isdecimal()):
             raise ValueError
         return int(text)
+
+
+class NewNames(Pairs):
+    """New names by old name."""
+
+    metavar, example = "OLD:NEW", "x:image"
+    use = "a dictionary of old and new name"
+
+    def check_value(self, name: str, key: str, value: Any) -> str:
+        if not isinstance(value, str) or not value:
+            raise refuse(name, f"{key}: {value}", "a new name for each old one")
+        return value
+
+    def read_value(self, text: str) -> str:
+        if not text:
+            raise ValueError
+        return text
 
 
 class Ranges(Pairs):

@@ -26,6 +26,7 @@ from onnxtfl.kinds import (
     Metrics,
     Modules,
     Names,
+    NewNames,
     Number,
     Paths,
     Place,
@@ -107,6 +108,10 @@ _RESULT = (
         "File to write, or folder (DIR/), which several models need; '-': standard output.  [default: next to MODEL]",
         flags="-o --output",
         metavar="OUT",
+    ),
+    Option(
+        *("rename", NewNames(), None, _BOTH),
+        "Another name for an input or output of the result, like x:image (repeatable).",
     ),
     Option(
         *("io_layout", Layouts(), "source", _BOTH),

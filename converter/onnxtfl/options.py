@@ -30,7 +30,8 @@ class Options:
     `float64`: "narrow" computes in float32, "error" raises. `float16`: "native" computes it where there are
     kernels. `min_runtime`: the
     oldest runtime that must run the result. `target`: "micro" if TFLite Micro must run it too.
-    `inputs`, `outputs`: names of tensors where the model begins and ends.
+    `rename`: old name -> new name of inputs and outputs. `inputs`, `outputs`: names of tensors
+    where the model begins and ends.
     `opset`: the ONNX opset to write; None: 21, or the lowest newer one that has all ops that are needed.
     `elements`: input name -> the number of elements of a sequence; None for an optional without a value.
     `quantized_io`: the type of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written.
@@ -51,6 +52,7 @@ class Options:
     float16: Literal["float32", "native"] = "float32"
     min_runtime: str = "2.14"
     target: TfliteTargetName = "tflite"
+    rename: Mapping[str, str] | None = None
     inputs: Sequence[str] | None = None
     outputs: Sequence[str] | None = None
     opset: int | None = None

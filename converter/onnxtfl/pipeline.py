@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,6 +26,7 @@ from onnxtfl.formats.onnx import reader as onnx_reader
 from onnxtfl.formats.onnx import state_metadata
 from onnxtfl.formats.onnx import writer as onnx_writer
 from onnxtfl.formats.onnx.state_metadata import StateEntry
+from onnxtfl.formats.source import counting_written
 from onnxtfl.formats.tflite import reader as tflite_reader
 from onnxtfl.formats.tflite import states as tflite_states
 from onnxtfl.formats.tflite import writer as tflite_writer
@@ -84,6 +86,7 @@ from onnxtfl.passes.quantize import (
     use_integer_constants,
 )
 from onnxtfl.passes.recognize import LAST_OUTPUTS, LAYERS_OF_SCANS, RECOGNIZE, RECOGNIZE_LAYERS
+from onnxtfl.passes.rename import rename_boundary, renamed_metadata
 from onnxtfl.passes.sequences import check_names, flatten_inputs, flatten_outputs
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.shared_memory import copy_overwritten
@@ -109,6 +112,10 @@ from onnxtfl.targets.tflite import TfliteTarget, lowest_runtime, refuse_unknown_
 
 if TYPE_CHECKING:
     import onnx
+
+
+TELL_EVERY = 0.5
+"""Seconds between two calls of the user's callback while weights are written."""
 
 
 @dataclass
@@ -357,6 +364,7 @@ class _Conversion:
         self.weights: Weights = {}
         self.step = ""
         self._source_names: list[str] = []
+        self._written, self._told = 0, 0.0
 
     @classmethod
     @contextlib.contextmanager
@@ -376,7 +384,11 @@ class _Conversion:
             conversion.observe("read")
             budget = Budget(options.max_memory * 2**20, options.time_limit, compact=options.compact)
             assumptions = conversion.report.assumptions
-            with budget_scope(budget), symbol_scope(), assumption_scope(assumptions), np.errstate(all="ignore"):
+            with contextlib.ExitStack() as scopes:
+                for scope in (budget_scope(budget), symbol_scope(), assumption_scope(assumptions)):
+                    scopes.enter_context(scope)
+                scopes.enter_context(counting_written(conversion.count_written))
+                scopes.enter_context(np.errstate(all="ignore"))
                 yield conversion
         except (OnnxtflError, OSError):
             raise
@@ -391,8 +403,16 @@ class _Conversion:
     def observe(self, step: str) -> None:
         """Remember the name of the step that begins, and call the user's callback."""
         self.step = step
+        self._told = time.monotonic()
         if self.options.on_progress is not None:
             self.options.on_progress(step)
+
+    def count_written(self, size: int) -> None:
+        """Tell the user's callback how much of the weights is written, where that takes long."""
+        self._written, now = self._written + size, time.monotonic()
+        if self.options.on_progress is not None and now > self._told + TELL_EVERY:
+            self._told = now
+            self.options.on_progress(f"write {self._written / 1e6:.0f} MB")
 
     def measure(self, model: object, source: Model) -> None:
         """Note the size of the source, of which `model` is the path."""
@@ -420,6 +440,7 @@ class _Conversion:
         if until is None:
             if self.options.debug:
                 self.target.verify(graph)
+            rename_boundary(graph, self.options.rename or {})
             keep_names(graph)
             self.observe("write")
         return graph
@@ -438,6 +459,7 @@ class _Conversion:
     def model(self, source: Model, graph: Graph) -> Model:
         """The result: `graph` with the metadata of the source, and names for its constants."""
         to_onnx = self.target.name == "onnx"
+        source.metadata = renamed_metadata(source.metadata, self.options.rename or {})
         metadata, self.report.dropped_metadata = carried(source, graph, self.options.metadata, to_onnx=to_onnx)
         if not to_onnx:
             metadata.properties |= of_the_file(lowest_runtime(graph))

@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl import (
@@ -30,7 +32,7 @@ from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.option_table import ARGUMENTS, FUNCTIONS, options_of
 from onnxtfl.options import Options
 from tests.unit.fake_pipeline import FakePipeline, install
-from tests.unit.tiny_models import onnx_scale, onnx_unknown_op, saved, tflite_scale
+from tests.unit.tiny_models import onnx_model, onnx_scale, onnx_unknown_op, saved, tflite_scale
 
 
 @pytest.fixture
@@ -82,6 +84,18 @@ def test_to_a_path(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
     assert conversion.check is not None
     assert conversion.check.ok
     assert conversion.check.outputs[0].max_abs == 0
+
+
+def test_progress_tells_how_much_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnxtfl.pipeline.TELL_EVERY", -1.0)
+    weights = np.random.default_rng(0).normal(size=(512, 1024)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    model = onnx_model(nodes, [("x", TensorProto.FLOAT, (1, 512))], [("y", TensorProto.FLOAT, None)], {"w": weights})
+    steps: list[str] = []
+    made = onnxtfl.onnx_to_tflite(model, on_progress=steps.append, check=False)
+    assert {"read", "lift", "layout", "write", "write 2 MB"} <= set(steps)
+    onnxtfl.tflite_to_onnx(made.data or b"", on_progress=steps.append, check=False)
+    assert steps.count("write 2 MB") >= 2
 
 
 @pytest.mark.parametrize("kind", ["path", "str", "bytes", "proto"])
@@ -320,6 +334,44 @@ def test_a_conversion_is_checked_on_data_of_the_user(source: Path, tmp_path: Pat
         onnxtfl.onnx_to_tflite(source, check_data={"z": ones["x"]})
     with pytest.raises(UsageError, match="check_data is for the check, which check=False leaves out"):
         onnxtfl.onnx_to_tflite(source, check_data=ones, check=False)
+
+
+def two_of_each() -> onnx.ModelProto:
+    """Inputs of equal types, and outputs too: only their names and their order tell them apart."""
+    nodes = [helper.make_node("Sub", ["a", "b"], ["c"]), helper.make_node("Sub", ["b", "a"], ["d"])]
+    inputs, outputs = ([(name, TensorProto.FLOAT, (2, 3)) for name in names] for names in ("ab", "cd"))
+    model = onnx_model(nodes, inputs, outputs)
+    model.graph.input[1].doc_string = "the second"
+    return model
+
+
+def test_inputs_and_outputs_get_other_names(tmp_path: Path) -> None:
+    names = {"b": "mask", "d": "scores", "c": "raw:0"}
+    made = onnxtfl.onnx_to_tflite(two_of_each(), tmp_path / "m.tflite", rename=names, check="require", per_layer=True)
+    assert [one.name for one in made.report.inputs] == ["a", "mask"]
+    assert [one.name for one in made.report.outputs] == ["raw:0", "scores"]
+    assert ("mask", "the second") in onnxtfl.inspect(tmp_path / "m.tflite").summary.descriptions.items()
+    assert onnxtfl.check(two_of_each(), tmp_path / "m.tflite").ok
+    back = onnxtfl.tflite_to_onnx(tmp_path / "m.tflite", rename={"mask": "b"}, check="require")
+    assert [one.name for one in back.report.inputs] == ["a", "b"]
+    cut = onnxtfl.onnx_to_tflite(two_of_each(), outputs=["d"], rename={"d": "e", "a": "x"}, check="require")
+    assert [one.name for one in cut.report.inputs] == ["x", "b"]
+
+
+@pytest.mark.parametrize(
+    ("names", "telling"),
+    [
+        ({"e": "x"}, "the result has no input or output 'e'; the inputs and outputs are: 'a', 'b', 'c', 'd'"),
+        ({"a": "b"}, "'a' cannot be called 'b', as another input or output is"),
+        ({"a": "x", "b": "x"}, "'b' cannot be called 'x', as another input or output is"),
+        ({"a": 1}, "rename cannot be 'a: 1'; use a new name for each old one"),
+    ],
+    ids=str,
+)
+def test_names_that_are_not_possible(names: dict[str, str], telling: str) -> None:
+    with pytest.raises(UsageError) as error:
+        onnxtfl.onnx_to_tflite(two_of_each(), rename=names)
+    assert telling in str(error.value)
 
 
 def test_a_cut_is_checked_against_the_same_part(fake: FakePipeline, source: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_quantized_model_says_what_computes_on_floats(
 
 
 def test_output_and_options(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
-    words = ["-o", tmp_path / "o.tflite", "--input-shape", "x:2,3", "--input-shape", "a:0:1"]
+    words = ["--rename", "x:0:image", "-o", tmp_path / "o.tflite", "--input-shape", "x:2,3", "--input-shape", "a:0:1"]
     words += ["--io-layout", "source", "--io-layout", "x:1:channels-first"]
     words += ["--inputs", "x", "w", "--outputs", "y", "--float64", "error", "--min-runtime", "2.16", "--no-check"]
     assert onnx2tfl(source, *words) == 0
@@ -98,6 +98,7 @@ def test_output_and_options(fake: FakePipeline, source: Path, tmp_path: Path) ->
     assert options.input_shapes == {"x": (2, 3), "a:0": (1,)}
     assert (options.inputs, options.outputs, options.float64) == (["x", "w"], ["y"], "error")
     assert options.min_runtime == "2.16"
+    assert options.rename == {"x:0": "image"}
     assert options.io_layout == {"*": "source", "x:1": "channels-first"}
 
 
@@ -274,7 +275,7 @@ def test_progress_shows_after_a_while_only(monkeypatch: pytest.MonkeyPatch) -> N
         time.sleep(0.4)
         step("write")  # the line is removed, so that an error can be printed
         assert shown.getvalue().endswith("\r\x1b[K")
-    assert "layout ... 0 s" in shown.getvalue() and "start" not in shown.getvalue()
+    assert "layout  0 s" in shown.getvalue() and "start" not in shown.getvalue()
     assert shown.getvalue().endswith("\r\x1b[K")
 
 

@@ -1,14 +1,16 @@
-"""A progress line for what takes more than a second."""
+"""A progress line for conversions and checks that take more than a second: the step, and how long it has run."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-DELAY = 1.0
+DELAY, INTERVAL = 1.0, 0.2
 """Seconds before the line is shown, and between two times that it is written."""
 _CLEAR = "\r\x1b[K"
 
@@ -20,7 +22,7 @@ def progress(quiet: bool = False) -> Iterator[Callable[[str], None]]:
     The function also removes the line until it is written again, so that other text can be printed.
     ``quiet``: nothing is shown.
     """
-    if quiet or not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield lambda step: None
         return
     line = _Line()
@@ -36,21 +38,26 @@ class _Line(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self._text, self._shown = "start", False
+        self._text, self._since, self._shown = "start", time.monotonic(), False
         self._ended, self._lock = threading.Event(), threading.Lock()
 
     def run(self) -> None:
-        """Write the step and the seconds since the start, until `end`."""
-        started = time.monotonic()
-        while not self._ended.wait(DELAY):
+        """Write the step and its seconds, until `end`."""
+        pause = DELAY
+        while not self._ended.wait(pause):
             with self._lock:
-                self._write(f"{_CLEAR}{self._text} ... {time.monotonic() - started:.0f} s")
-                self._shown = True
+                line = f"{self._text}  {time.monotonic() - self._since:.0f} s"
+                self._write(_CLEAR + line[: shutil.get_terminal_size((80, 24)).columns - 1])
+                self._shown, pause = True, INTERVAL
 
     def step(self, text: str) -> None:
-        """Set the step."""
+        """Set the step, and remove the line; "write 12 MB" is later in the step that "write 3 MB" is in."""
         with self._lock:
+            same = text.startswith("write ") and self._text.startswith("write ")
             self._text = text
+            if same:
+                return
+            self._since = time.monotonic()
             if self._shown:
                 self._write(_CLEAR)
                 self._shown = False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
@@ -128,8 +129,26 @@ class Source:
         return self._pages[number]
 
 
+_COUNTS: ContextVar[Callable[[int], None] | None] = ContextVar("onnxtfl_written", default=None)
+
+
+@contextmanager
+def counting_written(count: Callable[[int], None]) -> Iterator[None]:
+    """Call `count` with the number of bytes of each chunk of weights that `copy_data` writes inside."""
+    token = _COUNTS.set(count)
+    try:
+        yield
+    finally:
+        _COUNTS.reset(token)
+
+
 def copy_data(data: TensorData, out: BinaryIO) -> None:
     """Write the packed bytes of `data` in chunks; InvalidModelError where a source file has become shorter."""
-    written = sum(out.write(chunk.data) for chunk in data.chunks())
+    written, count = 0, _COUNTS.get()
+    for chunk in data.chunks():
+        size = out.write(chunk.data)
+        written += size
+        if count is not None:
+            count(size)
     if written != data.nbytes:
         raise InvalidModelError(f"{written} bytes were read of a constant of {data.nbytes}", code="E-FILE-010")
