@@ -83,7 +83,7 @@ def convert_many(
     """
     options = current_names(TO_TFLITE if to == "tflite" else TO_ONNX, options)
     options.pop("on_progress", None)
-    _check_options(to, options)
+    options = _checked_options(to, options)
     checked(directory=directory, jobs=jobs, force=force, address=address, on_outcome=on_outcome)
     if not isinstance(executor, Executor):
         checked(executor=executor)
@@ -110,13 +110,14 @@ def convert_many(
     return [found[pair.source] for pair in pairs]
 
 
-def _check_options(to: str, options: Mapping[str, Any]) -> None:
-    """Raise UsageError for options that the conversion does not have, or that are not possible."""
+def _checked_options(to: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, checked. Raises UsageError for those that the conversion does not have, or that are not possible."""
     checked(to=to)
     known = of_command(TO_TFLITE if to == "tflite" else TO_ONNX, options)
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None:
         raise UsageError(f"the conversion to {to} has no parameter {unknown!r}")
+    return known
 
 
 def _run(pool: Executor, pairs: Sequence[Pair], to: str, options: Mapping[str, Any]) -> Iterator[tuple[Pair, Outcome]]:

@@ -102,274 +102,140 @@ CRITERIA = (
 """The criteria of a check (`onnxtfl.checking.evidence`)."""
 METRICS = ("max-abs", "max-rel", "mean-abs", "cosine", "snr", "psnr", "p50", "p99", "top-1", "top-5")
 """The metrics of an output (`onnxtfl.checking.metrics.quality`)."""
+# fmt: off
 _RESULT = (
-    _only_commands(
-        *("output", Place(), None, _BOTH),
+    _only_commands("output", Place(), None, _BOTH,
         "File to write, or folder (DIR/), which several models need; '-': standard output.  [default: next to MODEL]",
-        flags="-o --output",
-        metavar="OUT",
-    ),
-    Option(
-        *("rename", NewNames(), None, _BOTH),
-        "Another name for an input or output of the result, like x:image (repeatable).",
-    ),
-    Option(
-        *("io_layout", Layouts(), "source", _BOTH),
+        flags="-o --output", metavar="OUT"),
+    Option("rename", NewNames(), None, _BOTH,
+        "Another name for an input or output of the result, like x:image (repeatable)."),
+    Option("io_layout", Layouts(), "source", _BOTH,
         "Axis order of the image inputs and outputs, or of one of them: source, channels-first or channels-last "
-        "(repeatable).  [default: source]",
-    ),
-    Option(
-        *("io_dtype", Choice("source", "float32", "bits"), "source", (TO_TFLITE,)),
-        "bfloat16, float8, int4, ... as values or as bits; float16 as float32.",
-    ),
-    Option(
-        *("float16", Choice("float32", "native"), "float32", (TO_TFLITE,)),
-        "Compute float16 in float32, or in float16 where kernels can.",
-    ),
-    Option(*("float64", Choice("narrow", "error"), "narrow", _BOTH), "Compute float64 in float32, or fail."),
-    Option(
-        *("opset", Integer(13, 24, optional=True), None, (TO_ONNX,)),
-        "ONNX opset to write, by default 21, or the lowest newer one that has all ops that are needed.",
-    ),
+        "(repeatable).  [default: source]"),
+    Option("io_dtype", Choice("source", "float32", "bits"), "source", (TO_TFLITE,),
+        "bfloat16, float8, int4, ... as values or as bits; float16 as float32."),
+    Option("float16", Choice("float32", "native"), "float32", (TO_TFLITE,),
+        "Compute float16 in float32, or in float16 where kernels can."),
+    Option("float64", Choice("narrow", "error"), "narrow", _BOTH, "Compute float64 in float32, or fail."),
+    Option("opset", Integer(13, 24, optional=True), None, (TO_ONNX,),
+        "ONNX opset to write, by default 21, or the lowest newer one that has all ops that are needed."),
     Option("min_runtime", Version(), "2.14", _BOTH, "Oldest TFLite runtime that must run the result."),
-    Option(
-        *("target", Choice("tflite", "micro"), "tflite", (TO_TFLITE,)),
-        "What runs the result: TFLite runtimes, or TFLite Micro as well.",
-    ),
-    _only_commands(
-        *("emit_c", Place(), None, (TO_TFLITE,)),
+    Option("target", Choice("tflite", "micro"), "tflite", (TO_TFLITE,),
+        "What runs the result: TFLite runtimes, or TFLite Micro as well."),
+    _only_commands("emit_c", Place(), None, (TO_TFLITE,),
         "Write the result also as C++ source for TFLite Micro, with its op resolver and arena size.",
-        metavar="DIR|FILE.cc",
-    ),
+        metavar="DIR|FILE.cc"),
     Option("metadata", Entries(), None, _BOTH, "Add to the result's metadata (repeatable)."),
-    Option(
-        *("record", Flag(), True, _BOTH),
-        "Write into the result which tensors hold which of the source.  [default: record]",
-    ),
-    Option(
-        *("signature", Text(), None, (TO_ONNX,)),
-        "Entry point to convert; 'all': each to a file in the directory OUT.",
-        metavar="KEY",
-    ),
-    Option(
-        *("state", Choice("io", "reset"), "io", (TO_ONNX,)),
-        "States become inputs and outputs, or begin each run with their initial value.",
-    ),
-    Option(
-        *("lstm", Choice("exact", "fused"), "exact", (TO_TFLITE,)),
-        "LSTM and RNN layers begin each run anew, or (one kernel) where the last run ended.",
-    ),
-    Option(
-        *("max_memory", Number(least=0), 1024.0, _BOTH),
-        "Megabytes of constants that the conversion may compute.",
-    ),
+    Option("record", Flag(), True, _BOTH,
+        "Write into the result which tensors hold which of the source.  [default: record]"),
+    Option("signature", Text(), None, (TO_ONNX,),
+        "Entry point to convert; 'all': each to a file in the directory OUT.", metavar="KEY"),
+    Option("state", Choice("io", "reset"), "io", (TO_ONNX,),
+        "States become inputs and outputs, or begin each run with their initial value."),
+    Option("lstm", Choice("exact", "fused"), "exact", (TO_TFLITE,),
+        "LSTM and RNN layers begin each run anew, or (one kernel) where the last run ended."),
+    Option("max_memory", Number(least=0), 1024.0, _BOTH, "Megabytes of constants that the conversion may compute."),
 )
 _PARTS = (
-    Option(*("input_shapes", Shapes(), None, (*_BOTH, INSPECT), _SHAPES_HELP), flags="--input-shape"),
-    Option(
-        *("dims", Sizes(), None, (*_BOTH, INSPECT)),
-        "Size of a dimension in all inputs that have it, by its name, like batch=1 (repeatable).",
-        flags="--dim",
-    ),
-    Option(
-        *("elements", Elements(), None, (TO_TFLITE, INSPECT)),
-        "Number of elements of an input that is a sequence; NAME:none is an optional without a value (repeatable).",
-    ),
-    Option(
-        *("inputs", Names(), None, (*_BOTH, INSPECT)),
-        "Begin the model at these tensors (a b, or a,b).",
-    ),
-    Option(
-        *("outputs", Names(), None, (*_BOTH, INSPECT)),
-        "End the model at these tensors (a b, or a,b).",
-    ),
+    Option("input_shapes", Shapes(), None, (*_BOTH, INSPECT), _SHAPES_HELP, flags="--input-shape"),
+    Option("dims", Sizes(), None, (*_BOTH, INSPECT),
+        "Size of a dimension in all inputs that have it, by its name, like batch=1 (repeatable).", flags="--dim"),
+    Option("elements", Elements(), None, (TO_TFLITE, INSPECT),
+        "Number of elements of an input that is a sequence; NAME:none is an optional without a value (repeatable)."),
+    Option("inputs", Names(), None, (*_BOTH, INSPECT), "Begin the model at these tensors (a b, or a,b)."),
+    Option("outputs", Names(), None, (*_BOTH, INSPECT), "End the model at these tensors (a b, or a,b)."),
 )
 _QUANTIZATION = (
-    Option(
-        *("quantize", Choice(None, "dynamic", "int8", "int16x8", "float16"), None, (TO_TFLITE,)),
-        "Quantize the result (needs onnxtfl[quantize]).",
-    ),
-    Option(
-        *("calibration", Kind(), None, (TO_TFLITE,)),
-        "Samples for int8 and int16x8: an .npz file, a directory of them, or 'random'.",
-        metavar="DATA",
-    ),
-    Option(
-        *("quantized", Choice("qdq", "qoperator", "float"), "qdq", (TO_ONNX,)),
-        "How quantized ops are written.",
-    ),
-    Option(
-        *("quantized_io", _QUANTIZED_TYPES, "source", _BOTH),
-        "Type of the inputs and outputs that are quantized.",
-    ),
-    Option(
-        *("dynamic_quant", Choice("exact", "hybrid"), "exact", (TO_TFLITE,)),
-        "Dynamic quantization as it is, or with hybrid kernels.",
-    ),
+    Option("quantize", Choice(None, "dynamic", "int8", "int16x8", "float16"), None, (TO_TFLITE,),
+        "Quantize the result (needs onnxtfl[quantize])."),
+    Option("calibration", Kind(), None, (TO_TFLITE,),
+        "Samples for int8 and int16x8: an .npz file, a directory of them, or 'random'.", metavar="DATA"),
+    Option("quantized", Choice("qdq", "qoperator", "float"), "qdq", (TO_ONNX,), "How quantized ops are written."),
+    Option("quantized_io", _QUANTIZED_TYPES, "source", _BOTH, "Type of the inputs and outputs that are quantized."),
+    Option("dynamic_quant", Choice("exact", "hybrid"), "exact", (TO_TFLITE,),
+        "Dynamic quantization as it is, or with hybrid kernels."),
 )
 _CHECKING = (
-    Option(
-        *("check", CheckMode(), "auto", _BOTH),
-        "Compare both models; --check also fails where one of them cannot be run.  [default: compare]",
-    ),
-    Option(
-        *("load", Flag(), True, _BOTH),
-        "Load the result in its runtime before it is written, also without a check.  [default: load]",
-    ),
+    Option("check", CheckMode(), "auto", _BOTH,
+        "Compare both models; --check also fails where one of them cannot be run.  [default: compare]"),
+    Option("load", Flag(), True, _BOTH,
+        "Load the result in its runtime before it is written, also without a check.  [default: load]"),
     Option("keep_failed", Flag(), False, _BOTH, "Write the result also where the check fails."),
-    Option(
-        *("rtol", Tolerances(1e-3), 1e-3, _COMPARING),
-        "Relative tolerance, of one output with its name (repeatable).  [default: 0.001]",
-        setting="rtol",
-    ),
-    Option(
-        *("atol", Tolerances(1e-4), 1e-4, _COMPARING),
+    Option("rtol", Tolerances(1e-3), 1e-3, _COMPARING,
+        "Relative tolerance, of one output with its name (repeatable).  [default: 0.001]", setting="rtol"),
+    Option("atol", Tolerances(1e-4), 1e-4, _COMPARING,
         "Absolute tolerance, relative to an output's largest value; 0.01abs is a value by itself (repeatable).  "
-        "[default: 0.0001]",
-        setting="atol",
-    ),
-    Option(
-        *("accept", Words(*CRITERIA), None, _COMPARING),
+        "[default: 0.0001]", setting="atol"),
+    Option("accept", Words(*CRITERIA), None, _COMPARING,
         f"Criteria that may accept an output: {', '.join(CRITERIA)}.  [default: all]",
-        metavar="CRITERION...",
-        setting="accept",
-    ),
-    Option(
-        *("metrics", Metrics(*METRICS), (), _COMPARING),
+        metavar="CRITERION...", setting="accept"),
+    Option("metrics", Metrics(*METRICS), (), _COMPARING,
         f"Metrics of each output to report: {', '.join(METRICS)} (repeatable).",
-        flags="--metric",
-        metavar="METRIC",
-        setting="metrics",
-    ),
-    Option(
-        *("save_outputs", Place(), None, _COMPARING),
+        flags="--metric", metavar="METRIC", setting="metrics"),
+    Option("save_outputs", Place(), None, _COMPARING,
         "Write the inputs, and the outputs of both models, as .npz files to this directory.",
-        metavar="DIR",
-        setting="save_outputs",
-    ),
-    Option(
-        *("max_steps", Number(least=0), 1.0, (CHECK,)),
-        "Steps that quantized outputs may differ by.",
-        setting="max_steps",
-    ),
-    Option(
-        *("runtime", Choice(None, "litert", "tflite-runtime", "micro"), None, _COMPARING),
-        "What runs a .tflite.",
-        setting="runtime",
-    ),
-    Option(
-        *("time_limit", Number(above=0), 300.0, _COMPARING),
-        "Seconds for each run of a model, and for the conversion.",
-        setting="time_limit",
-    ),
-    Option(
-        *("per_layer", Flag(), False, _COMPARING),
-        "Find the first op whose result differs.",
-        setting="per_layer",
-    ),
+        metavar="DIR", setting="save_outputs"),
+    Option("max_steps", Number(least=0), 1.0, (CHECK,),
+        "Steps that quantized outputs may differ by.", setting="max_steps"),
+    Option("runtime", Choice(None, "litert", "tflite-runtime", "micro"), None, _COMPARING,
+        "What runs a .tflite.", setting="runtime"),
+    Option("time_limit", Number(above=0), 300.0, _COMPARING,
+        "Seconds for each run of a model, and for the conversion.", setting="time_limit"),
+    Option("per_layer", Flag(), False, _COMPARING, "Find the first op whose result differs.", setting="per_layer"),
     Option("profile", Flag(), False, _COMPARING, flags="", setting="profile"),
 )
 _CHECK_INPUTS = (
-    Option(
-        *("data", Data(), None, (CHECK,)),
-        "Arrays by input name: an .npz file, or a directory of them.",
-        former="inputs",
-    ),
-    Option(
-        *("check_data", Data(), None, _BOTH),
-        "Arrays by input name that the check runs both models on: an .npz file, or a directory of them.",
-    ),
-    Option(
-        *("input_shapes", Shapes(), None, (CHECK,), _SHAPES_HELP),
-        flags="--input-shape",
-        setting="input_shapes",
-    ),
-    Option(
-        *("dims", Sizes(), None, (CHECK,)),
-        "Size of a dimension in the runs, by its name, like batch=2 (repeatable).",
-        flags="--dim",
-        setting="dims",
-    ),
-    Option(
-        *("check_dims", Sizes(), None, _BOTH),
+    Option("data", Data(), None, (CHECK,),
+        "Arrays by input name: an .npz file, or a directory of them.", former="inputs"),
+    Option("check_data", Data(), None, _BOTH,
+        "Arrays by input name that the check runs both models on: an .npz file, or a directory of them."),
+    Option("input_shapes", Shapes(), None, (CHECK,), _SHAPES_HELP, flags="--input-shape", setting="input_shapes"),
+    Option("dims", Sizes(), None, (CHECK,),
+        "Size of a dimension in the runs, by its name, like batch=2 (repeatable).", flags="--dim", setting="dims"),
+    Option("check_dims", Sizes(), None, _BOTH,
         "Size of a dimension in the runs of the check only; it stays open in the result (repeatable).",
-        flags="--check-dim",
-        setting="dims",
-    ),
-    Option(
-        *("random", Integer(1, 100_000), 1, (CHECK,)),
-        "Sets of generated inputs.",
-        setting="random",
-    ),
-    Option(
-        *("input_ranges", Ranges(), None, _COMPARING),
+        flags="--check-dim", setting="dims"),
+    Option("random", Integer(1, 100_000), 1, (CHECK,), "Sets of generated inputs.", setting="random"),
+    Option("input_ranges", Ranges(), None, _COMPARING,
         "Lowest and highest value of an input, like x:-1,1 (repeatable).",
-        flags="--input-range",
-        setting="input_ranges",
-    ),
-    Option(*("seed", Integer(0, 2**32 - 1), 0, _COMPARING), "Seed of the inputs.", setting="seed"),
-    Option(
-        *("runs", Integer(1), 3, _COMPARING),
-        "Runs, one after the other, of models with state.",
-        setting="steps",
-        former="steps",
-    ),
+        flags="--input-range", setting="input_ranges"),
+    Option("seed", Integer(0, 2**32 - 1), 0, _COMPARING, "Seed of the inputs.", setting="seed"),
+    Option("runs", Integer(1), 3, _COMPARING,
+        "Runs, one after the other, of models with state.", setting="steps", former="steps"),
 )
 _REPORTS = (
-    _only_commands(
-        *("list_unsupported", Flag(), False, _BOTH), "List all ops that have no conversion; convert nothing."
-    ),
-    _only_commands(*("as_json", Flag(), False, _BOTH), "With --list-unsupported: print JSON.", flags="--json"),
-    _only_commands(
-        *("report", File(), None, _COMPARING),
-        "Write a page with errors along the depth, time per op and what was changed.",
-        metavar="OUT.html",
-    ),
-    _only_commands(
-        *("json", Place(), None, (CHECK,)),
-        "Write the report as JSON to this file; '-': to stdout.",
-        metavar="OUT",
-    ),
-    _only_commands(*("junit", File(), None, (CHECK,)), "Write the result as JUnit's XML.", metavar="OUT.xml"),
+    _only_commands("list_unsupported", Flag(), False, _BOTH, "List all ops that have no conversion; convert nothing."),
+    _only_commands("as_json", Flag(), False, _BOTH, "With --list-unsupported: print JSON.", flags="--json"),
+    _only_commands("report", File(), None, _COMPARING,
+        "Write a page with errors along the depth, time per op and what was changed.", metavar="OUT.html"),
+    _only_commands("json", Place(), None, (CHECK,),
+        "Write the report as JSON to this file; '-': to stdout.", metavar="OUT"),
+    _only_commands("junit", File(), None, (CHECK,), "Write the result as JUnit's XML.", metavar="OUT.xml"),
 )
 _MANY = (
-    Option(
-        *("jobs", Integer(1, optional=True), None, (MANY,)),
-        "Worker processes.  [default: half the processors]",
-    ),
+    Option("jobs", Integer(1, optional=True), None, (MANY,), "Worker processes.  [default: half the processors]"),
     Option("force", Flag(), False, (MANY,), "Convert also what is up to date."),
-    Option(
-        *("executor", Choice("processes", "dask"), "processes", (MANY,)),
-        "Where they run: here, or on a Dask cluster.",
-    ),
-    Option(
-        *("address", Text(), None, (MANY,)),
-        "Address of the Dask scheduler (onnxtfl[dask]).",
-        flags="--scheduler",
-        metavar="ADDRESS",
-    ),
+    Option("executor", Choice("processes", "dask"), "processes", (MANY,),
+        "Where they run: here, or on a Dask cluster."),
+    Option("address", Text(), None, (MANY,),
+        "Address of the Dask scheduler (onnxtfl[dask]).", flags="--scheduler", metavar="ADDRESS"),
     Option("on_outcome", Callback(), None, (MANY,), flags=""),
 )
 _OTHERS = (
-    Option(*("allow_custom", Flag(), False, _BOTH), "Keep ops without a conversion, for kernels of your own."),
+    Option("allow_custom", Flag(), False, _BOTH, "Keep ops without a conversion, for kernels of your own."),
     Option("plugins", Modules(), None, _BOTH, "Load rules of your own (repeatable).", flags="--plugin"),
     Option("stage", Text(), "file", (INSPECT,), "The graph after this step of a conversion (below)."),
     _only_commands("summary", Flag(), False, (INSPECT,), "Print the summary only."),
-    _only_commands(
-        *("diff", Place(), None, (INSPECT,)),
-        "Print what differs in the graph of another model.",
-        metavar="OTHER",
-    ),
-    _only_commands(
-        *("diff_stage", Text(), None, (INSPECT,)),
-        "Print what differs after another step (of OTHER, else of MODEL).",
-        metavar="STAGE",
-    ),
+    _only_commands("diff", Place(), None, (INSPECT,),
+        "Print what differs in the graph of another model.", metavar="OTHER"),
+    _only_commands("diff_stage", Text(), None, (INSPECT,),
+        "Print what differs after another step (of OTHER, else of MODEL).", metavar="STAGE"),
     _only_commands("as_json", Flag(), False, (INSPECT,), "Print JSON.", flags="--json"),
     Option("on_progress", Callback(), None, _BOTH, flags=""),
     _only_commands("quiet", Flag(), False, _COMPARING, "Print errors only.", flags="-q --quiet"),
     _only_commands("verbose", Flag(), False, (*_COMPARING, INSPECT), "Print more.", flags="-v --verbose"),
 )
+# fmt: on
 _GROUPS = {
     "Result": _RESULT,
     "Shapes and parts": _PARTS,

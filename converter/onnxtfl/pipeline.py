@@ -131,7 +131,7 @@ class Report:
     `source_size`: its bytes, None in memory. `dropped_metadata`: what of the source's metadata was too large.
     `source_files`: the source's files with external data. `assumptions`: what has to be true of sizes that only a run
     knows. `io_types`: see `HeldType`. `custom_ops`: those of users. `opset`: ONNX's and why, if not the default.
-    `float16`: which ops compute in it. `input_shapes`: of inputs that `dims` of the options changed, -1 for open sizes.
+    `float16`: which ops compute in it. `input_shapes`: those of all inputs, where the options have `dims`.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -154,7 +154,7 @@ class Report:
     io_types: list[HeldType] = field(default_factory=list)
     source_files: tuple[Path, ...] = ()
     custom_ops: list[str] = field(default_factory=list)
-    input_shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    input_shapes: dict[str, tuple[int | str, ...]] = field(default_factory=dict)
     opset: str = ""
     float16: str = ""
 

@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import onnxtfl
@@ -72,6 +73,14 @@ def test_an_interrupted_run_goes_on(zoo: Path, tmp_path: Path) -> None:
     with (tmp_path / "out" / ".onnxtfl.jsonl").open("a") as journal:
         journal.write('{"target": "half a li')
     assert "up to date" in statuses(here(zoo, tmp_path / "out"))
+
+
+def test_former_names_and_data_of_several_sets(tmp_path: Path) -> None:
+    model = saved(onnx_scale(), tmp_path / "a.onnx")
+    data = ({"x": np.full((2, 3), value, np.float32)} for value in (1, 2))
+    with pytest.warns(DeprecationWarning, match="`steps` is now called `runs`"):
+        (outcome,) = onnxtfl.convert_many(model, tmp_path / "out", steps=2, check_data=data)
+    assert (outcome.status, outcome.check) == ("converted", "passed")
 
 
 def test_worker_processes(zoo: Path, tmp_path: Path) -> None:

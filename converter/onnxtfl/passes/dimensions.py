@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from onnxtfl.errors import UsageError, suggestion
-from onnxtfl.ir.dims import evaluate, parse_dim, substitute, symbols
+from onnxtfl.ir.dims import Dim, evaluate, parse_dim, substitute, symbols
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.types import TensorType
 
@@ -22,19 +22,22 @@ class Dimensions:
         self._sizes, self._names = sizes, names
         self._known = dict[str, str]()  # the name in the file of each symbol in the shape of an input
 
-    def set(self, graph: Graph) -> dict[str, tuple[int, ...]]:
-        """Set the sizes of the inputs; returns the shapes, with -1 for sizes that stay open (nothing without sizes).
+    def set(self, graph: Graph) -> dict[str, tuple[int | str, ...]]:
+        """Set the sizes of the inputs; returns their shapes, as options have them (nothing without sizes).
 
         A dimension whose name in the file is a formula ("past + 1") follows from the others.
         """
         found = {s: size for s in _symbols(graph) if (size := self._size(s)) is not None}
-        shapes, elements = dict[str, tuple[int, ...]](), {name for names in graph.elements.values() for name in names}
+        shapes, elements = (
+            dict[str, tuple[int | str, ...]](),
+            {name for names in graph.elements.values() for name in names},
+        )
         for value, type_ in _tensors(graph):
             shape = tuple(substitute(dim, found) for dim in type_.shape or ())
             if shape != (type_.shape or ()):
                 value.type = type_.with_shape(shape)
             if self._sizes and value.name and value.name not in elements and type_.shape is not None:
-                shapes[value.name] = tuple(dim if isinstance(dim, int) else -1 for dim in shape)
+                shapes[value.name] = tuple(map(_asked, shape))
         return shapes
 
     def refuse_unknown(self) -> None:
@@ -56,6 +59,11 @@ class Dimensions:
         inside = _names_in(shown)
         size = evaluate(parse_dim(shown), self._sizes) if inside and inside <= self._sizes.keys() else -1
         return None if size < 0 else size
+
+
+def _asked(dim: Dim) -> int | str:
+    """A size as it is asked for: the name of one that stays open, -1 for a formula."""
+    return dim if isinstance(dim, int) else str(dim) if str(dim).isidentifier() else -1
 
 
 def _tensors(graph: Graph) -> Iterator[tuple[Value, TensorType]]:
