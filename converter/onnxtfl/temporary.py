@@ -27,6 +27,8 @@ except ImportError:  # Windows
 
 PREFIX, UNLOCKED = "onnxtfl-tmp-", "onnxtfl-unlocked-"
 _NAME = re.compile(r"\.?" + PREFIX + r"[a-z0-9_]{8}")  # what `tempfile.mkdtemp` adds
+TRIES = 20
+"""A new folder that another process sweeps before it is locked is made again, at most so often."""
 _POLL = 0.2
 _open: set[Folder] = set()
 _places: set[str] = set()
@@ -41,10 +43,13 @@ class Folder:
     def __init__(self, place: str | os.PathLike[str] | None = None) -> None:
         inside, dot = (tempfile.gettempdir(), "") if place is None else (os.fspath(place), ".")
         add_place(inside)
-        self.path = Path(tempfile.mkdtemp(prefix=dot + PREFIX, dir=inside))
-        self._lock = _locked(self.path)
-        if self._lock is None:
+        for _ in range(TRIES):
+            self.path = Path(tempfile.mkdtemp(prefix=dot + PREFIX, dir=inside))
+            self._lock = _locked(self.path)
+            if self._lock is not None:
+                break
             shutil.rmtree(self.path, ignore_errors=True)
+        else:
             self.path = Path(tempfile.mkdtemp(prefix=dot + UNLOCKED, dir=inside))
         _open.add(self)
 

@@ -3,6 +3,7 @@
 from onnxtfl.ir import ops
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.passes.pass_through import pass_through
+from tests.fuzz.both_ways import assert_converts_both_ways
 
 V = "tensor<2xfloat32>"
 LOOP = f"""graph main(%i: tensor<int32>, %x: {V}, %y: {V}) -> (%a, %b, %c) {{
@@ -34,3 +35,7 @@ def test_copies_at_the_same_place_are_removed() -> None:
     assert [node.op.name for node in body.nodes] == ["tfl.ADD", "tfl.RESHAPE"]
     assert body.outputs[1] is body.inputs[1]
     assert body.outputs[2] is not body.inputs[2]
+
+
+def test_an_input_that_is_an_output_in_both_directions() -> None:
+    assert_converts_both_ways("g (float[2, 3] x) => (float[2, 3] x, float y) { y = Relu (x) }")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from onnxtfl.ir.graph import Graph
@@ -9,6 +10,7 @@ from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.shared_memory import copy_overwritten
 from onnxtfl.targets.tflite import TfliteTarget
+from tests.fuzz.both_ways import assert_converts_both_ways
 from tests.passes.helpers import op_counts
 
 T = "tensor<2x3x6xfloat32>"
@@ -66,3 +68,17 @@ def test_the_rest_stays(old: str, new: str) -> None:
     graph = parse_graph(text.replace(old, new))
     copy_overwritten(graph, TfliteTarget())
     assert "tfl.SLICE" not in op_counts(graph)
+
+
+def test_litert_would_reuse_memory_that_is_read_later() -> None:
+    assert_converts_both_ways(
+        """g (float[2, 3, 6] x) => (float y, float z) {
+            a = Sin (x)
+            t = Add (a, k)
+            r = Reshape (t, s)
+            d = Reciprocal (r)
+            y = Sin (d)
+            z = Sin (t)
+        }""",
+        {"k": np.float32(1.5), "s": np.array([6, 6])},
+    )

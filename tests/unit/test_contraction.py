@@ -18,6 +18,7 @@ from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.options import Options
 from onnxtfl.pipeline import inspect
 from onnxtfl.targets.layouts import alternatives
+from tests.fuzz.both_ways import assert_converts_both_ways
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
 from tests.unit.onnx_nodes import converted_node
 from tests.unit.permuting import check_permuted
@@ -158,3 +159,8 @@ def test_a_product_with_open_weights_keeps_its_axes() -> None:
     }"""
     x, weights = np.asarray([[[1, 2]]], np.float32), np.asarray([[1, 0], [0, 1], [3, 4]], np.float32)
     assert_converts_alike(tflite(text), x, weights, tolerance=1e-6)
+
+
+def test_a_matrix_product_of_open_batches() -> None:
+    text = "g (float[1, 4, h, w] x) => (float y) { y = MatMul (x, k) }"
+    assert_converts_both_ways(text, {"k": (4, 2)}, [{"h": 3, "w": 4}])

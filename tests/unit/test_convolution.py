@@ -14,6 +14,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.types import tensor
+from tests.fuzz.both_ways import assert_converts_both_ways
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.convolutions import check_convolution, check_preferred_layout, conv
 from tests.unit.lifting import TFLITE, floats, onnx_target
@@ -209,3 +210,10 @@ def test_a_bias_of_two_axes() -> None:
       %z = tfl.TRANSPOSE_CONV@3(%s, %w, %x, %b) {{{_WINDOW_TEXT}}} : tensor<1x2x2x2xfloat32>
     }}"""
     assert_converts_alike(tflite(text), _IMAGE, tolerance=1e-6)
+
+
+def test_a_constant_of_a_higher_rank_than_the_result_of_a_convolution() -> None:
+    assert_converts_both_ways(
+        "g (float[1, 1, 6, 6] x) => (float y, float z) { y = Conv (x, k) z = Mean (x, c) }",
+        {"k": (1, 1, 2, 2), "c": (1, 1, 1, 1, 1)},
+    )

@@ -231,6 +231,7 @@ def test_folders_are_made_while_others_sweep(tmp_path: Path) -> None:
             limit = time.monotonic() + 2
             while time.monotonic() < limit:
                 with Folder(tmp_path) as folder:
+                    assert folder.name.startswith(".onnxtfl-tmp-")
                     (folder / "file").write_text("kept")
                     assert (folder / "file").read_text() == "kept"
         finally:

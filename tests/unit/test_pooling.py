@@ -17,6 +17,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.spatial import Window
 from onnxtfl.rules.windows import tfl_padding
+from tests.fuzz.both_ways import assert_converts_both_ways
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
 from tests.unit.onnx_nodes import agrees_on
@@ -255,4 +256,21 @@ def test_pools_of_open_sizes_whose_strides_skip_elements(op: str, window: int, s
     assert_same_as_litert(lambda g: g.op(op, [g.given(x, open_axes=[1])], **options, fused_activation_function="RELU"))
     assert_same_as_litert(
         lambda g: g.op(op, [g.given(x, open_axes=[1, 2])], **options, fused_activation_function="RELU"), *shapes
+    )
+
+
+def test_an_average_pool_over_open_sizes_that_does_not_count_padding() -> None:
+    assert_converts_both_ways(
+        "g (float[1, 2, h, w] x) => (float y) { y = AveragePool <kernel_shape = [3, 3], pads = [1, 1, 0, 1]> (x) }",
+        sizes=[{"h": 5, "w": 6}, {"h": 3, "w": 8}],
+    )
+
+
+def test_ceil_mode_over_open_sizes() -> None:
+    assert_converts_both_ways(
+        """g (float[1, 2, h, w] x) => (float y, float z) {
+            y = MaxPool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 0, 1, 0], ceil_mode = 1> (x)
+            z = AveragePool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 0, 1, 0], ceil_mode = 1> (x)
+        }""",
+        sizes=[{"h": 5, "w": 6}, {"h": 6, "w": 9}],
     )

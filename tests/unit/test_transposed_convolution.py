@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from onnxtfl.ir import ops
+from tests.fuzz.both_ways import assert_converts_both_ways
 from tests.unit.convolutions import check_convolution, check_preferred_layout, conv
 from tests.unit.lifting import TFLITE, onnx_target
 from tests.unit.tflite_graphs import SAMPLE, TfliteGraph, assert_same_as_litert
@@ -50,3 +51,21 @@ def test_a_transposed_convolution_to_sizes_known_at_run_time(padding: str, heigh
     assert_same_as_litert(lambda g: build(g, [1, 2], False))
     assert_same_as_litert(lambda g: build(g, [], True))
     assert_same_as_litert(lambda g: build(g, [0, 1, 2], True))
+
+
+def test_same_padding_with_a_stride_larger_than_the_kernel() -> None:
+    assert_converts_both_ways(
+        'g (float[1, 4, 6, 5] x) => (float y) { y = ConvTranspose <auto_pad = "SAME_UPPER", strides = [3, 1]> (x, w) }',
+        {"w": (4, 2, 2, 2)},
+    )
+
+
+def test_a_transposed_convolution_after_a_convolution_over_open_sizes() -> None:
+    assert_converts_both_ways(
+        """g (float[1, 2, h, w] x) => (float y) {
+            a = Conv <strides = [2, 1], pads = [0, 0, 1, 1]> (x, k)
+            y = ConvTranspose <strides = [2, 2]> (a, k)
+        }""",
+        {"k": (2, 2, 1, 2)},
+        [{"h": 5, "w": 6}, {"h": 6, "w": 9}],
+    )
