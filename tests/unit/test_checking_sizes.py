@@ -5,8 +5,10 @@ from __future__ import annotations
 from itertools import islice
 
 import numpy as np
-from onnx import TensorProto, helper
+import pytest
+from onnx import TensorProto, helper, parser
 
+from onnxtfl import UsageError, check, onnx_to_tflite
 from onnxtfl.checking.inputs.sizes import Shapes, open_shapes
 from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.checking.models.facts import analyze
@@ -91,3 +93,53 @@ def test_halves_that_are_joined_again() -> None:
 def test_states_have_the_batch_of_the_input() -> None:
     specs = [info("float32", (None, None), "sound"), info("float32", (2, None, 128), "state")]
     assert next(iter(open_shapes(specs, {}))) == [(2, 480), (2, 2, 128)]
+
+
+DECODER = """<ir_version: 8, opset_import: ["" : 17]> g
+  (float[b, seq, 4] x, float[b, past, 4] cache, float[b, total] mask) => (float[b, m, 4] y)
+  <int64[1] axis = {2}> {
+    all = Concat <axis = 1> (cache, x)
+    shape = Shape (all)
+    flat = Reshape (mask, two)
+    m = Unsqueeze (flat, axis)
+    y = Mul (all, m)
+  }"""
+
+
+def test_the_length_of_a_mask_is_the_sum_of_two_others() -> None:
+    """A decoder with a cache: no shape says that total = past + seq, but a run does."""
+    source = parser.parse_model(DECODER.replace("shape = Shape (all)", "two = Shape <start = 0, end = 2> (all)"))
+    report = check(source, onnx_to_tflite(source, check=False).data)
+    assert report.ok, report
+    sizes = {spec.name: spec.shape for spec in report.inputs}
+    assert sizes["mask"][1] == sizes["x"][1] + sizes["cache"][1]
+
+
+def test_sizes_that_no_run_accepts_are_told() -> None:
+    text = DECODER.replace("shape = Shape (all)", "two = Constant <value_ints = [7, 11]> ()")
+    report = check(parser.parse_model(text), parser.parse_model(text))
+    assert report.status == "not checked"
+    assert "tried" in report.reason and "--dim" in report.reason and "mask:[" in report.reason
+
+
+def test_dimensions_get_sizes_by_name() -> None:
+    text = "g (float[n, 3] x, float[n, 3] z) => (float[n, 3] y) { y = Add (x, z) }"
+    source = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    report = check(source, source, dims={"n": 5})
+    assert [spec.shape for spec in report.inputs] == [(5, 3), (5, 3)]
+    with pytest.raises(UsageError, match="no input has a dimension 'm'"):
+        check(source, source, dims={"m": 5})
+
+
+def test_lengths_count_all_steps() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[2, T, 3] x, int64[2] lengths) => (float[2, T, 3] y)
+      <int64 zero = {0}, int64 one = {1}, int64[1] last = {1}> {
+        most = ReduceMax <keepdims = 0> (lengths)
+        steps = Range (zero, most, one)
+        whole = Cast <to = 1> (steps)
+        row = Unsqueeze (whole, last)
+        y = Add (x, row)
+      }"""
+    source = parser.parse_model(text)
+    report = check(source, source)
+    assert report.ok, report

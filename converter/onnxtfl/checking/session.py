@@ -19,7 +19,17 @@ from onnxtfl.checking.criteria.reference import Reference, SourceRun
 from onnxtfl.checking.criteria.tolerance import Tolerance
 from onnxtfl.checking.further_inputs import FurtherInputs
 from onnxtfl.checking.inputs.generation import UnknownInputError, make_input
-from onnxtfl.checking.inputs.sizes import Shapes, check_fixed, fits, open_shapes, requested, unit_shapes
+from onnxtfl.checking.inputs.sizes import (
+    Shapes,
+    check_fixed,
+    fits,
+    full_lengths,
+    open_shapes,
+    requested,
+    sized_by_name,
+    unit_shapes,
+)
+from onnxtfl.checking.inputs.solving import solved_shapes
 from onnxtfl.checking.inputs.user_data import Case, asked_range, by_input, combined, unknown_names
 from onnxtfl.checking.localize.first_difference import PerLayer
 from onnxtfl.checking.metrics.comparison import Expectation
@@ -31,7 +41,7 @@ from onnxtfl.checking.models.sequences import flattened
 from onnxtfl.checking.models.side import Begun, FirstRun, Side, judged_refusal
 from onnxtfl.checking.models.states import worst
 from onnxtfl.checking.pairing.feeding import agreeable, as_type, dtype_kept, joined_infos
-from onnxtfl.checking.pairing.interface import MismatchError, Pair, Permutation, is_moved, match
+from onnxtfl.checking.pairing.interface import MismatchError, Pair, Permutation, is_moved, match, shape_text
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.checking.saving import save_run
 from onnxtfl.checking.settings import Settings
@@ -92,6 +102,7 @@ class Check:
         self.together = fit_together((a, b))
         self.chosen: list[list[Permutation]] = []
         self.judge = Judge(settings.accept)
+        self.tried: list[Shapes] = []
         self.failing = settings.kernels[0]
         workers.start(files.sniff(a), files.sniff(b), os.path.getsize(b))
         if self.together:  # while the graphs are read
@@ -148,13 +159,22 @@ class Check:
         except MismatchError as error:  # values of another kind than the model declares
             yield self._result("failed", str(error)), 0
         except RunError as error:
-            yield self._result("not checked", f"the first model does not run: {error}"), 0
+            yield self._result("not checked", f"the first model does not run: {error}{self._tried}"), 0
         else:
             for attempt in attempts:
                 report = self._run_b(attempt)
                 yield report, attempt
                 if report.status != "failed":
                     return
+
+    @property
+    def _tried(self) -> str:
+        """The sizes at which the first model did not run, and how to give others; "" for known sizes."""
+        if len(self.tried) < 2:
+            return ""
+        names = [info.name for info in self.a.info.inputs]
+        shown = ["; ".join(f"{n}:{shape_text(s)}" for n, s in zip(names, shapes, strict=True)) for shapes in self.tried]
+        return f" (tried {len(shown)} times, first at {shown[0]}); give sizes that fit with --dim or --input-shape"
 
     def _per_layer(self, report: CheckReport) -> CheckReport:
         """The report with what the tensors inside of both models say, on the first run in which one differs."""
@@ -242,12 +262,12 @@ class Check:
         """Run the first model on the first sizes that it accepts, preferably such that no output is empty."""
         infos = joined_infos(self.a.info.inputs, self.b.info.inputs, self.pairs)
         names = {self.b.info.inputs[pair.b].name: infos[pair.a].name for pair in self.pairs}
-        infos = requested(infos, self.settings.input_shapes, names)
+        infos = sized_by_name(requested(infos, self.settings.input_shapes, names), self.settings.dims)
         if self.a.info.format == "onnx":
             check_fixed(self.a.info.inputs, self.settings.input_shapes, names)
         fixed = {name: array.shape for name, array in given.items()}
         failures, empty = list[RunError](), list[FirstRun]()
-        tries = iter(self._shapes(infos, fixed))
+        tries = self._shapes(infos, fixed, failures)
         for shapes in tries:
             again = partial(self._make_inputs, infos, shapes, given)
             values, choices = again(0)
@@ -265,6 +285,7 @@ class Check:
                 for unneeded in begun.values():
                     unneeded.run.cancel()
                 failures.append(error)
+                self.tried.append(shapes)
                 if error.kind != "run":
                     break
                 continue
@@ -277,14 +298,17 @@ class Check:
             raise failures[0]
         return empty[0]
 
-    def _shapes(self, infos: Sequence[TensorInfo], fixed: Mapping[str, Sequence[int]]) -> Iterable[Shapes]:
-        """Sizes to try, other ones first for each set of inputs."""
-        found = open_shapes(infos, fixed, self.a.facts.shapes)
-        if not self.case:
-            return found
-        some = list(islice(found, MIXED))
-        first = self.case % len(some)
-        return [*some[first:], *some[:first]]
+    def _shapes(
+        self, infos: Sequence[TensorInfo], fixed: Mapping[str, Sequence[int]], failures: Sequence[RunError]
+    ) -> Iterator[Shapes]:
+        """Sizes to try, other ones first for each set of inputs; after a failure, those that fulfil constraints."""
+        found = [*open_shapes(infos, fixed, self.a.facts.shapes)]
+        first = self.case % min(len(found), MIXED) if self.case else 0
+        found = [*found[first:], *found[:first]]
+        yield found[0]
+        if failures:
+            yield from solved_shapes(infos, found[:3], self.a.facts.shapes, fixed)
+        yield from found[1:]
 
     def _elsewhere(
         self, infos: Sequence[TensorInfo], tries: Iterable[Shapes], values: Sequence[Any], given: Mapping[str, Any]
@@ -308,7 +332,7 @@ class Check:
     ) -> tuple[list[Any], list[str]]:
         """The inputs of run ``number``, and how each was chosen."""
         values, choices = [], []
-        seed = self.settings.seed + self.case + number
+        seed, full = self.settings.seed + self.case + number, full_lengths(infos, shapes)
         for k, (info, shape) in enumerate(zip(infos, shapes, strict=True)):
             other = self.b.info.inputs[self.pairs[k].b]
             if info.name in given:
@@ -316,6 +340,7 @@ class Check:
             else:
                 known = self._asked(info, other) or self.a.facts.ranges.get(info.name)
                 known = known or self.b.facts.ranges.get(other.name)
+                known = known or (Range("value", full[info.name], full[info.name] + 1) if info.name in full else None)
                 value, choice = make_input(info, shape, known, (seed, k), number % 2 == 1)
                 value = agreeable(value, info, other)
             values.append(value)

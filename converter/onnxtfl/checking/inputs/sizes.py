@@ -99,6 +99,20 @@ def _equal(node: Node) -> Iterator[Pair]:
         yield shapes[0][node.attr("input_feature_dimension")], channels
 
 
+def full_lengths(infos: Sequence[TensorInfo], shapes: Shapes) -> dict[str, int]:
+    """The steps of the inputs that say how many of those of another input count, by name: all of them.
+
+    Such an input is a vector of whole numbers, one for each element of the batch, with "len" in its name.
+    """
+    found: dict[str, int] = {}
+    for info, shape in zip(infos, shapes, strict=True):
+        if len(shape) == 1 and info.dtype in ("int32", "int64") and re.search(r"len", info.name.lower()):
+            of = [s for other, s in zip(infos, shapes, strict=True) if other is not info and len(s) > 1]
+            steps = next((s[1] for s in of if s[0] == shape[0]), None)
+            found |= {} if steps is None else {info.name: steps}
+    return found
+
+
 def unit_shapes(infos: Sequence[TensorInfo], shapes: Shapes, given: Collection[str]) -> Iterator[tuple[bool, Shapes]]:
     """`shapes` with open batches of 1, then with all open sizes 1, where that changes them; whether it is the batch.
 
@@ -145,6 +159,18 @@ def requested(
     return [replace(info, shape=_overlaid(info, wanted.get(info.name), symbols)) for info in infos]
 
 
+def sized_by_name(infos: Sequence[TensorInfo], sizes: Mapping[str, int]) -> list[TensorInfo]:
+    """Return ``infos`` with the sizes of dimensions by name. UsageError for a name that no input has."""
+    known = {dim for info in infos for dim in info.shape or () if isinstance(dim, str)}
+    for name in sizes:
+        if name not in known:
+            raise UsageError(f"no input has a dimension {name!r}", hint=suggestion(name, sorted(known), "they are"))
+    return [
+        replace(info, shape=info.shape and tuple(sizes.get(d, d) if isinstance(d, str) else d for d in info.shape))
+        for info in infos
+    ]
+
+
 def check_fixed(
     infos: Sequence[TensorInfo], shapes: Mapping[str, Sequence[int | str]], others: Mapping[str, str]
 ) -> None:
@@ -186,9 +212,11 @@ def open_shapes(
             if isinstance(dim, str):
                 known.setdefault(dim, int(size))
 
+    one_batch = sum(bool(info.shape) and info.shape[0] is None for info in infos if info.shape) > 1
+
     def shapes_at(size_of: Callable[[Kind], int]) -> Shapes:
         symbols = dict(known)
-        return [tuple(fixed[i.name]) if i.name in fixed else _sized(i, size_of, symbols) for i in infos]
+        return [tuple(fixed[i.name]) if i.name in fixed else _sized(i, size_of, symbols, one_batch) for i in infos]
 
     usual = list[Shapes]()
     for number in range(max(map(len, SIZES.values()))):
@@ -213,11 +241,17 @@ def _precise(size: int, kind: Kind) -> int:
     return SIZES[kind][0] // 2 if kind == "batch" else 3 if kind == "channels" else size
 
 
-def _sized(info: TensorInfo, size_of: Callable[[Kind], int], symbols: dict[str, int]) -> tuple[int, ...]:
-    """The shape of `info` with sizes for all that is open; a symbol keeps the size that it got first."""
+def _sized(
+    info: TensorInfo, size_of: Callable[[Kind], int], symbols: dict[str, int], one_batch: bool = False
+) -> tuple[int, ...]:
+    """The shape of `info` with sizes for all that is open; a symbol keeps the size that it got first.
+
+    ``one_batch``: leading axes without a name are one batch, where several inputs have one.
+    """
     shape = []
     for axis, dim in enumerate(info.shape or ()):
-        size = dim if isinstance(dim, int) else size_of(_kind(info, axis))
+        kind: Kind = "batch" if one_batch and axis == 0 and dim is None else _kind(info, axis)
+        size = dim if isinstance(dim, int) else size_of(kind)
         shape.append(symbols.setdefault(dim, size) if isinstance(dim, str) else size)
     return tuple(shape)
 
