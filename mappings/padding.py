@@ -117,7 +117,7 @@ def _flat(node: Node) -> Computed:
 def _to_tfl_pad(node: Node) -> Form | None:
     rows, value, mode = node.operand(1), node.optional(2), node.attr("mode")
     known = static_ints(rows)
-    if known is not None and min(known, default=0) < 0:
+    if min(known, default=0) < 0 if known is not None else not never_negative(rows):
         return None
     padding = narrow(rows)
     if mode in ("reflect", "symmetric"):
@@ -188,7 +188,21 @@ def _crop_first(b: Builder, node: Node) -> Value | None:
     return b(ops.Pad, cut, rows, node.optional(2), **node.attributes) if rows.any() else cut
 
 
-decompose(ops.Pad, "tfl", "operands")(int32_operands(1))
+@decompose(ops.Pad, "tfl", "operands")
+def _crop_first_at_run_time(b: Builder, node: Node) -> Value | None:
+    """Padding that may be negative in a run, which LiteRT's PAD refuses: what it cuts off is a Slice before it."""
+    x, rows = node.operand(0), node.operand(1)
+    if node.attr("mode") != "constant" or static_ints(rows) is not None or never_negative(rows):
+        return _padding_as_int32(b, node)
+    rows = rows if rows.dtype is DType.INT32 else b(ops.Convert, rows, dtype=DType.INT32)
+    zero, axes = b.scalar(0, rows), x.rank
+    before, after = (reshape(b, b(ops.Slice, rows, [0, k], [axes, k + 1], [1, 1]), (axes,)) for k in (0, 1))
+    limits = b(ops.Add, b(ops.Shape, x, dtype=rows.dtype), b(ops.Min, after, zero))
+    cut = b(ops.Slice, x, b(ops.Max, b(ops.Neg, before), zero), limits, constant(np.ones(axes), rows.dtype))
+    return b(ops.Pad, cut, b(ops.Max, rows, zero), node.optional(2), **node.attributes)
+
+
+_padding_as_int32 = int32_operands(1)
 
 
 @decompose(ops.Pad, order="axes")

@@ -11,7 +11,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxtfl
-from onnxtfl.checking.criteria.rounding import IN_FLOAT32
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.passes.native_float16 import keep_float16
 from onnxtfl.targets.tflite import TfliteTarget
@@ -79,7 +78,7 @@ def test_an_encoder_in_float16_is_accepted_and_a_mistake_in_it_is_not(keep_io_ty
     path = tmp_path / "right.tflite"
     result = onnxtfl.onnx_to_tflite(model, path, check="require")
     assert result.check is not None
-    assert result.check.outputs[0].note == IN_FLOAT32
+    assert result.check.outputs[0].accepted_by == "float32-reference"
     onnxtfl.onnx_to_tflite(Encoder(keep_io_types, scale=0.27).model, path, check=False)  # 0.25 in the source
     assert onnxtfl.check(model, path).status == "failed"
 
@@ -103,7 +102,7 @@ def test_runtimes_without_the_kernels_compute_in_float32() -> None:
     result = onnxtfl.onnx_to_tflite(Encoder(False).model, float16="native", check="require")
     assert result.report.float16.startswith("0 ops compute in float16")
     assert result.check is not None
-    assert result.check.outputs[0].note == IN_FLOAT32
+    assert result.check.outputs[0].accepted_by == "float32-reference"
 
 
 def test_casts_are_where_the_types_change() -> None:

@@ -144,7 +144,8 @@ class Check:
                 return self._per_layer(report) if self.settings.per_layer and self.chosen else report
             attempts = range(attempt, attempt + 1)
             reports.append(report)
-        agreed = with_uncompared(combined(reports), self.a.info)
+        outputs = [(self.a.info.outputs[pair.a], self.b.info.outputs[pair.b]) for pair in self.out_pairs]
+        agreed = with_uncompared(combined(reports), outputs)
         return self._per_layer(agreed) if self.settings.per_layer else agreed
 
     def _reports(self, case: Case, attempts: Iterable[int]) -> Iterator[tuple[CheckReport, int]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from onnxtfl.checking.criteria.judging import Judged
-from onnxtfl.checking.models.description import ModelInfo, TensorInfo
+from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.checking.report import CheckReport, OutputCheck
 
-ADVICE = "run it on data of yours (onnxtfl check --inputs DATA.npz)"
+ADVICE = "run it on data of yours (onnxtfl check --data DATA.npz)"
 
 
 def concluded(report: CheckReport, found: Judged) -> CheckReport:
@@ -23,20 +24,20 @@ def concluded(report: CheckReport, found: Judged) -> CheckReport:
     return replace(report, status="passed", reason="")
 
 
-def with_uncompared(report: CheckReport, a: ModelInfo) -> CheckReport:
+def with_uncompared(report: CheckReport, pairs: Iterable[tuple[TensorInfo, TensorInfo]]) -> CheckReport:
     """The report of models that agree; not checked where an output was compared on no set of inputs.
 
-    An output that has no element by its type is compared by its shape.
+    ``pairs``: the outputs of both models. One that has no element by its type is compared by its shape.
     """
-    infos = {info.name: info for info in a.outputs}
-    missed = [out for out in report.outputs if not out.compared and not _is_always_empty(infos.get(out.name))]
+    empty = {a.name for a, b in pairs if _is_always_empty(a) or _is_always_empty(b)}
+    missed = [out for out in report.outputs if not out.compared and out.name not in empty]
     if not report.ok or not missed:
         return report
     return replace(report, status="not checked", reason="; ".join(map(_why, missed)) + f": {ADVICE}")
 
 
-def _is_always_empty(info: TensorInfo | None) -> bool:
-    return info is not None and info.shape is not None and 0 in info.shape
+def _is_always_empty(info: TensorInfo) -> bool:
+    return info.shape is not None and 0 in info.shape
 
 
 def _why(out: OutputCheck) -> str:

@@ -76,6 +76,8 @@ def _made_nonnegative(search: Search[bool], value: Value, node: Node, depth: int
         return _fits_signed(node) and search.of(node.operand(0), depth)
     if name == "Clamp":
         return node.optional(1) is not None and search.of(node.operand(1), 0)
+    if name == "Max":
+        return any(search.of(v, depth) for v in node.operands if v is not None)
     if name in ("TopK", "Unique"):
         return value.index > 0 or search.of(node.operand(0), depth)
     if name == "FloorMod":
