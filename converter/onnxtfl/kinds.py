@@ -113,6 +113,8 @@ class Tolerances(Kind):
         return found | {str(key): self._one(name, one) for key, one in given.items()}
 
     def _one(self, name: str, value: Any) -> tuple[float, bool]:
+        if isinstance(value, tuple) and len(value) == 2:  # as this method returns it
+            return value[0], value[1]
         is_absolute = isinstance(value, str) and value.endswith(self._ABSOLUTE)
         try:
             real = float(value.removesuffix(self._ABSOLUTE)) if isinstance(value, str) else value

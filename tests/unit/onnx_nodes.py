@@ -12,14 +12,14 @@ import onnxtfl
 from tests.unit.tiny_models import onnx_model
 
 
-def converted_node(op, inputs, result, constants=None, opset=17, domain="", **attributes):
+def converted_node(op, inputs, result, constants=None, opset=17, domain="", check="require", **attributes):
     """One node over inputs (name, dtype, shape) and constants, converted and compared in both runtimes."""
     names = [*(name for name, *_ in inputs), *(constants or {})]
     node = helper.make_node(op, names, ["y"], domain=domain, **attributes)
     model = onnx_model([node], inputs, [("y", *result)], constants)
     del model.opset_import[:]
     model.opset_import.extend([helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)])
-    return onnxtfl.onnx_to_tflite(model, check="require")
+    return onnxtfl.onnx_to_tflite(model, check=check)
 
 
 def agrees_on(result, model, x) -> bool:

@@ -84,9 +84,11 @@ def test_outputs_that_say_little() -> None:
 
 def test_only_values_without_a_meaning_are_scaled() -> None:
     x = np.ones(3, np.float32)
-    made = list(varied(lambda number: ([x, x], ["normal", "index in [0, 5)"]), 1, 3))
+    choices = ["normal", "index in [0, 5)", "integers in [1, 8)"]
+    made = list(varied(lambda number: ([x, x * number, x * number], choices), [x, x, x], 1, 3))
     assert [values[0][0] for values in made] == [4, -1, 16]
-    assert all((values[1] == 1).all() for values in made)
+    assert [values[1][0] for values in made] == [1, 2, 3]
+    assert all((values[2] == 1).all() for values in made)
 
 
 def without_axes_of_1(shape: tuple[str | int, ...]) -> ModelProto:

@@ -76,7 +76,7 @@ class FurtherInputs:
         if rounding or any(out.accepted_by not in BY_VALUE for out in report.outputs):
             return report  # the tolerance does not tell
         judged = 0
-        for values in self.missed(varied(self.done.again, FIRST_VARIED, MOST_VARIED)):
+        for values in self.missed(varied(self.done.again, self.done.values, FIRST_VARIED, MOST_VARIED)):
             try:
                 other = self.compared(values, self.done.choices, chosen, True)
             except OnnxtflError:

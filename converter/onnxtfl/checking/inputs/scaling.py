@@ -13,6 +13,8 @@ _SCALES = ((1, 0), (4, 0), (-1, 0), (16, 0), (0.25, 0), (64, 0), (-8, 0), (1024,
 _SHIFTS = ((1, 64), (-1, -64), (1, 4), (4, -16))
 VARIED = (*_SCALES[:4], *_SHIFTS, *_SCALES[4:])
 """What varied inputs are multiplied by, and what is added to them, in turn."""
+KEPT = ("range", "value", "integers")
+"""How the choice of an input begins that other sets of inputs do not change."""
 SCALABLE = ("normal", "smooth", "quiet")
 """How the choice of an input begins whose values may as well be larger or smaller."""
 
@@ -29,11 +31,19 @@ def hardly_changes(first: Any, second: Any) -> bool:
     return bool(np.abs(x - y).max(initial=0.0) <= DULL * peak)
 
 
-def varied(make: Callable[[int], tuple[list[Any], list[str]]], first: int, count: int) -> Iterator[list[Any]]:
-    """``count`` sets of inputs, of other seeds and magnitudes; ``make``: makes those of a number, from ``first`` on."""
+def varied(
+    make: Callable[[int], tuple[list[Any], list[str]]], values: Sequence[Any], first: int, count: int
+) -> Iterator[list[Any]]:
+    """``count`` sets of inputs, of other seeds and magnitudes; ``make``: makes those of a number, from ``first`` on.
+
+    Whole numbers that are sizes, bounds or modes (not indices and masks) stay as they are in ``values``: what a model
+    computes of them may be an assumption that the report of a conversion names.
+    """
     for number in range(first, first + count):
-        values, choices = make(number)
-        yield _moved(values, _scalable(values, choices), *VARIED[number % len(VARIED)])
+        made, choices = make(number)
+        moved = _moved(made, _scalable(made, choices), *VARIED[number % len(VARIED)])
+        kept = [one.startswith(KEPT) for one in choices]
+        yield [old if keep else new for old, new, keep in zip(values, moved, kept, strict=True)]
 
 
 def _scalable(values: Sequence[Any], choices: Sequence[str]) -> list[bool]:
