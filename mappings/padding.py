@@ -189,7 +189,7 @@ def _crop_first(b: Builder, node: Node) -> Value | None:
 
 
 @decompose(ops.Pad, "tfl", "operands")
-def _crop_first_at_run_time(b: Builder, node: Node) -> Value | None:
+def _crop_first_at_run_time(b: Builder, node: Node) -> Value | Sequence[Value] | None:
     """Padding that may be negative in a run, which LiteRT's PAD refuses: what it cuts off is a Slice before it."""
     x, rows = node.operand(0), node.operand(1)
     if node.attr("mode") != "constant" or static_ints(rows) is not None or never_negative(rows):

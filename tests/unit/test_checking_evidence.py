@@ -151,3 +151,31 @@ def test_metrics_and_outputs_are_reported(tmp_path: Path) -> None:
         assert found["shifted"] == pytest.approx(float((b["y"] - a["y"]).mean()), rel=1e-4)
     assert report.to_json()["outputs"][0]["metrics"]["cosine"] == pytest.approx(1)
     assert report.to_json()["outputs"][0]["judgments"][0]["criterion"] == "tolerance"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ("y = Clip (x, zero, huge)", "the upper limit of Clamp 'y'"),
+        ("a = Clip (x, zero, huge)  y = Clip (x, least, zero)", "the lower limit of Clamp 'y'"),
+        (
+            "c = Greater (t, huge)  y = If (c) <then_branch = p () => (float[4, 8] u) { u = Neg (x) },"
+            " else_branch = q () => (float[4, 8] v) { v = Abs (x) }>",
+            "the then branch of If 'y'",
+        ),
+        ("y = Clip (x, least, six)", "the lower limit of Clamp 'y'"),
+    ],
+)
+def test_what_no_input_reaches_is_said(tmp_path: Path, nodes: str, said: str) -> None:
+    names = "<float zero = {0.0}, float six = {6.0}, float huge = {1e9}, float least = {-1e9}>"
+    text = f"(float[4, 8] x) => (float[4, 8] y) {names} {{ t = ReduceSum <keepdims = 0> (x)  {nodes} }}"
+    report = compared(tmp_path, text, text)
+    assert report.ok and report.unreached
+    assert any(note.startswith("never reached: ") and said in note for note in report.notes), report.notes
+
+
+def test_what_values_exclude_is_no_goal(tmp_path: Path) -> None:
+    limits = "<float zero = {0.0}, float six = {6.0}>"
+    text = f"(float[4, 8] x) => (float[4, 8] y) {limits} {{ a = Abs (x)  y = Clip (a, zero, six) }}"
+    report = compared(tmp_path, text, text)
+    assert report.ok and not report.unreached and not report.notes

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Protocol
 
 from onnxtfl.checking.criteria.base import Attempt
 from onnxtfl.checking.criteria.pre_activation import PreActivation, is_saturated
 from onnxtfl.checking.evidence import Verdict
+from onnxtfl.checking.inputs.coverage import in_words, unreached
 from onnxtfl.checking.inputs.scaling import hardly_changes, varied
 from onnxtfl.checking.models.side import FirstRun, Side
 from onnxtfl.checking.pairing.interface import Pair, Permutation, shape_text
@@ -21,6 +23,8 @@ Missed = Callable[[Iterable[list[Any]]], Iterator[list[Any]]]
 """Sets of inputs -> those on which the outputs miss the tolerance."""
 FIRST_VARIED, MOST_VARIED, JUDGED = 2, 64, 2
 """The number of the first varied set of inputs, how many there are, and how many that miss the tolerance are judged."""
+REACHING = 10
+"""Varied sets of inputs that are looked at for what they reach."""
 SIZES = 2
 """How many other sizes are tried until the first model runs."""
 
@@ -65,7 +69,20 @@ class FurtherInputs:
             steps = [self._before_sigmoids, self._on_varied, self._at_another_size, self._at_sizes_of_1]
         for step in steps:
             report = step(report, chosen) if report.ok else report
-        return report
+        return self._with_unreached(report) if report.ok and self.a.goals else report
+
+    def _with_unreached(self, report: CheckReport) -> CheckReport:
+        """The report, with what neither the inputs nor varied ones reach in the first model."""
+        sets = [self.done.values, *(values for values, _ in self.done.later)]
+        more = varied(self.done.again, self.done.values, FIRST_VARIED, REACHING)
+        try:
+            with ExitStack() as stack:
+                goals = unreached(self.a, self.a.goals, chain(sets, more), self.attempt.options, stack)
+        except OnnxtflError:
+            return report
+        if not goals:
+            return report
+        return replace(report, unreached=tuple(goals), notes=(*report.notes, in_words(goals)))
 
     def _on_varied(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
         """Compare on inputs of other seeds and magnitudes, as many as the time allows.

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from onnxtfl.checking.evidence import Judgment, Verdict
 from onnxtfl.checking.localize.layers import FirstDifference, LayerError
+from onnxtfl.checking.models.goals import Goal
 from onnxtfl.checking.profile import ModelSummary, Profile
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, shape
 
@@ -151,6 +152,7 @@ class CheckReport:
     the errors of the tensors that both models compute, in the order of the second, where they were asked for
     (``per_layer``); ``first_difference``: the first op whose result differs, None where there is none. ``models``: the
     two files. ``profiles``: time per op of each runtime, where that was asked for (``profile``).
+    ``unreached``: what no input reached in the first model, where that was measured.
     """
 
     status: Status
@@ -169,6 +171,7 @@ class CheckReport:
     seconds: float = field(default=0.0, compare=False)
     models: tuple[ModelSummary, ...] = field(default=(), repr=False)
     profiles: tuple[Profile, ...] = field(default=(), compare=False, repr=False)
+    unreached: tuple[Goal, ...] = field(default=(), repr=False)
 
     @property
     def ok(self) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxtfl.checking.models.description import ModelInfo, describe
 from onnxtfl.checking.models.facts import Facts, analyze
+from onnxtfl.checking.models.goals import Goal, goals_of
 from onnxtfl.checking.models.sequences import Slots, joined, slots_of, split
 from onnxtfl.checking.models.states import Hidden, hidden, states_of
 from onnxtfl.checking.profile import ModelSummary
@@ -38,7 +39,7 @@ class Side:
     same. ``summary``: for the report. ``fed``: what the model itself got in its last run.
     ``run_options``: fields of `RunOptions` that are other than those of the check. ``refused``: why the
     model does not run by default; ``way``: how it ran instead, in words (see `other_ways`). ``has_data_files``: whether
-    weights are in other files.
+    weights are in other files. ``goals``: what inputs may reach inside.
     """
 
     info: ModelInfo
@@ -54,6 +55,7 @@ class Side:
     way: str = ""
     fed: Sequence[Any] | None = None
     has_data_files: bool = False
+    goals: tuple[Goal, ...] = ()
 
     @classmethod
     def read(cls, path: PathLike, worker: Worker | None) -> Side:
@@ -66,7 +68,7 @@ class Side:
         summary = ModelSummary(os.fspath(path), info.format, files.bytes_on_disk(model, path), count_ops(model.main))
         graph = lifted_where_possible(model)
         side = cls(info, analyze(graph), worker, states_of(model, info), bool(graph.states), summary=summary)
-        side.has_data_files = bool(model.data_files)
+        side.has_data_files, side.goals = bool(model.data_files), goals_of(graph)
         if side.facts.dropped and info.format == "onnx":
             side.run_options, side.way = {"kernels": "builtin"}, WITHOUT_OPTIMIZATIONS
         return side
