@@ -134,9 +134,9 @@ def test_the_set_on_which_models_differ_is_named(tmp_path: Path) -> None:
     relu = onnx_model([node], [("x", TensorProto.FLOAT, ["n"])], [("y", TensorProto.FLOAT, ["n"])])
     paths = saved(relu, tmp_path / "a.onnx"), saved(onnx_scale(1.0, ["n"]), tmp_path / "b.onnx")
     good, bad = {"x": np.array([1, 2], np.float32)}, {"x": np.array([-1, 2, 3], np.float32)}
-    assert onnxtfl.check(*paths, inputs=[good, good]).cases == 2
+    assert onnxtfl.check(*paths, data=[good, good]).cases == 2
     assert onnxtfl.check(*paths, input_ranges={"x": (0, 5)}, random=3).ok
-    report = onnxtfl.check(*paths, inputs=[good, bad])
+    report = onnxtfl.check(*paths, data=[good, bad])
     assert report.status == "failed"
     assert report.reason.endswith("(on inputs 2 of 2)")
     assert onnxtfl.check(*paths, input_ranges={"x": (-5, -1)}).status == "failed"

@@ -8,44 +8,36 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any
-
-import numpy as np
 
 from onnxtfl.checking.criteria.base import Attempt, Feeds
 from onnxtfl.checking.criteria.judging import Judge
 from onnxtfl.checking.criteria.reference import Reference, SourceRun
 from onnxtfl.checking.criteria.tolerance import Tolerance
 from onnxtfl.checking.further_inputs import FurtherInputs
-from onnxtfl.checking.inputs.generation import UnknownInputError, make_input
+from onnxtfl.checking.inputs.generation import UnknownInputError
+from onnxtfl.checking.inputs.making import InputMaker
 from onnxtfl.checking.inputs.sizes import (
     Shapes,
     check_fixed,
-    fits,
-    full_lengths,
-    open_shapes,
     requested,
     sized_by_name,
-    unit_shapes,
 )
-from onnxtfl.checking.inputs.solving import solved_shapes
-from onnxtfl.checking.inputs.user_data import Case, asked_range, by_input, combined, unknown_names
+from onnxtfl.checking.inputs.user_data import Case, by_input, combined, unknown_names
 from onnxtfl.checking.localize.first_difference import PerLayer
 from onnxtfl.checking.metrics.comparison import Expectation
-from onnxtfl.checking.metrics.errors import largest_finite
 from onnxtfl.checking.models.copies import run_in_order, run_with_weights
 from onnxtfl.checking.models.description import TensorInfo, with_fixed_sizes
-from onnxtfl.checking.models.facts import Range
 from onnxtfl.checking.models.fallbacks import in_words, other_ways
 from onnxtfl.checking.models.sequences import flattened
 from onnxtfl.checking.models.side import Begun, FirstRun, Side, judged_refusal
 from onnxtfl.checking.models.states import worst
-from onnxtfl.checking.pairing.feeding import agreeable, as_type, dtype_kept, joined_infos
+from onnxtfl.checking.pairing.feeding import as_type, dtype_kept, joined_infos
 from onnxtfl.checking.pairing.interface import MismatchError, Pair, Permutation, is_moved, match, shape_text
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
 from onnxtfl.checking.saving import save_run
 from onnxtfl.checking.settings import Settings
+from onnxtfl.checking.varied_runs import VariedRuns
 from onnxtfl.checking.verdict import concluded, with_uncompared
 from onnxtfl.formats import files
 from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together
@@ -53,10 +45,8 @@ from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together
 PathLike = str | os.PathLike[str]
 _SHARE = 0.5
 """The time to measure distances on several inputs, over that of the check until then."""
-VARIED_SHARE, VARIED_BATCH = 0.25, 8
-"""The time for varied inputs, over that of the check until then; how many run one after the other."""
-MIXED = 6
-"""How many sizes for open dimensions are mixed on several sets of inputs."""
+VARIED_SHARE = 0.25
+"""The time for varied inputs, over that of the check until then."""
 CHEAP = 0.2
 SMALL = 16 << 20
 """Models without state run a second time, on other inputs, where the first run took less than so many seconds, and
@@ -68,23 +58,6 @@ UNSTEADY = (
     "LiteRT's default kernels compute something else in a second run of one interpreter, its builtin kernels do not: "
     "run this model without XNNPACK, or with a new interpreter for each run"
 )
-
-
-def is_float(output: Any) -> bool:
-    """Whether an output is an array of floats."""
-    return isinstance(output, np.ndarray) and output.dtype.kind == "f"
-
-
-def is_finite(output: Any) -> bool:
-    """Whether no element of an output is infinite or NaN."""
-    return not is_float(output) or bool(np.isfinite(output).all())
-
-
-def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """The items, ``size`` at a time."""
-    rest = iter(items)
-    while batch := list(islice(rest, size)):
-        yield batch
 
 
 class Check:
@@ -225,30 +198,8 @@ class Check:
     def _missed_on(self, chosen: list[Permutation], sets: Iterable[list[Any]]) -> Iterator[list[Any]]:
         """Those of several sets of inputs on which the outputs miss the tolerance, as many as there is time for."""
         until = time.perf_counter() + VARIED_SHARE * (time.perf_counter() - self.started)
-        moved, options = any(map(is_moved, chosen)), self.options
-        peaks = [largest_finite(out) if is_float(out) else 0.0 for out in self.done.outputs]
-
-        def small(pair: Pair, check: OutputCheck) -> bool:
-            """Whether an error is below the tolerance of ordinary values: saturated outputs may be nearly 0."""
-            return check.max_abs is not None and check.max_abs <= self.settings.atol * peaks[pair.a]
-
-        for batch in batches(sets, VARIED_BATCH):
-            if time.perf_counter() > until:
-                return
-            try:
-                expected = self.a.begin(batch, options)
-                begun = self.b.begin([self._inputs_of_b(chosen, values) for values in batch], options)
-                runs = list(zip(expected.result(), begun.result(), batch, strict=False))
-            except RunError:
-                return
-            for x, y, values in runs:
-                if not all(map(is_finite, x)) or any(np.ndim(x[p.a]) != np.ndim(y[p.b]) for p in self.out_pairs):
-                    continue  # another rank is what the report of a conversion assumes not to occur
-                checks = [self.tolerance.compare(pair, x[pair.a], y[pair.b], moved) for pair in self.out_pairs]
-                if any(
-                    not check.ok and not small(pair, check) for pair, check in zip(self.out_pairs, checks, strict=True)
-                ):
-                    yield values
+        runs = VariedRuns(self.tolerance, self.out_pairs, self.options, self.done.outputs, any(map(is_moved, chosen)))
+        return runs.missed(sets, partial(self._inputs_of_b, chosen), until)
 
     def _does_not_run(self, error: RunError, used: tuple[InputUsed, ...]) -> CheckReport:
         """The report where the second model does not run: no failure where the first one refuses these values too."""
@@ -284,9 +235,10 @@ class Check:
             check_fixed(self.a.info.inputs, self.settings.input_shapes, names)
         fixed = {name: array.shape for name, array in given.items()}
         failures, empty = list[RunError](), list[FirstRun]()
-        tries = self._shapes(infos, fixed, failures)
+        maker = InputMaker(self.a, self.b, self.pairs, self.settings, infos, self.case)
+        tries = maker.shapes(fixed, failures)
         for shapes in tries:
-            again = partial(self._make_inputs, infos, shapes, given)
+            again = partial(maker.make, shapes, given)
             values, choices = again(0)
             later = [again(k)[0] for k in range(1, self._runs)]
             begun: dict[str, Begun] = {}
@@ -307,67 +259,13 @@ class Check:
                     break
                 continue
             if all(getattr(out, "size", 1) for out in run.outputs):
-                run.elsewhere = self._elsewhere(infos, tries, values, given)
-                run.units = self._units(infos, shapes, given)
+                run.elsewhere = maker.elsewhere(tries, values, given)
+                run.units = maker.units(shapes, given)
                 return run
             empty.append(run)
         if not empty:
             raise failures[0]
         return empty[0]
-
-    def _shapes(
-        self, infos: Sequence[TensorInfo], fixed: Mapping[str, Sequence[int]], failures: Sequence[RunError]
-    ) -> Iterator[Shapes]:
-        """Sizes to try, other ones first for each set of inputs; after a failure, those that fulfil constraints."""
-        found = [*open_shapes(infos, fixed, self.a.facts.shapes)]
-        first = self.case % min(len(found), MIXED) if self.case else 0
-        found = [*found[first:], *found[:first]]
-        yield found[0]
-        if failures:
-            yield from solved_shapes(infos, found[:3], self.a.facts.shapes, fixed)
-        yield from found[1:]
-
-    def _elsewhere(
-        self, infos: Sequence[TensorInfo], tries: Iterable[Shapes], values: Sequence[Any], given: Mapping[str, Any]
-    ) -> Iterator[tuple[list[Any], list[str]]]:
-        """Inputs of other sizes that fit the graph, not only of another batch."""
-        for shapes in tries:
-            same = all(shape[1:] == value.shape[1:] for shape, value in zip(shapes, values, strict=True))
-            if not same and fits(infos, shapes, self.a.facts.shapes):
-                yield self._make_inputs(infos, shapes, given, 0)
-
-    def _units(
-        self, infos: Sequence[TensorInfo], shapes: Shapes, given: Mapping[str, Any]
-    ) -> Iterator[tuple[bool, list[Any], list[str]]]:
-        """Inputs of open sizes of 1 that fit the graph; whether only the batch is 1."""
-        for only_batch, units in unit_shapes(infos, shapes, given):
-            if fits(infos, units, self.a.facts.shapes):
-                yield only_batch, *self._make_inputs(infos, units, given, 0)
-
-    def _make_inputs(
-        self, infos: Sequence[TensorInfo], shapes: list[tuple[int, ...]], given: Mapping[str, Any], number: int
-    ) -> tuple[list[Any], list[str]]:
-        """The inputs of run ``number``, and how each was chosen."""
-        values, choices = [], []
-        seed, full = self.settings.seed + self.case + number, full_lengths(infos, shapes)
-        for k, (info, shape) in enumerate(zip(infos, shapes, strict=True)):
-            other = self.b.info.inputs[self.pairs[k].b]
-            if info.name in given:
-                value, choice = given[info.name], "given"
-            else:
-                known = self._asked(info, other) or self.a.facts.ranges.get(info.name)
-                known = known or self.b.facts.ranges.get(other.name)
-                known = known or (Range("value", full[info.name], full[info.name] + 1) if info.name in full else None)
-                value, choice = make_input(info, shape, known, (seed, k), number % 2 == 1)
-                value = agreeable(value, info, other)
-            values.append(value)
-            choices.append(choice)
-        return values, choices
-
-    def _asked(self, info: TensorInfo, other: TensorInfo) -> Range | None:
-        """The values that the user wants for an input."""
-        asked = self.settings.input_ranges.get(info.name) or self.settings.input_ranges.get(other.name)
-        return None if asked is None else asked_range(info, *asked)
 
     def _run_b(self, attempt: int) -> CheckReport:
         """Run the second model on the inputs of the first and compare.

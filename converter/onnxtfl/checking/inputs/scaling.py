@@ -43,7 +43,10 @@ def varied(
         made, choices = make(number)
         moved = _moved(made, _scalable(made, choices), *VARIED[number % len(VARIED)])
         kept = [one.startswith(KEPT) for one in choices]
-        yield [old if keep else new for old, new, keep in zip(values, moved, kept, strict=True)]
+        found = [old if keep else new for old, new, keep in zip(values, moved, kept, strict=True)]
+        if all(new is old for new, old in zip(found, values, strict=True)):
+            return  # all inputs are the user's, or may not change
+        yield found
 
 
 def _scalable(values: Sequence[Any], choices: Sequence[str]) -> list[bool]:

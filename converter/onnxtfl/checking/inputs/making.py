@@ -1,0 +1,85 @@
+"""Makes the inputs of a check: sizes to try, values for each input, other sizes and seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onnxtfl.checking.inputs.generation import make_input
+from onnxtfl.checking.inputs.sizes import Shapes, fits, full_lengths, open_shapes, unit_shapes
+from onnxtfl.checking.inputs.solving import solved_shapes
+from onnxtfl.checking.inputs.user_data import asked_range
+from onnxtfl.checking.models.description import TensorInfo
+from onnxtfl.checking.models.facts import Range
+from onnxtfl.checking.models.side import Side
+from onnxtfl.checking.pairing.feeding import agreeable
+from onnxtfl.checking.pairing.interface import Pair
+from onnxtfl.checking.settings import Settings
+from onnxtfl.runtimes import RunError
+
+MIXED = 6
+"""How many sizes for open dimensions are mixed on several sets of inputs."""
+
+
+@dataclass(frozen=True)
+class InputMaker:
+    """Two models, how their inputs are paired, and the inputs (``infos``) with the sizes that are known.
+
+    ``case``: the number of the set of inputs.
+    """
+
+    a: Side
+    b: Side
+    pairs: Sequence[Pair]
+    settings: Settings
+    infos: Sequence[TensorInfo]
+    case: int = 0
+
+    def shapes(self, fixed: Mapping[str, Sequence[int]], failures: Sequence[RunError]) -> Iterator[Shapes]:
+        """Sizes to try, other ones first for each set of inputs; after a failure, those that fulfil constraints."""
+        found = [*open_shapes(self.infos, fixed, self.a.facts.shapes)]
+        first = self.case % min(len(found), MIXED) if self.case else 0
+        found = [*found[first:], *found[:first]]
+        yield found[0]
+        if failures:
+            yield from solved_shapes(self.infos, found[:3], self.a.facts.shapes, fixed)
+        yield from found[1:]
+
+    def elsewhere(
+        self, tries: Iterable[Shapes], values: Sequence[Any], given: Mapping[str, Any]
+    ) -> Iterator[tuple[list[Any], list[str]]]:
+        """Inputs of other sizes that fit the graph, not only of another batch."""
+        for shapes in tries:
+            same = all(shape[1:] == value.shape[1:] for shape, value in zip(shapes, values, strict=True))
+            if not same and fits(self.infos, shapes, self.a.facts.shapes):
+                yield self.make(shapes, given, 0)
+
+    def units(self, shapes: Shapes, given: Mapping[str, Any]) -> Iterator[tuple[bool, list[Any], list[str]]]:
+        """Inputs of open sizes of 1 that fit the graph; whether only the batch is 1."""
+        for only_batch, units in unit_shapes(self.infos, shapes, given):
+            if fits(self.infos, units, self.a.facts.shapes):
+                yield only_batch, *self.make(units, given, 0)
+
+    def make(self, shapes: Shapes, given: Mapping[str, Any], number: int) -> tuple[list[Any], list[str]]:
+        """The inputs of run ``number``, and how each was chosen."""
+        values, choices = [], []
+        seed, full = self.settings.seed + self.case + number, full_lengths(self.infos, shapes)
+        for k, (info, shape) in enumerate(zip(self.infos, shapes, strict=True)):
+            other = self.b.info.inputs[self.pairs[k].b]
+            if info.name in given:
+                value, choice = given[info.name], "given"
+            else:
+                known = self._asked(info, other) or self.a.facts.ranges.get(info.name)
+                known = known or self.b.facts.ranges.get(other.name)
+                known = known or (Range("value", full[info.name], full[info.name] + 1) if info.name in full else None)
+                value, choice = make_input(info, shape, known, (seed, k), number % 2 == 1)
+                value = agreeable(value, info, other)
+            values.append(value)
+            choices.append(choice)
+        return values, choices
+
+    def _asked(self, info: TensorInfo, other: TensorInfo) -> Range | None:
+        """The values that the user wants for an input."""
+        asked = self.settings.input_ranges.get(info.name) or self.settings.input_ranges.get(other.name)
+        return None if asked is None else asked_range(info, *asked)

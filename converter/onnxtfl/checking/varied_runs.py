@@ -1,0 +1,84 @@
+"""Runs of both models on varied inputs: on which of them the outputs miss the tolerance."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.checking.criteria.tolerance import Tolerance
+from onnxtfl.checking.metrics.errors import largest_finite
+from onnxtfl.checking.pairing.interface import Pair
+from onnxtfl.checking.report import OutputCheck
+from onnxtfl.runtimes import RunError, RunOptions
+
+BATCH = 8
+"""How many sets of inputs run one after the other."""
+
+
+@dataclass(frozen=True)
+class VariedRuns:
+    """How outputs are paired and compared. ``ordinary``: outputs of the first model on ordinary inputs; ``moved``:
+    whether inputs have their axes in another order.
+    """
+
+    tolerance: Tolerance
+    out_pairs: Sequence[Pair]
+    options: RunOptions
+    ordinary: Sequence[Any]
+    moved: bool
+
+    def missed(
+        self, sets: Iterable[list[Any]], feed: Callable[[Sequence[Any]], list[Any]], until: float
+    ) -> Iterator[list[Any]]:
+        """Those of the sets of inputs on which the outputs miss the tolerance; ``until``: of the clock.
+
+        ``feed``: the inputs of the second model for those of the first.
+        """
+        peaks = [largest_finite(out) if _is_float(out) else 0.0 for out in self.ordinary]
+        for batch in _batches(sets, BATCH):
+            if time.perf_counter() > until:
+                return
+            try:
+                expected = self.tolerance.a.begin(batch, self.options)
+                begun = self.tolerance.b.begin([feed(values) for values in batch], self.options)
+                runs = list(zip(expected.result(), begun.result(), batch, strict=False))
+            except RunError:
+                return
+            yield from (values for x, y, values in runs if self._differ(x, y, peaks))
+
+    def _differ(self, x: Sequence[Any], y: Sequence[Any], peaks: Sequence[float]) -> bool:
+        """Whether outputs miss the tolerance.
+
+        Not where the first model overflows; another rank is what the report of a conversion assumes not to occur.
+        """
+        if not all(map(_is_finite, x)) or any(np.ndim(x[p.a]) != np.ndim(y[p.b]) for p in self.out_pairs):
+            return False
+        checks = [self.tolerance.compare(pair, x[pair.a], y[pair.b], self.moved) for pair in self.out_pairs]
+        pairs = zip(self.out_pairs, checks, strict=True)
+        return any(not check.ok and not self._is_small(check, peaks[pair.a]) for pair, check in pairs)
+
+    def _is_small(self, check: OutputCheck, peak: float) -> bool:
+        """Whether an error is below the tolerance of ordinary values: saturated outputs may be nearly 0."""
+        return check.max_abs is not None and check.max_abs <= self.tolerance.settings.atol * peak
+
+
+def _is_float(output: Any) -> bool:
+    """Whether an output is an array of floats."""
+    return isinstance(output, np.ndarray) and output.dtype.kind == "f"
+
+
+def _is_finite(output: Any) -> bool:
+    """Whether no element of an output is infinite or NaN."""
+    return not _is_float(output) or bool(np.isfinite(output).all())
+
+
+def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """The items, ``size`` at a time."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
