@@ -128,7 +128,10 @@ class ConversionReport:
     float16: str = ""
 
     def rows(self, verbose: bool = False) -> list[Row]:
-        """What the report says, as the rows of a table; ``verbose``: with the passes, and without shortened lists."""
+        """What the report says, as the rows of a table.
+
+        ``verbose``: with the passes and what was left out of the metadata, and without shortened lists.
+        """
         rows = titled("inputs", map(str, self.inputs)) + titled("outputs", map(str, self.outputs))
         rows += titled("types", map(str, self.io_types))
         rows += [Row("float16", self.float16)] if self.float16 else []
@@ -144,7 +147,7 @@ class ConversionReport:
             )
         rows += titled("opset", [self.opset] if self.opset else [])
         rows += titled("assumed", self.assumptions)
-        rows += titled("left out", [f"{what}: too large" for what in self.dropped_metadata])
+        rows += titled("left out", [f"{what}: too large" for what in self.dropped_metadata]) if verbose else []
         rows += [Row("ops before", _ops(self.ops_before, verbose)), Row("ops after", _ops(self.ops_after, verbose))]
         rows += [] if self.quantization is None else _quantization_rows(self.quantization, verbose)
         share = f" ({self.size / self.source_size:.2f} of the source)" if self.source_size else ""

@@ -111,8 +111,8 @@ class OutputCheck:
             return replace(self, ok=False, accepted_by="", message=judgment.reason, judgments=judgments)
         if self.ok and self.compared:
             return replace(self, accepted_by=self.accepted_by or judgment.criterion, judgments=judgments)
-        by = judgment.criterion
-        return replace(self, ok=True, compared=True, message="", accepted_by=by, judgments=judgments)
+        by, note = judgment.criterion, self.note if self.compared else ""
+        return replace(self, ok=True, compared=True, message="", note=note, accepted_by=by, judgments=judgments)
 
     @property
     def acceptance(self) -> str:

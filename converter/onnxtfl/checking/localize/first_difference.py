@@ -75,7 +75,9 @@ class PerLayer:
         if report.status != "failed":
             return replace(report, layers=found, notes=(*report.notes, *notes, _of_agreeing(layers)))
         worst = first_failure([layer for layer in layers if layer.runs or not report.outputs])
-        difference = None if worst is None else naming.difference(depth, worst)
+        difference = report.first_difference  # as the criteria found it, on the run that they judged
+        if difference is None and worst is not None:
+            difference = naming.difference(depth, worst)
         notes.append(str(difference) if difference else "no op differs on the values of the first model")
         return replace(report, layers=found, first_difference=difference, notes=(*report.notes, *notes))
 
@@ -118,10 +120,12 @@ def first_failure(layers: Sequence[Layer]) -> Layer | None:
     """The first layer whose own error is beyond the tolerance; if there is none, that with the largest, if it is larger
     than rounding and much larger than others.
 
-    A small error is no failure where another layer has one that is much larger.
+    A small error is no failure where another layer has one that is much larger, nor a mean error (some kernels have one
+    of their own) where another layer has elements that are wrong.
     """
     largest = max((layer.own or 0.0 for layer in layers), default=0.0)
-    for layer in layers:
+    wrong = [layer for layer in layers if layer.check is None or not layer.check.biased]
+    for layer in (*wrong, *(layer for layer in layers if layer not in wrong)):
         if layer.fails and (layer.own is None or layer.own > SMALL or layer.own * FACTOR > largest):
             return layer
     known = sorted((layer for layer in layers if layer.own is not None), key=lambda layer: layer.own or 0.0)
