@@ -20,7 +20,7 @@ from tests.unit.convolutions import check_convolution, check_preferred_layout, c
 from tests.unit.lifting import TFLITE, floats, onnx_target
 from tests.unit.onnx_nodes import agrees_on, named_node, onnx_file
 from tests.unit.test_quantized_tfl import tflite
-from tests.unit.tflite_files import assert_converts_alike
+from tests.unit.tflite_files import assert_converts_alike, tflite_file
 from tests.unit.tflite_graphs import SAMPLE, TfliteGraph, assert_same_as_litert
 from tests.unit.tiny_models import onnx_model
 
@@ -217,3 +217,15 @@ def test_a_constant_of_a_higher_rank_than_the_result_of_a_convolution() -> None:
         "g (float[1, 1, 6, 6] x) => (float y, float z) { y = Conv (x, k) z = Mean (x, c) }",
         {"k": (1, 1, 2, 2), "c": (1, 1, 1, 1, 1)},
     )
+
+
+@pytest.mark.parametrize("kernel", [(3, 1, 2), (1, 2, 3), (2, 3, 1)])
+def test_the_axes_of_a_3d_kernel_from_tflite(kernel: tuple[int, int, int]) -> None:
+    """A kernel of three different sizes, of which each belongs to one axis."""
+    weights = np.random.default_rng(0).standard_normal((*kernel, 2, 3)).astype(np.float32)
+    counts = (size - k + 1 for size, k in zip((5, 6, 7), kernel, strict=True))
+    options = {f"{what}_{axis}{end}": 1 for what, end in (("stride", ""), ("dilation", "_factor")) for axis in "dhw"}
+    options |= {"padding": "VALID", "fused_activation_function": "NONE"}
+    result = tensor("float32", 1, *counts, 3)
+    data = tflite_file("CONV_3D", [tensor("float32", 1, 5, 6, 7, 2), weights], result, **options)
+    assert onnxtfl.tflite_to_onnx(data, check="require").check.ok
