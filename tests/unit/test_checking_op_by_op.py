@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from onnxtfl.checking.localize import each_op
 from onnxtfl.checking.localize.depth import Layer
 from onnxtfl.checking.localize.each_op import coverage
 from onnxtfl.checking.localize.first_difference import first_failure
+from onnxtfl.checking.metrics.comparison import Expectation, compare
 from onnxtfl.checking.metrics.noise import distance, is_amplified
 from onnxtfl.checking.models.trace import InnerModel
 from onnxtfl.checking.pairing.tensors import Match
@@ -350,3 +352,23 @@ def test_noise_that_is_small_beside_an_output_is_no_amplification() -> None:
     assert is_amplified(0.2, x)
     assert is_amplified(1e-3, np.arange(4))
     assert not is_amplified(0.0, np.arange(4))
+
+
+def test_a_layer_is_judged_again_by_what_the_first_model_computes_of_the_same_values(monkeypatch) -> None:
+    """One of two that differ agrees then; the other one keeps its first comparison."""
+
+    def judged(self: object, layer: Layer, expected: np.ndarray, got: np.ndarray, known: object) -> None:
+        layer.own, layer.check = 0.5, compare("t", expected, got, Expectation())
+
+    monkeypatch.setattr(each_op.EachOp, "_judge", judged)
+    again = {0: np.float32([1, 2]), 1: np.float32([1, 2])}
+    alone = {10: np.float32([1, 2]), 11: np.float32([1, 3])}
+    each = object.__new__(each_op.EachOp)
+    each.a = SimpleNamespace(isolated=lambda values, wanted: again)
+    each.converter = SimpleNamespace(made=lambda match, array, like: array)
+    each._values = {}
+    first = OutputCheck("t", False, "float32", (2,), message="before")
+    layers = [Layer(Match(k, 10 + k), [], [], 0.0, own=0.25, check=first) for k in (0, 1)]
+    each._judge_again(layers, alone, {})
+    assert layers[0].check is not None and layers[0].check.ok and layers[0].own == 0.5
+    assert layers[1].check is first and layers[1].own == 0.25
