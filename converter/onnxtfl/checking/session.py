@@ -26,9 +26,9 @@ from onnxtfl.checking.inputs.sizes import (
 from onnxtfl.checking.inputs.user_data import Case, by_input, combined, unknown_names
 from onnxtfl.checking.localize.first_difference import PerLayer
 from onnxtfl.checking.metrics.comparison import Expectation
-from onnxtfl.checking.models.copies import run_in_order, run_with_weights
+from onnxtfl.checking.models.copies import use_copy_with_weights, use_sorted_copy
 from onnxtfl.checking.models.description import TensorInfo, with_fixed_sizes
-from onnxtfl.checking.models.fallbacks import in_words, other_ways
+from onnxtfl.checking.models.fallbacks import fallbacks, in_words
 from onnxtfl.checking.models.sequences import flattened
 from onnxtfl.checking.models.side import Begun, FirstRun, Side, judged_refusal
 from onnxtfl.checking.models.states import worst
@@ -76,7 +76,7 @@ class Check:
     def __init__(self, a: PathLike, b: PathLike, settings: Settings, workers: Workers, stack: ExitStack) -> None:
         self.started = time.perf_counter()
         self.settings, self.workers, self.stack = settings, workers, stack
-        self.ways_of_b: Iterator[str] | None = None
+        self.fallbacks_of_b: Iterator[str] | None = None
         self.options = RunOptions(settings.kernels[0], settings.time_limit)
         self.together = fit_together((a, b))
         self.chosen: list[list[Permutation]] = []
@@ -89,8 +89,8 @@ class Check:
             workers.load_b(b, self.options)
         self.a, self.b = Side.read(a, workers.a), Side.read(b, workers.b)
         for side in (self.a, self.b):
-            run_in_order(side, stack)
-            run_with_weights(side, stack)
+            use_sorted_copy(side, stack)
+            use_copy_with_weights(side, stack)
             if settings.runtime == "micro" and side.info.format == "tflite":
                 side.info = with_fixed_sizes(side.info)
         self.a.flatten(self.b.info)
@@ -221,7 +221,7 @@ class Check:
         try:
             return self._run_a(given)
         except RunError as error:
-            for _ in other_ways(self.a, error, self.stack):
+            for _ in fallbacks(self.a, error, self.stack):
                 with suppress(RunError):
                     return self._run_a(given)
             raise
@@ -443,9 +443,9 @@ class Check:
 
     def _changed_b(self, error: RunError) -> bool:
         """Whether the second model, of which its runtime does not know something, may run in another way now."""
-        if self.ways_of_b is None and error.kind == "unsupported" and self.b.info.format == "onnx":
-            self.ways_of_b = other_ways(self.b, error, self.stack)
-        return self.ways_of_b is not None and next(self.ways_of_b, None) is not None
+        if self.fallbacks_of_b is None and error.kind == "unsupported" and self.b.info.format == "onnx":
+            self.fallbacks_of_b = fallbacks(self.b, error, self.stack)
+        return self.fallbacks_of_b is not None and next(self.fallbacks_of_b, None) is not None
 
     def _expected(self, kernels: str, values: list[list[Any]]) -> list[list[Any]]:
         """The outputs of each run of the first model, on the same kernels where both are .tflite."""

@@ -21,7 +21,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.permutations import inverse
 
 DRAWS, CHUNK = 200, 25
-"""How often an element is drawn at the most, and between two looks at the clock."""
+"""How often an element is drawn at the most, and between two readings of the clock."""
 LEAST_DRAWS = 50
 """Draws below which distributions say too little."""
 SECONDS = 2.0

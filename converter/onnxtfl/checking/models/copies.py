@@ -19,7 +19,7 @@ LARGEST = 1 << 30
 """Bytes of the largest model that is written again for it."""
 
 
-def run_in_order(side: Side, stack: ExitStack) -> None:
+def use_sorted_copy(side: Side, stack: ExitStack) -> None:
     """Let `side` run a copy whose results are sorted, where an op of it leaves their order open."""
     if not side.facts.unsorted or side.info.format != "onnx" or side.summary is None or side.summary.size > LARGEST:
         return
@@ -29,7 +29,7 @@ def run_in_order(side: Side, stack: ExitStack) -> None:
         side.info = replace(side.info, path=path)
 
 
-def run_with_weights(side: Side, stack: ExitStack) -> None:
+def use_copy_with_weights(side: Side, stack: ExitStack) -> None:
     """Let `side` run a copy that has its weights, where those of a .tflite are in other files."""
     if side.info.format == "tflite" and side.has_data_files:
         path = files.write(files.read(side.info.path), temporary_directory(stack) / "weights.tflite")

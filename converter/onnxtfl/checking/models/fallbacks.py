@@ -1,4 +1,4 @@
-"""Other ways to run a model that its runtime refuses: an older form of the file, other kernels, another runtime.
+"""Fallbacks for a model that its runtime refuses: an older form of the file, other kernels, another runtime.
 
 A model is said not to be checked only where none of them runs it. What was used is a note in the report.
 """
@@ -28,7 +28,7 @@ CONVERTIBLE = 1 << 30
 """Bytes of the largest model that is converted to another opset in memory."""
 
 
-def other_ways(side: Side, error: RunError, stack: ExitStack) -> Iterator[str]:
+def fallbacks(side: Side, error: RunError, stack: ExitStack) -> Iterator[str]:
     """Change how ``side`` runs, again and again; in the end it is as it was. Yields what was changed (`Side.way`).
 
     ``error``: why it did not run. ``stack``: holds files and processes.
@@ -37,7 +37,7 @@ def other_ways(side: Side, error: RunError, stack: ExitStack) -> Iterator[str]:
         return
     kept = side.info, side.way, side.worker, dict(side.run_options)
     side.refused = error
-    for way in (_onnx_ways if side.info.format == "onnx" else _tflite_ways)(side, error, stack):
+    for way in (_onnx_fallbacks if side.info.format == "onnx" else _tflite_fallbacks)(side, error, stack):
         side.way = way
         yield way
     side.info, side.way, side.worker, side.run_options = kept
@@ -51,13 +51,13 @@ def in_words(which: str, side: Side) -> str:
     return f"the {which} model does not run by default, {side.way}{why}"
 
 
-def _tflite_ways(side: Side, error: RunError, stack: ExitStack) -> Iterator[str]:
+def _tflite_fallbacks(side: Side, error: RunError, stack: ExitStack) -> Iterator[str]:
     for kernels in ("builtin", "reference"):
         side.run_options = {"kernels": kernels}
         yield f"it ran on the {kernels} kernels"
 
 
-def _onnx_ways(side: Side, error: RunError, stack: ExitStack) -> Iterator[str]:
+def _onnx_fallbacks(side: Side, error: RunError, stack: ExitStack) -> Iterator[str]:
     source = side.info
     older = _older(source.path, error.message, stack)
     if older is not None:

@@ -38,7 +38,7 @@ class Side:
     ``slots``: the model's own inputs and outputs, of which those in `info` are the tensors; None while these are the
     same. ``summary``: for the report. ``fed``: what the model itself got in its last run.
     ``run_options``: fields of `RunOptions` that are other than those of the check. ``refused``: why the
-    model does not run by default; ``way``: how it ran instead, in words (see `other_ways`). ``has_data_files``: whether
+    model does not run by default; ``way``: how it ran instead, in words (see `fallbacks`). ``has_data_files``: whether
     weights are in other files. ``goals``: what inputs may reach inside.
     """
 
