@@ -60,7 +60,7 @@ class Attempt:
 
     @cached_property
     def alone(self) -> list[list[Any]]:
-        """The outputs of the second model where each run begins anew."""
+        """The outputs of the second model, each run in a new session."""
         return [self.b.run(fed, self.b_options) for fed in self.fed]
 
     @property
@@ -69,7 +69,7 @@ class Attempt:
         return self.a.keeps_state or self.b.keeps_state
 
     def differs_alone(self, k: int) -> bool:
-        """Whether an output differs where each run of the second model begins anew."""
+        """Whether an output differs where each run of the second model has a session of its own."""
         return not all(self.compare(k, number).ok for number in self.runs)
 
     @property

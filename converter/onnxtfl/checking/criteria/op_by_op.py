@@ -223,7 +223,7 @@ def _in_words(found: Sequence[Coverage], largest: float) -> str:
 
 
 def _uncompared(each: EachOp, found: Coverage) -> str:
-    """What could not be compared, in words."""
+    """Describe what could not be compared."""
     if not found.wrong:
         return "an output has no counterpart"
     layer = found.wrong[0]

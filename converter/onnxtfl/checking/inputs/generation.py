@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from onnxtfl.checking.inputs import natural
 from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.checking.models.facts import Range
-from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.quantization import limits, quantize
 
@@ -167,13 +166,3 @@ def _integer_span(info: TensorInfo) -> tuple[int, int]:
         least, greatest = limits(DType(info.dtype))
         return least, greatest + 1
     return 1, 8
-
-
-def merge_user_inputs(names: Sequence[str], given: Mapping[str, Any] | None) -> dict[str, Array]:
-    """Return the user's inputs as arrays. Raises `UsageError` for a name that the model does not have."""
-    arrays = {name: np.asarray(value) for name, value in (given or {}).items()}
-    unknown = [name for name in arrays if name not in names]
-    if unknown:
-        hint = suggestion(unknown[0], names, "its inputs")
-        raise UsageError(f"the model has no input {unknown[0]!r}", hint=hint, code="E-USE-003")
-    return arrays

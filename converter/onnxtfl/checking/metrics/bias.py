@@ -24,7 +24,7 @@ CHANCE = 4.5
 LEAST_DEVIATION = 0.5
 """Steps: that of single errors is at least this, also where the few that were seen are equal."""
 _BINS = 256
-"""Different values that are told apart; more, of 16 bits, are taken together."""
+"""The number of distinct values; of 16 bits, neighbours share one."""
 _MOST = 1 << 22
 """Elements that are read; of larger arrays every n-th along the longest axis."""
 
