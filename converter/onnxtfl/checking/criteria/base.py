@@ -60,7 +60,7 @@ class Attempt:
 
     @cached_property
     def alone(self) -> list[list[Any]]:
-        """The outputs of the second model, each run in a new session."""
+        """The outputs of the second model, a new session for each run."""
         return [self.b.run(fed, self.b_options) for fed in self.fed]
 
     @property

@@ -21,7 +21,7 @@ MOST = 256
 class Goal:
     """Something that inputs may reach.
 
-    ``what``: a phrase that the ``op`` completes; ``node``: its name in quotes. It is reached where the tensor with the name
+    ``what``: a phrase that the ``op`` completes; ``node``: its name in quotes. It is reached where the tensor named
     ``tensor`` has an element ``above`` a value or ``below`` one, or where neither is given where it has an element.
     """
 
