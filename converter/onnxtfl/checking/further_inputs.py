@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from itertools import chain, islice
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Protocol
 
 from onnxtfl.checking.criteria.base import Attempt
@@ -19,12 +19,12 @@ from onnxtfl.checking.report import BY_VALUE, CheckReport, InputUsed
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.runtimes import RunError
 
-Missed = Callable[[Iterable[list[Any]]], Iterator[list[Any]]]
-"""Sets of inputs -> those on which the outputs miss the tolerance."""
+ComparedSets = Callable[[Iterable[list[Any]]], Iterator[tuple[list[Any], bool]]]
+"""Sets of inputs -> those on which outputs were compared, and whether they miss the tolerance."""
 FIRST_VARIED, MOST_VARIED, JUDGED = 2, 64, 2
 """The number of the first varied set of inputs, how many there are, and how many that miss the tolerance are judged."""
 REACHING = 10
-"""Varied sets of inputs that are looked at for what they reach."""
+"""The most varied sets of inputs, of those that were compared, that are examined for what they reach."""
 SIZES = 2
 """How many other sizes are tried until the first model runs."""
 
@@ -41,8 +41,8 @@ class Compared(Protocol):
 
 @dataclass(frozen=True)
 class FurtherInputs:
-    """Both models and what they were compared on. ``compared``: compares on other inputs; ``missed``: finds
-    those on which the tolerance is missed.
+    """Both models and what they were compared on. ``compared``: judges a run on other inputs; ``varied_sets``:
+    compares many sets by the tolerance alone. ``ran``: varied sets on which the outputs were compared.
     """
 
     a: Side
@@ -51,7 +51,8 @@ class FurtherInputs:
     done: FirstRun
     attempt: Attempt
     compared: Compared
-    missed: Missed
+    varied_sets: ComparedSets
+    ran: list[list[Any]] = field(default_factory=list)
 
     def extend(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
         """The report, failed where the models differ on other inputs. Slow models are left out; of those with state,
@@ -72,12 +73,11 @@ class FurtherInputs:
         return self._with_unreached(report) if report.ok and self.a.goals else report
 
     def _with_unreached(self, report: CheckReport) -> CheckReport:
-        """The report, with what neither the inputs nor varied ones reach in the first model."""
-        sets = [self.done.values, *(values for values, _ in self.done.later)]
-        more = varied(self.done.again, self.done.values, FIRST_VARIED, REACHING)
+        """The report, with what none of the inputs on which the models were compared reaches in the first one."""
+        sets = [self.done.values, *(values for values, _ in self.done.later), *self.ran]
         try:
             with ExitStack() as stack:
-                goals = unreached(self.a, self.a.goals, chain(sets, more), self.attempt.options, stack)
+                goals = unreached(self.a, self.a.goals, sets, self.attempt.options, stack)
         except OnnxtflError:
             return report
         if not goals:
@@ -93,7 +93,11 @@ class FurtherInputs:
         if rounding or any(out.accepted_by not in BY_VALUE for out in report.outputs):
             return report  # the tolerance does not tell
         judged = 0
-        for values in self.missed(varied(self.done.again, self.done.values, FIRST_VARIED, MOST_VARIED)):
+        for values, is_missed in self.varied_sets(varied(self.done.again, self.done.values, FIRST_VARIED, MOST_VARIED)):
+            if len(self.ran) < REACHING:
+                self.ran.append(values)
+            if not is_missed:
+                continue
             try:
                 other = self.compared(values, self.done.choices, chosen, True)
             except OnnxtflError:

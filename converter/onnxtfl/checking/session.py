@@ -177,7 +177,7 @@ class Check:
         chosen = self.chosen[0 if report.status == "failed" else -1]
         attempt = self._attempt(self.reference, chosen, self.settings.kernels[0])
         more = FurtherInputs(
-            self.a, self.b, self.out_pairs, self.done, attempt, self._compared_on, partial(self._missed_on, chosen)
+            self.a, self.b, self.out_pairs, self.done, attempt, self._compared_on, partial(self._varied_on, chosen)
         )
         return more.extend(report, chosen)
 
@@ -195,11 +195,11 @@ class Check:
         attempt = self._attempt(self._reference([(values, outputs)]), chosen, self.options.kernels)
         return self._judged(report, replace(attempt, is_unusual=is_unusual))
 
-    def _missed_on(self, chosen: list[Permutation], sets: Iterable[list[Any]]) -> Iterator[list[Any]]:
-        """Those of several sets of inputs on which the outputs miss the tolerance, as many as there is time for."""
+    def _varied_on(self, chosen: list[Permutation], sets: Iterable[list[Any]]) -> Iterator[tuple[list[Any], bool]]:
+        """As many of several sets of inputs as there is time for, and whether the outputs miss the tolerance there."""
         until = time.perf_counter() + VARIED_SHARE * (time.perf_counter() - self.started)
         runs = VariedRuns(self.tolerance, self.out_pairs, self.options, self.done.outputs, any(map(is_moved, chosen)))
-        return runs.missed(sets, partial(self._inputs_of_b, chosen), until)
+        return runs.compared(sets, partial(self._inputs_of_b, chosen), until)
 
     def _does_not_run(self, error: RunError, used: tuple[InputUsed, ...]) -> CheckReport:
         """The report where the second model does not run: no failure where the first one refuses these values too."""

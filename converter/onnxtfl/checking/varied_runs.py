@@ -32,12 +32,12 @@ class VariedRuns:
     ordinary: Sequence[Any]
     moved: bool
 
-    def missed(
+    def compared(
         self, sets: Iterable[list[Any]], feed: Callable[[Sequence[Any]], list[Any]], until: float
-    ) -> Iterator[list[Any]]:
-        """Those of the sets of inputs on which the outputs miss the tolerance; ``until``: of the clock.
+    ) -> Iterator[tuple[list[Any], bool]]:
+        """The sets of inputs on which outputs were compared, and whether they miss the tolerance.
 
-        ``feed``: the inputs of the second model for those of the first.
+        ``feed``: the inputs of the second model for those of the first. ``until``: when to stop (`time.perf_counter`).
         """
         peaks = [largest_finite(out) if _is_float(out) else 0.0 for out in self.ordinary]
         for batch in _batches(sets, BATCH):
@@ -49,18 +49,20 @@ class VariedRuns:
                 runs = list(zip(expected.result(), begun.result(), batch, strict=False))
             except RunError:
                 return
-            yield from (values for x, y, values in runs if self._differ(x, y, peaks))
+            yield from ((values, self._differ(x, y, peaks)) for x, y, values in runs if self._can_compare(x, y))
 
     def _differ(self, x: Sequence[Any], y: Sequence[Any], peaks: Sequence[float]) -> bool:
-        """Whether outputs miss the tolerance.
-
-        Not where the first model overflows; another rank is what the report of a conversion assumes not to occur.
-        """
-        if not all(map(_is_finite, x)) or any(np.ndim(x[p.a]) != np.ndim(y[p.b]) for p in self.out_pairs):
-            return False
+        """Whether outputs miss the tolerance."""
         checks = [self.tolerance.compare(pair, x[pair.a], y[pair.b], self.moved) for pair in self.out_pairs]
         pairs = zip(self.out_pairs, checks, strict=True)
         return any(not check.ok and not self._is_small(check, peaks[pair.a]) for pair, check in pairs)
+
+    def _can_compare(self, x: Sequence[Any], y: Sequence[Any]) -> bool:
+        """Whether outputs say something: the first model does not overflow.
+
+        Another rank is what the report of a conversion assumes not to occur.
+        """
+        return all(map(_is_finite, x)) and all(np.ndim(x[p.a]) == np.ndim(y[p.b]) for p in self.out_pairs)
 
     def _is_small(self, check: OutputCheck, peak: float) -> bool:
         """Whether an error is below the tolerance of ordinary values: saturated outputs may be nearly 0."""

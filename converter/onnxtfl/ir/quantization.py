@@ -146,6 +146,13 @@ def to_real(stored: Array, scale: Array, zero_point: Array | int) -> Array:
     return np.asarray((stored - zero_point).astype(scale.dtype) * scale)
 
 
+def with_other_sign(stored: Array) -> Array:
+    """The same real values stored as int8 instead of uint8, 128 less, or as uint8 instead of int8, 128 more."""
+    if stored.dtype == np.uint8:
+        return (stored.astype(np.int16) - UINT8_OFFSET).astype(np.int8)
+    return (stored.astype(np.int16) + UINT8_OFFSET).astype(np.uint8)
+
+
 def shifted_to_int8(quantization: Quantization) -> Quantization:
     """The parameters of the same real values stored as int8 instead of uint8, 128 less."""
     return replace(quantization, storage="int8", zero_points=tuple(z - UINT8_OFFSET for z in quantization.zero_points))

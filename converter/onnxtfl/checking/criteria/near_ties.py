@@ -50,22 +50,30 @@ class NearTies:
                 return None
             if not choices.are_near(rtol, atol):
                 return Judgment(self.name, Verdict.INCONCLUSIVE, "positions of elements that are not nearly equal")
-            if choices.ties and not self._differ_in_b(attempt, k, number, x, y, choices):
+            tied = self._tied_in_b(attempt, k, number, x, y, choices) if choices.ties else False
+            if tied is None:
+                return Judgment(self.name, Verdict.INCONCLUSIVE, "equal elements, unknown in the second model")
+            if tied:
                 reason = f"{choices.ties} positions differ where elements are equal in both models"
                 return Judgment(self.name, Verdict.REJECT, reason, {"ties": float(choices.ties)})
             flips += choices.flips
         reason = f"{flips} positions differ where elements are nearly equal"
         return Judgment(self.name, Verdict.ACCEPT, reason, {"positions": float(flips)})
 
-    def _differ_in_b(self, attempt: Attempt, k: int, number: int, x: Array, y: Array, choices: Choices) -> bool:
-        """Whether elements that are equal in the first model differ in the second one at each such position."""
+    def _tied_in_b(self, attempt: Attempt, k: int, number: int, x: Array, y: Array, choices: Choices) -> bool | None:
+        """Whether elements that are equal in the first model are so in the second one too, at any such position.
+
+        None where what the second model selects from is not known.
+        """
         name = attempt.b.info.outputs[attempt.out_pairs[k].b].name
         selection = attempt.b.facts.selections.get(name)
         if selection is None:
-            return False
+            return None
         data = _selected_from(attempt.b, selection.data, attempt.fed[number], attempt.b_options)
         other = None if data is None else chosen_elements(data, selection.axis, x, y)
-        return other is not None and other.tied.shape == choices.tied.shape and not np.any(choices.tied & other.tied)
+        if other is None or other.tied.shape != choices.tied.shape:
+            return None
+        return bool(np.any(choices.tied & other.tied))
 
 
 def _selected_from(side: Side, name: str, values: Sequence[object], options: RunOptions) -> Array | None:

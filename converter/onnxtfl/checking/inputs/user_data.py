@@ -81,7 +81,7 @@ def cases_of(inputs: Inputs, count: int, seed: int) -> list[Case]:
     if inputs is None:
         return random_cases(count, seed)
     if count > 1:
-        raise UsageError("`random` says how many sets of inputs are generated, and `inputs` gives them")
+        raise UsageError("`random` says how many sets of inputs are generated, and `data` gives them")
     if isinstance(inputs, str | os.PathLike):
         return read_cases(inputs)
     if isinstance(inputs, Mapping):

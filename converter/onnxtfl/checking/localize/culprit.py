@@ -20,7 +20,7 @@ from onnxtfl.checking.pairing.tensors import axis_ways, is_multiple, likely, rel
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import evaluate_node
-from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, dequantize, quantize
+from onnxtfl.ir.quantization import Quantization, dequantize, quantize, with_other_sign
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.pipeline import lifted_where_possible
 
@@ -149,8 +149,7 @@ def forms(array: Array, grid: Quantization | None) -> list[Array]:
     found = [as_real(array, grid)]
     if array.dtype.name not in ("int8", "uint8"):
         return found
-    offset = UINT8_OFFSET if array.dtype.name == "int8" else -UINT8_OFFSET
-    return [*found, array, array.astype(np.int16) + offset]
+    return [*found, array, with_other_sign(array)]
 
 
 def as_real(array: Array, grid: Quantization | None) -> Array:

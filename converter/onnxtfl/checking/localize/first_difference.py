@@ -124,8 +124,7 @@ def first_failure(layers: Sequence[Layer]) -> Layer | None:
     of their own) where another layer has elements that are wrong.
     """
     largest = max((layer.own or 0.0 for layer in layers), default=0.0)
-    wrong = [layer for layer in layers if layer.check is None or not layer.check.biased]
-    for layer in (*wrong, *(layer for layer in layers if layer not in wrong)):
+    for layer in sorted(layers, key=lambda layer: layer.check is not None and layer.check.biased):  # stable
         if layer.fails and (layer.own is None or layer.own > SMALL or layer.own * FACTOR > largest):
             return layer
     known = sorted((layer for layer in layers if layer.own is not None), key=lambda layer: layer.own or 0.0)

@@ -14,7 +14,7 @@ from onnxtfl.checking.metrics.noise import Noise
 from onnxtfl.checking.metrics.slices import slice_peaks
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.dtypes import dtype_of
-from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, dequantize
+from onnxtfl.ir.quantization import Quantization, dequantize, with_other_sign
 from onnxtfl.ir.small_types import from_held, holds_bits
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -145,8 +145,7 @@ def _same_kind(a: Array, b: Array, expect: Expectation) -> tuple[Array, Array, s
     if b.dtype.kind == "f" and a.dtype.kind in "iu" and expect.quantization_a:
         return dequantize(a, expect.quantization_a).astype(b.dtype), b, f"{dtype_name(a)} became {dtype_name(b)}"
     if {a.dtype.name, b.dtype.name} == {"int8", "uint8"} and (expect.quantization_a or expect.quantization_b):
-        offset = UINT8_OFFSET if a.dtype.kind == "u" else -UINT8_OFFSET  # the same real values
-        return a, (b.astype(np.int16) + offset).astype(a.dtype), f"{dtype_name(a)} became {dtype_name(b)}"
+        return a, with_other_sign(b), f"{dtype_name(a)} became {dtype_name(b)}"
     return a, b, ""
 
 

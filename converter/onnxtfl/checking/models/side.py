@@ -38,7 +38,7 @@ class Side:
     ``slots``: the model's own inputs and outputs, of which those in `info` are the tensors; None while these are the
     same. ``summary``: for the report. ``fed``: what the model itself got in its last run.
     ``run_options``: fields of `RunOptions` that are other than those of the check. ``refused``: why the
-    model does not run by default; ``way``: how it ran instead, in words (see `fallbacks`). ``has_data_files``: whether
+    model does not run by default; ``way``: how it ran instead (see `fallbacks`). ``has_data_files``: whether
     weights are in other files. ``goals``: what inputs may reach inside.
     """
 
@@ -152,7 +152,7 @@ class FirstRun:
 def judged_refusal(first: Side, error: RunError) -> tuple[str, str]:
     """Status and message of a check whose second model does not run: the first one may refuse the same inputs."""
     if first.refused is not None and first.refused.kind == error.kind == "run":
-        advice = "give some that they take (onnxtfl check --inputs)"
+        advice = "give some that they take (onnxtfl check --data)"
         return "not checked", f"both models refuse these inputs (the second: {error.message}); {advice}"
     status = "not checked" if error.kind in _EXCUSES else "failed"
     return status, f"the second model does not run: {error}"

@@ -10,7 +10,7 @@ from onnxtfl.checking.inputs.generation import numpy_type
 from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.checking.pairing.interface import MismatchError, Pair
 from onnxtfl.ir.dtypes import DType
-from onnxtfl.ir.quantization import UINT8_OFFSET, dequantize, quantize
+from onnxtfl.ir.quantization import dequantize, quantize, with_other_sign
 from onnxtfl.ir.small_types import as_held, holds_bits
 
 
@@ -57,8 +57,7 @@ def as_type(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
     if b.quantization is not None and a.dtype.startswith("float"):
         return quantize(value, b.quantization)
     if {a.dtype, b.dtype} == {"int8", "uint8"}:  # the same real values
-        offset = -UINT8_OFFSET if b.dtype == "int8" else UINT8_OFFSET
-        return (value.astype("int16") + offset).astype(numpy_type(b.dtype))
+        return with_other_sign(value)
     if a.quantization is not None and b.dtype.startswith("float"):
         return dequantize(value, a.quantization)
     return value.astype(numpy_type(b.dtype))

@@ -21,7 +21,7 @@ from onnxtfl.checking.models.trace import InnerModel
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, dequantize, quantize
+from onnxtfl.ir.quantization import Quantization, dequantize, quantize, with_other_sign
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.record import TensorEntry
 
@@ -129,8 +129,7 @@ def stored_as(array: Array, quantization: Quantization | None, other: Quantizati
     if quantization is not None and other is not None and quantization != other:
         return quantize(dequantize(array, quantization), other)
     if {array.dtype.name, like.dtype.name} == {"int8", "uint8"}:
-        offset = UINT8_OFFSET if like.dtype.name == "uint8" else -UINT8_OFFSET
-        return (array.astype(np.int16) + offset).astype(like.dtype)
+        return with_other_sign(array)
     return array.astype(like.dtype)
 
 
