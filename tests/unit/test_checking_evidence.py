@@ -10,7 +10,9 @@ from onnx import ModelProto, parser
 
 from onnxtfl import check
 from onnxtfl.checking.criteria.distribution import distribution_distance
+from onnxtfl.checking.criteria.emulation_distance import EmulationDistance
 from onnxtfl.checking.evidence import CRITERION_NAMES, Judgment, Verdict
+from onnxtfl.checking.metrics.distances import Three, measure
 from onnxtfl.checking.metrics.quality import METRIC_NAMES
 from onnxtfl.checking.report import CheckReport, OutputCheck
 from onnxtfl.option_table import CRITERIA, METRICS
@@ -179,3 +181,14 @@ def test_what_values_exclude_is_no_goal(tmp_path: Path) -> None:
     text = f"(float[4, 8] x) => (float[4, 8] y) {limits} {{ a = Abs (x)  y = Clip (a, zero, six) }}"
     report = compared(tmp_path, text, text)
     assert report.ok and not report.unreached and not report.notes
+
+
+@pytest.mark.parametrize(
+    ("fused", "other", "verdict"),
+    [(1, 60, Verdict.REJECT), (1, 3, Verdict.INCONCLUSIVE), (2, 2, Verdict.ACCEPT)],
+)
+def test_a_distance_of_several_times_the_kernels_own_is_a_fault(fused: int, other: int, verdict: Verdict) -> None:
+    values = (np.float64([400, 2, d]) for d in (0, fused, other))
+    three = Three(*values, step=1.0)
+    (found,) = measure(["y"], lambda _: [three], 0)
+    assert EmulationDistance()._judgment(found).verdict is verdict

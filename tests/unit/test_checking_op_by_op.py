@@ -14,7 +14,8 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from onnxtfl import check, onnx_to_tflite
 from onnxtfl.checking import CheckReport, Settings, check_models
-from onnxtfl.checking.criteria.op_by_op import DYNAMIC
+from onnxtfl.checking.criteria import op_by_op
+from onnxtfl.checking.criteria.op_by_op import DYNAMIC, SELECTED, UNUSUAL
 from onnxtfl.checking.localize import each_op
 from onnxtfl.checking.localize.depth import Layer
 from onnxtfl.checking.localize.each_op import coverage
@@ -22,10 +23,14 @@ from onnxtfl.checking.localize.first_difference import first_failure
 from onnxtfl.checking.metrics.comparison import Expectation, compare
 from onnxtfl.checking.metrics.noise import distance, is_amplified
 from onnxtfl.checking.models.trace import InnerModel
-from onnxtfl.checking.pairing.tensors import Match
+from onnxtfl.checking.pairing.tensors import Match, by_record
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.cli.check import check_command
 from onnxtfl.cli.running import exit_code
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.record import TensorEntry
+from onnxtfl.ir.types import tensor
 from onnxtfl.runtimes import RunOptions
 from onnxtfl.runtimes.adapters import ONNXRUNTIME
 from tests.unit.test_per_layer import renamed
@@ -372,3 +377,76 @@ def test_a_layer_is_judged_again_by_what_the_first_model_computes_of_the_same_va
     each._judge_again(layers, alone, {})
     assert layers[0].check is not None and layers[0].check.ok and layers[0].own == 0.5
     assert layers[1].check is first and layers[1].own == 0.25
+
+
+@pytest.mark.parametrize("exact", [True, False], ids=["the kernel's own", "a lost bias"])
+def test_a_mean_error_of_the_kernel_is_none_of_the_conversion(monkeypatch, exact: bool) -> None:
+    """The op's semantics, with its own constants, have no mean error where only the kernel rounds to one side."""
+    expected = np.arange(-100, 100).astype(np.int8)
+    biased = expected + np.int8(1)
+    grid = Quantization("int8", (0.5,), (0,))
+
+    def judged(self: object, layer: Layer, wanted: np.ndarray, got: np.ndarray, known: object) -> None:
+        layer.own, layer.check = 0.5, compare("t", wanted, got, Expectation(quantization_a=grid))
+
+    monkeypatch.setattr(each_op.EachOp, "_judge", judged)
+    monkeypatch.setattr(each_op.EachOp, "_by_semantics", lambda *_: expected if exact else biased)
+    each = object.__new__(each_op.EachOp)
+    each.b = SimpleNamespace(format="tflite")
+    layer = Layer(Match(0, 10), [], [], 0.0)
+    judged(each, layer, expected, biased, {})
+    assert layer.check is not None and layer.check.biased
+    each._judge_by_semantics([layer], {10: biased}, {10: expected})
+    assert layer.check.ok == exact
+
+
+@pytest.mark.parametrize(
+    ("unusual", "selects", "differing", "why"),
+    [
+        (True, False, 1.0, UNUSUAL),
+        (False, True, 0.01, SELECTED),
+        (False, True, 0.5, ""),
+        (False, False, 0.01, ""),
+    ],
+)
+def test_why_outputs_may_differ_though_the_conversion_is_correct(
+    unusual: bool, selects: bool, differing: float, why: str
+) -> None:
+    x = np.ones(4, np.float32)
+    measured = SimpleNamespace(judgments=[SimpleNamespace(evidence={"differing": differing})])
+    attempt: Any = SimpleNamespace(
+        a=SimpleNamespace(facts=SimpleNamespace(rounds=False, selects=selects)),
+        is_unusual=unusual,
+        compare=lambda k, number: measured,
+        reference=SimpleNamespace(runs=[SimpleNamespace(outputs=[x])], others=lambda number: [[x]]),
+        out_pairs=[SimpleNamespace(a=0, b=0)],
+        alone=[[x + 1]],
+        moved=False,
+        tolerance=SimpleNamespace(ways=lambda *_: [(0,)]),
+    )
+    assert op_by_op._why(attempt, {0: [0]}) == why
+
+
+def test_wrong_elements_come_before_a_mean_error() -> None:
+    """A kernel with a mean error of its own is not named where another op is wrong."""
+
+    def layer(number: int, biased: bool) -> Layer:
+        check = OutputCheck("t", False, "int8", (2,), message="off", biased=biased)
+        return Layer(Match(number, number), [], [], 0.0, own=0.1, check=check)
+
+    layers = [layer(0, True), layer(1, False), layer(2, False)]
+    assert first_failure(layers) is layers[1]
+    assert first_failure(layers[:1]) is layers[0]
+
+
+@pytest.mark.parametrize("tflite_is_first", [True, False])
+def test_a_real_tensor_that_is_quantized_in_the_other_model_is_not_compared(tflite_is_first: bool) -> None:
+    def model(format_: str) -> Any:
+        value = Value(tensor("float32", 4))
+        value.name = "t"
+        return SimpleNamespace(format=format_, values=[value], changing={0})
+
+    formats = ("tflite", "onnx") if tflite_is_first else ("onnx", "tflite")
+    entries = [TensorEntry("t", "t", quantization="int8 0.5:0")]
+    assert by_record(*map(model, formats), entries, back=False) == []
+    assert len(by_record(*map(model, formats), [TensorEntry("t", "t")], back=False)) == 1

@@ -143,3 +143,10 @@ def test_lengths_count_all_steps() -> None:
     source = parser.parse_model(text)
     report = check(source, source)
     assert report.ok, report
+
+
+def test_leading_axes_without_a_name_are_one_batch() -> None:
+    """The inputs of a .tflite whose common size has no name in the file."""
+    specs = [info("int32", (None,), "user"), info("int32", (None,), "item"), info("float32", (None, 8), "features")]
+    assert next(iter(open_shapes(specs, {}))) == [(2,), (2,), (2, 8)]
+    assert next(iter(open_shapes(specs[:1], {}))) == [(32,)]

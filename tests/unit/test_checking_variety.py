@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
@@ -10,6 +12,9 @@ from onnx import ModelProto, TensorProto, helper
 from onnxtfl.checking import CheckReport, Settings, check_models
 from onnxtfl.checking.criteria.pre_activation import is_saturated
 from onnxtfl.checking.inputs.scaling import hardly_changes, varied
+from onnxtfl.checking.metrics.comparison import Expectation, compare
+from onnxtfl.checking.varied_runs import VariedRuns
+from onnxtfl.runtimes import RunOptions
 from tests.unit.tiny_models import onnx_model, saved
 
 FLOAT = TensorProto.FLOAT
@@ -125,3 +130,26 @@ def test_an_output_that_is_listed_twice(tmp_path: Path) -> None:
     assert report.ok
     assert [out.name for out in report.outputs] == ["a", "a", "b"]
     assert compared(tmp_path, *models).reason.startswith("output 'b'")
+
+
+def test_varied_runs_that_say_nothing_are_not_compared() -> None:
+    """Outputs of the first model that overflow, and those of another rank; errors below those of ordinary values."""
+    ordinary, tiny = np.float32([1, 2]), np.float32([1e-20, 2e-20])
+    sets = [[np.float32([k])] for k in range(5)]
+    a = [ordinary, np.float32([np.inf, 1]), ordinary, tiny, ordinary]
+    b = [ordinary, ordinary, ordinary[None], 2 * tiny, 2 * ordinary]
+
+    def side(outputs: list[Any]) -> Any:
+        runs = SimpleNamespace(result=lambda: [[out] for out in outputs])
+        return SimpleNamespace(begin=lambda batch, options: runs)
+
+    tolerance: Any = SimpleNamespace(
+        a=side(a),
+        b=side(b),
+        settings=SimpleNamespace(atol=1e-4),
+        compare=lambda pair, x, y, moved: compare("y", x, y, Expectation()),
+    )
+    pairs: Any = [SimpleNamespace(a=0, b=0)]
+    runs = VariedRuns(tolerance, pairs, RunOptions(), [ordinary], False)
+    found = [(int(values[0][0]), is_missed) for values, is_missed in runs.compared(sets, list, float("inf"))]
+    assert found == [(0, False), (3, False), (4, True)]

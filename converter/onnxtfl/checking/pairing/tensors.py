@@ -88,7 +88,9 @@ def by_record(a: InnerModel, b: InnerModel, entries: Sequence[TensorEntry], back
     for entry in entries:
         first, second = (entry.target, entry.source) if back else (entry.source, entry.target)
         i, j = names_a.get(first), names_b.get(second)
-        if i is None or j not in b.changing or _is_rounded(entry, b.values[j]):
+        if i is None or j not in b.changing:
+            continue
+        if _is_rounded(entry, b.values[j] if b.format == "tflite" else a.values[i]):
             continue
         if j not in found or i < found[j].a:
             found[j] = Match(i, j, Way(entry.permutation, entry.shape, back), recorded=True)
@@ -96,7 +98,7 @@ def by_record(a: InnerModel, b: InnerModel, entries: Sequence[TensorEntry], back
 
 
 def _is_rounded(entry: TensorEntry, value: Value) -> bool:
-    """Whether a real tensor of the second model only exists as a quantized one in the first: it is rounded there."""
+    """Whether ``value``, a real tensor of a .tflite, only exists as a quantized one in the other model: rounded."""
     return entry.quantization is not None and quantization_of(value) is None
 
 
