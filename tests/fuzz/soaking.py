@@ -22,19 +22,22 @@ CASES = {
     "graphs": "tests.fuzz.graphs_trial:attempt",
     "tflite": "tests.fuzz.tflite_trial:attempt",
     "mutants": "tests.fuzz.mutants_trial:attempt",
+    "damages": "tests.fuzz.damages_trial:attempt",
 }
 """Each kind of case: the function from a seed to a `Found`."""
 DESCRIPTIONS = {"graphs": "tests.fuzz.graphs_trial:described", "tflite": "tests.fuzz.tflite_trial:described"}
 """The function from a seed to the text and the files of a case that ended the process."""
-GOOD = ("agree", "refused", "empty", "doubtful", "source", "skipped")
+GOOD = ("agree", "refused", "empty", "doubtful", "source", "skipped", "equal")
+SHARES = {"found": 0.99, "named": 0.95}
+"""The least share of the damages that change an output that the check finds, and of those found that are named."""
 OTHER_SIZES = "run at other sizes"
 """The stage of a run at sizes of the open dims that are not those the graph was drawn with."""
 EXCLUDED_SIZES = "run at excluded sizes"
 """The stage of a run at a size of 0 of which the conversion's report says that it is at least 1."""
 SECONDS = 5.0
 """Most processor time of a conversion; longer ones are a "hang"."""
-PATIENCE = 30.0
-"""Seconds after which a case is ended, whatever it does."""
+PATIENCE = {"damages": 240.0}
+"""Seconds after which a case is ended, whatever it does; 30 for other kinds."""
 MEMORY = 1 << 30
 """Most bytes by which a case may let the process grow."""
 
@@ -51,6 +54,8 @@ class Found:
     operands that the result computed), "source" (the result agrees with ONNX Runtime without its optimizations, or on
     empty arrays with ONNX's evaluator, and not with ONNX Runtime; of TFLite, with LiteRT's other kernels, or with its
     float32 kernel and not with its float16 one), or "skipped" where the source does not run in its own runtime.
+    Of damages: "equal" (no output changes beyond the tolerance), "named" (found, and the node is named), "misnamed"
+    (found, and another node is named) or "survived".
     ``group``: what failures of one mechanism have in common. ``text``: the model.
     ``files``: name and contents of the files that are kept of a failure.
     """
@@ -94,6 +99,18 @@ class Tally:
         if found.kind not in ("agree", "skipped") and found.group:
             self.failures.append((seed, found.kind, found.group, found.message[:500]))
 
+    def shares(self) -> dict[str, float]:
+        """The share of the damages that are found, and of those found that are named right; empty without damages."""
+        found = self.counts["named"] + self.counts["misnamed"]
+        changing = found + self.counts["survived"]
+        return {"found": found / changing, "named": self.counts["named"] / max(found, 1)} if changing else {}
+
+    def passed(self) -> bool:
+        """Whether all outcomes are good, and the shares of the damages large enough."""
+        good = (*GOOD, "named", "misnamed", "survived")
+        shares = self.shares()
+        return set(self.counts) <= set(good) and all(share >= SHARES[name] for name, share in shares.items())
+
     def lines(self, groups: int) -> Iterator[str]:
         """Counts, then the most frequent groups of failures, each with some of its seeds."""
         judged = self.counts.total() - self.counts["skipped"]
@@ -102,6 +119,8 @@ class Tally:
         for kind, count in self.counts.most_common():
             if kind != "skipped":
                 yield f"  {count:6} {count / max(judged, 1):7.2%} {kind}"
+        for name, share in self.shares().items():
+            yield f"  {share:.1%} {name} (at least {SHARES[name]:.0%})"
         by_group: dict[tuple[str, str], list[int]] = {}
         for seed, kind, group, _ in self.failures:
             by_group.setdefault((kind, group), []).append(seed)
@@ -132,10 +151,10 @@ def soak(kind: str, seeds: Iterable[int], jobs: int, until: float) -> Iterator[t
 
 def attempt(worker: Worker, kind: str, seed: int) -> Found:
     """The outcome of one case, in a worker."""
-    found = _judged(worker.run("tests.fuzz.soaking:limited", (CASES[kind], seed), PATIENCE))
+    found = _judged(worker.run("tests.fuzz.soaking:limited", (CASES[kind], seed), PATIENCE.get(kind, 30.0)))
     if found.text or found.kind in ("agree", "skipped") or kind not in DESCRIPTIONS:
         return found
-    described = worker.run(DESCRIPTIONS[kind], seed, PATIENCE)
+    described = worker.run(DESCRIPTIONS[kind], seed, 30.0)
     text, files = described.value or ("", {})
     return replace(found, text=text, files=files)
 
