@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 
 import onnxtfl
+from onnxtfl.ir.record import Record
 from tests.fuzz.soaking import Found
 from tests.harness.child import stage
 from tests.models.broken_models import Break
@@ -51,7 +52,8 @@ LARGEST = 12 << 20
 class Damaged:
     """A pair of files, ``a`` and ``b``, after the damage ``what`` that made ``broken`` of ``good``.
 
-    ``sources``: the nodes of ``a`` that the broken op computes, as far as the conversion's record says.
+    ``sources``: the nodes of ``a`` that the broken op computes, as far as the conversion's record says; of a wrong
+    scale or zero point the tensors too.
     """
 
     a: Path
@@ -103,7 +105,7 @@ def is_named(what: Break, report: onnxtfl.CheckReport, pair: str, sources: Colle
     first = report.first_difference
     if first is None:
         return False
-    if first.b in what.results or what.node in {first.node_b, first.node} or first.node in sources:
+    if first.b in what.results or what.node in {first.node_b, first.node} or {first.a, *first.nodes} & set(sources):
         return True
     of_first = "!onnx-" in pair or pair == "onnx-!converted"
     return of_first and (what.node in first.nodes or first.a in what.results)
@@ -127,8 +129,8 @@ def damaged(pair: str, folder: Path, random: np.random.Generator, choose: Choice
         return _damaged(source, other, source, other, random, choose)
     if pair == "tflite-!onnx":
         good, broken = folder / "good.onnx", folder / "b.onnx"
-        onnxtfl.tflite_to_onnx(source, good, check=False)
-        return _damaged(source, broken, good, broken, random, choose)
+        record = onnxtfl.tflite_to_onnx(source, good, check=False).record
+        return _with_sources(_damaged(source, broken, good, broken, random, choose), record)
     if pair == "!onnx-tflite":
         onnxtfl.onnx_to_tflite(source, good, check=False)
         return _damaged(other, good, source, other, random, choose)
@@ -138,10 +140,17 @@ def damaged(pair: str, folder: Path, random: np.random.Generator, choose: Choice
             onnxtfl.onnx_to_tflite(other, broken, check=False)
         return made
     record = None if pair == "foreign-!tflite" else onnxtfl.onnx_to_tflite(source, good, check=False).record
-    made = _damaged(source, broken, good, broken, random, choose)
+    return _with_sources(_damaged(source, broken, good, broken, random, choose), record)
+
+
+def _with_sources(made: Damaged | None, record: Record | None) -> Damaged | None:
     if made is None or record is None:
         return made
-    return replace(made, sources={s for op in record.ops if op.target in made.what.results for s in op.sources})
+    names = {made.what.node, *made.what.results}
+    sources = {s for op in record.ops if op.target in names for s in op.sources}
+    if made.what.kind in ("scale", "zero point"):
+        sources |= {entry.source for entry in record.tensors if entry.target in made.what.results}
+    return replace(made, sources=sources)
 
 
 def _damaged(a: Path, b: Path, good: Path, broken: Path, random: np.random.Generator, choose: Choice) -> Damaged | None:

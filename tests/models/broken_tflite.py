@@ -71,6 +71,8 @@ def _tfl_kinds(node: Node) -> Iterator[str]:
     bias = node.operands[2] if op in _WEIGHTED[:3] and len(node.operands) > 2 else None
     if bias is not None and bias.is_constant and np.any(bias.stored()):
         yield from ("no bias", "a bias off by a step")
+        if _quantization(node.operands[1]) is not None:
+            yield "scale of weights"
     if op in ("GATHER", "EMBEDDING_LOOKUP") and _table(node) is not None:
         yield "a row of a table"
     if op in _COMPARISONS:
@@ -346,6 +348,19 @@ def _requantized(scale: float, zero: int) -> Callable[[Node, Random], bool]:
     return change
 
 
+def _weight_scale(node: Node, random: Random) -> bool:
+    """The scale of the weights of one channel (of all, where it is one) is 1.3 times as large."""
+    value = node.operand(1)
+    found = _quantization(value)
+    assert found is not None and isinstance(value.type, TensorType)
+    scales = list(found.scales)
+    scales[int(random.integers(len(scales)))] *= 1.3
+    type_ = replace(value.type, quantization=replace(found, scales=tuple(scales)))
+    if value.data is not None:
+        node.set_operand(1, constant(value.data, type_=type_))
+    return value.data is not None
+
+
 def _row(node: Node, random: Random) -> bool:
     slot = _table(node)
 
@@ -389,6 +404,7 @@ _TFLITE: dict[str, Callable[[Node, Random], bool]] = {
     "threshold": _threshold,
     "pad value": _pad_value,
     "scale": _requantized(1.05, 0),
+    "scale of weights": _weight_scale,
     "zero point": _requantized(1.0, 1),
     "axis": _axis,
     "epsilon": _larger_epsilon,

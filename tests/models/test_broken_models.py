@@ -17,7 +17,7 @@ from tests.models.varied_inputs import differ_somewhere
 
 CASES = [  # model, how the pair is made, kind of break, op
     ("cnn", "onnx-!onnx", "a few weights", "Conv"),
-    ("cnn", "onnx-!converted", "stride", "Conv"),
+    ("cnn", "onnx-!converted", "stride", "MaxPool"),
     ("cnn", "onnx-!converted", "pads", "Conv"),
     ("cnn", "onnx-!converted", "order", "Concat"),
     ("cnn", "!onnx-tflite", "no bias", "Gemm"),
@@ -46,17 +46,18 @@ CASES = [  # model, how the pair is made, kind of break, op
     ("int8", "onnx-!tflite", "a bias off by a step", "CONV_2D"),
     ("int8", "onnx-!tflite", "two channels exchanged", "CONV_2D"),
     ("int8", "onnx-!tflite", "scale", "CONV_2D"),
-    ("int8", "onnx-!tflite", "zero point", "CONV_2D"),
+    ("int8", "onnx-!converted", "zero point", "QuantizeLinear"),
+    ("int8", "onnx-!tflite", "scale of weights", "FULLY_CONNECTED"),
     ("int8", "onnx-!onnx", "scale", "DequantizeLinear"),
     ("int8", "onnx-!converted", "no activation", "Sigmoid"),
 ]
 
 
 def pair(name: str, how: str, kind: str, op: str, folder: Path) -> Damaged:
-    """The files of a pair, one of which is broken at the last node of this op where that can be."""
+    """The files of a pair, one of which is broken at the first node of this op where that can be."""
 
     def choose(breaker: Breaker) -> Made:
-        for found, index in reversed(list(breaker.ways())):
+        for found, index in breaker.ways():
             made = breaker.broken(kind, index) if found == kind else None
             if made is not None and made[1].op == op:
                 return made
