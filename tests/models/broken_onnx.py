@@ -19,11 +19,14 @@ class OnnxBreaker:
         self.source, self.random = model, random
 
     def ways(self) -> Iterator[tuple[str, int]]:
-        """Kinds of breaks and the index of the node."""
+        """Kinds of breaks and the index of the node, of those whose result is no constant."""
         weights = {t.name for t in self.source.graph.initializer if t.data_type in (1, 10, 2, 3)}
-        shapes = self._shapes()
+        shapes, changing = self._shapes(), {value.name for value in self.source.graph.input}
+        changing -= {t.name for t in self.source.graph.initializer}
         for i, node in enumerate(self.source.graph.node):
-            yield from ((kind, i) for kind in self._kinds(node, weights, shapes))
+            if changing & {*node.input} or any(a.HasField("g") for a in node.attribute):
+                changing |= {*node.output}
+                yield from ((kind, i) for kind in self._kinds(node, weights, shapes))
 
     def _shapes(self) -> dict[str, list[int]]:
         try:

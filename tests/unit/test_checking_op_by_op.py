@@ -20,6 +20,7 @@ from onnxtfl.checking.localize import each_op
 from onnxtfl.checking.localize.depth import Layer
 from onnxtfl.checking.localize.each_op import coverage
 from onnxtfl.checking.localize.first_difference import first_failure
+from onnxtfl.checking.localize.layers import FirstDifference
 from onnxtfl.checking.metrics.comparison import Expectation, compare
 from onnxtfl.checking.metrics.noise import distance, is_amplified
 from onnxtfl.checking.models.trace import InnerModel
@@ -427,8 +428,13 @@ def test_why_outputs_may_differ_though_the_conversion_is_correct(
     assert op_by_op._why(attempt, {0: [0]}) == why
 
 
-def test_wrong_elements_come_before_a_mean_error() -> None:
-    """A kernel with a mean error of its own is not named where another op is wrong."""
+def difference(name: str) -> FirstDifference:
+    """A difference at a tensor of this name in both models."""
+    return FirstDifference(name, name, name, "ADD", 0.1, 0.0)
+
+
+def test_wrong_elements_come_before_a_mean_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel with a mean error of its own is not named where another op is wrong, nor does it reject the outputs."""
 
     def layer(number: int, biased: bool) -> Layer:
         check = OutputCheck("t", False, "int8", (2,), message="off", biased=biased)
@@ -437,6 +443,10 @@ def test_wrong_elements_come_before_a_mean_error() -> None:
     layers = [layer(0, True), layer(1, False), layer(2, False)]
     assert first_failure(layers) is layers[1]
     assert first_failure(layers[:1]) is layers[0]
+    monkeypatch.setattr(op_by_op.naming, "difference", lambda each, wrong: difference(str(wrong.match.b)))
+    each = SimpleNamespace(b=SimpleNamespace(number={}, graph=SimpleNamespace(outputs=[])))
+    ruling = op_by_op.OpByOp()._refused(each, each_op.Coverage(layers, []), [0], "")
+    assert ruling.difference is not None and ruling.difference.b == "1"
 
 
 @pytest.mark.parametrize("tflite_is_first", [True, False])

@@ -20,7 +20,7 @@ from onnxtfl.checking.criteria.base import Attempt, Ruling
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.localize import naming
 from onnxtfl.checking.localize.each_op import Coverage, EachOp, coverage, needed_matches, says_nothing
-from onnxtfl.checking.localize.first_difference import known_matches
+from onnxtfl.checking.localize.first_difference import first_failure, known_matches
 from onnxtfl.checking.metrics.noise import FACTOR, distance, is_amplified
 from onnxtfl.checking.models.parts import temporary_directory
 from onnxtfl.checking.models.trace import InnerModel
@@ -96,8 +96,9 @@ class OpByOp:
         return Ruling(dict.fromkeys(pending, judgment), (note, why))
 
     def _refused(self, each: EachOp, found: Coverage, pending: Sequence[int], why: str) -> Ruling:
-        """Outputs are rejected by the first op that differs, where ops could be compared."""
-        wrong = next((layer for layer in found.wrong if not says_nothing(layer)), None)
+        """Outputs are rejected by the first op that differs by more than its kernel, where ops could be compared."""
+        telling = [layer for layer in found.wrong if not says_nothing(layer)]
+        wrong = first_failure(telling) or next(iter(telling), None)
         if wrong is None or wrong.check is None:
             return Ruling(notes=(f"not compared op by op: {_uncompared(each, found)}",))
         ends = {each.b.number[value] for value in each.b.graph.outputs}
