@@ -446,7 +446,7 @@ def test_wrong_elements_come_before_a_mean_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(op_by_op.naming, "difference", lambda each, wrong: difference(str(wrong.match.b)))
     each = SimpleNamespace(b=SimpleNamespace(number={}, graph=SimpleNamespace(outputs=[])))
     ruling = op_by_op.OpByOp()._refused(each, each_op.Coverage(layers, []), [0], "")
-    assert ruling.difference is not None and ruling.difference.b == "1"
+    assert ruling.first_difference == difference("1")
 
 
 @pytest.mark.parametrize("tflite_is_first", [True, False])
