@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import onnxtfl
+from onnxtfl.checking import CheckReport
 from onnxtfl.rewriting.registry import rules
-from tests.fuzz import graphs_microsoft, tflite_trial
+from tests.fuzz import damages_trial, graphs_microsoft, tflite_trial
 from tests.fuzz.drawing import Input, Values
 from tests.fuzz.graphs_judge import Arrays, makes_integers_of_nan
 from tests.fuzz.graphs_trial import ELSEWHERE, STEPS
@@ -20,6 +23,8 @@ from tests.harness.workers import Worker
 
 _COUNT = 100
 _TFLITE_COUNT = 40
+_DAMAGES = range(12)
+"""One of each pair."""
 
 
 def check(kind: str, count: int, share: float) -> None:
@@ -80,6 +85,32 @@ def test_a_soak_continues_where_it_stopped(tmp_path: Path) -> None:
     assert again.next == 9
     assert again.failures == [(8, "disagree", "Add", "1 not 2")]
     assert "50.00% disagree" in "\n".join(again.lines(5))
+
+
+def test_the_shares_of_damages() -> None:
+    """Damages that change nothing count for nothing; survivors and wrong names fail below the shares."""
+    for counts, passed in (
+        ({"named": 200, "survived": 2, "equal": 9}, True),
+        ({"named": 200, "survived": 3}, False),
+        ({"named": 96, "misnamed": 4}, True),
+        ({"named": 94, "misnamed": 6}, False),
+        ({"named": 200, "hang": 1}, False),
+        ({"agree": 3, "equal": 1, "skipped": 2}, True),
+    ):
+        assert Tally(counts=Counter(counts)).passed() is passed, counts
+    assert "80.0% found (at least 99%)" in "\n".join(Tally(counts=Counter(named=4, survived=1)).lines(5))
+
+
+def test_damages_without_a_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The models of the repository are damaged; a check that finds nothing is a survivor."""
+    pytest.importorskip("ai_edge_litert", reason="ai_edge_litert is not installed")
+    monkeypatch.setattr(damages_trial, "_paths", lambda: {"onnx": [], "tflite": [], "foreign": []})
+    found = {seed: damages_trial.attempt(seed) for seed in _DAMAGES}
+    assert {f.kind for f in found.values()} <= {"named", "equal", "skipped"}, found
+    seed = next(seed for seed, f in found.items() if f.kind == "named")
+    passed = CheckReport("passed", "")
+    monkeypatch.setattr(onnxtfl, "check", lambda *_, **__: passed)
+    assert damages_trial.attempt(seed).kind == "survived"
 
 
 def test_integers_of_what_is_no_number_are_not_judged() -> None:

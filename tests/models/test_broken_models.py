@@ -12,7 +12,7 @@ import pytest
 import onnxtfl
 from tests.fuzz.damages_trial import Breaker, Damaged, Made, damaged, is_named
 from tests.models.broken_models import Array
-from tests.models.small_models import MODELS
+from tests.models.small_models import HEAD, MODELS
 from tests.models.varied_inputs import differ_somewhere
 
 CASES = [  # model, how the pair is made, kind of break, op
@@ -95,3 +95,15 @@ def test_brute_force_judges_by_the_outputs(tmp_path: Path) -> None:
         wrong.graph.initializer[0].raw_data = (weights(wrong) * np.float32(factor)).tobytes()
         onnx.save(wrong, tmp_path / "broken.onnx")
         assert differ_somewhere(tmp_path / "good.onnx", tmp_path / "broken.onnx", 20) is differ
+
+
+@pytest.mark.parametrize(("zero", "differ"), [(1, False), (2, True)])
+def test_one_step_of_a_quantized_output_is_within_the_tolerance(zero: int, differ: bool, tmp_path: Path) -> None:
+    for name, point in (("good", 0), ("broken", zero)):
+        text = f"""{HEAD} steps (float[4, 4] x) => (float[4, 4] y)
+            <float s = {{0.1}}, int8 z = {{0}}, int8 p = {{{point}}}> {{
+            q = QuantizeLinear (x, s, z)
+            y = DequantizeLinear (q, s, p)
+        }}"""
+        onnx.save(onnx.parser.parse_model(text), tmp_path / f"{name}.onnx")
+    assert differ_somewhere(tmp_path / "good.onnx", tmp_path / "broken.onnx", 20) is differ
