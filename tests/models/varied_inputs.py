@@ -23,12 +23,12 @@ def differ_somewhere(good: Path, broken: Path, count: int = 200, seconds: float 
 
     A quantized output may be one step off, also where it is dequantized at the end of the model.
     ``good`` and ``broken``: files of one format. Inputs that ``good`` cannot run are not counted. False where two runs
-    of ``good`` differ.
+    of ``good`` differ. Exceptions of a runtime propagate where ``broken`` does not run on the first input.
     """
     first, second = _runner(good), _runner(broken)
     side = Side.read(good, None)
     steps = [side.facts.steps.get(info.name, 0.0) for info in side.info.outputs]
-    until = time.monotonic() + seconds
+    until, has_run = time.monotonic() + seconds, False
     for number, values in enumerate(_inputs(side, count)):
         if time.monotonic() > until:
             return False
@@ -39,9 +39,13 @@ def differ_somewhere(good: Path, broken: Path, count: int = 200, seconds: float 
         if number < 1 and _differ(a, first(values), steps):
             return False
         try:
-            if _differ(a, second(values), steps):
-                return True
+            b = second(values)
         except Exception:
+            if has_run:
+                return True
+            raise
+        has_run = True
+        if _differ(a, b, steps):
             return True
     return False
 
