@@ -243,11 +243,12 @@ def check(
 ) -> CheckReport:
     """Run two models, each .onnx or .tflite, on the same inputs and compare; ``a`` is the reference.
 
-    ``data``: arrays by ``a``'s input names, for some or all of them (also by ``b``'s names, or by position:
-    ``arr_0``), several such sets, the path of an .npz file, or of a directory of such files. The rest are generated
-    from ``seed``: embedding ids within their table, masks of 0 and 1, images, quiet sound. ``random``: how many sets
-    are generated, with mixed sizes where dimensions are open. ``input_ranges``: lowest and highest value by input name,
-    instead of those that the graph suggests. ``dims``: the size of a dimension, by its name, in the runs.
+    ``data``: arrays by ``a``'s input names, for some or all of them (also by ``b``'s names, or by position: ``arr_0``),
+    several such sets, the path of an .npz file, or of a directory of such files; arrays with one more axis in front are
+    a set for each of its elements. The rest are generated from ``seed``: embedding ids within their table, masks of 0
+    and 1, images, quiet sound. ``random``: how many sets are generated, with mixed sizes where dimensions are open.
+    ``input_ranges``: lowest and highest value by input name, instead of those that the graph suggests. ``dims``: the
+    size of a dimension, by its name, in the runs.
 
     Inputs and outputs are matched by name, then by position and shape; channels-last matches channels-first. A .tflite
     as ``b`` must agree with and without XNNPACK. ``runtime``: what runs a .tflite, by default LiteRT, else
