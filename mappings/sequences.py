@@ -68,7 +68,10 @@ def _equal_parts(b: Builder, node: Node, split: Value, axis: int, sizes: Sequenc
         what = "into too many parts" if sizes else f"into parts of a number known only at run time (axis of {size})"
         hint = "fix the sizes of the inputs (`input_shapes`)"
         raise UnsupportedError(f"a tensor is split {what}", hint=hint, code="E-OP-006")
-    assume(f"the parts that {shown_name(node)} makes have one size: `split` divides the axis of {size}")
+    assume(
+        f"the parts that {shown_name(node)} makes have one size: `split` divides the axis of {shown_dim(size)}",
+        is_minor=True,
+    )
     part = as_int64(b, reshape(b, split, [1]))
     length = Term(b, dim_value(b, size, x))
     number = Term(b, b(ops.FloorDiv, length.value, part)).max(1).value

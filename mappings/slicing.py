@@ -276,7 +276,7 @@ def _check_counts(node: Node, items: Sequence[_Item]) -> None:
             message += ": the kernel leaves what is beyond unwritten"
             raise UnsupportedError(message, hint="count those that the axis has")
         if kind != "shrink" and (start is None or count is None or not isinstance(size, int)):
-            assume(f"the starts of {shown_name(node)} leave as many elements as it counts")
+            assume(f"the starts of {shown_name(node)} leave as many elements as it counts", is_minor=True)
 
 
 def _is_inside(start: int | None, count: int | None, stride: int | None, size: Dim) -> bool:

@@ -406,12 +406,13 @@ def _report(job: Job, result: Report, output: Output, seconds: float) -> Convers
         tuple(result.other_signatures),
         result.elements,
         tuple(result.dropped_metadata),
-        tuple(result.assumptions),
+        tuple(one.text for one in result.assumptions),
         tuple(result.complex_names),
         os.fspath(job.model) if isinstance(job.model, str | os.PathLike) else "",
         float16=result.float16,
         io_types=tuple(IoType(*entry) for entry in result.io_types),
         opset=result.opset,
+        minor_assumptions=frozenset(one.text for one in result.assumptions if one.is_minor),
     )
 
 

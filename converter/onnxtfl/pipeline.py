@@ -33,7 +33,7 @@ from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.formats.tflite.metadata import of_the_file
 from onnxtfl.formats.tflite.schema import state_operands
 from onnxtfl.ir import compact_record
-from onnxtfl.ir.assumptions import assumption_scope
+from onnxtfl.ir.assumptions import Assumption, assumption_scope
 from onnxtfl.ir.budget import Budget, budget_scope
 from onnxtfl.ir.compact_record import tensor_names
 from onnxtfl.ir.data import Array
@@ -43,6 +43,7 @@ from onnxtfl.ir.metadata import RECORD, Late
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
+from onnxtfl.ir.shown_sizes import inputs_scope, remember_inputs
 from onnxtfl.ir.signatures import Description, described, of_unknown_rank
 from onnxtfl.ir.summary import QuantizationSummary
 from onnxtfl.ir.symbols import symbol_scope
@@ -149,7 +150,7 @@ class Report:
     complex_names: list[str] = field(default_factory=list)
     source_size: int | None = None
     dropped_metadata: list[str] = field(default_factory=list)
-    assumptions: list[str] = field(default_factory=list)
+    assumptions: list[Assumption] = field(default_factory=list)
     unranked: list[str] = field(default_factory=list)
     io_types: list[HeldType] = field(default_factory=list)
     source_files: tuple[Path, ...] = ()
@@ -385,7 +386,7 @@ class _Conversion:
             budget = Budget(options.max_memory * 2**20, options.time_limit, compact=options.compact)
             assumptions = conversion.report.assumptions
             with contextlib.ExitStack() as scopes:
-                for scope in (budget_scope(budget), symbol_scope(), assumption_scope(assumptions)):
+                for scope in (budget_scope(budget), symbol_scope(), inputs_scope(), assumption_scope(assumptions)):
                     scopes.enter_context(scope)
                 scopes.enter_context(counting_written(conversion.count_written))
                 scopes.enter_context(np.errstate(all="ignore"))
@@ -480,6 +481,7 @@ class _Conversion:
         dimensions.refuse_unknown()
         flatten_inputs(graph, lengths)
         check_names(graph, lengths)
+        remember_inputs(graph.inputs)
         if not self.target.has_open_sizes:
             refuse_open_inputs(graph, self.target.title)
 
