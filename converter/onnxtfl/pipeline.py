@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError, UsageError, suggestion
+from onnxtfl.errors import InternalError, InvalidModelError, OnnxtflError, UnsupportedError, UsageError, suggestion
 from onnxtfl.formats import files
 from onnxtfl.formats.bodies import body, is_defined
 from onnxtfl.formats.metadata import carried
@@ -59,6 +59,7 @@ from onnxtfl.passes.fix_features import fix_features
 from onnxtfl.passes.fixed_sizes import refuse_open_inputs, refuse_open_results
 from onnxtfl.passes.floats import hold_few_bits, hold_two_bits
 from onnxtfl.passes.fuse_activations import fuse_activations
+from onnxtfl.passes.given_sizes import GivenSizes
 from onnxtfl.passes.held_types import HeldType, as_property, held_types
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.keep_states import keep_states
@@ -364,6 +365,8 @@ class _Conversion:
         self.states: list[ExposedState] = []
         self.weights: Weights = {}
         self.step = ""
+        given = [f"`{name}`" for name in ("input_shapes", "dims") if getattr(options, name)]
+        self.sizes = GivenSizes(" and ".join(given))
         self._source_names: list[str] = []
         self._written, self._told = 0, 0.0
 
@@ -391,6 +394,8 @@ class _Conversion:
                 scopes.enter_context(counting_written(conversion.count_written))
                 scopes.enter_context(np.errstate(all="ignore"))
                 yield conversion
+        except InvalidModelError as error:
+            raise conversion.sizes.blamed(error) from error.__cause__
         except (OnnxtflError, OSError):
             raise
         except MemoryError as error:
@@ -473,6 +478,7 @@ class _Conversion:
         lengths, shapes = self.options.elements or {}, self.options.input_shapes or {}
         flatten_inputs(graph, lengths, strict=False)
         by_tensor = {v: shape for k, shape in shapes.items() for v in graph.elements.get(k, (k,))}
+        self.sizes.note_declared(graph)
         set_input_shapes(graph, by_tensor, self.options.inputs)
         dimensions = Dimensions(self.options.dims or {}, dim_names)
         dimensions.set(graph)
@@ -482,6 +488,7 @@ class _Conversion:
         flatten_inputs(graph, lengths)
         check_names(graph, lengths)
         remember_inputs(graph.inputs)
+        self.sizes.note_given(graph)
         if not self.target.has_open_sizes:
             refuse_open_inputs(graph, self.target.title)
 
