@@ -74,7 +74,7 @@ def _squeeze(b: Builder, node: Node) -> Value:
         return _squeeze_at_run_time(b, x, axes)
     gone = normalize_axes(known, x.rank)
     if any(isinstance(x.shape[a], int) and x.shape[a] != 1 for a in gone):
-        raise ValueError(f"axes {known} of {x.shape} are not all 1")
+        raise ValueError(f"axes {known} of {shown_shape(x.shape)} are not all 1")
     return reshape(b, x, [d for i, d in enumerate(x.shape) if i not in gone])
 
 

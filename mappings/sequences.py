@@ -65,7 +65,8 @@ def _equal_parts(b: Builder, node: Node, split: Value, axis: int, sizes: Sequenc
     x = node.operand(0)
     size = x.shape[axis]
     if static_ints(split) is not None:
-        what = "into too many parts" if sizes else f"into parts of a number known only at run time (axis of {size})"
+        open_ = f"into parts of a number known only at run time (axis of {shown_dim(size)})"
+        what = "into too many parts" if sizes else open_
         hint = "fix the sizes of the inputs (`input_shapes`)"
         raise UnsupportedError(f"a tensor is split {what}", hint=hint, code="E-OP-006")
     assume(

@@ -43,10 +43,11 @@ from onnxtfl.ir.metadata import RECORD, Late
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
-from onnxtfl.ir.shown_sizes import inputs_scope, remember_inputs
+from onnxtfl.ir.shown_sizes import inputs_scope, remember_inputs, shown_type
 from onnxtfl.ir.signatures import Description, described, of_unknown_rank
 from onnxtfl.ir.summary import QuantizationSummary
 from onnxtfl.ir.symbols import symbol_scope
+from onnxtfl.ir.types import TensorType
 from onnxtfl.options import Options
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, separate_region_outputs, set_input_shapes
 from onnxtfl.passes.canonicalize import MOVES
@@ -356,6 +357,16 @@ def _tflite_last(target: TfliteTarget) -> list[Pass | Group]:
     ]
 
 
+@contextlib.contextmanager
+def _types_in_words() -> Iterator[None]:
+    """Let the types in errors have the names of sizes that the user knows."""
+    try:
+        yield
+    except OnnxtflError as error:
+        error.type_ = shown_type(error.type_) if isinstance(error.type_, TensorType) else error.type_
+        raise
+
+
 class _Conversion:
     """One conversion: its options, its report, and the name of the running step."""
 
@@ -391,6 +402,7 @@ class _Conversion:
             with contextlib.ExitStack() as scopes:
                 for scope in (budget_scope(budget), symbol_scope(), inputs_scope(), assumption_scope(assumptions)):
                     scopes.enter_context(scope)
+                scopes.enter_context(_types_in_words())
                 scopes.enter_context(counting_written(conversion.count_written))
                 scopes.enter_context(np.errstate(all="ignore"))
                 yield conversion

@@ -11,7 +11,15 @@ from onnx import TensorProto, helper
 import onnxtfl
 from onnxtfl.ir.dims import Dim, fresh, parse_dim, symbol
 from onnxtfl.ir.graph import Graph
-from onnxtfl.ir.shown_sizes import inputs_scope, is_of_inputs, may_be_fed, remember_inputs, shown_dim, shown_shape
+from onnxtfl.ir.shown_sizes import (
+    inputs_scope,
+    is_of_inputs,
+    may_be_fed,
+    remember_inputs,
+    shown_dim,
+    shown_shape,
+    shown_type,
+)
 from onnxtfl.ir.types import DType, TensorType
 from tests.unit.tiny_models import onnx_model
 
@@ -48,6 +56,24 @@ def _inputs() -> Iterator[None]:
 def test_sizes_have_the_names_of_the_inputs(dim: Dim, sentence: str, listed: str) -> None:
     assert shown_dim(dim) == sentence
     assert shown_shape((1, dim)) == f"[1,{listed}]"
+
+
+@pytest.mark.usefixtures("_inputs")
+def test_types_in_errors_have_these_names() -> None:
+    assert shown_type(TensorType(DType.FLOAT32, (UNNAMED, fresh(), 3))) == "tensor<[x[1]]x[?]x3xfloat32>"
+    assert shown_type(None) == "?"
+
+
+def test_an_error_has_no_numbers_of_symbols() -> None:
+    """`u?1`, the name of a size inside of the conversion, was in the types and shapes of errors."""
+    nodes = [helper.make_node("NonZero", ["x"], ["p"]), helper.make_node("Reshape", ["p", "to"], ["y"])]
+    model = onnx_model(
+        nodes, [("x", FLOAT, [None, 3])], [("y", TensorProto.INT64, None)], {"to": np.array([3, -1, -1])}
+    )
+    with pytest.raises(onnxtfl.InvalidModelError) as found:
+        onnxtfl.onnx_to_tflite(model, check=False)
+    assert "tensor<2x[?]xint64>" in str(found.value)
+    assert "u?" not in str(found.value)
 
 
 @pytest.mark.usefixtures("_inputs")

@@ -14,8 +14,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from onnxtfl.ir.dims import Dim, Shape, Symbol, SymDim, dim_text, symbol, symbols
-from onnxtfl.ir.graph import Value
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.types import TensorType, Type
 
 _LONGEST = 24
 """The most characters of a formula that is printed."""
@@ -80,6 +80,16 @@ def dim_in_shape(dim: Dim) -> str:
         return "?"
     formula = _formula(dim)
     return formula if len(formula) <= _LONGEST else f"?({','.join(names)})"
+
+
+def shown_type(type_: Type | None) -> str:
+    """A type with its open sizes as in `shown_shape`."""
+    return type_.text(dim_in_shape) if isinstance(type_, TensorType) else "?" if type_ is None else str(type_)
+
+
+def operand_types(node: Node) -> str:
+    """The types of the operands of a node, for its errors."""
+    return ", ".join("absent" if v is None else shown_type(v.type) for v in node.operands)
 
 
 def may_be_fed(dim: Dim, size: int) -> bool:

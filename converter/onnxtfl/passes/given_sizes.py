@@ -42,8 +42,15 @@ class GivenSizes:
         more = [f"{len(self._changed) - _SHOWN} more inputs"] if len(self._changed) > _SHOWN else []
         changed = "; ".join([*self._changed[:_SHOWN], *more])
         message = f"the sizes of {self._options} do not fit the model ({changed}): {error.message}"
-        place = {"node": error.node, "op": error.op, "version": error.version, "type_": error.type_}
-        return UsageError(message, **place, hint="give sizes that fit, or leave them out", code="E-USE-004")
+        return UsageError(
+            message,
+            node=error.node,
+            op=error.op,
+            version=error.version,
+            type_=error.type_,
+            hint="give sizes that fit, or leave them out",
+            code="E-USE-004",
+        )
 
 
 def _shapes(graph: Graph) -> dict[str, Shape]:
