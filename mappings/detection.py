@@ -183,7 +183,7 @@ def _chosen_once(corners: Term, never: Term) -> Value:
     if constantly and never.value.numpy().item():
         return _distant(corners).value
     low, high = (Term(corners.b, sliced(corners.b, corners.value, {1: slice(i, i + 2)})) for i in (0, 2))
-    is_flat = (high - low).reduce("prod", [1]) <= 0
+    is_flat = (high - low).max(0.0).reduce("prod", [1]) <= 0  # a negative size, of a box by its center, is none
     return (is_flat if constantly else is_flat | never).choose(_distant(corners), corners).value
 
 

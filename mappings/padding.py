@@ -181,7 +181,10 @@ def _crop_first(b: Builder, node: Node) -> Value | None:
     rows = np.asarray([cut_within(n, *row) for n, row in zip(sizes, rows.tolist(), strict=True)], np.int64)
     for size, row in zip(sizes, rows.tolist(), strict=True):
         if not isinstance(size, int) and min(row) < 0 < max(row):
-            assume(f"an axis that {shown_name(node)} cuts and pads has {-min(row)} elements or more")
+            assume(
+                f"an axis that {shown_name(node)} cuts and pads has {-min(row)} elements or more",
+                is_minor=not may_be_fed(size, 1),
+            )
     starts, limits = np.maximum(-rows[:, 0], 0), np.where(rows[:, 1] < 0, rows[:, 1], HUGE)
     cut = b(ops.Slice, node.operand(0), starts, limits, np.ones_like(starts))
     rows = np.maximum(rows, 0)
@@ -307,5 +310,8 @@ def _stablehlo_pad(b: Builder, node: Node) -> Value:
     if any(isinstance(n, int) and n <= 0 for n in sizes):
         return b(ops.BroadcastTo, value, [0] * x.rank)  # the kernel's result for a size of 0 along any axis
     if any(sum(row) < 0 and not isinstance(n, int) for n, row in zip(x.shape, amounts.tolist(), strict=True)):
-        assume(f"{shown_name(node)} leaves elements: without any, TFLite's result has size 0 along every axis")
+        assume(
+            f"{shown_name(node)} leaves elements: without any, TFLite's result has size 0 along every axis",
+            is_minor=True,
+        )
     return b(ops.Pad, x, amounts, value)

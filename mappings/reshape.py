@@ -24,9 +24,21 @@ def _reshape(b: Builder, node: Node) -> Value:
     dims = known_dims(shape)
     if dims is None or may_hold_zeros(shape):
         return b(ops.Reshape, x, _copied_at_run_time(b, x, shape) if copies else shape)
+    if copies and -1 in dims:
+        _assume_not_0(x, dims)
     if copies and 0 in dims:
         dims = [x.shape[i] if d == 0 else d for i, d in enumerate(dims)]
     return resized(b, x, dims, shape)
+
+
+def _assume_not_0(x: Value, dims: Sequence[Dim]) -> None:
+    """Record the computed sizes in whose place ONNX Runtime takes another one of `x` where they are 0 in a run."""
+    own = x.tensor_type.shape or ()
+    for dim, copied in zip(dims, own, strict=False):
+        both = all(substitute(copied, {symbol: 0}) == 0 for symbol in symbols(dim))
+        if not isinstance(dim, int) and not both and not is_nonnegative(dim - 1):
+            text = "ONNX Runtime takes the operand's size for one that is computed to be 0"
+            assume(f"{shown_dim(dim)}, to which a Reshape sets an axis, is at least 1: {text}", is_minor=True)
 
 
 def _copied_at_run_time(b: Builder, x: Value, shape: Value) -> Value:
@@ -62,7 +74,7 @@ def _squeeze(b: Builder, node: Node) -> Value:
         return _squeeze_at_run_time(b, x, axes)
     gone = normalize_axes(known, x.rank)
     if any(isinstance(x.shape[a], int) and x.shape[a] != 1 for a in gone):
-        raise ValueError(f"axes {known} of {x.shape} are not all 1")
+        raise ValueError(f"axes {known} of {shown_shape(x.shape)} are not all 1")
     return reshape(b, x, [d for i, d in enumerate(x.shape) if i not in gone])
 
 
@@ -81,8 +93,8 @@ def _without_unit_axes(b: Builder, node: Node) -> Value:
     if not doubtful or rank == len(kept):
         return reshape(b, x, kept)
     if rank is None and not any(_is_of_input(d, b.graph) for d in doubtful):
-        shown = ", ".join(map(str, x.shape))
-        assume(f"no other size of [{shown}], of which Squeeze {shown_name(node)} removes the ones, is 1")
+        text = f"no other size of {shown_shape(x.shape)}, of which Squeeze {shown_name(node)} removes the ones, is 1"
+        assume(text, is_minor=True)
         return reshape(b, x, kept)
     sizes = dim_vector(b, kept, x)
     larger = b(ops.Compare, sizes, b.scalar(1, sizes), comparison_direction="NE")

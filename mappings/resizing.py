@@ -244,7 +244,8 @@ def _assume_not_1(node: Node, axes: Sequence[tuple[Dim, Dim, float | None]]) -> 
         return
     for size, resized, _ in axes:
         if not isinstance(resized, int) and size != resized and not isinstance(resized // size, int):
-            assume(f"the new size {resized} of Resize {shown_name(node)} is not 1")
+            text = f"the new size of Resize {shown_name(node)}, {shown_dim(resized)}, is not 1"
+            assume(text, is_minor=not may_be_fed(resized, 1))
 
 
 def _constant(vector: Value | None) -> Array | None:

@@ -65,10 +65,14 @@ def _equal_parts(b: Builder, node: Node, split: Value, axis: int, sizes: Sequenc
     x = node.operand(0)
     size = x.shape[axis]
     if static_ints(split) is not None:
-        what = "into too many parts" if sizes else f"into parts of a number known only at run time (axis of {size})"
+        open_ = f"into parts of a number known only at run time (axis of {shown_dim(size)})"
+        what = "into too many parts" if sizes else open_
         hint = "fix the sizes of the inputs (`input_shapes`)"
         raise UnsupportedError(f"a tensor is split {what}", hint=hint, code="E-OP-006")
-    assume(f"the parts that {shown_name(node)} makes have one size: `split` divides the axis of {size}")
+    assume(
+        f"the parts that {shown_name(node)} makes have one size: `split` divides the axis of {shown_dim(size)}",
+        is_minor=True,
+    )
     part = as_int64(b, reshape(b, split, [1]))
     length = Term(b, dim_value(b, size, x))
     number = Term(b, b(ops.FloorDiv, length.value, part)).max(1).value

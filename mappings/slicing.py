@@ -272,11 +272,11 @@ def _check_counts(node: Node, items: Sequence[_Item]) -> None:
         elif (node.attr("begin_mask", 0) or 0) >> i & 1:
             start = 0 if stride is None or stride > 0 else size - 1 if isinstance(size, int) else None
         if kind != "shrink" and not _is_inside(start, count, stride, size):
-            message = f"offset with {count} elements of axis {i} of {size} from {'any' if start is None else start} on"
-            message += ": the kernel leaves what is beyond unwritten"
+            message = f"offset with {count} elements of axis {i} of {shown_dim(size)}"
+            message += f" from {'any' if start is None else start} on: the kernel leaves what is beyond unwritten"
             raise UnsupportedError(message, hint="count those that the axis has")
         if kind != "shrink" and (start is None or count is None or not isinstance(size, int)):
-            assume(f"the starts of {shown_name(node)} leave as many elements as it counts")
+            assume(f"the starts of {shown_name(node)} leave as many elements as it counts", is_minor=True)
 
 
 def _is_inside(start: int | None, count: int | None, stride: int | None, size: Dim) -> bool:

@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from onnxtfl.rewriting.unsupported import UnsupportedOp
 
 Tolerance = float | str | Mapping[str, float | str]
-"""A tolerance of all outputs, or by name of an output; a text like "0.01abs" is absolute."""
+"""A tolerance of all outputs, or by name of an output ("" for all others); a text like "0.01abs" is an absolute
+tolerance that is not relative to an output's largest value.
+"""
 PathLike = str | os.PathLike[str]
 IoLayout = Literal["source", "channels-first", "channels-last"]
 """Axis order of inputs and outputs: that of the source, or images (of rank 3 to 5) transposed. ``io_layout`` may also
@@ -96,7 +98,16 @@ tolerance in quantization steps. Inputs and outputs stay float unless ``quantize
 """
 Progress = Callable[[str], None]
 Data = PathLike | Mapping[str, Any] | Iterable[Mapping[str, Any]]
-"""Inputs for a check: arrays by input name, several such sets, or the path of an .npz file or a directory of them."""
+"""Inputs for a check: arrays by input name, for some or all inputs (of ``check``: by the first model's names, by the
+second's, or by position, as ``arr_0``), several such sets, or the path of an .npz file or of a directory of them.
+Arrays with one more axis in front are a set for each of its elements. Inputs without an array are generated.
+"""
+InputShapes = Mapping[str, Sequence[Size]]
+"""Sizes by input name; None makes a size open, a name also calls it so."""
+Elements = Mapping[str, int | None]
+"""The number of elements of each input that is a sequence, None for an optional without a value; their tensors are
+called NAME_0, ...
+"""
 
 
 @accepting_former_names(TO_TFLITE)
@@ -106,9 +117,9 @@ def onnx_to_tflite(
     *,
     check: CheckMode = "auto",
     load: bool = True,
-    input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    input_shapes: InputShapes | None = None,
     dims: Mapping[str, int] | None = None,
-    elements: Mapping[str, int | None] | None = None,
+    elements: Elements | None = None,
     rename: Mapping[str, str] | None = None,
     io_layout: IoLayout | Mapping[str, IoLayout] = "source",
     io_dtype: IoDtype = "source",
@@ -149,14 +160,9 @@ def onnx_to_tflite(
 
     ``model``: a path, the bytes of a file, or an ``onnx.ModelProto``. ``path``: the file to write, or a folder (one
     that exists, or a text that ends with a slash) for a file with the model's name; without it the bytes are in
-    ``Conversion.data``. The keywords are the options of the command line (docs/command-line.md), with values of Python:
-
-    - ``check``, and what the check compares and runs: see `CheckMode`. ``quantize``, ``calibration``: `QuantizeMode`.
-    - ``io_dtype``, ``io_layout``, ``float16``, ``target``: `IoDtype`, `IoLayout`, `Float16`, `TfliteTargetName`.
-    - ``input_shapes``: sizes by input name; None makes a size open, a name also calls it so. ``dims``: sizes by the
-      name of the dimension. ``elements``: the number of elements of each input that is a sequence, None for an optional
-      without a value; their tensors are called NAME_0, ...
-    - ``min_runtime``: "2.14" to "2.23" or "litert-1.0" to "litert-2.3".
+    ``Conversion.data``. The keywords are the options of the command line (docs/command-line.md), with values of Python
+    (`CheckMode`, `QuantizeMode`, `IoDtype`, `IoLayout`, `Float16`, `TfliteTargetName`, `InputShapes`, `Elements`).
+    ``dims``: sizes by the name of the dimension. ``min_runtime``: "2.14" to "2.23" or "litert-1.0" to "litert-2.3".
 
     Raises `InvalidModelError`, `UnsupportedError`, `UsageError`, `OutputError`, `CheckFailedError`.
     """
@@ -173,7 +179,7 @@ def tflite_to_onnx(
     opset: int | None = None,
     check: CheckMode = "auto",
     load: bool = True,
-    input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    input_shapes: InputShapes | None = None,
     dims: Mapping[str, int] | None = None,
     rename: Mapping[str, str] | None = None,
     io_layout: IoLayout | Mapping[str, IoLayout] = "source",
@@ -230,7 +236,7 @@ def check(
     save_outputs: PathLike | None = None,
     seed: int = 0,
     data: Data | None = None,
-    input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    input_shapes: InputShapes | None = None,
     dims: Mapping[str, int] | None = None,
     time_limit: float = 300.0,
     runs: int = 3,
@@ -243,11 +249,10 @@ def check(
 ) -> CheckReport:
     """Run two models, each .onnx or .tflite, on the same inputs and compare; ``a`` is the reference.
 
-    ``data``: arrays by ``a``'s input names, for some or all of them (also by ``b``'s names, or by position:
-    ``arr_0``), several such sets, the path of an .npz file, or of a directory of such files. The rest are generated
-    from ``seed``: embedding ids within their table, masks of 0 and 1, images, quiet sound. ``random``: how many sets
-    are generated, with mixed sizes where dimensions are open. ``input_ranges``: lowest and highest value by input name,
-    instead of those that the graph suggests. ``dims``: the size of a dimension, by its name, in the runs.
+    ``data``: see `Data`. Without, inputs are generated from ``seed``: embedding ids within their table, masks of 0 and
+    1, images, quiet sound. ``random``: how many sets are generated, with mixed sizes where dimensions are open.
+    ``input_ranges``: lowest and highest value by input name, instead of those that the graph suggests. ``dims``: the
+    size of a dimension, by its name, in the runs.
 
     Inputs and outputs are matched by name, then by position and shape; channels-last matches channels-first. A .tflite
     as ``b`` must agree with and without XNNPACK. ``runtime``: what runs a .tflite, by default LiteRT, else
@@ -255,16 +260,21 @@ def check(
     one run after the other, on other inputs each time; the states that ``onnxtfl`` made inputs and outputs of an ONNX
     model are fed back. ``max_steps``: how many quantization steps quantized outputs may differ by.
 
-    ``rtol``, ``atol``: of all outputs, or by name of an output ("" for all others); ``"0.01abs"`` is an absolute
-    tolerance that is not relative to an output's largest value. ``accept``: the criteria that may accept an output, by
-    default all (``["tolerance"]`` allows nothing beyond the tolerance). ``metrics``: names of metrics, or functions of
-    two arrays, measured of each output (``OutputCheck.metrics``). ``save_outputs``: a directory for the inputs and the
-    outputs of both models, as .npz files. ``per_layer``, ``profile``: see `CheckMode`.
+    ``rtol``, ``atol``: see `Tolerance`. ``accept``: the criteria that may accept an output, by default all
+    (``["tolerance"]`` allows nothing beyond the tolerance). ``metrics``: names of metrics, or functions of two arrays,
+    measured of each output (``OutputCheck.metrics``). ``save_outputs``: a directory for the inputs and the outputs of
+    both models, as .npz files. ``per_layer``, ``profile``: see `CheckMode`.
 
     Does not raise for models that differ or do not run: see ``CheckReport.status``. Raises `InvalidModelError` for a
     file that cannot be read and `UsageError` for unknown input names and arrays that do not fit.
     """
-    given = of_command(CHECK, locals())
+    return _compare(a, b, of_command(CHECK, locals()))
+
+
+def _compare(
+    a: PathLike | bytes | onnx.ModelProto, b: PathLike | bytes | onnx.ModelProto, given: Mapping[str, Any]
+) -> CheckReport:
+    """The check that `given`, the keywords of `check`, ask for."""
     from onnxtfl.checking import Settings, check_models
 
     for name, model in (("a", a), ("b", b)):
@@ -405,12 +415,13 @@ def _report(job: Job, result: Report, output: Output, seconds: float) -> Convers
         tuple(result.other_signatures),
         result.elements,
         tuple(result.dropped_metadata),
-        tuple(result.assumptions),
+        tuple(one.text for one in result.assumptions),
         tuple(result.complex_names),
         os.fspath(job.model) if isinstance(job.model, str | os.PathLike) else "",
         float16=result.float16,
         io_types=tuple(IoType(*entry) for entry in result.io_types),
         opset=result.opset,
+        minor_assumptions=frozenset(one.text for one in result.assumptions if one.is_minor),
     )
 
 
@@ -449,9 +460,9 @@ def _check_suffix(path: str, wanted: FormatName) -> None:
 def unsupported(
     model: PathLike | bytes | onnx.ModelProto,
     *,
-    input_shapes: Mapping[str, Sequence[Size]] | None = None,
+    input_shapes: InputShapes | None = None,
     dims: Mapping[str, int] | None = None,
-    elements: Mapping[str, int | None] | None = None,
+    elements: Elements | None = None,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
 ) -> list[UnsupportedOp]:

@@ -97,6 +97,7 @@ class ConversionReport:
     ``other_signatures``: the entry points of the source that were not converted. ``elements``: the names of the tensors
     that each input and output of sequence or optional type became. ``dropped_metadata``: metadata of the source that is
     too large for the result, as text. ``assumptions``: what has to be true of sizes that only a run knows.
+    ``minor_assumptions``: those of them about sizes that are computed inside, or that hardly anyone feeds.
     ``complex_names``: inputs and outputs of complex numbers, which became real ones with a trailing axis of 2.
     ``source``: the path of the source, "" for a model in memory. ``arena``: bytes of the arena that TFLite Micro needs,
     measured on this machine (with pointers of 32 bits it needs less); None where that was not measured. ``io_types``:
@@ -126,11 +127,13 @@ class ConversionReport:
     io_types: tuple[IoType, ...] = ()
     opset: str = ""
     float16: str = ""
+    minor_assumptions: frozenset[str] = frozenset()
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """What the report says, as the rows of a table.
 
-        ``verbose``: with the passes and what was left out of the metadata, and without shortened lists.
+        ``verbose``: with the passes, the minor assumptions and what was left out of the metadata, and without shortened
+        lists.
         """
         rows = titled("inputs", map(str, self.inputs)) + titled("outputs", map(str, self.outputs))
         rows += titled("types", map(str, self.io_types))
@@ -146,7 +149,7 @@ class ConversionReport:
                 Row("signatures", f"not converted: {others} (`signature=KEY`, or `--signature all|signatures_to_onnx`)")
             )
         rows += titled("opset", [self.opset] if self.opset else [])
-        rows += titled("assumed", self.assumptions)
+        rows += titled("assumed", [what for what in self.assumptions if verbose or what not in self.minor_assumptions])
         rows += titled("left out", [f"{what}: too large" for what in self.dropped_metadata]) if verbose else []
         rows += [Row("ops before", _ops(self.ops_before, verbose)), Row("ops after", _ops(self.ops_after, verbose))]
         rows += [] if self.quantization is None else _quantization_rows(self.quantization, verbose)

@@ -81,9 +81,7 @@ def convert_many(
     Returns an outcome for each model, in the order of the sources. Raises `UsageError` for an argument that is not
     possible, for folders without models, and for two sources with the same target.
     """
-    options = current_names(TO_TFLITE if to == "tflite" else TO_ONNX, options)
-    options.pop("on_progress", None)
-    options = _checked_options(to, options)
+    options = _checked_options(to, current_names(TO_TFLITE if to == "tflite" else TO_ONNX, options))
     checked(directory=directory, jobs=jobs, force=force, address=address, on_outcome=on_outcome)
     if not isinstance(executor, Executor):
         checked(executor=executor)
@@ -96,23 +94,42 @@ def convert_many(
         if on_outcome is not None:
             on_outcome(outcome, len(pairs))
 
+    rest = pairs if force else _without_up_to_date(pairs, journal, add)
+    if rest:
+        with _opened(executor, address, jobs, len(rest)) as pool:
+            _convert_all(pool, rest, journal, add, to, options)
+    return [found[pair.source] for pair in pairs]
+
+
+def _without_up_to_date(pairs: Sequence[Pair], journal: Journal, add: Callable[[Outcome], None]) -> list[Pair]:
+    """The pairs that have to be converted; the outcomes of the others are added."""
     rest = list[Pair]()
     for pair in pairs:
-        if not force and journal.is_up_to_date(pair):
+        if journal.is_up_to_date(pair):
             add(Outcome(pair.source, pair.target, "up to date", size=pair.target.stat().st_size))
         else:
             rest.append(pair)
-    if rest:
-        with _opened(executor, address, jobs, len(rest)) as pool:
-            for pair, outcome in _run(pool, rest, to, options):
-                journal.write(pair, done=outcome.status == "converted" and outcome.error is None)
-                add(outcome)
-    return [found[pair.source] for pair in pairs]
+    return rest
+
+
+def _convert_all(
+    pool: Executor,
+    pairs: Sequence[Pair],
+    journal: Journal,
+    add: Callable[[Outcome], None],
+    to: str,
+    options: Mapping[str, Any],
+) -> None:
+    """Convert the pairs; each outcome is noted in the journal and added as soon as it is known."""
+    for pair, outcome in _run(pool, pairs, to, options):
+        journal.write(pair, done=outcome.status == "converted" and outcome.error is None)
+        add(outcome)
 
 
 def _checked_options(to: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options, checked. Raises UsageError for those that the conversion does not have, or that are not possible."""
     checked(to=to)
+    options = {name: value for name, value in options.items() if name != "on_progress"}
     known = of_command(TO_TFLITE if to == "tflite" else TO_ONNX, options)
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None:

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError, UsageError, suggestion
+from onnxtfl.errors import InternalError, InvalidModelError, OnnxtflError, UnsupportedError, UsageError, suggestion
 from onnxtfl.formats import files
 from onnxtfl.formats.bodies import body, is_defined
 from onnxtfl.formats.metadata import carried
@@ -33,7 +33,7 @@ from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.formats.tflite.metadata import of_the_file
 from onnxtfl.formats.tflite.schema import state_operands
 from onnxtfl.ir import compact_record
-from onnxtfl.ir.assumptions import assumption_scope
+from onnxtfl.ir.assumptions import Assumption, assumption_scope
 from onnxtfl.ir.budget import Budget, budget_scope
 from onnxtfl.ir.compact_record import tensor_names
 from onnxtfl.ir.data import Array
@@ -43,9 +43,11 @@ from onnxtfl.ir.metadata import RECORD, Late
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.record import Record, record_of
+from onnxtfl.ir.shown_sizes import inputs_scope, remember_inputs, shown_type
 from onnxtfl.ir.signatures import Description, described, of_unknown_rank
 from onnxtfl.ir.summary import QuantizationSummary
 from onnxtfl.ir.symbols import symbol_scope
+from onnxtfl.ir.types import TensorType
 from onnxtfl.options import Options
 from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, separate_region_outputs, set_input_shapes
 from onnxtfl.passes.canonicalize import MOVES
@@ -58,6 +60,7 @@ from onnxtfl.passes.fix_features import fix_features
 from onnxtfl.passes.fixed_sizes import refuse_open_inputs, refuse_open_results
 from onnxtfl.passes.floats import hold_few_bits, hold_two_bits
 from onnxtfl.passes.fuse_activations import fuse_activations
+from onnxtfl.passes.given_sizes import GivenSizes
 from onnxtfl.passes.held_types import HeldType, as_property, held_types
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.passes.keep_states import keep_states
@@ -149,7 +152,7 @@ class Report:
     complex_names: list[str] = field(default_factory=list)
     source_size: int | None = None
     dropped_metadata: list[str] = field(default_factory=list)
-    assumptions: list[str] = field(default_factory=list)
+    assumptions: list[Assumption] = field(default_factory=list)
     unranked: list[str] = field(default_factory=list)
     io_types: list[HeldType] = field(default_factory=list)
     source_files: tuple[Path, ...] = ()
@@ -354,6 +357,16 @@ def _tflite_last(target: TfliteTarget) -> list[Pass | Group]:
     ]
 
 
+@contextlib.contextmanager
+def _types_in_words() -> Iterator[None]:
+    """Let the types in errors have the names of sizes that the user knows."""
+    try:
+        yield
+    except OnnxtflError as error:
+        error.type_ = shown_type(error.type_) if isinstance(error.type_, TensorType) else error.type_
+        raise
+
+
 class _Conversion:
     """One conversion: its options, its report, and the name of the running step."""
 
@@ -363,6 +376,8 @@ class _Conversion:
         self.states: list[ExposedState] = []
         self.weights: Weights = {}
         self.step = ""
+        given = [f"`{name}`" for name in ("input_shapes", "dims") if getattr(options, name)]
+        self.sizes = GivenSizes(" and ".join(given))
         self._source_names: list[str] = []
         self._written, self._told = 0, 0.0
 
@@ -385,11 +400,14 @@ class _Conversion:
             budget = Budget(options.max_memory * 2**20, options.time_limit, compact=options.compact)
             assumptions = conversion.report.assumptions
             with contextlib.ExitStack() as scopes:
-                for scope in (budget_scope(budget), symbol_scope(), assumption_scope(assumptions)):
+                for scope in (budget_scope(budget), symbol_scope(), inputs_scope(), assumption_scope(assumptions)):
                     scopes.enter_context(scope)
+                scopes.enter_context(_types_in_words())
                 scopes.enter_context(counting_written(conversion.count_written))
                 scopes.enter_context(np.errstate(all="ignore"))
                 yield conversion
+        except InvalidModelError as error:
+            raise conversion.sizes.blamed(error) from error.__cause__
         except (OnnxtflError, OSError):
             raise
         except MemoryError as error:
@@ -472,6 +490,7 @@ class _Conversion:
         lengths, shapes = self.options.elements or {}, self.options.input_shapes or {}
         flatten_inputs(graph, lengths, strict=False)
         by_tensor = {v: shape for k, shape in shapes.items() for v in graph.elements.get(k, (k,))}
+        self.sizes.note_declared(graph)
         set_input_shapes(graph, by_tensor, self.options.inputs)
         dimensions = Dimensions(self.options.dims or {}, dim_names)
         dimensions.set(graph)
@@ -480,6 +499,8 @@ class _Conversion:
         dimensions.refuse_unknown()
         flatten_inputs(graph, lengths)
         check_names(graph, lengths)
+        remember_inputs(graph.inputs)
+        self.sizes.note_given(graph)
         if not self.target.has_open_sizes:
             refuse_open_inputs(graph, self.target.title)
 

@@ -14,6 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from onnxtfl.checking.inputs.generation import make_input, numpy_type
+from onnxtfl.checking.inputs.samples import samples_of
 from onnxtfl.checking.inputs.sizes import open_shapes
 from onnxtfl.checking.models.description import TensorInfo, describe
 from onnxtfl.checking.models.facts import analyze
@@ -233,25 +234,8 @@ def read_samples(path: str | os.PathLike[str], infos: Sequence[TensorInfo]) -> I
                 found = {name: arrays[name] for name in arrays.files}
         except (OSError, ValueError, TypeError, EOFError, BadZipFile) as error:  # TypeError: an .npy file
             raise UsageError(f"{one} is not an .npz file: {error}", code="E-QUANT-002") from error
-        yield from _checked(_split(found, infos), infos)
-
-
-def _split(arrays: Sample, infos: Sequence[TensorInfo]) -> Iterator[Sample]:
-    """The samples in arrays with an axis of samples; the arrays themselves, where they have none."""
-    ranks = {info.name: len(info.shape or ()) for info in infos}
-    stacked = {name for name, array in arrays.items() if array.ndim == ranks.get(name, -2) + 1}
-    counts = {len(arrays[name]) for name in stacked}
-    if not stacked:
-        yield arrays
-    elif len(counts) == 1 and len(stacked) == len(arrays):
-        for k in range(counts.pop()):
-            yield {name: array[k] for name, array in arrays.items()}
-    else:
-        raise UsageError(
-            "the calibration data have different numbers of samples",
-            hint=f"expected: {_wanted(infos)}",
-            code="E-QUANT-002",
-        )
+        ranks = {info.name: len(info.shape) for info in infos if info.shape is not None}
+        yield from _checked(samples_of(found, ranks), infos)
 
 
 def _checked(samples: Iterable[Sample], infos: Sequence[TensorInfo]) -> Iterator[Sample]:

@@ -62,7 +62,7 @@ def test_inputs_that_both_models_refuse_are_no_failure(tmp_path: Path) -> None:
     report = onnxtfl.check(*paths)
     assert report.status == "not checked" and "both models refuse these inputs" in report.reason
     given = {"x": np.arange(6, dtype=np.float32), "split": np.asarray([2, 4])}
-    assert onnxtfl.check(*paths, inputs=given).ok
+    assert onnxtfl.check(*paths, data=given).ok
 
 
 def test_a_top_k_that_need_not_sort_is_compared_in_order(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_runs_nowhere_is_not_checked(tmp_path: Path) -> None:
     assert "unknown.domain" in report.reason
     assert "onnxruntime" in report.reason
     with pytest.raises(onnxtfl.UsageError, match="no input"):
-        onnxtfl.check(path, path, inputs={"z": np.zeros(3)})
+        onnxtfl.check(path, path, data={"z": np.zeros(3)})
 
 
 def test_messages_of_runtimes_are_short() -> None:

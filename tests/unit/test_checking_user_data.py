@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxtfl
-from onnxtfl.checking.inputs.user_data import asked_range, by_input, cases_of
+from onnxtfl.checking.inputs.user_data import Case, asked_range, by_input, cases_of, split_cases
 from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.checking.models.facts import Range
 from onnxtfl.checking.pairing.interface import match
@@ -153,3 +153,29 @@ def test_a_runtime_for_tflite_needs_a_tflite(tmp_path: Path) -> None:
     path = saved(onnx_scale(), tmp_path / "a.onnx")
     with pytest.raises(UsageError, match=r"both models are \.onnx"):
         onnxtfl.check(path, path, runtime="micro")
+
+
+@pytest.mark.parametrize("name", ["x", "arr_0"])
+def test_an_axis_of_samples_is_a_set_of_inputs_for_each_as_in_calibration(tmp_path: Path, name: str) -> None:
+    """``onnxtfl check --data`` refused the file that ``--calibration`` takes."""
+    paths = [saved(onnx_scale(1.0, [1, 3]), tmp_path / f"{k}.onnx") for k in "ab"]
+    np.savez(tmp_path / "x.npz", **{name: np.arange(12, dtype=np.float32).reshape(4, 1, 3)})
+    assert onnxtfl.check(*paths, data=tmp_path / "x.npz").cases == 4
+    infos = [TensorInfo("x", "float32", (1, 3))]
+    found = split_cases(cases_of(tmp_path / "x.npz", 1, 0), infos, infos)
+    assert [case.label for case in found[:2]] == ["inputs of x.npz, sample 1 of 4", "inputs of x.npz, sample 2 of 4"]
+    assert found[1].arrays()[name].tolist() == [[3, 4, 5]]
+
+
+def test_arrays_of_different_numbers_of_samples() -> None:
+    infos = [TensorInfo("x", "float32", (1, 3)), TensorInfo("y", "float32", (2,))]
+    for other in (np.zeros((3, 2)), np.zeros(2)):
+        with pytest.raises(UsageError, match="different numbers of samples: 'x' 4, 'y'"):
+            split_cases([Case(given={"x": np.zeros((4, 1, 3)), "y": other})], infos, infos)
+    (case,) = split_cases([Case(given={"x": np.zeros((1, 3)), "y": np.zeros(2)})], infos, infos)
+    assert case.label == ""
+
+
+def test_an_array_of_another_shape_says_what_fits() -> None:
+    with pytest.raises(UsageError, match=r"give an array of this shape, or \[N,1,3,8,9\] for N sets of inputs"):
+        by_input({"image": np.zeros((1, 4, 8, 9))}, [IMAGE], [IMAGE_OF_B], PAIRS)

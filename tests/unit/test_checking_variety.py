@@ -113,11 +113,16 @@ def test_a_batch_of_1(tmp_path: Path) -> None:
     assert report.reason == "at x:[1,3,1]: output 'y': shape [3] became [1,3]"
 
 
-def test_other_sizes_of_1_are_told(tmp_path: Path) -> None:
+def test_other_sizes_of_1_are_excluded_from_the_verdict(tmp_path: Path) -> None:
     shape = (3, "length", 1)
     report = compared(tmp_path, without_axes_of_1(shape), without_last_axis(shape))
     assert report.ok
-    assert "the models differ at x:[3,1,1]: output 'y': shape [3] became [3,1]" in report.notes
+    assert report.excluded == "at x:[3,1,1]"
+    assert (
+        "excluded from the verdict: the models differ at x:[3,1,1]: output 'y': shape [3] became [3,1]" in report.notes
+    )
+    assert report.table().split("\n")[0].startswith("check  passed except at x:[3,1,1] (")
+    assert report.to_json()["excluded"] == report.excluded
 
 
 def test_an_output_that_is_listed_twice(tmp_path: Path) -> None:

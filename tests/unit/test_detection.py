@@ -54,6 +54,22 @@ def test_boxes_of_an_open_number_of_lists(
     np.testing.assert_array_equal(found, run_onnx(model, feed)["y"])
 
 
+def test_boxes_of_negative_width_and_height_drop_no_others() -> None:
+    """Of boxes by their centers; two negative sizes have a positive product. Selected: boxes far apart, and those."""
+    node = helper.make_node("NonMaxSuppression", ["boxes", "scores", "limit", "overlap"], ["y"], center_point_box=1)
+    inputs = [("boxes", TensorProto.FLOAT, [1, "n", 4]), ("scores", TensorProto.FLOAT, [1, 1, "n"])]
+    limits = {"limit": np.array([20]), "overlap": np.zeros(1, np.float32)}
+    model = onnx_model([node], inputs, [("y", TensorProto.INT64, None)], limits).SerializeToString()
+    random = np.random.default_rng(0)
+    signs = np.array([[1, 1, 1, 1], [1, 1, -1, 1], [1, 1, 1, -1], [1, 1, -1, -1]], np.float32)
+    boxes = (random.random((1, 20, 4), np.float32) + 0.5) * np.tile(signs, (5, 1))
+    feed = {"boxes": boxes, "scores": random.random((1, 1, 20), np.float32)}
+    expected = run_onnx(model, feed)["y"]
+    assert 15 <= len(expected) < 20
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", feed)[0][1]
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("lists", [[1, 2], ["n", "k"]], ids=["known", "open"])
 @pytest.mark.parametrize("least", [0.3, -1.0, 2.0])
 def test_the_first_of_boxes_with_equal_scores_is_chosen_first(lists: list[int | str], least: float) -> None:

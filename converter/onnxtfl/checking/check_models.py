@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from onnxtfl.checking.inputs.user_data import Inputs, cases_of
+from onnxtfl.checking.inputs.user_data import Inputs, cases_of, split_cases
 from onnxtfl.checking.profiling import with_models
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.session import Check
@@ -44,6 +44,7 @@ def check_models(
         try:
             workers = workers or stack.enter_context(Workers(settings.runtime))
             check = Check(a, b, settings, workers, stack)
+            cases = cases if inputs is None else split_cases(cases, check.a.info.inputs, check.b.info.inputs)
             report = with_models(check.report(cases), (check.a, check.b), settings)
         except UnsupportedError as error:  # a kind of value, or an op, that the readers do not know
             report = CheckReport("not checked", str(error))

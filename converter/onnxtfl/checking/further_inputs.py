@@ -147,8 +147,8 @@ class FurtherInputs:
         return replace(report, notes=(*report.notes, f"also compared {_sizes(found.inputs)}")) if found.ok else report
 
     def _at_sizes_of_1(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
-        """Compare at batches of 1, and where all open sizes are 1, at which few models are used: a difference there is
-        a note.
+        """Compare at batches of 1, and where all open sizes are 1, at which few models are used: a difference there
+        excludes these sizes from the verdict.
         """
         for only_batch, values, choices in self.done.units:
             try:
@@ -159,7 +159,8 @@ class FurtherInputs:
             if found.status == "failed" and only_batch:
                 return replace(found, reason=where)
             if found.status == "failed":
-                report = replace(report, notes=(*report.notes, f"the models differ {where}"))
+                note = f"excluded from the verdict: the models differ {where}"
+                report = replace(report, excluded=_sizes(found.inputs), notes=(*report.notes, note))
         return report
 
     def _elsewhere(self, chosen: list[Permutation]) -> CheckReport | None:

@@ -152,7 +152,8 @@ class CheckReport:
     the errors of the tensors that both models compute, in the order of the second, where they were asked for
     (``per_layer``); ``first_difference``: the first op whose result differs, None where there is none. ``models``: the
     two files. ``profiles``: time per op of each runtime, where that was asked for (``profile``).
-    ``unreached``: what no input reached in the first model, where that was measured.
+    ``unreached``: what no input reached in the first model, where that was measured. ``excluded``: sizes at which the
+    models differ though they passed at all others, since few models are used at these; "" for none.
     """
 
     status: Status
@@ -172,6 +173,7 @@ class CheckReport:
     models: tuple[ModelSummary, ...] = field(default=(), repr=False)
     profiles: tuple[Profile, ...] = field(default=(), compare=False, repr=False)
     unreached: tuple[Goal, ...] = field(default=(), repr=False)
+    excluded: str = ""
 
     @property
     def ok(self) -> bool:
@@ -211,7 +213,7 @@ class CheckReport:
         runs = f"{self.runs} runs; " if self.runs > 1 else ""
         runs = f"{self.cases} sets of inputs; {runs}" if self.cases > 1 else runs
         ran = f" ({', '.join(self.runtimes)}; {runs}{self.seconds:.2f} s)" if self.runtimes else ""
-        return f"{self.status}{ran}"
+        return f"{self.status}{f' except {self.excluded}' if self.ok and self.excluded else ''}{ran}"
 
     def table(self, verbose: bool = False, width: int = WIDTH) -> str:
         """The rows as text, wrapped at spaces to ``width`` columns."""

@@ -150,6 +150,11 @@ class Check:
     @property
     def _tried(self) -> str:
         """The sizes at which the first model did not run, and how to give others; "" for known sizes."""
+        sizes, shapes = self.settings.dims, self.settings.input_shapes
+        asked = [f"{name}={size}" for name, size in sizes.items()]
+        asked += [f"{name}:{shape_text(shape)}" for name, shape in shapes.items()]
+        if asked:
+            return f"; it may not take the sizes that were asked for: {', '.join(asked)}"
         if len(self.tried) < 2:
             return ""
         names = [info.name for info in self.a.info.inputs]

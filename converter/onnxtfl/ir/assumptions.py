@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
-_CURRENT: ContextVar[list[str] | None] = ContextVar("onnxtfl_assumptions", default=None)
+
+@dataclass(frozen=True)
+class Assumption:
+    """One assumption; `is_minor`: it is about a size that hardly anyone feeds, or that is computed inside."""
+
+    text: str
+    is_minor: bool = False
 
 
-def assume(text: str) -> None:
+_CURRENT: ContextVar[list[Assumption] | None] = ContextVar("onnxtfl_assumptions", default=None)
+
+
+def assume(text: str, is_minor: bool = False) -> None:
     """Record an assumption of the conversion that runs in this thread; outside of one, nothing is recorded."""
-    found = _CURRENT.get()
-    if found is not None and text not in found:
-        found.append(text)
+    found, assumption = _CURRENT.get(), Assumption(text, is_minor)
+    if found is not None and assumption not in found:
+        found.append(assumption)
 
 
 @contextmanager
-def assumption_scope(found: list[str]) -> Iterator[None]:
+def assumption_scope(found: list[Assumption]) -> Iterator[None]:
     """Collect in `found` what is assumed inside; scopes nest, and each thread has its own."""
     token = _CURRENT.set(found)
     try:

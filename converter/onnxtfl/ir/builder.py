@@ -18,6 +18,7 @@ from onnxtfl.ir.op import Op, attributes_of, foreign
 from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.quantized import with_kept
 from onnxtfl.ir.shapes import normalize_axes, possible_rank
+from onnxtfl.ir.shown_sizes import operand_types
 from onnxtfl.ir.types import DType, ResourceType, TensorType, TupleType, Type
 
 Operand = Value | Array | TensorData | Sequence[int] | None
@@ -144,12 +145,8 @@ def infer(node: Node) -> list[Type]:
         raise
     except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError) as error:
         raise InvalidModelError(
-            f"operands do not fit: {reason(error)}", op=node.op.name, type_=_operand_types(node), code="E-FILE-009"
+            f"operands do not fit: {reason(error)}", op=node.op.name, type_=operand_types(node), code="E-FILE-009"
         ) from error
-
-
-def _operand_types(node: Node) -> str:
-    return ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
 
 
 def check(node: Node) -> None:

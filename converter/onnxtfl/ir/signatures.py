@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from onnxtfl.ir.graph import Value
+from onnxtfl.ir.shown_sizes import dim_in_shape
 from onnxtfl.ir.types import TensorType
 
 Description = tuple[str, str, tuple[int | str, ...]]
@@ -15,7 +16,7 @@ def described(value: Value) -> Description:
     """Name, dtype and shape of `value`; sizes that are open as texts."""
     type_, name = value.type, value.name or ""
     if isinstance(type_, TensorType):
-        return name, type_.storage.value, tuple(d if isinstance(d, int) else str(d) for d in type_.shape or ())
+        return name, type_.storage.value, tuple(d if isinstance(d, int) else dim_in_shape(d) for d in type_.shape or ())
     return name, str(type_), ()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from onnxtfl.ir.dims import Dim, Shape, parse_dim, static
@@ -84,7 +84,11 @@ class TensorType:
         return replace(self, quantization=quantization)
 
     def __str__(self) -> str:
-        dims = "*x" if self.shape is None else "".join(f"{_dim_text(d)}x" for d in self.shape)
+        return self.text()
+
+    def text(self, naming: Callable[[Dim], str] = str) -> str:
+        """The type as text; `naming` returns the texts of open sizes."""
+        dims = "*x" if self.shape is None else "".join(f"{_dim_text(d, naming)}x" for d in self.shape)
         quantization = f", {self.quantization}" if self.quantization else ""
         return f"tensor<{dims}{self.dtype.value}{quantization}>"
 
@@ -174,6 +178,5 @@ def tensor(dtype: DType | str, *shape: Dim | str) -> TensorType:
     return TensorType(DType(dtype) if isinstance(dtype, str) else dtype, dims)
 
 
-def _dim_text(dim: Dim) -> str:
-    text = str(dim)
-    return text if isinstance(dim, int) else f"[{text}]"
+def _dim_text(dim: Dim, naming: Callable[[Dim], str]) -> str:
+    return str(dim) if isinstance(dim, int) else f"[{naming(dim)}]"

@@ -81,7 +81,7 @@ def _verdict(check: CheckReport | None) -> dict[str, object]:
         return {"style": "unchecked", "title": _VERDICTS["not checked"], "reason": reason, "first": None, "notes": []}
     return {
         "style": _STYLES.get(check.status, "unchecked"),
-        "title": _VERDICTS[check.status],
+        "title": _VERDICTS[check.status] + (f" (except {check.excluded})" if check.ok and check.excluded else ""),
         "reason": check.reason,
         "first": check.first_difference,
         "notes": [note for note in check.notes if note != str(check.first_difference)],

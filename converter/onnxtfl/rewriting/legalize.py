@@ -17,6 +17,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantized import is_real, touches_quantized
+from onnxtfl.ir.shown_sizes import operand_types
 from onnxtfl.ir.source_names import source_name
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.collapse import collapse
@@ -175,11 +176,9 @@ def _of_type(error: OnnxtflError, node: Node) -> OnnxtflError:
     if not isinstance(error.__cause__, ElementTypeError):
         return error
     said, hint = f"{error.__cause__} in {error.op}", "cast it to another type, or cut the model around it"
-    return UnsupportedError(said, node=error.node, op=node.op.name, type_=_shown(node), hint=hint, code="E-TYPE-002")
-
-
-def _shown(node: Node) -> str:
-    return ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)
+    return UnsupportedError(
+        said, node=error.node, op=node.op.name, type_=operand_types(node), hint=hint, code="E-TYPE-002"
+    )
 
 
 def _moves(node: Node) -> bool:
@@ -277,7 +276,7 @@ def _refused(node: Node, target: Target, refusals: Sequence[Refusal]) -> _Refuse
     missing = "the rank of an operand is known only at run time" if unranked else "no form of it exists there"
     reason = "; ".join(dict.fromkeys(r.message for r in refusals)) or missing
     message = f"{target.title} cannot run this: {reason}"
-    error = _RefusedError(message, node=source_name(node), op=node.op.name, type_=_shown(node), code="E-OP-004")
+    error = _RefusedError(message, node=source_name(node), op=node.op.name, type_=operand_types(node), code="E-OP-004")
     error.hint = target.advice(node)
     error.reason = reason
     return error

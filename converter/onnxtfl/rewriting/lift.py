@@ -16,6 +16,7 @@ from onnxtfl.ir.history import Remark
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import is_real, quantization_of, touches_quantized
+from onnxtfl.ir.shown_sizes import operand_types
 from onnxtfl.ir.types import DType, TensorType, Type
 from onnxtfl.rewriting.branches import take_valid_branch
 from onnxtfl.rewriting.declared import as_declared, reinterpreted
@@ -107,7 +108,7 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
             "subgraphs or functions are nested too deeply", node=node.name, op=name, code="E-FILE-011"
         ) from error
     except (ValueError, TypeError, IndexError, KeyError, ZeroDivisionError, OverflowError) as error:
-        found = InvalidModelError(f"invalid {name}: {reason(error)}", type_=_types(node), code="E-FILE-009")
+        found = InvalidModelError(f"invalid {name}: {reason(error)}", type_=operand_types(node), code="E-FILE-009")
         raise _located(found, node, name) from error
 
 
@@ -442,9 +443,5 @@ def _located(error: OnnxtflError, node: Node, name: str) -> OnnxtflError:
         error.node = node.name or (node.results[0].name if node.results else None)
         if error.op != name or error.version is None:
             error.op, error.version = name, node.op.version
-    error.type_ = error.type_ or _types(node)
+    error.type_ = error.type_ or operand_types(node)
     return error
-
-
-def _types(node: Node) -> str:
-    return ", ".join(str(v.type) if v is not None else "absent" for v in node.operands)

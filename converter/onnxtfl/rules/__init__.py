@@ -13,7 +13,19 @@ from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.custom_attributes import to_options
 from onnxtfl.ir.data import Array, ArrayData, RowsData, TensorData
-from onnxtfl.ir.dims import Dim, broadcast_dim, ceildiv, fresh, is_open, may_be_one, product, static, symbols
+from onnxtfl.ir.dims import (
+    Dim,
+    broadcast_dim,
+    ceildiv,
+    fresh,
+    is_nonnegative,
+    is_open,
+    may_be_one,
+    product,
+    static,
+    substitute,
+    symbols,
+)
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import is_weight, scalar, single_use, uniform_scalar
@@ -51,6 +63,7 @@ from onnxtfl.ir.shapes import (
     normalize_axis,
     static_ints,
 )
+from onnxtfl.ir.shown_sizes import may_be_fed, shown_dim, shown_shape
 from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window, same_padding_of_pool

@@ -19,6 +19,7 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import dim_value
+from onnxtfl.ir.shown_sizes import is_of_inputs
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType
 from onnxtfl.rules.sizes import positions
@@ -86,7 +87,8 @@ def assume_multiples(node: Node, size: Dim, resized: Dim | None) -> None:
     ratio = None if resized is None else resized // size
     if not isinstance(ratio, int) or resized != size * ratio:
         text = "is a multiple of the old one: of other sizes, rounding may choose the neighbour of a nearest element"
-        assume(f"a new size of {shown_name(node)} {text}")
+        is_minor = not (is_of_inputs(size) and is_of_inputs(resized))
+        assume(f"a new size of {shown_name(node)} {text}", is_minor=is_minor)
 
 
 def _new_size(node: Node, i: int) -> Dim | None:

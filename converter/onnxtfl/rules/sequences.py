@@ -12,6 +12,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import unsqueezed
+from onnxtfl.ir.shown_sizes import shown_shape
 from onnxtfl.ir.types import OptionalType, SequenceType, TensorType
 from onnxtfl.rewriting.regions import is_sequence
 
@@ -86,7 +87,7 @@ def one_shape(*elements: Value | Shape) -> Shape:
     """The shape that all elements have; UnsupportedError where they differ, or may differ at run time."""
     shapes = list(dict.fromkeys(v.shape if isinstance(v, Value) else v for v in elements))
     if len(shapes) > 1:
-        shown = " and ".join(f"[{', '.join(map(str, shape))}]" for shape in shapes)
+        shown = " and ".join(map(shown_shape, shapes))
         raise UnsupportedError(
             f"elements of different shapes {shown} where one tensor has to hold them", hint=FIX, code="E-OP-006"
         )

@@ -6,15 +6,17 @@ itself: these sizes are not reported. Sizes that are 0 in the file are not looke
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.dims import Dim, SymDim, is_nonnegative, symbols
 from onnxtfl.ir.graph import Graph, Node
-from onnxtfl.ir.symbols import Unknown
+from onnxtfl.ir.shown_sizes import COMPUTED, may_be_fed, shown_dim
 from onnxtfl.ir.types import TensorType
 from onnxtfl.targets.table import failures_at_zero
 
+Failure = tuple[Node, Dim, str]
+"""An op, a size at which its kernel fails if that is 0, and the verdict."""
 _FAILURES = {"abort": "ends the process", "wrong": "computes other values"}
 """By verdict, what is reported; from bad to better."""
 _SHOWN = 4
@@ -23,27 +25,37 @@ _COMPUTED = "each size computed at run time"
 
 
 def assume_elements(graph: Graph) -> None:
-    """Record the sizes that have to be at least 1 for a correct result, and the ops that need it, in one line."""
-    found = [(node, name, verdict) for node in graph.walk() for name, verdict in _failures(node)]
-    refused = {name for _, name, verdict in found if verdict == "refused"} - {_COMPUTED}
-    reported = [(node, name, verdict) for node, name, verdict in found if name not in refused and verdict in _FAILURES]
-    if not reported:
+    """Record the sizes that have to be at least 1 for a correct result, and the ops that need it: a line for those that
+    a user may feed as 0, and one for the others.
+    """
+    found = [(node, dim, verdict) for node in graph.walk() for dim, verdict in _failures(node)]
+    refused = {dim for _, dim, verdict in found if verdict == "refused" and shown_dim(dim) != COMPUTED}
+    reported = [(node, dim, verdict) for node, dim, verdict in found if dim not in refused and verdict in _FAILURES]
+    for is_fed in (True, False):
+        _assume([entry for entry in reported if may_be_fed(entry[1], 0) is is_fed], is_minor=not is_fed)
+
+
+def _assume(failures: Sequence[Failure], is_minor: bool) -> None:
+    """Record the sizes of these failures in one line."""
+    if not failures:
         return
-    names = sorted(dict.fromkeys(name for _, name, _ in reported), key=lambda name: name == _COMPUTED)
+    texts = dict.fromkeys(_COMPUTED if (text := shown_dim(dim)) == COMPUTED else text for _, dim, _ in failures)
+    names = sorted(texts, key=lambda name: name == _COMPUTED)
     shown = names if len(names) <= _SHOWN else [*names[: _SHOWN - 1], f"{len(names) - _SHOWN + 1} more"]
     ops = {
-        known: dict.fromkeys(_name(node) for node, _, verdict in reported if verdict == known) for known in _FAILURES
+        known: dict.fromkeys(_name(node) for node, _, verdict in failures if verdict == known) for known in _FAILURES
     }
     why = ", ".join(f"{' or '.join(ops[verdict])} {what}" for verdict, what in _FAILURES.items() if ops[verdict])
-    assume(f"{', '.join(shown)} {'is' if len(names) == 1 else 'are'} at least 1: of no elements, {why}")
+    verb = "is" if len(names) == 1 else "are"
+    assume(f"{', '.join(shown)} {verb} at least 1: of no elements, {why}", is_minor=is_minor)
 
 
 def _name(node: Node) -> str:
     return node.op.name.partition(".")[2]
 
 
-def _failures(node: Node) -> Iterator[tuple[str, str]]:
-    """The texts of the sizes of the first operand that may be 0, where the kernel fails then, with the verdict."""
+def _failures(node: Node) -> Iterator[tuple[Dim, str]]:
+    """The sizes of the first operand that may be 0, where the kernel fails then, with the verdict."""
     known, value = failures_at_zero(_name(node)), node.operands[0] if node.operands else None
     if not known or value is None or not isinstance(value.type, TensorType):
         return
@@ -59,16 +71,11 @@ def _failures(node: Node) -> Iterator[tuple[str, str]]:
             yield from ((factor, verdict) for factor in _factors(dim))
 
 
-def _factors(dim: Dim) -> Iterator[str]:
-    """The texts of the factors of which one is 0 where `dim` is."""
+def _factors(dim: Dim) -> Iterator[Dim]:
+    """The factors of which one is 0 where `dim` is."""
     assert isinstance(dim, SymDim)
     if len(dim.terms) > 1:
-        yield _text(dim)
+        yield dim
         return
     for atom, _ in dim.terms[0][0]:
-        yield _text(SymDim(((((atom, 1),), 1),)))
-
-
-def _text(dim: SymDim) -> str:
-    """A size in the names of the model."""
-    return _COMPUTED if any(isinstance(symbol, Unknown) for symbol in symbols(dim)) else str(dim)
+        yield SymDim(((((atom, 1),), 1),))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.checking.inputs.generation import numpy_type
+from onnxtfl.checking.inputs.samples import samples_of
 from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.checking.models.facts import Range
 from onnxtfl.checking.models.states import worst
@@ -87,6 +88,30 @@ def cases_of(inputs: Inputs, count: int, seed: int) -> list[Case]:
     if isinstance(inputs, Mapping):
         return [Case(given=inputs)]
     return [Case(f"inputs {k + 1} of {len(inputs)}", given) for k, given in enumerate(inputs)]
+
+
+def split_cases(cases: Iterable[Case], a: Sequence[TensorInfo], b: Sequence[TensorInfo]) -> list[Case]:
+    """The sets of inputs, one for each sample where the arrays have an axis of samples (`samples_of`).
+
+    ``a``, ``b``: the inputs of both models. Raises `UsageError` for files that cannot be read, and different numbers of
+    samples.
+    """
+    return [part for case in cases for part in _samples(case, a, b)]
+
+
+def _samples(case: Case, a: Sequence[TensorInfo], b: Sequence[TensorInfo]) -> list[Case]:
+    arrays = case.arrays()
+    ranks: dict[str, int | None] = {f"arr_{k}": _rank(info) for k, info in enumerate(a)}
+    ranks |= {info.name: _rank(info) for info in (*b, *a)}
+    found = samples_of(arrays, ranks)
+    if len(found) == 1 and all(found[0][name] is array for name, array in arrays.items()):
+        return [case]  # its file is read when it is needed
+    of = f"{case.label}, " if case.label else ""
+    return [Case(f"{of}sample {k + 1} of {len(found)}", sample) for k, sample in enumerate(found)]
+
+
+def _rank(info: TensorInfo) -> int | None:
+    return None if info.shape is None or info.kind != "tensor" else len(info.shape)
 
 
 def unknown_names(names: Iterable[str], *sides: Sequence[TensorInfo]) -> None:
@@ -166,7 +191,9 @@ def _fitting(array: Array, info: TensorInfo) -> Array:
     ways = permutations(tuple(array.shape), info.shape, "auto")
     if not ways:
         shapes = f"{shape_text(info.shape)}, the array for it {shape_text(array.shape)}"
-        raise UsageError(f"input {info.name!r} has the shape {shapes}", code="E-USE-004")
+        stacked = shape_text(("N", *(info.shape or ())))
+        hint = f"give an array of this shape, or {stacked} for N sets of inputs"
+        raise UsageError(f"input {info.name!r} has the shape {shapes}", hint=hint, code="E-USE-004")
     wanted = numpy_type(info.dtype)
     if array.dtype.kind == "f" and wanted.kind in "iub" and not np.array_equal(array, np.trunc(array)):
         raise UsageError(f"input {info.name!r} is {info.dtype}, the array for it has fractions")

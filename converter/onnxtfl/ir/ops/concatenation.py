@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.ir.define import *
+from onnxtfl.ir.shown_sizes import shown_shape
 
 
 class Concatenate(Op):
@@ -35,7 +36,8 @@ class Concatenate(Op):
         dims = [_agreed([s[i] for s in shapes]) for i in range(rank)]
         dims[along] = sum_of(s[along] for s in shapes) if len(shapes) == len(parts) else fresh()
         if any(d is None for d in dims):
-            raise ValueError(f"shapes {shapes} do not fit along axis {along}")
+            shown = ", ".join(map(shown_shape, shapes))
+            raise ValueError(f"shapes {shown} do not fit along axis {along}")
         return tuple(d for d in dims if d is not None)
 
     @staticmethod

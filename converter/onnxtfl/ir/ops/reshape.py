@@ -12,6 +12,7 @@ from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.shown_sizes import shown_shape
 
 
 class Reshape(Op):
@@ -31,12 +32,11 @@ class Reshape(Op):
         if dims is None:
             return None
         if sum(d == -1 for d in dims) > 1 or any(isinstance(d, int) and d < -1 for d in dims):
-            raise ValueError(f"shape {dims} has more than one open size")
+            raise ValueError(f"shape {shown_shape(dims)} has more than one open size")
         if -1 in dims:
             dims[dims.index(-1)] = _remaining(before, [d for d in dims if d != -1])
         if before is not None and _differ(product(before), product(dims)):
-            texts = (f"({', '.join(map(str, sizes))})" for sizes in (before, dims))
-            raise ValueError(" cannot be reshaped to ".join(texts))
+            raise ValueError(f"{shown_shape(before)} cannot be reshaped to {shown_shape(dims)}")
         return tuple(dims)
 
     @staticmethod
@@ -83,7 +83,7 @@ def _remaining(shape: Dims | None, others: Sequence[Dim]) -> Dim:
     if rest == 0:
         raise ValueError("-1 beside a size of 0 can be anything")
     if isinstance(total, int) and isinstance(rest, int) and total % rest:
-        raise ValueError(f"{shape} does not divide by {list(others)}")
+        raise ValueError(f"{shown_shape(shape)} does not divide by {shown_shape(others)}")
     return total // rest
 
 
@@ -112,7 +112,7 @@ def Squeeze(b: Builder, x: Value, axes: Value | None) -> Value:
     if axes is not None:
         gone = list(normalize_axes(required_ints(axes, "axes"), x.rank))
         if any(isinstance(x.shape[a], int) and x.shape[a] != 1 for a in gone):
-            raise ValueError(f"axes {gone} of {x.shape} are not all 1")
+            raise ValueError(f"axes {gone} of {shown_shape(x.shape)} are not all 1")
     return b(Reshape, x, b(Shape, x, axes=tuple(i for i in range(x.rank) if i not in gone)))
 
 
