@@ -305,7 +305,7 @@ def _convert(job: Job) -> Conversion:
             sample = _quantize(job, job.quantizing, result, output.file)
             seconds += time.perf_counter() - started
             if workers is not None:
-                compared = check_result(job, result, output.file, stack, workers, job.quantizing, sample)
+                compared = check_result(job, result, output.file, stack, workers, True, sample)
             failed = _has_failed(job, compared)
         if compared is None or compared.status == "not checked":
             check_loads(job, result, output.file, stack, workers)

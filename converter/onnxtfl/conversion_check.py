@@ -102,13 +102,13 @@ def check_result(
     converted: Path,
     stack: ExitStack,
     workers: Workers,
-    quantized: Quantizing | None = None,
+    quantized: bool = False,
     sample: Any = None,
 ) -> CheckReport:
     """Compare the source (the converted part of it) with the result.
 
-    `quantized`: how the result is quantized; `sample`: inputs to compare it on, instead of generated ones, where the
-    user has none.
+    `quantized`: whether the result is quantized; `sample`: inputs to compare it on, instead of generated ones,
+    where the user has none.
     """
     _begin_to_load(job, converted, workers)  # meanwhile the modules of the check are imported
     from onnxtfl.checking import check_models
@@ -176,9 +176,7 @@ def arena_size(job: Job, converted: Path) -> int | None:
         ) from error
 
 
-def _settings(
-    job: Job, result: Report, shapes: Mapping[str, Any], heavy: bool, quantized: Quantizing | None
-) -> Settings:
+def _settings(job: Job, result: Report, shapes: Mapping[str, Any], heavy: bool, quantized: bool) -> Settings:
     """What the result is compared by; `shapes`: those that were asked for, by input of the source."""
     from onnxtfl.checking import Layout, Settings
     from onnxtfl.checking.settings import PATIENCE
@@ -193,11 +191,8 @@ def _settings(
     comparison["patience"] = None if job.check == "require" else PATIENCE
     if heavy:
         comparison["kernels"] = ("default",)
-    settings = Settings(**comparison, layout=layout, input_shapes=given, tensors=result.record.tensors)
-    if quantized is None:
-        return settings
-    within = max(quantized.within, settings.max_steps)
-    return replace(settings, tensors=(), levels=quantized.levels, max_steps=within)
+    tensors = () if quantized else result.record.tensors
+    return Settings(**comparison, layout=layout, input_shapes=given, tensors=tensors)
 
 
 def _is_heavy(job: Job, size: int) -> bool:

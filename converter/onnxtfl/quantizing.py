@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
+from onnxtfl.checking.calibrated import LEVELS, Calibrated
 from onnxtfl.checking.inputs.generation import make_input, numpy_type
 from onnxtfl.checking.inputs.sizes import open_shapes
+from onnxtfl.checking.inputs.spread import Sample, Spreads
 from onnxtfl.checking.models.description import TensorInfo, describe
 from onnxtfl.checking.models.facts import analyze
 from onnxtfl.errors import UsageError
@@ -25,6 +26,7 @@ from onnxtfl.formats.tflite.reader import overwrite_entries
 from onnxtfl.formats.tflite.schema import state_operands
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, State, Value
+from onnxtfl.ir.metadata import QUANTIZED
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantized import is_real
 from onnxtfl.ir.signatures import Description
@@ -34,16 +36,9 @@ from onnxtfl.rewriting.lift import count_ops
 from onnxtfl.runtimes.quantizer import CALIBRATED, Divisor, Mode, Sensitive, quantize, version
 from onnxtfl.targets.tflite import has_quantized_kernel, lowest_runtime
 
-Sample = Mapping[str, Any]
 Calibration = str | os.PathLike[str] | Iterable[Sample]
 RANDOM = "random"
 RANDOM_SAMPLES = 32
-WITHIN = 16
-"""How many steps an output of a quantized model may differ from the float model's."""
-LEVELS: Mapping[Mode, int] = {"dynamic": 127, "int8": 127, "int16x8": 127, "float16": 1024}
-"""A step is at least the largest value of an output divided by this; the weights of int16x8 are int8 too."""
-
-
 STORAGE: Mapping[Mode, str] = {"int8": "int8", "int16x8": "int16"}
 """How activations are stored; ops whose kernels compute nothing correct on that stay float."""
 
@@ -83,7 +78,8 @@ class Quantizing:
         infos, before = describe(model, read).inputs, count_ops(read.main)
         samples = self._samples(model, infos, seed)
         first = next(samples, None)
-        every = samples if first is None else chain([first], samples)
+        spreads = Spreads()
+        every = spreads.observed(samples if first is None else chain([first], samples))
         storage = STORAGE.get(self.mode)
         kept = [
             name for name in before if storage is not None and not has_quantized_kernel(name, storage, self.runtimes)
@@ -93,7 +89,7 @@ class Quantizing:
             divisors(graph), exponents(graph), [*unsupported(graph), *(v.name or "" for v in state_values(read.main))]
         )
         quantize(model, self.mode, names, every, float_io=self.float_io, float_ops=kept, sensitive=sensitive)
-        read = _written_anew(model, read)
+        read = _written_anew(model, read, {QUANTIZED: Calibrated(self.mode, spreads.by_input()).to_json()})
         overwrite_entries(model, of_the_file(lowest_runtime(read.main)))
         made = describe(model, read)
         report.ops_after = count_ops(read.main)
@@ -101,16 +97,6 @@ class Quantizing:
         report.outputs = _retyped(report.outputs, made.outputs)
         report.quantization = _summary(read.main)
         return first
-
-    @property
-    def levels(self) -> int:
-        """See `LEVELS`."""
-        return LEVELS[self.mode]
-
-    @property
-    def within(self) -> int:
-        """See `WITHIN`."""
-        return WITHIN
 
     @property
     def advice(self) -> str | None:
@@ -127,14 +113,15 @@ class Quantizing:
         return read_samples(data, infos) if isinstance(data, str | os.PathLike) else _checked(data, infos)
 
 
-def _written_anew(path: Path, source: Model) -> Model:
-    """Write the quantized file as all others are written, with the archive of its `source`; returns what is in it.
+def _written_anew(path: Path, source: Model, properties: Mapping[str, str]) -> Model:
+    """Write the quantized file as all others are written, with the archive of its `source` and `properties`; return it.
 
     The library drops what is after the model, and stores weights of 256 KB and more there, where TFLite Micro does not
     look for them.
     """
     made, out = files.read(path), path.with_name(path.name + ".written")
     made.metadata.files = source.metadata.files
+    made.metadata.properties |= properties
     known = {state.input for state in made.main.states}
     written = [v for v in state_values(made.main) if v not in known and v.producer is not None]
     made.main.states += [State(value, value) for value in written]
