@@ -27,6 +27,7 @@ from onnxtfl.conversion_check import (
     as_file,
     check_loads,
     check_result,
+    copied,
     start_workers,
 )
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
@@ -302,10 +303,11 @@ def _convert(job: Job) -> Conversion:
         failed = _has_failed(job, compared)
         if job.quantizing is not None and not failed:
             started = time.perf_counter()
+            before = None if workers is None else copied(output.file, stack)
             sample = _quantize(job, job.quantizing, result, output.file)
             seconds += time.perf_counter() - started
             if workers is not None:
-                compared = check_result(job, result, output.file, stack, workers, True, sample)
+                compared = check_result(job, result, output.file, stack, workers, before, sample)
             failed = _has_failed(job, compared)
         if compared is None or compared.status == "not checked":
             check_loads(job, result, output.file, stack, workers)

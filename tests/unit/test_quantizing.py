@@ -17,6 +17,8 @@ from onnxtfl import quantizing
 from onnxtfl.checking import calibrated
 from onnxtfl.checking.inputs.spread import Spread, Spreads
 from onnxtfl.checking.models.description import TensorInfo
+from onnxtfl.checking.profile import Speed, SpeedChange
+from onnxtfl.checking.speed import added_times
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError, UsageError
 from onnxtfl.formats.tflite.reader import read
 from onnxtfl.ir.metadata import as_text
@@ -141,6 +143,40 @@ def test_inputs_like_calibration_data() -> None:
     assert found["x"].low <= values.min() and values.max() <= found["x"].high
     whole, _ = found["k"].make(TensorInfo("k", "int64", (50,)), (50,), None, (0,))
     assert set(whole.tolist()) == {2, 3, 4, 5}
+
+
+@needs_library
+def test_a_slower_model_says_which_ops_are_slow(tmp_path: Path) -> None:
+    """int16 has no kernels in XNNPACK."""
+    made = onnxtfl.onnx_to_tflite(two_layers(512), quantize="int16x8", calibration="random")
+    assert made.check is not None and made.check.speed is not None
+    speed = made.check.speed
+    assert speed.after.size == made.report.size < speed.before.size
+    assert speed.after.delegated < speed.before.delegated == speed.before.total
+    assert speed.is_slower and "FULLY_CONNECTED" in {op.op for op in speed.added}
+    assert str(speed) in made.table(width=1000)
+    assert made.check.to_json()["speed"]["added"][0]["op"] == speed.added[0].op
+    onnxtfl.write_report(made, tmp_path / "page.html")
+    assert "Before and after quantizing" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_what_takes_longer() -> None:
+    """Kernels of one name and other element types are one kind; what takes as long before is not named."""
+    before = [("a", "XNNPACK Convolution (NHWC, F32)", 4.0), ("b", "GELU", 1.0), ("c", "ADD", 2.0)]
+    after = [("a", "XNNPACK Convolution (NHWC, QC8)", 3.0), ("b", "GELU", 6.0), ("c", "ADD", 2.0), ("d", "CAST", 1.0)]
+    found = added_times(before, after)
+    assert [(op.op, op.milliseconds) for op in found] == [("GELU", 5.0), ("CAST", 1.0)]
+    slower = SpeedChange(
+        "int8", Speed(12_300_000, 8.0, "XNNPACK", 9, 9), Speed(3_200_000, 20.0, "XNNPACK", 4, 30), found
+    )
+    assert str(slower) == (
+        "float 12.3 MB, 8 ms; int8 3.2 MB, 20 ms, 2.5 times slower: GELU +5 ms, CAST +1 ms; "
+        "XNNPACK computes 4 of 30 ops, 9 of 9 of the float model"
+    )
+    assert (
+        str(SpeedChange("int8", Speed(10, 4.0), Speed(5, 2.0))) == "float 10 B, 4 ms; int8 5 B, 2 ms, 2 times as fast"
+    )
+    assert str(SpeedChange("int8", Speed(10), Speed(5))) == "float 10 B; int8 5 B"
 
 
 @needs_library

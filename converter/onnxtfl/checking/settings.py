@@ -35,6 +35,7 @@ class Settings:
     ``absolute``: outputs whose absolute tolerance is not relative to their largest value, "" for all but those in
     ``output_atol``. ``metrics``: names of metrics of each output, or functions of two arrays. ``save_outputs``: the
     directory for inputs and outputs.
+    ``quantized_from``: the float .tflite that the second model was made of; the time of both is measured.
     ``spreads``: of the calibration data, by input of the second model: generated inputs are like these.
     ``random``: how many sets of inputs are generated. ``dims``: the size of dimensions by name, for the runs.
     """
@@ -51,6 +52,7 @@ class Settings:
     max_steps: float = 1.0
     steps: int = 3
     profile: bool = False
+    quantized_from: str | os.PathLike[str] | None = None
     patience: float | None = PATIENCE
     per_layer: bool = False
     runtime: str | None = None
