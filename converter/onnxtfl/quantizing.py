@@ -12,6 +12,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from onnxtfl.calibration_images import Normalization, image_files, image_samples, require_pillow
 from onnxtfl.checking.calibrated import LEVELS, Calibrated
 from onnxtfl.checking.inputs.generation import make_input, numpy_type
 from onnxtfl.checking.inputs.sizes import open_shapes
@@ -47,13 +48,16 @@ STORAGE: Mapping[Mode, str] = {"int8": "int8", "int16x8": "int16"}
 class Quantizing:
     """How to quantize: the mode, the calibration data of the user, and whether inputs and outputs stay float.
 
-    `runtimes`: those whose kernels have to compute on the quantized tensors; other ops stay float.
+    `runtimes`: those whose kernels have to compute on the quantized tensors; other ops stay float. `mean`, `std`:
+    by which images are normalized (`Normalization`), None where the user gives none.
     """
 
     mode: Mode
     calibration: Calibration | None
     float_io: bool
     runtimes: tuple[str, ...] = ("litert",)
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
 
     def validate(self) -> None:
         """Raise `UsageError` for missing or needless calibration data, before anything is converted."""
@@ -67,7 +71,25 @@ class Quantizing:
         path = self.calibration
         if isinstance(path, str | os.PathLike) and path != RANDOM and not os.path.exists(path):
             raise UsageError(f"there is no calibration data at {os.fspath(path)}", code="E-QUANT-002")
+        if self._images:
+            require_pillow()
+        elif self._normalization is not None:
+            raise UsageError(
+                "`mean` and `std` are for calibration images", hint="give a folder of images (`calibration`)"
+            )
         version()
+
+    @property
+    def _images(self) -> list[Path]:
+        """The images of the calibration data."""
+        path = self.calibration
+        return image_files(path) if isinstance(path, str | os.PathLike) and path != RANDOM else []
+
+    @property
+    def _normalization(self) -> Normalization | None:
+        if self.mean is None and self.std is None:
+            return None
+        return Normalization(self.mean or (0.0,), self.std or (1.0,))
 
     def run(self, model: Path, report: Report, seed: int) -> Sample | None:
         """Quantize the .tflite file `model` in place, and change its `report` to what is in the file then.
@@ -110,6 +132,8 @@ class Quantizing:
             return iter(())
         if data == RANDOM:
             return random_samples(model, infos, seed)
+        if images := self._images:
+            return _checked(image_samples(images, infos, self._normalization), infos)
         return read_samples(data, infos) if isinstance(data, str | os.PathLike) else _checked(data, infos)
 
 

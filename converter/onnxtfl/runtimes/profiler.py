@@ -39,7 +39,7 @@ def profile(
         arrays = folder / "in.npz"
         np.savez(arrays, **store)
         request = {"runtime": runtime.name, "model": os.path.abspath(model), "arrays": str(arrays), "items": items}
-        request |= {"places": places(), "ops": ops}
+        request = {**request, "places": places(), "ops": ops}
         return _measured(runtime, request, time_limit)
 
 
