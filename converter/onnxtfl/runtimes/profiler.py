@@ -38,8 +38,8 @@ def profile(
         items = [encode(value, store) for value in inputs]
         arrays = folder / "in.npz"
         np.savez(arrays, **store)
-        request = {"runtime": runtime.name, "model": os.path.abspath(model), "arrays": str(arrays), "items": items}
-        request = {**request, "places": places(), "ops": ops}
+        request: dict[str, Any] = {"runtime": runtime.name, "model": os.path.abspath(model), "arrays": str(arrays)}
+        request |= {"items": items, "places": places(), "ops": ops}
         return _measured(runtime, request, time_limit)
 
 
