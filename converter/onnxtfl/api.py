@@ -27,6 +27,7 @@ from onnxtfl.conversion_check import (
     as_file,
     check_loads,
     check_result,
+    copied,
     start_workers,
 )
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
@@ -93,7 +94,8 @@ QuantizeMode = Literal["dynamic", "int8", "int16x8", "float16"]
 activations quantized at run time), "int8", "int16x8" (int16 activations), "float16" (weights).
 
 ``calibration``, for "int8" and "int16x8": samples of the inputs, as dictionaries, or the path of an .npz file or of a
-directory of such files; "random" generates them. The float result is checked as usual, the quantized one with a
+directory of such files, or of images; "random" generates them. ``mean``, ``std``: by channel of these images, whose
+pixels are 0 to 1 (as of torchvision's Normalize). The float result is checked as usual, the quantized one with a
 tolerance in quantization steps. Inputs and outputs stay float unless ``quantized_io`` is "int8".
 """
 Progress = Callable[[str], None]
@@ -128,6 +130,8 @@ def onnx_to_tflite(
     lstm: LstmMode = "exact",
     quantize: QuantizeMode | None = None,
     calibration: Calibration | None = None,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
     float16: Float16 = "float32",
     float64: Literal["narrow", "error"] = "narrow",
     min_runtime: str = "2.14",
@@ -167,7 +171,7 @@ def onnx_to_tflite(
     Raises `InvalidModelError`, `UnsupportedError`, `UsageError`, `OutputError`, `CheckFailedError`.
     """
     given = of_command(TO_TFLITE, locals())
-    quantizing = _quantizing(quantize, calibration, quantized_io, target)
+    quantizing = _quantizing(given)
     return _convert(_job(model, path, given, quantizing))
 
 
@@ -312,10 +316,11 @@ def _convert(job: Job) -> Conversion:
         failed = _has_failed(job, compared)
         if job.quantizing is not None and not failed:
             started = time.perf_counter()
+            before = None if workers is None else copied(output.file, stack)
             sample = _quantize(job, job.quantizing, result, output.file)
             seconds += time.perf_counter() - started
             if workers is not None:
-                compared = check_result(job, result, output.file, stack, workers, job.quantizing, sample)
+                compared = check_result(job, result, output.file, stack, workers, before, sample)
             failed = _has_failed(job, compared)
         if compared is None or compared.status == "not checked":
             check_loads(job, result, output.file, stack, workers)
@@ -341,11 +346,14 @@ def _has_failed(job: Job, compared: CheckReport | None) -> bool:
     return compared.status == "failed" or (job.check == "require" and compared.status != "passed")
 
 
-def _quantizing(
-    mode: QuantizeMode | None, calibration: Calibration | None, quantized_io: QuantizedIo, target: TfliteTargetName
-) -> Quantizing | None:
-    """How to quantize, None where that is not asked for. Raises `UsageError` and `RuntimeUnavailableError`."""
-    if mode is None and calibration is None:
+def _quantizing(given: Mapping[str, Any]) -> Quantizing | None:
+    """How to quantize, None where that is not asked for. Raises `UsageError` and `RuntimeUnavailableError`.
+
+    `given`: the keywords of `onnx_to_tflite`.
+    """
+    mode, calibration, quantized_io = given["quantize"], given["calibration"], given["quantized_io"]
+    mean, std = given["mean"], given["std"]
+    if mode is None and calibration is None and mean is None and std is None:
         return None
     if mode is None:
         raise UsageError("calibration data are for quantizing", hint="say how to quantize (`quantize`)")
@@ -353,10 +361,11 @@ def _quantizing(
 
     if quantized_io == "uint8" or (quantized_io == "int8" and mode != "int8"):
         raise UsageError(f"{mode} has no {quantized_io} inputs and outputs", hint="leave out `quantized_io`")
+    target = given["target"]
     if target == "micro" and mode in ("dynamic", "float16"):
         raise UsageError(f"TFLite Micro has no kernels for {mode} weights", hint="quantize to int8 or int16x8")
     runtimes = ("litert", "micro") if target == "micro" else ("litert",)
-    made = Quantizing(mode, calibration, quantized_io != "int8", runtimes)
+    made = Quantizing(mode, calibration, quantized_io != "int8", runtimes, mean, std)
     made.validate()
     return made
 

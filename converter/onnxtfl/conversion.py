@@ -255,6 +255,12 @@ def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]
         lines += [f"{len(entries)} {one if len(entries) == 1 else many}: {some(shown, verbose)}"] if entries else []
     if summary.tolerance:
         lines.append(f"hybrid kernels round activations: tolerance {summary.tolerance:g} of the largest element")
+    if summary.dynamic_ops:
+        products = "product of activations" if summary.dynamic_ops == 1 else "products of activations"
+        lines.append(
+            f"{summary.dynamic_ops} {products} that the source quantizes at run time: `dynamic_quant=hybrid` computes "
+            "them with kernels for int8 weights: smaller and faster, but less exact"
+        )
     if summary.coarse_ops:
         lines.append("kernels round coarsely: " + ", ".join(f"{op} {n} steps" for op, n in summary.coarse_ops.items()))
     warnings = [Row("warning", f"{name}: {text}", "yellow") for name, text in summary.kernels]

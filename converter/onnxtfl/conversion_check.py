@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -102,13 +103,13 @@ def check_result(
     converted: Path,
     stack: ExitStack,
     workers: Workers,
-    quantized: Quantizing | None = None,
+    quantized_from: Path | None = None,
     sample: Any = None,
 ) -> CheckReport:
     """Compare the source (the converted part of it) with the result.
 
-    `quantized`: how the result is quantized; `sample`: inputs to compare it on, instead of generated ones, where the
-    user has none.
+    `quantized_from`: the float model, of a result that is quantized; `sample`: inputs to compare it on, instead of
+    generated ones, where the user has none.
     """
     _begin_to_load(job, converted, workers)  # meanwhile the modules of the check are imported
     from onnxtfl.checking import check_models
@@ -131,7 +132,7 @@ def check_result(
     shapes = {**(options.input_shapes or {}), **result.input_shapes}
     source = prepare_source(source, stack, names[0], names[1], shapes, options.signature)
     heavy = _is_heavy(job, converted.stat().st_size)
-    settings = _settings(job, result, shapes, heavy, quantized)
+    settings = _settings(job, result, shapes, heavy, quantized_from)
     sample = sample if job.data is None else job.data
     report = check_models(source, converted, settings, sample, workers)
     if options.target == "micro" and report.status != "failed" and settings.runtime is None:
@@ -148,7 +149,7 @@ def _also_in_micro(report: CheckReport, source: Path, converted: Path, settings:
     if not MICRO.available():
         note = f"TFLite Micro did not run it: {MICRO.distribution} is not installed (pip install {MICRO.install})"
         return replace(report, notes=(*report.notes, note))
-    once = replace(settings, runtime="micro", per_layer=False, profile=False)
+    once = replace(settings, runtime="micro", per_layer=False, profile=False, quantized_from=None)
     other = check_models(source, converted, once, sample)
     if not other.ok or not report.ok:
         return other
@@ -177,7 +178,7 @@ def arena_size(job: Job, converted: Path) -> int | None:
 
 
 def _settings(
-    job: Job, result: Report, shapes: Mapping[str, Any], heavy: bool, quantized: Quantizing | None
+    job: Job, result: Report, shapes: Mapping[str, Any], heavy: bool, quantized_from: Path | None
 ) -> Settings:
     """What the result is compared by; `shapes`: those that were asked for, by input of the source."""
     from onnxtfl.checking import Layout, Settings
@@ -193,11 +194,9 @@ def _settings(
     comparison["patience"] = None if job.check == "require" else PATIENCE
     if heavy:
         comparison["kernels"] = ("default",)
-    settings = Settings(**comparison, layout=layout, input_shapes=given, tensors=result.record.tensors)
-    if quantized is None:
-        return settings
-    within = max(quantized.within, settings.max_steps)
-    return replace(settings, tensors=(), levels=quantized.levels, max_steps=within)
+    if quantized_from is not None:
+        return Settings(**comparison, layout=layout, input_shapes=given, quantized_from=quantized_from)
+    return Settings(**comparison, layout=layout, input_shapes=given, tensors=result.record.tensors)
 
 
 def _is_heavy(job: Job, size: int) -> bool:
@@ -282,3 +281,10 @@ def _begin_to_load(job: Job, converted: Path, workers: Workers) -> None:
     models = [converted, job.model] if isinstance(job.model, str | os.PathLike) else [converted]
     if fit_together(models):
         workers.load_b(converted, RunOptions(time_limit=job.comparison["time_limit"]))
+
+
+def copied(model: Path, stack: ExitStack) -> Path:
+    """A copy of the file, which exists while ``stack`` is open."""
+    from onnxtfl.checking.models.parts import temporary_directory
+
+    return Path(shutil.copyfile(model, temporary_directory(stack) / model.name))

@@ -154,6 +154,32 @@ class Integer(Kind):
         return int(value)
 
 
+@dataclass(frozen=True)
+class Channels(Kind):
+    """A finite number for each channel of an image, or one for all; on the command line 0.5,0.5,0.5 or 1/255.
+
+    `is_positive`: whether they have to be above 0. None where it is not given.
+    """
+
+    is_positive: bool = False
+    metavar: ClassVar[str] = "NUMBER[,...]"
+
+    def check(self, name: str, value: Any) -> tuple[float, ...] | None:
+        if value is None:
+            return None
+        found = [value] if _is_real(value) else list(value) if isinstance(value, Iterable) else []
+        valid = bool(found) and all(_is_real(one) and math.isfinite(one) for one in found)
+        if not valid or (self.is_positive and min(found) <= 0):
+            raise refuse(name, value, f"a number{' above 0' if self.is_positive else ''}, or one for each channel")
+        return tuple(map(float, found))
+
+    def read(self, text: str) -> tuple[float, ...]:
+        try:
+            return tuple(_quotient(word) for word in text.split(","))
+        except (ValueError, ZeroDivisionError):
+            raise ValueError(f"{text!r} is not {self.metavar}, like 0.485,0.456,0.406 or 1/255") from None
+
+
 class Flag(Kind):
     """True or False."""
 
@@ -488,6 +514,12 @@ def _is_size(size: Any) -> bool:
     if isinstance(size, str):
         return re.fullmatch(r"[A-Za-z_]\w*", size) is not None
     return _is_integer(size) and -1 <= size <= LARGEST_SIZE
+
+
+def _quotient(text: str) -> float:
+    """The number that "0.5" or "1/255" is."""
+    dividend, slash, divisor = text.partition("/")
+    return float(dividend) / (float(divisor) if slash else 1.0)
 
 
 def _is_real(value: Any) -> bool:

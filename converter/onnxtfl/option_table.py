@@ -12,6 +12,7 @@ from typing import Any
 
 from onnxtfl.kinds import (
     Callback,
+    Channels,
     CheckMode,
     Choice,
     Data,
@@ -149,7 +150,11 @@ _QUANTIZATION = (
     Option("quantize", Choice(None, "dynamic", "int8", "int16x8", "float16"), None, (TO_TFLITE,),
         "Quantize the result (needs onnxtfl[quantize])."),
     Option("calibration", Kind(), None, (TO_TFLITE,),
-        "Samples for int8 and int16x8: an .npz file, a directory of them, or 'random'.", metavar="DATA"),
+        "Samples for int8 and int16x8: an .npz file, a directory of them or of images, or 'random'.", metavar="DATA"),
+    Option("mean", Channels(), None, (TO_TFLITE,),
+        "Mean of each channel of --calibration images, pixels being 0 to 1.  [default: 0]"),
+    Option("std", Channels(is_positive=True), None, (TO_TFLITE,),
+        "Standard deviation of each channel of these images; 1/255 keeps pixels from 0 to 255.  [default: 1]"),
     Option("quantized", Choice("qdq", "qoperator", "float"), "qdq", (TO_ONNX,), "How quantized ops are written."),
     Option("quantized_io", _QUANTIZED_TYPES, "source", _BOTH, "Type of the inputs and outputs that are quantized."),
     Option("dynamic_quant", Choice("exact", "hybrid"), "exact", (TO_TFLITE,),

@@ -78,6 +78,7 @@ from onnxtfl.passes.quantize import (
     fuse_quantized,
     multiply_real,
     read_quantized_types,
+    remark_dynamic_products,
     saturate_quantized,
     set_quantized_io,
     store_as_int8,
@@ -303,7 +304,7 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
     real_constants = Group("real constants", (Pass("real constants", store_real_constants), *CLEANUP), dependent=True)
     constants = [] if target.has_hybrid_kernels else [real_constants]
     return [
-        *([Pass("real products", multiply_real, needs=_NEUTRAL)] if options.dynamic_quant == "hybrid" else []),
+        *_dynamic(target, options),
         Pass("quantized types", typed, partial(typed, is_region=True), needs=_NEUTRAL),
         SIMPLIFY,
         *([LAYERS_OF_SCANS] if target.name == "tfl" else []),
@@ -327,6 +328,14 @@ def _common(target: Target, options: Options) -> list[Pass | Group]:
         *([] if target.name == "tfl" else [Pass("surround moves", surround_moves, needs=_LAID_OUT)]),
         Pass("lower", partial(lower, target=target), needs=_LAID_OUT, establishes=_LOWERED, breaks=_NEUTRAL),
     ]
+
+
+def _dynamic(target: Target, options: Options) -> list[Pass]:
+    """What is done with products of activations that are quantized at run time."""
+    if options.dynamic_quant == "hybrid":
+        return [Pass("real products", multiply_real, needs=_NEUTRAL)]
+    helps = target.name == "tfl" and target.has_hybrid_kernels
+    return [Pass("dynamic products", remark_dynamic_products, needs=_NEUTRAL)] if helps else []
 
 
 def _quantized(target: Target, options: Options) -> list[Pass | Group]:

@@ -8,14 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
+from onnxtfl.calibration_images import Normalization, image_files, image_samples, require_pillow
+from onnxtfl.checking.calibrated import LEVELS, Calibrated
 from onnxtfl.checking.inputs.generation import make_input, numpy_type
 from onnxtfl.checking.inputs.samples import samples_of
 from onnxtfl.checking.inputs.sizes import open_shapes
+from onnxtfl.checking.inputs.spread import Sample, Spreads
 from onnxtfl.checking.models.description import TensorInfo, describe
 from onnxtfl.checking.models.facts import analyze
 from onnxtfl.errors import UsageError
@@ -26,6 +28,7 @@ from onnxtfl.formats.tflite.reader import overwrite_entries
 from onnxtfl.formats.tflite.schema import state_operands
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, State, Value
+from onnxtfl.ir.metadata import QUANTIZED
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantized import is_real
 from onnxtfl.ir.signatures import Description
@@ -35,16 +38,9 @@ from onnxtfl.rewriting.lift import count_ops
 from onnxtfl.runtimes.quantizer import CALIBRATED, Divisor, Mode, Sensitive, quantize, version
 from onnxtfl.targets.tflite import has_quantized_kernel, lowest_runtime
 
-Sample = Mapping[str, Any]
 Calibration = str | os.PathLike[str] | Iterable[Sample]
 RANDOM = "random"
 RANDOM_SAMPLES = 32
-WITHIN = 16
-"""How many steps an output of a quantized model may differ from the float model's."""
-LEVELS: Mapping[Mode, int] = {"dynamic": 127, "int8": 127, "int16x8": 127, "float16": 1024}
-"""A step is at least the largest value of an output divided by this; the weights of int16x8 are int8 too."""
-
-
 STORAGE: Mapping[Mode, str] = {"int8": "int8", "int16x8": "int16"}
 """How activations are stored; ops whose kernels compute nothing correct on that stay float."""
 
@@ -53,13 +49,16 @@ STORAGE: Mapping[Mode, str] = {"int8": "int8", "int16x8": "int16"}
 class Quantizing:
     """How to quantize: the mode, the calibration data of the user, and whether inputs and outputs stay float.
 
-    `runtimes`: those whose kernels have to compute on the quantized tensors; other ops stay float.
+    `runtimes`: those whose kernels have to compute on the quantized tensors; other ops stay float. `mean`, `std`:
+    by which images are normalized (`Normalization`), None where the user gives none.
     """
 
     mode: Mode
     calibration: Calibration | None
     float_io: bool
     runtimes: tuple[str, ...] = ("litert",)
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
 
     def validate(self) -> None:
         """Raise `UsageError` for missing or needless calibration data, before anything is converted."""
@@ -73,7 +72,25 @@ class Quantizing:
         path = self.calibration
         if isinstance(path, str | os.PathLike) and path != RANDOM and not os.path.exists(path):
             raise UsageError(f"there is no calibration data at {os.fspath(path)}", code="E-QUANT-002")
+        if self._images:
+            require_pillow()
+        elif self._normalization is not None:
+            raise UsageError(
+                "`mean` and `std` are for calibration images", hint="give a folder of images (`calibration`)"
+            )
         version()
+
+    @property
+    def _images(self) -> list[Path]:
+        """The images of the calibration data."""
+        path = self.calibration
+        return image_files(path) if isinstance(path, str | os.PathLike) and path != RANDOM else []
+
+    @property
+    def _normalization(self) -> Normalization | None:
+        if self.mean is None and self.std is None:
+            return None
+        return Normalization(self.mean or (0.0,), self.std or (1.0,))
 
     def run(self, model: Path, report: Report, seed: int) -> Sample | None:
         """Quantize the .tflite file `model` in place, and change its `report` to what is in the file then.
@@ -84,7 +101,8 @@ class Quantizing:
         infos, before = describe(model, read).inputs, count_ops(read.main)
         samples = self._samples(model, infos, seed)
         first = next(samples, None)
-        every = samples if first is None else chain([first], samples)
+        spreads = Spreads()
+        every = spreads.observed(samples if first is None else chain([first], samples))
         storage = STORAGE.get(self.mode)
         kept = [
             name for name in before if storage is not None and not has_quantized_kernel(name, storage, self.runtimes)
@@ -94,7 +112,7 @@ class Quantizing:
             divisors(graph), exponents(graph), [*unsupported(graph), *(v.name or "" for v in state_values(read.main))]
         )
         quantize(model, self.mode, names, every, float_io=self.float_io, float_ops=kept, sensitive=sensitive)
-        read = _written_anew(model, read)
+        read = _written_anew(model, read, {QUANTIZED: Calibrated(self.mode, spreads.by_input()).to_json()})
         overwrite_entries(model, of_the_file(lowest_runtime(read.main)))
         made = describe(model, read)
         report.ops_after = count_ops(read.main)
@@ -102,16 +120,6 @@ class Quantizing:
         report.outputs = _retyped(report.outputs, made.outputs)
         report.quantization = _summary(read.main)
         return first
-
-    @property
-    def levels(self) -> int:
-        """See `LEVELS`."""
-        return LEVELS[self.mode]
-
-    @property
-    def within(self) -> int:
-        """See `WITHIN`."""
-        return WITHIN
 
     @property
     def advice(self) -> str | None:
@@ -125,17 +133,20 @@ class Quantizing:
             return iter(())
         if data == RANDOM:
             return random_samples(model, infos, seed)
+        if images := self._images:
+            return _checked(image_samples(images, infos, self._normalization), infos)
         return read_samples(data, infos) if isinstance(data, str | os.PathLike) else _checked(data, infos)
 
 
-def _written_anew(path: Path, source: Model) -> Model:
-    """Write the quantized file as all others are written, with the archive of its `source`; returns what is in it.
+def _written_anew(path: Path, source: Model, properties: Mapping[str, str]) -> Model:
+    """Write the quantized file as all others are written, with the archive of its `source` and `properties`; return it.
 
     The library drops what is after the model, and stores weights of 256 KB and more there, where TFLite Micro does not
     look for them.
     """
     made, out = files.read(path), path.with_name(path.name + ".written")
     made.metadata.files = source.metadata.files
+    made.metadata.properties |= properties
     known = {state.input for state in made.main.states}
     written = [v for v in state_values(made.main) if v not in known and v.producer is not None]
     made.main.states += [State(value, value) for value in written]

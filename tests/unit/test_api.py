@@ -442,7 +442,9 @@ def test_options_and_settings_agree_with_the_table() -> None:
     used = {field.name: getattr(options, field.name) for field in dataclasses.fields(Options)}
     for row in (row for row in rows if row.name in used and row.default is not None):
         assert used[row.name] == row.default, row.name
-    others = {*("check", "load", "keep_failed", "quantize", "calibration", "data", "check_data", "stage")}
+    others = {
+        *("check", "load", "keep_failed", "quantize", "calibration", "mean", "std", "data", "check_data", "stage")
+    }
     others |= {row.name for row in options_of("many")}
     assert {row.name for row in rows if row.is_keyword and not row.setting} - set(used) <= others
 

@@ -67,6 +67,19 @@ def test_products(scale: Array, dtype: type) -> None:
         assert np.abs(y - wanted).max() <= tolerance * np.abs(wanted).max()
 
 
+def test_the_report_names_the_option_that_helps() -> None:
+    """Computed exactly, the weights are float32; TFLite Micro has no hybrid kernels."""
+    scale = np.asarray(np.float32(0.01))
+    data = model(integer_product("MatMulInteger", scale), X, [4, 32], weights((600, 32), scale))
+    exact, hybrid, micro = (
+        onnxtfl.onnx_to_tflite(data, check=False, **options)
+        for options in ({}, {"dynamic_quant": "hybrid"}, {"target": "micro"})
+    )
+    told = "1 product of activations that the source quantizes at run time: dynamic_quant='hybrid' computes them"
+    assert [told in made.table(width=1000) for made in (exact, hybrid, micro)] == [True, False, False]
+    assert hybrid.report.size < exact.report.size
+
+
 def test_convolutions() -> None:
     scale = np.asarray(np.float32(0.01))
     x = RNG.standard_normal((1, 8, 9, 9)).astype(np.float32)

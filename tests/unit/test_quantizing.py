@@ -14,12 +14,16 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 import onnxtfl
 from onnxtfl import quantizing
+from onnxtfl.checking import calibrated
+from onnxtfl.checking.inputs.spread import Spread, Spreads
 from onnxtfl.checking.models.description import TensorInfo
+from onnxtfl.checking.profile import Speed, SpeedChange
+from onnxtfl.checking.speed import added_times
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError, UsageError
 from onnxtfl.formats.tflite.reader import read
 from onnxtfl.ir.metadata import as_text
 from onnxtfl.ir.text import parse_graph
-from onnxtfl.quantizing import Quantizing, random_samples, read_samples
+from onnxtfl.quantizing import random_samples, read_samples
 from onnxtfl.runtimes import quantizer, quantizer_script
 from onnxtfl.targets.tflite import has_quantized_kernel
 from tests.unit.tiny_models import onnx_model, saved
@@ -53,7 +57,7 @@ def test_quantized_weights(mode: Any) -> None:
     plain, made = onnxtfl.onnx_to_tflite(two_layers()), onnxtfl.onnx_to_tflite(two_layers(), quantize=mode)
     assert made.check is not None and made.check.ok and made.report.size < 0.6 * plain.report.size
     (out,) = made.check.outputs
-    assert out.within == quantizing.WITHIN and "of the elements within 16 (has to be 99 %)" in out.in_steps
+    assert out.within == calibrated.WITHIN and "of the elements within 16" in out.in_steps
 
 
 @needs_library
@@ -79,6 +83,111 @@ def test_integer_models(mode: Any, io: Any, dtype: str) -> None:
     assert [spec.dtype for spec in (*made.report.inputs, *made.report.outputs)] == [dtype, dtype]
     found = made.report.quantization
     assert found is not None and found.integer_ops["FULLY_CONNECTED"] == 2 and not found.float_ops
+
+
+@needs_library
+@pytest.mark.parametrize(("mode", "scale"), [("int8", 5.0), ("dynamic", 1.0)])
+def test_a_later_check_judges_by_the_same_rule(tmp_path: Path, mode: Any, scale: float) -> None:
+    """The file says how it was quantized; without its ranges, generated inputs would be far from the calibration's."""
+    source, path = saved(two_layers(), tmp_path / "m.onnx"), tmp_path / "q.tflite"
+    rng = np.random.default_rng(0)
+    samples = [{"x": (scale * rng.normal(size=(1, 64))).astype(np.float32)} for _ in range(8)]
+    onnxtfl.onnx_to_tflite(source, path, quantize=mode, calibration=samples if mode == "int8" else None)
+    checked = onnxtfl.check(source, path)
+    assert checked.ok, checked.reason
+    assert checked.outputs[0].within == calibrated.WITHIN
+    assert ("range of the calibration data" in checked.inputs[0].values) == (mode == "int8")
+    strict = onnxtfl.check(source, path, max_steps=1.5)
+    assert strict.outputs[0].within == 1.5
+
+
+@needs_library
+def test_a_later_check_finds_damage(tmp_path: Path) -> None:
+    """A quarter of the weights of the first layer is cleared."""
+    source, path = saved(two_layers(), tmp_path / "m.onnx"), tmp_path / "q.tflite"
+    onnxtfl.onnx_to_tflite(source, path, quantize="int8", calibration="random")
+    assert onnxtfl.check(source, path).ok
+    weights = max((v for node in read(path).main.walk() for v in node.operands if v and v.data), key=_bytes)
+    stored, data = weights.data.numpy().tobytes(), path.read_bytes()  # type: ignore[union-attr]
+    assert data.count(stored) == 1
+    path.write_bytes(data.replace(stored, bytes(len(stored) // 4) + stored[len(stored) // 4 :]))
+    found = onnxtfl.check(source, path)
+    assert found.status == "failed"
+    assert any("`data`" in note for note in found.notes)
+
+
+def _bytes(value: Any) -> int:
+    return int(value.data.nbytes)
+
+
+def test_what_a_file_says_about_its_quantization() -> None:
+    known = calibrated.Calibrated("int8", {"x": Spread(-1.0, 2.5, 0.0, 1.0)})
+    assert calibrated.Calibrated.from_json(known.to_json()) == known
+    spread = '{"mode": "int8", "inputs": {"x": {"low": 1, "high": -1, "mean": 0, "std": 1}}}'
+    for text in ("", "[]", "{}", '{"mode": "loose", "inputs": {}}', '{"mode": "int8", "inputs": {"x": 1}}', spread):
+        assert calibrated.Calibrated.from_json(text) is None
+
+
+def test_inputs_like_calibration_data() -> None:
+    rng, spreads = np.random.default_rng(0), Spreads()
+    given = [
+        {"x": rng.normal(3, 2, (2, 500)), "k": np.array([2, 5])},
+        {"x": np.full((2, 500), np.inf), "k": np.array(3)},
+    ]
+    assert list(spreads.observed(given)) == given
+    found = spreads.by_input()
+    assert found["k"] == Spread(2, 5, 10 / 3, pytest.approx(np.std([2, 5, 3])))
+    values, choice = found["x"].make(TensorInfo("x", "float32", (2, 500)), (2, 500), None, (0,))
+    assert choice.startswith("range") and values.dtype == np.float32
+    assert abs(values.mean() - 3) < 0.3 and abs(values.std() - 2) < 0.2
+    assert found["x"].low <= values.min() and values.max() <= found["x"].high
+    whole, _ = found["k"].make(TensorInfo("k", "int64", (50,)), (50,), None, (0,))
+    assert set(whole.tolist()) == {2, 3, 4, 5}
+
+
+@needs_library
+def test_a_slower_model_says_which_ops_are_slow(tmp_path: Path) -> None:
+    """int16 has no kernels in XNNPACK."""
+    made = onnxtfl.onnx_to_tflite(two_layers(512), quantize="int16x8", calibration="random")
+    assert made.check is not None and made.check.speed is not None
+    speed = made.check.speed
+    assert speed.after.size == made.report.size < speed.before.size
+    assert speed.after.delegated < speed.before.delegated == speed.before.total
+    assert speed.is_slower and "FULLY_CONNECTED" in {op.op for op in speed.added}
+    assert str(speed) in made.table(width=1000)
+    assert made.check.to_json()["speed"]["added"][0]["op"] == speed.added[0].op
+    onnxtfl.write_report(made, tmp_path / "page.html")
+    assert "Before and after quantizing" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_what_takes_longer() -> None:
+    """Kernels of one name and other element types are one kind; what takes as long before is not named."""
+    before = [("a", "XNNPACK Convolution (NHWC, F32)", 4.0), ("b", "GELU", 1.0), ("c", "ADD", 2.0)]
+    after = [("a", "XNNPACK Convolution (NHWC, QC8)", 3.0), ("b", "GELU", 6.0), ("c", "ADD", 2.0), ("d", "CAST", 1.0)]
+    found = added_times(before, after)
+    assert [(op.op, op.milliseconds) for op in found] == [("GELU", 5.0), ("CAST", 1.0)]
+    slower = SpeedChange(
+        "int8", Speed(12_300_000, 8.0, "XNNPACK", 9, 9), Speed(3_200_000, 20.0, "XNNPACK", 4, 30), found
+    )
+    assert str(slower) == (
+        "float 12.3 MB, 8 ms; int8 3.2 MB, 20 ms, 2.5 times slower: GELU +5 ms, CAST +1 ms; "
+        "XNNPACK computes 4 of 30 ops, 9 of 9 of the float model"
+    )
+    assert (
+        str(SpeedChange("int8", Speed(10, 4.0), Speed(5, 2.0))) == "float 10 B, 4 ms; int8 5 B, 2 ms, 2 times as fast"
+    )
+    assert str(SpeedChange("int8", Speed(10), Speed(5))) == "float 10 B; int8 5 B"
+
+
+@needs_library
+def test_a_conversion_of_a_quantized_model_is_no_quantized_one(tmp_path: Path) -> None:
+    """The ONNX model computes what the .tflite does: the usual tolerance holds between them."""
+    path, back = tmp_path / "q.tflite", tmp_path / "back.onnx"
+    onnxtfl.onnx_to_tflite(two_layers(), path, quantize="int8", calibration="random")
+    onnxtfl.tflite_to_onnx(path, back)
+    onnxtfl.onnx_to_tflite(back, tmp_path / "again.tflite")
+    assert calibrated.calibrated(back) is None and calibrated.calibrated(tmp_path / "again.tflite") is None
+    assert onnxtfl.check(path, back).outputs[0].within == 1
 
 
 def attention(mask: float) -> ModelProto:
@@ -308,10 +417,6 @@ def test_random_samples_are_seeded(tmp_path: Path) -> None:
     assert len(first) == quantizing.RANDOM_SAMPLES
     assert all((a["x"] == b["x"]).all() for a, b in zip(first, second, strict=True))
     assert not (first[0]["x"] == other[0]["x"]).any() and not (first[0]["x"] == first[1]["x"]).any()
-
-
-def test_the_tolerance_is_known_for_each_mode() -> None:
-    assert Quantizing("float16", None, True).levels == 1024 and Quantizing("int16x8", None, True).levels == 127
 
 
 def test_ops_without_quantized_kernels_stay_float() -> None:

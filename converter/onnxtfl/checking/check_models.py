@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from onnxtfl.checking.calibrated import for_quantized, with_advice
 from onnxtfl.checking.inputs.user_data import Inputs, cases_of, split_cases
 from onnxtfl.checking.profiling import with_models
 from onnxtfl.checking.report import CheckReport
@@ -43,9 +44,11 @@ def check_models(
         stack.enter_context(np.errstate(all="ignore"))  # values of models, and errors of them, may be infinite
         try:
             workers = workers or stack.enter_context(Workers(settings.runtime))
+            settings = for_quantized(settings, a, b)
             check = Check(a, b, settings, workers, stack)
             cases = cases if inputs is None else split_cases(cases, check.a.info.inputs, check.b.info.inputs)
             report = with_models(check.report(cases), (check.a, check.b), settings)
+            report = with_advice(report, settings) if inputs is None else report
         except UnsupportedError as error:  # a kind of value, or an op, that the readers do not know
             report = CheckReport("not checked", str(error))
     seconds = time.perf_counter() - started

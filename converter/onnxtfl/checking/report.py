@@ -9,7 +9,7 @@ from typing import Any, Literal
 from onnxtfl.checking.evidence import Judgment, Verdict
 from onnxtfl.checking.localize.layers import FirstDifference, LayerError
 from onnxtfl.checking.models.goals import Goal
-from onnxtfl.checking.profile import ModelSummary, Profile
+from onnxtfl.checking.profile import ModelSummary, Profile, SpeedChange
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, shape
 
 Status = Literal["passed", "failed", "not checked"]
@@ -152,6 +152,7 @@ class CheckReport:
     the errors of the tensors that both models compute, in the order of the second, where they were asked for
     (``per_layer``); ``first_difference``: the first op whose result differs, None where there is none. ``models``: the
     two files. ``profiles``: time per op of each runtime, where that was asked for (``profile``).
+    ``speed``: bytes and time before and after quantizing, of a model that was quantized just now.
     ``unreached``: what no input reached in the first model, where that was measured. ``excluded``: sizes at which the
     models differ though they passed at all others, since few models are used at these; "" for none.
     """
@@ -174,6 +175,7 @@ class CheckReport:
     profiles: tuple[Profile, ...] = field(default=(), compare=False, repr=False)
     unreached: tuple[Goal, ...] = field(default=(), repr=False)
     excluded: str = ""
+    speed: SpeedChange | None = field(default=None, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -204,7 +206,9 @@ class CheckReport:
         rows += [Row("", out.in_words, "" if out.ok else "red") for out in self.outputs]
         first = str(self.first_difference) if self.first_difference else None
         rows += [Row("", first, "red")] if first is not None else []
-        return rows + [Row("", note) for note in self.notes if note != first]
+        rows += [Row("", note) for note in self.notes if note != first]
+        speed = self.speed
+        return rows if speed is None else [*rows, Row("speed", str(speed), "yellow" if speed.is_slower else "")]
 
     @property
     def _verdict(self) -> str:

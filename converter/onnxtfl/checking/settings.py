@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from onnxtfl.checking.inputs.spread import Spread
 from onnxtfl.checking.metrics.quality import Metric
 from onnxtfl.checking.pairing.interface import Layout
 from onnxtfl.ir.record import TensorEntry
@@ -34,6 +35,8 @@ class Settings:
     ``absolute``: outputs whose absolute tolerance is not relative to their largest value, "" for all but those in
     ``output_atol``. ``metrics``: names of metrics of each output, or functions of two arrays. ``save_outputs``: the
     directory for inputs and outputs.
+    ``quantized_from``: the float .tflite that the second model was made of; the time of both is measured.
+    ``spreads``: of the calibration data, by input of the second model: generated inputs are like these.
     ``random``: how many sets of inputs are generated. ``dims``: the size of dimensions by name, for the runs.
     """
 
@@ -49,10 +52,12 @@ class Settings:
     max_steps: float = 1.0
     steps: int = 3
     profile: bool = False
+    quantized_from: str | os.PathLike[str] | None = None
     patience: float | None = PATIENCE
     per_layer: bool = False
     runtime: str | None = None
     random: int = 1
+    spreads: Mapping[str, Spread] = field(default_factory=dict)
     input_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)
     accept: frozenset[str] | None = None

@@ -16,7 +16,7 @@ from onnxtfl.option_table import INSPECT
 STAGES = {
     ".onnx": (
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "narrow", "small types"),
-        *("floats", "quantized types", "simplify", "layers of scans"),
+        *("floats", "dynamic products", "quantized types", "simplify", "layers of scans"),
         *("integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io", "formulas"),
         *("separate outputs", "legalize", "saturate", "tidy", "sink", "layout", "legalize late", "loop invariants"),
         *("cleanup", "lower", "fuse activations", "pass through", "state tensors", "memory", "prepared outputs"),

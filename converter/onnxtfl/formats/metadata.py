@@ -11,10 +11,12 @@ from onnxtfl.formats.onnx.metadata import FILES, PRODUCER, READABLE
 from onnxtfl.formats.tflite import tflite_metadata
 from onnxtfl.formats.tflite.metadata import OF_THE_FILE, ONNX, sides_of
 from onnxtfl.ir.graph import Graph
-from onnxtfl.ir.metadata import IO_TYPES, RECORD, STATES, Metadata, TfliteMetadata
+from onnxtfl.ir.metadata import IO_TYPES, QUANTIZED, RECORD, STATES, Metadata, TfliteMetadata
 from onnxtfl.ir.model import Model
 
-RESERVED = frozenset({RECORD, STATES, IO_TYPES, ONNX, READABLE, FILES, tflite_metadata.KEY, *OF_THE_FILE})
+_OF_THE_CONVERSION = frozenset({RECORD, IO_TYPES, QUANTIZED, *OF_THE_FILE})
+"""Properties that a conversion writes anew, or leaves out."""
+RESERVED = _OF_THE_CONVERSION | {STATES, ONNX, READABLE, FILES, tflite_metadata.KEY}
 """Properties with a meaning to readers of the formats, which a user cannot set."""
 MOST_IN_ONNX = 16 << 20
 """Bytes of the largest property and archive that an ONNX file gets, which readers hold in memory as base64."""
@@ -34,7 +36,7 @@ def carried(
     that of the sequence.
     """
     metadata = source.metadata
-    properties = {k: v for k, v in metadata.properties.items() if k not in {RECORD, IO_TYPES, *OF_THE_FILE}}
+    properties = {k: v for k, v in metadata.properties.items() if k not in _OF_THE_CONVERSION}
     properties = {k: v for k, v in properties.items() if not k.lower().startswith(_CACHE)}
     if not _has_states(source, graph):
         properties.pop(STATES, None)

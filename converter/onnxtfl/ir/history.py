@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["island", "float", "bias", "kernel"]
+Kind = Literal["island", "float", "bias", "kernel", "dynamic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class Remark:
     - "island": the op `op` is quantized in the source and computes in float, because of `text`.
     - "float": the op `op` of the source reads or makes float tensors next to quantized ones; `text` says which.
     - "bias": the bias has another scale than in the source; `text` names both.
+    - "dynamic": the op `op` multiplies what the source quantizes at run time; `text` is the name of its result.
     - "kernel": the source's runtime computes something else than the op `op` means; `text` says what.
     """
 

@@ -14,6 +14,8 @@ RECORD = "onnxtfl.record"
 """The property that holds the record of the conversion, compressed."""
 IO_TYPES = "onnxtfl.io_types"
 """The property that has, as JSON, the inputs and outputs of another type than in the source."""
+QUANTIZED = "onnxtfl.quantized"
+"""The property of a .tflite that says how `quantize` made it, as JSON."""
 STATES = "onnxtfl.states"
 """The property that lists the states which are inputs and outputs."""
 

@@ -31,6 +31,7 @@ class QuantizationSummary:
     largest element, since hybrid kernels quantize activations that the source quantizes otherwise, or not at all.
     `kernels`: (tensor, what is computed) of each op that the source's runtime computes otherwise than the op means.
     `faults`: what releases of the runtime that were not measured are known to compute wrongly, to the number of ops.
+    `dynamic_ops`: products of activations that are quantized at run time, which are not hybrid kernels.
     `coarse_ops`: the integer ops whose kernels may be several steps off the nearest one, by name, and how many.
     """
 
@@ -43,6 +44,7 @@ class QuantizationSummary:
     coarse_ops: Mapping[str, int] = field(default_factory=dict)
     kernels: tuple[tuple[str, str], ...] = ()
     faults: Mapping[str, int] = field(default_factory=dict)
+    dynamic_ops: int = 0
 
     @property
     def islands(self) -> tuple[FloatOp, ...]:

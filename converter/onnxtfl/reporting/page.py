@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from onnxtfl.checking.profile import Profile
+from onnxtfl.checking.profile import Profile, SpeedChange
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.conversion import Conversion, ConversionReport, islands
 from onnxtfl.reporting import elements as e
@@ -67,6 +67,7 @@ def _sections(subject: Subject) -> list[Markup]:
     check, report = subject.check, None if subject.conversion is None else subject.conversion.report
     parts = [] if check is None else [_outputs(check), _depth(check), _inputs(check)]
     parts.append(_ops(subject))
+    parts += [_speed(check.speed)] if check is not None and check.speed is not None else []
     parts += [_times(check.profiles)] if check is not None and check.profiles else []
     if subject.conversion is not None:
         parts.append(_changes(subject.conversion))
@@ -268,6 +269,25 @@ def _profile(k: int, profile: Profile) -> Markup:
     return Markup().join(
         [*parts, table.markup(), e.macros().details(f"{len(each)} ops, {total:.3g} ms", every.markup())]
     )
+
+
+def _speed(change: SpeedChange) -> Markup:
+    """Size and time before and after quantizing, and the ops that add time."""
+    rows = [
+        (
+            name,
+            Cell(byte_count(s.size), s.size),
+            e.number(s.milliseconds),
+            Cell(s.delegated, s.delegated),
+            Cell(s.total, s.total),
+        )
+        for name, s in (("float", change.before), (change.mode, change.after))
+    ]
+    parts: list[Markup] = [Table("speed-table", ("model", "#size", "#ms", "#delegated ops", "#ops"), rows).markup()]
+    if change.added:
+        added = [(e.name(op.op), e.number(op.milliseconds)) for op in change.added]
+        parts += [e.macros().heading("What takes longer"), Table("added", ("op", "#ms more"), added).markup()]
+    return _section("speed", "Before and after quantizing", *parts, e.macros().paragraph(str(change), "soft small"))
 
 
 def _share(part: float, total: float) -> tuple[Cell, Cell]:

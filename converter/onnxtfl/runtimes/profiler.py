@@ -19,12 +19,17 @@ from onnxtfl.temporary import Folder, places
 
 
 def profile(
-    runtime: Runtime, model: str | os.PathLike[str], inputs: Sequence[Any], time_limit: float = 60.0
+    runtime: Runtime,
+    model: str | os.PathLike[str],
+    inputs: Sequence[Any],
+    time_limit: float = 60.0,
+    *,
+    ops: bool = True,
 ) -> dict[str, Any]:
     """What `runtime` measures for ``model`` on ``inputs``, in the order of the model's own.
 
     ``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total"}``; where it cannot
-    be measured ``note`` says why, and keys are missing.
+    be measured ``note`` says why, and keys are missing. ``ops``: whether those of a .tflite are measured.
     """
     if runtime.name not in ("onnxruntime", "litert", "tflite_runtime"):
         return {"note": f"{runtime.name} has no profiler in its Python package"}
@@ -33,8 +38,8 @@ def profile(
         items = [encode(value, store) for value in inputs]
         arrays = folder / "in.npz"
         np.savez(arrays, **store)
-        request = {"runtime": runtime.name, "model": os.path.abspath(model), "arrays": str(arrays), "items": items}
-        request["places"] = places()
+        request: dict[str, Any] = {"runtime": runtime.name, "model": os.path.abspath(model), "arrays": str(arrays)}
+        request |= {"items": items, "places": places(), "ops": ops}
         return _measured(runtime, request, time_limit)
 
 

@@ -1,7 +1,7 @@
 """The child process in which a runtime measures the time of each op: a plain script, so that a crash stays in here.
 
 It imports nothing of onnxtfl but the script `worker` next to it. Its argument is a JSON object
-``{"runtime", "model", "arrays": npz, "items": [item], "places": [directory]}``; the inputs are items of
+``{"runtime", "model", "arrays": npz, "items": [item], "places": [directory], "ops": bool}``; the inputs are items of
 `worker.encode`; "places" as for `worker`. It prints lines of `MARK` and
 ``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total"}``, or
 ``{"error"}``; the last line counts, and one before it has what is known before LiteRT's profiler, which may crash.
@@ -93,8 +93,10 @@ def onnx_times(events: list[dict[str, Any]]) -> list[Timed]:
     return [(name, op, sum(times[1:]) / max(1, len(times) - 1)) for name, (op, times) in found.items()]
 
 
-def profile_tflite(runtime: str, model: str, inputs: list[Any], tell: Callable[[Any], None]) -> dict[str, Any]:
-    """What a delegate takes; the time of one run; and that of each op where the package has a profiler.
+def profile_tflite(
+    runtime: str, model: str, inputs: list[Any], tell: Callable[[Any], None], ops: bool = True
+) -> dict[str, Any]:
+    """What a delegate takes; the time of one run; and, if `ops`, that of each op where the package has a profiler.
 
     `tell`: called with what is known before the times of ops are measured.
     """
@@ -110,6 +112,8 @@ def profile_tflite(runtime: str, model: str, inputs: list[Any], tell: Callable[[
             interpreter.set_tensor(slot["index"], value)
     found = delegation(interpreter._get_ops_details())
     found["milliseconds"] = repeated(interpreter.invoke)[1]
+    if not ops:
+        return found
     tell({**found, "note": "LiteRT's profiler crashes on this model"})
     try:
         if runtime != "litert":
@@ -324,7 +328,7 @@ def main() -> None:
             answer = profile_onnx(request["model"], inputs, os.path.dirname(request["arrays"]))
         else:
             values = [worker.tflite_input(value) for value in inputs]
-            answer = profile_tflite(request["runtime"], request["model"], values, tell)
+            answer = profile_tflite(request["runtime"], request["model"], values, tell, request["ops"])
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
     tell(answer)

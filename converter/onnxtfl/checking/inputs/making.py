@@ -73,7 +73,11 @@ class InputMaker:
                 known = self._asked(info, other) or self.a.facts.ranges.get(info.name)
                 known = known or self.b.facts.ranges.get(other.name)
                 known = known or (Range("value", full[info.name], full[info.name] + 1) if info.name in full else None)
-                value, choice = make_input(info, shape, known, (seed, k), number % 2 == 1)
+                spread = None if self._asked(info, other) else self.settings.spreads.get(other.name)
+                if spread is not None and info.quantization is None:
+                    value, choice = spread.make(info, shape, known, (seed, k))
+                else:
+                    value, choice = make_input(info, shape, known, (seed, k), number % 2 == 1)
                 value = agreeable(value, info, other)
             values.append(value)
             choices.append(choice)

@@ -7,7 +7,12 @@ from onnxtfl.passes.quantize.constants import STORED_CLAMPS, use_integer_constan
 from onnxtfl.passes.quantize.dequantize import dequantize_all
 from onnxtfl.passes.quantize.edges import QuantizedIo, count_steps_of_outputs, set_quantized_io
 from onnxtfl.passes.quantize.fuse import fuse_quantized
-from onnxtfl.passes.quantize.hybrid import TOLERANCE, multiply_real, use_hybrid_weights
+from onnxtfl.passes.quantize.hybrid import (
+    TOLERANCE,
+    multiply_real,
+    remark_dynamic_products,
+    use_hybrid_weights,
+)
 from onnxtfl.passes.quantize.real_constants import store_real_constants
 from onnxtfl.passes.quantize.saturate import saturate_quantized
 from onnxtfl.passes.quantize.storage import store_as_int8
@@ -25,6 +30,7 @@ __all__ = [
     "fuse_quantized",
     "multiply_real",
     "read_quantized_types",
+    "remark_dynamic_products",
     "saturate_quantized",
     "set_quantized_io",
     "store_as_int8",

@@ -12,6 +12,7 @@ The kernels round the activations to 8 bits themselves, for each row, so that th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import extent
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType
@@ -36,6 +38,13 @@ def multiply_real(graph: Graph) -> None:
     REAL.apply(graph)
 
 
+def remark_dynamic_products(graph: Graph) -> None:
+    """Add a remark to each product that `multiply_real` would change, with its name, which makes the remark its own."""
+    for node in graph.nodes:
+        if node.op is ops.Mul and (found := _integer_product(node)) is not None:
+            node.remarks += (Remark("dynamic", found.product.op.name, node.result.name or ""),)
+
+
 def use_hybrid_weights(graph: Graph) -> None:
     """Let products and convolutions of float activations read constant 8-bit weights as int8."""
     for node in list(graph.nodes):
@@ -43,17 +52,39 @@ def use_hybrid_weights(graph: Graph) -> None:
             _read_stored(graph, node)
 
 
+@dataclass(frozen=True, slots=True)
+class _IntegerProduct:
+    """A `product` of the quantized tensor `x`; its weights with their zero point, scale and axis of scales."""
+
+    product: Node
+    x: Value
+    stored: Value
+    zero_point: Value | None
+    scale: Value
+    axis: int
+
+
 @REAL.on(ops.Mul)
 def product_of_integers(b: Builder, node: Node) -> Value | None:
     """(xq - xz) @ (wq - wz) * (xs * ws)    ->    x @ (wq - wz) * ws"""
+    found = _integer_product(node)
+    if found is None:
+        return None
+    zero_point = None if found.zero_point is None else _flat(b, found.zero_point)
+    weights = b(ops.DequantizeLinear, found.stored, _flat(b, found.scale), zero_point, axis=found.axis)
+    return b(found.product.op, found.x, weights, **found.product.attributes)
+
+
+def _integer_product(node: Node) -> _IntegerProduct | None:
+    """The product of integers that the Mul `node` scales, where its activations are quantized at run time."""
     for product, factors in (node.operands, node.operands[::-1]):
-        made = _product_of_reals(b, product, factors) if product is not None and factors is not None else None
-        if made is not None:
-            return made
+        found = _scaled_product(product, factors) if product is not None and factors is not None else None
+        if found is not None:
+            return found
     return None
 
 
-def _product_of_reals(b: Builder, product: Value, factors: Value) -> Value | None:
+def _scaled_product(product: Value, factors: Value) -> _IntegerProduct | None:
     convert, scales = made_by(product, ops.Convert), made_by(factors, ops.Mul)
     node = made_by(convert.operand(0), ops.DotGeneral, ops.Conv) if convert is not None else None
     if node is None or scales is None or node.optional(2) is not None:
@@ -66,8 +97,7 @@ def _product_of_reals(b: Builder, product: Value, factors: Value) -> Value | Non
     axis = _output_axis(node)
     if scale is None or axis is None or (not scale.is_single and not _is_by_output(scale, node, axis)):
         return None
-    weights = b(ops.DequantizeLinear, w[0], _flat(b, scale), None if w[1] is None else _flat(b, w[1]), axis=axis)
-    return b(node.op, source.operand(0), weights, **node.attributes)
+    return _IntegerProduct(node, source.operand(0), w[0], w[1], scale, axis)
 
 
 def _shifted(value: Value) -> tuple[Value, Value | None] | None:

@@ -30,7 +30,10 @@ def summary(graph: Graph, names: Mapping[Value, str], target: Target) -> Quantiz
     `names`: the written name of each value; `target`: whose ops the graph has.
     """
     nodes = list(graph.walk())
-    if not any(_island(node) or any(map(quantization_of, (*node.operands, *node.results))) for node in nodes):
+    dynamic = {remark for node in nodes for remark in node.remarks if remark.kind == "dynamic"}
+    if not dynamic and not any(
+        _island(node) or any(map(quantization_of, (*node.operands, *node.results))) for node in nodes
+    ):
         return None
     counts: dict[Kind, Counter[str]] = {"integer": Counter(), "hybrid": Counter(), "float": Counter()}
     floats = []
@@ -51,7 +54,13 @@ def summary(graph: Graph, names: Mapping[Value, str], target: Target) -> Quantiz
         f"{_op_name(node)}: {fault}" for node in nodes if (fault := target.unmeasured_fault(as_form(node)))
     )
     return QuantizationSummary(
-        integer, hybrid, *found, coarse_ops=coarse, kernels=tuple(kernels.values()), faults=dict(faults)
+        integer,
+        hybrid,
+        *found,
+        coarse_ops=coarse,
+        kernels=tuple(kernels.values()),
+        faults=dict(faults),
+        dynamic_ops=len(dynamic),
     )
 
 
