@@ -13,7 +13,15 @@ from functools import partial
 import numpy as np
 import onnx
 
-from tests.fuzz import graphs_elementwise, graphs_microsoft, graphs_networks, graphs_structure, tflite_trial
+from tests.fuzz import (
+    graphs_control,
+    graphs_elementwise,
+    graphs_microsoft,
+    graphs_networks,
+    graphs_patterns,
+    graphs_structure,
+    tflite_trial,
+)
 from tests.fuzz.graphs_judge import (
     Arrays,
     Noisy,
@@ -26,22 +34,23 @@ from tests.fuzz.graphs_judge import (
 from tests.fuzz.graphs_onnx import Drawing
 from tests.fuzz.graphs_source import Source
 from tests.fuzz.graphs_steps import Steps, onnx_steps
+from tests.fuzz.graphs_text import ancestors, text_of
 from tests.fuzz.judging import Case, judged, runs_of
-from tests.fuzz.run import ancestors, text_of
 from tests.fuzz.soaking import Found
 from tests.fuzz.tflite_trial import agrees_with_a_kernel
 from tests.harness.child import stage
 from tests.harness.litert import narrow, run_onnx, run_tflite
 
 STEPS = {
-    **graphs_elementwise.STEPS, **graphs_structure.STEPS, **graphs_networks.STEPS, **graphs_microsoft.STEPS,
+    **graphs_elementwise.STEPS, **graphs_structure.STEPS, **graphs_networks.STEPS, **graphs_control.STEPS,
+    **graphs_patterns.STEPS, **graphs_microsoft.STEPS,
 }  # fmt: skip
+_COMMON = [name for name in STEPS if name not in graphs_microsoft.STEPS]
 ELSEWHERE = {
-    "control flow, in tests/fuzz/recurrent_graphs.py": "If Loop Scan",
     "sequences, which are no arrays": "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt "
     "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence",
     "random results": "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike",
-    "quantized, in tests/fuzz/quantized_graphs.py": "QLinearConv QLinearMatMul",
+    "quantized, in tests/unit/test_qlinear.py": "QLinearConv QLinearMatMul",
     "opsets below 13 or above 24": "Affine BitCast ConstantFill CumProd ImageScaler ParametricSoftplus ScaledTanh "
     "Scatter SimplifiedLayerNormalization Upsample",
     "experimental ops of old opsets, in tests/unit/test_experimental.py": "Crop DynamicSlice GivenTensorFill Scale",
@@ -55,10 +64,10 @@ _OF_FLOATS = ("QuickGelu", "QuantizeLinear")
 
 
 def drawn(seed: int) -> Drawing:
-    """The random ONNX graph of a seed: one to five nodes."""
+    """The random ONNX graph of a seed: most of one to five nodes, some of about twelve."""
     g = Drawing(seed)
-    count = g.choose((1, 1, 2, 2, 3, 4, 5))
-    names = list(STEPS)
+    count = g.choose((1, 1, 2, 2, 3, 4, 5, 12, 12))
+    names = _COMMON if count > 5 else list(STEPS)
     for _ in range(6 * count):
         if len(g.nodes) >= count:
             break

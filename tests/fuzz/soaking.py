@@ -21,10 +21,15 @@ from tests.harness.workers import Outcome, Worker
 CASES = {
     "graphs": "tests.fuzz.graphs_trial:attempt",
     "tflite": "tests.fuzz.tflite_trial:attempt",
+    "quantized": "tests.fuzz.graphs_quantized:attempt",
     "mutants": "tests.fuzz.mutants_trial:attempt",
 }
 """Each kind of case: the function from a seed to a `Found`."""
-DESCRIPTIONS = {"graphs": "tests.fuzz.graphs_trial:described", "tflite": "tests.fuzz.tflite_trial:described"}
+DESCRIPTIONS = {
+    "graphs": "tests.fuzz.graphs_trial:described",
+    "tflite": "tests.fuzz.tflite_trial:described",
+    "quantized": "tests.fuzz.graphs_quantized:described",
+}
 """The function from a seed to the text and the files of a case that ended the process."""
 GOOD = ("agree", "refused", "empty", "doubtful", "source", "skipped")
 OTHER_SIZES = "run at other sizes"
