@@ -6,7 +6,7 @@ drawn (tests/fuzz/tflite_trial.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -32,6 +32,7 @@ from tests.fuzz.graphs_judge import (
     sum_overflows,
 )
 from tests.fuzz.graphs_onnx import Drawing
+from tests.fuzz.graphs_smaller import smallest
 from tests.fuzz.graphs_source import Source
 from tests.fuzz.graphs_steps import Steps, onnx_steps
 from tests.fuzz.graphs_text import ancestors, text_of
@@ -46,6 +47,7 @@ STEPS = {
     **graphs_patterns.STEPS, **graphs_microsoft.STEPS,
 }  # fmt: skip
 _COMMON = [name for name in STEPS if name not in graphs_microsoft.STEPS]
+_REPEATED = [*graphs_control.STEPS, "layers in a row", "Transpose", "Concat", "Slice"]
 ELSEWHERE = {
     "sequences, which are no arrays": "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt "
     "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence",
@@ -64,10 +66,13 @@ _OF_FLOATS = ("QuickGelu", "QuantizeLinear")
 
 
 def drawn(seed: int) -> Drawing:
-    """The random ONNX graph of a seed: most of one to five nodes, some of about twelve."""
+    """The random ONNX graph of a seed: most of one to five nodes, some of about twelve.
+
+    A tenth is of recurrent layers, loops and branches, one after the other.
+    """
     g = Drawing(seed)
     count = g.choose((1, 1, 2, 2, 3, 4, 5, 12, 12))
-    names = _COMMON if count > 5 else list(STEPS)
+    names = _REPEATED if g.chance(0.1) else _COMMON if count > 5 else list(STEPS)
     for _ in range(6 * count):
         if len(g.nodes) >= count:
             break
@@ -83,7 +88,16 @@ def attempt(seed: int) -> Found:
     g = drawn(seed)
     if not g.nodes:
         return Found("skipped")
-    return to_tflite(g) if seed % 2 == 0 else to_onnx(g)
+    return _way(seed)(g)
+
+
+def smaller(seed: int) -> Found:
+    """As `attempt`, of a part of the graph that fails in the same way; a drawn TFLite model stays whole."""
+    return tflite_trial.attempt(seed) if _is_drawn_tflite(seed) else smallest(drawn(seed), _way(seed))
+
+
+def _way(seed: int) -> Callable[[Drawing], Found]:
+    return to_tflite if seed % 2 == 0 else to_onnx
 
 
 def _is_drawn_tflite(seed: int) -> bool:

@@ -31,6 +31,8 @@ DESCRIPTIONS = {
     "quantized": "tests.fuzz.graphs_quantized:described",
 }
 """The function from a seed to the text and the files of a case that ended the process."""
+SMALLER = {"graphs": "tests.fuzz.graphs_trial:smaller"}
+"""The function from a seed to the outcome of a part that fails in the same way."""
 GOOD = ("agree", "refused", "empty", "doubtful", "source", "skipped")
 OTHER_SIZES = "run at other sizes"
 """The stage of a run at sizes of the open dims that are not those the graph was drawn with."""
