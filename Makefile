@@ -23,10 +23,10 @@ help:
 test: $(READY)
 	$(BIN)/python -m pytest -q -n $(JOBS)
 
-# Random graphs, damaged files, then wrong models for the check, for MINUTES=10 each; continues where the last one stopped (build/soak-*.json).
+# Random graphs, quantized ones, damaged files, then wrong models for the check, for MINUTES=10 each; continues where the last one stopped (build/soak-*.json).
 soak: $(READY)
 	@mkdir -p build
-	status=0; for kind in graphs mutants damages; do \
+	status=0; for kind in graphs quantized mutants damages; do \
 	  $(BIN)/python tools/soak.py $$kind --minutes $(MINUTES) --resume build/soak-$$kind.json || status=1; \
 	done; exit $$status
 

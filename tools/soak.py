@@ -5,10 +5,10 @@ python tools/soak.py mutants --count 2000 --jobs 2
 python tools/soak.py damages --count 120 --seed 1000
 python tools/soak.py graphs --case 1234
 
-graphs: random models over all ops that convert, each judged by both runtimes. mutants: damaged files. damages: models
-that are wrong at one node, which the check has to find and `per_layer` to name (tests/fuzz/damages_trial.py). A case
-depends on its seed only. Of each failure, the files are in build/soak/; --resume continues where that file says, and
-adds up.
+graphs: random models over all ops that convert, each judged by both runtimes. tflite: TFLite models only. quantized:
+QDQ models, judged op by op. mutants: damaged files. damages: models that are wrong at one node, which the check has to
+find and `per_layer` to name (tests/fuzz/damages_trial.py). A case depends on its seed only; --case makes a graph that
+fails smaller. Of each failure, the files are in build/soak/; --resume continues where that file says, and adds up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.fuzz.soaking import CASES, GOOD, Found, Tally, attempt, soak
+from tests.fuzz.soaking import CASES, GOOD, PATIENCE, SMALLER, Found, Tally, attempt, soak
 from tests.harness.workers import ROOT, Worker
 
 _KEPT = ROOT / "build" / "soak"
@@ -73,6 +73,9 @@ def _options() -> argparse.Namespace:
 def _repeat(kind: str, seed: int) -> int:
     with Worker() as worker:
         found = attempt(worker, kind, seed)
+        if kind in SMALLER and found.kind not in GOOD:
+            outcome = worker.run(SMALLER[kind], seed, 10 * PATIENCE)
+            found = outcome.value if outcome.kind == "done" else found
     print(f"{found.kind}: {found.group}\n{found.message}\n{found.text}")
     print("\n".join(map(str, _keep(kind, seed, found))))
     return int(found.kind not in (*GOOD, "named"))

@@ -11,6 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from tests.fuzz.drawing import Values, is_small
+from tests.fuzz.graphs_text import reads
 from tests.harness.litert import Array, run_onnx
 
 
@@ -34,14 +35,14 @@ class Drawing(Values):
 
     def used(self) -> Iterable[str]:
         """The names that nodes read."""
-        return (name for node in self.nodes for name in node.input)
+        return (name for node in self.nodes for name in reads(node))
 
     def node(self, op: str, inputs: Sequence[str], results: int = 1, domain: str = "", **attributes: Any) -> list[str]:
         """Add a node; the names of its results, none where ONNX Runtime refuses it or elements are too large."""
         names = [f"v{len(self.nodes)}_{i}" for i in range(results)]
         made = helper.make_node(op, inputs, names, f"n{len(self.nodes)}", domain=domain, **attributes)
         found = self.results(made)
-        if not found or not all(is_small(a) for a in found.values()):
+        if not found or not all(self.is_bounded(a) for a in found.values()):
             return []
         self.nodes.append(made)
         self.arrays |= found
@@ -49,7 +50,7 @@ class Drawing(Values):
 
     def results(self, node: onnx.NodeProto) -> dict[str, Array]:
         """The results of a node on the present arrays; none where it does not run."""
-        fed = {name: self.arrays[name] for name in node.input if name}
+        fed = {name: self.arrays[name] for name in reads(node)}
         kept = [self.weights[name] for name in fed if name in self.weights]
         inputs = [info(n, a.dtype, a.shape) for n, a in fed.items() if n not in self.weights]
         outputs = [onnx.ValueInfoProto(name=name) for name in node.output]
@@ -59,12 +60,20 @@ class Drawing(Values):
         except Exception:
             return {}
 
-    def model(self) -> onnx.ModelProto:
-        """The model; its outputs are the values without uses, and a few others."""
-        used = {name for node in self.nodes for name in node.input}
+    def is_bounded(self, array: Any) -> bool:
+        """Whether the graph may have a value with these elements."""
+        return is_small(array)
+
+    def outputs(self) -> list[str]:
+        """The values without uses, and a few others."""
+        used = set(self.used())
         made = [name for node in self.nodes for name in node.output]
-        kept = [name for i, name in enumerate(made) if name not in used or (self.seed + i) % 7 == 0]
-        outputs = [onnx.ValueInfoProto(name=name) for name in kept]
+        return [name for i, name in enumerate(made) if name not in used or (self.seed + i) % 7 == 0]
+
+    def model(self) -> onnx.ModelProto:
+        """The model."""
+        used = set(self.used())
+        outputs = [onnx.ValueInfoProto(name=name) for name in self.outputs()]
         inputs = [
             info(n, np.dtype(v.dtype), [d if isinstance(d, int) or d[0] == "N" else None for d in v.dims])
             for n, v in self.inputs.items()

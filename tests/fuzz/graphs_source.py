@@ -18,7 +18,7 @@ class Source:
     """An ONNX model with float noise of one part in a million (of float16: in 2,000) in all that it computes."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        """``model``: without subgraphs and functions."""
+        """``model``: without functions; in regions there is no noise but that of what they read."""
         self.model = model
         self._data = model.SerializeToString()
 

@@ -16,6 +16,7 @@ import onnx
 
 from tests.fuzz.graphs_judge import Arrays, Noisy, Run, difference, noisy_inputs, with_noise
 from tests.fuzz.graphs_onnx import Drawing
+from tests.fuzz.graphs_text import reads
 from tests.fuzz.soaking import Found
 from tests.fuzz.tflite_drawing import Op, TfliteDrawing
 from tests.harness.compare import largest_error, wide
@@ -117,7 +118,7 @@ def onnx_steps(g: Drawing) -> Callable[[Arrays], Iterator[Step]]:
 
     def steps(values: Arrays) -> Iterator[Step]:
         for node in g.nodes:
-            yield Step(list(node.input), list(node.output), _of_node(g, node, values))
+            yield Step(reads(node), list(node.output), _of_node(g, node, values))
 
     return steps
 

@@ -6,14 +6,22 @@ drawn (tests/fuzz/tflite_trial.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import onnx
 
-from tests.fuzz import graphs_elementwise, graphs_microsoft, graphs_networks, graphs_structure, tflite_trial
+from tests.fuzz import (
+    graphs_control,
+    graphs_elementwise,
+    graphs_microsoft,
+    graphs_networks,
+    graphs_patterns,
+    graphs_structure,
+    tflite_trial,
+)
 from tests.fuzz.graphs_judge import (
     Arrays,
     Noisy,
@@ -24,24 +32,27 @@ from tests.fuzz.graphs_judge import (
     sum_overflows,
 )
 from tests.fuzz.graphs_onnx import Drawing
+from tests.fuzz.graphs_smaller import smallest
 from tests.fuzz.graphs_source import Source
 from tests.fuzz.graphs_steps import Steps, onnx_steps
+from tests.fuzz.graphs_text import ancestors, text_of
 from tests.fuzz.judging import Case, judged, runs_of
-from tests.fuzz.run import ancestors, text_of
 from tests.fuzz.soaking import Found
 from tests.fuzz.tflite_trial import agrees_with_a_kernel
 from tests.harness.child import stage
 from tests.harness.litert import narrow, run_onnx, run_tflite
 
 STEPS = {
-    **graphs_elementwise.STEPS, **graphs_structure.STEPS, **graphs_networks.STEPS, **graphs_microsoft.STEPS,
+    **graphs_elementwise.STEPS, **graphs_structure.STEPS, **graphs_networks.STEPS, **graphs_control.STEPS,
+    **graphs_patterns.STEPS, **graphs_microsoft.STEPS,
 }  # fmt: skip
+_COMMON = [name for name in STEPS if name not in graphs_microsoft.STEPS]
+_REPEATED = [*graphs_control.STEPS, "layers in a row", "Transpose", "Concat", "Slice"]
 ELSEWHERE = {
-    "control flow, in tests/fuzz/recurrent_graphs.py": "If Loop Scan",
     "sequences, which are no arrays": "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt "
     "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence",
     "random results": "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike",
-    "quantized, in tests/fuzz/quantized_graphs.py": "QLinearConv QLinearMatMul",
+    "quantized, in tests/unit/test_qlinear.py": "QLinearConv QLinearMatMul",
     "opsets below 13 or above 24": "Affine BitCast ConstantFill CumProd ImageScaler ParametricSoftplus ScaledTanh "
     "Scatter SimplifiedLayerNormalization Upsample",
     "experimental ops of old opsets, in tests/unit/test_experimental.py": "Crop DynamicSlice GivenTensorFill Scale",
@@ -55,10 +66,13 @@ _OF_FLOATS = ("QuickGelu", "QuantizeLinear")
 
 
 def drawn(seed: int) -> Drawing:
-    """The random ONNX graph of a seed: one to five nodes."""
+    """The random ONNX graph of a seed: most of one to five nodes, some of about twelve.
+
+    A tenth is of recurrent layers, loops and branches, one after the other.
+    """
     g = Drawing(seed)
-    count = g.choose((1, 1, 2, 2, 3, 4, 5))
-    names = list(STEPS)
+    count = g.choose((1, 1, 2, 2, 3, 4, 5, 12, 12))
+    names = _REPEATED if g.chance(0.1) else _COMMON if count > 5 else list(STEPS)
     for _ in range(6 * count):
         if len(g.nodes) >= count:
             break
@@ -74,7 +88,16 @@ def attempt(seed: int) -> Found:
     g = drawn(seed)
     if not g.nodes:
         return Found("skipped")
-    return to_tflite(g) if seed % 2 == 0 else to_onnx(g)
+    return _way(seed)(g)
+
+
+def smaller(seed: int) -> Found:
+    """As `attempt`, of a part of the graph that fails in the same way; a drawn TFLite model stays whole."""
+    return tflite_trial.attempt(seed) if _is_drawn_tflite(seed) else smallest(drawn(seed), _way(seed))
+
+
+def _way(seed: int) -> Callable[[Drawing], Found]:
+    return to_tflite if seed % 2 == 0 else to_onnx
 
 
 def _is_drawn_tflite(seed: int) -> bool:

@@ -21,12 +21,19 @@ from tests.harness.workers import Outcome, Worker
 CASES = {
     "graphs": "tests.fuzz.graphs_trial:attempt",
     "tflite": "tests.fuzz.tflite_trial:attempt",
+    "quantized": "tests.fuzz.graphs_quantized:attempt",
     "mutants": "tests.fuzz.mutants_trial:attempt",
     "damages": "tests.fuzz.damages_trial:attempt",
 }
 """Each kind of case: the function from a seed to a `Found`."""
-DESCRIPTIONS = {"graphs": "tests.fuzz.graphs_trial:described", "tflite": "tests.fuzz.tflite_trial:described"}
+DESCRIPTIONS = {
+    "graphs": "tests.fuzz.graphs_trial:described",
+    "tflite": "tests.fuzz.tflite_trial:described",
+    "quantized": "tests.fuzz.graphs_quantized:described",
+}
 """The function from a seed to the text and the files of a case that ended the process."""
+SMALLER = {"graphs": "tests.fuzz.graphs_trial:smaller"}
+"""The function from a seed to the outcome of a part that fails in the same way."""
 GOOD = ("agree", "refused", "empty", "doubtful", "source", "skipped", "equal")
 SHARES = {"found": 0.99, "named": 0.95}
 """The least share of the damages that change an output that the check finds, and of those found that are named."""

@@ -13,18 +13,28 @@ import pytest
 import onnxtfl
 from onnxtfl.checking import CheckReport
 from onnxtfl.rewriting.registry import rules
-from tests.fuzz import damages_trial, graphs_microsoft, tflite_trial
+from tests.fuzz import (
+    damages_trial,
+    graphs_control,
+    graphs_microsoft,
+    graphs_patterns,
+    graphs_quantized,
+    tflite_trial,
+)
 from tests.fuzz.drawing import Input, Values
 from tests.fuzz.graphs_judge import Arrays, makes_integers_of_nan
+from tests.fuzz.graphs_onnx import Drawing
 from tests.fuzz.graphs_trial import ELSEWHERE, STEPS
 from tests.fuzz.judging import Case, is_excluded, is_excluded_inside
 from tests.fuzz.soaking import GOOD, Found, Tally, soak
+from tests.harness.litert import Array
 from tests.harness.workers import Worker
 
-_COUNT = 100
+_COUNT = 300
 _TFLITE_COUNT = 40
 _DAMAGES = range(12)
 """One of each pair."""
+_QUANTIZED_COUNT = 180
 
 
 def check(kind: str, count: int, share: float) -> None:
@@ -39,6 +49,37 @@ def check(kind: str, count: int, share: float) -> None:
 
 def test_random_graphs_agree() -> None:
     check("graphs", _COUNT, 0.85)
+
+
+def test_random_quantized_graphs_agree() -> None:
+    check("quantized", _QUANTIZED_COUNT, 0.95)
+
+
+@pytest.mark.parametrize("name", [*graphs_control.STEPS, *graphs_patterns.STEPS])
+def test_each_step_of_several_nodes_is_drawn(name: str) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    last = []
+    for seed in range(10):
+        g = Drawing(seed)
+        STEPS[name](g)
+        last += [g.nodes[-1].op_type] if g.nodes else []
+    assert len(last) > 5
+    assert name not in graphs_control.STEPS or set(last) == {name}
+
+
+def test_a_quantized_op_that_is_two_steps_off_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("onnxruntime", "ai_edge_litert"):
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    real = graphs_quantized.compare_each
+    assert all(real(*case) for case in map(quantized_case, range(5)))
+    monkeypatch.setattr(graphs_quantized, "compare_each", lambda *_: [replace(d, steps=d.steps + 2) for d in real(*_)])
+    assert {graphs_quantized.attempt(seed).kind for seed in range(5)} == {"disagree"}
+
+
+def quantized_case(seed: int) -> tuple[bytes, dict[str, Array]]:
+    """A quantized model and its inputs."""
+    g = graphs_quantized.drawn(seed)
+    return g.model().SerializeToString(), {name: g.array(name) for name in g.inputs if name in set(g.used())}
 
 
 def test_each_op_that_converts_is_drawn_or_tested_elsewhere() -> None:

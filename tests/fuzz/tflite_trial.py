@@ -22,7 +22,7 @@ from tests.harness.litert import Array, narrow, run_onnx, run_tflite
 STEPS = {**tflite_elementwise.STEPS, **tflite_structure.STEPS, **tflite_networks.STEPS}
 QUANTIZED = tflite_quantized.STEPS
 ELSEWHERE = {
-    "control flow, in tests/fuzz/recurrent_graphs.py and tests/unit/test_branches.py": "CALL CALL_ONCE IF WHILE "
+    "control flow, in tests/fuzz/graphs_control.py and tests/unit/test_branches.py": "CALL CALL_ONCE IF WHILE "
     "STABLEHLO_CASE STABLEHLO_WHILE",
     "state, in tests/models/test_stateful_tflite.py": "BIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_RNN LSTM RNN "
     "SVDF UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN",

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from onnxtfl import pipeline
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.options import Options
-from tests.fuzz.graphs import random_model
+from tests.fuzz.graphs_trial import drawn
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model
 
@@ -27,7 +27,7 @@ def models() -> list[bytes]:
     found = [(CORPUS / "onnx" / name / "model.onnx") for name in ONNX]
     found += [path for pattern in TFLITE for path in sorted((CORPUS / "tflite").rglob(pattern))[:2]]
     large = [path.read_bytes() for path in found if path.exists()]
-    random = [random_model(seed).SerializeToString() for seed in range(COUNT - THREADS)]
+    random = [drawn(seed).model().SerializeToString() for seed in range(COUNT - THREADS)]
     return [*[nonzero_model()] * THREADS, *large, *random]
 
 
