@@ -44,10 +44,12 @@ def culprit(
     """
     right = {n: n is not last and _any_same(n, model, arrays, others, same) for n in nodes}
     loosely = {n: right[n] or (n is not last and _any_same(n, model, arrays, others, _same_elements)) for n in nodes}
-    found = next((n for n in nodes if not loosely[n] and not _leads_to_right(n, loosely)), last)
+    leading = leading_to_right(loosely)
+    found = next((n for n in nodes if not loosely[n] and n not in leading), last)
+    leading = leading_to_right(right)
     while not _has_weights(found):
         before = {v.producer for v in found.operands if v is not None}
-        earlier = next((n for n in nodes if n in before and not right[n] and not _leads_to_right(n, right)), None)
+        earlier = next((n for n in nodes if n in before and not right[n] and n not in leading), None)
         if earlier is None:
             break
         found = earlier
@@ -60,10 +62,17 @@ def _has_weights(node: Node) -> bool:
     return any(d.size > 1 and (d.dtype.is_float or d.dtype.bits <= _BYTE) for d in data)
 
 
-def _leads_to_right(node: Node, right: Mapping[Node, bool]) -> bool:
-    """Whether a node that reads results of `node`, directly or not, has a right result."""
-    users = [user for result in node.results for user, _ in result.uses if user in right]
-    return any(right[user] or _leads_to_right(user, right) for user in users)
+def leading_to_right(right: dict[Node, bool]) -> set[Node]:
+    """The nodes of which a node that reads their results, directly or not, has a right result.
+
+    `right`: whether the result of each node is right, in topological order.
+    """
+    found = set[Node]()
+    for node in reversed(right):
+        users = (user for result in node.results for user, _ in result.uses)
+        if any(user in found or right.get(user, False) for user in users):
+            found.add(node)
+    return found
 
 
 def _any_same(
