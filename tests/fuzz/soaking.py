@@ -43,8 +43,10 @@ EXCLUDED_SIZES = "run at excluded sizes"
 """The stage of a run at a size of 0 of which the conversion's report says that it is at least 1."""
 SECONDS = 5.0
 """Most processor time of a conversion; longer ones are a "hang"."""
-PATIENCE = {"damages": 240.0}
-"""Seconds after which a case is ended, whatever it does; 30 for other kinds."""
+PATIENCE = 30.0
+"""Seconds after which a case is ended, whatever it does."""
+LONGER = {"damages": 240.0}
+"""The same for kinds whose cases take longer: these run brute force on 200 inputs first."""
 MEMORY = 1 << 30
 """Most bytes by which a case may let the process grow."""
 
@@ -158,10 +160,10 @@ def soak(kind: str, seeds: Iterable[int], jobs: int, until: float) -> Iterator[t
 
 def attempt(worker: Worker, kind: str, seed: int) -> Found:
     """The outcome of one case, in a worker."""
-    found = _judged(worker.run("tests.fuzz.soaking:limited", (CASES[kind], seed), PATIENCE.get(kind, 30.0)))
+    found = _judged(worker.run("tests.fuzz.soaking:limited", (CASES[kind], seed), LONGER.get(kind, PATIENCE)))
     if found.text or found.kind in ("agree", "skipped") or kind not in DESCRIPTIONS:
         return found
-    described = worker.run(DESCRIPTIONS[kind], seed, 30.0)
+    described = worker.run(DESCRIPTIONS[kind], seed, PATIENCE)
     text, files = described.value or ("", {})
     return replace(found, text=text, files=files)
 

@@ -143,7 +143,7 @@ def test_the_shares_of_damages() -> None:
 
 
 def test_damages_without_a_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The models of the repository are damaged; a check that finds nothing is a survivor."""
+    """The models of the repository are damaged; one that a check does not find survives; a broken check is no skip."""
     pytest.importorskip("ai_edge_litert", reason="ai_edge_litert is not installed")
     monkeypatch.setattr(damages_trial, "_paths", lambda: {"onnx": [], "tflite": [], "foreign": []})
     found = {seed: damages_trial.attempt(seed) for seed in _DAMAGES}
@@ -152,6 +152,13 @@ def test_damages_without_a_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     passed = CheckReport("passed", "")
     monkeypatch.setattr(onnxtfl, "check", lambda *_, **__: passed)
     assert damages_trial.attempt(seed).kind == "survived"
+
+    def broken(*_: object, **__: object) -> CheckReport:
+        raise AssertionError("a bug of the check")
+
+    monkeypatch.setattr(onnxtfl, "check", broken)
+    with pytest.raises(AssertionError, match="a bug of the check"):
+        damages_trial.attempt(seed)
 
 
 def test_integers_of_what_is_no_number_are_not_judged() -> None:

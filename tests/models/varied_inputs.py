@@ -36,7 +36,7 @@ def differ_somewhere(good: Path, broken: Path, count: int = 200, seconds: float 
             a = first(values)
         except Exception:
             continue
-        if number < 1 and _differ(a, first(values), steps):
+        if number == 0 and _differ(a, first(values), steps):
             return False
         try:
             b = second(values)

@@ -35,6 +35,12 @@ CHAIN = f"""graph main(%x: tensor<2x8x12x12xfloat32>, %w: tensor<16x8x3x3xfloat3
 }}"""
 
 
+def test_the_solver_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """What is printed is the report of a conversion, which may be JSON."""
+    transformed(CHAIN, channels_last)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_chain_of_convolutions_moves_at_its_ends_only() -> None:
     graph = transformed(CHAIN, channels_last)
     moves = [n for n in graph.nodes if n.op.name == "Transpose" and n.operand(0).name not in ("w", "v")]

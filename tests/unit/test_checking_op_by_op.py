@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -451,12 +452,20 @@ def test_wrong_elements_come_before_a_mean_error(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("tflite_is_first", [True, False])
 def test_a_real_tensor_that_is_quantized_in_the_other_model_is_not_compared(tflite_is_first: bool) -> None:
-    def model(format_: str) -> Any:
-        value = Value(tensor("float32", 4))
+    """The .tflite says whether it is real: the values of an ONNX model have no scale."""
+    grid = Quantization("int8", (0.5,), (0,))
+
+    def model(format_: str, quantization: Quantization | None) -> Any:
+        type_ = replace(tensor("float32", 4), quantization=quantization)
+        value = Value(type_)
         value.name = "t"
         return SimpleNamespace(format=format_, values=[value], changing={0})
 
-    formats = ("tflite", "onnx") if tflite_is_first else ("onnx", "tflite")
-    entries = [TensorEntry("t", "t", quantization="int8 0.5:0")]
-    assert by_record(*map(model, formats), entries, back=False) == []
-    assert len(by_record(*map(model, formats), [TensorEntry("t", "t")], back=False)) == 1
+    def matches(of_tflite: Quantization | None, recorded: str | None) -> int:
+        models = [model("tflite", of_tflite), model("onnx", None)]
+        entries = [TensorEntry("t", "t", quantization=recorded)]
+        return len(by_record(*(models if tflite_is_first else models[::-1]), entries, back=False))
+
+    assert matches(None, "int8 0.5:0") == 0
+    assert matches(grid, "int8 0.5:0") == 1
+    assert matches(None, None) == 1

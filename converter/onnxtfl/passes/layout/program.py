@@ -79,10 +79,8 @@ class _Program:
 
     def solve(self) -> Sequence[float]:
         """The values of the columns at the optimum."""
-        import highspy
-
-        solver = highspy.Highs()
-        for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 0), ("mip_rel_gap", 0.0)):
+        solver = _quiet_solver()
+        for option, value in (("threads", 1), ("random_seed", 0), ("mip_rel_gap", 0.0)):
             solver.setOptionValue(option, value)
         solver.passModel(self._model())
         solver.run()
@@ -104,6 +102,20 @@ class _Program:
         kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
         lp.integrality_ = [kinds[i] for i in self.integral]
         return lp
+
+
+def _quiet_solver() -> Any:
+    """A solver that prints nothing: the constructor of HiGHS 1.16 prints a header when it enables callbacks."""
+    import highspy
+
+    class Quiet(highspy.Highs):  # type: ignore[misc]
+        def enableCallbacks(self) -> None:
+            self.setOptionValue("output_flag", False)
+            super().enableCallbacks()
+
+    solver = Quiet()
+    solver.setOptionValue("output_flag", False)  # versions that enable no callbacks
+    return solver
 
 
 def choose(graph: Graph, found: Orders, target: Target, boundary: Boundary) -> Choice:
