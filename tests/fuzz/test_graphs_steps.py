@@ -109,12 +109,14 @@ def renamed_inside(before: str, after: str) -> Change:
 
 
 def of_control(name: str) -> Drawing:
-    """The first random graph of one If, Loop or Scan with a Tanh in each branch, or two in the body."""
+    """The first random graph of one If, Loop or Scan with a Tanh in each region."""
     for seed in range(100):
         g = Drawing(seed)
         graphs_control.STEPS[name](g)
-        inside = [n.op_type for a in (g.nodes[-1].attribute if g.nodes else ()) for n in a.g.node]
-        if g.nodes[-1:] and g.nodes[-1].op_type == name and inside.count("Tanh") > 1 and not g.empty:
+        if g.empty or not g.nodes or g.nodes[-1].op_type != name:
+            continue
+        regions = [{n.op_type for n in a.g.node} for a in g.nodes[-1].attribute if a.HasField("g")]
+        if all("Tanh" in ops for ops in regions):
             return g
     raise AssertionError(name)
 
