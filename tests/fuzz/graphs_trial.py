@@ -374,9 +374,12 @@ def _has_negative_variance(model: onnx.ModelProto, fed: Arrays) -> bool:
 
 def _operand_fits(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     """Whether a window fits, axes of one name in an Einsum have one size (ONNX Runtime repeats those of size 1), and
-    the other axes of what a Concat joins (it ignores operands without elements).
+    the other axes of what a Concat joins (it ignores operands without elements). A Loop has rounds: of none, ONNX
+    Runtime does not know the sizes of what is collected, and has 0.
     """
     found = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    if node.op_type == "Loop":
+        return all(shapes[name][0] for name in node.output[len(node.input) - 2 :] if name)
     if node.op_type == "Einsum":
         names = [term.strip() for term in found["equation"].decode().split("->")[0].split(",")]
         pairs = {pair for term, x in zip(names, node.input, strict=True) for pair in zip(term, shapes[x], strict=True)}
