@@ -54,9 +54,10 @@ class Steps:
         return found if "" in kinds else replace(found, kind=max(kinds))
 
     def _of_run(self, outputs: Arrays, every: Arrays, fed: Arrays) -> str:
-        if not all(n in every and largest_error(narrow(every[n]), a) <= 1 for n, a in outputs.items()):
-            return ""  # with all values as outputs it is another conversion
         known = self.values(fed)
+        shown = {**known, **every}
+        if not all(n in shown and largest_error(narrow(shown[n]), a) <= 1 for n, a in outputs.items()):
+            return ""  # with all values as outputs it is another conversion
         values = {**known, **{n: _as_in_source(a, known[n]) for n, a in every.items() if n in known}, **fed}
         return _of_steps(self.steps(values), values, self.quantized)
 

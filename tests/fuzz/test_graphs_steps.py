@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import onnxtfl
-from tests.fuzz import graphs_trial, tflite_trial
+from tests.fuzz import graphs_control, graphs_trial, tflite_trial
 from tests.fuzz.drawing import Input, Values, fits_product
 from tests.fuzz.graphs_judge import Arrays, difference, sum_overflows
 from tests.fuzz.graphs_onnx import Drawing
@@ -95,6 +95,54 @@ def _tanh(model: onnx.ModelProto) -> None:
     for node in model.graph.node:
         node.op_type = "Tanh"
         del node.attribute[:]
+
+
+def renamed_inside(before: str, after: str) -> Change:
+    """Nodes of regions are other ops."""
+
+    def change(model: onnx.ModelProto) -> None:
+        regions = [a.g for node in model.graph.node for a in node.attribute if a.HasField("g")]
+        for node in (node for region in regions for node in region.node):
+            node.op_type = after if node.op_type == before else node.op_type
+
+    return change
+
+
+def of_control(name: str) -> Drawing:
+    """The first random graph of one If, Loop or Scan with a Tanh in each region."""
+    for seed in range(100):
+        g = Drawing(seed)
+        graphs_control.STEPS[name](g)
+        if g.empty or not g.nodes or g.nodes[-1].op_type != name:
+            continue
+        regions = [{n.op_type for n in a.g.node} for a in g.nodes[-1].attribute if a.HasField("g")]
+        if all("Tanh" in ops for ops in regions):
+            return g
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("name", ["If", "Loop", "Scan"])
+def test_a_wrong_conversion_of_a_region_is_reported(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    g = of_control(name)
+    assert graphs_trial.to_tflite(g).kind == "agree"
+    break_reading(monkeypatch, renamed_inside("Tanh", "Erf"))
+    assert graphs_trial.to_tflite(g).kind == "disagree"
+
+
+def test_a_wrong_conversion_to_channels_last_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.arange(60, dtype=np.float32).reshape(1, 3, 4, 5)
+    g = of_onnx(("MaxPool", {"kernel_shape": [2, 2]}), x=x)
+    assert graphs_trial.to_channels_last(g).kind == "agree"
+    real = onnxtfl.onnx_to_tflite
+
+    def wrong(model: onnx.ModelProto, io_layout: str = "source", **options: Any) -> onnxtfl.Conversion:
+        other = onnx.ModelProto.FromString(model.SerializeToString())
+        if io_layout != "source":
+            renamed("MaxPool", "AveragePool")(other)
+        return real(other, io_layout=io_layout, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(onnxtfl, "onnx_to_tflite", wrong)
+    assert graphs_trial.to_channels_last(g).kind == "disagree"
 
 
 def scaled(factor: float) -> Change:
