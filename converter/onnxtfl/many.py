@@ -27,7 +27,7 @@ from onnxtfl.errors import CheckFailedError, InternalError, OnnxtflError, Runtim
 from onnxtfl.journal import Journal
 from onnxtfl.option_table import TO_ONNX, TO_TFLITE
 from onnxtfl.sources import Pair, pairs_of
-from onnxtfl.temporary import end_with_parent, places
+from onnxtfl.temporary import end_with_parent, places, remove_all
 
 PathLike = str | os.PathLike[str]
 _STARTING, _SAFE_PATH = threading.Lock(), "PYTHONSAFEPATH"
@@ -298,5 +298,7 @@ def _begin_worker(safe_path: str | None, others: Sequence[str]) -> None:
 
 
 def _leave(number: int, frame: Any) -> None:
+    """Remove the temporary files, then leave: an exception could come in the middle of what makes or removes them."""
     signal.signal(number, signal.SIG_IGN)
-    raise SystemExit(130)
+    remove_all()
+    os._exit(130)

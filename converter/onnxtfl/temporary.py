@@ -43,15 +43,16 @@ class Folder:
     def __init__(self, place: str | os.PathLike[str] | None = None) -> None:
         inside, dot = (tempfile.gettempdir(), "") if place is None else (os.fspath(place), ".")
         add_place(inside)
+        self._lock: int | None = None
         for _ in range(TRIES):
             self.path = Path(tempfile.mkdtemp(prefix=dot + PREFIX, dir=inside))
+            _open.add(self)  # before it is locked: a signal may come at any time, and `sweep` leaves what is locked
             self._lock = _locked(self.path)
             if self._lock is not None:
                 break
             shutil.rmtree(self.path, ignore_errors=True)
         else:
             self.path = Path(tempfile.mkdtemp(prefix=dot + UNLOCKED, dir=inside))
-        _open.add(self)
 
     def __enter__(self) -> Path:
         return self.path
@@ -61,11 +62,11 @@ class Folder:
 
     def close(self) -> None:
         """Remove the folder with all that is in it; may be called again."""
-        _open.discard(self)
         shutil.rmtree(self.path, ignore_errors=True)
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        held, self._lock = self._lock, None
+        if held is not None:
+            os.close(held)
+        _open.discard(self)  # last: a signal may come at any time
 
 
 def add_place(place: str | os.PathLike[str]) -> None:
@@ -110,10 +111,15 @@ def _locked(path: Path) -> int | None:
     return None
 
 
-def remove_all() -> None:
-    """Remove the folders of this process, which is about to end."""
+def remove_all(others: Iterable[str] = ()) -> None:
+    """Remove the folders of this process, which is about to end, and those that nobody has locked in its directories.
+
+    `others`: more directories to sweep.
+    """
     for folder in list(_open):
         folder.close()
+    for place in {*others, *_places}:
+        sweep(place)
 
 
 def end_with_parent(others: Iterable[str] = (), parent: int | None = None) -> threading.Thread | None:
@@ -133,7 +139,5 @@ def end_with_parent(others: Iterable[str] = (), parent: int | None = None) -> th
 def _watch(parent: int, others: tuple[str, ...]) -> None:
     while os.getppid() == parent:
         time.sleep(_POLL)
-    remove_all()
-    for place in {*others, *places()}:
-        sweep(place)
+    remove_all({*others, *places()})
     os._exit(1)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import FrameType
 
 import click
 import pytest
 
 import onnxtfl
+from onnxtfl import temporary
 from onnxtfl.cli import interrupts, running
 from tests.unit.tiny_models import onnx_scale, saved
 
@@ -119,3 +123,24 @@ def test_of_several_models(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=120)
     assert done.returncode == 0
     assert "up to date" in done.stdout
+
+
+@pytest.mark.parametrize("line", range(40))
+def test_at_each_line_that_makes_or_removes_a_folder(tmp_path: Path, line: int) -> None:
+    temporary.add_place(tmp_path)
+    lines = itertools.count()
+
+    def interrupted(frame: FrameType, event: str, _: object) -> object:
+        if frame.f_code.co_filename != temporary.__file__:
+            return None
+        if event == "line" and next(lines) == line:
+            raise KeyboardInterrupt
+        return interrupted
+
+    before = sys.gettrace()
+    sys.settrace(interrupted)
+    with contextlib.suppress(KeyboardInterrupt), temporary.Folder(tmp_path):
+        pass
+    sys.settrace(before)
+    temporary.remove_all()
+    assert list(tmp_path.iterdir()) == []

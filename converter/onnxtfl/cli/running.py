@@ -79,6 +79,8 @@ def exit_code(command: click.Command, words: list[str]) -> int:
 
 
 def _interrupted() -> int:
+    if temporary := sys.modules.get("onnxtfl.temporary"):  # the signal may have come while a folder was made or removed
+        temporary.remove_all()
     print_error("interrupted")
     return interrupts.EXIT_CODE
 
