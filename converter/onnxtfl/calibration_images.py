@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.errors import RuntimeUnavailableError, UsageError
+from onnxtfl.inputs.description import TensorInfo
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 COLOURS = {1: "L", 3: "RGB"}

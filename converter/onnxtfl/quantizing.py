@@ -14,18 +14,18 @@ import numpy as np
 
 from onnxtfl.calibration_images import Normalization, image_files, image_samples, require_pillow
 from onnxtfl.checking.calibrated import LEVELS, Calibrated
-from onnxtfl.checking.inputs.generation import make_input, numpy_type
-from onnxtfl.checking.inputs.samples import samples_of
-from onnxtfl.checking.inputs.sizes import open_shapes
-from onnxtfl.checking.inputs.spread import Sample, Spreads
-from onnxtfl.checking.models.description import TensorInfo, describe
-from onnxtfl.checking.models.facts import analyze
 from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.formats.tflite.metadata import of_the_file
 from onnxtfl.formats.tflite.reader import overwrite_entries
 from onnxtfl.formats.tflite.schema import state_operands
+from onnxtfl.inputs.description import TensorInfo, describe
+from onnxtfl.inputs.generation import make_input, numpy_type
+from onnxtfl.inputs.ranges import input_ranges
+from onnxtfl.inputs.samples import samples_of
+from onnxtfl.inputs.sizes import open_shapes, shape_facts
+from onnxtfl.inputs.spread import Sample, Spreads
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, State, Value
 from onnxtfl.ir.metadata import QUANTIZED
@@ -222,11 +222,12 @@ def exponents(graph: Graph) -> list[list[str]]:
 
 def random_samples(model: Path, infos: Sequence[TensorInfo], seed: int) -> Iterator[Sample]:
     """Yield seeded inputs that make sense to the model, as the check generates them."""
-    facts = analyze(lifted_where_possible(files.read(model)))
-    shapes = next(iter(open_shapes(infos, {}, facts.shapes)))
+    graph = lifted_where_possible(files.read(model))
+    ranges = input_ranges(graph)
+    shapes = next(iter(open_shapes(infos, {}, shape_facts(graph))))
     for sample in range(RANDOM_SAMPLES):
         yield {
-            info.name: make_input(info, shape, facts.ranges.get(info.name), (seed, sample, k))[0]
+            info.name: make_input(info, shape, ranges.get(info.name), (seed, sample, k))[0]
             for k, (info, shape) in enumerate(zip(infos, shapes, strict=True))
         }
 

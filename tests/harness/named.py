@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onnxtfl.checking.models.description import ModelInfo, describe
 from onnxtfl.formats import files
+from onnxtfl.inputs.description import ModelInfo, describe
 from onnxtfl.runtimes import RunOptions, Runtime, Worker
 
 DEFAULT = RunOptions()

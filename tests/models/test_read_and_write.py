@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxtfl.checking.inputs.generation import make_input
-from onnxtfl.checking.inputs.sizes import open_shapes
-from onnxtfl.checking.models.description import describe
 from onnxtfl.checking.models.facts import Facts, analyze
 from onnxtfl.formats import files
+from onnxtfl.inputs.description import describe
+from onnxtfl.inputs.generation import make_input
+from onnxtfl.inputs.sizes import open_shapes
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.pipeline import lifted_where_possible
 from onnxtfl.runtimes import LITERT, ONNXRUNTIME, RunError, RunOptions, Worker

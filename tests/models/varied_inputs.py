@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.inputs.generation import make_input
-from onnxtfl.checking.inputs.sizes import open_shapes
 from onnxtfl.checking.models.side import Side
+from onnxtfl.inputs.generation import make_input
+from onnxtfl.inputs.sizes import open_shapes
 from tests.harness.litert import run_tflite
 
 FACTORS = (1.0, 4.0, 0.25, 16.0, -1.0, 64.0)

@@ -11,9 +11,9 @@ import onnx
 import pytest
 
 import onnxtfl
-from onnxtfl.checking.inputs.generation import UnknownInputError, make_input
-from onnxtfl.checking.inputs.sizes import open_shapes
-from onnxtfl.checking.models.description import TensorInfo
+from onnxtfl.inputs.description import TensorInfo
+from onnxtfl.inputs.generation import UnknownInputError, make_input
+from onnxtfl.inputs.sizes import open_shapes
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import SymDim, fresh, sum_of

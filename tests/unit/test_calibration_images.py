@@ -13,8 +13,8 @@ from onnx import ModelProto, TensorProto, helper
 import onnxtfl
 from onnxtfl import calibration_images
 from onnxtfl.calibration_images import Normalization, image_files, image_samples
-from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.errors import RuntimeUnavailableError, UsageError
+from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.kinds import Channels, RefusedError
 from tests.unit.tiny_models import onnx_model
 

@@ -14,10 +14,10 @@ from onnx import ModelProto, TensorProto, helper
 
 from onnxtfl import onnx_to_tflite
 from onnxtfl.checking import Settings, check_models, session
-from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.checking.models.side import Begun
-from onnxtfl.checking.pairing.interface import MismatchError, match, permutations
+from onnxtfl.checking.pairing.interface import match, permutations
 from onnxtfl.errors import InvalidModelError, UsageError
+from onnxtfl.inputs.description import MismatchError, TensorInfo
 from onnxtfl.runtimes import RunError, Runtime, Worker, workers
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model, onnx_scale, onnx_unknown_op, saved, tflite_model, tflite_scale

@@ -9,10 +9,11 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import onnxtfl
-from onnxtfl.checking.inputs.generation import UnknownInputError, make_input
-from onnxtfl.checking.models.description import TensorInfo
-from onnxtfl.checking.models.facts import Facts, Range, Selection, analyze
+from onnxtfl.checking.models.facts import Facts, Selection, analyze
 from onnxtfl.formats import files
+from onnxtfl.inputs.description import TensorInfo
+from onnxtfl.inputs.generation import UnknownInputError, make_input
+from onnxtfl.inputs.ranges import Range
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.pipeline import lifted_where_possible
 from tests.harness.rounds import parsed

@@ -16,10 +16,10 @@ from onnxtfl.checking import CheckReport, Settings, check_models
 from onnxtfl.checking.localize.depth import dequantized_step
 from onnxtfl.checking.metrics.comparison import Expectation, compare
 from onnxtfl.checking.metrics.distances import Three, measure
-from onnxtfl.checking.models.description import describe
 from onnxtfl.checking.models.facts import analyze
 from onnxtfl.checking.pairing.tensors import Way
 from onnxtfl.formats import files
+from onnxtfl.inputs.description import describe
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.text import parse_graph

@@ -9,10 +9,10 @@ import pytest
 from onnx import TensorProto, helper, parser
 
 from onnxtfl import UsageError, check, onnx_to_tflite
-from onnxtfl.checking.inputs.sizes import Shapes, open_shapes
-from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.checking.models.facts import analyze
 from onnxtfl.formats import files
+from onnxtfl.inputs.description import TensorInfo
+from onnxtfl.inputs.sizes import Shapes, open_shapes
 from onnxtfl.pipeline import lifted_where_possible
 from tests.unit.tiny_models import onnx_model
 

@@ -11,10 +11,10 @@ from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.checking.inputs.user_data import Case, asked_range, by_input, cases_of, split_cases
-from onnxtfl.checking.models.description import TensorInfo
-from onnxtfl.checking.models.facts import Range
 from onnxtfl.checking.pairing.interface import match
 from onnxtfl.errors import UsageError
+from onnxtfl.inputs.description import TensorInfo
+from onnxtfl.inputs.ranges import Range
 from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_scale
 
 IMAGE = TensorInfo("image", "float32", (1, 3, 8, 9))

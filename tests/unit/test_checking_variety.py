@@ -11,9 +11,9 @@ from onnx import ModelProto, TensorProto, helper
 
 from onnxtfl.checking import CheckReport, Settings, check_models
 from onnxtfl.checking.criteria.pre_activation import is_saturated
-from onnxtfl.checking.inputs.scaling import hardly_changes, varied
 from onnxtfl.checking.metrics.comparison import Expectation, compare
 from onnxtfl.checking.varied_runs import VariedRuns
+from onnxtfl.inputs.scaling import hardly_changes, varied
 from onnxtfl.runtimes import RunOptions
 from tests.unit.tiny_models import onnx_model, saved
 

@@ -15,16 +15,16 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 import onnxtfl
 from onnxtfl import quantizing
 from onnxtfl.checking import calibrated
-from onnxtfl.checking.inputs.spread import Spread, Spreads
-from onnxtfl.checking.models.description import TensorInfo
-from onnxtfl.checking.profile import Speed, SpeedChange
-from onnxtfl.checking.speed import added_times
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError, UsageError
 from onnxtfl.formats.tflite.reader import read
+from onnxtfl.inputs.description import TensorInfo
+from onnxtfl.inputs.spread import Spread, Spreads
 from onnxtfl.ir.metadata import as_text
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.quantizing import random_samples, read_samples
 from onnxtfl.runtimes import quantizer, quantizer_script
+from onnxtfl.runtimes.profiles import Speed, SpeedChange
+from onnxtfl.runtimes.speed import added_times
 from onnxtfl.targets.tflite import has_quantized_kernel
 from tests.unit.tiny_models import onnx_model, saved
 

@@ -15,10 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 import onnxtfl
 from onnxtfl import CheckReport, InputUsed, OutputCheck, UsageError, write_report
 from onnxtfl.checking.localize.layers import FirstDifference, LayerError
-from onnxtfl.checking.profile import ModelSummary, OpTime, Profile
 from onnxtfl.ir.record import OpEntry
 from onnxtfl.reporting.changes import changes, in_words
 from onnxtfl.reporting.elements import Point, plot
+from onnxtfl.runtimes.profiles import ModelSummary, OpTime, Profile
 from tests.unit.test_cli import onnxtfl as run
 
 HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\u202e\x00"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from onnxtfl.checking.inputs import generation
 from onnxtfl.formats.onnx import tensors, wire
+from onnxtfl.inputs import generation
 from onnxtfl.ir import budget, signs, types
 from onnxtfl.options import Options
 

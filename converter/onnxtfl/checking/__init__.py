@@ -2,10 +2,9 @@
 
 from onnxtfl.checking.check_models import check_models
 from onnxtfl.checking.localize.layers import FirstDifference, LayerError
-from onnxtfl.checking.metrics.quality import Metric
 from onnxtfl.checking.pairing.interface import Layout
 from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
-from onnxtfl.checking.settings import Settings
+from onnxtfl.checking.settings import Metric, Settings
 
 __all__ = [
     "CheckReport",

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from onnxtfl.checking.inputs.spread import Spread
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.settings import Settings
 from onnxtfl.formats import files
+from onnxtfl.inputs.spread import Spread
 from onnxtfl.ir.metadata import QUANTIZED, as_text
 
 WITHIN = 16

@@ -12,11 +12,11 @@ from onnxtfl.checking.criteria.base import Attempt
 from onnxtfl.checking.criteria.pre_activation import PreActivation, is_saturated
 from onnxtfl.checking.evidence import Verdict
 from onnxtfl.checking.inputs.coverage import in_words, unreached
-from onnxtfl.checking.inputs.scaling import hardly_changes, varied
 from onnxtfl.checking.models.side import FirstRun, Side
 from onnxtfl.checking.pairing.interface import Pair, Permutation, shape_text
 from onnxtfl.checking.report import BY_VALUE, CheckReport, InputUsed
 from onnxtfl.errors import OnnxtflError
+from onnxtfl.inputs.scaling import hardly_changes, varied
 from onnxtfl.runtimes import RunError
 
 ComparedSets = Callable[[Iterable[list[Any]]], Iterator[tuple[list[Any], bool]]]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from onnxtfl.checking.calibrated import calibrated
 from onnxtfl.checking.models.side import Side
-from onnxtfl.checking.profile import OpTime, Profile, SpeedChange
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.settings import Settings
-from onnxtfl.checking.speed import speed_change
+from onnxtfl.inputs.description import TensorInfo
+from onnxtfl.ir.quantization import dequantize
 from onnxtfl.runtimes import RUNTIMES
 from onnxtfl.runtimes.profiler import profile
+from onnxtfl.runtimes.profiles import OpTime, Profile, SpeedChange
+from onnxtfl.runtimes.speed import speed_change
 
 
 def with_models(report: CheckReport, sides: Sequence[Side], settings: Settings) -> CheckReport:
@@ -27,7 +30,17 @@ def _speed(b: Side, settings: Settings) -> SpeedChange | None:
     known = None if settings.quantized_from is None else calibrated(b.info.path)
     if settings.quantized_from is None or known is None:
         return None
-    return speed_change(settings.quantized_from, known.mode, b)
+    paths = [settings.quantized_from, b.info.path]
+    if b.worker is None or b.fed is None or b.slots is not None or len(b.fed) != len(b.info.inputs):
+        return speed_change(known.mode, paths, ((), ()), None)
+    b.worker.close()  # its memory is free for the runs that are measured
+    inputs = [list(map(_real, b.info.inputs, b.fed)), list(b.fed)]
+    return speed_change(known.mode, paths, inputs, RUNTIMES[b.worker.runtime])
+
+
+def _real(info: TensorInfo, value: Any) -> Any:
+    """An input of the float model for one of the quantized model."""
+    return value if info.quantization is None else dequantize(value, info.quantization).astype("float32")
 
 
 def _profile(side: Side, time_limit: float) -> Profile:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from onnxtfl.checking.evidence import Judgment, Verdict
 from onnxtfl.checking.localize.layers import FirstDifference, LayerError
 from onnxtfl.checking.models.goals import Goal
-from onnxtfl.checking.profile import ModelSummary, Profile, SpeedChange
+from onnxtfl.runtimes.profiles import ModelSummary, Profile, SpeedChange
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, shape
 
 Status = Literal["passed", "failed", "not checked"]
@@ -233,3 +233,11 @@ class CheckReport:
 def _percent(share: float) -> str:
     """Return a share in percent, rounded down."""
     return f"{int(share * 1000) / 10:g} %"
+
+
+def worst(checks: Sequence[OutputCheck]) -> OutputCheck:
+    """The check of an output in the run in which it is worst; it is compared where it is so in one of the runs."""
+    for number, check in enumerate(checks, 1):
+        if not check.ok:
+            return check if number == 1 else replace(check, run=number)
+    return max(checks, key=lambda check: (check.compared, check.max_abs or 0.0, check.steps or 0.0))

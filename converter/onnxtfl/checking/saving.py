@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.checking.models.side import Side
 from onnxtfl.errors import OutputError
+from onnxtfl.inputs.description import TensorInfo
 
 
 def save_run(

@@ -15,31 +15,30 @@ from onnxtfl.checking.criteria.judging import Judge
 from onnxtfl.checking.criteria.reference import Reference, SourceRun
 from onnxtfl.checking.criteria.tolerance import Tolerance
 from onnxtfl.checking.further_inputs import FurtherInputs
-from onnxtfl.checking.inputs.generation import UnknownInputError
 from onnxtfl.checking.inputs.making import InputMaker
-from onnxtfl.checking.inputs.sizes import (
-    Shapes,
-    check_fixed,
-    requested,
-    sized_by_name,
-)
 from onnxtfl.checking.inputs.user_data import Case, by_input, combined, unknown_names
 from onnxtfl.checking.localize.first_difference import PerLayer
 from onnxtfl.checking.metrics.comparison import Expectation
 from onnxtfl.checking.models.copies import use_copy_with_weights, use_sorted_copy
-from onnxtfl.checking.models.description import TensorInfo, with_fixed_sizes
 from onnxtfl.checking.models.fallbacks import fallbacks, in_words
 from onnxtfl.checking.models.sequences import flattened
 from onnxtfl.checking.models.side import Begun, FirstRun, Side, judged_refusal
-from onnxtfl.checking.models.states import worst
 from onnxtfl.checking.pairing.feeding import as_type, dtype_kept, joined_infos
-from onnxtfl.checking.pairing.interface import MismatchError, Pair, Permutation, is_moved, match, shape_text
-from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck
+from onnxtfl.checking.pairing.interface import Pair, Permutation, is_moved, match, shape_text
+from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck, worst
 from onnxtfl.checking.saving import save_run
 from onnxtfl.checking.settings import Settings
 from onnxtfl.checking.varied_runs import VariedRuns
 from onnxtfl.checking.verdict import concluded, with_uncompared
 from onnxtfl.formats import files
+from onnxtfl.inputs.description import MismatchError, TensorInfo, with_fixed_sizes
+from onnxtfl.inputs.generation import UnknownInputError
+from onnxtfl.inputs.sizes import (
+    Shapes,
+    check_fixed,
+    requested,
+    sized_by_name,
+)
 from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together
 
 PathLike = str | os.PathLike[str]

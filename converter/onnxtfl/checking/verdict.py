@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from onnxtfl.checking.criteria.judging import Judged
-from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.checking.report import CheckReport, OutputCheck
+from onnxtfl.inputs.description import TensorInfo
 
 ADVICE = "run it on data of yours (onnxtfl check --data DATA.npz)"
 

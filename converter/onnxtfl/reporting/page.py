@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from onnxtfl.checking.profile import Profile, SpeedChange
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.conversion import Conversion, ConversionReport, islands
 from onnxtfl.reporting import elements as e
 from onnxtfl.reporting.changes import MEANING, Change, changes
 from onnxtfl.reporting.elements import Cell, Table
+from onnxtfl.runtimes.profiles import Profile, SpeedChange
 from onnxtfl.tables import byte_count, shape
 
 _STYLES = {"passed": "passed", "failed": "failed"}

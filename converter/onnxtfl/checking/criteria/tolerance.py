@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from onnxtfl.checking.inputs.generation import numpy_type
 from onnxtfl.checking.metrics.comparison import Expectation
 from onnxtfl.checking.metrics.comparison import compare as compare_values
 from onnxtfl.checking.metrics.noise import Noise
 from onnxtfl.checking.metrics.quality import measured
-from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.checking.models.facts import SIGMOID_ERROR
 from onnxtfl.checking.models.side import Side
 from onnxtfl.checking.models.widened import HALF
 from onnxtfl.checking.pairing.interface import Pair, Permutation, is_moved, permutations
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.checking.settings import Settings
+from onnxtfl.inputs.description import TensorInfo
+from onnxtfl.inputs.generation import numpy_type
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.passes.quantize import TOLERANCE
 

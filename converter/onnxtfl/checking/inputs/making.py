@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnxtfl.checking.inputs.generation import make_input
-from onnxtfl.checking.inputs.sizes import Shapes, fits, full_lengths, open_shapes, unit_shapes
-from onnxtfl.checking.inputs.solving import solved_shapes
 from onnxtfl.checking.inputs.user_data import asked_range
-from onnxtfl.checking.models.description import TensorInfo
-from onnxtfl.checking.models.facts import Range
 from onnxtfl.checking.models.side import Side
 from onnxtfl.checking.pairing.feeding import agreeable
 from onnxtfl.checking.pairing.interface import Pair
 from onnxtfl.checking.settings import Settings
+from onnxtfl.inputs.description import TensorInfo
+from onnxtfl.inputs.generation import make_input
+from onnxtfl.inputs.ranges import Range
+from onnxtfl.inputs.sizes import Shapes, fits, full_lengths, open_shapes, unit_shapes
+from onnxtfl.inputs.solving import solved_shapes
 from onnxtfl.runtimes import RunError
 
 MIXED = 6

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.inputs.generation import numpy_type
-from onnxtfl.checking.inputs.samples import samples_of
-from onnxtfl.checking.models.description import TensorInfo
-from onnxtfl.checking.models.facts import Range
-from onnxtfl.checking.models.states import worst
 from onnxtfl.checking.pairing.interface import Pair, permutations, shape_text
-from onnxtfl.checking.report import CheckReport
+from onnxtfl.checking.report import CheckReport, worst
 from onnxtfl.errors import UsageError, suggestion
+from onnxtfl.inputs.description import TensorInfo
+from onnxtfl.inputs.generation import numpy_type
+from onnxtfl.inputs.ranges import Range
+from onnxtfl.inputs.samples import samples_of
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.permutations import inverse
 

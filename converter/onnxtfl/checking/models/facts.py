@@ -1,76 +1,25 @@
-"""What a neutral graph says about the inputs and outputs of its model: sensible input values, how outputs may differ.
-
-An integer input that selects rows of a table gets row indices, a mask gets 0 and 1, the operand of a logarithm is
-positive. Ops that could not be lifted are in the graph as the file has them: nothing is known of their operands.
-"""
+"""What a neutral graph says about how the outputs of its model may differ, and what its inputs are."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.inputs.sizes import ShapeFacts, shape_facts
 from onnxtfl.checking.models.widened import computes_in_halves
+from onnxtfl.inputs.ranges import Range, input_ranges, scalar
+from onnxtfl.inputs.sizes import ShapeFacts, shape_facts
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import made_by
-from onnxtfl.ir.op import Effect, Op
+from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantized import quantization_of, touches_quantized
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import DType
 from onnxtfl.passes.native_float16 import computes_in_float16
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Affine = tuple[float, float]
-SMALL = 64
-"""Most elements of a constant whose values are read."""
-BETWEEN_SAMPLES = 128
-"""Rows of a table of 65536 that are interpolated between two samples."""
-MOST_ROWS = 1 << 16
-DEFAULT_ROWS = 2
-"""Rows of a table of unknown size."""
-
-DOMAINS: Mapping[tuple[type[Op], str], tuple[float, float]] = {
-    (ops.Log, "input"): (0.1, 2),
-    (ops.Sqrt, "input"): (0, 2),
-    (ops.Rsqrt, "input"): (0.1, 2),
-    (ops.Acos, "input"): (-0.9, 0.9),
-    (ops.Asin, "input"): (-0.9, 0.9),
-    (ops.Acosh, "input"): (1, 3),
-    (ops.Atanh, "input"): (-0.9, 0.9),
-    (ops.BatchNormInference, "variance"): (0.5, 1.5),
-    (ops.Range, "start"): (0, 1),
-    (ops.Range, "limit"): (2, 6),
-    (ops.Range, "delta"): (1, 2),
-    **{(shift, "rhs"): (0, 8) for shift in (ops.ShiftLeft, ops.ShiftRightLogical, ops.ShiftRightArithmetic)},
-    (ops.NonMaxSuppression, "iou_threshold"): (0, 1),
-    (ops.Trilu, "k"): (0, 1),
-    (ops.TopK, "k"): (1, 2),
-    (ops.OneHot, "indices"): (0, 4),
-    (ops.OneHot, "depth"): (4, 7),
-    (ops.Tile, "multiples"): (1, 3),
-    (ops.Pad, "padding"): (0, 2),
-    (ops.Resize, "scales"): (1, 3),
-    (ops.BroadcastTo, "shape"): (1, 2),
-    (ops.Reshape, "shape"): (1, 2),
-    (ops.Slice, "starts"): (0, 1),
-    (ops.Slice, "limits"): (2**30, 2**30 + 1),
-    (ops.Slice, "strides"): (1, 2),
-}
-"""Sensible values [low, high) of an operand, by op and operand name."""
-WHOLE = frozenset({(ops.OneHot, "indices"), (ops.OneHot, "depth")})
-"""Operands of these that are whole numbers, though they may be floats."""
-AXES = frozenset({"axis", "axes"})
-"""Names of operands that are axes, of any op; axis 0 always exists."""
-EQUALITY = frozenset({"EQ", "NE"})
-
-ROWS = frozenset({ops.Gather, ops.GatherElements, ops.ScatterElements})
-"""Ops whose operand "indices" selects along the attribute "axis" of the first operand."""
-POINTS = frozenset({ops.GatherND, ops.ScatterND})
-"""Ops whose operand "indices" selects along several axes of the first operand."""
 POSITIONS = {ops.ArgMax: 0, ops.ArgMin: 0, ops.TopK: 1}
 """Ops whose result at this index holds positions along the attribute "axis" of the first operand."""
 DISCRETE = frozenset({ops.ArgMax, ops.ArgMin, ops.TopK, ops.Sort, ops.NonMaxSuppression, ops.Compare, ops.NonZero})
@@ -82,26 +31,6 @@ SIGMOID_ERROR = 2.0**-24
 """ONNX Runtime computes a Sigmoid as 0.5 + p(x) / q(x), and so small values with an error of half a step of 0.5."""
 SAME_ELEMENTS = MOVING - {ops.Transpose} | {ops.Convert}
 """Ops that change type or shape of their first operand, and neither the order nor the values of its elements."""
-CARRIES: Mapping[type[Op], slice] = {
-    **dict.fromkeys((ops.Convert, ops.Clamp, ops.FloorMod, ops.Pad), slice(0, 1)),
-    **dict.fromkeys((ops.Max, ops.Min), slice(0, 2)),
-    **dict.fromkeys((ops.ScatterElements, ops.ScatterND), slice(0, 3, 2)),
-}
-"""Operands whose elements are elements of the result, of ops whose result may have others too; see also `Op.moves`."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """Values in [low, high). ``kind``: "index", "mask", "range", "value" or "pixels" (a float that is an image).
-
-    ``distinct``: the axis along which they differ, of indices of elements that are written: which of two at the same
-    place counts is not said. -2: rows of indices.
-    """
-
-    kind: str
-    low: float
-    high: float
-    distinct: int | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +74,6 @@ class Facts:
 
 def analyze(graph: Graph) -> Facts:
     """Return the facts about the inputs and outputs of a neutral graph."""
-    ranges = {value.name or "": _input_range(value) for value in graph.inputs}
     drawn = _drawn(graph)
     steps, selections = {}, {}
     for name, value in zip(graph.output_names, graph.outputs, strict=True):
@@ -155,7 +83,7 @@ def analyze(graph: Graph) -> Facts:
             selections[name] = selection
     outputs = list(zip(graph.output_names, graph.outputs, strict=True))
     return Facts(
-        {name: known for name, known in ranges.items() if known is not None},
+        input_ranges(graph),
         frozenset(name for name, value in outputs if value in drawn),
         steps,
         selections,
@@ -190,219 +118,6 @@ def _drops_relu(node: Node) -> bool:
     return dtype.is_float or (dtype.is_signed and dtype.bits < 8)
 
 
-def _input_range(value: Value) -> Range | None:
-    """Return sensible values of an input: those of all operands that its elements reach, directly or as
-    ``scale * input + offset`` (``Gather(table, ids + 2)``).
-
-    Of two paths to a value, as in ``Select(ids < 0, ids + rows, ids)``, the direct one counts.
-    """
-    found: list[Range] = []
-    seen = {value}
-    pending: deque[tuple[Value, Affine]] = deque([(value, (1, 0))])
-    while pending:
-        value, affine = pending.popleft()
-        for node, index in value.uses:
-            known = _use_range(node, index)
-            if known is not None and (before := _through(known, *affine)) is not None:
-                found.append(before)
-            for carried, step in _carried(node, index, affine):
-                if carried not in seen:
-                    seen.add(carried)
-                    (pending.appendleft if step == affine else pending.append)((carried, step))
-    return _join(found)
-
-
-def _use_range(node: Node, index: int) -> Range | None:
-    """Return sensible values of operand ``index`` of a node, None where any will do."""
-    name = _operand_name(node, index)
-    if name == "indices" and node.op in ROWS | POINTS:
-        rows = _rows(node)
-        return Range("index", _first_change(node.operand(0)) if rows > SMALL else 0, rows, _distinct(node))
-    if name in AXES:
-        return Range("range", 0, 1)
-    if name == "lengths":
-        steps = node.operand(0).shape[node.attr("seq_axis", 0)]
-        return Range("range", 1, 1 + (steps if isinstance(steps, int) else DEFAULT_ROWS))
-    if node.op is ops.BroadcastTo and index == 1 and _is_single(node.operand(0).tensor_type):
-        return Range("range", 1, 4)
-    if (node.op, name) in DOMAINS:
-        return Range("index" if (node.op, name) in WHOLE else "range", *DOMAINS[node.op, name])
-    if _is_flag(node, index):
-        return Range("mask", 0, 2)
-    if _is_counted(node, index):
-        return Range("value", 1, 2)
-    return Range("pixels", 0, 256) if _is_pixels(node, index) else _expected(node, index)
-
-
-def _distinct(node: Node) -> int | None:
-    """The axis along which indices differ where they say what is written; -2 for rows of them."""
-    if node.op not in (ops.ScatterElements, ops.ScatterND) or node.attr("kind") != "none":
-        return None
-    return int(node.attr("axis")) if node.op is ops.ScatterElements else -2
-
-
-def _operand_name(node: Node, index: int) -> str:
-    return node.op.operands[index].name if index < len(node.op.operands) else ""
-
-
-def _rows(node: Node) -> int:
-    """Return the number of rows of the operand that is indexed, `DEFAULT_ROWS` where it is unknown."""
-    shape = _indexed_shape(node)
-    if node.op in ROWS:
-        axis = node.attr("axis")
-        picked = shape[axis : axis + 1 or None]
-    else:
-        first, depth = node.attr("batch_dims", 0), node.operand(1).tensor_type.shape or (len(shape),)
-        picked = shape[first : first + depth[-1]] if isinstance(depth[-1], int) else shape
-    return min((size for size in picked if isinstance(size, int)), default=DEFAULT_ROWS)
-
-
-def _first_change(table: Value) -> int:
-    """Return the first row from which on a constant vector changes, as a multiple of `BETWEEN_SAMPLES`; 0 for others.
-
-    A table of a function that is not defined everywhere (int16 RSQRT) is constant elsewhere, and kernels refuse what
-    its operand has there.
-    """
-    if table.data is None or len(table.data.shape) != 1 or table.data.size > MOST_ROWS:
-        return 0
-    changes = np.flatnonzero(np.diff(table.numpy().astype(np.float64)))
-    first = int(changes[0]) if len(changes) else 0
-    return -(-first // BETWEEN_SAMPLES) * BETWEEN_SAMPLES
-
-
-def _indexed_shape(node: Node) -> tuple[Any, ...]:
-    data, shape = node.operands[0], node.optional(3)
-    if data is not None and isinstance(data.type, TensorType):
-        return data.type.shape or ()
-    return () if shape is None or shape.known is None else tuple(shape.known.reshape(-1).tolist())
-
-
-def _is_flag(node: Node, index: int) -> bool:
-    """Whether the node uses a value as a flag: as ``bool(x)``, ``x == 0``, ``x > 0`` (integers) or ``1 - x``."""
-    if node.op is ops.Convert:
-        return node.attr("dtype") is DType.BOOL
-    if node.op not in (ops.Compare, ops.Sub) or _is_single(type_ := node.operand(index).tensor_type):
-        return False
-    number = _scalar(node.operands[1 - index])
-    if node.op is ops.Sub:
-        return index == 1 and number == 1
-    return number in (0, 1) and (type_.dtype.is_integer or node.attr("comparison_direction") in EQUALITY)
-
-
-def _is_counted(node: Node, index: int) -> bool:
-    """Whether the node counts the ones of a mask, whose number less 1 is the last position.
-
-    Attention to a cache takes that number. Rows that are not full have undefined elements then, so all are ones unless
-    the mask is used as one.
-    """
-    if node.op is not ops.Reduce or index != 0 or node.attr("kind") != "sum" or not node.operand(0).dtype.is_integer:
-        return False
-    users = [(user, place) for result in node.results for user, place in result.uses]
-    return any(user.op is ops.Sub and place == 0 and _scalar(user.operands[1]) == 1 for user, place in users)
-
-
-def _is_pixels(node: Node, index: int) -> bool:
-    """Whether a node scales or shifts values as if they were in [0, 255]."""
-    number = _scalar(node.operands[1]) if node.op in (ops.Div, ops.Mul, ops.Sub) and index == 0 else None
-    if number is None or len(node.operand(0).tensor_type.shape or ()) != 4:
-        return False
-    return 0 < number < 1 / 100 if node.op is ops.Mul else number > 100
-
-
-def _expected(node: Node, index: int) -> Range | None:
-    """Return the integer that an operand of one element is compared with: a sampling rate, a mode; from a lower bound
-    to twice that.
-    """
-    number = _scalar(node.operands[1 - index]) if node.op is ops.Max and len(node.operands) == 2 else None
-    if isinstance(number, int) and number > SMALL and _is_single(node.operand(index).tensor_type):
-        return Range("range", number, 2 * number)
-    if node.op is not ops.Compare or node.attr("comparison_direction") not in EQUALITY:
-        return None
-    number = _scalar(node.operands[1 - index])
-    if not isinstance(number, int) or not _is_single(node.operand(index).tensor_type):
-        return None
-    return Range("value", number, number + 1)
-
-
-def _is_single(type_: TensorType) -> bool:
-    return type_.shape in ((), (1,))
-
-
-def _scalar(value: Value | None) -> int | float | None:
-    """Return the element of a constant of one element, None for other values."""
-    if value is None:
-        return None
-    array = value.known if value.data is None else value.numpy() if value.data.size == 1 else None
-    if array is None or array.size != 1:
-        return None
-    number = array.reshape(-1)[0]
-    return number.item() if isinstance(number, np.generic) else number if isinstance(number, int) else None
-
-
-def _carried(node: Node, index: int, affine: Affine) -> Iterator[tuple[Value, Affine]]:
-    """Yield the values with the elements of operand ``index`` or with ``scale * element + offset``, and these two."""
-    place = len(node.operands) - index  # the last operands are inputs of the regions; of unlifted ops, captures only
-    for region in node.regions if place <= node.attr("captures", place) else ():
-        if place <= len(region.inputs):
-            yield region.inputs[-place], affine
-    moved = _moved(node, index)
-    yield from ((result, affine) for result in moved)
-    if not moved and (computed := _computed(node, index, *affine)) is not None:
-        yield node.result, computed
-
-
-def _moved(node: Node, index: int) -> list[Value]:
-    """Return the results with elements of operand ``index``."""
-    moves = CARRIES.get(node.op, node.op.moves)
-    if moves is None or (node.op is ops.Convert and node.attr("dtype") is DType.BOOL):
-        return []
-    return node.results if index in range(len(node.operands))[moves] else []
-
-
-def _computed(node: Node, index: int, scale: float, offset: float) -> Affine | None:
-    """Return scale and offset after an op with an integer constant, or that quantizes; None for other ops."""
-    if node.op is ops.QuantizeLinear and index == 0:
-        step, zero = (_scalar(value) for value in (node.operands[1], node.optional(2)))
-        return (scale / step, offset / step + (zero or 0)) if step else None
-    if node.op not in (ops.Add, ops.Sub, ops.Mul):
-        return None
-    number = _scalar(node.operands[1 - index])
-    if not isinstance(number, int):
-        return None
-    if node.op is ops.Add:
-        return scale, offset + number
-    if node.op is ops.Sub:
-        return (scale, offset - number) if index == 0 else None
-    return (scale * number, offset * number) if number > 0 else None
-
-
-def _through(known: Range, scale: float, offset: float) -> Range | None:
-    """Return the inputs >= 0 for which ``scale * input + offset`` is in ``known``, None where there are none.
-
-    Of an input that is quantized on the way (``scale`` is a float): real values, where not all rows of a table will do.
-    """
-    if (scale, offset) == (1, 0) or known.kind == "mask":
-        return known
-    if isinstance(scale, float):
-        low, high = ((bound - offset) / scale for bound in (known.low, known.high - 1))
-        return Range("range", low, high) if known.kind == "index" and known.low > 0 and low < high else None
-    low = max(0.0, float(np.ceil((known.low - offset) / scale)))
-    high = float(np.floor((known.high - 1 - offset) / scale) + 1)
-    return Range(known.kind, low, high, known.distinct) if low < high else None
-
-
-def _join(found: list[Range]) -> Range | None:
-    """Return the intersection of the ranges of the strongest kind: indices, then other ranges, masks, values."""
-    for kind in ("index", "range", "mask", "value", "pixels"):
-        mine = [known for known in found if known.kind == kind]
-        if mine:
-            low, high = max(known.low for known in mine), min(known.high for known in mine)
-            distinct = next((known.distinct for known in mine if known.distinct is not None), None)
-            joined = Range(kind, low, high) if low < high else min(mine, key=lambda known: known.high)
-            return replace(joined, distinct=distinct)
-    return None
-
-
 def _drawn(graph: Graph) -> set[Value]:
     """Return the values that depend on random numbers."""
     drawn: set[Value] = set()
@@ -417,7 +132,7 @@ def _step(value: Value) -> float | None:
     while quantization_of(value) is None and (node := value.producer) is not None:
         source = node.optional(0)
         if node.op is ops.DequantizeLinear:
-            return _scalar(node.operands[1])
+            return scalar(node.operands[1])
         quantization = quantization_of(source)
         if quantization is not None and (node.op is ops.Convert or _is_unknown_unary(node)):
             return quantization.scales[0] if quantization.per_tensor else None

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from onnxtfl.checking.models.description import TensorInfo
-from onnxtfl.checking.pairing.interface import MismatchError
 from onnxtfl.errors import UsageError
+from onnxtfl.inputs.description import MismatchError, TensorInfo
 
 Kind = Literal["tensor", "list", "stack", "absent"]
 

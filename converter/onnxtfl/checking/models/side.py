@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.models.description import ModelInfo, describe
 from onnxtfl.checking.models.facts import Facts, analyze
 from onnxtfl.checking.models.goals import Goal, goals_of
 from onnxtfl.checking.models.sequences import Slots, joined, slots_of, split
 from onnxtfl.checking.models.states import Hidden, hidden, states_of
-from onnxtfl.checking.profile import ModelSummary
 from onnxtfl.formats import files
 from onnxtfl.formats.onnx.state_metadata import StateEntry
+from onnxtfl.inputs.description import ModelInfo, describe
 from onnxtfl.runtimes import Run, RunError, RunOptions, Worker
+from onnxtfl.runtimes.profiles import ModelSummary
 
 PathLike = str | os.PathLike[str]
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.inputs.generation import numpy_type
-from onnxtfl.checking.models.description import ModelInfo, TensorInfo
-from onnxtfl.checking.report import OutputCheck
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.onnx.state_metadata import KEY, StateEntry, decode
+from onnxtfl.inputs.description import ModelInfo, TensorInfo
+from onnxtfl.inputs.generation import numpy_type
 from onnxtfl.ir.model import Model
 
 
@@ -85,11 +84,3 @@ def _filled(spec: TensorInfo, state: StateEntry) -> Any:
     initial = np.zeros((), numpy_type(spec.dtype)) if state.initial is None else state.initial
     shape = tuple(size if isinstance(size, int) else 1 for size in spec.shape or ())
     return initial if initial.ndim or spec.shape is None else np.broadcast_to(initial, shape)
-
-
-def worst(checks: Sequence[OutputCheck]) -> OutputCheck:
-    """The check of an output in the run in which it is worst; it is compared where it is so in one of the runs."""
-    for number, check in enumerate(checks, 1):
-        if not check.ok:
-            return check if number == 1 else replace(check, run=number)
-    return max(checks, key=lambda check: (check.compared, check.max_abs or 0.0, check.steps or 0.0))

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from onnxtfl.checking.inputs.generation import numpy_type
-from onnxtfl.checking.models.description import TensorInfo
-from onnxtfl.checking.pairing.interface import MismatchError, Pair
+from onnxtfl.checking.pairing.interface import Pair
+from onnxtfl.inputs.description import MismatchError, TensorInfo
+from onnxtfl.inputs.generation import numpy_type
 from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.quantization import dequantize, quantize, with_other_sign
 from onnxtfl.ir.small_types import as_held, holds_bits

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from onnxtfl.checking.models.description import Dim, TensorInfo
+from onnxtfl.inputs.description import Dim, MismatchError, TensorInfo
 from onnxtfl.ir.record import TensorEntry
 
 Layout = Literal["auto", "source", "channels-last", "channels-first"]
@@ -29,10 +29,6 @@ class Pair:
     def moved(self) -> bool:
         """True where the shapes leave no doubt that the layout changed."""
         return is_moved(self.permutations[0]) and len(self.permutations) == 1
-
-
-class MismatchError(Exception):
-    """The two models have different inputs or outputs; the message says in one line what differs."""
 
 
 def match(

@@ -9,12 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from onnxtfl.checking.models.description import TensorInfo
-from onnxtfl.checking.models.side import Side
-from onnxtfl.checking.profile import OpTime, Speed, SpeedChange
-from onnxtfl.ir.quantization import dequantize
-from onnxtfl.runtimes import RUNTIMES
+from onnxtfl.runtimes.adapters import Runtime
 from onnxtfl.runtimes.profiler import profile
+from onnxtfl.runtimes.profiles import OpTime, Speed, SpeedChange
 
 SECONDS = 20.0
 """The time to measure both models, after which what is not known yet is left out."""
@@ -24,19 +21,19 @@ _ELEMENT_TYPES = re.compile(r" \([^)]*\)")
 """In names of XNNPACK's kernels: layout and types, as in "Convolution (NHWC, QC8)"."""
 
 
-def speed_change(before: str | os.PathLike[str], mode: str, b: Side) -> SpeedChange:
-    """Compare the quantized model ``b`` with the .tflite ``before`` that it was made of, on the inputs of ``b``."""
-    paths = [Path(before), b.info.path]
-    sizes = [path.stat().st_size for path in paths]
-    if b.worker is None or b.fed is None or b.slots is not None or len(b.fed) != len(b.info.inputs):
-        return SpeedChange(mode, Speed(sizes[0]), Speed(sizes[1]))
-    b.worker.close()  # its memory is free for the runs that are measured
-    inputs = [list(map(_real, b.info.inputs, b.fed)), list(b.fed)]
-    runtime, until = RUNTIMES[b.worker.runtime], time.monotonic() + SECONDS
+def speed_change(
+    mode: str, paths: Sequence[str | os.PathLike[str]], inputs: Sequence[Sequence[Any]], runtime: Runtime | None
+) -> SpeedChange:
+    """Compare a float .tflite with the one that was made of it in a ``mode``; ``inputs``: those of each.
+
+    Without a ``runtime`` only the bytes are compared.
+    """
+    sizes = [Path(path).stat().st_size for path in paths]
+    until = time.monotonic() + SECONDS
 
     def measured(k: int, ops: bool) -> dict[str, Any]:
         left = until - time.monotonic()
-        return profile(runtime, paths[k], inputs[k], left, ops=ops) if left > 0 else {}
+        return profile(runtime, paths[k], inputs[k], left, ops=ops) if runtime is not None and left > 0 else {}
 
     first, second = (Speed.of(sizes[k], measured(k, ops=False)) for k in range(2))
     change = SpeedChange(mode, first, second)
@@ -59,8 +56,3 @@ def added_times(before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]])
     ranked = sorted(added.items(), key=lambda entry: -entry[1])
     total = sum(max(0.0, spent) for spent in added.values())
     return tuple(OpTime(kind, kind, spent) for kind, spent in ranked[:NAMED] if spent > 0.05 * total)
-
-
-def _real(info: TensorInfo, value: Any) -> Any:
-    """An input of the float model for one of the quantized model."""
-    return value if info.quantization is None else dequantize(value, info.quantization).astype("float32")

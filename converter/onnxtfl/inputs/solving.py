@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from onnxtfl.checking.inputs.sizes import Pair, ShapeFacts, Shapes
-from onnxtfl.checking.models.description import TensorInfo
+from onnxtfl.inputs.description import TensorInfo
+from onnxtfl.inputs.sizes import Pair, ShapeFacts, Shapes
 from onnxtfl.ir import dims
 from onnxtfl.ir.dims import Symbol, SymDim
 

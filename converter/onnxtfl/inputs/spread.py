@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.inputs.generation import make_input
-from onnxtfl.checking.models.description import TensorInfo
-from onnxtfl.checking.models.facts import Range
+from onnxtfl.inputs.description import TensorInfo
+from onnxtfl.inputs.generation import make_input
+from onnxtfl.inputs.ranges import Range
 from onnxtfl.ir.data import Array
 
 Sample = Mapping[str, Any]

@@ -114,3 +114,7 @@ def _dim(dim: int | SymDim, format_: FormatName) -> Dim:
         return dim if dim > 0 or format_ == "tflite" else None
     named = format_ == "onnx" and not any(isinstance(symbol, Unknown) for symbol in symbols(dim))
     return str(dim) if named else None
+
+
+class MismatchError(Exception):
+    """The two models have different inputs or outputs; the message says in one line what differs."""

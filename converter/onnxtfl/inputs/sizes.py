@@ -13,8 +13,8 @@ from functools import partial
 from itertools import islice
 from typing import Literal
 
-from onnxtfl.checking.models.description import TensorInfo
 from onnxtfl.errors import UsageError, suggestion
+from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.ir import dims, ops
 from onnxtfl.ir.dims import SymDim
 from onnxtfl.ir.graph import Graph, Node, Value

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.inputs import natural
-from onnxtfl.checking.models.description import TensorInfo
-from onnxtfl.checking.models.facts import Range
+from onnxtfl.inputs import natural
+from onnxtfl.inputs.description import TensorInfo
+from onnxtfl.inputs.ranges import Range
 from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.quantization import limits, quantize
 
