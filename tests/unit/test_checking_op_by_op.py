@@ -17,10 +17,9 @@ from onnxtfl import check, onnx_to_tflite
 from onnxtfl.checking import CheckReport, Settings, check_models
 from onnxtfl.checking.criteria import op_by_op
 from onnxtfl.checking.criteria.op_by_op import DYNAMIC, SELECTED, UNUSUAL
-from onnxtfl.checking.localize import each_op
-from onnxtfl.checking.localize.depth import Layer
-from onnxtfl.checking.localize.each_op import coverage
-from onnxtfl.checking.localize.first_difference import first_failure
+from onnxtfl.checking.localize import engine as engines
+from onnxtfl.checking.localize.coverage import Coverage, coverage, first_failure
+from onnxtfl.checking.localize.engine import Engine, Layer
 from onnxtfl.checking.localize.layers import FirstDifference
 from onnxtfl.checking.metrics.comparison import Expectation, compare
 from onnxtfl.checking.metrics.noise import distance, is_amplified
@@ -224,8 +223,8 @@ def test_wrong_positions_are_found() -> None:
 
 def test_few_kept_tensors_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not kept is computed again."""
-    monkeypatch.setattr(each_op, "KEPT", 0)
-    monkeypatch.setattr(each_op.EachOp, "_batch", 1)
+    monkeypatch.setattr(engines, "KEPT", 0)
+    monkeypatch.setattr(Engine, "_batch", 1)
     report = onnx_to_tflite(quantizing()).check
     assert report is not None and report.ok and report.outputs[0].accepted_by == "op-by-op"
 
@@ -367,10 +366,10 @@ def test_a_layer_is_judged_again_by_what_the_first_model_computes_of_the_same_va
     def judged(self: object, layer: Layer, expected: np.ndarray, got: np.ndarray, known: object) -> None:
         layer.own, layer.check = 0.5, compare("t", expected, got, Expectation())
 
-    monkeypatch.setattr(each_op.EachOp, "_judge", judged)
+    monkeypatch.setattr(Engine, "_judge", judged)
     again = {0: np.float32([1, 2]), 1: np.float32([1, 2])}
     alone = {10: np.float32([1, 2]), 11: np.float32([1, 3])}
-    each = object.__new__(each_op.EachOp)
+    each = object.__new__(Engine)
     each.a = SimpleNamespace(isolated=lambda values, wanted: again)
     each.converter = SimpleNamespace(made=lambda match, array, like: array)
     each._values = {}
@@ -391,9 +390,9 @@ def test_a_mean_error_of_the_kernel_is_none_of_the_conversion(monkeypatch, exact
     def judged(self: object, layer: Layer, wanted: np.ndarray, got: np.ndarray, known: object) -> None:
         layer.own, layer.check = 0.5, compare("t", wanted, got, Expectation(quantization_a=grid))
 
-    monkeypatch.setattr(each_op.EachOp, "_judge", judged)
-    monkeypatch.setattr(each_op.EachOp, "_by_semantics", lambda *_: expected if exact else biased)
-    each = object.__new__(each_op.EachOp)
+    monkeypatch.setattr(Engine, "_judge", judged)
+    monkeypatch.setattr(Engine, "_by_semantics", lambda *_: expected if exact else biased)
+    each = object.__new__(Engine)
     each.b = SimpleNamespace(format="tflite")
     layer = Layer(Match(0, 10), [], [], 0.0)
     judged(each, layer, expected, biased, {})
@@ -446,7 +445,7 @@ def test_wrong_elements_come_before_a_mean_error(monkeypatch: pytest.MonkeyPatch
     assert first_failure(layers[:1]) is layers[0]
     monkeypatch.setattr(op_by_op.naming, "difference", lambda each, wrong: difference(str(wrong.match.b)))
     each = SimpleNamespace(b=SimpleNamespace(number={}, graph=SimpleNamespace(outputs=[])))
-    ruling = op_by_op.OpByOp()._refused(each, each_op.Coverage(layers, []), [0], "")
+    ruling = op_by_op.OpByOp()._refused(each, Coverage(layers, []), [0], "")
     assert ruling.first_difference == difference("1")
 
 

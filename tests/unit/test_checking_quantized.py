@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 from onnxtfl import CheckFailedError, check, onnx_to_tflite, tflite_to_onnx
 from onnxtfl.checking import CheckReport, Settings, check_models
-from onnxtfl.checking.localize.depth import dequantized_step
+from onnxtfl.checking.localize.steps import dequantized_step
 from onnxtfl.checking.metrics.comparison import Expectation, compare
 from onnxtfl.checking.metrics.distances import Three, measure
 from onnxtfl.checking.models.facts import analyze

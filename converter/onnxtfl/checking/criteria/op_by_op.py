@@ -2,7 +2,7 @@
 
 Outputs say little about a conversion where a difference of rounding is amplified: in deep quantized models one step
 becomes many, and in networks of random weights the source's own outputs differ as much once nothing but rounding
-differs. There each op between the inputs and the outputs that differ is compared on its own (see `each_op`): float ops
+differs. There each op between the inputs and the outputs that differ is compared on its own (see `engine`): float ops
 within the tolerance, quantized ones within the steps that their kernel was measured to be off, without a mean error.
 """
 
@@ -19,12 +19,13 @@ import numpy as np
 from onnxtfl.checking.criteria.base import Attempt, Ruling
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.localize import naming
-from onnxtfl.checking.localize.each_op import Coverage, EachOp, coverage, needed_matches, says_nothing
-from onnxtfl.checking.localize.first_difference import first_failure, known_matches
+from onnxtfl.checking.localize.coverage import Coverage, coverage, first_failure, needed_matches, says_nothing
+from onnxtfl.checking.localize.engine import Engine
 from onnxtfl.checking.metrics.noise import FACTOR, distance, is_amplified
 from onnxtfl.checking.models.parts import temporary_directory
 from onnxtfl.checking.models.trace import InnerModel
 from onnxtfl.checking.pairing.interface import is_moved
+from onnxtfl.checking.pairing.record import known_matches
 from onnxtfl.checking.pairing.tensors import Match, Way
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.graph import Value
@@ -79,10 +80,10 @@ class OpByOp:
                 continue
             done.update(positions)
             with ExitStack() as stack:
-                each, covered = _compared(attempt, number, positions, stack)
+                engine, covered = _compared(attempt, number, positions, stack)
                 found.append(covered)
                 if not covered.agrees:
-                    return self._refused(each, covered, pending, why)
+                    return self._refused(engine, covered, pending, why)
         return self._accepted(found, pending, why)
 
     def _accepted(self, found: Sequence[Coverage], pending: Sequence[int], why: str) -> Ruling:
@@ -95,16 +96,16 @@ class OpByOp:
         judgment = Judgment(self.name, Verdict.ACCEPT, "each op agrees, rounding is amplified", evidence)
         return Ruling(dict.fromkeys(pending, judgment), (note, why))
 
-    def _refused(self, each: EachOp, found: Coverage, pending: Sequence[int], why: str) -> Ruling:
+    def _refused(self, engine: Engine, found: Coverage, pending: Sequence[int], why: str) -> Ruling:
         """Outputs are rejected by the first op that differs by more than its kernel, where ops could be compared."""
         telling = [layer for layer in found.wrong if not says_nothing(layer)]
         wrong = first_failure(telling) or next(iter(telling), None)
         if wrong is None or wrong.check is None:
-            return Ruling(notes=(f"not compared op by op: {_uncompared(each, found)}",))
-        ends = {each.b.number[value] for value in each.b.graph.outputs}
+            return Ruling(notes=(f"not compared op by op: {_uncompared(engine, found)}",))
+        ends = {engine.b.number[value] for value in engine.b.graph.outputs}
         if len(wrong.nodes) > 1 and all(layer.match.b in ends for layer in found.layers):
             return Ruling(notes=("not compared op by op: no tensors inside of the two models correspond",))
-        difference = replace(naming.difference(each, wrong), error_in=0.0)  # both read the same values
+        difference = replace(naming.difference(engine, wrong), error_in=0.0)  # both read the same values
         said = f"op by op on the source's values, {len(found.wrong)} of {len(found.layers)} tensors differ"
         reason = f"{difference.op} {difference.b!r} differs on the source's values: {wrong.check.message}"
         evidence = {"tensors": float(len(found.layers)), "differ": float(len(found.wrong)), **_steps([found])}
@@ -173,7 +174,7 @@ def _distance(attempt: Attempt, k: int, expected: Any, got: Any) -> float:
     return min(distance(expected, one) for one in moved)
 
 
-def _compared(attempt: Attempt, number: int, positions: Sequence[int], stack: ExitStack) -> tuple[EachOp, Coverage]:
+def _compared(attempt: Attempt, number: int, positions: Sequence[int], stack: ExitStack) -> tuple[Engine, Coverage]:
     """Compare the ops that some outputs are computed of in a run."""
     folder, options = temporary_directory(stack), attempt.b_options
     values = attempt.reference.runs[number].values
@@ -181,8 +182,8 @@ def _compared(attempt: Attempt, number: int, positions: Sequence[int], stack: Ex
     b = InnerModel.of(attempt.b, attempt.fed[number], replace(options, **attempt.b.run_options), folder)
     ends = [_end(attempt, a, b, k, number) for k in positions]
     matches = _matches(attempt, a, b, [end for end in ends if end is not None])
-    each = EachOp(a, b, matches, attempt.expect, time.perf_counter() + options.time_limit)
-    return each, coverage(each.run(), [-1 if end is None else end.b for end in ends])
+    engine = Engine(a, b, matches, attempt.expect, time.perf_counter() + options.time_limit)
+    return engine, coverage(engine.run(), [-1 if end is None else end.b for end in ends])
 
 
 def _end(attempt: Attempt, a: InnerModel, b: InnerModel, k: int, number: int) -> Match | None:
@@ -223,10 +224,10 @@ def _in_words(found: Sequence[Coverage], largest: float) -> str:
     return f"{said}, {steps['steps']:.3g} steps, mean error {steps['bias']:.2g} steps" if steps else said
 
 
-def _uncompared(each: EachOp, found: Coverage) -> str:
+def _uncompared(engine: Engine, found: Coverage) -> str:
     """Describe what could not be compared."""
     if not found.wrong:
         return "an output has no counterpart"
     layer = found.wrong[0]
-    name = each.b.values[layer.match.b].name
+    name = engine.b.values[layer.match.b].name
     return f"tensor {name!r} cannot be computed on its own" if layer.check is None else f"{name!r} has no finite value"

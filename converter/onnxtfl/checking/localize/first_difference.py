@@ -9,15 +9,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from onnxtfl.checking.localize import naming
-from onnxtfl.checking.localize.depth import Depth, Layer
+from onnxtfl.checking.localize.coverage import FACTOR, SMALL, first_failure
+from onnxtfl.checking.localize.engine import Engine, Layer
 from onnxtfl.checking.localize.layers import LayerError
 from onnxtfl.checking.localize.naming import layer_error
 from onnxtfl.checking.metrics.comparison import Expectation
 from onnxtfl.checking.models.parts import temporary_directory
 from onnxtfl.checking.models.side import Side
 from onnxtfl.checking.models.trace import InnerModel
-from onnxtfl.checking.pairing.record import record_of_pair
-from onnxtfl.checking.pairing.tensors import Match, by_name, by_record
+from onnxtfl.checking.pairing.record import known_matches
+from onnxtfl.checking.pairing.tensors import Match
 from onnxtfl.checking.pairing.values import by_value
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.errors import OnnxtflError
@@ -27,10 +28,6 @@ from onnxtfl.runtimes import RunOptions
 
 FEW = 0.6
 """Tensors are also matched by value where fewer than this part of those of the second model have a match."""
-ROUNDING = 1e-5
-"""The largest own error, over the largest value, that rounding in float32 alone makes of an op."""
-SMALL, FACTOR = 1e-2, 30.0
-"""An own error below `SMALL` is that of a kernel where another one is more than `FACTOR` times as large."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +62,11 @@ class PerLayer:
         second = InnerModel.of(self.b, self.values[1], kernels, folder)
         until = time.perf_counter() + self.options.time_limit
         matches, how = self._matches(first, second, until)
-        depth = Depth(first, second, matches, self.expect, until)
-        layers = depth.run()
+        engine = Engine(first, second, matches, self.expect, until, accumulated=True)
+        layers = engine.run()
         if wrong := refuted([layer for layer in layers if layer.runs]):
-            depth = replace(depth, matches=[match for match in matches if match.b not in wrong], layers=[])
-            layers = depth.run()
+            engine = replace(engine, matches=[match for match in matches if match.b not in wrong], layers=[])
+            layers = engine.run()
         found = tuple(layer_error(first, second, layer) for layer in layers if layer.runs)
         notes = [_in_words(found, how)] if found else ["no tensors inside of the two models correspond"]
         if report.status != "failed":
@@ -77,7 +74,7 @@ class PerLayer:
         worst = first_failure([layer for layer in layers if layer.runs or not report.outputs])
         difference = report.first_difference  # as the criteria found it, on the run that they judged
         if difference is None and worst is not None:
-            difference = naming.difference(depth, worst)
+            difference = naming.difference(engine, worst)
         notes.append(str(difference) if difference else "no op differs on the values of the first model")
         return replace(report, layers=found, first_difference=difference, notes=(*report.notes, *notes))
 
@@ -88,19 +85,6 @@ class PerLayer:
         if not recorded and len(found) < FEW * len(b.changing):
             found, how = sorted([*found, *by_value(a, b, found, until)], key=lambda m: m.b), f"{how} and values"
         return found, how
-
-
-def known_matches(a: InnerModel, b: InnerModel, entries: Sequence[TensorEntry]) -> tuple[list[Match], str, bool]:
-    """The tensors that correspond by a record, else by their names; by what in words, and whether by a record.
-
-    `entries`: the record of the conversion of `a` to `b`, empty to look for one.
-    """
-    if entries:
-        return by_record(a, b, entries, back=False), "the record of the conversion", True
-    record = record_of_pair(a, b)
-    if record is not None:
-        return by_record(a, b, record.entries, record.back), record.where, True
-    return by_name(a, b), "equal names", False
 
 
 def _with_outputs(
@@ -114,22 +98,6 @@ def _with_outputs(
         if i is not None and j is not None and j in b.changing:
             found.setdefault(j, Match(i, j))
     return [found[j] for j in sorted(found)]
-
-
-def first_failure(layers: Sequence[Layer]) -> Layer | None:
-    """The first layer whose own error is beyond the tolerance; if there is none, that with the largest, if it is larger
-    than rounding and much larger than others.
-
-    A small error is no failure where another layer has one that is much larger, nor a mean error (some kernels have one
-    of their own) where another layer has elements that are wrong.
-    """
-    largest = max((layer.own or 0.0 for layer in layers), default=0.0)
-    for layer in sorted(layers, key=lambda layer: layer.check is not None and layer.check.biased):  # stable
-        if layer.fails and (layer.own is None or layer.own > SMALL or layer.own * FACTOR > largest):
-            return layer
-    known = sorted((layer for layer in layers if layer.own is not None), key=lambda layer: layer.own or 0.0)
-    usual = known[len(known) // 2].own or 0.0 if known else 0.0
-    return known[-1] if known and (known[-1].own or 0.0) > max(FACTOR * usual, ROUNDING) else None
 
 
 def refuted(layers: Sequence[Layer]) -> set[int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from onnxtfl.checking.localize.culprit import as_real, culprit, forms, neutral_values, same
-from onnxtfl.checking.localize.depth import Depth, Layer
+from onnxtfl.checking.localize.engine import Engine, Layer
 from onnxtfl.checking.localize.layers import FirstDifference, LayerError
 from onnxtfl.checking.models.trace import InnerModel
 from onnxtfl.errors import OnnxtflError
@@ -24,7 +24,7 @@ class Part:
     nodes: list[Node]
     fed: Mapping[int, Array]
 
-    def differing(self, other: Part, depth: Depth, layer: Layer, read: Sequence[Array]) -> Node | None:
+    def differing(self, other: Part, engine: Engine, layer: Layer, read: Sequence[Array]) -> Node | None:
         """The node whose result is no value of `other`, which reads the real values `read` too.
 
         The last one where that cannot be said.
@@ -32,12 +32,12 @@ class Part:
         if len(self.nodes) < 2:
             return self.nodes[0] if self.nodes else self.model.values[self.number].producer
         try:
-            return self._differing(other, depth, layer, read)
+            return self._differing(other, engine, layer, read)
         except (OnnxtflError, ValueError, TypeError):
             return self.nodes[-1]
 
-    def _differing(self, other: Part, depth: Depth, layer: Layer, read: Sequence[Array]) -> Node:
-        arrays, last, grid = self.arrays(), self.nodes[-1], depth.grid(layer.match)
+    def _differing(self, other: Part, engine: Engine, layer: Layer, read: Sequence[Array]) -> Node:
+        arrays, last, grid = self.arrays(), self.nodes[-1], engine.grid(layer.match)
         if not arrays:
             return last
         others, final = neutral_values(other.model, other.number, other.fed, grid)
@@ -53,20 +53,20 @@ class Part:
         return self.model.isolated(self.fed, [self.model.number[r] for node in self.nodes for r in node.results])
 
 
-def difference(depth: Depth, layer: Layer) -> FirstDifference:
+def difference(engine: Engine, layer: Layer) -> FirstDifference:
     """The first difference, which is in `layer`: the node of either model, and the errors."""
-    a, b = depth.a, depth.b
-    matches = {other.match.b: other.match for other in depth.layers}
+    a, b = engine.a, engine.b
+    matches = {other.match.b: other.match for other in engine.layers}
     read = [matches[i] for i in layer.read if i in matches]
-    errors = {other.match.b: other.error for other in depth.layers}
+    errors = {other.match.b: other.error for other in engine.layers}
     stops = {match.a for match in read}
     parts = [
         Part(a, layer.match.a, a.between(layer.match.a, stops)[0], a.fetch(stops - set(range(len(a.graph.inputs))))),
-        Part(b, layer.match.b, layer.nodes, depth.expected(read)),
+        Part(b, layer.match.b, layer.nodes, engine.expected(read)),
     ]
     values = [form for i, v in parts[1].fed.items() for form in forms(v, quantization_of(b.values[i]))]
-    node_a = parts[0].differing(parts[1], depth, layer, values)
-    node_b = parts[1].differing(parts[0], depth, layer, values)
+    node_a = parts[0].differing(parts[1], engine, layer, values)
+    node_b = parts[1].differing(parts[0], engine, layer, values)
     named = node_b if b.format == "onnx" else node_a
     return FirstDifference(
         _result(node_a, a.values[layer.match.a]),

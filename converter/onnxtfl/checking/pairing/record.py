@@ -7,10 +7,12 @@ were renamed or removed since, at least half of the tensors that it lists must e
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from onnxtfl.checking.models.trace import InnerModel
+from onnxtfl.checking.pairing.tensors import Match, by_name, by_record
 from onnxtfl.formats import files
 from onnxtfl.ir.compact_record import MOST_BYTES, CompactRecord, decode, digest, tensor_names
 from onnxtfl.ir.metadata import RECORD, content_of
@@ -28,6 +30,19 @@ class PairRecord:
     entries: list[TensorEntry]
     back: bool
     where: str
+
+
+def known_matches(a: InnerModel, b: InnerModel, entries: Sequence[TensorEntry]) -> tuple[list[Match], str, bool]:
+    """The tensors that correspond by a record, else by their names; by what in words, and whether by a record.
+
+    `entries`: the record of the conversion of `a` to `b`, empty to look for one.
+    """
+    if entries:
+        return by_record(a, b, entries, back=False), "the record of the conversion", True
+    record = record_of_pair(a, b)
+    if record is not None:
+        return by_record(a, b, record.entries, record.back), record.where, True
+    return by_name(a, b), "equal names", False
 
 
 def record_of_pair(a: InnerModel, b: InnerModel) -> PairRecord | None:

@@ -1,7 +1,7 @@
 """Which tensors of two models hold the same values, where no record and no names say so.
 
 A tensor is described by its number of elements and five figures that depend on neither axis order nor shape. Those that
-are alike are compared element by element before they are used (:class:`onnxtfl.checking.depth.Depth`).
+are alike are compared element by element before they are used (`onnxtfl.checking.localize.engine`).
 """
 
 from __future__ import annotations

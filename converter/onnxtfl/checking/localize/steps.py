@@ -1,0 +1,39 @@
+"""How many quantization steps a tensor may be off by the kernels that compute it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.targets.target import as_form
+from onnxtfl.targets.tflite import TfliteTarget
+
+_MEASURED = TfliteTarget()
+
+
+def coarseness(nodes: Iterable[Node]) -> float:
+    """How many steps the TFLite kernels of nodes were measured to be off the nearest ones."""
+    tfl = [node for node in nodes if node.op.dialect == "tfl"]
+    return float(max((_MEASURED.steps_off(as_form(node), node.results) for node in tfl), default=0))
+
+
+def dequantized_step(value: Value, is_known: Callable[[Value], bool]) -> float | None:
+    """The step of a real value that is dequantized from a tensor which is rounded here too; None for others."""
+    node = value.producer
+    source = node.operands[0] if node is not None and len(node.operands) == 1 else None
+    inner = None if source is None or is_known(source) else quantization_of(source)
+    return inner.scales[0] if inner is not None and inner.per_tensor and quantization_of(value) is None else None
+
+
+def roundings(value: Value, is_known: Callable[[Value], bool]) -> float:
+    """How many steps a quantized tensor may be off: one of its own (more where its kernel was measured to be coarser),
+    and one of what it is requantized from, also rounded here.
+    """
+    quantization, node = quantization_of(value), value.producer
+    source = node.operands[0] if node is not None and len(node.operands) == 1 else None
+    inner = None if source is None or is_known(source) else quantization_of(source)
+    found = max(1.0, 0.0 if node is None else _MEASURED.steps_off(as_form(node), node.results))
+    if quantization is not None and inner is not None and quantization.per_tensor and inner.per_tensor:
+        found += inner.scales[0] / quantization.scales[0]
+    return found
