@@ -38,7 +38,8 @@ from onnxtfl.output import Output, placed
 if TYPE_CHECKING:
     import onnx
 
-    from onnxtfl.checking import CheckReport, Metric
+    from onnxtfl.checking.report import CheckReport
+    from onnxtfl.checking.settings import Metric
     from onnxtfl.ir.model import FormatName
     from onnxtfl.ir.record import Record
     from onnxtfl.options import Options
@@ -279,7 +280,8 @@ def _compare(
     a: PathLike | bytes | onnx.ModelProto, b: PathLike | bytes | onnx.ModelProto, given: Mapping[str, Any]
 ) -> CheckReport:
     """The check that `given`, the keywords of `check`, ask for."""
-    from onnxtfl.checking import Settings, check_models
+    from onnxtfl.checking.session import check_models
+    from onnxtfl.checking.settings import Settings
 
     for name, model in (("a", a), ("b", b)):
         model_kind(model, name, ("a path", "bytes", "an onnx.ModelProto"))

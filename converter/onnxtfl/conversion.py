@@ -13,7 +13,7 @@ from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, ranked, sha
 
 if TYPE_CHECKING:
     from onnxtfl.c_source import CSource
-    from onnxtfl.checking import CheckReport
+    from onnxtfl.checking.report import CheckReport
     from onnxtfl.ir.record import Record
     from onnxtfl.ir.summary import QuantizationSummary
 

@@ -15,7 +15,8 @@ from onnxtfl import temporary
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError
 
 if TYPE_CHECKING:
-    from onnxtfl.checking import CheckReport, Settings
+    from onnxtfl.checking.report import CheckReport
+    from onnxtfl.checking.settings import Settings
     from onnxtfl.ir.model import FormatName
     from onnxtfl.options import Options
     from onnxtfl.pipeline import Report
@@ -112,8 +113,8 @@ def check_result(
     generated ones, where the user has none.
     """
     _begin_to_load(job, converted, workers)  # meanwhile the modules of the check are imported
-    from onnxtfl.checking import check_models
     from onnxtfl.checking.models.parts import prepare_source
+    from onnxtfl.checking.session import check_models
 
     options = job.options
     if options.on_progress is not None:
@@ -143,7 +144,7 @@ def check_result(
 
 def _also_in_micro(report: CheckReport, source: Path, converted: Path, settings: Settings, sample: Any) -> CheckReport:
     """`report`, if TFLite Micro agrees too; else what it computes. Where it is not installed, a note says so."""
-    from onnxtfl.checking import check_models
+    from onnxtfl.checking.session import check_models
     from onnxtfl.runtimes import MICRO
 
     if not MICRO.available():
@@ -181,8 +182,8 @@ def _settings(
     job: Job, result: Report, shapes: Mapping[str, Any], heavy: bool, quantized_from: Path | None
 ) -> Settings:
     """What the result is compared by; `shapes`: those that were asked for, by input of the source."""
-    from onnxtfl.checking import Layout, Settings
-    from onnxtfl.checking.settings import PATIENCE
+    from onnxtfl.checking.pairing.interface import Layout
+    from onnxtfl.checking.settings import PATIENCE, Settings
 
     layout: Layout = job.options.moves_to
     given = {v: shape for k, shape in shapes.items() for v in result.elements.get(k, (k,))}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import onnxtfl
-from onnxtfl.checking import CheckReport
+from onnxtfl.checking.report import CheckReport
 from onnxtfl.rewriting.registry import rules
 from tests.fuzz import (
     damages_trial,

@@ -26,7 +26,7 @@ from onnxtfl import (
     conversion,
     conversion_check,
 )
-from onnxtfl.checking import Settings
+from onnxtfl.checking.settings import Settings
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.option_table import ARGUMENTS, FUNCTIONS, options_of
@@ -195,7 +195,7 @@ def test_nothing_stays_after_an_error(
 def test_nothing_stays_after_an_interrupted_check(
     fake: FakePipeline, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onnxtfl.checking.check_models", lambda *args: raising(KeyboardInterrupt())())
+    monkeypatch.setattr("onnxtfl.checking.session.check_models", lambda *args: raising(KeyboardInterrupt())())
     with pytest.raises(KeyboardInterrupt):
         onnxtfl.onnx_to_tflite(source, tmp_path / "out" / "m.tflite")
     assert files(tmp_path) == []

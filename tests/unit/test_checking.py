@@ -13,9 +13,12 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 from onnxtfl import onnx_to_tflite
-from onnxtfl.checking import Settings, check_models, session
-from onnxtfl.checking.models.side import Begun
+from onnxtfl.checking.models.pair import ModelPair
+from onnxtfl.checking.models.side import Begun, Side
 from onnxtfl.checking.pairing.interface import match, permutations
+from onnxtfl.checking.second_run import UNSTEADY
+from onnxtfl.checking.session import check_models
+from onnxtfl.checking.settings import Settings
 from onnxtfl.errors import InvalidModelError, UsageError
 from onnxtfl.inputs.description import MismatchError, TensorInfo
 from onnxtfl.runtimes import RunError, Runtime, Worker, workers
@@ -236,21 +239,21 @@ def test_no_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_that_takes_too_long_is_not_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str, who: str
 ) -> None:
-    real = session.Begun.result
+    real = Begun.result
 
     def result(self, time_limit=None):
         if self.side.info.format == slow:
             raise RunError("timeout", "took more than 1 s")
         return real(self, time_limit)
 
-    monkeypatch.setattr(session.Begun, "result", result)
+    monkeypatch.setattr(Begun, "result", result)
     report = compared(tmp_path, onnx_scale(), tflite_scale())
     assert report.status == "not checked"
     assert report.reason.startswith(f"the {who} model does not run: took more than 1 s")
 
 
 def test_both_kernel_sets_have_to_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin, real = session.Side.begin, session.Begun.result
+    begin, real = Side.begin, Begun.result
     wrong = []
 
     def remember(self, steps, options, worker=None):
@@ -261,21 +264,21 @@ def test_both_kernel_sets_have_to_agree(tmp_path: Path, monkeypatch: pytest.Monk
     def result(self, time_limit=None):
         return [[out + (self in wrong) for out in outputs] for outputs in real(self, time_limit)]
 
-    monkeypatch.setattr(session.Side, "begin", remember)
-    monkeypatch.setattr(session.Begun, "result", result)
+    monkeypatch.setattr(Side, "begin", remember)
+    monkeypatch.setattr(Begun, "result", result)
     report = compared(tmp_path, onnx_scale(), tflite_scale(), Settings())
     assert report.reason.startswith("with the builtin kernels: output 'y'")
 
 
 def test_a_slow_kernel_set_is_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = session.Begun.result
+    real = Begun.result
 
     def result(self, time_limit=None):
         if time_limit is not None:
             raise RunError("timeout", f"litert took more than {time_limit:g} s")
         return real(self, time_limit)
 
-    monkeypatch.setattr(session.Begun, "result", result)
+    monkeypatch.setattr(Begun, "result", result)
     report = compared(tmp_path, onnx_scale(), tflite_scale(), Settings())
     assert report.ok
     assert any("builtin kernels not compared" in note and "took more than" in note for note in report.notes)
@@ -382,7 +385,7 @@ def test_a_delegate_that_is_wrong_in_a_second_run(tmp_path: Path, monkeypatch, s
     """As LiteRT's XNNPACK is, of some models with sizes known at run time only: it is said, and no fault of the model.
     Where the builtin kernels change their results too, the models differ.
     """
-    begin, result = session.Check._begin_b, Begun.result
+    begin, result = ModelPair.begin_b, Begun.result
 
     def begun(self, kernels, fed):
         made = begin(self, kernels, fed)
@@ -394,8 +397,8 @@ def test_a_delegate_that_is_wrong_in_a_second_run(tmp_path: Path, monkeypatch, s
         wrong = 1 if getattr(self, "spoilt", False) else 0
         return [first, *([out + wrong for out in outputs] for outputs in others)]
 
-    monkeypatch.setattr(session.Check, "_begin_b", begun)
+    monkeypatch.setattr(ModelPair, "begin_b", begun)
     monkeypatch.setattr(Begun, "result", results)
     report = compared(tmp_path, onnx_scale(), tflite_scale(), Settings())
     assert report.ok == (spoilt == {"default"}), report
-    assert report.notes == ((session.UNSTEADY,) if report.ok else ())
+    assert report.notes == ((UNSTEADY,) if report.ok else ())

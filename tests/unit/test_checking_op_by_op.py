@@ -14,7 +14,6 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from onnxtfl import check, onnx_to_tflite
-from onnxtfl.checking import CheckReport, Settings, check_models
 from onnxtfl.checking.criteria import op_by_op
 from onnxtfl.checking.criteria.op_by_op import DYNAMIC, SELECTED, UNUSUAL
 from onnxtfl.checking.localize import engine as engines
@@ -25,7 +24,9 @@ from onnxtfl.checking.metrics.comparison import Expectation, compare
 from onnxtfl.checking.metrics.noise import distance, is_amplified
 from onnxtfl.checking.models.trace import InnerModel
 from onnxtfl.checking.pairing.tensors import Match, by_record
-from onnxtfl.checking.report import OutputCheck
+from onnxtfl.checking.report import CheckReport, OutputCheck
+from onnxtfl.checking.session import check_models
+from onnxtfl.checking.settings import Settings
 from onnxtfl.cli.check import check_command
 from onnxtfl.cli.running import exit_code
 from onnxtfl.ir.graph import Value

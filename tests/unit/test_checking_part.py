@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, parser
 
-from onnxtfl.checking import Settings, check_models
 from onnxtfl.checking.models.parts import prepare_source, save, write_part
+from onnxtfl.checking.session import check_models
+from onnxtfl.checking.settings import Settings
 from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
 from onnxtfl.runtimes import LITERT, ONNXRUNTIME

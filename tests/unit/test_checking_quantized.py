@@ -12,12 +12,14 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 from onnxtfl import CheckFailedError, check, onnx_to_tflite, tflite_to_onnx
-from onnxtfl.checking import CheckReport, Settings, check_models
 from onnxtfl.checking.localize.steps import dequantized_step
 from onnxtfl.checking.metrics.comparison import Expectation, compare
 from onnxtfl.checking.metrics.distances import Three, measure
 from onnxtfl.checking.models.facts import analyze
 from onnxtfl.checking.pairing.tensors import Way
+from onnxtfl.checking.report import CheckReport
+from onnxtfl.checking.session import check_models
+from onnxtfl.checking.settings import Settings
 from onnxtfl.formats import files
 from onnxtfl.inputs.description import describe
 from onnxtfl.ir.model import Model

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-from onnxtfl.checking import CheckReport, Settings, check_models
 from onnxtfl.checking.criteria.pre_activation import is_saturated
 from onnxtfl.checking.metrics.comparison import Expectation, compare
+from onnxtfl.checking.report import CheckReport
+from onnxtfl.checking.session import check_models
+from onnxtfl.checking.settings import Settings
 from onnxtfl.checking.varied_runs import VariedRuns
 from onnxtfl.inputs.scaling import hardly_changes, varied
 from onnxtfl.runtimes import RunOptions

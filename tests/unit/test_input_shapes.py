@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxtfl
-from onnxtfl.checking import Settings
+from onnxtfl.checking.settings import Settings
 from onnxtfl.cli import commands, running
 from onnxtfl.errors import UsageError
 from onnxtfl.kinds import Names, Shapes
@@ -170,7 +170,7 @@ def test_dimensions_of_the_check_arrive(monkeypatch: pytest.MonkeyPatch, tmp_pat
         found.append(settings)
         return onnxtfl.CheckReport("passed", "")
 
-    monkeypatch.setattr("onnxtfl.checking.check_models", compare)
+    monkeypatch.setattr("onnxtfl.checking.session.check_models", compare)
     made = onnxtfl.onnx_to_tflite(decoder_inputs(), tmp_path / "m.tflite", dims={"batch": 2}, check_dims={"past": 3})
     assert made.report.inputs[0].shape == (2, "past")
     onnxtfl.check(decoder_inputs(), tmp_path / "m.tflite", dims={"past": 4})

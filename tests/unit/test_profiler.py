@@ -10,7 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxtfl
-from onnxtfl.checking import CheckReport, Settings, check_models
+from onnxtfl.checking.report import CheckReport
+from onnxtfl.checking.session import check_models
+from onnxtfl.checking.settings import Settings
 from onnxtfl.runtimes import LITERT, ONNXRUNTIME
 from onnxtfl.runtimes.profiler import profile
 from onnxtfl.runtimes.profiler_script import delegation, onnx_times

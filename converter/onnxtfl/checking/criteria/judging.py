@@ -6,26 +6,16 @@ later one overrides. What no criterion accepts has failed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from onnxtfl.checking.criteria.base import Attempt, Criterion, Ruling
-from onnxtfl.checking.criteria.distribution import Distribution
-from onnxtfl.checking.criteria.emulation_distance import EmulationDistance
-from onnxtfl.checking.criteria.float32_reference import Float32Reference
-from onnxtfl.checking.criteria.near_ties import NearTies
-from onnxtfl.checking.criteria.op_by_op import OpByOp
-from onnxtfl.checking.criteria.pre_activation import PreActivation
-from onnxtfl.checking.criteria.rounding_noise import RoundingNoise
 from onnxtfl.checking.localize.layers import FirstDifference
-from onnxtfl.checking.report import OutputCheck
+from onnxtfl.checking.report import CheckReport, OutputCheck
 from onnxtfl.errors import OnnxtflError
+from onnxtfl.inputs.description import TensorInfo
 
-
-def criteria() -> tuple[Criterion, ...]:
-    """The criteria that judge outputs beyond the tolerance, in their order."""
-    further = NearTies(), Float32Reference(), PreActivation(), RoundingNoise(), OpByOp(), EmulationDistance()
-    return (Distribution(), *further)
+ADVICE = "run it on data of yours (onnxtfl check --data DATA.npz)"
 
 
 @dataclass(frozen=True)
@@ -47,12 +37,28 @@ class Judged:
         return Judged(tuple(outputs), notes, first, self.unfinished or ruling.unfinished)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Judge:
-    """Applies the criteria that a check allows (``accept``; None: all)."""
+    """Applies ``criteria`` in their order, those that a check allows (``accept``; None: all)."""
 
+    criteria: Sequence[Criterion]
     accept: frozenset[str] | None = None
-    criteria: Sequence[Criterion] = field(default_factory=criteria)
+
+    def concluded(self, attempt: Attempt, report: CheckReport) -> CheckReport:
+        """The report on an attempt after all criteria, where outputs missed the tolerance or were not compared: failed
+        by an output that none accepts.
+        """
+        if not report.outputs or not all(spec.ok for spec in report.inputs):
+            return report
+        found = self.judge(attempt, report.outputs)
+        notes = (*report.notes, *(note for note in found.notes if note not in report.notes))
+        report = replace(report, outputs=found.outputs, notes=notes, first_difference=found.first_difference)
+        wrong = [out for out in found.outputs if not out.ok]
+        if wrong and found.unfinished and not any(out.rejected for out in wrong):
+            return replace(report, status="not checked", reason=found.unfinished)
+        if wrong:
+            return replace(report, status="failed", reason=f"output {wrong[0].name!r}: {wrong[0].problem}")
+        return replace(report, status="passed", reason="")
 
     def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck]) -> Judged:
         """Judge the outputs that missed the tolerance, or were not compared."""
@@ -85,3 +91,25 @@ def _pending(outputs: Sequence[OutputCheck], name: str) -> list[int]:
 def _only_in_sequence(attempt: Attempt, found: Judged, k: int) -> bool:
     """Whether an output of models without state differs only in a run after another one: no criterion explains that."""
     return found.outputs[k].run is not None and not attempt.keeps_state and not attempt.differs_alone(k)
+
+
+def with_uncompared(report: CheckReport, pairs: Iterable[tuple[TensorInfo, TensorInfo]]) -> CheckReport:
+    """The report of models that agree; not checked where an output was compared on no set of inputs.
+
+    ``pairs``: the outputs of both models. One that has no element by its type is compared by its shape.
+    """
+    empty = {a.name for a, b in pairs if _is_always_empty(a) or _is_always_empty(b)}
+    missed = [out for out in report.outputs if not out.compared and out.name not in empty]
+    if not report.ok or not missed:
+        return report
+    return replace(report, status="not checked", reason="; ".join(map(_why, missed)) + f": {ADVICE}")
+
+
+def _is_always_empty(info: TensorInfo) -> bool:
+    return info.shape is not None and 0 in info.shape
+
+
+def _why(out: OutputCheck) -> str:
+    if out.is_empty:
+        return f"output {out.name!r} was empty on all inputs"
+    return f"output {out.name!r} has {out.note or 'nothing to compare'}"

@@ -22,9 +22,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from onnxtfl.checking.localize.culprit import neutral_values
 from onnxtfl.checking.localize.steps import coarseness, dequantized_step, roundings
 from onnxtfl.checking.metrics.comparison import Expectation, compare
+from onnxtfl.checking.models.semantics import neutral_values
 from onnxtfl.checking.models.trace import InnerModel
 from onnxtfl.checking.models.widened import HALF
 from onnxtfl.checking.pairing.tensors import Converter, Match, is_multiple, relative_error

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from onnxtfl.checking.localize.culprit import as_real, culprit, forms, neutral_values, same
+from onnxtfl.checking.localize.culprit import culprit, same
 from onnxtfl.checking.localize.engine import Engine, Layer
 from onnxtfl.checking.localize.layers import FirstDifference, LayerError
+from onnxtfl.checking.models.semantics import as_real, forms, neutral_values
 from onnxtfl.checking.models.trace import InnerModel
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir.data import Array

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.models.widened import computes_in_halves
 from onnxtfl.inputs.ranges import Range, input_ranges, scalar
 from onnxtfl.inputs.sizes import ShapeFacts, shape_facts
 from onnxtfl.ir import ops
@@ -16,7 +15,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantized import quantization_of, touches_quantized
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.native_float16 import computes_in_float16
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -91,13 +90,19 @@ def analyze(graph: Graph) -> Facts:
         frozenset(name for name, value in outputs if _is_sigmoid(value)),
         shape_facts(graph),
         {name: logits for name, value in outputs if (logits := _logits(value)) is not None},
-        computes_in_halves(graph),
+        _computes_in_halves(graph),
         any(map(computes_in_float16, graph.walk())),
         any(map(_rounds, graph.walk())),
         any(node.op is ops.TopK and not node.attr("sorted") for node in graph.walk()),
         any(map(_drops_relu, graph.walk())),
         any(node.op in DISCRETE for node in graph.walk()),
     )
+
+
+def _computes_in_halves(graph: Graph) -> bool:
+    """Whether a result in `graph` is float16 or bfloat16; constants that are stored so do not count."""
+    types = (result.type for node in graph.walk() for result in node.results)
+    return any(isinstance(type_, TensorType) and type_.dtype in (DType.FLOAT16, DType.BFLOAT16) for type_ in types)
 
 
 def _rounds(node: Node) -> bool:

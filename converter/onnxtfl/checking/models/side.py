@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -149,10 +149,9 @@ class FirstRun:
     units: Iterator[tuple[bool, list[Any], list[str]]] = field(default_factory=lambda: iter(()))
 
 
-def judged_refusal(first: Side, error: RunError) -> tuple[str, str]:
+def judged_refusal(first: Side, error: RunError) -> tuple[Literal["failed", "not checked"], str]:
     """Status and message of a check whose second model does not run: the first one may refuse the same inputs."""
     if first.refused is not None and first.refused.kind == error.kind == "run":
         advice = "give some that they take (onnxtfl check --data)"
         return "not checked", f"both models refuse these inputs (the second: {error.message}); {advice}"
-    status = "not checked" if error.kind in _EXCUSES else "failed"
-    return status, f"the second model does not run: {error}"
+    return "not checked" if error.kind in _EXCUSES else "failed", f"the second model does not run: {error}"

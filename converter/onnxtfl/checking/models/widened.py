@@ -26,12 +26,6 @@ _DTYPES = ("to", "dtype")
 """Attributes that are such a code."""
 
 
-def computes_in_halves(graph: Graph) -> bool:
-    """Whether a result in `graph` is float16 or bfloat16; constants that are stored so do not count."""
-    types = (result.type for node in graph.walk() for result in node.results)
-    return any(isinstance(type_, TensorType) and type_.dtype in HALVES for type_ in types)
-
-
 def may_round_operands(source: Path) -> bool:
     """Whether an op of the ONNX model `source` allows its kernel to round the operand of a product.
 

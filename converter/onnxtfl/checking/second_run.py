@@ -1,0 +1,201 @@
+"""Run the second model on the inputs of the first, on each kernel set, and judge its outputs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from onnxtfl.checking.criteria.base import Attempt, Feeds
+from onnxtfl.checking.criteria.judging import Judge
+from onnxtfl.checking.criteria.reference import Reference, SourceRun
+from onnxtfl.checking.models.fallbacks import fallbacks
+from onnxtfl.checking.models.pair import Chosen, ModelPair
+from onnxtfl.checking.models.side import Begun, FirstRun
+from onnxtfl.checking.pairing.interface import is_moved
+from onnxtfl.checking.report import CheckReport, InputUsed
+from onnxtfl.checking.saving import save_run
+from onnxtfl.inputs.description import MismatchError
+from onnxtfl.runtimes import RunError
+
+SHARE = 0.5
+"""The time to measure distances on several inputs, over that of the check until then."""
+SLOWER = 4.0
+"""How many times longer than the first one another kernel set may take, once it takes more than the patience."""
+UNSTEADY = (
+    "LiteRT's default kernels compute something else in a second run of one interpreter, its builtin kernels do not: "
+    "run this model without XNNPACK, or with a new interpreter for each run"
+)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The report of an attempt; ``chosen``: the axis orders of the inputs, ``kernels``: the set that decided."""
+
+    report: CheckReport
+    chosen: Chosen
+    kernels: str
+
+
+@dataclass
+class SecondRun:
+    """Both models, a run of the first one (``done``, on set ``case`` of inputs) and when the check ``started``."""
+
+    models: ModelPair
+    done: FirstRun
+    judge: Judge
+    started: float
+    stack: ExitStack
+    case: int = 0
+    _ways: Iterator[str] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.reference = self._reference([(self.done.values, self.done.outputs), *self.done.later])
+
+    def compared(self, attempt: int) -> Compared:
+        """Run and compare in the layout of an attempt: the report of the main kernel set, or of the first other one
+        that disagrees.
+        """
+        chosen = self.models.chosen(attempt)
+        used = self.models.used(chosen, self.done.values, self.done.choices)
+        first, *others = self.models.kernels
+        begun, self.done.begun = self.done.begun, {}  # these are of the first attempt
+        report, seconds = self._run(first, chosen, used, begun.get(first))
+        report = self._judged_on(first, report, chosen)
+        if not report.ok:
+            return Compared(self._unlike_in_a_second_run(report, chosen, used), chosen, first)
+        for kernels in others:
+            limit = self._patience(seconds)
+            other, _ = self._run(kernels, chosen, used, begun.get(kernels), limit)
+            if limit is not None and other.status == "not checked" and not other.outputs:
+                cut = f"{kernels} kernels not compared: {other.reason} ({first}: {seconds:.1f} s)"
+                report = replace(report, notes=(*report.notes, cut))
+                continue
+            other = self._judged_on(kernels, other, chosen)
+            if other.status == "failed":
+                return Compared(replace(other, reason=f"with the {kernels} kernels: {other.reason}"), chosen, kernels)
+            report = _with_kernels(report, kernels, other)
+        return Compared(report, chosen, first)
+
+    def compared_on(
+        self, values: Sequence[Any], choices: Sequence[str], chosen: Chosen, is_unusual: bool = False
+    ) -> CheckReport:
+        """Compare one run on other inputs of the first model. Raises `RunError` where that does not run."""
+        outputs = self.models.a.run(values, self.models.options)
+        used = self.models.used(chosen, values, choices)
+        try:
+            got = self.models.b.run(self.models.fed_to_b(chosen, values), self.models.options)
+        except RunError as error:
+            return self.models.does_not_run(error, used)
+        report = self.models.compare([outputs], [got], used)
+        attempt = self.attempt(chosen, self.models.options.kernels, reference=self._reference([(values, outputs)]))
+        return self.judge.concluded(replace(attempt, is_unusual=is_unusual), report)
+
+    def attempt(
+        self, chosen: Chosen, kernels: str, feeds: Feeds | None = None, reference: Reference | None = None
+    ) -> Attempt:
+        """What the criteria judge: the runs of ``reference``, by default those of `done`."""
+        reference, models = reference or self.reference, self.models
+        return Attempt(
+            models.a,
+            models.b,
+            models.outputs,
+            reference,
+            [models.fed_to_b(chosen, run.values) for run in reference.runs],
+            kernels,
+            any(map(is_moved, chosen)),
+            models.settings,
+            models.options,
+            feeds,
+            SHARE * (time.perf_counter() - self.started),
+        )
+
+    def _reference(self, runs: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> Reference:
+        return Reference(self.models.a, tuple(SourceRun(*run) for run in runs), self.models.options)
+
+    def _judged_on(self, kernels: str, report: CheckReport, chosen: Chosen) -> CheckReport:
+        """The report on a kernel set after all criteria."""
+
+        def feeds(number: int) -> tuple[Sequence[Any], Sequence[Any]]:
+            values = self.done.again(number)[0] if number else self.done.values
+            return values, self.models.fed_to_b(chosen, values)
+
+        return self.judge.concluded(self.attempt(chosen, kernels, feeds), report)
+
+    def _unlike_in_a_second_run(self, report: CheckReport, chosen: Chosen, used: tuple[InputUsed, ...]) -> CheckReport:
+        """The report; passed where only a delegate changes its results from run to run.
+
+        XNNPACK of LiteRT 2.3 computes something else in the second run of some models with sizes that only a run
+        knows. It is that, and no state, where every run by itself agrees, and all runs on the builtin kernels do.
+        """
+        models, wrong = self.models, [out for out in report.outputs if not out.ok]
+        several = len(models.kernels) > 1 and not models.keeps_state
+        if not wrong or not several or not all(out.run is not None for out in wrong):
+            return report
+        values = [self.done.values, *(values for values, _ in self.done.later)]
+        expected = [self.done.outputs, *(outputs for _, outputs in self.done.later)]
+        try:
+            alone = [models.b.run(models.fed_to_b(chosen, one), models.options) for one in values]
+        except RunError:
+            return report
+        by_itself = models.compare(expected, alone, used)
+        builtin, _ = self._run(models.kernels[1], chosen, used, None)
+        if not by_itself.ok or not builtin.ok or builtin.runs < len(values):
+            return report
+        return replace(by_itself, notes=(*by_itself.notes, UNSTEADY))
+
+    def _patience(self, seconds: float) -> float | None:
+        """How many seconds another kernel set may take, where the first took ``seconds``; None: any."""
+        patience = self.models.settings.patience
+        return None if patience is None else max(patience, SLOWER * max(seconds, self.done.seconds))
+
+    def _run(
+        self,
+        kernels: str,
+        chosen: Chosen,
+        used: tuple[InputUsed, ...],
+        begun: Begun | None,
+        time_limit: float | None = None,
+    ) -> tuple[CheckReport, float]:
+        """Compare the outputs of runs that have ``begun``, or begin now; returns the seconds that they took too."""
+        models, settings = self.models, self.models.settings
+        values = [self.done.values, *(values for values, _ in self.done.later)]
+        try:
+            expected = self._expected(kernels, values)
+            if begun is None:
+                begun = models.begin_b(kernels, [models.fed_to_b(chosen, one) for one in values])
+            got = begun.result(time_limit)
+        except RunError as error:
+            if self._changed_b(error):
+                return self._run(kernels, chosen, used, None, time_limit)
+            return models.does_not_run(models.b.refused or error, used), 0.0
+        except MismatchError as error:
+            return models.result("failed", str(error), used), 0.0
+        if settings.save_outputs is not None and kernels == models.kernels[0]:
+            save_run(settings.save_outputs, self.case, (models.a, models.b), values[0], (expected[0], got[0]))
+        return models.compare(expected, got, used), begun.run.seconds
+
+    def _changed_b(self, error: RunError) -> bool:
+        """Whether the second model, of which its runtime does not know something, may run in another way now."""
+        b = self.models.b
+        if self._ways is None and error.kind == "unsupported" and b.info.format == "onnx":
+            self._ways = fallbacks(b, error, self.stack)
+        return self._ways is not None and next(self._ways, None) is not None
+
+    def _expected(self, kernels: str, values: list[list[Any]]) -> list[list[Any]]:
+        """The outputs of each run of the first model, on the same kernels where both are .tflite."""
+        a, b = self.models.a, self.models.b
+        if a.info.format == b.info.format and kernels != self.models.kernels[0]:
+            return a.begin(values, replace(self.models.options, kernels=kernels)).result()
+        return [self.done.outputs, *(outputs for _, outputs in self.done.later)]
+
+
+def _with_kernels(report: CheckReport, kernels: str, other: CheckReport) -> CheckReport:
+    """The report with what is to be said of another kernel set that does not disagree."""
+    if len(other.notes) > len(report.notes):
+        report = replace(other, notes=tuple(f"with the {kernels} kernels: {note}" for note in other.notes))
+    if not other.ok:
+        report = replace(report, notes=(*report.notes, f"{kernels} kernels not checked: {other.reason}"))
+    return report
