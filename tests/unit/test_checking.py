@@ -132,6 +132,14 @@ def test_channels_last_where_the_shapes_do_not_tell(tmp_path: Path) -> None:
     assert not compared(tmp_path, first, last, Settings(layout="source")).ok
 
 
+def test_several_sets_of_inputs_where_the_shapes_do_not_tell(tmp_path: Path) -> None:
+    """The layout on which the models agree with the first set is that of the others, whose runs begin at once."""
+    cube = (1, 4, 4, 4)
+    report = compared(tmp_path, pooled("NCHW", cube), pooled("NHWC", cube), Settings(random=3))
+    assert report.ok and report.cases == 3, report
+    assert not compared(tmp_path, pooled("NCHW", cube), pooled("NHWC", cube, wrong=True), Settings(random=3)).ok
+
+
 def test_an_output_alone_in_another_layout_is_wrong(tmp_path: Path) -> None:
     cube = onnx_model(
         [helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 3, 1])],

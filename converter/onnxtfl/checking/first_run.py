@@ -68,9 +68,8 @@ def _run(models: ModelPair, given: Mapping[str, Any], case: int, tried: Tried) -
                 break
             continue
         if all(getattr(out, "size", 1) for out in run.outputs):
-            run.elsewhere = maker.elsewhere(tries, run.values, given)
-            run.units = maker.units(shapes, given)
-            return run
+            elsewhere = maker.elsewhere(tries, run.values, given)
+            return replace(run, elsewhere=elsewhere, units=maker.units(shapes, given))
         tried.empty.append(run)
     if not tried.empty:
         raise tried.failures[0]

@@ -61,7 +61,7 @@ class SecondRun:
         chosen = self.models.chosen(attempt)
         used = self.models.used(chosen, self.done.values, self.done.choices)
         first, *others = self.models.kernels
-        begun, self.done.begun = self.done.begun, {}  # these are of the first attempt
+        begun = {} if attempt else self.done.begun
         report, seconds = self._run(first, chosen, used, begun.get(first))
         report = self._judged_on(first, report, chosen)
         if not report.ok:

@@ -89,10 +89,9 @@ def criteria() -> tuple[Criterion, ...]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A report on a set of inputs, the number of the attempt, and the runs; without these the models did not run."""
+    """A report on a set of inputs, and the runs; without these the models did not run."""
 
     report: CheckReport
-    attempt: int = 0
     run: SecondRun | None = None
     compared: Compared | None = None
 
@@ -118,24 +117,23 @@ class Session:
             return models.result("failed", str(error))
 
     def _on_cases(self, cases: Sequence[Case]) -> CheckReport:
-        attempts = range(max((len(pair.permutations) for pair in self.models.inputs), default=1))
-        reports: list[CheckReport] = []
+        models, reports = self.models, list[CheckReport]()
         for number, case in enumerate(cases):
-            found = list(self._outcomes(number, case, attempts))
+            found = list(self._outcomes(models, number, case))
             outcome = found[-1] if found[-1].report.status != "failed" else found[0]
             report = outcome.report if number else self._on_more_inputs(outcome)
             if not report.ok:
                 where = f" (on {case.label})" if case.label else ""
                 return self._by_layers(replace(report, reason=report.reason + where), outcome)
-            attempts = range(outcome.attempt, outcome.attempt + 1)
+            models = models if outcome.compared is None else models.settled(outcome.compared.chosen)
             reports.append(report)
         infos = self.models.a.info.outputs, self.models.b.info.outputs
         agreed = with_uncompared(combined(reports), [(infos[0][p.a], infos[1][p.b]) for p in self.models.outputs])
         return self._by_layers(agreed, outcome)
 
-    def _outcomes(self, number: int, case: Case, attempts: Iterable[int]) -> Iterator[Outcome]:
+    def _outcomes(self, models: ModelPair, number: int, case: Case) -> Iterator[Outcome]:
         """Those on a set of inputs: where the shapes leave the layout open, of each layout until one agrees."""
-        models, tried = self.models, Tried()
+        tried = Tried()
         a, b = models.a.info.inputs, models.b.info.inputs
         try:
             given = by_input(flattened(models.a.slots, a, case.arrays()), a, b, models.inputs)
@@ -149,9 +147,9 @@ class Session:
             yield Outcome(models.result("not checked", reason))
         else:
             run = SecondRun(models, done, self.judge, self.started, self.stack, number)
-            for attempt in attempts:
+            for attempt in models.attempts:
                 compared = run.compared(attempt)
-                yield Outcome(compared.report, attempt, run, compared)
+                yield Outcome(compared.report, run, compared)
                 if compared.report.status != "failed":
                     return
 

@@ -81,6 +81,16 @@ class ModelPair:
         outputs = match(a.outputs, b.outputs, "output", settings.layout, settings.tensors)
         return replace(self, inputs=inputs, outputs=outputs, keep=keep)
 
+    def settled(self, chosen: Chosen) -> ModelPair:
+        """The models with the axis orders of inputs on which they agree."""
+        inputs = [replace(pair, permutations=(way,)) for pair, way in zip(self.inputs, chosen, strict=True)]
+        return replace(self, inputs=inputs)
+
+    @property
+    def attempts(self) -> range:
+        """The numbers of the layouts that the shapes leave open."""
+        return range(max((len(pair.permutations) for pair in self.inputs), default=1))
+
     @cached_property
     def tolerance(self) -> Tolerance:
         """How outputs are compared."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -128,7 +128,7 @@ class Begun:
         return [[outputs[i] for i in self.side.hidden.outputs] for outputs in found]
 
 
-@dataclass
+@dataclass(frozen=True)
 class FirstRun:
     """A run of the first model: its inputs, how each was chosen, and its outputs.
 
@@ -144,7 +144,7 @@ class FirstRun:
     again: Callable[[int], tuple[list[Any], list[str]]]
     later: list[tuple[list[Any], list[Any]]]
     seconds: float = 0.0
-    begun: dict[str, Begun] = field(default_factory=dict)
+    begun: Mapping[str, Begun] = field(default_factory=dict)
     elsewhere: Iterator[tuple[list[Any], list[str]]] = field(default_factory=lambda: iter(()))
     units: Iterator[tuple[bool, list[Any], list[str]]] = field(default_factory=lambda: iter(()))
 
