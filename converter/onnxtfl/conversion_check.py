@@ -113,8 +113,8 @@ def check_result(
     generated ones, where the user has none.
     """
     _begin_to_load(job, converted, workers)  # meanwhile the modules of the check are imported
-    from onnxtfl.checking.models.parts import prepare_source
     from onnxtfl.checking.session import check_models
+    from onnxtfl.tracing.parts import prepare_source
 
     options = job.options
     if options.on_progress is not None:
@@ -263,8 +263,8 @@ def _is_newer(job: Job, format_: FormatName, kind: str, runtime: str) -> bool:
 
 def as_file(model: Any, name: str, stack: ExitStack) -> Path:
     """Return the path of ``model``; a model in memory is written to a file that exists while ``stack`` is open."""
-    from onnxtfl.checking.models.parts import save, temporary_directory
     from onnxtfl.formats.files import sniff
+    from onnxtfl.tracing.parts import save, temporary_directory
 
     if isinstance(model, str | os.PathLike):
         return Path(model)
@@ -286,6 +286,6 @@ def _begin_to_load(job: Job, converted: Path, workers: Workers) -> None:
 
 def copied(model: Path, stack: ExitStack) -> Path:
     """A copy of the file, which exists while ``stack`` is open."""
-    from onnxtfl.checking.models.parts import temporary_directory
+    from onnxtfl.tracing.parts import temporary_directory
 
     return Path(shutil.copyfile(model, temporary_directory(stack) / model.name))

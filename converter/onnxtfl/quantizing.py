@@ -13,13 +13,13 @@ from zipfile import BadZipFile
 import numpy as np
 
 from onnxtfl.calibration_images import Normalization, image_files, image_samples, require_pillow
-from onnxtfl.checking.calibrated import LEVELS, Calibrated
 from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.formats.tflite.metadata import of_the_file
 from onnxtfl.formats.tflite.reader import overwrite_entries
 from onnxtfl.formats.tflite.schema import state_operands
+from onnxtfl.inputs.calibrated import LEVELS, Calibrated
 from onnxtfl.inputs.description import TensorInfo, describe
 from onnxtfl.inputs.generation import make_input, numpy_type
 from onnxtfl.inputs.ranges import input_ranges

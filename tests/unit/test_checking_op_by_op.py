@@ -22,8 +22,6 @@ from onnxtfl.checking.localize.engine import Engine, Layer
 from onnxtfl.checking.localize.layers import FirstDifference
 from onnxtfl.checking.metrics.comparison import Expectation, compare
 from onnxtfl.checking.metrics.noise import distance, is_amplified
-from onnxtfl.checking.models.trace import InnerModel
-from onnxtfl.checking.pairing.tensors import Match, by_record
 from onnxtfl.checking.report import CheckReport, OutputCheck
 from onnxtfl.checking.session import check_models
 from onnxtfl.checking.settings import Settings
@@ -35,6 +33,8 @@ from onnxtfl.ir.record import TensorEntry
 from onnxtfl.ir.types import tensor
 from onnxtfl.runtimes import RunOptions
 from onnxtfl.runtimes.adapters import ONNXRUNTIME
+from onnxtfl.tracing.matches import Match, by_record
+from onnxtfl.tracing.trace import InnerModel
 from tests.unit.test_per_layer import renamed
 from tests.unit.tiny_models import onnx_model, saved
 

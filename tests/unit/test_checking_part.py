@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, parser
 
-from onnxtfl.checking.models.parts import prepare_source, save, write_part
 from onnxtfl.checking.session import check_models
 from onnxtfl.checking.settings import Settings
 from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
 from onnxtfl.runtimes import LITERT, ONNXRUNTIME
+from onnxtfl.tracing.parts import prepare_source, save, write_part
 from tests.harness.named import described, run_named
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model, saved, tflite_scale

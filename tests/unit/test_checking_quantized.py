@@ -16,7 +16,6 @@ from onnxtfl.checking.localize.steps import dequantized_step
 from onnxtfl.checking.metrics.comparison import Expectation, compare
 from onnxtfl.checking.metrics.distances import Three, measure
 from onnxtfl.checking.models.facts import analyze
-from onnxtfl.checking.pairing.tensors import Way
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.session import check_models
 from onnxtfl.checking.settings import Settings
@@ -26,6 +25,7 @@ from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.pipeline import lifted_where_possible
+from onnxtfl.tracing.matches import Way
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import saved
 

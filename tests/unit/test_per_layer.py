@@ -10,10 +10,10 @@ import pytest
 from onnx import numpy_helper
 
 import onnxtfl
-from onnxtfl.checking.pairing.values import by_value
 from onnxtfl.formats import files
 from onnxtfl.formats.tflite.writer import write as write_tflite
 from onnxtfl.ir.graph import Value
+from onnxtfl.tracing.values import by_value
 from tests.unit.test_record import cnn
 from tests.unit.tiny_models import onnx_model
 

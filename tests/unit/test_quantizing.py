@@ -14,7 +14,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 import onnxtfl
 from onnxtfl import quantizing
-from onnxtfl.checking import calibrated
+from onnxtfl.checking.quantized import WITHIN
+from onnxtfl.inputs.calibrated import Calibrated, calibrated
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError, UsageError
 from onnxtfl.formats.tflite.reader import read
 from onnxtfl.inputs.description import TensorInfo
@@ -57,7 +58,7 @@ def test_quantized_weights(mode: Any) -> None:
     plain, made = onnxtfl.onnx_to_tflite(two_layers()), onnxtfl.onnx_to_tflite(two_layers(), quantize=mode)
     assert made.check is not None and made.check.ok and made.report.size < 0.6 * plain.report.size
     (out,) = made.check.outputs
-    assert out.within == calibrated.WITHIN and "of the elements within 16" in out.in_steps
+    assert out.within == WITHIN and "of the elements within 16" in out.in_steps
 
 
 @needs_library
@@ -95,7 +96,7 @@ def test_a_later_check_judges_by_the_same_rule(tmp_path: Path, mode: Any, scale:
     onnxtfl.onnx_to_tflite(source, path, quantize=mode, calibration=samples if mode == "int8" else None)
     checked = onnxtfl.check(source, path)
     assert checked.ok, checked.reason
-    assert checked.outputs[0].within == calibrated.WITHIN
+    assert checked.outputs[0].within == WITHIN
     assert ("range of the calibration data" in checked.inputs[0].values) == (mode == "int8")
     strict = onnxtfl.check(source, path, max_steps=1.5)
     assert strict.outputs[0].within == 1.5
@@ -121,11 +122,11 @@ def _bytes(value: Any) -> int:
 
 
 def test_what_a_file_says_about_its_quantization() -> None:
-    known = calibrated.Calibrated("int8", {"x": Spread(-1.0, 2.5, 0.0, 1.0)})
-    assert calibrated.Calibrated.from_json(known.to_json()) == known
+    known = Calibrated("int8", {"x": Spread(-1.0, 2.5, 0.0, 1.0)})
+    assert Calibrated.from_json(known.to_json()) == known
     spread = '{"mode": "int8", "inputs": {"x": {"low": 1, "high": -1, "mean": 0, "std": 1}}}'
     for text in ("", "[]", "{}", '{"mode": "loose", "inputs": {}}', '{"mode": "int8", "inputs": {"x": 1}}', spread):
-        assert calibrated.Calibrated.from_json(text) is None
+        assert Calibrated.from_json(text) is None
 
 
 def test_inputs_like_calibration_data() -> None:
@@ -186,7 +187,7 @@ def test_a_conversion_of_a_quantized_model_is_no_quantized_one(tmp_path: Path) -
     onnxtfl.onnx_to_tflite(two_layers(), path, quantize="int8", calibration="random")
     onnxtfl.tflite_to_onnx(path, back)
     onnxtfl.onnx_to_tflite(back, tmp_path / "again.tflite")
-    assert calibrated.calibrated(back) is None and calibrated.calibrated(tmp_path / "again.tflite") is None
+    assert calibrated(back) is None and calibrated(tmp_path / "again.tflite") is None
     assert onnxtfl.check(path, back).outputs[0].within == 1
 
 

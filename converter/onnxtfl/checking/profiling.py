@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from onnxtfl.checking.calibrated import calibrated
 from onnxtfl.checking.models.side import Side
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.settings import Settings
+from onnxtfl.inputs.calibrated import calibrated
 from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.runtimes import RUNTIMES

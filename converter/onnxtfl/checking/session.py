@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.calibrated import for_quantized, with_advice
 from onnxtfl.checking.criteria.base import Criterion
 from onnxtfl.checking.criteria.distribution import Distribution
 from onnxtfl.checking.criteria.emulation_distance import EmulationDistance
@@ -32,6 +31,7 @@ from onnxtfl.checking.models.sequences import flattened
 from onnxtfl.checking.models.side import FirstRun
 from onnxtfl.checking.pairing.interface import is_moved
 from onnxtfl.checking.profiling import with_models
+from onnxtfl.checking.quantized import for_quantized, with_advice
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.second_run import Compared, SecondRun
 from onnxtfl.checking.settings import Settings

@@ -13,12 +13,12 @@ import numpy as np
 from onnxtfl.checking.criteria.base import Attempt, Ruling
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.metrics.comparison import Choices, chosen_elements
-from onnxtfl.checking.models.parts import tensor_inside
 from onnxtfl.checking.models.side import Side
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir.data import Array
 from onnxtfl.runtimes import RunOptions
+from onnxtfl.tracing.parts import tensor_inside
 
 
 class NearTies:

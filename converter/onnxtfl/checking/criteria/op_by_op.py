@@ -22,14 +22,14 @@ from onnxtfl.checking.localize import naming
 from onnxtfl.checking.localize.coverage import Coverage, coverage, first_failure, needed_matches, says_nothing
 from onnxtfl.checking.localize.engine import Engine
 from onnxtfl.checking.metrics.noise import FACTOR, distance, is_amplified
-from onnxtfl.checking.models.parts import temporary_directory
-from onnxtfl.checking.models.trace import InnerModel
 from onnxtfl.checking.pairing.interface import is_moved
-from onnxtfl.checking.pairing.record import known_matches
-from onnxtfl.checking.pairing.tensors import Match, Way
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.permutations import inverse
+from onnxtfl.tracing.matches import Match, Way
+from onnxtfl.tracing.parts import temporary_directory
+from onnxtfl.tracing.record import known_matches
+from onnxtfl.tracing.trace import InnerModel
 
 QUANTIZED = "in quantized models a difference of one step is amplified"
 DYNAMIC = "the source quantizes at run time: a change in the last place moves values by a step"
@@ -178,8 +178,8 @@ def _compared(attempt: Attempt, number: int, positions: Sequence[int], stack: Ex
     """Compare the ops that some outputs are computed of in a run."""
     folder, options = temporary_directory(stack), attempt.b_options
     values = attempt.reference.runs[number].values
-    a = InnerModel.of(attempt.a, values, replace(attempt.options, kernels="builtin"), folder)
-    b = InnerModel.of(attempt.b, attempt.fed[number], replace(options, **attempt.b.run_options), folder)
+    a = attempt.a.traced(values, replace(attempt.options, kernels="builtin"), folder)
+    b = attempt.b.traced(attempt.fed[number], replace(options, **attempt.b.run_options), folder)
     ends = [_end(attempt, a, b, k, number) for k in positions]
     matches = _matches(attempt, a, b, [end for end in ends if end is not None])
     engine = Engine(a, b, matches, attempt.expect, time.perf_counter() + options.time_limit)

@@ -11,10 +11,10 @@ from onnxtfl.checking.criteria.base import Attempt, Ruling
 from onnxtfl.checking.criteria.float32_reference import is_float
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.metrics.comparison import compare
-from onnxtfl.checking.models.parts import tensor_inside
 from onnxtfl.checking.pairing.interface import is_moved, permutations
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.permutations import inverse
+from onnxtfl.tracing.parts import tensor_inside
 
 SATURATED = 1e-3
 """A Sigmoid is saturated where all its values are as near to 0 or 1."""

@@ -11,11 +11,11 @@ import numpy as np
 
 from onnxtfl.checking.metrics import noise
 from onnxtfl.checking.metrics.noise import Noise, Perturbation
-from onnxtfl.checking.models.parts import temporary_directory
 from onnxtfl.checking.models.perturbed import write_perturbed
 from onnxtfl.checking.models.side import Side
 from onnxtfl.checking.models.widened import may_round_operands, write_widened
 from onnxtfl.runtimes import RunOptions
+from onnxtfl.tracing.parts import temporary_directory
 
 LARGEST = 1 << 30
 """Bytes of the largest model that is written again with other constants, to measure its noise."""

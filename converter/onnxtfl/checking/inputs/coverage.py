@@ -14,10 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from onnxtfl.checking.models.goals import Goal
-from onnxtfl.checking.models.parts import temporary_directory
 from onnxtfl.checking.models.side import Side
-from onnxtfl.checking.models.trace import InnerModel
 from onnxtfl.runtimes import RunOptions
+from onnxtfl.tracing.parts import temporary_directory
 
 
 def unreached(
@@ -29,7 +28,7 @@ def unreached(
     """
     pending, seen = list(goals), set[str]()
     for values in sets:
-        model = InnerModel.of(side, values, replace(options, kernels="builtin"), temporary_directory(stack))
+        model = side.traced(values, replace(options, kernels="builtin"), temporary_directory(stack))
         numbers = {v.name: i for i, v in enumerate(model.values) if v.name}
         wanted = {goal.tensor: numbers[goal.tensor] for goal in pending if goal.tensor in numbers}
         found = model.fetch(set(wanted.values()))

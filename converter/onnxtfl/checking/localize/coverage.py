@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from onnxtfl.checking.localize.engine import Layer
-from onnxtfl.checking.models.trace import InnerModel
-from onnxtfl.checking.pairing.tensors import Match
+from onnxtfl.tracing.matches import Match
+from onnxtfl.tracing.trace import InnerModel
 
 ROUNDING = 1e-5
 """The largest own error, over the largest value, that rounding in float32 alone makes of an op."""

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from onnxtfl.checking.models.semantics import as_real
-from onnxtfl.checking.models.trace import InnerModel
-from onnxtfl.checking.pairing.tensors import axis_ways, is_multiple, likely, relative_error
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.tracing.matches import axis_ways, is_multiple, likely, relative_error
+from onnxtfl.tracing.semantics import as_real
+from onnxtfl.tracing.trace import InnerModel
 
 CLOSE = 1e-3
 """The error, relative to the largest value, of values that are the same."""

@@ -24,16 +24,16 @@ import numpy as np
 
 from onnxtfl.checking.localize.steps import coarseness, dequantized_step, roundings
 from onnxtfl.checking.metrics.comparison import Expectation, compare
-from onnxtfl.checking.models.semantics import neutral_values
-from onnxtfl.checking.models.trace import InnerModel
 from onnxtfl.checking.models.widened import HALF
-from onnxtfl.checking.pairing.tensors import Converter, Match, is_multiple, relative_error
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantization import Quantization, quantize
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import TensorType
+from onnxtfl.tracing.matches import Converter, Match, is_multiple, relative_error
+from onnxtfl.tracing.semantics import neutral_values
+from onnxtfl.tracing.trace import InnerModel
 
 BATCH = 64 << 20
 """Bytes of tensors of one model that are computed at a time."""

@@ -14,17 +14,17 @@ from onnxtfl.checking.localize.engine import Engine, Layer
 from onnxtfl.checking.localize.layers import LayerError
 from onnxtfl.checking.localize.naming import layer_error
 from onnxtfl.checking.metrics.comparison import Expectation
-from onnxtfl.checking.models.parts import temporary_directory
 from onnxtfl.checking.models.side import Side
-from onnxtfl.checking.models.trace import InnerModel
-from onnxtfl.checking.pairing.record import known_matches
-from onnxtfl.checking.pairing.tensors import Match
-from onnxtfl.checking.pairing.values import by_value
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.record import TensorEntry
 from onnxtfl.runtimes import RunOptions
+from onnxtfl.tracing.matches import Match
+from onnxtfl.tracing.parts import temporary_directory
+from onnxtfl.tracing.record import known_matches
+from onnxtfl.tracing.trace import InnerModel
+from onnxtfl.tracing.values import by_value
 
 FEW = 0.6
 """Tensors are also matched by value where fewer than this part of those of the second model have a match."""
@@ -58,8 +58,8 @@ class PerLayer:
         folder = temporary_directory(stack)
         plain = replace(self.options, kernels="builtin")
         kernels = replace(self.options, kernels=self.kernels) if self.b.info.format == "tflite" else plain
-        first = InnerModel.of(self.a, self.values[0], plain, folder)
-        second = InnerModel.of(self.b, self.values[1], kernels, folder)
+        first = self.a.traced(self.values[0], plain, folder)
+        second = self.b.traced(self.values[1], kernels, folder)
         until = time.perf_counter() + self.options.time_limit
         matches, how = self._matches(first, second, until)
         engine = Engine(first, second, matches, self.expect, until, accumulated=True)

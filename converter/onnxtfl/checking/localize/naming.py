@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from onnxtfl.checking.localize.culprit import culprit, same
 from onnxtfl.checking.localize.engine import Engine, Layer
 from onnxtfl.checking.localize.layers import FirstDifference, LayerError
-from onnxtfl.checking.models.semantics import as_real, forms, neutral_values
-from onnxtfl.checking.models.trace import InnerModel
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.tracing.semantics import as_real, forms, neutral_values
+from onnxtfl.tracing.trace import InnerModel
 
 
 @dataclass(frozen=True)

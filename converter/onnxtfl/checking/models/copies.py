@@ -9,11 +9,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 
-from onnxtfl.checking.models.parts import temporary_directory
 from onnxtfl.checking.models.side import Side
 from onnxtfl.formats import files
 from onnxtfl.ir.model import Model
 from onnxtfl.rewriting.registry import rules
+from onnxtfl.tracing.parts import temporary_directory
 
 LARGEST = 1 << 30
 """Bytes of the largest model that is written again for it."""

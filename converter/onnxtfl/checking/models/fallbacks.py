@@ -12,13 +12,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from onnxtfl.checking.models.parts import temporary_directory
 from onnxtfl.checking.models.side import Side
 from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, one_line
 from onnxtfl.formats import files
 from onnxtfl.ir.model import Model
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.runtimes import REFERENCE, RunError
+from onnxtfl.tracing.parts import temporary_directory
 
 HOPELESS = frozenset({"unavailable", "timeout", "memory"})
 """Kinds of `RunError` where another way takes as long, or longer."""

@@ -19,6 +19,7 @@ from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.inputs.description import ModelInfo, describe
 from onnxtfl.runtimes import Run, RunError, RunOptions, Worker
 from onnxtfl.runtimes.profiles import ModelSummary
+from onnxtfl.tracing.trace import InnerModel
 
 PathLike = str | os.PathLike[str]
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
@@ -90,6 +91,12 @@ class Side:
         given = [joined(self.slots, self.hidden.given(self._as_complex(values))) for values in steps]
         self.fed = given[0]
         return Begun(self, worker.submit(self.info.path, given, options, self.hidden.feedback))
+
+    def traced(self, values: Sequence[Any], options: RunOptions, folder: Path) -> InnerModel:
+        """The tensors inside of the model, whose visible inputs have ``values``; parts are written to ``folder``."""
+        assert self.worker is not None
+        given = joined(self.slots, self.hidden.given(values))
+        return InnerModel(self.info.path, self.info.format, self.worker, given, options, folder)
 
     def _as_complex(self, values: Sequence[Any]) -> list[Any]:
         """Inputs of pairs as the complex numbers that the model has."""

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxtfl.checking.models.trace import InnerModel
-from onnxtfl.checking.pairing.tensors import Match, by_name, by_record
 from onnxtfl.formats import files
 from onnxtfl.ir.compact_record import MOST_BYTES, CompactRecord, decode, digest, tensor_names
 from onnxtfl.ir.metadata import RECORD, content_of
 from onnxtfl.ir.record import Record, TensorEntry
+from onnxtfl.tracing.matches import Match, by_name, by_record
+from onnxtfl.tracing.trace import InnerModel
 
 SUFFIX = ".record.json"
 """A file beside the result: what `Record.to_json` returns."""

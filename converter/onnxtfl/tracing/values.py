@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from onnxtfl.checking.models.trace import InnerModel
-from onnxtfl.checking.pairing.tensors import Match
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.quantization import Quantization, dequantize
 from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.tracing.matches import Match
+from onnxtfl.tracing.trace import InnerModel
 
 ALIKE = 1e-3
 """How much a figure may differ, relative to the largest value."""

@@ -15,9 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.models.parts import types_of
-from onnxtfl.checking.models.sequences import joined
-from onnxtfl.checking.models.side import Side
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.formats import files
 from onnxtfl.ir.data import Array
@@ -29,6 +26,7 @@ from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.passes.cleanup import remove_unreached
 from onnxtfl.passes.inline import inline_functions
 from onnxtfl.runtimes import RunError, RunOptions, Worker
+from onnxtfl.tracing.parts import types_of
 
 _UNKNOWN_SIZE = 8
 """The size that a dimension is expected to have which depends on more than the inputs."""
@@ -53,19 +51,6 @@ class InnerModel:
     folder: Path
     failures: list[str] = field(default_factory=list)
     _files: itertools.count[int] = field(default_factory=itertools.count)
-
-    @classmethod
-    def of(cls, side: Side, values: Sequence[Any], options: RunOptions, folder: Path) -> InnerModel:
-        """The model of `side`, whose visible inputs have `values`."""
-        assert side.worker is not None
-        return cls(
-            side.info.path,
-            side.info.format,
-            side.worker,
-            joined(side.slots, side.hidden.given(values)),
-            options,
-            folder,
-        )
 
     @cached_property
     def graph(self) -> Graph:

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from onnxtfl.checking.models.trace import InnerModel, isolate, numbered
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.quantization import Quantization, dequantize, quantize, with_other_sign
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.pipeline import lifted_where_possible
+from onnxtfl.tracing.trace import InnerModel, isolate, numbered
 
 MOST_ELEMENTS = 1 << 22
 MOST_NODES = 400

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onnxtfl.checking.metrics.errors import parts
-from onnxtfl.checking.models.trace import InnerModel
+from onnxtfl.ir.blocks import blocks
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import Quantization, dequantize, quantize, with_other_sign
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.record import TensorEntry
+from onnxtfl.tracing.trace import InnerModel
 
 _SAME = 2e-2
 """The largest error of tensors of which nothing but the values says that they are the same."""
@@ -192,7 +192,7 @@ def relative_error(expected: Array, got: Array, grid: Quantization | None) -> fl
     x, y = (dequantize(v, grid) if grid is not None and v.dtype.kind in "iu" else v for v in (expected, got))
     kind = np.complex128 if x.dtype.kind == "c" else np.float64
     error, peak = 0.0, 0.0
-    for one, other in zip(parts(x), parts(y), strict=True):
+    for one, other in zip(blocks(x), blocks(y), strict=True):
         p, q = one.astype(kind), other.astype(kind)
         finite = np.isfinite(p)
         if not np.array_equal(p[~finite], q[~finite], equal_nan=True):

@@ -1,0 +1,33 @@
+"""The settings of the check of a quantized model against its float source, by what its file says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from onnxtfl.checking.report import CheckReport
+from onnxtfl.checking.settings import Settings
+from onnxtfl.inputs.calibrated import LEVELS, calibrated
+
+WITHIN = 16
+"""How many steps an output of a quantized model may differ from the float model's."""
+
+
+def for_quantized(settings: Settings, a: Any, b: Any) -> Settings:
+    """The settings for the model at ``b``, and its float source at ``a``.
+
+    Where both or only the first were quantized, the usual ones: such models compute the same.
+    """
+    found = calibrated(b)
+    if found is None or calibrated(a) is not None:
+        return settings
+    steps = settings.max_steps if settings.max_steps != Settings.max_steps else WITHIN  # what the user gives counts
+    return replace(settings, levels=LEVELS[found.mode], max_steps=steps, spreads=found.inputs)
+
+
+def with_advice(report: CheckReport, settings: Settings) -> CheckReport:
+    """The report of a check on generated inputs, which may be unlike those of the calibration where it failed."""
+    if settings.levels is None or report.status != "failed":
+        return report
+    note = "a quantized model is near its source only on inputs like those of its calibration: compare on some (`data`)"
+    return replace(report, notes=(*report.notes, note))

@@ -1,0 +1,15 @@
+"""Large arrays in blocks of elements: a copy of all of them in float64 would take several times their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onnxtfl.ir.data import Array
+
+BLOCK = 1 << 18
+
+
+def blocks(array: Array, size: int = BLOCK) -> Iterator[Array]:
+    """The elements in C order, `size` at a time."""
+    flat = array.reshape(-1)
+    return (flat[at : at + size] for at in range(0, flat.size, size))
