@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from onnxtfl.formats.tflite.metadata import of_the_file
 from onnxtfl.formats.tflite.reader import overwrite_entries
 from onnxtfl.formats.tflite.schema import state_operands
 from onnxtfl.inputs.calibrated import LEVELS, Calibrated
+from onnxtfl.inputs.data_files import data_files, read_arrays
 from onnxtfl.inputs.description import TensorInfo, describe
 from onnxtfl.inputs.generation import make_input, numpy_type
 from onnxtfl.inputs.ranges import input_ranges
@@ -235,19 +235,14 @@ def random_samples(model: Path, infos: Sequence[TensorInfo], seed: int) -> Itera
 def read_samples(path: str | os.PathLike[str], infos: Sequence[TensorInfo]) -> Iterator[Sample]:
     """Yield the samples of an .npz file, or of all in a directory, in the order of their names.
 
-    An array is named as its input; it has the shape of the input, or one more axis in front, that of the samples.
+    An array is named as its input, or by its position ("arr_0"); it has the shape of the input, or one more axis in
+    front, that of the samples.
     """
-    paths = sorted(Path(path).glob("*.npz")) if os.path.isdir(path) else [Path(path)]
-    if not paths:
-        raise UsageError(f"there are no .npz files in {os.fspath(path)}", code="E-QUANT-002")
-    for one in paths:
-        try:
-            with np.load(one, allow_pickle=False) as arrays:
-                found = {name: arrays[name] for name in arrays.files}
-        except (OSError, ValueError, TypeError, EOFError, BadZipFile) as error:  # TypeError: an .npy file
-            raise UsageError(f"{one} is not an .npz file: {error}", code="E-QUANT-002") from error
-        ranks = {info.name: len(info.shape) for info in infos if info.shape is not None}
-        yield from _checked(samples_of(found, ranks), infos)
+    ranks = {info.name: len(info.shape) for info in infos if info.shape is not None}
+    positions = {f"arr_{k}": info.name for k, info in enumerate(infos)}
+    for file in data_files(path, "E-QUANT-002"):
+        arrays = {positions.get(name, name): array for name, array in read_arrays(file, "E-QUANT-002").items()}
+        yield from _checked(samples_of(arrays, ranks), infos)
 
 
 def _checked(samples: Iterable[Sample], infos: Sequence[TensorInfo]) -> Iterator[Sample]:

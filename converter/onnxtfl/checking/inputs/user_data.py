@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from onnxtfl.checking.pairing.interface import Pair, permutations, shape_text
 from onnxtfl.checking.report import CheckReport, worst
 from onnxtfl.errors import UsageError, suggestion
+from onnxtfl.inputs.data_files import data_files, read_arrays
 from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.inputs.generation import numpy_type
 from onnxtfl.inputs.ranges import Range
@@ -38,7 +38,7 @@ class Case:
 
     def arrays(self) -> Mapping[str, Any]:
         """The arrays by name. Raises `UsageError` for a file that has none."""
-        return self.given if self.file is None else _arrays(self.file)
+        return self.given if self.file is None else read_arrays(self.file)
 
 
 def read_cases(data: PathLike) -> list[Case]:
@@ -46,29 +46,7 @@ def read_cases(data: PathLike) -> list[Case]:
 
     Raises `UsageError` where there is none.
     """
-    path = Path(data)
-    if path.exists() and not path.is_dir() and not path.is_file():
-        raise UsageError(f"{path} is not a regular file", hint="name an .npz file, or a folder of them")
-    files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
-    if not files:
-        raise UsageError(f"{path} has no .npz files", hint="write one for each set of inputs, with numpy.savez")
-    return [Case(f"inputs of {file.name}", file=file) for file in files]
-
-
-def _arrays(file: Path) -> dict[str, Array]:
-    try:
-        loaded = np.load(file, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):  # an .npy file
-            return {"arr_0": loaded}
-        with loaded as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror or error}") from error
-    except (ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise UsageError(f"{file} is not an .npz file of numbers", hint="write it with numpy.savez") from error
-    if not found:
-        raise UsageError(f"{file} has no arrays", hint="write it with numpy.savez, with an array for each input")
-    return found
+    return [Case(f"inputs of {file.name}", file=file) for file in data_files(data)]
 
 
 def random_cases(count: int, seed: int) -> list[Case]:
