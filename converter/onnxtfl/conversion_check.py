@@ -189,7 +189,7 @@ def _settings(
     given = {v: shape for k, shape in shapes.items() for v in result.elements.get(k, (k,))}
     comparison = dict(job.comparison)
     if job.options.state == "reset" or result.kept_states:
-        comparison["steps"] = 1  # only one of the models keeps its state
+        comparison["runs"] = 1  # only one of the models keeps its state
     if result.quantization is not None:
         comparison["atol"] = max(comparison["atol"], result.quantization.tolerance)
     comparison["patience"] = None if job.check == "require" else PATIENCE

@@ -208,7 +208,7 @@ _CHECK_INPUTS = (
         flags="--input-range", setting="input_ranges"),
     Option("seed", Integer(0, 2**32 - 1), 0, _COMPARING, "Seed of the inputs.", setting="seed"),
     Option("runs", Integer(1), 3, _COMPARING,
-        "Runs, one after the other, of models with state.", setting="steps", former="steps"),
+        "Runs, one after the other, of models with state.", setting="runs", former="steps"),
 )
 _REPORTS = (
     _only_commands("list_unsupported", Flag(), False, _BOTH, "List all ops that have no conversion; convert nothing."),

@@ -27,7 +27,7 @@ class Settings:
     ``kernels``: the kernel sets on which a .tflite as the second model must agree; the first model runs on the first.
     ``tensors``: the record of the conversion of the first model to the second. ``max_steps``: how many quantization
     steps quantized outputs may differ by. ``levels``: where only the second model is quantized, a step is at least the
-    largest value divided by this. ``steps``: how often models with state run, one run after the other (others: twice,
+    largest value divided by this. ``runs``: how often models with state run, one run after the other (others: twice,
     where the second model is a .tflite; once with 1). ``profile``: measure the time of each op. ``patience``: a further
     kernel set that takes more than so many seconds, and four times as long as the slower of the other runs, is left
     out, with a note; None: it never is. ``per_layer``: also compare the tensors inside of both models. ``runtime``:
@@ -52,7 +52,7 @@ class Settings:
     tensors: Sequence[TensorEntry] = ()
     levels: float | None = None
     max_steps: float = 1.0
-    steps: int = 3
+    runs: int = 3
     profile: bool = False
     quantized_from: str | os.PathLike[str] | None = None
     patience: float | None = PATIENCE

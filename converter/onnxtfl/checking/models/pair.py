@@ -118,9 +118,9 @@ class ModelPair:
         the settings say, else a second time where that is cheap.
         """
         if self.keeps_state:
-            return self.settings.steps
+            return self.settings.runs
         sizes = [side.summary.size for side in (self.a, self.b) if side.summary is not None]
-        return min(self.settings.steps, 2) if max(sizes, default=0) <= SMALL else 1
+        return min(self.settings.runs, 2) if max(sizes, default=0) <= SMALL else 1
 
     @property
     def spare(self) -> float:
