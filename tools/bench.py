@@ -58,7 +58,7 @@ _RECURRENT = ("lstm_h128_dynamo", "gru_uni1")
 """Recurrent layers of the corpus: an LSTM of 128 cells and a GRU of 256, over 25 steps."""
 _CORPUS = Path(os.environ.get("ONNXTFL_CORPUS", Path(__file__).resolve().parents[2] / "shared" / "corpus")) / "onnx"
 _LATENCY = ("resnet50", "mobilenet_v2", "bert_base")
-_CHECKED = ("resnet50", "bert_base")
+_CHECKED = ("resnet50", "bert_base", "bert_base_plus")
 _CONVERTED = ("mobilenet_v2", "resnet50", "bert_base", "bert_base_plus", "chain_5000", "chain_10000")
 _MB = 1 << 20
 _PEAK = """
@@ -354,17 +354,23 @@ def _conversion(bench: Bench, name: str) -> float:
 
 
 def _checks(bench: Bench, names: Sequence[str]) -> None:
-    """Measure and print the memory of `onnxtfl check` for models that were converted."""
-    bench.begin("check", "peak memory of its own process at most the import's + 100 MB")
+    """Measure and print memory and time of `onnxtfl check` for models that were converted."""
+    limits = "peak memory of its own process at most the import's + 100 MB"
+    bench.begin("check", f"{limits}; wall at most 1.3 times what both runtimes need to load and run once")
     for name in names:
-        check = bench.process(_CHECK, "check", str(bench.source(name)), str(_target(bench, name)))
+        source, target = bench.source(name), _target(bench, name)
+        commands = [bench.process(_IMPORTS), bench.process(_CHECK, "check", str(source), str(target))]
         try:
-            imports, checked = bench.in_turn(bench.process(_IMPORTS), check)
+            imports, checked, *runtimes = bench.in_turn(
+                *commands, _once(_ORT_LATENCY, source), _once(_LITERT_LATENCY, target)
+            )
         except FailedError as error:
             bench.failed(f"{name} check", error)
             continue
         memory = bench.check(f"{name} check memory", checked.peak, imports.peak + 100, "MB")
-        print(f"  {name:15} {memory}, {checked.wall:.2f} s", flush=True)
+        wall = bench.check(f"{name} check wall", checked.wall, 1.3 * sum(run.wall for run in runtimes), "s")
+        own = f"ONNX Runtime {runtimes[0].wall:.2f} s, LiteRT {runtimes[1].wall:.2f} s"
+        print(f"  {name:15} {memory}, {wall}; {own}", flush=True)
 
 
 def _checked_conversions(bench: Bench, names: Sequence[str]) -> None:
