@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     import onnx
 
     from onnxtfl.checking.report import CheckReport
-    from onnxtfl.checking.settings import Metric
     from onnxtfl.ir.model import FormatName
     from onnxtfl.ir.record import Record
+    from onnxtfl.metrics.quality import Metric
     from onnxtfl.options import Options
     from onnxtfl.pipeline import Report
     from onnxtfl.quantizing import Calibration, Quantizing

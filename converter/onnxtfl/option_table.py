@@ -102,7 +102,7 @@ CRITERIA = (
 )
 """The criteria of a check (`onnxtfl.checking.evidence`)."""
 METRICS = ("max-abs", "max-rel", "mean-abs", "cosine", "snr", "psnr", "p50", "p99", "top-1", "top-5")
-"""The metrics of an output (`onnxtfl.checking.metrics.quality`)."""
+"""The metrics of an output (`onnxtfl.metrics.quality`)."""
 # fmt: off
 _RESULT = (
     _only_commands("output", Place(), None, _BOTH,

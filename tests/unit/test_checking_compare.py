@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from onnxtfl.checking.metrics.comparison import Expectation, compare
-from onnxtfl.checking.metrics.errors import Allowed, measure_errors
-from onnxtfl.checking.metrics.noise import Noise
 from onnxtfl.checking.models.facts import SIGMOID_ERROR
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.metrics.errors import Allowed, measure_errors
+from onnxtfl.metrics.noise import Noise
 from onnxtfl.tracing.matches import relative_error
 
 A = np.array([[1.0, -2.0], [0.0, 100.0]], np.float32)

@@ -21,7 +21,6 @@ from onnxtfl.checking.localize.coverage import Coverage, coverage, first_failure
 from onnxtfl.checking.localize.engine import Engine, Layer
 from onnxtfl.checking.localize.layers import FirstDifference
 from onnxtfl.checking.metrics.comparison import Expectation, compare
-from onnxtfl.checking.metrics.noise import distance, is_amplified
 from onnxtfl.checking.report import CheckReport, OutputCheck
 from onnxtfl.checking.session import check_models
 from onnxtfl.checking.settings import Settings
@@ -31,6 +30,7 @@ from onnxtfl.ir.graph import Value
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.record import TensorEntry
 from onnxtfl.ir.types import tensor
+from onnxtfl.metrics.noise import distance, is_amplified
 from onnxtfl.runtimes import RunOptions
 from onnxtfl.runtimes.adapters import ONNXRUNTIME
 from onnxtfl.tracing.matches import Match, by_record

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, parser
 
-from onnxtfl.checking.metrics.noise import LIMIT, Noise, floor, measure
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.session import check_models
 from onnxtfl.checking.settings import Settings
+from onnxtfl.metrics.noise import LIMIT, Noise, floor, measure
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model, saved
 

@@ -35,10 +35,11 @@ _ALLOWED = {
     "op_tables": {"formats", "rewriting", "targets"},
     "tables": {"wording"},
     "inputs": {"formats", "ir"},
+    "metrics": {"ir"},
     "tracing": {"formats", "ir", "passes", "pipeline", "runtimes", "temporary"},
     "checking": {
         *("formats", "inputs", "ir", "passes", "pipeline", "rewriting", "runtimes", "tables", "targets", "temporary"),
-        "tracing",
+        *("metrics", "tracing"),
     },
     "calibration_images": {"inputs"},
     "quantizing": {
@@ -52,8 +53,8 @@ _ALLOWED = {
     },
     "arguments": {"kinds", "option_table", "options"},
     "api": {
-        *("arguments", "checking", "conversion", "error_codes", "formats", "ir", "kinds", "op_tables", "option_table"),
-        *("options", "output", "pipeline", "conversion_check", "quantizing", "rewriting"),
+        *("arguments", "checking", "conversion", "error_codes", "formats", "ir", "kinds", "metrics", "op_tables"),
+        *("conversion_check", "option_table", "options", "output", "pipeline", "quantizing", "rewriting"),
     },
     "signature_conversion": {"api", "arguments", "conversion", "formats"},
     "inspection": {

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onnxtfl.checking.pairing.interface import Layout
 from onnxtfl.inputs.spread import Spread
-from onnxtfl.ir.data import Array
 from onnxtfl.ir.record import TensorEntry
+from onnxtfl.metrics.quality import Metric
 
-Metric = Callable[[Array, Array], float]
-"""The values of an output of the first and of the second model -> a number."""
 PATIENCE = 2.0
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.checking.criteria.tolerance import Tolerance
-from onnxtfl.checking.metrics.errors import largest_finite
 from onnxtfl.checking.pairing.interface import Pair
 from onnxtfl.checking.report import OutputCheck
+from onnxtfl.metrics.errors import largest_finite
 from onnxtfl.runtimes import RunError, RunOptions
 
 BATCH = 8

@@ -21,11 +21,11 @@ from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.localize import naming
 from onnxtfl.checking.localize.coverage import Coverage, coverage, first_failure, needed_matches, says_nothing
 from onnxtfl.checking.localize.engine import Engine
-from onnxtfl.checking.metrics.noise import FACTOR, distance, is_amplified
 from onnxtfl.checking.pairing.interface import is_moved
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.permutations import inverse
+from onnxtfl.metrics.noise import FACTOR, distance, is_amplified
 from onnxtfl.tracing.matches import Match, Way
 from onnxtfl.tracing.parts import temporary_directory
 from onnxtfl.tracing.record import known_matches

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.metrics import noise
-from onnxtfl.checking.metrics.noise import Noise, Perturbation
 from onnxtfl.checking.models.perturbed import write_perturbed
 from onnxtfl.checking.models.side import Side
 from onnxtfl.checking.models.widened import may_round_operands, write_widened
+from onnxtfl.metrics import noise
+from onnxtfl.metrics.noise import Noise, Perturbation
 from onnxtfl.runtimes import RunOptions
 from onnxtfl.tracing.parts import temporary_directory
 

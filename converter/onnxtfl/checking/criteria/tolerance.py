@@ -7,8 +7,6 @@ from typing import Any
 
 from onnxtfl.checking.metrics.comparison import Expectation
 from onnxtfl.checking.metrics.comparison import compare as compare_values
-from onnxtfl.checking.metrics.noise import Noise
-from onnxtfl.checking.metrics.quality import measured
 from onnxtfl.checking.models.facts import SIGMOID_ERROR
 from onnxtfl.checking.models.side import Side
 from onnxtfl.checking.models.widened import HALF
@@ -18,6 +16,8 @@ from onnxtfl.checking.settings import Settings
 from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.inputs.generation import numpy_type
 from onnxtfl.ir.permutations import inverse
+from onnxtfl.metrics.noise import Noise
+from onnxtfl.metrics.quality import measured
 from onnxtfl.passes.quantize import TOLERANCE
 
 

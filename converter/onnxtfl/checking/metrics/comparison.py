@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
-from onnxtfl.checking.metrics.bias import Bias, measure_bias
-from onnxtfl.checking.metrics.errors import BLOCK, TINY, Allowed, Errors, largest_finite, measure_errors, parts, widened
-from onnxtfl.checking.metrics.noise import Noise
-from onnxtfl.checking.metrics.slices import slice_peaks
 from onnxtfl.checking.report import OutputCheck
+from onnxtfl.ir.blocks import BLOCK, blocks
 from onnxtfl.ir.dtypes import dtype_of
 from onnxtfl.ir.quantization import Quantization, dequantize, with_other_sign
 from onnxtfl.ir.small_types import from_held, holds_bits
+from onnxtfl.metrics.bias import Bias, measure_bias
+from onnxtfl.metrics.errors import TINY, Allowed, Errors, largest_finite, measure_errors, widened
+from onnxtfl.metrics.noise import Noise
+from onnxtfl.metrics.slices import slice_peaks
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -228,7 +229,7 @@ def _stray(x: Array, y: Array) -> str:
     """Return in words where NaN or infinities are at different places, "" where they are not."""
     for what, at in (("NaN", np.isnan), ("infinity", np.isinf)):
         count, first = 0, 0
-        for k, (p, q) in enumerate(zip(parts(x), parts(y), strict=True)):
+        for k, (p, q) in enumerate(zip(blocks(x), blocks(y), strict=True)):
             at_p, at_q = at(p), at(q)
             differ = at_p != at_q
             if what == "infinity":

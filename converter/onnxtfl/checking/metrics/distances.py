@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from onnxtfl.checking.pairing.interface import permutations
+from onnxtfl.ir.blocks import BLOCK
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.quantization import Quantization, dequantize
 
@@ -30,7 +31,6 @@ Measured of correct models: up to 11 times with 0.9 steps; 12 layers with biases
 LEAST_CLASSES = 3
 """Elements along the last axis from which on the largest one is a class."""
 QUANTILES = (50, 90, 99)
-_BLOCK = 1 << 18
 _SAMPLE = 1 << 18
 """Of how many elements of an output, evenly spread, the quantiles are."""
 
@@ -60,8 +60,8 @@ class Three:
     def blocks(self) -> Iterator[tuple[Array, Array, Array]]:
         """The real values of all three in float64, block by block."""
         a, b, c = (self._real(values).reshape(-1) for values in (self.emulated, self.integer, self.other))
-        for at in range(0, a.size, _BLOCK):
-            here = slice(at, at + _BLOCK)
+        for at in range(0, a.size, BLOCK):
+            here = slice(at, at + BLOCK)
             yield self._wide(a[here]), self._wide(b[here]), self._wide(c[here])
 
     def _real(self, values: Array) -> Array:

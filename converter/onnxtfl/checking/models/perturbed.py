@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxtfl.checking.metrics.noise import Perturbation
 from onnxtfl.formats import files
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import DType
+from onnxtfl.metrics.noise import Perturbation
 from onnxtfl.passes.inline import inline_functions
 
 _FLOATS = frozenset({DType.FLOAT32, DType.FLOAT64})

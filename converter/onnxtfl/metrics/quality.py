@@ -6,13 +6,15 @@ Complex values are compared as pairs of real ones; quantized outputs of both mod
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from onnxtfl.checking.metrics.errors import widened
-from onnxtfl.checking.settings import Metric
 from onnxtfl.ir.data import Array
+from onnxtfl.metrics.errors import widened
+
+Metric = Callable[[Array, Array], float]
+"""The values of an output of the first and of the second model -> a number."""
 
 
 def measured(a: Array, b: Array, metrics: Sequence[str | Metric]) -> dict[str, float]:

@@ -5,16 +5,15 @@ in float64 is twice that.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from onnxtfl.checking.metrics.noise import Noise, floor
-from onnxtfl.checking.metrics.slices import Peaks
+from onnxtfl.ir.blocks import BLOCK, blocks
 from onnxtfl.ir.data import Array
+from onnxtfl.metrics.noise import Noise, floor
+from onnxtfl.metrics.slices import Peaks
 
-BLOCK = 1 << 18
 TINY = float(np.finfo(np.float32).tiny)
 _SMALL = 1e-3
 """Relative errors are of elements of at least this part of the largest one."""
@@ -62,7 +61,7 @@ class Errors:
 
 def largest_finite(a: Array) -> float:
     """The largest finite ``|a|``, 0.0 where there is none."""
-    return max((float(_size(part).max(initial=0.0)) for part in parts(a, BLOCK)), default=0.0)
+    return max((float(_size(part).max(initial=0.0)) for part in blocks(a)), default=0.0)
 
 
 def measure_errors(a: Array, b: Array, peak: float, allowed: Allowed) -> Errors:
@@ -73,7 +72,7 @@ def measure_errors(a: Array, b: Array, peak: float, allowed: Allowed) -> Errors:
     noise = allowed.noise if allowed.noise is not None and allowed.noise.elements.shape == a.shape else None
     most = 0.0 if noise is None else noise.largest(_whole(a, b))
     found = Errors(a.size)
-    for k, (x, y) in enumerate(zip(parts(a), parts(b), strict=True)):
+    for k, (x, y) in enumerate(zip(blocks(a), blocks(b), strict=True)):
         error, size = _error(x, y), _size(x)
         limit = np.zeros(()) if a.dtype.kind in "iub" else allowed.limit(k * BLOCK, size)
         if noise is not None:
@@ -87,7 +86,7 @@ def measure_errors(a: Array, b: Array, peak: float, allowed: Allowed) -> Errors:
 
 def _whole(a: Array, b: Array) -> float:
     """The root of the mean square of all errors."""
-    total = sum(float(np.sum(_error(x, y) ** 2)) for x, y in zip(parts(a), parts(b), strict=True))
+    total = sum(float(np.sum(_error(x, y) ** 2)) for x, y in zip(blocks(a), blocks(b), strict=True))
     return math.sqrt(total / a.size) if a.size else 0.0
 
 
@@ -106,12 +105,6 @@ def _add(found: Errors, error: Array, limit: Array, step: float | None, first: i
     if excess[at] > found._excess or not found.bad:
         found.worst, found._excess = first + at, float(excess[at])
     found.bad += int(np.count_nonzero(bad))
-
-
-def parts(a: Array, block: int = BLOCK) -> Iterator[Array]:
-    """The elements in C order, `block` at a time."""
-    flat = a.reshape(-1)
-    return (flat[at : at + block] for at in range(0, flat.size, block))
 
 
 def _size(part: Array) -> Array:
