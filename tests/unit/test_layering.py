@@ -137,6 +137,18 @@ def test_every_part_is_listed() -> None:
     assert {_part(name) for name in _MODULES} <= set(_ALLOWED)
 
 
+def test_the_check_has_few_levels() -> None:
+    """A module is one level above the highest of those that it imports, inside of `checking`."""
+    inside = {name: path for name, path in _MODULES.items() if _part(name) == "checking"}
+    imports = {name: {target for target in _imports(name, path) if target in inside} for name, path in inside.items()}
+    levels = dict[str, int]()
+    for _ in inside:
+        levels = {
+            name: 1 + max((levels.get(target, 0) for target in found), default=0) for name, found in imports.items()
+        }
+    assert max(levels.values()) <= 8
+
+
 def test_mapping_modules_are_not_imported_by_name() -> None:
     outside = {name: path for name, path in _MODULES.items() if _part(name) != "mappings"}
     found = {name for name, path in outside.items() if any(_part(t) == "mappings" for t in _imports(name, path))}

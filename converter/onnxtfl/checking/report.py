@@ -94,6 +94,11 @@ class OutputCheck:
         return self.shape is not None and 0 in self.shape
 
     @property
+    def is_float(self) -> bool:
+        """Whether it has errors of floats."""
+        return self.max_abs is not None and self.dtype.startswith("float")
+
+    @property
     def rejected(self) -> bool:
         """Whether a criterion has evidence of a fault."""
         return any(judgment.rejects for judgment in self.judgments)

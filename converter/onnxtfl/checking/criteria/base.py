@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -96,6 +97,25 @@ class Ruling:
     notes: tuple[str, ...] = ()
     first_difference: FirstDifference | None = None
     unfinished: str = ""
+
+
+class PerOutput(ABC):
+    """A criterion that judges each output by itself."""
+
+    name: CriterionName
+
+    def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
+        """See `Criterion`."""
+        found = {k: self.judgment(attempt, k) for k in pending if self.applies(attempt, outputs[k])}
+        return Ruling({k: judgment for k, judgment in found.items() if judgment is not None})
+
+    @abstractmethod
+    def applies(self, attempt: Attempt, out: OutputCheck) -> bool:
+        """Whether it says something about an output."""
+
+    @abstractmethod
+    def judgment(self, attempt: Attempt, k: int) -> Judgment | None:
+        """Judge output ``k``; None where it says nothing."""
 
 
 class Criterion(Protocol):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from onnxtfl.checking.criteria.base import Attempt, Ruling
+from onnxtfl.checking.criteria.base import Attempt, PerOutput
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.report import OutputCheck
 
@@ -17,18 +16,15 @@ source says nothing.
 """
 
 
-class Float32Reference:
+class Float32Reference(PerOutput):
     """Accepts outputs that agree with what the source computes in float32, where that is near what it computes."""
 
     name: CriterionName = "float32-reference"
 
-    def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
-        if attempt.keeps_state or not attempt.reference.is_rough:
-            return Ruling()
-        floats = [k for k in pending if is_float(outputs[k])]
-        return Ruling({k: self._judgment(attempt, k) for k in floats})
+    def applies(self, attempt: Attempt, out: OutputCheck) -> bool:
+        return out.is_float and not attempt.keeps_state and attempt.reference.is_rough
 
-    def _judgment(self, attempt: Attempt, k: int) -> Judgment:
+    def judgment(self, attempt: Attempt, k: int) -> Judgment:
         pair, largest = attempt.out_pairs[k], 0.0
         for number in attempt.runs:
             expected = attempt.reference.runs[number].outputs[pair.a]
@@ -41,11 +37,6 @@ class Float32Reference:
                 reason = f"against the source in float32: {check.message}"
                 return Judgment(self.name, Verdict.INCONCLUSIVE, reason, {"max_abs": largest})
         return Judgment(self.name, Verdict.ACCEPT, "", {"max_abs": largest})
-
-
-def is_float(out: OutputCheck) -> bool:
-    """Whether an output has errors of floats."""
-    return out.max_abs is not None and out.dtype.startswith("float")
 
 
 def _near(a: Any, b: Any) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.checking.criteria.base import Attempt, Ruling
+from onnxtfl.checking.criteria.base import Attempt, PerOutput
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.metrics.comparison import Choices, chosen_elements
 from onnxtfl.checking.models.side import Side
@@ -21,17 +21,15 @@ from onnxtfl.runtimes import RunOptions
 from onnxtfl.tracing.parts import tensor_inside
 
 
-class NearTies:
+class NearTies(PerOutput):
     """Accepts other positions of nearly equal elements."""
 
     name: CriterionName = "near-ties"
 
-    def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
-        if attempt.keeps_state:
-            return Ruling()
-        return Ruling({k: judgment for k in pending if (judgment := self._judgment(attempt, k)) is not None})
+    def applies(self, attempt: Attempt, out: OutputCheck) -> bool:
+        return not attempt.keeps_state
 
-    def _judgment(self, attempt: Attempt, k: int) -> Judgment | None:
+    def judgment(self, attempt: Attempt, k: int) -> Judgment | None:
         pair, flips = attempt.out_pairs[k], 0
         a, b = attempt.a.info.outputs[pair.a], attempt.b.info.outputs[pair.b]
         selection = attempt.a.facts.selections.get(a.name)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from onnxtfl.checking.criteria.base import Attempt, Ruling
-from onnxtfl.checking.criteria.float32_reference import is_float
+from onnxtfl.checking.criteria.base import Attempt, PerOutput
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.metrics.comparison import compare
 from onnxtfl.checking.pairing.interface import is_moved, permutations
@@ -20,16 +18,13 @@ SATURATED = 1e-3
 """A Sigmoid is saturated where all its values are as near to 0 or 1."""
 
 
-class PreActivation:
+class PreActivation(PerOutput):
     """Accepts outputs of Sigmoids whose operands agree."""
 
     name: CriterionName = "pre-activation"
 
-    def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
-        if attempt.keeps_state or attempt.reference.is_rough:
-            return Ruling()
-        floats = [k for k in pending if is_float(outputs[k])]
-        return Ruling({k: judgment for k in floats if (judgment := self.judgment(attempt, k)) is not None})
+    def applies(self, attempt: Attempt, out: OutputCheck) -> bool:
+        return out.is_float and not attempt.keeps_state and not attempt.reference.is_rough
 
     def judgment(self, attempt: Attempt, k: int) -> Judgment | None:
         """Compare what the Sigmoids read whose results an output is; None where it is none."""

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from onnxtfl.checking.criteria.base import Attempt, Ruling
-from onnxtfl.checking.criteria.float32_reference import is_float
+from onnxtfl.checking.criteria.base import Attempt, PerOutput
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.report import OutputCheck
 
 
-class RoundingNoise:
+class RoundingNoise(PerOutput):
     """Accepts float outputs whose errors the noise of the source explains."""
 
     name: CriterionName = "rounding-noise"
 
-    def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
+    def applies(self, attempt: Attempt, out: OutputCheck) -> bool:
+        if not out.is_float or any(j.criterion == "pre-activation" for j in out.judgments):
+            return False
         quantized = attempt.a.facts.quantized or attempt.b.facts.quantized
-        if attempt.keeps_state or attempt.reference.is_rough or quantized:
-            return Ruling()
-        found: dict[int, Judgment] = {}
-        for k in pending:
-            if is_float(outputs[k]) and not any(j.criterion == "pre-activation" for j in outputs[k].judgments):
-                judgment = self._judgment(attempt, k, sums=False)
-                judgment = judgment if judgment is None or judgment.accepts else self._judgment(attempt, k, sums=True)
-                found |= {} if judgment is None else {k: judgment}
-        return Ruling(found)
+        return not (attempt.keeps_state or attempt.reference.is_rough or quantized)
+
+    def judgment(self, attempt: Attempt, k: int) -> Judgment | None:
+        found = self._judgment(attempt, k, sums=False)
+        return found if found is None or found.accepts else self._judgment(attempt, k, sums=True)
 
     def _judgment(self, attempt: Attempt, k: int, sums: bool) -> Judgment | None:
         """Compare again, with an error allowed that the noise explains; ``sums``: that of long sums."""
