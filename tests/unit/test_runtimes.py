@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtfl.runtimes import LITERT, ONNXRUNTIME, TFLITE_RUNTIME, RunError, RunOptions, Worker, process
+from onnxtfl.runtimes import worker as worker_script
 from tests.harness.named import run_named, run_once
 from tests.models.corpus import CORPUS
 from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_model, tflite_scale
@@ -41,6 +43,17 @@ def test_open_sessions_are_of_the_same_file(tmp_path: Path) -> None:
             path = saved(onnx_scale(factor), tmp_path / "m.onnx")
             for kernels in ("builtin", "default", "builtin"):
                 np.testing.assert_array_equal(worker.run(path, [X], RunOptions(kernels=kernels))[0], factor * X)
+
+
+@pytest.mark.parametrize("is_large", [True, False])
+def test_weights_of_large_models_are_not_packed(tmp_path: Path, monkeypatch, is_large: bool) -> None:
+    """Packing takes as long as several runs, and these run once."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(worker_script, "SMALL", 0 if is_large else 1 << 20)
+    request = {"model": str(saved(onnx_scale(), tmp_path / "m.onnx")), "kernels": "default"}
+    options = worker_script.new_session(onnxruntime, request).get_session_options()
+    with contextlib.nullcontext() if is_large else pytest.raises(RuntimeError):
+        assert options.get_session_config_entry("session.disable_prepacking") == "1"
 
 
 @pytest.mark.parametrize("kernels", ["default", "builtin", "reference"])

@@ -211,32 +211,38 @@ def run_session(ort: Any, session: Any, inputs: list[Any]) -> list[tuple[Any, st
 SESSIONS: dict[tuple[Any, ...], Any] = {}
 """The open ONNX Runtime sessions, which keep no state, of small models: by file and kernel set, at most two."""
 SMALL = 64 << 20
-"""The largest size in bytes of a model, and of all files beside it (external data), whose session stays open."""
+"""The largest size in bytes of a model, with all files beside it, whose session stays open."""
 
 
 def open_session(ort: Any, request: Item) -> Any:
     """Return an ONNX Runtime session; every kernel set but "default" turns the graph optimizer off."""
     key = file_key(request)
-    try:
-        size = sum(entry.stat().st_size for entry in os.scandir(os.path.dirname(request["model"])) if entry.is_file())
-    except OSError:
-        return new_session(ort, request)
     session = LOADED.pop(key, (None,))[0] or SESSIONS.pop(key, None) or new_session(ort, request)
-    if size <= SMALL:
+    if bytes_beside(request) <= SMALL:
         while len(SESSIONS) > 1:
             del SESSIONS[next(iter(SESSIONS))]
         SESSIONS[key] = session
     return session
 
 
+def bytes_beside(request: Item) -> float:
+    """The size of a model and of all files beside it (external data); infinite where that is not known."""
+    try:
+        return sum(entry.stat().st_size for entry in os.scandir(os.path.dirname(request["model"])) if entry.is_file())
+    except OSError:
+        return math.inf
+
+
 def new_session(ort: Any, request: Item) -> Any:
-    """Load the model."""
+    """Load the model; the weights of a large one, which hardly runs more than once, are not packed for faster runs."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     if request["kernels"] != "default":
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if bytes_beside(request) > SMALL:
+        options.add_session_config_entry("session.disable_prepacking", "1")
     if request.get("source"):
         options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     try:
