@@ -45,14 +45,14 @@ def test_open_sessions_are_of_the_same_file(tmp_path: Path) -> None:
                 np.testing.assert_array_equal(worker.run(path, [X], RunOptions(kernels=kernels))[0], factor * X)
 
 
-@pytest.mark.parametrize("is_large", [True, False])
-def test_weights_of_large_models_are_not_packed(tmp_path: Path, monkeypatch, is_large: bool) -> None:
+@pytest.mark.parametrize("large", [True, False])
+def test_weights_of_large_models_are_not_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool) -> None:
     """Packing takes as long as several runs, and these run once."""
     onnxruntime = pytest.importorskip("onnxruntime")
-    monkeypatch.setattr(worker_script, "SMALL", 0 if is_large else 1 << 20)
-    request = {"model": str(saved(onnx_scale(), tmp_path / "m.onnx")), "kernels": "default"}
+    monkeypatch.setattr(process, "LARGE", 10 if large else 1 << 20)
+    request = ONNXRUNTIME.worker()._request(saved(onnx_scale(), tmp_path / "m.onnx"), RunOptions())
     options = worker_script.new_session(onnxruntime, request).get_session_options()
-    with contextlib.nullcontext() if is_large else pytest.raises(RuntimeError):
+    with contextlib.nullcontext() if large else pytest.raises(RuntimeError):
         assert options.get_session_config_entry("session.disable_prepacking") == "1"
 
 

@@ -42,6 +42,8 @@ ROUNDED, ARENAS = 256, 8
 """An arena of TFLite Micro is a multiple of so many bytes; so many larger ones are tried than what is in use."""
 PRECISE = 32
 """The least arena is found to this part of its size."""
+LARGE = 64 << 20
+"""Bytes of a model from which on its session is closed after a run, and packing its weights takes longer than that."""
 SHORT = 4096
 """Requests of at most so many characters fit into the pipe to a process that does not read it."""
 
@@ -83,6 +85,15 @@ DEFAULT = RunOptions()
 def _rounded(size: int) -> int:
     """`size` as a multiple of `ROUNDED`, not smaller."""
     return -(-size // ROUNDED) * ROUNDED
+
+
+def stored_bytes(model: str | os.PathLike[str]) -> int:
+    """The bytes of a model file, and of the files next to it that may be its external data."""
+    path, data = Path(model), 0
+    if path.suffix.lower() == ".onnx":
+        beside = [entry for entry in os.scandir(path.parent) if entry.name.startswith(path.stem) and entry.is_file()]
+        data = sum(e.stat().st_size for e in beside if Path(e.name).suffix.lower() not in (".onnx", ".tflite"))
+    return path.stat().st_size + data
 
 
 def environment() -> dict[str, str]:
@@ -238,7 +249,7 @@ class Worker:
 
     def _request(self, model: str | os.PathLike[str], options: RunOptions) -> dict[str, Any]:
         request = {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
-        return request | {"source": self.is_source}
+        return request | {"source": self.is_source, "large": stored_bytes(model) > LARGE}
 
     def close(self) -> None:
         """End the process and remove its files."""

@@ -7,13 +7,13 @@ onnxtfl but the script `temporary`, and runs on Python 3.9 and newer, so that an
 (tflite-runtime 2.14 wants numpy < 2 and Python 3.11).
 
 Request: ``{"id", "runtime", "model", "arrays": npz, "runs": [[item]], "feedback": [[output, input]], "results": npz,
-"kernels", "spare", "keep", "source", "time_limit"}``: the inputs of each run of one session or interpreter, which keeps
-its state from run to run; an input that is fed back gets the value of that output of the run before. The runs after the
-first are left out where that took more than "spare" seconds, unless that is 0. With ``"load": true`` the model is only
-loaded, for a later request; with ``"keep": true`` it stays loaded. With ``"arena": size`` (0: large enough) the
-answer's "arena" is the number of bytes in use in an arena of TFLite Micro of that size. With "source", ONNX Runtime
-multiplies real values by int8 weights as they are: by default it rounds them to int8. The process ends where a request
-takes `LATE` seconds longer than its limit: its parent would have killed it before.
+"kernels", "spare", "keep", "large", "source", "time_limit"}``: the inputs of each run of one session or interpreter,
+which keeps its state from run to run; an input that is fed back gets the value of that output of the run before. The
+runs after the first are left out where that took more than "spare" seconds, unless that is 0. With ``"load": true`` the
+model is only loaded, for a later request; with ``"keep": true`` it stays loaded. With ``"arena": size`` (0: large
+enough) the answer's "arena" is the number of bytes in use in an arena of TFLite Micro of that size. With "source", ONNX
+Runtime multiplies real values by int8 weights as they are: by default it rounds them to int8. The process ends where a
+request takes `LATE` seconds longer than its limit: its parent would have killed it before.
 Answer: ``{"id", "outputs": [[item]], "seconds"}`` or ``{"id", "error", "kind"}``. Item: see `encode`.
 """
 
@@ -210,38 +210,28 @@ def run_session(ort: Any, session: Any, inputs: list[Any]) -> list[tuple[Any, st
 
 SESSIONS: dict[tuple[Any, ...], Any] = {}
 """The open ONNX Runtime sessions, which keep no state, of small models: by file and kernel set, at most two."""
-SMALL = 64 << 20
-"""The largest size in bytes of a model, with all files beside it, whose session stays open."""
 
 
 def open_session(ort: Any, request: Item) -> Any:
     """Return an ONNX Runtime session; every kernel set but "default" turns the graph optimizer off."""
     key = file_key(request)
     session = LOADED.pop(key, (None,))[0] or SESSIONS.pop(key, None) or new_session(ort, request)
-    if bytes_beside(request) <= SMALL:
+    if not request.get("large"):
         while len(SESSIONS) > 1:
             del SESSIONS[next(iter(SESSIONS))]
         SESSIONS[key] = session
     return session
 
 
-def bytes_beside(request: Item) -> float:
-    """The size of a model and of all files beside it (external data); infinite where that is not known."""
-    try:
-        return sum(entry.stat().st_size for entry in os.scandir(os.path.dirname(request["model"])) if entry.is_file())
-    except OSError:
-        return math.inf
-
-
 def new_session(ort: Any, request: Item) -> Any:
-    """Load the model; the weights of a large one, which hardly runs more than once, are not packed for faster runs."""
+    """Load the model; weights of a large one, which runs a few times only, are not packed for faster runs."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     if request["kernels"] != "default":
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    if bytes_beside(request) > SMALL:
+    if request.get("large"):
         options.add_session_config_entry("session.disable_prepacking", "1")
     if request.get("source"):
         options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")

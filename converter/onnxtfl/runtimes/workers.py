@@ -10,12 +10,11 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 
 from onnxtfl.errors import RuntimeUnavailableError
 from onnxtfl.runtimes.adapters import Runtime, runtime_for
-from onnxtfl.runtimes.process import RunOptions, Worker
+from onnxtfl.runtimes.process import RunOptions, Worker, stored_bytes
 
 PathLike = str | os.PathLike[str]
 LARGE = 16 << 20
@@ -107,16 +106,6 @@ def fit_together(models: Sequence[PathLike]) -> bool:
     try:
         with open("/proc/meminfo", encoding="ascii", errors="replace") as lines:
             free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-        return HELD * sum(map(_size, models)) < free
+        return HELD * sum(map(stored_bytes, models)) < free
     except (OSError, StopIteration):
         return True
-
-
-def _size(model: PathLike) -> int:
-    """The bytes of a model file, and of the files next to it that may be its external data."""
-    path = Path(model)
-    if path.suffix.lower() != ".onnx":
-        return path.stat().st_size
-    others = [entry for entry in os.scandir(path.parent) if entry.is_file() and entry.name.startswith(path.stem)]
-    data = sum(entry.stat().st_size for entry in others if Path(entry.name).suffix.lower() not in (".onnx", ".tflite"))
-    return path.stat().st_size + data
