@@ -33,6 +33,8 @@ GRACE = 0.5
 """Seconds to wait for an answer that is not needed: a new process takes as long to start."""
 POLL = 1.0
 """Seconds between two looks whether the process lives."""
+PATIENCE = 5.0
+"""Seconds for a process to end that closed its output: it is killed then."""
 _QUIET = {"OPENBLAS_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
 """NumPy would start a thread for each core, which costs as much as all other imports; the runtimes have their own.
 
@@ -107,7 +109,7 @@ class Worker:
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._reader: threading.Thread | None = None
-        self._stderr: IO[bytes] | None = None
+        self._stderr: Path | None = None
         self._numbers = itertools.count()
         self._sent: dict[int, float] = {}  # requests without an answer, in order, and their time limits
         self._replies: dict[int, dict[str, Any] | RunError] = {}
@@ -126,18 +128,19 @@ class Worker:
         while self._sent:  # answers that arrived before the process ended
             self._receive()
         self._stop()
-        self._stderr = self._new_file("stderr").open("w+b")
+        self._stderr = self._new_file("stderr")
         self._answers = queue.Queue()
         try:
-            self._process = subprocess.Popen(
-                [self.python, os.fspath(SCRIPT), self.runtime, MARK, *temporary.places()],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._stderr,
-                text=True,
-                encoding="utf-8",
-                env=environment(),
-            )
+            with self._stderr.open("wb") as stderr:
+                self._process = subprocess.Popen(
+                    [self.python, os.fspath(SCRIPT), self.runtime, MARK, *temporary.places()],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    text=True,
+                    encoding="utf-8",
+                    env=environment(),
+                )
         except OSError as error:
             raise RunError("unavailable", f"cannot start {self.python}: {error.strerror or error}") from error
         self._reader = threading.Thread(target=_pump, args=(self._process.stdout, self._answers), daemon=True)
@@ -178,32 +181,27 @@ class Worker:
         arrays, results = self._new_file("in.npz"), self._new_file("out.npz")
         store: dict[str, Any] = {}
         items = {id(value): encode(value, store) for value in _distinct(steps)}
-        request = self._request(model, options) | {
-            "arrays": os.fspath(arrays),
-            "runs": [[items[id(value)] for value in inputs] for inputs in steps],
-            "feedback": list(feedback),
-            "results": os.fspath(results),
-            "spare": options.spare,
-            "keep": options.keep,
-        }
-        run = Run(self, arrays, results)
-        try:
-            np.savez(arrays, **store)
-            run.number = self._send(request, options.time_limit * len(steps))
-        except BaseException:
-            run.forget()
-            raise
-        return run
+        request = self._request(
+            model,
+            options,
+            arrays=os.fspath(arrays),
+            runs=[[items[id(value)] for value in inputs] for inputs in steps],
+            feedback=list(feedback),
+            results=os.fspath(results),
+            spare=options.spare,
+            keep=options.keep,
+        )
+        np.savez(arrays, **store)
+        return Run(self, self._send(request, options.time_limit * len(steps)), (arrays, results))
 
     def load(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> None:
         """Begin to load ``model`` for the next run with these options; what goes wrong is reported by that run."""
         with contextlib.suppress(RunError):
-            self._send(self._request(model, options) | {"load": True}, options.time_limit)
+            self._send(self._request(model, options, load=True), options.time_limit)
 
     def verify(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> None:
         """Load ``model``, and nothing else; raises `RunError` where the runtime refuses."""
-        number = self._send(self._request(model, options) | {"load": True}, options.time_limit)
-        self._answer(number, options.time_limit)
+        self._answer(self._send(self._request(model, options, load=True), options.time_limit))
 
     def arena(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> int:
         """The bytes of an arena that ``model`` fits into in TFLite Micro; raises `RunError`.
@@ -233,12 +231,12 @@ class Worker:
             return False
 
     def _arena(self, model: str | os.PathLike[str], size: int, options: RunOptions) -> int:
-        number = self._send(self._request(model, options) | {"arena": size}, options.time_limit)
-        return int(self._answer(number, options.time_limit)["arena"])
+        number = self._send(self._request(model, options, arena=size), options.time_limit)
+        return int(self._answer(number)["arena"])
 
-    def _request(self, model: str | os.PathLike[str], options: RunOptions) -> dict[str, Any]:
+    def _request(self, model: str | os.PathLike[str], options: RunOptions, **asked: Any) -> dict[str, Any]:
         request = {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
-        return request | {"source": self.is_source}
+        return request | {"source": self.is_source} | asked
 
     def close(self) -> None:
         """End the process and remove its files."""
@@ -269,7 +267,7 @@ class Worker:
             self._process.stdin.flush()
         return number
 
-    def _answer(self, number: int, time_limit: float | None) -> dict[str, Any]:
+    def _answer(self, number: int, time_limit: float | None = None) -> dict[str, Any]:
         """Wait for the answer to a request; raises `RunError`. ``time_limit``: at most so long, if it is not None."""
         if number in self._sent and time_limit is not None:
             self._sent[number] = min(self._sent[number], time_limit)
@@ -318,55 +316,52 @@ class Worker:
         self._replies.update(dict.fromkeys(self._sent, error))
         self._sent.clear()
 
-    def _cancel(self, number: int | None) -> None:
+    def _cancel(self, number: int) -> None:
         """Forget a request; the process is killed if it does not answer soon, and with it all other requests."""
-        if number is not None and number in self._sent:
+        if number in self._sent:
             soon = time.monotonic() - self._since + GRACE
             self._sent = {sent: min(limit, soon) for sent, limit in self._sent.items()}
             with contextlib.suppress(RunError):
-                self._answer(number, None)
-        self._replies.pop(-1 if number is None else number, None)
+                self._answer(number)
+        self._replies.pop(number, None)
 
     def _last_words(self) -> str:
         """Say how the process died and what it wrote last."""
-        assert self._process is not None
-        code = _wait(self._process)
-        tail = self._stderr_tail()
-        self._stop()
+        code, tail = self._stop(PATIENCE), self._stderr_tail()
         return one_line(f"{self.runtime} crashed ({_exit_text(code)}){': ' + tail if tail else ''}", 500)
 
     def _stderr_tail(self) -> str:
-        if self._stderr is None:
-            return ""
-        self._stderr.seek(0, os.SEEK_END)
-        self._stderr.seek(max(0, self._stderr.tell() - STDERR_TAIL))
-        lines = self._stderr.read().decode("utf-8", "replace").splitlines()
+        assert self._stderr is not None
+        with self._stderr.open("rb") as stderr:
+            stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - STDERR_TAIL))
+            lines = stderr.read().decode("utf-8", "replace").splitlines()
         telling = [line for line in lines if line.strip() and not line.startswith(("INFO:", "WARNING:", "***"))]
         return " ".join(telling[-3:])
 
-    def _stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            _wait(self._process)
-            if self._reader is not None:
-                self._reader.join(POLL)  # it closes stdout, which another process may hold open
-            if self._process.stdin is not None:
-                with contextlib.suppress(OSError):
-                    self._process.stdin.close()
-            self._process = None
-        if self._stderr is not None:
-            self._stderr.close()
-            self._stderr = None
+    def _stop(self, patience: float = 0.0) -> int:
+        """End the process, which has so many seconds to end by itself, and return its exit code."""
+        process = self._process
+        if process is None:
+            return 0
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+        process.kill()
+        if self._reader is not None:
+            self._reader.join(POLL)  # it closes stdout, which another process may hold open
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+        code = process.wait()
+        self._process = None
+        return code
 
 
 class Run:
     """Runs of a model that have begun. ``seconds``: what loading and running took, once `result` has returned."""
 
-    def __init__(self, worker: Worker, arrays: Path, results: Path) -> None:
-        self.number: int | None = None
+    def __init__(self, worker: Worker, number: int, paths: tuple[Path, Path]) -> None:
         self.seconds = 0.0
-        self._worker = worker
-        self._paths = arrays, results
+        self._worker, self._number, self._paths = worker, number, paths
 
     def result(self, time_limit: float | None = None) -> list[list[Value]]:
         """Wait for the outputs of each step (of fewer where steps were spared). Raises `RunError`.
@@ -377,9 +372,8 @@ class Run:
 
         from onnxtfl.runtimes.worker import decode
 
-        assert self.number is not None
         try:
-            reply = self._worker._answer(self.number, time_limit)
+            reply = self._worker._answer(self._number, time_limit)
             self.seconds = reply["seconds"]
             with np.load(self._paths[1], allow_pickle=False) as found:
                 return [[_named_type(decode(i, found), i) for i in items] for items in reply["outputs"]]
@@ -388,7 +382,7 @@ class Run:
 
     def cancel(self) -> None:
         """End the runs; their result is not needed."""
-        self._worker._cancel(self.number)
+        self._worker._cancel(self._number)
         self.forget()
 
     def forget(self) -> None:
@@ -409,15 +403,6 @@ def _pump(stream: IO[str], answers: queue.Queue[str | None]) -> None:
             if line.startswith(MARK):
                 answers.put(line.removeprefix(MARK))
     answers.put(None)
-
-
-def _wait(process: subprocess.Popen[str]) -> int:
-    """Return the exit code of a process that is ending; kills one that closed its output and lives on."""
-    try:
-        return process.wait(5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
 
 
 def _exit_text(code: int) -> str:
