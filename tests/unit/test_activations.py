@@ -74,7 +74,7 @@ def test_slopes_and_values_that_one_number_fills() -> None:
     """The values keep their shape: slopes broadcast to it, and it does not to theirs."""
 
     def build(g: TfliteGraph) -> Any:
-        x = g.op("FILL", [g.constant([2, 3], "int32"), g.given(np.asarray(-2, np.float32))])
+        (x,) = g.op("FILL", [g.constant([2, 3], "int32"), g.given(np.asarray(-2, np.float32))])
         return g.op("PRELU", [x, x])
 
     assert_same_as_litert(build)
