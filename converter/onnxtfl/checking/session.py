@@ -150,15 +150,17 @@ class Check:
     def _tried(self) -> str:
         """The sizes at which the first model did not run, and how to give others; "" for known sizes."""
         sizes, shapes = self.settings.dims, self.settings.input_shapes
+        is_conversion = bool(self.settings.tensors or self.settings.quantized_from)
+        advice = f"give sizes that fit with {'--check-dim' if is_conversion else '--dim or --input-shape'}"
         asked = [f"{name}={size}" for name, size in sizes.items()]
         asked += [f"{name}:{shape_text(shape)}" for name, shape in shapes.items()]
         if asked:
-            return f"; it may not take the sizes that were asked for: {', '.join(asked)}"
+            return f"; it may not take the sizes that were asked for: {', '.join(asked)}; {advice}"
         if len(self.tried) < 2:
             return ""
         names = [info.name for info in self.a.info.inputs]
         shown = ["; ".join(f"{n}:{shape_text(s)}" for n, s in zip(names, shapes, strict=True)) for shapes in self.tried]
-        return f" (tried {len(shown)} times, first at {shown[0]}); give sizes that fit with --dim or --input-shape"
+        return f" (tried {len(shown)} times, first at {shown[0]}); {advice}"
 
     def _per_layer(self, report: CheckReport) -> CheckReport:
         """The report with what the tensors inside of both models say, on the first run in which one differs."""
