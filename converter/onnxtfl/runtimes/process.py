@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import queue
-import re
 import signal
 import subprocess
 import threading
@@ -22,7 +21,8 @@ from types import TracebackType
 from typing import IO, Any
 
 from onnxtfl import temporary
-from onnxtfl.errors import RuntimeUnavailableError, one_line
+from onnxtfl.errors import one_line
+from onnxtfl.runtimes.run_errors import RunError, brief
 
 Value = Any  # a NumPy array, None, or a list of these
 SCRIPT = Path(__file__).resolve().with_name("worker.py")
@@ -40,27 +40,8 @@ _QUIET = {"OPENBLAS_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
 
 ONNX Runtime 1.31 would leave a file of its telemetry in the folder of temporary files.
 """
-ROUNDED, ARENAS = 256, 8
-"""An arena of TFLite Micro is a multiple of so many bytes; so many larger ones are tried than what is in use."""
-PRECISE = 32
-"""The least arena is found to this part of its size."""
 SHORT = 4096
 """Requests of at most so many characters fit into the pipe to a process that does not read it."""
-
-
-_CODES = {"unavailable": "E-RUN-001", "crash": "E-RUN-003", "timeout": "E-RUN-004", "memory": "E-RUN-005"}
-
-
-class RunError(RuntimeUnavailableError):
-    """A runtime could not run a model.
-
-    ``kind``: unavailable (runtime not installed), unsupported (the model may be good, the runtime does not know
-    something in it), load, run, memory, crash, timeout.
-    """
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message, hint="", code=_CODES.get(kind, "E-RUN-002"))
-        self.kind = kind
 
 
 @dataclass(frozen=True)
@@ -80,11 +61,6 @@ class RunOptions:
 
 
 DEFAULT = RunOptions()
-
-
-def _rounded(size: int) -> int:
-    """`size` as a multiple of `ROUNDED`, not smaller."""
-    return -(-size // ROUNDED) * ROUNDED
 
 
 def environment() -> dict[str, str]:
@@ -203,36 +179,9 @@ class Worker:
         """Load ``model``, and nothing else; raises `RunError` where the runtime refuses."""
         self._answer(self._send(self._request(model, options, load=True), options.time_limit))
 
-    def arena(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> int:
-        """The bytes of an arena that ``model`` fits into in TFLite Micro; raises `RunError`.
-
-        That is more than is in use at the end, by what the interpreter needs to plan its memory: larger ones are tried.
-        """
-        least = _rounded(self._arena(model, 0, options))
-        sizes = [least, *(least + (ROUNDED << k) for k in range(ARENAS))]
-        sizes.append(2 * sizes[-1])
-        tried = itertools.takewhile(lambda size: not self._fits(model, size, options), sizes[:-1])
-        small = max(tried, default=0)
-        large = next((size for size in sizes if size > small), sizes[-1])
-        while small and large - small > max(ROUNDED, large // PRECISE):
-            middle = _rounded((small + large) // 2)
-            small, large = (small, middle) if self._fits(model, middle, options) else (middle, large)
-        return large
-
-    def _fits(self, model: str | os.PathLike[str], size: int, options: RunOptions) -> bool:
-        """Whether ``model`` loads in an arena of so many bytes. In one that is too small, the interpreter may crash, or
-        name any op that it fails to prepare.
-        """
-        try:
-            return self._arena(model, size, options) <= size
-        except RunError as error:
-            if error.kind in ("unavailable", "timeout"):
-                raise
-            return False
-
-    def _arena(self, model: str | os.PathLike[str], size: int, options: RunOptions) -> int:
-        number = self._send(self._request(model, options, arena=size), options.time_limit)
-        return int(self._answer(number)["arena"])
+    def arena(self, model: str | os.PathLike[str], size: int, options: RunOptions = DEFAULT) -> int:
+        """The bytes that ``model`` uses of an arena of ``size`` bytes in TFLite Micro, 0: large enough."""
+        return int(self._answer(self._send(self._request(model, options, arena=size), options.time_limit))["arena"])
 
     def _request(self, model: str | os.PathLike[str], options: RunOptions, **asked: Any) -> dict[str, Any]:
         request = {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
@@ -410,24 +359,6 @@ def _exit_text(code: int) -> str:
         with contextlib.suppress(ValueError):
             return f"signal {signal.Signals(-code).name}"
     return f"exit code {code}"
-
-
-_NOISE = (
-    r"^\w+: (?=\[ONNXRuntimeError\])|\[ONNXRuntimeError\] : \d+ : \w+ : ",
-    r"/[\w/.-]+\.(?:cc|h|cpp):\d+ (?:[\w:<>&*, ~]+\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)? )?",
-    r"Load model from \S+ failed: ?",
-    r"Opset \d+ is under development and support for this is limited.*?(?=Current official support)",
-    r"ONNX Runtime only \*guarantees\* support for models stamped with official released onnx opset versions\. ",
-    r" Status Message:(?=.* Status Message:)",
-)
-"""What runtimes print around their messages."""
-
-
-def brief(message: str) -> str:
-    """Return a runtime's error as one line without its error codes, and the places in its own sources."""
-    for noise in _NOISE:
-        message = re.sub(noise, "", message)
-    return one_line(message, 400)
 
 
 _OTHER_NAMES = {"float4e2m1fn": "float4e2m1", "float8e8m0fnu": "float8e8m0"}
