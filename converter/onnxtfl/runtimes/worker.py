@@ -141,12 +141,9 @@ def load(request: Item) -> None:
 
 LOADED: dict[tuple[Any, ...], tuple[Any, float]] = {}
 """Sessions and interpreters that were loaded for a later request, by file and kernel set; the seconds that took."""
-
-
-def keep(request: Item, loaded: Any) -> None:
-    """Keep a session or interpreter for the next request, if asked to."""
-    if request["keep"]:
-        LOADED[file_key(request)] = loaded, 0.0
+MOST = 3
+"""So many sessions of ONNX Runtime stay open: those of small models do without being asked to."""
+SMALL = 64 << 20
 
 
 def file_key(request: Item) -> tuple[Any, ...]:
@@ -163,12 +160,17 @@ def enough(request: Item, found: list[Any], started: float) -> bool:
 
 
 def run_onnx(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
-    """Run the model in ONNX Runtime; returns (value, name of its raw type or "") for each output of each run."""
-    ort = load_runtime("onnxruntime")
-    session = open_session(ort, request)
-    found = each_run(request, runs, lambda inputs: run_session(ort, session, inputs))
-    keep(request, session)
-    return found
+    """Run the model in ONNX Runtime; returns (value, name of its raw type or "") for each output of each run.
+
+    Every kernel set but "default" turns the graph optimizer off.
+    """
+    ort, key = load_runtime("onnxruntime"), file_key(request)
+    session = LOADED.pop(key, (None,))[0] or new_session(ort, request)
+    if request["keep"] or is_small(request["model"]):  # it has no state
+        LOADED[key] = session, 0.0
+        while len(LOADED) > MOST:
+            del LOADED[next(iter(LOADED))]
+    return each_run(request, runs, lambda inputs: run_session(ort, session, inputs))
 
 
 def each_run(
@@ -208,25 +210,11 @@ def run_session(ort: Any, session: Any, inputs: list[Any]) -> list[tuple[Any, st
         raise WorkerError(onnx_error_kind(error, "run"), str(error)) from error
 
 
-SESSIONS: dict[tuple[Any, ...], Any] = {}
-"""The open ONNX Runtime sessions, which keep no state, of small models: by file and kernel set, at most two."""
-SMALL = 64 << 20
-"""The largest size in bytes of a model, and of all files beside it (external data), whose session stays open."""
-
-
-def open_session(ort: Any, request: Item) -> Any:
-    """Return an ONNX Runtime session; every kernel set but "default" turns the graph optimizer off."""
-    key = file_key(request)
-    try:
-        size = sum(entry.stat().st_size for entry in os.scandir(os.path.dirname(request["model"])) if entry.is_file())
-    except OSError:
-        return new_session(ort, request)
-    session = LOADED.pop(key, (None,))[0] or SESSIONS.pop(key, None) or new_session(ort, request)
-    if size <= SMALL:
-        while len(SESSIONS) > 1:
-            del SESSIONS[next(iter(SESSIONS))]
-        SESSIONS[key] = session
-    return session
+def is_small(path: str) -> bool:
+    """Return whether a model, with all files beside it (external data), is at most `SMALL` bytes."""
+    with contextlib.suppress(OSError):  # loading it says what is wrong
+        return sum(entry.stat().st_size for entry in os.scandir(os.path.dirname(path)) if entry.is_file()) <= SMALL
+    return False
 
 
 def new_session(ort: Any, request: Item) -> Any:
@@ -284,10 +272,11 @@ def run_tflite(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str
     try:
         allocate(interpreter, runs[0])
         found = each_run(request, runs, lambda inputs: invoke(interpreter, inputs))
-        keep(request, interpreter)
-        return found
     except (ValueError, RuntimeError) as error:
         raise WorkerError(tflite_error_kind(error, "run"), str(error)) from error
+    if request["keep"]:
+        LOADED[file_key(request)] = interpreter, 0.0
+    return found
 
 
 def invoke(interpreter: Any, inputs: list[Any]) -> list[tuple[Any, str]]:
