@@ -1,9 +1,8 @@
 """Temporary folders, which are removed also where the process that made them was killed.
 
-A process locks its folders (flock) while it lives, and then gives them their names. `sweep` removes those in a
-directory that no process has locked: each process does so before its first folder there, and a child process when its
-parent is gone (`end_with_parent`). Where there are no locks (Windows, some network file systems) folders keep another
-name, and nothing sweeps them.
+A process locks its folders (flock) while it lives. `sweep` removes those in a directory that no process has locked:
+each process does so before its first folder there, and a child process when its parent is gone (`end_with_parent`).
+Where there are no locks (Windows, some network file systems) a folder has another name, and nothing sweeps it.
 
 This is imported by scripts too: it imports the standard library only, and runs on Python 3.9.
 """
@@ -26,8 +25,10 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-LOCKED, UNLOCKED = "onnxtfl-tmp-", "onnxtfl-unlocked-"
-_NAME = re.compile(r"\.?" + LOCKED + r"[0-9a-f]{16}")
+PREFIX, UNLOCKED = "onnxtfl-tmp-", "onnxtfl-unlocked-"
+_NAME = re.compile(r"\.?" + PREFIX + r"[a-z0-9_]{8}")  # what `tempfile.mkdtemp` adds
+TRIES = 20
+"""A new folder that another process sweeps before it is locked is made again, at most so often."""
 _POLL = 0.2
 _open: set[Folder] = set()
 _places: set[str] = set()
@@ -42,13 +43,16 @@ class Folder:
     def __init__(self, place: str | os.PathLike[str] | None = None) -> None:
         inside, dot = (tempfile.gettempdir(), "") if place is None else (os.fspath(place), ".")
         add_place(inside)
-        number = os.urandom(8).hex()
-        self.path, self._lock = Path(inside, dot + UNLOCKED + number), None
-        _open.add(self)  # before it exists: a signal may come at any time
-        self.path.mkdir(0o700)
-        self._lock = _locked(self.path)
-        if self._lock is not None:
-            self.path = self.path.rename(self.path.with_name(dot + LOCKED + number))
+        self._lock: int | None = None
+        for _ in range(TRIES):
+            self.path = Path(tempfile.mkdtemp(prefix=dot + PREFIX, dir=inside))
+            _open.add(self)  # before it is locked: a signal may come at any time, and `sweep` leaves what is locked
+            self._lock = _locked(self.path)
+            if self._lock is not None:
+                break
+            shutil.rmtree(self.path, ignore_errors=True)
+        else:
+            self.path = Path(tempfile.mkdtemp(prefix=dot + UNLOCKED, dir=inside))
 
     def __enter__(self) -> Path:
         return self.path
@@ -81,27 +85,29 @@ def places() -> list[str]:
 def sweep(place: str) -> None:
     """Remove the folders that processes which have ended left in a directory; those of other users stay."""
     with contextlib.suppress(OSError), os.scandir(place) as entries:
-        for path in [entry.path for entry in entries if _NAME.fullmatch(entry.name)]:
+        for path in [Path(entry.path) for entry in entries if _NAME.fullmatch(entry.name)]:
             held = _locked(path)
             if held is not None:
                 shutil.rmtree(path, ignore_errors=True)
                 os.close(held)
 
 
-def _locked(path: str | Path) -> int | None:
+def _locked(path: Path) -> int | None:
     """The descriptor of a folder, which is locked from now on.
 
     None where another process has locked or removed it, it is another user's, or there are no locks.
     """
     if fcntl is None:
         return None
-    with contextlib.suppress(OSError):
+    try:
         held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        with contextlib.suppress(OSError):
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(held).st_uid == os.getuid():
-                return held
-        os.close(held)
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(held).st_uid == os.getuid() and os.path.samestat(path.lstat(), os.fstat(held)):
+            return held
+    os.close(held)
     return None
 
 
