@@ -227,13 +227,13 @@ def _from_tfl_slice(b: Builder, node: Node) -> Value:
 # --- TFLite STRIDED_SLICE --------------------------------------------------------------------------------------------
 
 
-def _counted_sizes(node: Node) -> dict[int | None, int]:
+def _counted_sizes(node: Node) -> dict[int, int]:
     """The size of the result at each entry, where limits are counted from the starts (`offset`)."""
     counts, strides = static_ints(node.operand(2)), static_ints(node.operand(3))
     if counts is None or strides is None or not node.attr("offset"):
         return {}
     pairs = enumerate(zip(counts, strides, strict=True))
-    return {i: max(-(-count // stride), 0) for i, (count, stride) in pairs if stride}
+    return {i: _steps(count, stride) for i, (count, stride) in pairs if stride}
 
 
 def _count_from_zero(b: Builder, node: Node, items: Sequence[_Item]) -> None:
@@ -253,17 +253,18 @@ def _check_counts(node: Node, items: Sequence[_Item]) -> None:
     """UnsupportedError where limits that are counted from the starts make a result that the kernel does not fill.
 
     It sizes each axis of the result by the entry of its number, also axes without an entry, and by the count alone,
-    but copies as far as the axis goes. Source: LiteRT kernels/strided_slice.cc (ResizeOutputTensor), reference/
-    strided_slice.h (EndForAxis, which takes a limit of -1 for the last element).
+    but copies as far as the axis or `end_mask` goes, and nothing where a count of 0 is not masked. Source: LiteRT
+    kernels/strided_slice.cc (ResizeOutputTensor), reference/strided_slice.h (EndForAxis, which takes a limit of -1 for
+    the last element).
     """
-    ends = node.attr("end_mask", 0) or 0
-    if masked := [i for kind, _, i in items if kind == "slice" and i is not None and ends >> i & 1]:
-        message = f"end_mask {ends} with offset, which the kernel sizes the result without"
-        raise UnsupportedError(message, hint=f"clear its bits {masked}")
     if any(kind == "whole" for kind, _, _ in items):
         message = "offset with axes that have no entry, whose sizes the kernel reads where none is"
         raise UnsupportedError(message, hint="give begin, end and strides an entry for each axis")
-    known = [static_ints(node.operand(i)) for i in (1, 2, 3)]
+    known, ends = [static_ints(node.operand(i)) for i in (1, 2, 3)], node.attr("end_mask", 0) or 0
+    masked = [kind == "slice" and bool(ends >> i & 1) for i, (kind, _, _) in enumerate(items)]
+    counts = known[1] or ()
+    if any(kind == "slice" and n == 0 and not m for (kind, _, _), n, m in zip(items, counts, masked, strict=False)):
+        return
     for i, (kind, axis, _) in enumerate(items):
         start, count, stride = (None if v is None else v[i] for v in known)
         size = 1 if axis is None else node.operand(0).shape[axis]
@@ -271,12 +272,29 @@ def _check_counts(node: Node, items: Sequence[_Item]) -> None:
             start, stride = 0, 1
         elif (node.attr("begin_mask", 0) or 0) >> i & 1:
             start = 0 if stride is None or stride > 0 else size - 1 if isinstance(size, int) else None
-        if kind != "shrink" and not _is_inside(start, count, stride, size):
+        if masked[i] and not _is_rest(start, count, stride, size):
+            message = f"end_mask {ends} with offset, which the kernel sizes the result without"
+            raise UnsupportedError(message, hint=f"clear its bit {i}")
+        if kind != "shrink" and not masked[i] and not _is_inside(start, count, stride, size):
             message = f"offset with {count} elements of axis {i} of {shown_dim(size)}"
             message += f" from {'any' if start is None else start} on: the kernel leaves what is beyond unwritten"
             raise UnsupportedError(message, hint="count those that the axis has")
         if kind != "shrink" and (start is None or count is None or not isinstance(size, int)):
             assume(f"the starts of {shown_name(node)} leave as many elements as it counts", is_minor=True)
+
+
+def _is_rest(start: int | None, count: int | None, stride: int | None, size: Dim) -> bool:
+    """Whether as many elements are counted from a start as the axis has from there on, as far as known."""
+    if start is None or count is None or not stride or not isinstance(size, int):
+        return False
+    lowest, limit = (0, size) if stride > 0 else (-1, -1)
+    first = min(max(start + size if start < 0 else start, lowest), size + lowest)
+    return len(range(first, limit, stride)) == _steps(count, stride)
+
+
+def _steps(count: int, stride: int) -> int:
+    """The size of a result for so many elements of an axis."""
+    return max(-(-count // stride), 0)
 
 
 def _is_inside(start: int | None, count: int | None, stride: int | None, size: Dim) -> bool:
@@ -302,10 +320,10 @@ def _from_tfl_strided_slice(b: Builder, node: Node) -> Value:
     sliced = b(ops.Slice, x, *vectors)
     sizes = iter(sliced.shape)
     shape: list[Dim] = []
-    for kind, axis, entry in items:
+    for i, (kind, axis, _) in enumerate(items):
         size: Dim = 1 if axis is None else next(sizes)
         if kind != "shrink":
-            shape.append(size if isinstance(size, int) else counted.get(entry, size))
+            shape.append(counted.get(i, size))
     return reshape(b, sliced, shape)
 
 

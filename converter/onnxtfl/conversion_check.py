@@ -163,13 +163,14 @@ def arena_size(job: Job, converted: Path) -> int | None:
     Raises UnsupportedError where it does not load.
     """
     from onnxtfl.runtimes import MICRO, RunError, RunOptions
+    from onnxtfl.runtimes.arenas import least_arena
 
     loads = job.check is not False or (job.load and not os.environ.get(NO_LOAD))
     if job.options.target != "micro" or not loads or not MICRO.available():
         return None
     try:
         with MICRO.worker() as worker:
-            return worker.arena(converted, RunOptions(time_limit=_load_limit(job, converted)))
+            return least_arena(worker, converted, RunOptions(time_limit=_load_limit(job, converted)))
     except RunError as error:
         if error.kind == "unavailable":
             return None

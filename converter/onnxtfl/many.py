@@ -39,8 +39,9 @@ class Outcome:
     """What became of one model.
 
     ``source``, ``target``: the model's path and that of its result. ``status``: "up to date" is a result of an earlier
-    run. ``check``: "passed", "failed", "not checked", or "" without one. ``error``: why there is no result, or why the
-    check failed. ``size``: bytes of the result, None without one. ``seconds``: of this run.
+    run. ``check``: "passed", "failed", "not checked", or "" without one. ``excluded``: sizes at which the models differ
+    though the check passed, like "at x:[3,1]". ``error``: why there is no result, or why the check failed. ``size``:
+    bytes of the result, None without one. ``seconds``: of this run.
     """
 
     source: Path
@@ -50,6 +51,7 @@ class Outcome:
     error: OnnxtflError | None = None
     size: int | None = None
     seconds: float = 0.0
+    excluded: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -158,8 +160,9 @@ def convert_one(pair: Pair, to: str, options: Mapping[str, Any]) -> Outcome:
     outcome = Outcome(pair.source, pair.target, "failed")
     try:
         conversion = convert(pair.source, pair.target, **options)
-        check = conversion.check.status if conversion.check is not None else ""
-        outcome = replace(outcome, status="converted", check=check, size=conversion.report.size)
+        outcome = replace(outcome, status="converted", size=conversion.report.size)
+        if (check := conversion.check) is not None:
+            outcome = replace(outcome, check=check.status, excluded=check.excluded)
     except CheckFailedError as error:
         kept = error.conversion is not None and error.conversion.path is not None
         error.conversion = None  # the graph and its record need not go to another process

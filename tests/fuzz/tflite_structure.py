@@ -180,6 +180,7 @@ def _strided_slice(g: TfliteDrawing) -> None:
     offset &= masks["ellipsis_mask"] == 0 and len(shape) - 1 in sliced_axes  # LiteRT reads counts where none are
     if offset:
         end = [_counted(shape, *entry) for entry in zip(sliced_axes, begin, end, strict=True)]
+        masks["end_mask"] = 0  # LiteRT copies to the end of the axis, whatever the result has room for
     end = [min(e, 2**31 - 1) for e in end]
     share = g.choose((0.0, 0.0, 0.0, 0.5))
     ends = [g.choice(values, share=share) for values in (begin, end)]

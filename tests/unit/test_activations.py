@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, parser
@@ -19,7 +21,7 @@ from tests.unit.lifting import (
     onnx_target,
     unary_ops,
 )
-from tests.unit.tflite_graphs import SAMPLE, assert_same_as_litert
+from tests.unit.tflite_graphs import SAMPLE, TfliteGraph, assert_same_as_litert
 
 
 @pytest.mark.parametrize("op", unary_ops("activations"), ids=lambda op: op.name)
@@ -66,6 +68,16 @@ def test_slopes_broadcast() -> None:
     for slope in (slopes, slopes[0]):
         check_legalized(ops.PRelu, [x, slope])
     check_legalized(ops.PRelu, [x, slopes], target=onnx_target(13))
+
+
+def test_slopes_and_values_that_one_number_fills() -> None:
+    """The values keep their shape: slopes broadcast to it, and it does not to theirs."""
+
+    def build(g: TfliteGraph) -> Any:
+        (x,) = g.op("FILL", [g.constant([2, 3], "int32"), g.given(np.asarray(-2, np.float32))])
+        return g.op("PRELU", [x, x])
+
+    assert_same_as_litert(build)
 
 
 @pytest.mark.parametrize("version", [1, 6])

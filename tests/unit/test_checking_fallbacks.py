@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxtfl
-from onnxtfl.runtimes.process import brief
+from onnxtfl.runtimes.run_errors import brief
 from tests.harness.rounds import parsed
 from tests.unit.tiny_models import onnx_model, onnx_scale, onnx_unknown_op, saved, tflite_scale
 

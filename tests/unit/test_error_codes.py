@@ -19,7 +19,7 @@ from onnxtfl.error_codes import FAMILIES, error_codes, page
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError, UsageError
 from onnxtfl.ir.declaration import UnknownRankError
 from onnxtfl.ir.verify import VerifyError
-from onnxtfl.runtimes.process import _CODES, RunError
+from onnxtfl.runtimes.run_errors import _CODES, RunError
 from onnxtfl.wording import COMMANDS, PARAMETERS, flag, worded
 
 ROOT = Path(__file__).resolve().parents[2]

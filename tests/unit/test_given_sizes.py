@@ -50,4 +50,4 @@ def test_sizes_of_the_check_that_the_model_does_not_take() -> None:
     check = onnxtfl.onnx_to_tflite(sum_with([2, "seq", 3]), check_dims={"seq": 4}).check
     assert check is not None
     assert check.status == "not checked"
-    assert "it may not take the sizes that were asked for: seq=4" in check.reason
+    assert "it may not take the sizes that were asked for: seq=4; give sizes that fit with --check-dim" in check.reason

@@ -228,7 +228,7 @@ def test_folders_are_made_while_others_sweep(tmp_path: Path) -> None:
     script = "import sys\nfrom onnxtfl.temporary import sweep\nwhile True: sweep(sys.argv[1])"
     with subprocess.Popen([sys.executable, "-c", script, os.fspath(tmp_path)]) as sweeper:
         try:
-            limit = time.monotonic() + 2
+            limit = time.monotonic() + 1
             while time.monotonic() < limit:
                 with Folder(tmp_path) as folder:
                     assert folder.name.startswith(".onnxtfl-tmp-")

@@ -7,13 +7,15 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import onnxtfl
-from onnxtfl.cli import commands, running
+from onnxtfl import CheckReport, api
+from onnxtfl.cli import commands, many, running
 from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, UsageError
 from onnxtfl.many import OwnProcesses
 from tests.unit.tiny_models import onnx_scale, saved, tflite_scale
@@ -177,6 +179,19 @@ def test_on_the_command_line(zoo: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out == ""
     assert running.exit_code(commands.onnx2tfl, [str(zoo)]) == 2
     assert "converted into a folder; name it with -o DIR" in capsys.readouterr().err
+
+
+def test_sizes_that_are_excluded_have_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    excluded = CheckReport("passed", "", excluded="at " + "; ".join(f"x{k}:[3,1,1]" for k in range(9)))
+    made = replace(onnxtfl.onnx_to_tflite(saved(onnx_scale(), tmp_path / "m.onnx"), check=False), check=excluded)
+    monkeypatch.setattr(api, "onnx_to_tflite", lambda *_, **__: made)
+    (outcome,) = here(tmp_path / "m.onnx", tmp_path / "out")
+    many._show([outcome])
+    _, *lines, _ = capsys.readouterr().out.splitlines()
+    assert " ".join(line.strip() for line in lines) == f"except {excluded.excluded}"
+    assert all(len(line) <= 80 for line in lines)
 
 
 def run_module(*words: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -9,6 +9,7 @@ import pytest
 
 import onnxtfl
 from onnxtfl.runtimes import MICRO, RunError, RunOptions, Worker
+from onnxtfl.runtimes.arenas import least_arena
 from tests.unit.tiny_models import onnx_scale, saved, tflite_model, tflite_scale
 
 needs_micro = pytest.mark.skipif(not MICRO.available(), reason="needs tflite-micro (pip install 'onnxtfl[micro]')")
@@ -39,8 +40,8 @@ def test_the_size_of_an_arena(needed: int, monkeypatch: pytest.MonkeyPatch) -> N
             raise RunError(next(kinds), "Node ADD failed to prepare")
         return 12_000
 
-    monkeypatch.setattr(Worker, "_arena", arena)
-    found = Worker("micro", "python").arena("m.tflite")
+    monkeypatch.setattr(Worker, "arena", arena)
+    found = least_arena(Worker("micro", "python"), "m.tflite")
     assert needed <= found <= max(needed + 256, needed * 33 // 32)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 from tools.probe.case import Case
@@ -219,6 +220,16 @@ def test_what_has_no_elements_but_open_sizes_is_no_work_for_a_kernel(op: str, in
 def test_a_copy_of_no_elements_keeps_its_open_size(op: str) -> None:
     model = onnx_model([helper.make_node(op, ["x"], ["y"])], [("x", FLOAT, [0, 2, "N"])], [("y", FLOAT, None)])
     assert agrees_on(onnxtfl.onnx_to_tflite(model, check=False).data, model, np.zeros((0, 2, 0), np.float32))
+
+
+@pytest.mark.parametrize("shape", [[2, 0], ["N", 0]])
+def test_an_output_of_no_elements_that_is_an_input_stays_it(shape: list) -> None:
+    """In ONNX both have one name; in TFLite the output is a copy."""
+    value = ("a", FLOAT, shape)
+    model = onnx_model([helper.make_node("Neg", ["a"], ["y"])], [value], [value, ("y", FLOAT, shape)])
+    there = onnxtfl.onnx_to_tflite(model, check=False).data
+    back = onnx.load_from_string(onnxtfl.tflite_to_onnx(there, check=False).data)
+    assert [output.name for output in back.graph.output] == ["a", "y"]
 
 
 @pytest.mark.parametrize("op", ["Unique", "NonZero"])

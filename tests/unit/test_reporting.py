@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -163,6 +164,15 @@ def test_junit_of_several_checks_and_of_one_that_could_not_be_made(tmp_path: Pat
     error = root.find(".//error")
     assert error is not None
     assert error.attrib["message"] == "no runtime ? <here>"
+
+
+def test_junit_tells_sizes_that_are_excluded(tmp_path: Path) -> None:
+    found = replace(report(0, status="passed"), excluded="at x:[3,1]")
+    (suite,) = ET.parse(write_report(found, tmp_path / "r.xml")).getroot()
+    assert (suite.attrib["tests"], suite.attrib["failures"], suite.attrib["skipped"]) == ("3", "0", "1")
+    (skipped,) = suite.findall("testcase/skipped")
+    assert suite.findall("testcase")[-1].attrib["name"] == "at x:[3,1]"
+    assert (skipped.attrib["type"], skipped.attrib["message"]) == ("excluded from the verdict", "the models differ")
 
 
 def test_the_suffix_says_what_is_written(tmp_path: Path) -> None:

@@ -163,4 +163,10 @@ def test_a_slice_backward_from_the_first_element_of_an_open_axis_that_may_be_emp
 def test_a_masked_end_of_a_counted_slice_is_refused() -> None:
     """LiteRT sizes the result by the count, and fills it to the end of the axis."""
     with pytest.raises(onnxtfl.errors.UnsupportedError, match="end_mask 1 with offset"):
-        assert_same_as_litert(_strided_slice({"end_mask": 1, "offset": True}, [0, 0, 0], [2, 2, 2], [1, 1, 1]))
+        assert_same_as_litert(_strided_slice({"end_mask": 1, "offset": True}, [1, 0, 0], [2, 2, 2], [1, 1, 1]))
+
+
+@pytest.mark.parametrize("bounds", [[[0, 1, 2], [2, 2, 2], [1, 2, 1]], [[1, 0, 0], [1, 0, 1], [1, 1, 1]]])
+def test_a_masked_end_of_a_counted_slice_that_it_fits(bounds: list[list[int]]) -> None:
+    """The count is that of the rest of the axis, or nothing is copied."""
+    assert_same_as_litert(_strided_slice({"end_mask": 5, "offset": True}, *bounds))

@@ -30,14 +30,16 @@ class Tried:
 
     def in_words(self, infos: Sequence[TensorInfo], settings: Settings) -> str:
         """What was tried, and how to give other sizes; "" for known sizes."""
+        is_conversion = bool(settings.tensors or settings.quantized_from)
+        advice = f"give sizes that fit with {'--check-dim' if is_conversion else '--dim or --input-shape'}"
         asked = [f"{name}={size}" for name, size in settings.dims.items()]
         asked += [f"{name}:{shape_text(shape)}" for name, shape in settings.input_shapes.items()]
         if asked:
-            return f"; it may not take the sizes that were asked for: {', '.join(asked)}"
+            return f"; it may not take the sizes that were asked for: {', '.join(asked)}; {advice}"
         if len(self.shapes) < 2:
             return ""
         first = "; ".join(f"{i.name}:{shape_text(s)}" for i, s in zip(infos, self.shapes[0], strict=True))
-        return f" (tried {len(self.shapes)} times, first at {first}); give sizes that fit with --dim or --input-shape"
+        return f" (tried {len(self.shapes)} times, first at {first}); {advice}"
 
 
 def run_somehow(models: ModelPair, given: Mapping[str, Any], case: int, tried: Tried, stack: ExitStack) -> FirstRun:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,10 @@ from onnxtfl.tables import WIDTH, byte_count, printable
 
 if TYPE_CHECKING:
     from onnxtfl import Outcome
+
+
+CHECK = 32
+"""The column of what the check said."""
 
 
 def is_several(models: Sequence[str]) -> bool:
@@ -54,9 +59,12 @@ def _tell(outcome: Outcome) -> None:
 
 
 def _show(outcomes: Sequence[Outcome]) -> None:
-    """Print a line for each model, and the counts."""
+    """Print a line for each model, sizes at which it differs though it passed in more, and the counts."""
     for outcome in outcomes:
         sys.stdout.write(_line(outcome) + "\n")
+        if outcome.excluded:
+            before, text = " " * CHECK, printable(f"except {outcome.excluded}")
+            sys.stdout.write(textwrap.fill(text, WIDTH, initial_indent=before, subsequent_indent=before) + "\n")
     counts = Counter(outcome.status for outcome in outcomes)
     counted = ", ".join(
         f"{counts[status]} {status}" for status in ("converted", "up to date", "failed") if counts[status]

@@ -164,7 +164,7 @@ def sized_by_name(infos: Sequence[TensorInfo], sizes: Mapping[str, int]) -> list
     known = {dim for info in infos for dim in info.shape or () if isinstance(dim, str)}
     for name in sizes:
         if name not in known:
-            raise UsageError(f"no input has a dimension {name!r}", hint=suggestion(name, sorted(known), "they are"))
+            raise UsageError(f"no input has a dimension {name!r}", hint=suggestion(name, sorted(known), "they"))
     return [
         replace(info, shape=info.shape and tuple(sizes.get(d, d) if isinstance(d, str) else d for d in info.shape))
         for info in infos

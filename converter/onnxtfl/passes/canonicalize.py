@@ -315,13 +315,17 @@ def select(b: Builder, node: Node) -> Value | None:
 
 @CANONICAL.on(Elementwise, quantized=True)
 def drop_broadcasts(b: Builder, node: Node) -> Value | None:
-    """Remove a broadcast of an operand of an elementwise op where another operand has the full shape."""
+    """Remove a broadcast of an operand of an elementwise op where another operand has the full shape.
+
+    The first operand of PRelu has it always.
+    """
     full = node.result.tensor_type.shape if isinstance(node.result.type, TensorType) else None
     operands = list(node.operands)
     for i, value in enumerate(operands):
         inner = made_by(value, ops.BroadcastTo, quantized=True)
         others = [v for j, v in enumerate(operands) if j != i and v is not None]
-        if inner is not None and full is not None and any(v.tensor_type.shape == full for v in others):
+        is_free = i > 0 or node.op is not ops.PRelu
+        if is_free and inner is not None and full is not None and any(v.tensor_type.shape == full for v in others):
             operands[i] = inner.operand(0)
     return None if operands == node.operands else b.remade(node, *operands)[0]
 

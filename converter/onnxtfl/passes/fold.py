@@ -7,7 +7,7 @@
 
 Transposes and reshapes of large weights are lazy. A node that would enlarge the model (a Range or BroadcastTo that
 makes megabytes from a few elements) is left to run time. A result without elements is a constant whatever the operands
-are.
+are, but for a copy: an output that is an input stays one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def fold_node(node: Node) -> list[Value] | None:
     """Constants for the results of `node`; None where it is not constant or the result would be too big."""
     if node.op.effect_of(node) is not Effect.PURE or node.regions:
         return None
-    if node.results and all(_is_empty(result) for result in node.results):
+    if node.op is not ops.Copy and node.results and all(_is_empty(result) for result in node.results):
         return [_result(np.zeros(result.shape, object), result) for result in node.results]
     if any(v is not None and not v.is_constant for v in node.operands) or _is_compressed(node):
         return None
@@ -101,8 +101,13 @@ def _is_empty(result: Value) -> bool:
     return math.prod(int(d) for d in result.shape if d != 0) <= LARGEST_EMPTY
 
 
+def _same(node: Node, result: Value) -> Value | None:
+    """The operand of `node` that has the type of `result`, which has no elements."""
+    return next((v for v in node.operands if v is not None and v.type == result.type), None)
+
+
 def empty_results(graph: Graph) -> None:
-    """Replace results that have no elements, though some of their sizes are open, by zeros in that shape.
+    """Replace results that have no elements, though some of their sizes are open, by operands or zeros of that shape.
 
     Kernels refuse some of them, or end the process.
     """
@@ -114,7 +119,7 @@ def empty_results(graph: Graph) -> None:
 
 def _of_open_sizes(graph: Graph, node: Node) -> list[Value] | None:
     """The results of a node that have no elements, though some of their sizes are open; None for all other nodes."""
-    if node.op is ops.BroadcastTo or node.op.effect_of(node) is not Effect.PURE or node.regions:
+    if node.op in (ops.BroadcastTo, ops.Copy) or node.op.effect_of(node) is not Effect.PURE or node.regions:
         return None
     if not node.results or not all(_has_axis_of_0(result) for result in node.results):
         return None
@@ -123,7 +128,7 @@ def _of_open_sizes(graph: Graph, node: Node) -> list[Value] | None:
     zeros = [constant(np.zeros((), result.dtype.numpy)) for result in node.results]
     try:
         pairs = zip(zeros, node.results, strict=True)
-        return [broadcast_to_sizes(builder, zero, result.shape, *read) for zero, result in pairs]
+        return [_same(node, r) or broadcast_to_sizes(builder, zero, r.shape, *read) for zero, r in pairs]
     except UnsupportedError:  # a size that only the node computes
         return None
 

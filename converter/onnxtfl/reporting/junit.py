@@ -23,9 +23,12 @@ class Pair(NamedTuple):
     report: CheckReport
 
 
+_KINDS = {"failure": "differs", "error": "not checked", "skipped": "excluded from the verdict"}
+
+
 class _Case(NamedTuple):
     name: str
-    outcome: str  # "", "failure" or "error"
+    outcome: str  # "", "failure", "error" or "skipped"
     message: str = ""
     text: str = ""
 
@@ -43,22 +46,25 @@ def junit(pairs: Iterable[Pair]) -> str:
 
 def _suite(pair: Pair) -> Element:
     cases, seconds = _cases(pair), pair.report.seconds
-    failures, errors = (str(sum(case.outcome == outcome for case in cases)) for outcome in ("failure", "error"))
-    counts = {"tests": str(len(cases)), "failures": failures, "errors": errors, "skipped": "0"}
+    outcomes = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    counts = {"tests": str(len(cases))}
+    counts |= {name: str(sum(case.outcome == outcome for case in cases)) for name, outcome in outcomes.items()}
     suite = Element("testsuite", {"name": _valid(f"{pair.a} and {pair.b}"), **counts, "time": f"{seconds:.3f}"})
     for case in cases:
         fields = {"name": _valid(case.name), "classname": _valid(pair.b), "time": f"{seconds / len(cases):.3f}"}
         element = SubElement(suite, "testcase", fields)
         if case.outcome:
-            kind = "differs" if case.outcome == "failure" else "not checked"
-            SubElement(element, case.outcome, {"type": kind, "message": _valid(case.message)}).text = _valid(case.text)
+            fields = {"type": _KINDS[case.outcome], "message": _valid(case.message)}
+            SubElement(element, case.outcome, fields).text = _valid(case.text)
     told = "\n".join(row.text for row in pair.report.rows(verbose=True))
     SubElement(suite, "system-out").text = _valid(told)
     return suite
 
 
 def _cases(pair: Pair) -> list[_Case]:
-    """A case for each output; one for the check where there are none, or where none of them is why it failed."""
+    """A case for each output; one for the check where there are none, or where none of them is why it failed, and one
+    for sizes that are excluded from the verdict.
+    """
     report = pair.report
     cases = [
         _Case(
@@ -66,10 +72,11 @@ def _cases(pair: Pair) -> list[_Case]:
         )
         for out in report.outputs
     ]
-    if report.ok and cases:
+    if report.ok:
+        excluded = [_Case(report.excluded, "skipped", "the models differ")] if report.excluded else []
+        return [*(cases or [_Case("check", "")]), *excluded]
+    if any(case.outcome for case in cases):
         return cases
-    if report.ok or any(case.outcome for case in cases):
-        return cases or [_Case("check", "")]
     outcome = "error" if report.status == "not checked" else "failure"
     return [*cases, _Case("check", outcome, report.reason, str(report))]
 

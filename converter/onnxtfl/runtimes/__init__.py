@@ -10,7 +10,8 @@ from onnxtfl.runtimes.adapters import (
     Runtime,
     runtime_for,
 )
-from onnxtfl.runtimes.process import Run, RunError, RunOptions, Worker
+from onnxtfl.runtimes.process import Run, RunOptions, Worker
+from onnxtfl.runtimes.run_errors import RunError
 from onnxtfl.runtimes.workers import Workers, fit_together
 
 __all__ = [

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onnxtfl.errors import RuntimeUnavailableError
-from onnxtfl.runtimes.process import RunError, Worker
+from onnxtfl.runtimes.process import Worker
+from onnxtfl.runtimes.run_errors import RunError
 
 TFLITE_RUNTIME_PYTHON = "ONNXTFL_TFLITE_RUNTIME_PYTHON"
 

@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import queue
-import re
 import signal
 import subprocess
 import threading
@@ -22,7 +21,8 @@ from types import TracebackType
 from typing import IO, Any
 
 from onnxtfl import temporary
-from onnxtfl.errors import RuntimeUnavailableError, one_line
+from onnxtfl.errors import one_line
+from onnxtfl.runtimes.run_errors import RunError, brief
 
 Value = Any  # a NumPy array, None, or a list of these
 SCRIPT = Path(__file__).resolve().with_name("worker.py")
@@ -33,34 +33,26 @@ GRACE = 0.5
 """Seconds to wait for an answer that is not needed: a new process takes as long to start."""
 POLL = 1.0
 """Seconds between two looks whether the process lives."""
+PATIENCE = 5.0
+"""Seconds for a process to end that closed its output: it is killed then."""
 _QUIET = {"OPENBLAS_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
 """NumPy would start a thread for each core, which costs as much as all other imports; the runtimes have their own.
 
 ONNX Runtime 1.31 would leave a file of its telemetry in the folder of temporary files.
 """
-ROUNDED, ARENAS = 256, 8
-"""An arena of TFLite Micro is a multiple of so many bytes; so many larger ones are tried than what is in use."""
-PRECISE = 32
-"""The least arena is found to this part of its size."""
 LARGE = 64 << 20
 """Bytes of a model from which on its session is closed after a run, and packing its weights takes longer than that."""
 SHORT = 4096
 """Requests of at most so many characters fit into the pipe to a process that does not read it."""
 
 
-_CODES = {"unavailable": "E-RUN-001", "crash": "E-RUN-003", "timeout": "E-RUN-004", "memory": "E-RUN-005"}
-
-
-class RunError(RuntimeUnavailableError):
-    """A runtime could not run a model.
-
-    ``kind``: unavailable (runtime not installed), unsupported (the model may be good, the runtime does not know
-    something in it), load, run, memory, crash, timeout.
-    """
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message, hint="", code=_CODES.get(kind, "E-RUN-002"))
-        self.kind = kind
+def stored_bytes(model: str | os.PathLike[str]) -> int:
+    """The bytes of a model file, and of the files next to it that may be its external data."""
+    path, data = Path(model), 0
+    if path.suffix.lower() == ".onnx":
+        beside = [entry for entry in os.scandir(path.parent) if entry.name.startswith(path.stem) and entry.is_file()]
+        data = sum(e.stat().st_size for e in beside if Path(e.name).suffix.lower() not in (".onnx", ".tflite"))
+    return path.stat().st_size + data
 
 
 @dataclass(frozen=True)
@@ -80,20 +72,6 @@ class RunOptions:
 
 
 DEFAULT = RunOptions()
-
-
-def _rounded(size: int) -> int:
-    """`size` as a multiple of `ROUNDED`, not smaller."""
-    return -(-size // ROUNDED) * ROUNDED
-
-
-def stored_bytes(model: str | os.PathLike[str]) -> int:
-    """The bytes of a model file, and of the files next to it that may be its external data."""
-    path, data = Path(model), 0
-    if path.suffix.lower() == ".onnx":
-        beside = [entry for entry in os.scandir(path.parent) if entry.name.startswith(path.stem) and entry.is_file()]
-        data = sum(e.stat().st_size for e in beside if Path(e.name).suffix.lower() not in (".onnx", ".tflite"))
-    return path.stat().st_size + data
 
 
 def environment() -> dict[str, str]:
@@ -118,7 +96,7 @@ class Worker:
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._reader: threading.Thread | None = None
-        self._stderr: IO[bytes] | None = None
+        self._stderr: Path | None = None
         self._numbers = itertools.count()
         self._sent: dict[int, float] = {}  # requests without an answer, in order, and their time limits
         self._replies: dict[int, dict[str, Any] | RunError] = {}
@@ -137,18 +115,19 @@ class Worker:
         while self._sent:  # answers that arrived before the process ended
             self._receive()
         self._stop()
-        self._stderr = self._new_file("stderr").open("w+b")
+        self._stderr = self._new_file("stderr")
         self._answers = queue.Queue()
         try:
-            self._process = subprocess.Popen(
-                [self.python, os.fspath(SCRIPT), self.runtime, MARK, *temporary.places()],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._stderr,
-                text=True,
-                encoding="utf-8",
-                env=environment(),
-            )
+            with self._stderr.open("wb") as stderr:
+                self._process = subprocess.Popen(
+                    [self.python, os.fspath(SCRIPT), self.runtime, MARK, *temporary.places()],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    text=True,
+                    encoding="utf-8",
+                    env=environment(),
+                )
         except OSError as error:
             raise RunError("unavailable", f"cannot start {self.python}: {error.strerror or error}") from error
         self._reader = threading.Thread(target=_pump, args=(self._process.stdout, self._answers), daemon=True)
@@ -189,67 +168,37 @@ class Worker:
         arrays, results = self._new_file("in.npz"), self._new_file("out.npz")
         store: dict[str, Any] = {}
         items = {id(value): encode(value, store) for value in _distinct(steps)}
-        request = self._request(model, options) | {
-            "arrays": os.fspath(arrays),
-            "runs": [[items[id(value)] for value in inputs] for inputs in steps],
-            "feedback": list(feedback),
-            "results": os.fspath(results),
-            "spare": options.spare,
-            "keep": options.keep,
-        }
-        run = Run(self, arrays, results)
-        try:
-            np.savez(arrays, **store)
-            run.number = self._send(request, options.time_limit * len(steps))
-        except BaseException:
-            run.forget()
-            raise
-        return run
+        request = self._request(
+            model,
+            options,
+            arrays=os.fspath(arrays),
+            runs=[[items[id(value)] for value in inputs] for inputs in steps],
+            feedback=list(feedback),
+            results=os.fspath(results),
+            spare=options.spare,
+            keep=options.keep,
+        )
+        np.savez(arrays, **store)
+        return Run(self, self._send(request, options.time_limit * len(steps)), (arrays, results))
 
     def load(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> None:
         """Begin to load ``model`` for the next run with these options; what goes wrong is reported by that run."""
         with contextlib.suppress(RunError):
-            self._send(self._request(model, options) | {"load": True}, options.time_limit)
+            self._send(self._request(model, options, load=True), options.time_limit)
 
     def verify(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> None:
         """Load ``model``, and nothing else; raises `RunError` where the runtime refuses."""
-        number = self._send(self._request(model, options) | {"load": True}, options.time_limit)
-        self._answer(number, options.time_limit)
+        self._answer(self._send(self._request(model, options, load=True), options.time_limit))
 
-    def arena(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> int:
-        """The bytes of an arena that ``model`` fits into in TFLite Micro; raises `RunError`.
+    def arena(self, model: str | os.PathLike[str], size: int, options: RunOptions = DEFAULT) -> int:
+        """The bytes that ``model`` uses of an arena of ``size`` bytes in TFLite Micro, 0: large enough."""
+        return int(self._answer(self._send(self._request(model, options, arena=size), options.time_limit))["arena"])
 
-        That is more than is in use at the end, by what the interpreter needs to plan its memory: larger ones are tried.
-        """
-        least = _rounded(self._arena(model, 0, options))
-        sizes = [least, *(least + (ROUNDED << k) for k in range(ARENAS))]
-        sizes.append(2 * sizes[-1])
-        tried = itertools.takewhile(lambda size: not self._fits(model, size, options), sizes[:-1])
-        small = max(tried, default=0)
-        large = next((size for size in sizes if size > small), sizes[-1])
-        while small and large - small > max(ROUNDED, large // PRECISE):
-            middle = _rounded((small + large) // 2)
-            small, large = (small, middle) if self._fits(model, middle, options) else (middle, large)
-        return large
-
-    def _fits(self, model: str | os.PathLike[str], size: int, options: RunOptions) -> bool:
-        """Whether ``model`` loads in an arena of so many bytes. In one that is too small, the interpreter may crash, or
-        name any op that it fails to prepare.
-        """
-        try:
-            return self._arena(model, size, options) <= size
-        except RunError as error:
-            if error.kind in ("unavailable", "timeout"):
-                raise
-            return False
-
-    def _arena(self, model: str | os.PathLike[str], size: int, options: RunOptions) -> int:
-        number = self._send(self._request(model, options) | {"arena": size}, options.time_limit)
-        return int(self._answer(number, options.time_limit)["arena"])
-
-    def _request(self, model: str | os.PathLike[str], options: RunOptions) -> dict[str, Any]:
-        request = {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
-        return request | {"source": self.is_source, "large": stored_bytes(model) > LARGE}
+    def _request(self, model: str | os.PathLike[str], options: RunOptions, **asked: Any) -> dict[str, Any]:
+        request: dict[str, Any] = {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
+        with contextlib.suppress(OSError):  # loading it says what is wrong
+            request["large"] = stored_bytes(model) > LARGE
+        return request | {"source": self.is_source} | asked
 
     def close(self) -> None:
         """End the process and remove its files."""
@@ -280,7 +229,7 @@ class Worker:
             self._process.stdin.flush()
         return number
 
-    def _answer(self, number: int, time_limit: float | None) -> dict[str, Any]:
+    def _answer(self, number: int, time_limit: float | None = None) -> dict[str, Any]:
         """Wait for the answer to a request; raises `RunError`. ``time_limit``: at most so long, if it is not None."""
         if number in self._sent and time_limit is not None:
             self._sent[number] = min(self._sent[number], time_limit)
@@ -329,55 +278,52 @@ class Worker:
         self._replies.update(dict.fromkeys(self._sent, error))
         self._sent.clear()
 
-    def _cancel(self, number: int | None) -> None:
+    def _cancel(self, number: int) -> None:
         """Forget a request; the process is killed if it does not answer soon, and with it all other requests."""
-        if number is not None and number in self._sent:
+        if number in self._sent:
             soon = time.monotonic() - self._since + GRACE
             self._sent = {sent: min(limit, soon) for sent, limit in self._sent.items()}
             with contextlib.suppress(RunError):
-                self._answer(number, None)
-        self._replies.pop(-1 if number is None else number, None)
+                self._answer(number)
+        self._replies.pop(number, None)
 
     def _last_words(self) -> str:
         """Say how the process died and what it wrote last."""
-        assert self._process is not None
-        code = _wait(self._process)
-        tail = self._stderr_tail()
-        self._stop()
+        code, tail = self._stop(PATIENCE), self._stderr_tail()
         return one_line(f"{self.runtime} crashed ({_exit_text(code)}){': ' + tail if tail else ''}", 500)
 
     def _stderr_tail(self) -> str:
-        if self._stderr is None:
-            return ""
-        self._stderr.seek(0, os.SEEK_END)
-        self._stderr.seek(max(0, self._stderr.tell() - STDERR_TAIL))
-        lines = self._stderr.read().decode("utf-8", "replace").splitlines()
+        assert self._stderr is not None
+        with self._stderr.open("rb") as stderr:
+            stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - STDERR_TAIL))
+            lines = stderr.read().decode("utf-8", "replace").splitlines()
         telling = [line for line in lines if line.strip() and not line.startswith(("INFO:", "WARNING:", "***"))]
         return " ".join(telling[-3:])
 
-    def _stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            _wait(self._process)
-            if self._reader is not None:
-                self._reader.join(POLL)  # it closes stdout, which another process may hold open
-            if self._process.stdin is not None:
-                with contextlib.suppress(OSError):
-                    self._process.stdin.close()
-            self._process = None
-        if self._stderr is not None:
-            self._stderr.close()
-            self._stderr = None
+    def _stop(self, patience: float = 0.0) -> int:
+        """End the process, which has so many seconds to end by itself, and return its exit code."""
+        process = self._process
+        if process is None:
+            return 0
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+        process.kill()
+        if self._reader is not None:
+            self._reader.join(POLL)  # it closes stdout, which another process may hold open
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+        code = process.wait()
+        self._process = None
+        return code
 
 
 class Run:
     """Runs of a model that have begun. ``seconds``: what loading and running took, once `result` has returned."""
 
-    def __init__(self, worker: Worker, arrays: Path, results: Path) -> None:
-        self.number: int | None = None
+    def __init__(self, worker: Worker, number: int, paths: tuple[Path, Path]) -> None:
         self.seconds = 0.0
-        self._worker = worker
-        self._paths = arrays, results
+        self._worker, self._number, self._paths = worker, number, paths
 
     def result(self, time_limit: float | None = None) -> list[list[Value]]:
         """Wait for the outputs of each step (of fewer where steps were spared). Raises `RunError`.
@@ -388,9 +334,8 @@ class Run:
 
         from onnxtfl.runtimes.worker import decode
 
-        assert self.number is not None
         try:
-            reply = self._worker._answer(self.number, time_limit)
+            reply = self._worker._answer(self._number, time_limit)
             self.seconds = reply["seconds"]
             with np.load(self._paths[1], allow_pickle=False) as found:
                 return [[_named_type(decode(i, found), i) for i in items] for items in reply["outputs"]]
@@ -399,7 +344,7 @@ class Run:
 
     def cancel(self) -> None:
         """End the runs; their result is not needed."""
-        self._worker._cancel(self.number)
+        self._worker._cancel(self._number)
         self.forget()
 
     def forget(self) -> None:
@@ -422,38 +367,11 @@ def _pump(stream: IO[str], answers: queue.Queue[str | None]) -> None:
     answers.put(None)
 
 
-def _wait(process: subprocess.Popen[str]) -> int:
-    """Return the exit code of a process that is ending; kills one that closed its output and lives on."""
-    try:
-        return process.wait(5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
-
-
 def _exit_text(code: int) -> str:
     if code < 0:
         with contextlib.suppress(ValueError):
             return f"signal {signal.Signals(-code).name}"
     return f"exit code {code}"
-
-
-_NOISE = (
-    r"^\w+: (?=\[ONNXRuntimeError\])|\[ONNXRuntimeError\] : \d+ : \w+ : ",
-    r"/[\w/.-]+\.(?:cc|h|cpp):\d+ (?:[\w:<>&*, ~]+\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)? )?",
-    r"Load model from \S+ failed: ?",
-    r"Opset \d+ is under development and support for this is limited.*?(?=Current official support)",
-    r"ONNX Runtime only \*guarantees\* support for models stamped with official released onnx opset versions\. ",
-    r" Status Message:(?=.* Status Message:)",
-)
-"""What runtimes print around their messages."""
-
-
-def brief(message: str) -> str:
-    """Return a runtime's error as one line without its error codes, and the places in its own sources."""
-    for noise in _NOISE:
-        message = re.sub(noise, "", message)
-    return one_line(message, 400)
 
 
 _OTHER_NAMES = {"float4e2m1fn": "float4e2m1", "float8e8m0fnu": "float8e8m0"}

@@ -8,10 +8,10 @@ or ``{"error"}``. A sample has the values of the inputs, whose names are in ``"i
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
+import runpy
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -199,11 +199,7 @@ def _read(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _end_with_parent(places: list[str]) -> None:
     """Call this function of ``onnxtfl.temporary``; `places`: where the parent has temporary folders."""
     path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "temporary.py")
-    spec = importlib.util.spec_from_file_location("onnxtfl_temporary", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.end_with_parent(places)
+    runpy.run_path(path)["end_with_parent"](places)
 
 
 def main() -> None:

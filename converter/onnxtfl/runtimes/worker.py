@@ -141,12 +141,8 @@ def load(request: Item) -> None:
 
 LOADED: dict[tuple[Any, ...], tuple[Any, float]] = {}
 """Sessions and interpreters that were loaded for a later request, by file and kernel set; the seconds that took."""
-
-
-def keep(request: Item, loaded: Any) -> None:
-    """Keep a session or interpreter for the next request, if asked to."""
-    if request["keep"]:
-        LOADED[file_key(request)] = loaded, 0.0
+MOST = 3
+"""So many sessions of ONNX Runtime stay open: those of small models do without being asked to."""
 
 
 def file_key(request: Item) -> tuple[Any, ...]:
@@ -163,12 +159,17 @@ def enough(request: Item, found: list[Any], started: float) -> bool:
 
 
 def run_onnx(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
-    """Run the model in ONNX Runtime; returns (value, name of its raw type or "") for each output of each run."""
-    ort = load_runtime("onnxruntime")
-    session = open_session(ort, request)
-    found = each_run(request, runs, lambda inputs: run_session(ort, session, inputs))
-    keep(request, session)
-    return found
+    """Run the model in ONNX Runtime; returns (value, name of its raw type or "") for each output of each run.
+
+    Every kernel set but "default" turns the graph optimizer off.
+    """
+    ort, key = load_runtime("onnxruntime"), file_key(request)
+    session = LOADED.pop(key, (None,))[0] or new_session(ort, request)
+    if request["keep"] or not request.get("large"):  # it has no state
+        LOADED[key] = session, 0.0
+        while len(LOADED) > MOST:
+            del LOADED[next(iter(LOADED))]
+    return each_run(request, runs, lambda inputs: run_session(ort, session, inputs))
 
 
 def each_run(
@@ -206,21 +207,6 @@ def run_session(ort: Any, session: Any, inputs: list[Any]) -> list[tuple[Any, st
         return [(ort_bits(v, raw), raw) for v, raw in zip(session.run_with_ort_values(None, feeds), raw_out)]
     except Exception as error:
         raise WorkerError(onnx_error_kind(error, "run"), str(error)) from error
-
-
-SESSIONS: dict[tuple[Any, ...], Any] = {}
-"""The open ONNX Runtime sessions, which keep no state, of small models: by file and kernel set, at most two."""
-
-
-def open_session(ort: Any, request: Item) -> Any:
-    """Return an ONNX Runtime session; every kernel set but "default" turns the graph optimizer off."""
-    key = file_key(request)
-    session = LOADED.pop(key, (None,))[0] or SESSIONS.pop(key, None) or new_session(ort, request)
-    if not request.get("large"):
-        while len(SESSIONS) > 1:
-            del SESSIONS[next(iter(SESSIONS))]
-        SESSIONS[key] = session
-    return session
 
 
 def new_session(ort: Any, request: Item) -> Any:
@@ -280,10 +266,11 @@ def run_tflite(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str
     try:
         allocate(interpreter, runs[0])
         found = each_run(request, runs, lambda inputs: invoke(interpreter, inputs))
-        keep(request, interpreter)
-        return found
     except (ValueError, RuntimeError) as error:
         raise WorkerError(tflite_error_kind(error, "run"), str(error)) from error
+    if request["keep"]:
+        LOADED[file_key(request)] = interpreter, 0.0
+    return found
 
 
 def invoke(interpreter: Any, inputs: list[Any]) -> list[tuple[Any, str]]:

@@ -1,0 +1,39 @@
+"""What a runtime says where it does not run a model."""
+
+from __future__ import annotations
+
+import re
+
+from onnxtfl.errors import RuntimeUnavailableError, one_line
+
+_CODES = {"unavailable": "E-RUN-001", "crash": "E-RUN-003", "timeout": "E-RUN-004", "memory": "E-RUN-005"}
+
+
+class RunError(RuntimeUnavailableError):
+    """A runtime could not run a model.
+
+    ``kind``: unavailable (runtime not installed), unsupported (the model may be good, the runtime does not know
+    something in it), load, run, memory, crash, timeout.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message, hint="", code=_CODES.get(kind, "E-RUN-002"))
+        self.kind = kind
+
+
+_NOISE = (
+    r"^\w+: (?=\[ONNXRuntimeError\])|\[ONNXRuntimeError\] : \d+ : \w+ : ",
+    r"/[\w/.-]+\.(?:cc|h|cpp):\d+ (?:[\w:<>&*, ~]+\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)? )?",
+    r"Load model from \S+ failed: ?",
+    r"Opset \d+ is under development and support for this is limited.*?(?=Current official support)",
+    r"ONNX Runtime only \*guarantees\* support for models stamped with official released onnx opset versions\. ",
+    r" Status Message:(?=.* Status Message:)",
+)
+"""What runtimes print around their messages."""
+
+
+def brief(message: str) -> str:
+    """Return a runtime's error as one line without its error codes, and the places in its own sources."""
+    for noise in _NOISE:
+        message = re.sub(noise, "", message)
+    return one_line(message, 400)
