@@ -115,6 +115,15 @@ def test_the_length_of_a_mask_is_the_sum_of_two_others() -> None:
     assert sizes["mask"][1] == sizes["x"][1] + sizes["cache"][1]
 
 
+@pytest.mark.parametrize("given", [{"total": 3}, {"b": 0}])
+def test_sizes_that_the_user_gives_stay(given: dict[str, int]) -> None:
+    """Also where no run accepts them: others would be another answer."""
+    source = parser.parse_model(DECODER.replace("shape = Shape (all)", "two = Shape <start = 0, end = 2> (all)"))
+    report = check(source, source, dims=given)
+    assert report.status == "not checked", report
+    assert ("asked for: total=3" if "total" in given else "was empty") in report.reason
+
+
 def test_sizes_that_no_run_accepts_are_told() -> None:
     text = DECODER.replace("shape = Shape (all)", "two = Constant <value_ints = [7, 11]> ()")
     report = check(parser.parse_model(text), parser.parse_model(text))

@@ -29,16 +29,19 @@ def solved_shapes(
 ) -> Iterator[Shapes]:
     """Shapes for all inputs at which sizes are equal where they have to be, then also with sums for single sizes.
 
-    ``tries``: shapes to begin with. ``fixed``: inputs whose shapes stay.
+    ``tries``: shapes to begin with. ``fixed``: inputs whose shapes stay; so do the sizes that ``infos`` have.
     """
     known = {s for name in fixed for d in facts.inputs.get(name, ()) for s in dims.symbols(d)}
+    for info in infos:
+        pairs = zip(facts.inputs.get(info.name, ()), info.shape or (), strict=False)
+        known |= {s for dim, size in pairs if isinstance(size, int) for s in dims.symbols(dim)}
     for shapes in tries:
         sizes = _sizes_of(infos, shapes, facts)
         if sizes is None:
             continue
         for extra in ((), *_sums(infos, facts, known)):
             found = _solve(dict(sizes), [*facts.equal, *extra], known)
-            if found is not None and (shaped := _shaped(infos, shapes, facts, found)) != shapes:
+            if found is not None and (shaped := _shaped(infos, shapes, facts, found, known)) != shapes:
                 yield shaped
 
 
@@ -54,10 +57,10 @@ def _sizes_of(infos: Sequence[TensorInfo], shapes: Shapes, facts: ShapeFacts) ->
     return found
 
 
-def _shaped(infos: Sequence[TensorInfo], shapes: Shapes, facts: ShapeFacts, sizes: Sizes) -> Shapes:
+def _shaped(infos: Sequence[TensorInfo], shapes: Shapes, facts: ShapeFacts, sizes: Sizes, known: set[Symbol]) -> Shapes:
     return [
         tuple(
-            max(1, dims.evaluate(dim, sizes, size)) if not isinstance(dim, int) else size
+            size if known.issuperset(dims.symbols(dim)) else max(1, dims.evaluate(dim, sizes, size))
             for dim, size in zip(facts.inputs[info.name], shape, strict=True)
         )
         for info, shape in zip(infos, shapes, strict=True)
