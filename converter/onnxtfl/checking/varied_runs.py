@@ -16,6 +16,8 @@ from onnxtfl.checking.report import OutputCheck
 from onnxtfl.metrics.errors import largest_finite
 from onnxtfl.runtimes import RunError, RunOptions
 
+EXP = 87.0
+"""The logarithm of the largest float32, and of the smallest one that is not denormal."""
 BATCH = 8
 """How many sets of inputs run one after the other."""
 
@@ -58,11 +60,13 @@ class VariedRuns:
         return any(not check.ok and not self._is_small(check, peaks[pair.a]) for pair, check in pairs)
 
     def _can_compare(self, x: Sequence[Any], y: Sequence[Any]) -> bool:
-        """Whether outputs say something: the first model does not overflow.
+        """Whether outputs say something: the first model does not overflow, nor the second one where exp does.
 
         Another rank is what the report of a conversion assumes not to occur.
         """
-        return all(map(_is_finite, x)) and all(np.ndim(x[p.a]) == np.ndim(y[p.b]) for p in self.out_pairs)
+        if not all(map(_is_finite, x)) or any(np.ndim(x[p.a]) != np.ndim(y[p.b]) for p in self.out_pairs):
+            return False
+        return not any(_is_out_of_range(x[p.a], y[p.b]) for p in self.out_pairs)
 
     def _is_small(self, check: OutputCheck, peak: float) -> bool:
         """Whether an error is below the tolerance of ordinary values: saturated outputs may be nearly 0."""
@@ -77,6 +81,13 @@ def _is_float(output: Any) -> bool:
 def _is_finite(output: Any) -> bool:
     """Whether no element of an output is infinite or NaN."""
     return not _is_float(output) or bool(np.isfinite(output).all())
+
+
+def _is_out_of_range(x: Any, y: Any) -> bool:
+    """Whether ``y`` is infinite where ``exp`` of a value of ``x`` is 0 or infinite in float32, as the logarithm of a
+    Softmax is in place of a LogSoftmax.
+    """
+    return not _is_finite(y) and _is_float(x) and float(np.abs(x).max(initial=0.0)) > EXP
 
 
 def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
