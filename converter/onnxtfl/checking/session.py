@@ -180,9 +180,8 @@ class Check:
         """The report after runs on other inputs, where those before say little or sizes are open."""
         chosen = self.chosen[0 if report.status == "failed" else -1]
         attempt = self._attempt(self.reference, chosen, self.settings.kernels[0])
-        more = FurtherInputs(
-            self.a, self.b, self.out_pairs, self.done, attempt, self._compared_on, partial(self._varied_on, chosen)
-        )
+        varied, feed = partial(self._varied_on, chosen), partial(self._inputs_of_b, chosen)
+        more = FurtherInputs(self.a, self.b, self.out_pairs, self.done, attempt, self._compared_on, varied, feed)
         return more.extend(report, chosen)
 
     def _compared_on(

@@ -7,7 +7,6 @@ A difference that no input reaches does not show in the outputs, so the report o
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,6 +17,9 @@ from onnxtfl.checking.models.parts import temporary_directory
 from onnxtfl.checking.models.side import Side
 from onnxtfl.checking.models.trace import InnerModel
 from onnxtfl.runtimes import RunOptions
+
+MOST_NAMED = 3
+"""How many nodes of a kind are named."""
 
 
 def unreached(
@@ -35,15 +37,30 @@ def unreached(
         found = model.fetch(set(wanted.values()))
         arrays = {name: found[number] for name, number in wanted.items() if number in found}
         seen |= set(arrays)
-        pending = [goal for goal in pending if goal.tensor not in arrays or not goal.is_reached(arrays[goal.tensor])]
+        left = (goal.after(arrays[goal.tensor]) if goal.tensor in arrays else goal for goal in pending)
+        pending = [goal for goal in left if goal is not None]
         if not any(goal.tensor in arrays for goal in pending):
             break
     return [goal for goal in pending if goal.tensor in seen]
 
 
 def in_words(goals: Sequence[Goal]) -> str:
-    """What was never reached: a single node by its name, several of a kind by their number."""
-    counts = Counter((goal.what, goal.op) for goal in goals)
-    nodes = {(goal.what, goal.op): goal.node for goal in goals}
-    parts = [f"{what} {op} {nodes[what, op]}" if n == 1 else f"{what} {n} {op}s" for (what, op), n in counts.items()]
-    return "never reached: " + "; ".join(parts)
+    """What was never reached, grouped by kind, with the names of a few nodes of each."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for goal in goals:
+        what = f"{len(goal.rows)} {goal.what}" if goal.rows else goal.what
+        groups.setdefault((what, goal.op), []).append(goal.node)
+    return "never reached: " + "; ".join(_group(*kind, nodes) for kind, nodes in groups.items())
+
+
+def _group(what: str, op: str, nodes: Sequence[str]) -> str:
+    if len(nodes) == 1:
+        selects = what.startswith("a selected")
+        return f"{op} {nodes[0]} selected nothing" if selects else f"{what} {op} {nodes[0]}"
+    if what.startswith("a selected"):
+        return f"{len(nodes)} {op}s ({_listed(nodes)}) selected nothing"
+    return f"{what} {len(nodes)} {op}s ({_listed(nodes)})"
+
+
+def _listed(nodes: Sequence[str]) -> str:
+    return ", ".join(nodes[:MOST_NAMED]) + (", ..." if len(nodes) > MOST_NAMED else "")
