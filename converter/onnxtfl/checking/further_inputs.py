@@ -88,11 +88,10 @@ class FurtherInputs:
     def _with_unreached(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
         """The report on inputs that were made to reach more, and with what none of all inputs reaches."""
         sets = [self.done.values, *(values for values, _ in self.done.later), *self.ran]
-        until = time.perf_counter() + SEARCH_SHARE * self.attempt.seconds
         goals = self._unreached((self.a.goals, of_second_only(self.a.goals, self.b.goals)), sets)
         self.ran.clear()
         if any(goals) and self._tolerance_tells(report):
-            report = self._judged_on(list(self._made_for(goals, sets, until)), report, chosen, MADE)
+            report = self._judged_on(list(self._made_for(goals, sets)), report, chosen, MADE)
             goals = self._unreached(goals, self.ran) if self.ran else goals
         left = (*goals[0], *goals[1])
         if not left or not report.ok:
@@ -110,8 +109,9 @@ class FurtherInputs:
                 found.append([])
         return found[0], found[1]
 
-    def _made_for(self, goals: Goals, sets: Sequence[list[Any]], until: float) -> Iterator[list[Any]]:
+    def _made_for(self, goals: Goals, sets: Sequence[list[Any]]) -> Iterator[list[Any]]:
         """Inputs that reach some of the goals, by the semantics of the model's graph; none of large models."""
+        until = time.perf_counter() + SEARCH_SHARE * self.attempt.seconds
         may = scalable(self.done.values, self.done.choices)
         for side, wanted, feed in ((self.a, goals[0], list), (self.b, goals[1], self.feed)):
             large = side.summary is None or side.summary.size > MOST_BYTES or side.slots is not None

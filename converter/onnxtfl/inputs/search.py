@@ -141,8 +141,9 @@ class _Distance:
     def _measured(self, arrays: Sequence[Array]) -> float:
         goal = self.goal
         if self.compared is None:
-            above = goal.above is not None
-            return goal.above - arrays[0].max() if above else arrays[0].min() - goal.below  # type: ignore[operator,no-any-return]
+            if goal.above is not None:
+                return float(goal.above - arrays[0].max())
+            return float(arrays[0].min() - (0.0 if goal.below is None else goal.below))
         difference = arrays[0] - arrays[1]
         sign = _DIRECTION.get(self.compared.attr("comparison_direction"), 0) * (1 if goal.above is not None else -1)
         if sign:
