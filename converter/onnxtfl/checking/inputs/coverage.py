@@ -7,6 +7,8 @@ A difference that no input reaches does not show in the outputs, so the report o
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,14 +25,23 @@ MOST_NAMED = 3
 
 
 def unreached(
-    side: Side, goals: Sequence[Goal], sets: Iterable[Sequence[Any]], options: RunOptions, stack: ExitStack
+    side: Side,
+    goals: Sequence[Goal],
+    sets: Iterable[Sequence[Any]],
+    options: RunOptions,
+    stack: ExitStack,
+    seconds: float = math.inf,
 ) -> list[Goal]:
     """The goals that none of several sets of inputs reaches; those of tensors that cannot be computed are left out.
 
-    Each set is run in turn, until all goals are reached. Raises `OnnxtflError` where the model does not run.
+    Each set is run in turn, until all goals are reached. Nothing is known after ``seconds``, and no goal is returned.
+    Raises `OnnxtflError` where the model does not run.
     """
+    until = time.perf_counter() + seconds
     pending, seen = list(goals), set[str]()
     for values in sets:
+        if time.perf_counter() > until:
+            return []
         model = InnerModel.of(side, values, replace(options, kernels="builtin"), temporary_directory(stack))
         numbers = {v.name: i for i, v in enumerate(model.values) if v.name}
         wanted = {goal.tensor: numbers[goal.tensor] for goal in pending if goal.tensor in numbers}
