@@ -38,7 +38,7 @@ MOVES = (
 """What an input is multiplied by, and what is added in units of its largest value (1 at least)."""
 HALVINGS = 6
 """How often the step that reached a goal is halved, to inputs on this side of a limit that is only a little off."""
-LARGEST = 1e8
+LARGEST = 1e6
 _DIRECTION = {"GT": 1, "GE": 1, "LT": -1, "LE": -1}
 
 
