@@ -68,6 +68,16 @@ def test_a_wrong_row_of_a_table_is_read(tmp_path: Path, row: int) -> None:
     assert check(a, b).status == "failed"
 
 
+def test_the_first_two_runs_read_different_rows(tmp_path: Path) -> None:
+    """20 rows each, of 40: no further inputs are needed."""
+    table = np.random.default_rng(0).standard_normal((40, 3)).astype(np.float32)
+    for row in range(0, 40, 5):
+        wrong = table.copy()
+        wrong[row] *= 2
+        a, b = (saved(looked_up(t), tmp_path / name) for t, name in ((table, "a.onnx"), (wrong, "b.onnx")))
+        assert check(a, b).reason.startswith("output 'y'"), row
+
+
 def test_runs_together_read_all_rows() -> None:
     info = TensorInfo("ids", "int64", (20,))
     runs = [make_input(info, (20,), Range("index", 0, 300), (turn, 0), turn=turn)[0] for turn in range(15)]
