@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -12,11 +13,15 @@ from onnxtfl.checking.criteria.base import Attempt
 from onnxtfl.checking.criteria.pre_activation import PreActivation, is_saturated
 from onnxtfl.checking.evidence import Verdict
 from onnxtfl.checking.inputs.coverage import in_words, unreached
+from onnxtfl.checking.models.goals import Goal, of_second_only
 from onnxtfl.checking.models.side import FirstRun, Side
 from onnxtfl.checking.pairing.interface import Pair, Permutation, shape_text
 from onnxtfl.checking.report import BY_VALUE, CheckReport, InputUsed
 from onnxtfl.errors import OnnxtflError
-from onnxtfl.inputs.scaling import hardly_changes, varied
+from onnxtfl.formats import files
+from onnxtfl.inputs.scaling import hardly_changes, scalable, varied
+from onnxtfl.inputs.search import search
+from onnxtfl.pipeline import lifted_where_possible
 from onnxtfl.runtimes import RunError
 
 ComparedSets = Callable[[Iterable[list[Any]]], Iterator[tuple[list[Any], bool]]]
@@ -25,6 +30,14 @@ FIRST_VARIED, MOST_VARIED, JUDGED = 2, 64, 2
 """The number of the first varied set of inputs, how many there are, and how many that miss the tolerance are judged."""
 REACHING = 10
 """The most varied sets of inputs, of those that were compared, that are examined for what they reach."""
+SEARCH_SHARE = 0.5
+"""The time of the search for inputs, over that for measurements."""
+LEAST = 0.5
+"""The least seconds in which coverage is measured."""
+MOST_BYTES = 4 << 20
+"""The size of a model whose graph is evaluated to find inputs."""
+MADE = "on inputs made to reach more of the model"
+Goals = tuple[Sequence[Goal], Sequence[Goal]]
 SIZES = 2
 """How many other sizes are tried until the first model runs."""
 
@@ -42,7 +55,8 @@ class Compared(Protocol):
 @dataclass(frozen=True)
 class FurtherInputs:
     """Both models and what they were compared on. ``compared``: judges a run on other inputs; ``varied_sets``:
-    compares many sets by the tolerance alone. ``ran``: varied sets on which the outputs were compared.
+    compares many sets by the tolerance alone; ``feed``: inputs of the second model for those of the first. ``ran``:
+    other sets on which the outputs were compared.
     """
 
     a: Side
@@ -52,6 +66,7 @@ class FurtherInputs:
     attempt: Attempt
     compared: Compared
     varied_sets: ComparedSets
+    feed: Callable[[Sequence[Any]], list[Any]]
     ran: list[list[Any]] = field(default_factory=list)
 
     def extend(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
@@ -70,30 +85,64 @@ class FurtherInputs:
             steps = [self._before_sigmoids, self._on_varied, self._at_another_size, self._at_sizes_of_1]
         for step in steps:
             report = step(report, chosen) if report.ok else report
-        return self._with_unreached(report) if report.ok and self.a.goals else report
+        return self._with_unreached(report, chosen) if report.ok and (self.a.goals or self.b.goals) else report
 
-    def _with_unreached(self, report: CheckReport) -> CheckReport:
-        """The report, with what none of the inputs on which the models were compared reaches in the first one."""
+    def _with_unreached(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
+        """The report on inputs that were made to reach more, and with what none of all inputs reaches."""
         sets = [self.done.values, *(values for values, _ in self.done.later), *self.ran]
-        try:
-            with ExitStack() as stack:
-                goals = unreached(self.a, self.a.goals, sets, self.attempt.options, stack)
-        except OnnxtflError:
+        goals = self._unreached((self.a.goals, of_second_only(self.a.goals, self.b.goals)), sets)
+        self.ran.clear()
+        if any(goals) and self._tolerance_tells(report):
+            report = self._judged_on(list(self._made_for(goals, sets)), report, chosen, MADE)
+            goals = self._unreached(goals, self.ran) if self.ran else goals
+        left = (*goals[0], *goals[1])
+        if not left or not report.ok:
             return report
-        if not goals:
-            return report
-        return replace(report, unreached=tuple(goals), notes=(*report.notes, in_words(goals)))
+        return replace(report, unreached=left, notes=(*report.notes, in_words(left)))
+
+    def _unreached(self, goals: Goals, sets: Sequence[list[Any]]) -> Goals:
+        """Of the goals in each of the models those that these inputs do not reach; none where that is not known."""
+        found, limit = list[list[Goal]](), max(LEAST, SEARCH_SHARE * self.attempt.seconds)
+        for side, wanted, fed in ((self.a, goals[0], sets), (self.b, goals[1], map(self.feed, sets))):
+            try:
+                with ExitStack() as stack:
+                    options = self.attempt.options
+                    found.append(unreached(side, wanted, fed, options, stack, limit) if wanted else [])
+            except OnnxtflError:
+                found.append([])
+        return found[0], found[1]
+
+    def _made_for(self, goals: Goals, sets: Sequence[list[Any]]) -> Iterator[list[Any]]:
+        """Inputs that reach some of the goals, by the semantics of the model's graph; none of large models."""
+        until = time.perf_counter() + SEARCH_SHARE * self.attempt.seconds
+        may = scalable(self.done.values, self.done.choices)
+        for side, wanted, feed in ((self.a, goals[0], list), (self.b, goals[1], self.feed)):
+            large = side.summary is None or side.summary.size > MOST_BYTES or side.slots is not None
+            if wanted and any(may) and not large and time.perf_counter() < until:
+                graph = lifted_where_possible(files.read(side.info.path))
+                if len(graph.inputs) == len(side.info.inputs):
+                    yield from search(graph, wanted, sets, may, feed, until)
+
+    def _tolerance_tells(self, report: CheckReport) -> bool:
+        rounding = any(side.info.hybrid or side.facts.rounds for side in (self.a, self.b))
+        return not rounding and all(out.accepted_by in BY_VALUE for out in report.outputs)
 
     def _on_varied(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
-        """Compare on inputs of other seeds and magnitudes, as many as the time allows.
+        """Compare on inputs of other seeds and magnitudes, as many as the time allows."""
+        if not self._tolerance_tells(report):
+            return report
+        sets = varied(self.done.again, self.done.values, FIRST_VARIED, MOST_VARIED)
+        return self._judged_on(sets, report, chosen, "on inputs of another magnitude")
+
+    def _judged_on(
+        self, sets: Iterable[list[Any]], report: CheckReport, chosen: list[Permutation], where: str
+    ) -> CheckReport:
+        """The report, failed where the models differ on one of several sets of inputs.
 
         A set that misses the tolerance is judged by all criteria; a few such sets say what all others would.
         """
-        rounding = any(side.info.hybrid or side.facts.rounds for side in (self.a, self.b))
-        if rounding or any(out.accepted_by not in BY_VALUE for out in report.outputs):
-            return report  # the tolerance does not tell
         judged = 0
-        for values, is_missed in self.varied_sets(varied(self.done.again, self.done.values, FIRST_VARIED, MOST_VARIED)):
+        for values, is_missed in self.varied_sets(sets):
             if len(self.ran) < REACHING:
                 self.ran.append(values)
             if not is_missed:
@@ -104,7 +153,7 @@ class FurtherInputs:
                 continue
             judged += 1
             if other.status == "failed":
-                return replace(other, reason=f"on inputs of another magnitude: {other.reason}", runs=report.runs)
+                return replace(other, reason=f"{where}: {other.reason}", runs=report.runs)
             if judged == JUDGED:
                 break
         return report

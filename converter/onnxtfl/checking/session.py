@@ -159,8 +159,8 @@ class Session:
         if run is None or compared is None:
             return outcome.report
         attempt = run.attempt(compared.chosen, models.settings.kernels[0])
-        varied = partial(self._varied_on, run.done, compared.chosen)
-        more = FurtherInputs(models.a, models.b, models.outputs, run.done, attempt, run.compared_on, varied)
+        varied, feed = partial(self._varied_on, run.done, compared.chosen), partial(models.fed_to_b, compared.chosen)
+        more = FurtherInputs(models.a, models.b, models.outputs, run.done, attempt, run.compared_on, varied, feed)
         return more.extend(outcome.report, compared.chosen)
 
     def _varied_on(self, done: FirstRun, chosen: Chosen, sets: Iterable[list[Any]]) -> Iterator[tuple[list[Any], bool]]:

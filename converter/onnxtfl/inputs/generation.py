@@ -35,12 +35,18 @@ class UnknownInputError(Exception):
 
 
 def make_input(
-    info: TensorInfo, shape: tuple[int, ...], known: Range | None, seed: Sequence[int], noisy: bool = False
+    info: TensorInfo,
+    shape: tuple[int, ...],
+    known: Range | None,
+    seed: Sequence[int],
+    noisy: bool = False,
+    turn: int = 0,
 ) -> tuple[Array, str]:
     """Return values for an input and how they were chosen, in words.
 
     ``known``: sensible values by the graph. ``noisy``: noise instead of images and sound, which reaches more of a
-    model. Raises `UnknownInputError`, also for more than `_MOST_BYTES`.
+    model. ``turn``: the number of the run, in which indices select other rows of a table; it is a part of the first
+    number of ``seed``. Raises `UnknownInputError`, also for more than `_MOST_BYTES`.
     """
     _limit(info, shape)
     random = np.random.default_rng(list(seed))
@@ -57,6 +63,12 @@ def make_input(
     if info.dtype == "bool" or (known is not None and known.kind == "mask"):
         return mask(random, shape).astype(dtype), "0 or 1"
     if known is not None:
+        if (
+            known.kind == "index"
+            and known.distinct is None
+            and (rows := _in_turn(random, shape, known, seed, turn)) is not None
+        ):
+            return rows.astype(dtype), f"index in [{known.low:g}, {known.high:g})"
         return _within(random, shape, known, info).astype(dtype), f"{known.kind} in [{known.low:g}, {known.high:g})"
     if info.dtype.startswith(("int", "uint")):
         low, high = _integer_span(info)
@@ -135,6 +147,20 @@ def _within(random: np.random.Generator, shape: tuple[int, ...], known: Range, i
             return low + chosen
         return np.asarray(random.integers(low, high, shape))
     return np.asarray(random.uniform(known.low, known.high, shape))
+
+
+def _in_turn(
+    random: np.random.Generator, shape: tuple[int, ...], known: Range, seed: Sequence[int], turn: int
+) -> Array | None:
+    """Indices of the rows that come next after ``turn`` runs, so that runs together select as many as they can; None
+    where they may be a permutation, or there are too many.
+    """
+    low = int(np.ceil(known.low))
+    count, size = max(int(known.high) - low, 1), math.prod(shape)
+    if count > _MOST_SORTED or (shape == (count,) and count <= _MOST_PERMUTED):
+        return None
+    order = np.random.default_rng([seed[0] - turn, *seed[1:]]).permutation(count)
+    return low + random.permutation(order[(turn * size + np.arange(size)) % count]).reshape(shape)
 
 
 def _distinct(random: np.random.Generator, shape: tuple[int, ...], count: int, asked: int | None) -> Array | None:

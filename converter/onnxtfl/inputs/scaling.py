@@ -41,7 +41,7 @@ def varied(
     """
     for number in range(first, first + count):
         made, choices = make(number)
-        moved = _moved(made, _scalable(made, choices), *VARIED[number % len(VARIED)])
+        moved = _moved(made, scalable(made, choices), *VARIED[number % len(VARIED)])
         kept = [one.startswith(KEPT) for one in choices]
         found = [old if keep else new for old, new, keep in zip(values, moved, kept, strict=True)]
         if all(new is old for new, old in zip(found, values, strict=True)):
@@ -49,7 +49,7 @@ def varied(
         yield found
 
 
-def _scalable(values: Sequence[Any], choices: Sequence[str]) -> list[bool]:
+def scalable(values: Sequence[Any], choices: Sequence[str]) -> list[bool]:
     """Which inputs may have any magnitude."""
     return [
         choice.startswith(SCALABLE) and isinstance(value, np.ndarray) and value.dtype.kind == "f"

@@ -7,7 +7,8 @@ A difference that no input reaches does not show in the outputs, so the report o
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,31 +19,58 @@ from onnxtfl.checking.models.side import Side
 from onnxtfl.runtimes import RunOptions
 from onnxtfl.tracing.parts import temporary_directory
 
+MOST_NAMED = 3
+"""How many nodes of a kind are named."""
+
 
 def unreached(
-    side: Side, goals: Sequence[Goal], sets: Iterable[Sequence[Any]], options: RunOptions, stack: ExitStack
+    side: Side,
+    goals: Sequence[Goal],
+    sets: Iterable[Sequence[Any]],
+    options: RunOptions,
+    stack: ExitStack,
+    seconds: float = math.inf,
 ) -> list[Goal]:
     """The goals that none of several sets of inputs reaches; those of tensors that cannot be computed are left out.
 
-    Each set is run in turn, until all goals are reached. Raises `OnnxtflError` where the model does not run.
+    Each set is run in turn, until all goals are reached. Nothing is known after ``seconds``, and no goal is returned.
+    Raises `OnnxtflError` where the model does not run.
     """
+    until = time.perf_counter() + seconds
     pending, seen = list(goals), set[str]()
     for values in sets:
+        if time.perf_counter() > until:
+            return []
         model = side.traced(values, replace(options, kernels="builtin"), temporary_directory(stack))
         numbers = {v.name: i for i, v in enumerate(model.values) if v.name}
         wanted = {goal.tensor: numbers[goal.tensor] for goal in pending if goal.tensor in numbers}
         found = model.fetch(set(wanted.values()))
         arrays = {name: found[number] for name, number in wanted.items() if number in found}
         seen |= set(arrays)
-        pending = [goal for goal in pending if goal.tensor not in arrays or not goal.is_reached(arrays[goal.tensor])]
+        left = (goal.after(arrays[goal.tensor]) if goal.tensor in arrays else goal for goal in pending)
+        pending = [goal for goal in left if goal is not None]
         if not any(goal.tensor in arrays for goal in pending):
             break
     return [goal for goal in pending if goal.tensor in seen]
 
 
 def in_words(goals: Sequence[Goal]) -> str:
-    """What was never reached: a single node by its name, several of a kind by their number."""
-    counts = Counter((goal.what, goal.op) for goal in goals)
-    nodes = {(goal.what, goal.op): goal.node for goal in goals}
-    parts = [f"{what} {op} {nodes[what, op]}" if n == 1 else f"{what} {n} {op}s" for (what, op), n in counts.items()]
-    return "never reached: " + "; ".join(parts)
+    """What was never reached, grouped by kind, with the names of a few nodes of each."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for goal in goals:
+        what = f"{len(goal.rows)} {goal.what}" if goal.rows else goal.what
+        groups.setdefault((what, goal.op), []).append(goal.node)
+    return "never reached: " + "; ".join(_group(*kind, nodes) for kind, nodes in groups.items())
+
+
+def _group(what: str, op: str, nodes: Sequence[str]) -> str:
+    if len(nodes) == 1:
+        selects = what.startswith("a selected")
+        return f"{op} {nodes[0]} selected nothing" if selects else f"{what} {op} {nodes[0]}"
+    if what.startswith("a selected"):
+        return f"{len(nodes)} {op}s ({_listed(nodes)}) selected nothing"
+    return f"{what} {len(nodes)} {op}s ({_listed(nodes)})"
+
+
+def _listed(nodes: Sequence[str]) -> str:
+    return ", ".join(nodes[:MOST_NAMED]) + (", ..." if len(nodes) > MOST_NAMED else "")

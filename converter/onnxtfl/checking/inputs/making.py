@@ -64,7 +64,8 @@ class InputMaker:
     def make(self, shapes: Shapes, given: Mapping[str, Any], number: int) -> tuple[list[Any], list[str]]:
         """The inputs of run ``number``, and how each was chosen."""
         values, choices = [], []
-        seed, full = self.settings.seed + self.case + number, full_lengths(self.infos, shapes)
+        turn = self.case + number
+        seed, full = self.settings.seed + turn, full_lengths(self.infos, shapes)
         for k, (info, shape) in enumerate(zip(self.infos, shapes, strict=True)):
             other = self.b.info.inputs[self.pairs[k].b]
             if info.name in given:
@@ -77,7 +78,7 @@ class InputMaker:
                 if spread is not None and info.quantization is None:
                     value, choice = spread.make(info, shape, known, (seed, k))
                 else:
-                    value, choice = make_input(info, shape, known, (seed, k), number % 2 == 1)
+                    value, choice = make_input(info, shape, known, (seed, k), number % 2 == 1, turn)
                 value = agreeable(value, info, other)
             values.append(value)
             choices.append(choice)

@@ -1,9 +1,10 @@
-"""What inputs may reach inside a model: branches, limits of clamps, selections that are not empty."""
+"""What inputs may reach inside a model: branches, limits of clamps, both results of comparisons, rows of tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +16,10 @@ from onnxtfl.ir.source_names import shown_name
 
 MOST = 256
 """Tensors that are looked at."""
+MOST_ROWS = 256
+"""The rows of a table of which each is looked at."""
+_NEVER = {"LT": (True, 0), "LE": (True, -1), "GE": (False, 0), "GT": (False, -1)}
+"""By direction: the result that no number >= 0 has where it is compared with this integer or a lower one."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,8 @@ class Goal:
     """Something that inputs may reach.
 
     ``what``: a phrase that the ``op`` completes; ``node``: its name in quotes. It is reached where the tensor named
-    ``tensor`` has an element ``above`` a value or ``below`` one, or where neither is given where it has an element.
+    ``tensor`` has an element ``above`` a value or ``below`` one, or has all of the integers ``rows``, or where none of
+    these is given where it has an element.
     """
 
     what: str
@@ -31,14 +37,32 @@ class Goal:
     tensor: str
     above: float | None = None
     below: float | None = None
+    rows: tuple[int, ...] = ()
 
-    def is_reached(self, array: Array) -> bool:
-        """Whether these values of the tensor reach it."""
+    def after(self, array: Array) -> Goal | None:
+        """What remains of it after these values of the tensor; None where they reach it."""
+        if self.rows:
+            rows = tuple(sorted({*self.rows} - {*np.unique(array).tolist()}))
+            return replace(self, rows=rows) if rows else None
+        return None if self._is_reached(array) else self
+
+    def _is_reached(self, array: Array) -> bool:
         if self.above is not None:
             return bool((array > self.above).any())
         if self.below is not None:
             return bool((array < self.below).any())
         return array.size > 0
+
+
+def of_second_only(first: Sequence[Goal], second: Sequence[Goal]) -> tuple[Goal, ...]:
+    """Limits of the second model of which the first has fewer: a Relu6 in place of a Relu."""
+
+    def kind(goal: Goal) -> tuple[str, float | None]:
+        limits = [limit for limit in (goal.above, goal.below) if limit is not None]
+        return goal.what, round(limits[0], 4) if limits else None
+
+    counts = Counter(map(kind, first)), Counter(map(kind, second))
+    return tuple(g for g in second if g.what.endswith("limit of") and counts[1][kind(g)] > counts[0][kind(g)])
 
 
 def goals_of(graph: Graph) -> tuple[Goal, ...]:
@@ -48,19 +72,60 @@ def goals_of(graph: Graph) -> tuple[Goal, ...]:
 
 def _goals(node: Node) -> Iterator[Goal]:
     first = node.optional(0)
-    if first is None:
+    if node.op is ops.Gather:
+        yield from _rows(node)
+    if first is None or first.is_constant:
         return
-    if node.op is ops.If and (name := _tensor(first)) and not first.is_constant:
+    if node.op is ops.If and (name := _tensor(first)):
         yield Goal("the then branch of", "If", shown_name(node), name, above=0.5)
         yield Goal("the else branch of", "If", shown_name(node), name, below=0.5)
-    elif node.op is ops.Clamp and (name := _tensor(first)) and not first.is_constant:
-        low, high = (_number(node.optional(k)) for k in (1, 2))
-        if low is not None and not (low <= 0 and never_negative(first)):
-            yield Goal("the lower limit of", "Clamp", shown_name(node), name, below=low)
-        if high is not None:
-            yield Goal("the upper limit of", "Clamp", shown_name(node), name, above=high)
+    elif node.op.clamps is not None:
+        yield from _limits(node, first, *node.op.clamps)
+    elif node.op is ops.Compare and (name := _tensor(node.result)):
+        yield from _results(node, name)
     elif node.op in (ops.NonMaxSuppression, ops.NonZero) and (name := _tensor(node.results[0])):
         yield Goal("a selected element of", node.op.name, shown_name(node), name)
+
+
+def _limits(node: Node, first: Value, low: float | None, high: float | None) -> Iterator[Goal]:
+    """The limits of a clamp: what it reads is beyond them, or is not in the file and its result is a limit."""
+    if node.op is ops.Clamp:
+        low, high = (_number(node.optional(k)) for k in (1, 2))
+    name, reads = _tensor(first) or _tensor(node.result), bool(_tensor(first))
+    if not name:
+        return
+    if node.op is ops.Clamp and low is not None and not (low <= 0 and never_negative(first)):
+        limit = low if reads else float(np.nextafter(np.float32(low), np.float32(np.inf)))
+        yield Goal("the lower limit of", node.op.name, shown_name(node), name, below=limit)
+    if high is not None and np.isfinite(high):
+        limit = high if reads else float(np.nextafter(np.float32(high), np.float32(-np.inf)))
+        yield Goal("the upper limit of", node.op.name, shown_name(node), name, above=limit)
+
+
+def _results(node: Node, name: str) -> Iterator[Goal]:
+    """Both results of a comparison, without one that is known never to occur."""
+    first, second = node.operand(0), node.operand(1)
+    if second.is_constant and first.known is None and (number := _number(second)) is not None:
+        result, limit = _NEVER.get(node.attr("comparison_direction"), (None, 0))
+        never = result if number <= limit and never_negative(first) else None
+    elif first.known is not None:
+        return
+    else:
+        never = None
+    if never is not True:
+        yield Goal("a true result of", "Compare", shown_name(node), name, above=0.5)
+    if never is not False:
+        yield Goal("a false result of", "Compare", shown_name(node), name, below=0.5)
+
+
+def _rows(node: Node) -> Iterator[Goal]:
+    """The rows of a small constant table."""
+    table, indices = node.operand(0), node.operand(1)
+    if not table.is_constant or indices.is_constant or not (name := _tensor(indices)):
+        return
+    rows = table.shape[node.attr("axis")]
+    if isinstance(rows, int) and 1 < rows <= MOST_ROWS:
+        yield Goal("rows of", "Gather", shown_name(node), name, rows=tuple(range(rows)))
 
 
 def _tensor(value: Value) -> str:
