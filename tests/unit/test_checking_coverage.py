@@ -10,10 +10,10 @@ from onnx import TensorProto, helper, parser
 
 from onnxtfl import check
 from onnxtfl.checking.inputs.coverage import in_words
-from onnxtfl.checking.models.goals import Goal, of_second_only
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.inputs.generation import make_input
+from onnxtfl.inputs.goals import Goal, of_second_only
 from onnxtfl.inputs.ranges import Range
 from tests.unit.tiny_models import onnx_model, saved
 

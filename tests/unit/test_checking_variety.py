@@ -163,7 +163,7 @@ def test_varied_runs_that_say_nothing_are_not_compared() -> None:
 
 
 def test_a_logarithm_of_a_softmax_is_a_log_softmax_where_float32_has_its_values(tmp_path: Path) -> None:
-    """Beyond, exp is 0 and its logarithm infinite; usual inputs have no such values. A wrong one is found all the same."""
+    """Beyond, exp is 0 and its logarithm infinite; usual inputs have no such values. A wrong one is still found."""
     both = [("Mul", ["x", "f"], ["a"]), ("Softmax", ["a"], ["s"], {"axis": 1}), ("Log", ["s"], ["y"])]
     one = [both[0], ("LogSoftmax", ["a"], ["y"], {"axis": 1})]
     report = compared(tmp_path, chain(one, f=9.0), chain(both, f=9.0))

@@ -13,12 +13,12 @@ from onnxtfl.checking.criteria.base import Attempt
 from onnxtfl.checking.criteria.pre_activation import PreActivation, is_saturated
 from onnxtfl.checking.evidence import Verdict
 from onnxtfl.checking.inputs.coverage import in_words, unreached
-from onnxtfl.checking.models.goals import Goal, of_second_only
 from onnxtfl.checking.models.side import FirstRun, Side
 from onnxtfl.checking.pairing.interface import Pair, Permutation, shape_text
 from onnxtfl.checking.report import BY_VALUE, CheckReport, InputUsed
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.formats import files
+from onnxtfl.inputs.goals import Goal, of_second_only
 from onnxtfl.inputs.scaling import hardly_changes, scalable, varied
 from onnxtfl.inputs.search import search
 from onnxtfl.pipeline import lifted_where_possible

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from onnxtfl.checking.evidence import Judgment, Verdict
 from onnxtfl.checking.localize.layers import FirstDifference, LayerError
-from onnxtfl.checking.models.goals import Goal
+from onnxtfl.inputs.goals import Goal
 from onnxtfl.runtimes.profiles import ModelSummary, Profile, SpeedChange
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, shape
 

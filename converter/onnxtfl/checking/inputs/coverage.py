@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from onnxtfl.checking.models.goals import Goal
 from onnxtfl.checking.models.side import Side
+from onnxtfl.inputs.goals import Goal
 from onnxtfl.runtimes import RunOptions
 from onnxtfl.tracing.parts import temporary_directory
 

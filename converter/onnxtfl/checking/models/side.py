@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 
 from onnxtfl.checking.models.facts import Facts, analyze
-from onnxtfl.checking.models.goals import Goal, goals_of
 from onnxtfl.checking.models.sequences import Slots, joined, slots_of, split
 from onnxtfl.checking.models.states import Hidden, hidden, states_of
 from onnxtfl.formats import files
 from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.inputs.description import ModelInfo, describe
+from onnxtfl.inputs.goals import Goal, goals_of
 from onnxtfl.runtimes import Run, RunError, RunOptions, Worker
 from onnxtfl.runtimes.profiles import ModelSummary
 from onnxtfl.tracing.trace import InnerModel
