@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -137,8 +138,29 @@ class InnerModel:
                 pending += [part[half:], part[:half]] if half else []
         return found
 
+    def fetch_over(self, wanted: Sequence[int], sets: Sequence[Sequence[Any]]) -> list[dict[int, Array]]:
+        """The values of tensors for each of several sets of inputs: one part is cut for all. Raises `OnnxtflError`."""
+        inputs = [i for i in wanted if self.values[i].producer is None]
+        results = [i for i in wanted if self.values[i].producer is not None]
+        runs: list[list[Any]] = [[] for _ in sets]
+        if results:
+            with self._part({}, results) as (path, _):
+                runs = self.worker.submit(path, sets, self.options).result()
+        at = {i: self.graph.inputs.index(self.values[i]) for i in inputs}
+        return [
+            dict(zip(results, outputs, strict=True)) | {i: given[at[i]] for i in inputs}
+            for outputs, given in zip(runs, sets, strict=True)
+        ]
+
     def _run_part(self, fed: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
         """The values of `wanted`, on other kernels where these refuse."""
+        with self._part(fed, wanted) as (path, arrays):
+            outputs = self._outputs(path, [*self.given, *arrays])
+        return {i: array for i, array in zip(wanted, outputs, strict=True) if isinstance(array, np.ndarray)}
+
+    @contextmanager
+    def _part(self, fed: Mapping[int, Array], wanted: Sequence[int]) -> Iterator[tuple[Path, list[Array]]]:
+        """The file of the part that computes `wanted`, and what it reads beside the inputs."""
         model = self.read()
         values = numbered(model.main)
         for i in wanted:
@@ -147,11 +169,10 @@ class InnerModel:
         arrays = isolate(model, {values[i]: array for i, array in fed.items()}, [values[i] for i in wanted])
         path = files.write(model, self.folder / f"{next(self._files)}.{self.format}")
         try:
-            outputs = self._outputs(path, [*self.given, *arrays])
+            yield path, arrays
         finally:
             path.unlink(missing_ok=True)
             path.with_name(path.name + ".data").unlink(missing_ok=True)
-        return {i: array for i, array in zip(wanted, outputs, strict=True) if isinstance(array, np.ndarray)}
 
     def _outputs(self, path: Path, inputs: Sequence[Any]) -> list[Any]:
         try:

@@ -7,15 +7,14 @@ A difference that no input reaches does not show in the outputs, so the report o
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 from onnxtfl.checking.models.side import Side
 from onnxtfl.inputs.goals import Goal
+from onnxtfl.ir.data import Array
 from onnxtfl.runtimes import RunOptions
 from onnxtfl.tracing.parts import temporary_directory
 
@@ -24,34 +23,29 @@ MOST_NAMED = 3
 
 
 def unreached(
-    side: Side,
-    goals: Sequence[Goal],
-    sets: Iterable[Sequence[Any]],
-    options: RunOptions,
-    stack: ExitStack,
-    seconds: float = math.inf,
+    side: Side, goals: Sequence[Goal], sets: Sequence[Sequence[Any]], options: RunOptions, stack: ExitStack
 ) -> list[Goal]:
     """The goals that none of several sets of inputs reaches; those of tensors that cannot be computed are left out.
 
-    Each set is run in turn, until all goals are reached. Nothing is known after ``seconds``, and no goal is returned.
     Raises `OnnxtflError` where the model does not run.
     """
-    until = time.perf_counter() + seconds
-    pending, seen = list(goals), set[str]()
-    for values in sets:
-        if time.perf_counter() > until:
-            return []
-        model = side.traced(values, replace(options, kernels="builtin"), temporary_directory(stack))
-        numbers = {v.name: i for i, v in enumerate(model.values) if v.name}
-        wanted = {goal.tensor: numbers[goal.tensor] for goal in pending if goal.tensor in numbers}
-        found = model.fetch(set(wanted.values()))
-        arrays = {name: found[number] for name, number in wanted.items() if number in found}
-        seen |= set(arrays)
-        left = (goal.after(arrays[goal.tensor]) if goal.tensor in arrays else goal for goal in pending)
-        pending = [goal for goal in left if goal is not None]
-        if not any(goal.tensor in arrays for goal in pending):
-            break
-    return [goal for goal in pending if goal.tensor in seen]
+    model = side.traced(sets[0], replace(options, kernels="builtin"), temporary_directory(stack))
+    numbers = {v.name: i for i, v in enumerate(model.values) if v.name}
+    wanted = {numbers[goal.tensor] for goal in goals if goal.tensor in numbers}
+    found = model.fetch(wanted)
+    known = [goal for goal in goals if numbers.get(goal.tensor) in found]
+    pending = _left(known, numbers, found)
+    if pending and sets[1:]:
+        others = [side.given(values) for values in sets[1:]]
+        for found in model.fetch_over(sorted({numbers[goal.tensor] for goal in pending}), others):
+            pending = _left(pending, numbers, found)
+    return pending
+
+
+def _left(goals: Sequence[Goal], numbers: Mapping[str, int], found: Mapping[int, Array]) -> list[Goal]:
+    """The goals that these values of the tensors do not reach."""
+    left = (goal.after(found[numbers[goal.tensor]]) for goal in goals)
+    return [goal for goal in left if goal is not None]
 
 
 def in_words(goals: Sequence[Goal]) -> str:

@@ -88,15 +88,18 @@ class Side:
         worker = worker or self.worker
         assert worker is not None
         options = replace(options, **self.run_options)
-        given = [joined(self.slots, self.hidden.given(self._as_complex(values))) for values in steps]
+        given = [self.given(values) for values in steps]
         self.fed = given[0]
         return Begun(self, worker.submit(self.info.path, given, options, self.hidden.feedback))
 
     def traced(self, values: Sequence[Any], options: RunOptions, folder: Path) -> InnerModel:
         """The tensors inside of the model, whose visible inputs have ``values``; parts are written to ``folder``."""
         assert self.worker is not None
-        given = joined(self.slots, self.hidden.given(values))
-        return InnerModel(self.info.path, self.info.format, self.worker, given, options, folder)
+        return InnerModel(self.info.path, self.info.format, self.worker, self.given(values), options, folder)
+
+    def given(self, values: Sequence[Any]) -> list[Any]:
+        """The model's own inputs, for ``values`` of the visible ones."""
+        return joined(self.slots, self.hidden.given(self._as_complex(values)))
 
     def _as_complex(self, values: Sequence[Any]) -> list[Any]:
         """Inputs of pairs as the complex numbers that the model has."""
