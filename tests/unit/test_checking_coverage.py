@@ -11,10 +11,12 @@ from onnx import TensorProto, helper, parser
 from onnxtfl import check
 from onnxtfl.checking.inputs.coverage import in_words
 from onnxtfl.checking.report import CheckReport
+from onnxtfl.formats import files
 from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.inputs.generation import make_input
-from onnxtfl.inputs.goals import Goal, of_second_only
+from onnxtfl.inputs.goals import Goal, goals_of, of_second_only
 from onnxtfl.inputs.ranges import Range
+from onnxtfl.pipeline import lifted_where_possible
 from tests.unit.tiny_models import onnx_model, saved
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> g (float[4, 8] x) => (float[4, 8] y) '
@@ -103,3 +105,22 @@ def test_limits_that_both_models_have_are_goals_once() -> None:
     second = [Goal("the upper limit of", "Relu6", "'b'", "b", above=float(np.nextafter(np.float32(6), 0)))]
     assert of_second_only(first, second) == ()
     assert of_second_only([], second) == tuple(second)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "goals"),
+    [
+        ("q, s, z = DynamicQuantizeLinear (x)  f = DequantizeLinear (q, s, z)  y = Identity (f)", set()),
+        ("y = Clip (x, zero, six)", {"the lower limit of", "the upper limit of"}),
+        ("i = Cast <to = 7> (x)  y = Gather (table, i)", {"rows of"}),
+        ("n = Shape <start = 0, end = 1> (x)  e = Squeeze (n)  i = Range (a, e, o)  y = Gather (table, i)", set()),
+    ],
+    ids=["integers are saturated", "a limit", "rows by an input", "rows by a shape"],
+)
+def test_goals_are_what_inputs_decide(nodes: str, goals: set[str]) -> None:
+    constants = (
+        "<float zero = {0.0}, float six = {6.0}, int64 a = {0}, int64 o = {1}, float[3, 2] table = {1, 2, 3, 4, 5, 6}>"
+    )
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g (float[n] x) => (y) {constants} {{ {nodes} }}'
+    graph = lifted_where_possible(files.read(parser.parse_model(text)))
+    assert {goal.what for goal in goals_of(graph)} == goals

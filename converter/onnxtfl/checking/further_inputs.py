@@ -32,6 +32,8 @@ REACHING = 10
 """The most varied sets of inputs, of those that were compared, that are examined for what they reach."""
 SEARCH_SHARE = 0.5
 """The time of the search for inputs, over that for measurements."""
+LEAST = 0.3
+"""The least seconds in which coverage may be measured."""
 MOST_BYTES = 4 << 20
 """The size of a model whose graph is evaluated to find inputs."""
 MADE = "on inputs made to reach more of the model"
@@ -100,11 +102,11 @@ class FurtherInputs:
 
     def _unreached(self, goals: Goals, sets: Sequence[list[Any]]) -> Goals:
         """Of the goals in each of the models those that these inputs do not reach; none where that is not known."""
-        found = list[list[Goal]]()
+        found, limit = list[list[Goal]](), max(LEAST, SEARCH_SHARE * self.attempt.seconds)
         for side, wanted, fed in ((self.a, goals[0], sets), (self.b, goals[1], [*map(self.feed, sets)])):
             try:
                 with ExitStack() as stack:
-                    found.append(unreached(side, wanted, fed, self.attempt.options, stack) if wanted else [])
+                    found.append(unreached(side, wanted, fed, self.attempt.options, stack, limit) if wanted else [])
             except OnnxtflError:
                 found.append([])
         return found[0], found[1]

@@ -92,7 +92,7 @@ def _limits(node: Node, first: Value, low: float | None, high: float | None) -> 
     if node.op is ops.Clamp:
         low, high = (_number(node.optional(k)) for k in (1, 2))
     name, reads = _tensor(first) or _tensor(node.result), bool(_tensor(first))
-    if not name:
+    if not name or _is_saturating(node):
         return
     if node.op is ops.Clamp and low is not None and not (low <= 0 and never_negative(first)):
         limit = low if reads else float(np.nextafter(np.float32(low), np.float32(np.inf)))
@@ -100,6 +100,12 @@ def _limits(node: Node, first: Value, low: float | None, high: float | None) -> 
     if high is not None and np.isfinite(high):
         limit = high if reads else float(np.nextafter(np.float32(high), np.float32(-np.inf)))
         yield Goal("the upper limit of", node.op.name, shown_name(node), name, above=limit)
+
+
+def _is_saturating(node: Node) -> bool:
+    """Whether a clamp only keeps numbers in the type of integers that they become."""
+    uses = [user for user, _ in node.result.uses]
+    return bool(uses) and all(user.op is ops.Convert and user.attr("dtype").is_integer for user in uses)
 
 
 def _results(node: Node, name: str) -> Iterator[Goal]:
@@ -119,13 +125,22 @@ def _results(node: Node, name: str) -> Iterator[Goal]:
 
 
 def _rows(node: Node) -> Iterator[Goal]:
-    """The rows of a small constant table."""
+    """The rows of a small constant table that an input selects from; positions, which shapes select, say nothing."""
     table, indices = node.operand(0), node.operand(1)
-    if not table.is_constant or indices.is_constant or not (name := _tensor(indices)):
+    if not table.is_constant or not _is_input(indices) or not (name := _tensor(indices)):
         return
     rows = table.shape[node.attr("axis")]
     if isinstance(rows, int) and 1 < rows <= MOST_ROWS:
         yield Goal("rows of", "Gather", shown_name(node), name, rows=tuple(range(rows)))
+
+
+def _is_input(value: Value) -> bool:
+    """Whether a value has the elements of an input, in another type or order."""
+    while (node := value.producer) is not None:
+        if node.op is not ops.Convert and node.op.moves != slice(0, 1):
+            return False
+        value = node.operand(0)
+    return not value.is_constant
 
 
 def _tensor(value: Value) -> str:

@@ -7,6 +7,8 @@ A difference that no input reaches does not show in the outputs, so the report o
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,18 +25,26 @@ MOST_NAMED = 3
 
 
 def unreached(
-    side: Side, goals: Sequence[Goal], sets: Sequence[Sequence[Any]], options: RunOptions, stack: ExitStack
+    side: Side,
+    goals: Sequence[Goal],
+    sets: Sequence[Sequence[Any]],
+    options: RunOptions,
+    stack: ExitStack,
+    seconds: float = math.inf,
 ) -> list[Goal]:
     """The goals that none of several sets of inputs reaches; those of tensors that cannot be computed are left out.
 
-    Raises `OnnxtflError` where the model does not run.
+    None where it would take more than so many ``seconds`` to know. Raises `OnnxtflError` where the model does not run.
     """
+    started = time.perf_counter()
     model = side.traced(sets[0], replace(options, kernels="builtin"), temporary_directory(stack))
     numbers = {v.name: i for i, v in enumerate(model.values) if v.name}
     wanted = {numbers[goal.tensor] for goal in goals if goal.tensor in numbers}
     found = model.fetch(wanted)
     known = [goal for goal in goals if numbers.get(goal.tensor) in found]
     pending = _left(known, numbers, found)
+    if (time.perf_counter() - started) * len(sets) > seconds:
+        return []
     if pending and sets[1:]:
         others = [side.given(values) for values in sets[1:]]
         for found in model.fetch_over(sorted({numbers[goal.tensor] for goal in pending}), others):
