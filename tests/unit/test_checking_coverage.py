@@ -112,7 +112,7 @@ def test_limits_that_both_models_have_are_goals_once() -> None:
     [
         ("q, s, z = DynamicQuantizeLinear (x)  f = DequantizeLinear (q, s, z)  y = Identity (f)", set()),
         ("y = Clip (x, zero, six)", {"the lower limit of", "the upper limit of"}),
-        ("i = Cast <to = 7> (x)  y = Gather (table, i)", {"rows of"}),
+        ("i = Cast <to = 7> (k)  y = Gather (table, i)", {"rows of"}),
         ("n = Shape <start = 0, end = 1> (x)  e = Squeeze (n)  i = Range (a, e, o)  y = Gather (table, i)", set()),
     ],
     ids=["integers are saturated", "a limit", "rows by an input", "rows by a shape"],
@@ -121,6 +121,6 @@ def test_goals_are_what_inputs_decide(nodes: str, goals: set[str]) -> None:
     constants = (
         "<float zero = {0.0}, float six = {6.0}, int64 a = {0}, int64 o = {1}, float[3, 2] table = {1, 2, 3, 4, 5, 6}>"
     )
-    text = f'<ir_version: 8, opset_import: ["" : 17]> g (float[n] x) => (y) {constants} {{ {nodes} }}'
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g (float[n] x, int32[n] k) => (y) {constants} {{ {nodes} }}'
     graph = lifted_where_possible(files.read(parser.parse_model(text)))
     assert {goal.what for goal in goals_of(graph)} == goals
