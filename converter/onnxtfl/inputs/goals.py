@@ -126,21 +126,23 @@ def _results(node: Node, name: str) -> Iterator[Goal]:
 
 def _rows(node: Node) -> Iterator[Goal]:
     """The rows of a small constant table that an input selects from; positions, which shapes select, say nothing."""
-    table, indices = node.operand(0), node.operand(1)
-    if not table.is_constant or not _is_input(indices) or not (name := _tensor(indices)):
+    table, name = node.operand(0), _input_of(node.operand(1))
+    if not table.is_constant or not name:
         return
     rows = table.shape[node.attr("axis")]
     if isinstance(rows, int) and 1 < rows <= MOST_ROWS:
         yield Goal("rows of", "Gather", shown_name(node), name, rows=tuple(range(rows)))
 
 
-def _is_input(value: Value) -> bool:
-    """Whether a value has the elements of an input, in another type or order."""
+def _input_of(value: Value) -> str:
+    """The name of the input whose elements a value has, in another type or order (negative ones counted from the end);
+    "" for others.
+    """
     while (node := value.producer) is not None:
-        if node.op is not ops.Convert and node.op.moves != slice(0, 1):
-            return False
+        if node.op not in (ops.Convert, ops.FloorMod) and node.op.moves != slice(0, 1):
+            return ""
         value = node.operand(0)
-    return not value.is_constant
+    return "" if value.is_constant else value.name or ""
 
 
 def _tensor(value: Value) -> str:
