@@ -14,7 +14,7 @@ from onnxtfl.checking.criteria.pre_activation import PreActivation, is_saturated
 from onnxtfl.checking.evidence import Verdict
 from onnxtfl.checking.inputs.coverage import in_words, unreached
 from onnxtfl.checking.models.side import FirstRun, Side
-from onnxtfl.checking.pairing.interface import Pair, Permutation, shape_text
+from onnxtfl.checking.pairing.interface import Pair, shape_text
 from onnxtfl.checking.report import BY_VALUE, CheckReport, InputUsed
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.formats import files
@@ -45,10 +45,8 @@ SIZES = 2
 class Compared(Protocol):
     """Compares the models on one run."""
 
-    def __call__(
-        self, values: Sequence[Any], choices: Sequence[str], chosen: list[Permutation], is_unusual: bool = False
-    ) -> CheckReport:
-        """The report for inputs, how they were chosen, and the layout; ``is_unusual``: see `Attempt`."""
+    def __call__(self, values: Sequence[Any], choices: Sequence[str], is_unusual: bool = False) -> CheckReport:
+        """The report for inputs, and how they were chosen; ``is_unusual``: see `Attempt`."""
         ...
 
 
@@ -69,31 +67,31 @@ class FurtherInputs:
     feed: Callable[[Sequence[Any]], list[Any]]
     ran: list[list[Any]] = field(default_factory=list)
 
-    def extend(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
+    def extend(self, report: CheckReport) -> CheckReport:
         """The report, failed where the models differ on other inputs. Slow models are left out; of those with state,
         and of quantized ones, only outputs are named that say little.
         """
         if report.status == "failed" and report.outputs:
-            return self._say_where(report, chosen)
+            return self._say_where(report)
         if not report.ok or not self.done.later:
             return report
         report = self._with_dull(report)
         if self.a.keeps_state or self.b.keeps_state:
             return report
-        steps: list[Callable[[CheckReport, list[Permutation]], CheckReport]] = [self._on_varied]
+        steps: list[Callable[[CheckReport], CheckReport]] = [self._on_varied]
         if not (self.a.facts.quantized and self.b.facts.quantized):
             steps = [self._before_sigmoids, self._on_varied, self._at_another_size, self._at_sizes_of_1]
         for step in steps:
-            report = step(report, chosen) if report.ok else report
-        return self._with_unreached(report, chosen) if report.ok and (self.a.goals or self.b.goals) else report
+            report = step(report) if report.ok else report
+        return self._with_unreached(report) if report.ok and (self.a.goals or self.b.goals) else report
 
-    def _with_unreached(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
+    def _with_unreached(self, report: CheckReport) -> CheckReport:
         """The report on inputs that were made to reach more, and with what none of all inputs reaches."""
         sets = [self.done.values, *(values for values, _ in self.done.later), *self.ran]
         goals = self._unreached((self.a.goals, of_second_only(self.a.goals, self.b.goals)), sets)
         self.ran.clear()
         if any(goals) and self._tolerance_tells(report):
-            report = self._judged_on(list(self._made_for(goals, sets)), report, chosen, MADE)
+            report = self._judged_on(list(self._made_for(goals, sets)), report, MADE)
             goals = self._unreached(goals, self.ran) if self.ran else goals
         left = (*goals[0], *goals[1])
         if not left or not report.ok:
@@ -126,16 +124,14 @@ class FurtherInputs:
         rounding = any(side.info.hybrid or side.facts.rounds for side in (self.a, self.b))
         return not rounding and all(out.accepted_by in BY_VALUE for out in report.outputs)
 
-    def _on_varied(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
+    def _on_varied(self, report: CheckReport) -> CheckReport:
         """Compare on inputs of other seeds and magnitudes, as many as the time allows."""
         if not self._tolerance_tells(report):
             return report
         sets = varied(self.done.again, self.done.values, FIRST_VARIED, MOST_VARIED)
-        return self._judged_on(sets, report, chosen, "on inputs of another magnitude")
+        return self._judged_on(sets, report, "on inputs of another magnitude")
 
-    def _judged_on(
-        self, sets: Iterable[list[Any]], report: CheckReport, chosen: list[Permutation], where: str
-    ) -> CheckReport:
+    def _judged_on(self, sets: Iterable[list[Any]], report: CheckReport, where: str) -> CheckReport:
         """The report, failed where the models differ on one of several sets of inputs.
 
         A set that misses the tolerance is judged by all criteria; a few such sets say what all others would.
@@ -147,7 +143,7 @@ class FurtherInputs:
             if not is_missed:
                 continue
             try:
-                other = self.compared(values, self.done.choices, chosen, True)
+                other = self.compared(values, self.done.choices, True)
             except OnnxtflError:
                 continue
             judged += 1
@@ -157,9 +153,8 @@ class FurtherInputs:
                 break
         return report
 
-    def _before_sigmoids(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
+    def _before_sigmoids(self, report: CheckReport) -> CheckReport:
         """Compare what Sigmoids read that are saturated, unless that was done."""
-        del chosen  # the attempt has it
         outputs = [self.done.outputs, *(outputs for _, outputs in self.done.later)]
         checks, criterion = list(report.outputs), PreActivation()
         for k, (pair, check) in enumerate(zip(self.out_pairs, report.outputs, strict=True)):
@@ -186,21 +181,21 @@ class FurtherInputs:
         said = f"{', '.join(map(repr, names))}: hardly depend{'s' if len(names) == 1 else ''} on the inputs"
         return replace(report, notes=(*report.notes, f"{said}, so an error may not show")) if names else report
 
-    def _at_another_size(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
-        found = self._elsewhere(chosen)
+    def _at_another_size(self, report: CheckReport) -> CheckReport:
+        found = self._elsewhere()
         if found is None:
             return report
         if found.status == "failed":
             return replace(found, reason=f"{_sizes(found.inputs)}: {found.reason}")
         return replace(report, notes=(*report.notes, f"also compared {_sizes(found.inputs)}")) if found.ok else report
 
-    def _at_sizes_of_1(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
+    def _at_sizes_of_1(self, report: CheckReport) -> CheckReport:
         """Compare at batches of 1, and where all open sizes are 1, at which few models are used: a difference there
         excludes these sizes from the verdict.
         """
         for only_batch, values, choices in self.done.units:
             try:
-                found = self.compared(values, choices, chosen)
+                found = self.compared(values, choices)
             except RunError:
                 continue
             where = f"{_sizes(found.inputs)}: {found.reason}"
@@ -211,19 +206,19 @@ class FurtherInputs:
                 report = replace(report, excluded=_sizes(found.inputs), notes=(*report.notes, note))
         return report
 
-    def _elsewhere(self, chosen: list[Permutation]) -> CheckReport | None:
+    def _elsewhere(self) -> CheckReport | None:
         """The comparison at the next size that the first model accepts; None without one."""
         for values, choices in islice(self.done.elsewhere, SIZES):
             try:
-                return self.compared(values, choices, chosen)
+                return self.compared(values, choices)
             except RunError:
                 continue
         return None
 
-    def _say_where(self, report: CheckReport, chosen: list[Permutation]) -> CheckReport:
+    def _say_where(self, report: CheckReport) -> CheckReport:
         """Say at which sizes the models differ, and whether they do so at others, where sizes are open."""
         try:
-            found = self._elsewhere(chosen)
+            found = self._elsewhere()
         except OnnxtflError:
             return report
         if found is None or found.status == "not checked":

@@ -80,7 +80,7 @@ class SecondRun:
         return Compared(report, chosen, first)
 
     def compared_on(
-        self, values: Sequence[Any], choices: Sequence[str], chosen: Chosen, is_unusual: bool = False
+        self, chosen: Chosen, values: Sequence[Any], choices: Sequence[str], is_unusual: bool = False
     ) -> CheckReport:
         """Compare one run on other inputs of the first model. Raises `RunError` where that does not run."""
         outputs = self.models.a.run(values, self.models.options)

@@ -158,10 +158,10 @@ class Session:
         run, compared, models = outcome.run, outcome.compared, self.models
         if run is None or compared is None:
             return outcome.report
-        attempt = run.attempt(compared.chosen, models.settings.kernels[0])
-        varied, feed = partial(self._varied_on, run.done, compared.chosen), partial(models.fed_to_b, compared.chosen)
-        more = FurtherInputs(models.a, models.b, models.outputs, run.done, attempt, run.compared_on, varied, feed)
-        return more.extend(outcome.report, compared.chosen)
+        chosen, kernels = compared.chosen, models.settings.kernels[0]
+        varied, feed = partial(self._varied_on, run.done, chosen), partial(models.fed_to_b, chosen)
+        known = models.a, models.b, models.outputs, run.done, run.attempt(chosen, kernels)
+        return FurtherInputs(*known, partial(run.compared_on, chosen), varied, feed).extend(outcome.report)
 
     def _varied_on(self, done: FirstRun, chosen: Chosen, sets: Iterable[list[Any]]) -> Iterator[tuple[list[Any], bool]]:
         """As many of several sets of inputs as there is time for, and whether the outputs miss the tolerance there."""
