@@ -68,13 +68,6 @@ def in_words(goals: Sequence[Goal]) -> str:
 
 
 def _group(what: str, op: str, nodes: Sequence[str]) -> str:
-    if len(nodes) == 1:
-        selects = what.startswith("a selected")
-        return f"{op} {nodes[0]} selected nothing" if selects else f"{what} {op} {nodes[0]}"
-    if what.startswith("a selected"):
-        return f"{len(nodes)} {op}s ({_listed(nodes)}) selected nothing"
-    return f"{what} {len(nodes)} {op}s ({_listed(nodes)})"
-
-
-def _listed(nodes: Sequence[str]) -> str:
-    return ", ".join(nodes[:MOST_NAMED]) + (", ..." if len(nodes) > MOST_NAMED else "")
+    listed = ", ".join(nodes[:MOST_NAMED]) + (", ..." if len(nodes) > MOST_NAMED else "")
+    named = f"{op} {nodes[0]}" if len(nodes) == 1 else f"{len(nodes)} {op}s ({listed})"
+    return f"{named} selected nothing" if what.startswith("a selected") else f"{what} {named}"
