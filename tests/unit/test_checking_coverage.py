@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,11 @@ from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.inputs.generation import make_input
 from onnxtfl.inputs.goals import Goal, goals_of, of_second_only
 from onnxtfl.inputs.ranges import Range
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.quantization import Quantization, dequantize
+from onnxtfl.ir.types import tensor
 from onnxtfl.pipeline import lifted_where_possible
 from tests.unit.tiny_models import onnx_model, saved
 
@@ -124,3 +130,15 @@ def test_goals_are_what_inputs_decide(nodes: str, goals: set[str]) -> None:
     text = f'<ir_version: 8, opset_import: ["" : 17]> g (float[n] x, int32[n] k) => (y) {constants} {{ {nodes} }}'
     graph = lifted_where_possible(files.read(parser.parse_model(text)))
     assert {goal.what for goal in goals_of(graph)} == goals
+
+
+def test_a_quantized_result_is_at_its_limit_within_half_a_step() -> None:
+    """255 steps of 6 / 255 need not be 6 in float32."""
+    grid = Quantization("int8", (6 / 255,), (-128,))
+    type_ = replace(tensor("float32", 4), quantization=grid)
+    graph = Graph()
+    made = Builder(graph)(ops.Relu6, graph.add_input(type_, ""))
+    made.type, made.name = type_, "y"
+    (goal,) = goals_of(graph)
+    below, limit = (dequantize(np.array([k], np.int8), grid) for k in (126, 127))
+    assert goal.after(below) == goal and goal.after(limit) is None

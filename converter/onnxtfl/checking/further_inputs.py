@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol
@@ -23,6 +22,7 @@ from onnxtfl.inputs.scaling import hardly_changes, scalable, varied
 from onnxtfl.inputs.search import search
 from onnxtfl.pipeline import lifted_where_possible
 from onnxtfl.runtimes import RunError
+from onnxtfl.temporary import Folder
 
 ComparedSets = Callable[[Iterable[list[Any]]], Iterator[tuple[list[Any], bool]]]
 """Sets of inputs -> those on which outputs were compared, and whether they miss the tolerance."""
@@ -32,8 +32,8 @@ REACHING = 10
 """The most varied sets of inputs, of those that were compared, that are examined for what they reach."""
 SEARCH_SHARE = 0.5
 """The time of the search for inputs, over that for measurements."""
-LEAST = 0.3
-"""The least seconds in which coverage may be measured."""
+LEAST = 1.0
+"""The least seconds in which coverage may be measured, and inputs searched."""
 MOST_BYTES = 4 << 20
 """The size of a model whose graph is evaluated to find inputs."""
 MADE = "on inputs made to reach more of the model"
@@ -103,15 +103,15 @@ class FurtherInputs:
         found, limit = list[list[Goal]](), max(LEAST, SEARCH_SHARE * self.attempt.seconds)
         for side, wanted, fed in ((self.a, goals[0], sets), (self.b, goals[1], [*map(self.feed, sets)])):
             try:
-                with ExitStack() as stack:
-                    found.append(unreached(side, wanted, fed, self.attempt.options, stack, limit) if wanted else [])
+                with Folder() as folder:
+                    found.append(unreached(side, wanted, fed, self.attempt.options, folder, limit) if wanted else [])
             except OnnxtflError:
                 found.append([])
         return found[0], found[1]
 
     def _made_for(self, goals: Goals, sets: Sequence[list[Any]]) -> Iterator[list[Any]]:
         """Inputs that reach some of the goals, by the semantics of the model's graph; none of large models."""
-        until = time.perf_counter() + SEARCH_SHARE * self.attempt.seconds
+        until = time.perf_counter() + max(LEAST, SEARCH_SHARE * self.attempt.seconds)
         may = scalable(self.done.values, self.done.choices)
         for side, wanted, feed in ((self.a, goals[0], list), (self.b, goals[1], self.feed)):
             large = side.summary is None or side.summary.size > MOST_BYTES or side.slots is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.source_names import shown_name
 
@@ -95,11 +97,19 @@ def _limits(node: Node, first: Value, low: float | None, high: float | None) -> 
     if not name or _is_saturating(node):
         return
     if node.op is ops.Clamp and low is not None and not (low <= 0 and never_negative(first)):
-        limit = low if reads else float(np.nextafter(np.float32(low), np.float32(np.inf)))
+        limit = low if reads else _inside(low, np.inf, node.result)
         yield Goal("the lower limit of", node.op.name, shown_name(node), name, below=limit)
     if high is not None and np.isfinite(high):
-        limit = high if reads else float(np.nextafter(np.float32(high), np.float32(-np.inf)))
+        limit = high if reads else _inside(high, -np.inf, node.result)
         yield Goal("the upper limit of", node.op.name, shown_name(node), name, above=limit)
+
+
+def _inside(limit: float, towards: float, result: Value) -> float:
+    """A number on the inner side of a limit that is nearer to it than any other value of the result."""
+    grid = quantization_of(result)
+    if grid is not None:
+        return limit + math.copysign(min(grid.scales) / 2, towards)
+    return float(np.nextafter(np.float32(limit), np.float32(towards)))
 
 
 def _is_saturating(node: Node) -> bool:

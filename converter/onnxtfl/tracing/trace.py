@@ -69,6 +69,11 @@ class InnerModel:
         return {value: i for i, value in enumerate(self.values)}
 
     @cached_property
+    def by_name(self) -> dict[str, int]:
+        """The number of each tensor that has a name."""
+        return {value.name: i for i, value in enumerate(self.values) if value.name}
+
+    @cached_property
     def changing(self) -> frozenset[int]:
         """The numbers of the results that depend on an input or a state; others are computed once, when loading."""
         found = {*self.graph.inputs, *(state.input for state in self.graph.states)}

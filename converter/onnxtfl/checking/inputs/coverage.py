@@ -7,54 +7,51 @@ A difference that no input reaches does not show in the outputs, so the report o
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from onnxtfl.checking.models.side import Side
 from onnxtfl.inputs.goals import Goal
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.runtimes import RunOptions
-from onnxtfl.tracing.parts import temporary_directory
+from onnxtfl.tracing.semantics import as_real
+from onnxtfl.tracing.trace import InnerModel
 
+BATCH = 5
+"""How many sets of inputs run before the clock is read again."""
 MOST_NAMED = 3
 """How many nodes of a kind are named."""
 
 
 def unreached(
-    side: Side,
-    goals: Sequence[Goal],
-    sets: Sequence[Sequence[Any]],
-    options: RunOptions,
-    stack: ExitStack,
-    seconds: float = math.inf,
+    side: Side, goals: Sequence[Goal], sets: Sequence[Sequence[Any]], options: RunOptions, folder: Path, seconds: float
 ) -> list[Goal]:
     """The goals that none of several sets of inputs reaches; those of tensors that cannot be computed are left out.
 
     None where it would take more than so many ``seconds`` to know. Raises `OnnxtflError` where the model does not run.
     """
     started = time.perf_counter()
-    model = side.traced(sets[0], replace(options, kernels="builtin"), temporary_directory(stack))
-    numbers = {v.name: i for i, v in enumerate(model.values) if v.name}
-    wanted = {numbers[goal.tensor] for goal in goals if goal.tensor in numbers}
-    found = model.fetch(wanted)
-    known = [goal for goal in goals if numbers.get(goal.tensor) in found]
-    pending = _left(known, numbers, found)
-    if (time.perf_counter() - started) * len(sets) > seconds:
-        return []
-    if pending and sets[1:]:
-        others = [side.given(values) for values in sets[1:]]
-        for found in model.fetch_over(sorted({numbers[goal.tensor] for goal in pending}), others):
-            pending = _left(pending, numbers, found)
+    model = side.traced(sets[0], replace(options, kernels="builtin"), folder)
+    found = model.fetch({model.by_name[goal.tensor] for goal in goals if goal.tensor in model.by_name})
+    pending = _left([goal for goal in goals if model.by_name.get(goal.tensor) in found], model, found)
+    others = [side.given(values) for values in sets[1:]]
+    for at in range(0, len(others), BATCH):
+        if not pending or time.perf_counter() - started > seconds:
+            return []
+        wanted = {model.by_name[goal.tensor] for goal in pending}
+        for found in model.fetch_over(sorted(wanted), others[at : at + BATCH]):
+            pending = _left(pending, model, found)
     return pending
 
 
-def _left(goals: Sequence[Goal], numbers: Mapping[str, int], found: Mapping[int, Array]) -> list[Goal]:
-    """The goals that these values of the tensors do not reach."""
-    left = (goal.after(found[numbers[goal.tensor]]) for goal in goals)
+def _left(goals: Sequence[Goal], model: InnerModel, found: Mapping[int, Array]) -> list[Goal]:
+    """The goals that these values of the tensors, as they are stored, do not reach."""
+    real = {i: as_real(array, quantization_of(model.values[i])) for i, array in found.items()}
+    left = (goal.after(real[model.by_name[goal.tensor]]) for goal in goals)
     return [goal for goal in left if goal is not None]
 
 
