@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import resource
 import shutil
@@ -369,8 +368,9 @@ def _checks(bench: Bench, names: Sequence[str]) -> None:
             bench.failed(f"{name} check", error)
             continue
         memory = bench.check(f"{name} check memory", checked.peak, imports.peak + 100, "MB")
-        limit = 1.3 * sum(run.wall for run in runtimes) if source.stat().st_size > 500 * _MB else math.inf
-        wall = bench.check(f"{name} check wall", checked.wall, limit, "s")
+        wall = f"{checked.wall:.2f} s"
+        if source.stat().st_size > 500 * _MB:
+            wall = bench.check(f"{name} check wall", checked.wall, 1.3 * sum(run.wall for run in runtimes), "s")
         own = f"ONNX Runtime {runtimes[0].wall:.2f} s, LiteRT {runtimes[1].wall:.2f} s"
         print(f"  {name:15} {memory}, {wall}; {own}", flush=True)
 
