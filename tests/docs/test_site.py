@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import sys
@@ -52,6 +53,18 @@ def test_links_lead_to_files(page: str) -> None:
         link for link in local if not (folder / link).exists() and link not in ("contributing.md", "changelog.md")
     ]
     assert not missing
+
+
+def test_the_names_of_the_reference_exist() -> None:
+    text, current, count = (DOCS / "api.md").read_text(encoding="utf-8"), "onnxtfl", 0
+    for directive, name in re.findall(r"^\.\. (auto\w+|currentmodule):: ([\w.]+)$", text, re.MULTILINE):
+        if directive == "currentmodule":
+            current = name
+            continue
+        module, _, last = name.rpartition(".")
+        assert hasattr(importlib.import_module(module or current), last), name
+        count += 1
+    assert count > 20
 
 
 def test_every_page_is_in_the_contents() -> None:
