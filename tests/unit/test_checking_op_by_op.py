@@ -469,3 +469,16 @@ def test_a_real_tensor_that_is_quantized_in_the_other_model_is_not_compared(tfli
     assert matches(None, "int8 0.5:0") == 0
     assert matches(grid, "int8 0.5:0") == 1
     assert matches(None, None) == 1
+
+
+def test_a_source_that_is_not_defined_inside_says_nothing_on_unusual_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 / 0 that is quantized becomes any integer: nothing can be said of what is computed of it."""
+    wrong = OutputCheck("t", True, "float32", (2,), note="no finite value to compare", compared=False)
+    covered = Coverage([Layer(Match(0, 0), [], [], 0.0, check=wrong)], [])
+    values = {0: SimpleNamespace(name="t")}
+    engine = SimpleNamespace(b=SimpleNamespace(number={}, values=values, graph=SimpleNamespace(outputs=[])))
+    monkeypatch.setattr(op_by_op, "_compared", lambda *_: (engine, covered))
+    for is_unusual in (True, False):
+        attempt: Any = SimpleNamespace(is_unusual=is_unusual, settings=SimpleNamespace(patience=None))
+        ruling = op_by_op.OpByOp()._judged(attempt, [0], {0: [0]}, "")
+        assert not ruling.judgments and bool(ruling.unfinished) == is_unusual

@@ -83,7 +83,11 @@ class OpByOp:
                 engine, covered = _compared(attempt, number, positions, stack)
                 found.append(covered)
                 if not covered.agrees:
-                    return self._refused(engine, covered, pending, why)
+                    ruling = self._refused(engine, covered, pending, why)
+                    undefined = any(layer.check for layer in covered.wrong if says_nothing(layer))
+                    if ruling.judgments or not (attempt.is_unusual and undefined):
+                        return ruling
+                    return Ruling(unfinished="the source has tensors without a finite value inside")
         return self._accepted(found, pending, why)
 
     def _accepted(self, found: Sequence[Coverage], pending: Sequence[int], why: str) -> Ruling:
