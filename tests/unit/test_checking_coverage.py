@@ -99,6 +99,20 @@ def test_rows_that_no_run_reads_are_counted() -> None:
     assert left.after(np.array([0, 2])) is None
 
 
+def test_channels_that_never_change_are_named(tmp_path: Path) -> None:
+    """Of eight channels 0, 2, 3 and 5 are multiplied by 0, and 1 is changed by large inputs only."""
+    factors = "<float[8] f = {0, 1, 0, 0, 1, 0, 1, 1}, float[8] low = {-9, 900, -9, -9, -9, -9, -9, -9}>"
+    model = f"{HEAD}{factors} {{ a = Mul (x, f)  y = Max (a, low) }}"
+    notes = compared(tmp_path, model, model).notes
+    (note,) = (note for note in notes if note.startswith("never changed in "))
+    assert note.endswith(" runs: 4 of 8 channels (0, 2, 3, ... of axis 1) of 'y'"), note
+
+
+def test_channels_that_change_are_not_named(tmp_path: Path) -> None:
+    notes = compared(tmp_path, CLIP % "Relu (a)", CLIP % "Relu (a)").notes
+    assert not any("never changed" in note for note in notes), notes
+
+
 def test_what_was_not_reached_is_grouped() -> None:
     goals = [Goal("the upper limit of", "Clamp", f"'{name}'", name, above=6) for name in "abcd"]
     goals.append(Goal("a selected element of", "NonMaxSuppression", "'n'", "n"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol
@@ -15,17 +16,19 @@ from onnxtfl.checking.inputs.coverage import in_words, unreached
 from onnxtfl.checking.models.side import FirstRun, Side
 from onnxtfl.checking.pairing.interface import Pair, shape_text
 from onnxtfl.checking.report import BY_VALUE, CheckReport, InputUsed
+from onnxtfl.checking.varied_runs import VariedRun
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.formats import files
 from onnxtfl.inputs.goals import Goal, of_second_only
 from onnxtfl.inputs.scaling import hardly_changes, scalable, varied
 from onnxtfl.inputs.search import search
+from onnxtfl.metrics.changes import Changes
 from onnxtfl.pipeline import lifted_where_possible
 from onnxtfl.runtimes import RunError
 from onnxtfl.temporary import Folder
 
-ComparedSets = Callable[[Iterable[list[Any]]], Iterator[tuple[list[Any], bool]]]
-"""Sets of inputs -> those on which outputs were compared, and whether they miss the tolerance."""
+ComparedSets = Callable[[Iterable[list[Any]]], Iterator[VariedRun]]
+"""Sets of inputs -> the runs on those on which outputs were compared."""
 FIRST_VARIED, MOST_VARIED, JUDGED = 2, 64, 2
 """The number of the first varied set of inputs, how many there are, and how many that miss the tolerance are judged."""
 REACHING = 10
@@ -54,7 +57,7 @@ class Compared(Protocol):
 class FurtherInputs:
     """Both models and what they were compared on. ``compared``: judges a run on other inputs; ``varied_sets``:
     compares many sets by the tolerance alone; ``feed``: inputs of the second model for those of the first. ``ran``:
-    other sets on which the outputs were compared.
+    the first of the other sets on which the outputs were compared; ``changes``: of each output in all runs.
     """
 
     a: Side
@@ -66,6 +69,7 @@ class FurtherInputs:
     varied_sets: ComparedSets
     feed: Callable[[Sequence[Any]], list[Any]]
     ran: list[list[Any]] = field(default_factory=list)
+    changes: Mapping[int, Changes] = field(default_factory=lambda: defaultdict(Changes))
 
     def extend(self, report: CheckReport) -> CheckReport:
         """The report, failed where the models differ on other inputs. Slow models are left out; of those with state,
@@ -83,7 +87,8 @@ class FurtherInputs:
             steps = [self._before_sigmoids, self._on_varied, self._at_another_size, self._at_sizes_of_1]
         for step in steps:
             report = step(report) if report.ok else report
-        return self._with_unreached(report) if report.ok and (self.a.goals or self.b.goals) else report
+        report = self._with_unreached(report) if report.ok and (self.a.goals or self.b.goals) else report
+        return self._with_unchanged(report) if report.ok else report
 
     def _with_unreached(self, report: CheckReport) -> CheckReport:
         """The report on inputs that were made to reach more, and with what none of all inputs reaches."""
@@ -137,7 +142,8 @@ class FurtherInputs:
         A set that misses the tolerance is judged by all criteria; a few such sets say what all others would.
         """
         judged = 0
-        for values, is_missed in self.varied_sets(sets):
+        for values, outputs, is_missed in self.varied_sets(sets):
+            self._note_changes(outputs)
             if len(self.ran) < REACHING:
                 self.ran.append(values)
             if not is_missed:
@@ -173,13 +179,35 @@ class FurtherInputs:
 
     def _with_dull(self, report: CheckReport) -> CheckReport:
         """The report, with a note that names the outputs that hardly depend on the inputs."""
-        values, outputs = self.done.later[0]
-        same = all(a is b for a, b in zip(self.done.values, values, strict=True))
-        dull = [] if same else [p for p in self.out_pairs if hardly_changes(self.done.outputs[p.a], outputs[p.a])]
+        outputs = self.done.later[0][1]
+        dull = (
+            []
+            if self._is_one_set()
+            else [p for p in self.out_pairs if hardly_changes(self.done.outputs[p.a], outputs[p.a])]
+        )
         done = {check.name for check in report.outputs if check.drawn or check.was_accepted_by(PreActivation.name)}
         names = [name for pair in dull if (name := self.a.info.outputs[pair.a].name) not in done]
         said = f"{', '.join(map(repr, names))}: hardly depend{'s' if len(names) == 1 else ''} on the inputs"
         return replace(report, notes=(*report.notes, f"{said}, so an error may not show")) if names else report
+
+    def _note_changes(self, outputs: Sequence[Any]) -> None:
+        for pair in self.out_pairs:
+            self.changes[pair.a].add(outputs[pair.a])
+
+    def _with_unchanged(self, report: CheckReport) -> CheckReport:
+        """The report, with a note that names channels of outputs that no inputs changed."""
+        if self._is_one_set():
+            return report
+        for outputs in (self.done.outputs, *(outputs for _, outputs in self.done.later)):
+            self._note_changes(outputs)
+        names = {pair.a: self.a.info.outputs[pair.a].name for pair in self.out_pairs}
+        said = [f"{found} of {names[k]!r}" for k, seen in self.changes.items() if (found := seen.constant())]
+        note = f"never changed in {max(seen.runs for seen in self.changes.values())} runs: {'; '.join(said)}"
+        return replace(report, notes=(*report.notes, note)) if said else report
+
+    def _is_one_set(self) -> bool:
+        """Whether all ordinary runs are on the same inputs, the user's."""
+        return all(a is b for a, b in zip(self.done.values, self.done.later[0][0], strict=True))
 
     def _at_another_size(self, report: CheckReport) -> CheckReport:
         found = self._elsewhere()

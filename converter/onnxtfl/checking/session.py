@@ -35,7 +35,7 @@ from onnxtfl.checking.quantized import for_quantized, with_advice
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.second_run import Compared, SecondRun
 from onnxtfl.checking.settings import Settings
-from onnxtfl.checking.varied_runs import VariedRuns
+from onnxtfl.checking.varied_runs import VariedRun, VariedRuns
 from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.formats import files
 from onnxtfl.inputs.description import MismatchError
@@ -163,8 +163,8 @@ class Session:
         known = models.a, models.b, models.outputs, run.done, run.attempt(chosen, kernels)
         return FurtherInputs(*known, partial(run.compared_on, chosen), varied, feed).extend(outcome.report)
 
-    def _varied_on(self, done: FirstRun, chosen: Chosen, sets: Iterable[list[Any]]) -> Iterator[tuple[list[Any], bool]]:
-        """As many of several sets of inputs as there is time for, and whether the outputs miss the tolerance there."""
+    def _varied_on(self, done: FirstRun, chosen: Chosen, sets: Iterable[list[Any]]) -> Iterator[VariedRun]:
+        """Runs on as many of several sets of inputs as there is time for."""
         until = time.perf_counter() + VARIED_SHARE * (time.perf_counter() - self.started)
         models, moved = self.models, any(map(is_moved, chosen))
         runs = VariedRuns(models.tolerance, models.outputs, models.options, done.outputs, moved)

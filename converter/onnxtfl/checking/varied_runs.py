@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,14 @@ EXP = 87.0
 """The logarithm of the largest float32, and of the smallest one that is not denormal."""
 BATCH = 8
 """How many sets of inputs run one after the other."""
+
+
+class VariedRun(NamedTuple):
+    """Inputs and outputs of the first model, and whether those of the second miss the tolerance."""
+
+    values: list[Any]
+    outputs: Sequence[Any]
+    is_missed: bool
 
 
 @dataclass(frozen=True)
@@ -36,8 +44,8 @@ class VariedRuns:
 
     def compared(
         self, sets: Iterable[list[Any]], feed: Callable[[Sequence[Any]], list[Any]], until: float
-    ) -> Iterator[tuple[list[Any], bool]]:
-        """The sets of inputs on which outputs were compared, and whether they miss the tolerance.
+    ) -> Iterator[VariedRun]:
+        """The runs on those sets of inputs on which outputs were compared.
 
         ``feed``: the inputs of the second model for those of the first. ``until``: when to stop (`time.perf_counter`).
         """
@@ -51,7 +59,7 @@ class VariedRuns:
                 runs = list(zip(expected.result(), begun.result(), batch, strict=False))
             except RunError:
                 return
-            yield from ((values, self._differ(x, y, peaks)) for x, y, values in runs if self._can_compare(x, y))
+            yield from (VariedRun(v, x, self._differ(x, y, peaks)) for x, y, v in runs if self._can_compare(x, y))
 
     def _differ(self, x: Sequence[Any], y: Sequence[Any], peaks: Sequence[float]) -> bool:
         """Whether outputs miss the tolerance."""
