@@ -267,6 +267,8 @@ def _agrees(node: Node, size: Dim, resized: Dim, scale: float | None, corners: b
         if in_fixed_point and (found != tfl_nearest_of_bytes(size, resized)).any():
             return False
         return bool((found == tfl_nearest(size, resized, corners, centers)).all())
+    if is_of_bytes(node.operand(0)) and drifts(size, where, corners, centers):
+        return False
     theirs = tfl_coordinates(size, resized, corners) if not centers else _tfl_centers(size, resized)
     return bool(np.allclose(np.clip(where, 0, size - 1), np.clip(theirs, 0, size - 1), rtol=0, atol=2e-6 * size))
 
@@ -284,6 +286,8 @@ def _agrees_always(node: Node, size: Dim, resized: Dim, scale: float | None, cor
         return not corners and not centers  # the coordinate is 0
     exact = scale is None or (scale == int(scale) and resized == size * int(scale))
     if node.attr("antialias") or not exact:
+        return False
+    if node.attr("mode") == "linear" and is_of_bytes(node.operand(0)) and not is_exact_factor(scale, corners):
         return False
     if mode == "align_corners":
         return corners and (node.attr("mode") == "linear" or node.attr("nearest_mode") == "round_prefer_ceil")

@@ -10,14 +10,16 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxtfl
+from onnxtfl.formats import files
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import constant
+from onnxtfl.ir.quantized import quantization_of
 from tests.harness.litert import run_onnx, run_tflite
 from tests.harness.rounds import parsed
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
 from tests.unit.onnx_nodes import agrees_on
 from tests.unit.permuting import check_permuted
-from tests.unit.test_quantized_tfl import tflite
+from tests.unit.test_quantized_tfl import both, tflite
 from tests.unit.tflite_graphs import TfliteGraph, assert_same_as_litert
 from tests.unit.tflite_ops import run_both
 from tests.unit.tiny_models import onnx_model
@@ -269,3 +271,38 @@ def test_a_nearest_resize_of_integers_of_open_sizes() -> None:
     x = np.arange(6, dtype=np.int64).reshape(1, 2, 3, 1)
     (found,) = run_onnx(onnxtfl.tflite_to_onnx(tflite(text), check=False).data, {"x": x}).values()
     np.testing.assert_array_equal(found, x.repeat(2, 1).repeat(2, 2))
+
+
+QUANTIZED_RESIZE = """g (float[1, 2, %s] x) => (float[a, b, c, d] y)
+  <float s = {0.02}, int8 z = {3}, float[4] by = {1, 1, %s, %s}, int64[4] to = {1, 2, 200, 200}> {
+    q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)
+    r = Resize <mode = "linear", coordinate_transformation_mode = "%s"> (%s)
+    p = QuantizeLinear (r, s, z)  y = DequantizeLinear (p, s, z) }"""
+EXTREMES = np.random.default_rng(0).choice(np.array([-2.5, 2.5], np.float32), (1, 2, 61, 61))
+
+
+@pytest.mark.parametrize("place", ["half_pixel", "asymmetric", "align_corners"])
+@pytest.mark.parametrize(
+    ("sizes", "factor", "operands"),
+    [("61, 61", 3, 'd, "", by'), ("61, 61", 1, 'd, "", "", to'), ("h, w", 3, 'd, "", by'), ("h, w", 2, 'd, "", by')],
+    ids=["factor", "size", "open, 3", "open, 2"],
+)
+def test_a_quantized_bilinear_resize_of_large_maps(sizes: str, factor: int, operands: str, place: str) -> None:
+    """The int8 kernel multiplies the index by a step in units of 1/1024: 28 steps of quantization off at the end."""
+    model = parsed(QUANTIZED_RESIZE % (sizes, factor, factor, place, operands), 17)
+    data = onnxtfl.onnx_to_tflite(model, check=False).data or b""
+    is_exact = factor == 2 and place != "align_corners"
+    (node,) = (n for n in files.read(data).main.nodes if n.op.name == "tfl.RESIZE_BILINEAR")
+    assert (quantization_of(node.result) is not None) is is_exact
+    ((_, found),) = run_tflite(data, {"x": EXTREMES})
+    np.testing.assert_allclose(found, run_onnx(model, {"x": EXTREMES})["y"], rtol=0, atol=0.0201)
+
+
+@pytest.mark.parametrize("options", ["half_pixel_centers = true", "align_corners = true"])
+def test_int8_resized_to_computed_sizes_is_what_the_kernel_computes(options: str) -> None:
+    text = f"""graph main(%x: tensor<1x61x61x2xfloat32, quant<int8 0.5:3>>, %s: tensor<2xint32>) -> (%y) {{
+      %y = tfl.RESIZE_BILINEAR@3(%x, %s) {{{options}}} : tensor<1x[h]x[w]x2xfloat32, quant<int8 0.5:3>>
+    }}"""
+    x = np.where(EXTREMES > 0, 120, -120).astype(np.int8).transpose(0, 2, 3, 1)
+    wanted, found = both(text, x, np.asarray([200, 183], np.int32))
+    np.testing.assert_array_equal(found, wanted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError
@@ -9,6 +11,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_count
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
@@ -19,26 +22,29 @@ from onnxtfl.rewriting.stored_integers import integers_of, labeled
 from onnxtfl.rules.sizes import positions
 
 _ONE = 1 << 10
+_MOST_DRIFT = 1 / 512
+"""The most that a coordinate may be off, in elements."""
 _MOST_WEIGHTS = 4 << 20
 """Elements of the weights of an axis."""
 
 
 def bilinear_of_integers(b: Builder, node: Node, corners: bool, centers: bool) -> Value | None:
-    """RESIZE_BILINEAR on int16, and on int8 without scales; None for others.
+    """RESIZE_BILINEAR on int16, on int8 without scales, and on int8 to sizes that are computed, which XNNPACK (with
+    exact coordinates) does not take; None for others.
 
     ::
 
         %y = (rows [P, H] * %x : int64 [N, H, W, C] * columns [Q, W]) / 2^20, rounded    [N, P, Q, C]
 
-    On quantized int8 and uint8 it differs by one step at most from the mean of real values. Raises UnsupportedError
-    where the kernel reads elements after the last one.
+    Raises UnsupportedError where the kernel reads elements after the last one.
     Source: LiteRT kernels/internal/reference/resize_bilinear.h (ResizeBilinearInteger).
     """
     x, quantization = node.operand(0), quantization_of(node.operand(0))
     dtype = x.dtype if quantization is None else quantization.dtype
-    if dtype not in (DType.INT16, *(() if quantization else (DType.INT8,))):
-        return None
     resized = static_ints(node.operand(1))
+    is_exact = resized is not None or _are_multiples(x.shape[1:3], node.operand(1).known, corners)
+    if dtype not in (DType.INT16, *(() if quantization and is_exact else (DType.INT8,))):
+        return None
     total = Term(b, integers_of(b, x)).to(DType.INT64)
     for i, size in enumerate(x.shape[1:3]):
         weights: Array | Value
@@ -78,13 +84,40 @@ def _quotient(size: Term, count: Term) -> Term:
     return (size * _ONE + count.apply(ops.FloorDiv, 2)).apply(ops.FloorDiv, count)
 
 
-def _weights(size: int, count: int, corners: bool, centers: bool) -> Array:
-    """The weight of each of `size` elements in each of `count` means, in units of 1/1024: int64 [count, size]."""
-    check_count(count * size, "weights of a resize in fixed point", _MOST_WEIGHTS)
+def fixed_point_coordinates(size: int, count: int, corners: bool, centers: bool) -> Array:
+    """Where each of `count` means is taken in an axis of `size` elements, in units of 1/1024: int64 [count]."""
     step = (_ONE * size + count // 2) // count if count else 0
     if corners and count > 1:
         step = (_ONE * (size - 1) + (count - 1) // 2) // (count - 1)
-    place = np.arange(count) * step + (step // 2 - _ONE // 2 if centers else 0)
+    return np.arange(count) * step + (step // 2 - _ONE // 2 if centers else 0)
+
+
+def drifts(size: int, where: Array, corners: bool, centers: bool) -> bool:
+    """Whether coordinates in fixed point leave those that are asked for, `where` [count]: the rounded step of an axis
+    is multiplied by the index. Two neighbours are up to 255 steps of quantization apart, and there are two axes.
+    """
+    found = fixed_point_coordinates(size, len(where), corners, centers) / _ONE
+    return bool((np.abs(np.clip(found, 0, size - 1) - np.clip(where, 0, size - 1)) > _MOST_DRIFT).any())
+
+
+def _are_multiples(sizes: Sequence[Dim], counts: Sequence[Dim] | None, corners: bool) -> bool:
+    """Whether each axis grows by a factor that makes coordinates in fixed point exact."""
+    for size, count in zip(sizes, (None, None) if counts is None else counts, strict=True):
+        factor = None if count is None else count // size
+        if not isinstance(factor, int) or count != size * factor or not is_exact_factor(factor, corners):
+            return False
+    return True
+
+
+def is_exact_factor(factor: float | None, corners: bool) -> bool:
+    """Whether coordinates in fixed point are those of real numbers where an axis of any size grows by a factor."""
+    return factor is not None and factor >= 1 and _ONE % factor == 0 and not corners
+
+
+def _weights(size: int, count: int, corners: bool, centers: bool) -> Array:
+    """The weight of each of `size` elements in each of `count` means, in units of 1/1024: int64 [count, size]."""
+    check_count(count * size, "weights of a resize in fixed point", _MOST_WEIGHTS)
+    place = fixed_point_coordinates(size, count, corners, centers)
     low, high = np.maximum(place // _ONE, 0), np.minimum((place + _ONE - 1) // _ONE, size - 1)
     if (low >= size).any():
         raise UnsupportedError("TFLite's kernel reads elements after the last one", code="E-OP-001")
