@@ -100,7 +100,7 @@ def drifts(size: int, where: Array, corners: bool, centers: bool) -> bool:
     return bool((np.abs(np.clip(found, 0, size - 1) - np.clip(where, 0, size - 1)) > _MOST_DRIFT).any())
 
 
-def _are_multiples(sizes: Sequence[Dim], counts: Sequence[Dim] | None, corners: bool) -> bool:
+def _are_multiples(sizes: Sequence[Dim], counts: Array | None, corners: bool) -> bool:
     """Whether each axis grows by a factor that makes coordinates in fixed point exact."""
     for size, count in zip(sizes, (None, None) if counts is None else counts, strict=True):
         factor = None if count is None else count // size
