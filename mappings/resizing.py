@@ -184,7 +184,7 @@ def _tfl_resize(b: Builder, node: Node) -> Value:
         return _tfl_nearest_neighbor(b, node, _places(corners, centers))
     if corners and centers:  # which TensorFlow and, for constant sizes, LiteRT's kernel refuse
         raise UnsupportedError("align_corners together with half_pixel_centers")
-    if (found := bilinear_of_integers(b, node, corners, centers)) is not None:
+    if (found := bilinear_of_integers(b, node, _places(corners, centers))) is not None:
         return found
     x = Term(b, node.operand(0))
     is_rounded = x.dtype is DType.UINT8
@@ -254,9 +254,12 @@ def _constant(vector: Value | None) -> Array | None:
 
 def _agrees(node: Node, size: Dim, resized: Dim, scale: float | None, corners: bool, centers: bool) -> bool:
     """Whether TFLite's kernel with these options resamples an axis of `size` as the node does."""
+    sampling = Sampling.of(attributes_of(node))
+    is_bilinear = sampling.mode == "linear" and is_of_bytes(node.operand(0))
+    if is_bilinear and not sampling.fits_fixed_point(size, resized, scale):
+        return False
     if not isinstance(size, int) or not isinstance(resized, int):
         return _agrees_always(node, size, resized, scale, corners, centers)
-    sampling = Sampling.of(attributes_of(node))
     factor = resized / size if scale is None else scale
     if sampling.antialias and factor < 1:
         return False
@@ -267,8 +270,6 @@ def _agrees(node: Node, size: Dim, resized: Dim, scale: float | None, corners: b
         if in_fixed_point and (found != tfl_nearest_of_bytes(size, resized)).any():
             return False
         return bool((found == tfl_nearest(size, resized, corners, centers)).all())
-    if is_of_bytes(node.operand(0)) and drifts(size, where, corners, centers):
-        return False
     theirs = tfl_coordinates(size, resized, corners) if not centers else _tfl_centers(size, resized)
     return bool(np.allclose(np.clip(where, 0, size - 1), np.clip(theirs, 0, size - 1), rtol=0, atol=2e-6 * size))
 
@@ -286,8 +287,6 @@ def _agrees_always(node: Node, size: Dim, resized: Dim, scale: float | None, cor
         return not corners and not centers  # the coordinate is 0
     exact = scale is None or (scale == int(scale) and resized == size * int(scale))
     if node.attr("antialias") or not exact:
-        return False
-    if node.attr("mode") == "linear" and is_of_bytes(node.operand(0)) and not is_exact_factor(scale, corners):
         return False
     if mode == "align_corners":
         return corners and (node.attr("mode") == "linear" or node.attr("nearest_mode") == "round_prefer_ceil")

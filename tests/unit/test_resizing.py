@@ -306,3 +306,17 @@ def test_int8_resized_to_computed_sizes_is_what_the_kernel_computes(options: str
     x = np.where(EXTREMES > 0, 120, -120).astype(np.int8).transpose(0, 2, 3, 1)
     wanted, found = both(text, x, np.asarray([200, 183], np.int32))
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("sizes", ["61, 61", "h, w"])
+def test_stored_integers_of_large_maps_are_rounded_down_as_onnx_runtime_does(dtype: str, sizes: str) -> None:
+    """As quantizers write it with QLinearConv: a Resize of bytes, which ONNX Runtime truncates."""
+    text = f"""g (float[1, 2, {sizes}] x) => (float[a, b, c, d] y)
+      <float s = {{0.02}}, {dtype} z = {{3}}, float[4] by = {{1, 1, 3, 3}}> {{ q = QuantizeLinear (x, s, z)
+        r = Resize <mode = "linear", coordinate_transformation_mode = "align_corners"> (q, "", by)
+        y = DequantizeLinear (r, s, z) }}"""
+    model = parsed(text, 17)
+    ((_, found),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, {"x": EXTREMES})
+    steps = np.rint((found - run_onnx(model, {"x": EXTREMES})["y"]) / 0.02)
+    assert np.abs(steps).max() <= 1 and abs(steps.mean()) < 0.01

@@ -107,7 +107,7 @@ from onnxtfl.rules.convolutions import as_2d, first, fixed_kernel, kernel_sizes,
 from onnxtfl.rules.custom_options import custom_integers, custom_options
 from onnxtfl.rules.directions import form_onnx
 from onnxtfl.rules.dtypes import dtype_from, number_of
-from onnxtfl.rules.fixed_point_resizing import bilinear_of_integers, drifts, is_exact_factor
+from onnxtfl.rules.fixed_point_resizing import bilinear_of_integers
 from onnxtfl.rules.fourier import fourier, open_fourier, open_mel_matrix, transformed_at
 from onnxtfl.rules.hybrid import is_hybrid
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of

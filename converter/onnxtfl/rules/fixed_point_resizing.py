@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,24 +11,21 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_count
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.resampling import FIXED_ONE, Sampling, fixed_point_coordinates
 from onnxtfl.ir.reshape import as_int64, dim_value
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.stored_integers import integers_of, labeled
 from onnxtfl.rules.sizes import positions
 
-_ONE = 1 << 10
-_MOST_DRIFT = 1 / 512
-"""The most that a coordinate may be off, in elements."""
 _MOST_WEIGHTS = 4 << 20
 """Elements of the weights of an axis."""
 
 
-def bilinear_of_integers(b: Builder, node: Node, corners: bool, centers: bool) -> Value | None:
+def bilinear_of_integers(b: Builder, node: Node, places: Mapping[str, str]) -> Value | None:
     """RESIZE_BILINEAR on int16, on int8 without scales, and on int8 to sizes that are computed, which XNNPACK (with
     exact coordinates) does not take; None for others.
 
@@ -42,9 +39,14 @@ def bilinear_of_integers(b: Builder, node: Node, corners: bool, centers: bool) -
     x, quantization = node.operand(0), quantization_of(node.operand(0))
     dtype = x.dtype if quantization is None else quantization.dtype
     resized = static_ints(node.operand(1))
-    is_exact = resized is not None or _are_multiples(x.shape[1:3], node.operand(1).known, corners)
+    sampling = Sampling.of({**ops.Resize.defaults, **places, "mode": "linear"})
+    known = node.operand(1).known
+    counts = node.result.shape[1:3] if known is None else tuple(known)
+    is_exact = resized is not None or all(map(sampling.fits_fixed_point, x.shape[1:3], counts))
     if dtype not in (DType.INT16, *(() if quantization and is_exact else (DType.INT8,))):
         return None
+    mode = sampling.coordinate_transformation_mode
+    corners, centers = mode == "align_corners", mode == "half_pixel"
     total = Term(b, integers_of(b, x)).to(DType.INT64)
     for i, size in enumerate(x.shape[1:3]):
         weights: Array | Value
@@ -69,11 +71,11 @@ def _open_weights(b: Builder, length: Value, resized: Value, corners: bool, cent
         step = (count > 1).choose(_quotient(size - 1, count - 1), step)
     place = Term(b, positions(b, count.value)) * step
     if centers:
-        place = place + step.apply(ops.FloorDiv, 2) - _ONE // 2
-    low = place.apply(ops.FloorDiv, _ONE).max(0)
-    high = (place + (_ONE - 1)).apply(ops.FloorDiv, _ONE).min(size - 1)
-    rest, elements = place - low * _ONE, Term(b, positions(b, size.value)).along(1, 2)
-    pairs = ((low, -rest + _ONE), (high, rest))
+        place = place + step.apply(ops.FloorDiv, 2) - FIXED_ONE // 2
+    low = place.apply(ops.FloorDiv, FIXED_ONE).max(0)
+    high = (place + (FIXED_ONE - 1)).apply(ops.FloorDiv, FIXED_ONE).min(size - 1)
+    rest, elements = place - low * FIXED_ONE, Term(b, positions(b, size.value)).along(1, 2)
+    pairs = ((low, -rest + FIXED_ONE), (high, rest))
     first, second = ((elements.equals(index.along(0, 2))).choose(weight.along(0, 2), 0) for index, weight in pairs)
     return (first + second).value
 
@@ -81,47 +83,17 @@ def _open_weights(b: Builder, length: Value, resized: Value, corners: bool, cent
 def _quotient(size: Term, count: Term) -> Term:
     """1024 * size / count, rounded; count is 1 at least."""
     count = count.max(1)
-    return (size * _ONE + count.apply(ops.FloorDiv, 2)).apply(ops.FloorDiv, count)
-
-
-def fixed_point_coordinates(size: int, count: int, corners: bool, centers: bool) -> Array:
-    """Where each of `count` means is taken in an axis of `size` elements, in units of 1/1024: int64 [count]."""
-    step = (_ONE * size + count // 2) // count if count else 0
-    if corners and count > 1:
-        step = (_ONE * (size - 1) + (count - 1) // 2) // (count - 1)
-    return np.arange(count) * step + (step // 2 - _ONE // 2 if centers else 0)
-
-
-def drifts(size: int, where: Array, corners: bool, centers: bool) -> bool:
-    """Whether coordinates in fixed point leave those that are asked for, `where` [count]: the rounded step of an axis
-    is multiplied by the index. Two neighbours are up to 255 steps of quantization apart, and there are two axes.
-    """
-    found = fixed_point_coordinates(size, len(where), corners, centers) / _ONE
-    return bool((np.abs(np.clip(found, 0, size - 1) - np.clip(where, 0, size - 1)) > _MOST_DRIFT).any())
-
-
-def _are_multiples(sizes: Sequence[Dim], counts: Array | None, corners: bool) -> bool:
-    """Whether each axis grows by a factor that makes coordinates in fixed point exact."""
-    for size, count in zip(sizes, (None, None) if counts is None else counts, strict=True):
-        factor = None if count is None else count // size
-        if not isinstance(factor, int) or count != size * factor or not is_exact_factor(factor, corners):
-            return False
-    return True
-
-
-def is_exact_factor(factor: float | None, corners: bool) -> bool:
-    """Whether coordinates in fixed point are those of real numbers where an axis of any size grows by a factor."""
-    return factor is not None and factor >= 1 and _ONE % factor == 0 and not corners
+    return (size * FIXED_ONE + count.apply(ops.FloorDiv, 2)).apply(ops.FloorDiv, count)
 
 
 def _weights(size: int, count: int, corners: bool, centers: bool) -> Array:
     """The weight of each of `size` elements in each of `count` means, in units of 1/1024: int64 [count, size]."""
     check_count(count * size, "weights of a resize in fixed point", _MOST_WEIGHTS)
     place = fixed_point_coordinates(size, count, corners, centers)
-    low, high = np.maximum(place // _ONE, 0), np.minimum((place + _ONE - 1) // _ONE, size - 1)
+    low, high = np.maximum(place // FIXED_ONE, 0), np.minimum((place + FIXED_ONE - 1) // FIXED_ONE, size - 1)
     if (low >= size).any():
         raise UnsupportedError("TFLite's kernel reads elements after the last one", code="E-OP-001")
     found, every = np.zeros((count, size), np.int64), np.arange(count)
-    np.add.at(found, (every, low), _ONE - (place - _ONE * low))
-    np.add.at(found, (every, high), place - _ONE * low)
+    np.add.at(found, (every, low), FIXED_ONE - (place - FIXED_ONE * low))
+    np.add.at(found, (every, high), place - FIXED_ONE * low)
     return found

@@ -22,9 +22,11 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.extremes import ORDINARY, Extremes, extremes
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.packed import is_packed
 from onnxtfl.ir.quantization import Quantization, dequantize, shifted_to_int8
 from onnxtfl.ir.quantized import selected
+from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.fold import fold_node
 from onnxtfl.passes.quantize.wide import as_int16, round_in_float, store_as_int16
@@ -36,6 +38,8 @@ HOIST = Patterns()
 _WIDE = (DType.INT16, DType.UINT16)
 _WITHIN = ("nearest", "linear")
 """Interpolations whose results are between elements of the operand, so that all of them can be stored."""
+_NEARLY_HALF = 0.499
+"""Steps: the nearest integer of x - 0.499 is x rounded down, also where an integral x comes out a little lower."""
 MOST_SCALES = 1 << 18
 """The most scales that a type has: those of a large language model's blocks stay operands, which are read lazily."""
 
@@ -167,8 +171,9 @@ def before_resize(b: Builder, node: Node) -> Value | None:
 
         DequantizeLinear(Resize(%q))    ->    DequantizeLinear(QuantizeLinear(Resize(DequantizeLinear(%q))))
 
-    Whether integers are rounded or truncated is not defined: results differ by less than a step. Source: ONNX
-    Resize-19, ONNX Runtime's upsample.cc.
+    Whether integers are rounded or truncated is not defined: results differ by less than a step. ONNX Runtime
+    truncates. Integer kernels round, and where their coordinates are too coarse, real values are rounded down (int8,
+    truncated towards 0, stays what it is). Source: ONNX Resize-19, ONNX Runtime's upsample.cc.
     """
     maker, quantization = made_by(node.operand(0), ops.Resize), quantization_of(node)
     if maker is None or quantization is None or not quantization.per_tensor or quantization.dtype.bits > 16:
@@ -177,9 +182,23 @@ def before_resize(b: Builder, node: Node) -> Value | None:
         return None
     real = b(ops.DequantizeLinear, maker.operand(0), *node.operands[1:], **node.attributes)
     resized = b(ops.Resize, real, *maker.operands[1:], **maker.attributes)
+    if maker.attr("mode") == "linear" and not _fits_fixed_point(maker):
+        if quantization.dtype.is_signed:
+            return None
+        resized = b(ops.Sub, resized, np.asarray(_NEARLY_HALF * quantization.scales[0], np.float32))
     stored = b(ops.QuantizeLinear, resized, *node.operands[1:], **_to_stored(node))
     stored.origins = node.operand(0).origins
     return b(ops.DequantizeLinear, stored, *node.operands[1:], **node.attributes)
+
+
+def _fits_fixed_point(resize: Node) -> bool:
+    """Whether the coordinates of all axes are nearly those in fixed point, which kernels of integers have."""
+    sampling, scales = Sampling.of(attributes_of(resize)), resize.optional(2)
+    if scales is not None and not scales.is_constant:
+        return False
+    factors = [None] * len(resize.attr("dims")) if scales is None else scales.numpy().tolist()
+    axes = [(resize.operand(0).shape[d], resize.result.shape[d]) for d in resize.attr("dims")]
+    return all(sampling.fits_fixed_point(*axis, factor) for axis, factor in zip(axes, factors, strict=True))
 
 
 def _to_stored(node: Node) -> dict[str, Any]:
