@@ -1,4 +1,4 @@
-"""Outputs that are dequantized constants: XNNPACK writes nothing to them unless an op reads the constant."""
+"""Dequantized constants; outputs that are such ones: XNNPACK writes nothing to them unless an op reads the constant."""
 
 from __future__ import annotations
 
@@ -48,3 +48,17 @@ def test_int32_constants_are_not_moved_as_integers(body: str) -> None:
     model.graph.output[1].type.tensor_type.ClearField("shape")
     conversion = onnxtfl.onnx_to_tflite(model)
     assert conversion.check is not None and conversion.check.status == "passed"
+
+
+@pytest.mark.parametrize("zero", [0, 5])
+@pytest.mark.parametrize("last", ["y = Neg (g)", "q = QuantizeLinear (g, s, z)  y = DequantizeLinear (q, s, z)"])
+def test_rows_of_a_table_of_16_bits_with_a_zero_point(zero: int, last: str) -> None:
+    """No kernel quantizes to int16 with a zero point, or dequantizes it."""
+    model = parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 21]> g (int64[4] i) => (float[4, 3] y)
+      <float s = {{0.01}}, int16 z = {{{zero}}}, int16[2, 3] w = {{1, 2, 3, 4, 5, 6}}>
+      {{ d = DequantizeLinear (w, s, z)  g = Gather (d, i)  {last} }}"""
+    )
+    converted = onnx_to_tflite(model, check="require")
+    assert converted.check is not None
+    assert converted.check.ok

@@ -262,9 +262,10 @@ def _quantized(graph: Graph, node: Node, quantization: Quantization, kinds: _Kin
     """
     stored = node.operand(0)
     type_ = TensorType(DType.FLOAT32, stored.tensor_type.shape, quantization)
-    if stored.data is not None and quantization.dtype is not DType.UINT16:
+    converts = kinds.converts(type_)
+    if stored.data is not None and (converts or quantization.dtype not in _WIDE):
         return constant(stored.data, type_=type_)
-    if not kinds.converts(type_) or stored in kinds.fixed:
+    if not converts or stored in kinds.fixed:
         return None
     if stored in graph.inputs:
         if not all(_dequantizes(user, quantization) for user in stored.users()) or graph.is_output(stored):
