@@ -12,8 +12,8 @@ from onnxtfl import check
 from onnxtfl.checking.criteria.distribution import distribution_distance
 from onnxtfl.checking.criteria.emulation_distance import EmulationDistance
 from onnxtfl.checking.evidence import CRITERION_NAMES, Judgment, Verdict
-from onnxtfl.checking.metrics.distances import Three, measure
 from onnxtfl.checking.report import CheckReport, OutputCheck
+from onnxtfl.metrics.distances import Three, measure
 from onnxtfl.metrics.quality import METRIC_NAMES
 from onnxtfl.option_table import CRITERIA, METRICS
 from tests.unit.tiny_models import saved

@@ -14,7 +14,6 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 from onnxtfl import CheckFailedError, check, onnx_to_tflite, tflite_to_onnx
 from onnxtfl.checking.localize.steps import dequantized_step
 from onnxtfl.checking.metrics.comparison import Expectation, compare
-from onnxtfl.checking.metrics.distances import Three, measure
 from onnxtfl.checking.models.facts import analyze
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.session import check_models
@@ -24,6 +23,7 @@ from onnxtfl.inputs.description import describe
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.text import parse_graph
+from onnxtfl.metrics.distances import Three, measure
 from onnxtfl.pipeline import lifted_where_possible
 from onnxtfl.tracing.matches import Way
 from tests.models.corpus import CORPUS
@@ -125,7 +125,7 @@ def test_distances_of_large_outputs_are_measured_in_little_memory() -> None:
     other = np.ascontiguousarray(other.transpose(0, 2, 1))
     quantization = Quantization("int8", (0.5,), (0,))
     tracemalloc.start()
-    (found,) = measure(["y"], lambda _: [Three(emulated, emulated, other, quantization).aligned()], 0)
+    (found,) = measure(["y"], lambda _: [Three(emulated, emulated, other, quantization).aligned([(0, 2, 1)])], 0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found.tflite.largest == 0.5

@@ -12,11 +12,11 @@ from typing import Any
 
 from onnxtfl.checking.criteria.base import Attempt, Ruling
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
-from onnxtfl.checking.metrics.distances import Distances, Run, Three, measure
 from onnxtfl.checking.models.side import Side
-from onnxtfl.checking.pairing.interface import Pair
+from onnxtfl.checking.pairing.interface import Pair, permutations
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.metrics.distances import Distances, Run, Three, measure
 
 
 class EmulationDistance:
@@ -84,7 +84,8 @@ class _Models:
             i, j = (pair.a, pair.b) if self.onnx is self.attempt.a else (pair.b, pair.a)
             emulated, integer, other = runs[0][i], runs[1][i], runs[2][j]
             q = self.tflite.info.outputs[j].quantization if other.dtype.kind in "iu" else None
-            found.append(Three(emulated, integer, other, q, self._step(pair, q)).aligned())
+            ways = permutations(tuple(other.shape), tuple(emulated.shape), "auto")
+            found.append(Three(emulated, integer, other, q, self._step(pair, q)).aligned(ways))
         return found
 
     def _step(self, pair: Pair, q: Quantization | None) -> float | None:

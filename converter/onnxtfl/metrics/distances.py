@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from onnxtfl.checking.pairing.interface import permutations
 from onnxtfl.ir.blocks import BLOCK
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.quantization import Quantization, dequantize
@@ -49,9 +48,8 @@ class Three:
     quantization: Quantization | None = None
     step: float | None = None
 
-    def aligned(self) -> Three:
-        """The same with `other` in the axis order in which it is nearest to `emulated`."""
-        ways = permutations(tuple(self.other.shape), tuple(self.emulated.shape), "auto")
+    def aligned(self, ways: Sequence[Sequence[int]]) -> Three:
+        """The same with the axes of `other` in that order of several in which it is nearest to `emulated`."""
         moved = [replace(self, other=np.ascontiguousarray(self.other.transpose(way))) for way in ways]
         if len(moved) == 1:
             return moved[0]
