@@ -158,7 +158,7 @@ def test_varied_runs_that_say_nothing_are_not_compared() -> None:
     )
     pairs: Any = [SimpleNamespace(a=0, b=0)]
     runs = VariedRuns(tolerance, pairs, RunOptions(), [ordinary], False)
-    found = [(int(values[0][0]), is_missed) for values, is_missed in runs.compared(sets, list, float("inf"))]
+    found = [(int(run.values[0][0]), run.is_missed) for run in runs.compared(sets, list, float("inf"))]
     assert found == [(0, False), (3, False), (4, True)]
 
 
