@@ -56,7 +56,7 @@ def _converted(b: Builder, node: Node, dtype: DType) -> Value:
     if dtype is x.dtype:
         return x
     rounding = node.attributes.get("round_mode", "up") if dtype is DType.FLOAT8E8M0 else "nearest"
-    if rounding not in ops.Convert.choices["rounding"]:
+    if rounding not in ops.Convert.attributes["rounding"].choices:
         raise InvalidModelError(f"there is no round_mode {rounding!r}", code="E-FILE-009")
     return b(ops.Convert, x, dtype=dtype, saturate=bool(node.attributes.get("saturate", 1)), rounding=rounding)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from onnxtfl.ir.shown_sizes import operand_types
 from onnxtfl.ir.types import DType, ResourceType, TensorType, TupleType, Type
 
 Operand = Value | Array | TensorData | Sequence[int] | None
+Made = TypeVar("Made")
+"""What a rule makes, or None."""
 
 
 class Builder:
@@ -50,6 +53,7 @@ class Builder:
         current().step(None if self.cause is None else self.cause.name, op.name)
         node = Node(op, [self.value(v) for v in operands], attributes)
         types = infer(node)
+        node.attributes = op.checked(attributes)
         known = propagate(node, types)
         folded = _as_constants(known, types)
         if folded is not None:
@@ -109,6 +113,26 @@ class Builder:
             raise UnsupportedError(
                 f"it would become more than {MOST_NODES_OF_RULE} ops", node=name, op=op, code="E-OP-008"
             )
+
+    def tried(self, rule: Callable[[Builder, Node], Made], node: Node) -> Made:
+        """What a rule returns for a node. Where that is None, or it raises, the graph is as it was before."""
+        before = len(self.created)
+        try:
+            result = rule(self, node)
+        except Exception:
+            with contextlib.suppress(ValueError):  # where it has changed other nodes too
+                self.undo(before)
+            raise
+        if result is None:
+            self.undo(before)
+        return result
+
+    def undo(self, before: int = 0) -> None:
+        """Remove all nodes that were made but for the first ones."""
+        while len(self.created) > before:
+            made = self.created.pop()
+            if made.graph is not None:
+                made.graph.remove(made)
 
     def value(self, operand: Operand) -> Value | None:
         """`operand` as a value; arrays and lists become constants."""
@@ -200,9 +224,8 @@ def _check_alike(node: Node, operand: Declared, value: Value) -> None:
 
 
 def _check_attributes(node: Node) -> None:
-    for name, values in node.op.choices.items():
-        if node.attr(name) not in values:
-            raise ValueError(f"{name} is {node.attr(name)!r}, not one of {', '.join(map(str, values))}")
+    if node.op.dialect == "neutral":
+        node.op.checked(node.attributes)
     shared = node.op.shared_axes
     rank = None if shared is None or not shared.attributes else rank_of(node.operand(0).type)
     if shared is not None and rank is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Literal
@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir.attributes import REQUIRED, Attribute
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.numeric import widened
 from onnxtfl.ir.types import DType, TensorType, dtype_of
@@ -84,14 +85,6 @@ class SharedAxes:
     axes: tuple[int, ...] = ()
 
 
-class _Required:
-    def __repr__(self) -> str:
-        return "REQUIRED"
-
-
-REQUIRED: Any = _Required()
-
-
 class UnknownRankError(UnsupportedError, TypeError):
     """The rank of a tensor has to be known here, and is not."""
 
@@ -106,10 +99,9 @@ class Declaration:
 
     operands: ClassVar[tuple[Operand, ...]] = ()
     results: ClassVar[tuple[Operand, ...]] = (Operand("output"),)
+    attributes: ClassVar[Mapping[str, Attribute]] = {}
     defaults: ClassVar[Mapping[str, Any]] = {}
-    """Attribute names with defaults; an attribute whose default is ``REQUIRED`` has to be given."""
-    choices: ClassVar[Mapping[str, Collection[Any]]] = {}
-    """The values that an attribute can have, where these are few."""
+    """Those of the attributes; ``REQUIRED`` for one that has to be given."""
     widens: ClassVar[bool] = False
     """Whether `compute` works in the wide types of its operands (:func:`onnxtfl.ir.numeric.widened`)."""
     moves: ClassVar[slice | None] = None
@@ -122,6 +114,22 @@ class Declaration:
     """The bounds of an op that clamps its first operand, and does nothing else; None in it: the operand's after it."""
     expands: ClassVar[bool] = False
     """Whether the types of the results are those of other ops that define the op, so that they may be quantized."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls.defaults = {name: attribute.default for name, attribute in cls.attributes.items()}
+
+    @classmethod
+    def checked(cls, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes of a node in their Python types; TypeError or ValueError where one is not as declared, unknown
+        or missing.
+        """
+        for name in attributes.keys() - cls.attributes.keys():
+            raise TypeError(f"there is no attribute {name}")
+        for name, default in cls.defaults.items():
+            if default is REQUIRED and name not in attributes:
+                raise TypeError(f"the attribute {name} is missing")
+        return {name: cls.attributes[name].checked(name, value) for name, value in attributes.items()}
 
     @classmethod
     def picks(cls, attributes: Attributes) -> Pick | None:

@@ -4,6 +4,21 @@ Declarations and base classes of ops, values and types, helpers for shapes, axes
 """
 
 from onnxtfl.ir import numeric
+from onnxtfl.ir.attributes import (
+    AUTO_PAD,
+    Attribute,
+    Axes,
+    Axis,
+    Body,
+    Choice,
+    ElementType,
+    Flag,
+    Float,
+    Integer,
+    Integers,
+    Several,
+    Text,
+)
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, broadcast_dim, ceildiv, fresh, fresh_number, is_open, product, static, sum_of
@@ -17,7 +32,6 @@ from onnxtfl.ir.op import (
     INDICES,
     INTEGERS,
     NUMERIC,
-    REQUIRED,
     Attributes,
     Effect,
     Elementwise,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from onnxtfl.ir.attributes import REQUIRED, Attribute, of_annotation
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import OPS, Graph, Node, Value, constant
 from onnxtfl.ir.interpret import run
-from onnxtfl.ir.op import REQUIRED, Attributes, Op, Operand, attributes_of
+from onnxtfl.ir.op import Attributes, Op, Operand, attributes_of
 from onnxtfl.ir.types import DType, Type, dtype_of
 
 Number = int | float | bool
@@ -36,6 +37,8 @@ class Term:
 
     b: Builder
     value: Value
+    stands_for_number: ClassVar[bool] = True
+    """An attribute that is a number may be a Term in the template of a formula."""
 
     @property
     def dtype(self) -> DType:
@@ -259,33 +262,45 @@ class Formula(Derived, register=False):
         return cls.formula(*(None if v is None else Term(b, v) for v in operands), **attributes).value
 
 
-def by_expansion(*operands: Operand, **declared: Any) -> Callable[[Callable[..., Any]], type[Derived]]:
-    """Declare an op by the decorated function: `Derived.expand`, with the attributes and their defaults by name."""
+def by_expansion(
+    *operands: Operand, attributes: Mapping[str, Attribute] | None = None, **declared: Any
+) -> Callable[[Callable[..., Any]], type[Derived]]:
+    """Declare an op by the decorated function: `Derived.expand`, with the attributes and their defaults by name.
+
+    `attributes`: those whose kind the annotation does not say.
+    """
 
     def declare(expand: Callable[..., Any]) -> type[Derived]:
-        namespace = _declared_by(expand, len(operands) + 1, "expand")
+        namespace = _declared_by(expand, len(operands) + 1, "expand", attributes or {})
         return type(expand.__name__, (Derived,), {**namespace, "operands": operands, **declared})
 
     return declare
 
 
-def by_formula(kind: type[Op], **declared: Any) -> Callable[[Callable[..., Term]], type[Formula]]:
+def by_formula(
+    kind: type[Op], attributes: Mapping[str, Attribute] | None = None, **declared: Any
+) -> Callable[[Callable[..., Term]], type[Formula]]:
     """Declare an op like `kind` by the formula that the decorated function returns.
 
-    The parameters after those for the operands are the attributes, with their defaults.
+    The parameters after those for the operands are the attributes, with their defaults. `attributes`: those whose kind
+    the annotation does not say.
     """
 
     def declare(formula: Callable[..., Term]) -> type[Formula]:
-        namespace = _declared_by(formula, len(declared.get("operands", kind.operands)), "formula")
+        namespace = _declared_by(formula, len(declared.get("operands", kind.operands)), "formula", attributes or {})
         bases = (kind,) if issubclass(kind, Formula) else (kind, Formula)
         return type(formula.__name__, bases, {**namespace, "core": False, **declared})
 
     return declare
 
 
-def _declared_by(function: Callable[..., Any], count: int, name: str) -> dict[str, Any]:
-    """The members of an op class with the function `name`, whose parameters after the first `count` are attributes."""
-    parameters = list(inspect.signature(function).parameters.values())[count:]
-    defaults = {p.name: REQUIRED if p.default is p.empty else p.default for p in parameters}
+def _declared_by(function: Callable[..., Any], count: int, name: str, given: Mapping[str, Attribute]) -> dict[str, Any]:
+    """The members of an op class with the function `name`, whose parameters after the first `count` are attributes.
+
+    `given`: those of them of which the annotation says too little.
+    """
+    parameters = dict(list(inspect.signature(function).parameters.items())[count:])
+    defaults = {name: REQUIRED if p.default is p.empty else p.default for name, p in parameters.items()}
+    attributes = {name: of_annotation(p.annotation, defaults[name]) for name, p in parameters.items()}
     members = {"__doc__": function.__doc__, "__module__": function.__module__, name: staticmethod(function)}
-    return {**members, "defaults": defaults}
+    return {**members, "attributes": {**attributes, **given}}

@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onnxtfl.errors import InternalError
+from onnxtfl.ir.attributes import REQUIRED
 from onnxtfl.ir.data import Array, ArrayData, TensorData
-from onnxtfl.ir.declaration import REQUIRED, Declaration, Effect, Permutation, Permuted, SharedAxes, UnknownRankError
+from onnxtfl.ir.declaration import Declaration, Effect, Permutation, Permuted, SharedAxes, UnknownRankError
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.history import Remark, with_name
 from onnxtfl.ir.origin import HasOrigins, Origin

@@ -17,7 +17,6 @@ from onnxtfl.ir.declaration import (
     INDICES,
     INTEGERS,
     NUMERIC,
-    REQUIRED,
     Attributes,
     Effect,
     Operand,

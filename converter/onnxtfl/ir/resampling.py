@@ -15,7 +15,7 @@ from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim
 
-_PLACES = (
+PLACES = (
     "asymmetric", "half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn", "align_corners", "half_pixel_symmetric",
     "tf_crop_and_resize",
 )  # fmt: skip
@@ -23,7 +23,7 @@ FIXED_ONE = 1 << 10
 """Kernels that resample integers have coordinates in units of 1/1024."""
 _MOST_DRIFT = 1 / 512
 """Elements that such a coordinate may be off: neighbours are up to 255 steps of quantization apart, in two axes."""
-_NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 def fixed_point_coordinates(size: int, count: int, corners: bool, centers: bool) -> Array:
@@ -52,12 +52,10 @@ class Sampling:
     def of(cls, attributes: Mapping[str, Any]) -> Sampling:
         """Read the attributes of a Resize; ValueError for unknown modes."""
         sampling = cls(**{name: attributes[name] for name in cls.__dataclass_fields__})
-        known = (
-            sampling.nearest_mode in _NEAREST if sampling.mode == "nearest" else sampling.mode in ("linear", "cubic")
-        )
+        known = sampling.nearest_mode in NEAREST if sampling.mode == "nearest" else sampling.mode in ("linear", "cubic")
         if not known:
             raise ValueError(f"unknown mode {sampling.mode} or nearest_mode {sampling.nearest_mode}")
-        if sampling.coordinate_transformation_mode not in _PLACES:
+        if sampling.coordinate_transformation_mode not in PLACES:
             raise ValueError(f"unknown coordinate_transformation_mode {sampling.coordinate_transformation_mode}")
         return sampling
 

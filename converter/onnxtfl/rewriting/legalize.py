@@ -7,7 +7,8 @@ fewer axes, or decomposed, and the new nodes are visited, until all are accepted
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
@@ -153,9 +154,7 @@ def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: S
     values = _repair(builder, node, [r for r in refusals if r.kind == "rank"]) or _decompose(builder, node, target)
     if values is not None and len([made for made in builder.created if not _moves(made)]) <= 1:
         return [as_declared(builder, v, r.type) for v, r in zip(values, node.results, strict=True)]
-    for made in reversed(builder.created):
-        builder.graph.remove(made)
-    builder.created.clear()
+    builder.undo()
     builder.maker = "float arithmetic"
     node.remarks += (_in_float(node, target, refusals),)
     return in_float(builder, node, target)
@@ -189,12 +188,9 @@ def _moves(node: Node) -> bool:
 def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[Value] | None:
     for refusal in refusals:
         builder.maker = f"legalize.{refusal.kind}"
-        if refusal.kind == "dtype" and (values := cast_operands(builder, node, refusal)) is not None:
-            return values
-        if refusal.kind == "dtype" and (values := moved_in_halves(builder, node, refusal)) is not None:
-            return values
-        if refusal.kind == "rank" and (values := collapse(builder, node, refusal.limit)) is not None:
-            return values
+        for repair in _REPAIRS.get(refusal.kind, ()):
+            if (values := builder.tried(functools.partial(repair, refusal=refusal), node)) is not None:
+                return values
     return None
 
 
@@ -203,7 +199,7 @@ def _decompose(builder: Builder, node: Node, target: Target) -> list[Value] | No
     for rule in [late] if late else rules().decompositions(node.op, target.name):
         builder.maker = rule_name(rule)
         try:
-            values = rule(builder, node)
+            values = builder.tried(rule, node)
         except OnnxtflError as error:
             error.node = error.node or source_name(node)
             raise _of_type(error, node) from error
@@ -253,6 +249,17 @@ def cast_operands(builder: Builder, node: Node, refusal: Refusal) -> list[Value]
         changed = isinstance(new.type, TensorType) and isinstance(old.type, TensorType) and new.dtype is not old.dtype
         back.append(builder(ops.Convert, new, dtype=old.dtype) if changed else new)
     return back
+
+
+def _collapsed(builder: Builder, node: Node, refusal: Refusal) -> list[Value] | None:
+    return collapse(builder, node, refusal.limit)
+
+
+_REPAIRS: Mapping[str, Sequence[Callable[..., list[Value] | None]]] = {
+    "dtype": (cast_operands, moved_in_halves),
+    "rank": (_collapsed,),
+}
+"""What may make a refused node acceptable, by the kind of the refusal."""
 
 
 def declared(node: Node, index: int) -> frozenset[DType]:

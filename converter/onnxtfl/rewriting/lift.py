@@ -155,7 +155,7 @@ def _applied(graph: Graph, node: Node, rule: LiftRule) -> tuple[Builder, Sequenc
         restate_products(builder, node)
         if reads_integers(node):
             return builder, on_integers(builder, node, rule)
-    lifted = rule(builder, node)
+    lifted = builder.tried(rule, node)
     return builder, [lifted] if isinstance(lifted, Value) else lifted
 
 

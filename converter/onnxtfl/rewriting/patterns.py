@@ -13,8 +13,8 @@ from onnxtfl.ir.quantized import may_match
 from onnxtfl.rewriting.registry import rule_name
 
 Rewrite = Callable[[Builder, Node], "Value | Sequence[Value] | None"]
-"""Returns the values that replace the node's results, or None if the pattern does not match. Before the match is
-certain it may change the graph only through the builder."""
+"""Returns the values that replace the node's results, or None if the pattern does not match: what it has built is then
+removed. Before the match is certain it may change the graph only through the builder."""
 
 MANY_USES = 1000
 """Of a value with more uses, only those that a rewrite adds are visited again: many nodes may become one value."""
@@ -77,7 +77,7 @@ class Patterns:
             if not plain and not (quantized and may_match(node, quantized)):
                 continue
             builder = Builder(graph, node, maker=rule_name(rewrite))
-            result = rewrite(builder, node)
+            result = builder.tried(rewrite, node)
             if result is None:
                 continue
             values = [result] if isinstance(result, Value) else list(result)

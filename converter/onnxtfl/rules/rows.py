@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from onnxtfl.ir.attributes import REQUIRED
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import REQUIRED, Op
+from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis
 from onnxtfl.rewriting.registry import Condition, Form, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 from onnxtfl.rules.dtypes import dtype_from, number_of

@@ -11,6 +11,7 @@ from onnxtfl.ir.ops.arithmetic import Binary
 from onnxtfl.ir.ops.elementwise import Log1p, Unary
 from onnxtfl.ir.ops.splitting import Split
 
+_APPROXIMATE = {"approximate": Choice("none", "tanh", default="none")}
 _NUMERIC = (Operand("input", NUMERIC),)
 
 
@@ -30,7 +31,7 @@ Elu = computed_by(
     "Elu",
     _elu,
     "input where positive, else alpha * (exp(input) - 1). Source: neutral-ops 3.47.",
-    defaults={"alpha": 1.0},
+    attributes={"alpha": Float(1.0)},
 )
 
 
@@ -58,7 +59,7 @@ def LeakyRelu(x: Term, alpha: float = 0.01) -> Term:
     return (x < 0).choose(x * alpha, x)
 
 
-@by_formula(Unary, core=True)
+@by_formula(Unary, core=True, attributes=_APPROXIMATE)
 def Gelu(x: Term, approximate: str = "none") -> Term:
     """input times the normal distribution's share below it. `approximate`: "none", or "tanh" for the approximation.
 
@@ -136,7 +137,7 @@ def Glu(x: Term, dim: int) -> Term:
     return a * b.sigmoid()
 
 
-@by_formula(Gated)
+@by_formula(Gated, attributes=_APPROXIMATE)
 def GeGlu(x: Term, dim: int, approximate: str = "none") -> Term:
     """a * gelu(b). Source: neutral-ops 3.53."""
     a, b = _halves(x, dim)

@@ -23,14 +23,14 @@ class Bidirectional(Derived):
 
     operands = (Operand("values", variadic=True),)
     results = (Operand("outputs", variadic=True),)
-    defaults = {
-        "layer": REQUIRED,
-        "activations": REQUIRED,
-        "alphas": (),
-        "betas": (),
-        "clip": 0.0,
-        "linear_before_reset": False,
-        "coupled": False,
+    attributes = {
+        "layer": Choice("Lstm", "Gru", "Rnn"),
+        "activations": Several(Text()),
+        "alphas": Several(Float(), ()),
+        "betas": Several(Float(), ()),
+        "clip": Float(0.0),
+        "linear_before_reset": Flag(False),
+        "coupled": Flag(False),
     }
 
     @classmethod

@@ -17,8 +17,11 @@ class Convert(Elementwise):
 
     operands = (Operand("input"),)
     results = (Operand("output", like="dtype"),)
-    defaults = {"dtype": REQUIRED, "saturate": True, "rounding": "nearest"}
-    choices = {"rounding": ("nearest", "up", "down")}
+    attributes = {
+        "dtype": ElementType(),
+        "saturate": Flag(True),
+        "rounding": Choice("nearest", "up", "down", default="nearest"),
+    }
     core = True
     propagates = True
 
@@ -60,7 +63,7 @@ class BitcastConvert(Op):
 
     operands = (Operand("input"),)
     results = (Operand("output", like="dtype"),)
-    defaults = {"dtype": REQUIRED}
+    attributes = {"dtype": ElementType()}
     core = True
     shared_axes = SharedAxes()
 

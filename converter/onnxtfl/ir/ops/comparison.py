@@ -26,8 +26,7 @@ class Compare(Elementwise):
 
     operands = pair(ANY)
     results = (Operand("output", BOOLS),)
-    defaults = {"comparison_direction": REQUIRED}
-    choices = {"comparison_direction": _DIRECTIONS}
+    attributes = {"comparison_direction": Choice(*_DIRECTIONS)}
     core = True
     widens = True
 

@@ -15,7 +15,7 @@ class Concatenate(Op):
     """The operands joined along `axis`. Source: neutral-ops 3.26."""
 
     operands = (Operand("inputs", variadic=True, like="inputs"),)
-    defaults = {"axis": REQUIRED}
+    attributes = {"axis": Axis()}
     core = True
     shared_axes = SharedAxes(None, ("axis",))
     moves = slice(None)

@@ -23,12 +23,12 @@ class DotGeneral(Op):
     core = True
     widens = True
     operands: ClassVar[tuple[Operand, ...]] = pair(NUMERIC)
-    defaults = {
-        "lhs_batching_dimensions": (),
-        "rhs_batching_dimensions": (),
-        "lhs_contracting_dimensions": REQUIRED,
-        "rhs_contracting_dimensions": REQUIRED,
-        "output_permutation": (),
+    attributes = {
+        "lhs_batching_dimensions": Axes(()),
+        "rhs_batching_dimensions": Axes(()),
+        "lhs_contracting_dimensions": Axes(),
+        "rhs_contracting_dimensions": Axes(),
+        "output_permutation": Integers(()),
     }
 
     @staticmethod
@@ -213,7 +213,7 @@ class Gemm(Formula):
     """alpha * A @ B + beta * C, A and B transposed where the flags say so. Source: neutral-ops 3.55; ONNX Gemm-13."""
 
     operands = (Operand("a", NUMERIC), Operand("b", NUMERIC), Operand("c", NUMERIC, optional=True))
-    defaults = {"alpha": 1.0, "beta": 1.0, "transA": False, "transB": False}
+    attributes = {"alpha": Float(1.0), "beta": Float(1.0), "transA": Flag(False), "transB": Flag(False)}
 
     @classmethod
     def formula(cls, lhs: Term, rhs: Term, c: Term | None, **attributes: Any) -> Term:

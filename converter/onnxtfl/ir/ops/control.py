@@ -30,7 +30,7 @@ class If(Op):
     core = True
     operands = (Operand("pred", BOOLS), Operand("captures", variadic=True))
     results = (Operand("outputs", variadic=True),)
-    defaults = {"then_branch": REQUIRED, "else_branch": REQUIRED}
+    attributes = {"then_branch": Body(), "else_branch": Body()}
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
@@ -61,7 +61,7 @@ class While(Op):
     core = True
     operands = (Operand("values", variadic=True),)
     results = (Operand("outputs", variadic=True),)
-    defaults = {"cond": REQUIRED, "body": REQUIRED}
+    attributes = {"cond": Body(), "body": Body()}
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
@@ -92,7 +92,7 @@ class Loop(Op):
 
     operands = (Operand("count", INDICES, optional=True), Operand("go_on", BOOLS, optional=True), VALUES)
     results = (Operand("outputs", variadic=True),)
-    defaults = {"body": REQUIRED, "carried": REQUIRED}
+    attributes = {"body": Body(), "carried": Integer()}
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
@@ -135,13 +135,13 @@ class Scan(Op):
 
     operands = (Operand("length", INDICES, optional=True), Operand("values", variadic=True))
     results = (Operand("outputs", variadic=True),)
-    defaults = {
-        "body": REQUIRED,
-        "carried": REQUIRED,
-        "axes": (),
-        "reversed": (),
-        "result_axes": (),
-        "result_reversed": (),
+    attributes = {
+        "body": Body(),
+        "carried": Integer(),
+        "axes": Axes(()),
+        "reversed": Several(Flag(), ()),
+        "result_axes": Axes(()),
+        "result_reversed": Several(Flag(), ()),
     }
 
     @classmethod

@@ -10,20 +10,20 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.define import *
 
-DEFAULTS: Attributes = {
-    "input_batch_dimension": 0,
-    "input_feature_dimension": 1,
-    "input_spatial_dimensions": REQUIRED,
-    "kernel_input_feature_dimension": 1,
-    "kernel_output_feature_dimension": 0,
-    "kernel_spatial_dimensions": REQUIRED,
-    "output_batch_dimension": 0,
-    "output_feature_dimension": 1,
-    "output_spatial_dimensions": REQUIRED,
-    "window_strides": REQUIRED,
-    "padding": REQUIRED,
-    "rhs_dilation": REQUIRED,
-    "feature_group_count": 1,
+DIMENSIONS: dict[str, Attribute] = {
+    "input_batch_dimension": Axis(0),
+    "input_feature_dimension": Axis(1),
+    "input_spatial_dimensions": Axes(),
+    "kernel_input_feature_dimension": Axis(1),
+    "kernel_output_feature_dimension": Axis(0),
+    "kernel_spatial_dimensions": Axes(),
+    "output_batch_dimension": Axis(0),
+    "output_feature_dimension": Axis(1),
+    "output_spatial_dimensions": Axes(),
+    "window_strides": Integers(),
+    "padding": Integers(),
+    "rhs_dilation": Integers(),
+    "feature_group_count": Integer(1),
 }
 
 
@@ -124,7 +124,7 @@ class Conv(Convolution):
     """
 
     core = True
-    defaults = {**DEFAULTS, "auto_pad": "NOTSET"}
+    attributes = {**DIMENSIONS, "auto_pad": AUTO_PAD}
 
     @classmethod
     def output_shape(cls, attributes: Attributes, x: Dims, w: Dims) -> Dims:

@@ -14,7 +14,7 @@ class CumSum(Op):
     """
 
     operands = (Operand("input", NUMERIC), Operand("axis", INTEGERS))
-    defaults = {"exclusive": False, "reverse": False}
+    attributes = {"exclusive": Flag(False), "reverse": Flag(False)}
     core = True
     shared_axes = SharedAxes(axes=(1,))
     widens = True

@@ -18,7 +18,13 @@ class Custom(Op):
     effect = Effect.WRITES
     operands = (Operand("operands", variadic=True),)
     results = (Operand("results", variadic=True),)
-    defaults = {"called": REQUIRED, "domain": "", "version": 1, "types": REQUIRED, "attributes": REQUIRED}
+    attributes = {
+        "called": Text(),
+        "domain": Text(""),
+        "version": Integer(1),
+        "types": Attribute(),
+        "attributes": Attribute(),
+    }
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:

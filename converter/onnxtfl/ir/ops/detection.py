@@ -32,7 +32,7 @@ class NonMaxSuppression(Op):
         Operand("score_threshold", FLOATS, optional=True),
     )
     results = (Operand("selected_indices", frozenset({DType.INT64})),)
-    defaults = {"center_point_box": False}
+    attributes = {"center_point_box": Flag(False)}
 
     @staticmethod
     def shape(boxes: Value, scores: Value, *numbers: Value | None) -> Dims:

@@ -68,7 +68,7 @@ class IsInf(Unary):
     """Whether infinite, of a sign that is looked for. Source: ONNX IsInf (added)."""
 
     operands, results = _ALL_FLOATS, _BOOLS
-    defaults = {"detect_positive": True, "detect_negative": True}
+    attributes = {"detect_positive": Flag(True), "detect_negative": Flag(True)}
 
     @staticmethod
     def compute(x: Array, *, detect_positive: bool, detect_negative: bool) -> Array:

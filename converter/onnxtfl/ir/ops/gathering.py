@@ -16,7 +16,7 @@ class Gather(Op):
     """
 
     operands = (Operand("input"), Operand("indices", INTEGERS))
-    defaults = {"axis": 0, "batch_dims": 0}
+    attributes = {"axis": Axis(0), "batch_dims": Integer(0)}
     core = True
     moves = slice(0, 1)
     propagates = True
@@ -91,7 +91,7 @@ class GatherND(Op):
     """
 
     operands = (Operand("input"), Operand("indices", INTEGERS))
-    defaults = {"batch_dims": 0}
+    attributes = {"batch_dims": Integer(0)}
     core = True
     moves = slice(0, 1)
 
@@ -122,7 +122,7 @@ class GatherElements(Op):
     """
 
     operands = (Operand("input"), Operand("indices", INTEGERS))
-    defaults = {"axis": 0}
+    attributes = {"axis": Axis(0)}
     core = True
     shared_axes = SharedAxes(None, ("axis",))
     moves = slice(0, 1)

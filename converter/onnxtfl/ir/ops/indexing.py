@@ -38,7 +38,7 @@ class OneHot(Op):
 
     operands = (Operand("indices", INTEGERS), Operand("depth", INTEGERS), Operand("on"), Operand("off"))
     results = (Operand("output", like="on"),)
-    defaults = {"axis": -1}
+    attributes = {"axis": Axis(-1)}
     core = True
 
     @staticmethod

@@ -38,7 +38,7 @@ class Shift(Binary, register=False):
     """
 
     operands = pair(INTEGERS)
-    defaults = {"in_range": False}
+    attributes = {"in_range": Flag(False)}
     widens = False
 
 

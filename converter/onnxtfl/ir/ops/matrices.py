@@ -33,7 +33,7 @@ class Trilu(Op):
     """
 
     operands = (Operand("input"), Operand("k", INDICES, optional=True))
-    defaults = {"upper": True}
+    attributes = {"upper": Flag(True)}
     core = True
     shared_axes = SharedAxes()
 

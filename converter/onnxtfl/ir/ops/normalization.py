@@ -26,7 +26,7 @@ class BatchNormInference(Formula):
 
     core = True
     operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias", "mean", "variance"))
-    defaults = {"epsilon": 1e-5, "feature_index": REQUIRED}
+    attributes = {"epsilon": Float(1e-5), "feature_index": Axis()}
     shared_axes = SharedAxes(attributes=("feature_index",))
 
     @staticmethod
@@ -54,7 +54,7 @@ class LRN(Formula):
 
     core = True
     operands = (Operand("input", FLOATS),)
-    defaults = {"axis": REQUIRED, "size": REQUIRED, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+    attributes = {"axis": Axis(), "size": Integer(), "alpha": Float(1e-4), "beta": Float(0.75), "bias": Float(1.0)}
     shared_axes = SharedAxes(attributes=("axis",))
 
     @staticmethod

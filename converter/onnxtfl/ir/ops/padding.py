@@ -33,13 +33,12 @@ class Pad(Op):
     """
 
     operands = (Operand("input"), Operand("padding", INDICES), Operand("value", optional=True, like="input"))
-    defaults = {"mode": "constant"}
+    attributes = {"mode": Choice("constant", "edge", "reflect", "symmetric", "wrap", default="constant")}
     core = True
     shared_axes = SharedAxes(vectors=(1,))
     propagates = True
     moves = slice(0, 1)
     inserts = True
-    choices = {"mode": ("constant", "edge", "reflect", "symmetric", "wrap")}
 
     @staticmethod
     def shape(x: Value, padding: Value, value: Value | None, *, mode: str) -> Dims:

@@ -14,14 +14,14 @@ from onnxtfl.ir.define import *
 from onnxtfl.ir.numeric import lowest
 from onnxtfl.ir.ops.reductions import Reduce
 
-_DEFAULTS: Attributes = {
-    "dims": REQUIRED,
-    "kernel_shape": REQUIRED,
-    "strides": REQUIRED,
-    "padding": REQUIRED,
-    "dilations": REQUIRED,
-    "auto_pad": "NOTSET",
-    "ceil_mode": False,
+_WINDOW: dict[str, Attribute] = {
+    "dims": Axes(),
+    "kernel_shape": Integers(),
+    "strides": Integers(),
+    "padding": Integers(),
+    "dilations": Integers(),
+    "auto_pad": AUTO_PAD,
+    "ceil_mode": Flag(False),
 }
 
 
@@ -69,7 +69,7 @@ class MaxPool(_Pool):
 
     selects = slice(0, 1)
     results = (Operand("output", NUMERIC), Operand("indices", frozenset({DType.INT64}), optional=True))
-    defaults = {**_DEFAULTS, "return_indices": False}
+    attributes = {**_WINDOW, "return_indices": Flag(False)}
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
@@ -102,7 +102,7 @@ class AveragePool(_Pool):
     """
 
     operands = (Operand("input", FLOATS),)
-    defaults = {**_DEFAULTS, "count_include_pad": False}
+    attributes = {**_WINDOW, "count_include_pad": Flag(False)}
     widens = True
 
     @classmethod

@@ -14,8 +14,11 @@ class ReducePrecision(Formula):
     """
 
     operands = (Operand("input", frozenset({DType.FLOAT32})),)
-    defaults = {"dtype": REQUIRED, "saturate": True, "rounding": "nearest"}
-    choices = {"rounding": ("nearest", "up", "down"), "dtype": SMALL_FLOATS}
+    attributes = {
+        "dtype": Choice(*SMALL_FLOATS),
+        "saturate": Flag(True),
+        "rounding": Choice("nearest", "up", "down", default="nearest"),
+    }
     shared_axes = SharedAxes(None)
     widens = False
 

@@ -76,7 +76,7 @@ class QuantizeLinear(Linear):
     """
 
     operands = (Operand("input", NUMERIC), Operand("scale", FLOATS), Operand("zero_point", optional=True))
-    defaults = {"dtype": REQUIRED, "axis": 1, "block_size": 0, "saturate": True}
+    attributes = {"dtype": ElementType(), "axis": Axis(1), "block_size": Integer(0), "saturate": Flag(True)}
 
     @staticmethod
     def compute(
@@ -96,7 +96,7 @@ class DequantizeLinear(Linear):
     """
 
     operands = (Operand("input"), Operand("scale", FLOATS), Operand("zero_point", optional=True))
-    defaults = {"dtype": None, "axis": 1, "block_size": 0}
+    attributes = {"dtype": ElementType(None), "axis": Axis(1), "block_size": Integer(0)}
 
     @classmethod
     def result_dtype(cls, index: int, given: Sequence[Any], attributes: Mapping[str, Any]) -> Any:

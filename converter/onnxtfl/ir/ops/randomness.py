@@ -6,7 +6,7 @@ from onnxtfl.ir.define import *
 
 
 class _Distribution(Op, register=False):
-    defaults = {"seed": 0}
+    attributes = {"seed": Integer(0)}
     core = True
     effect = Effect.RANDOM
 
@@ -41,7 +41,7 @@ class Multinomial(Op):
 
     operands = (Operand("logits", FLOATS), Operand("count", INDICES))
     results = (Operand("output", like="dtype"),)
-    defaults = {"seed": 0, "dtype": DType.INT32}
+    attributes = {"seed": Integer(0), "dtype": ElementType(DType.INT32)}
     core = True
     effect = Effect.RANDOM
 

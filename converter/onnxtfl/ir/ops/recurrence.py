@@ -65,7 +65,13 @@ class Recurrent(Derived, register=False):
     """
 
     results: ClassVar[tuple[Operand, ...]] = (Operand("output"), Operand("last_hidden"))
-    shared = {"reverse": False, "alphas": (), "betas": (), "clip": 0.0, "rows": ""}
+    shared = {
+        "reverse": Flag(False),
+        "alphas": Several(Float(), ()),
+        "betas": Several(Float(), ()),
+        "clip": Float(0.0),
+        "rows": Choice("", "symmetric", "asymmetric", default=""),
+    }
     gates: ClassVar[int] = 1
 
     @classmethod
@@ -314,7 +320,7 @@ class Rnn(Recurrent):
     """
 
     operands = (*_LAYER, *_optional("bias"), _LENGTHS, *_optional("hidden"))
-    defaults = {**Recurrent.shared, "activations": ("tanh",)}
+    attributes = {**Recurrent.shared, "activations": Several(Text(), ("tanh",))}
 
     @classmethod
     def step(cls, x: Term, states: Sequence[Term], given: Mapping[str, Term], attributes: Attributes) -> list[Term]:
@@ -332,7 +338,11 @@ class Gru(Recurrent):
 
     operands = (*_LAYER, *_optional("bias", "recurrent_bias"), _LENGTHS, *_optional("hidden"))
     gates = 3
-    defaults = {**Recurrent.shared, "activations": ("sigmoid", "tanh"), "linear_before_reset": False}
+    attributes = {
+        **Recurrent.shared,
+        "activations": Several(Text(), ("sigmoid", "tanh")),
+        "linear_before_reset": Flag(False),
+    }
 
     @classmethod
     def step(cls, x: Term, states: Sequence[Term], given: Mapping[str, Term], attributes: Attributes) -> list[Term]:
@@ -388,13 +398,13 @@ class Lstm(Recurrent):
     )
     results = (*Recurrent.results, Operand("last_cell"))
     gates = 4
-    defaults = {
+    attributes = {
         **Recurrent.shared,
-        "activations": ("sigmoid", "tanh", "tanh"),
-        "coupled": False,
-        "cell_clip": 0.0,
-        "projection_clip": 0.0,
-        "grids": (None, None, None),
+        "activations": Several(Text(), ("sigmoid", "tanh", "tanh")),
+        "coupled": Flag(False),
+        "cell_clip": Float(0.0),
+        "projection_clip": Float(0.0),
+        "grids": Attribute((None, None, None)),
     }
 
     @classmethod

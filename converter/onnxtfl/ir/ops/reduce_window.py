@@ -26,7 +26,9 @@ _JOINS: dict[str, tuple[type[Op], Callable[[np.dtype[Any]], Any]]] = {
 
 
 @by_expansion(
-    Operand("input", NUMERIC | BOOLS), Operand("init", NUMERIC | BOOLS, optional=True), choices={"kind": _JOINS}
+    Operand("input", NUMERIC | BOOLS),
+    Operand("init", NUMERIC | BOOLS, optional=True),
+    attributes={"kind": Choice(*_JOINS), "auto_pad": AUTO_PAD},
 )
 def ReduceWindow(
     b: Builder,

@@ -20,8 +20,7 @@ class Reduce(Op):
     """
 
     operands = (Operand("input", NUMERIC | BOOLS), Operand("axes", INDICES, optional=True))
-    defaults = {"kind": REQUIRED, "keepdims": False}
-    choices = {"kind": ("sum", "prod", "max", "min", "mean", "any", "all")}
+    attributes = {"kind": Choice("sum", "prod", "max", "min", "mean", "any", "all"), "keepdims": Flag(False)}
     core = True
     propagates = True
     widens = True
@@ -114,7 +113,12 @@ def _start(x: Array, limit: Any) -> dict[str, Any]:
 class _ArgExtreme(Op, register=False):
     operands = (Operand("input", NUMERIC | BOOLS),)
     results = (Operand("indices", like="dtype"),)
-    defaults = {"axis": 0, "keepdims": False, "select_last_index": False, "dtype": DType.INT64}
+    attributes = {
+        "axis": Axis(0),
+        "keepdims": Flag(False),
+        "select_last_index": Flag(False),
+        "dtype": ElementType(DType.INT64),
+    }
     core = True
     widens = True
     find: ClassVar[Callable[..., Any]]
@@ -169,7 +173,7 @@ class FunctionReduce(Formula):
     """
 
     operands = (Operand("input", NUMERIC), Operand("axes", INDICES, optional=True))
-    defaults = {"kind": REQUIRED, "keepdims": False}
+    attributes = {"kind": Choice("l1", "l2", "sum_square", "log_sum", "log_sum_exp"), "keepdims": Flag(False)}
     permuted = Reduce.permuted
 
     @classmethod
@@ -184,9 +188,7 @@ class FunctionReduce(Formula):
                 return (x * x).reduce("sum", axes, keepdims).to(real).sqrt().to(x.dtype)
             case "log_sum":
                 return x.reduce("sum", axes, keepdims).to(real).log().to(x.dtype)
-            case "log_sum_exp":
-                return cls._log_sum_exp(x.to(real), axes, keepdims).to(x.dtype)
-        raise ValueError(f"no reduction is called {kind!r}")
+        return cls._log_sum_exp(x.to(real), axes, keepdims).to(x.dtype)
 
     @classmethod
     def _log_sum_exp(cls, x: Term, axes: Term | None, keepdims: bool) -> Term:

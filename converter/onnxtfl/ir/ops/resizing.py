@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir.define import *
-from onnxtfl.ir.resampling import Sampling
+from onnxtfl.ir.resampling import NEAREST, PLACES, Sampling
 
 
 class Resize(Op):
@@ -32,15 +32,15 @@ class Resize(Op):
         Operand("scales", FLOATS, optional=True),
         Operand("roi", FLOATS, optional=True),
     )
-    defaults = {
-        "dims": REQUIRED,
-        "mode": "nearest",
-        "coordinate_transformation_mode": "half_pixel",
-        "nearest_mode": "round_prefer_floor",
-        "cubic_coeff_a": -0.75,
-        "exclude_outside": False,
-        "antialias": False,
-        "extrapolation_value": 0.0,
+    attributes = {
+        "dims": Axes(),
+        "mode": Choice("nearest", "linear", "cubic", default="nearest"),
+        "coordinate_transformation_mode": Choice(*PLACES, default="half_pixel"),
+        "nearest_mode": Choice(*NEAREST, default="round_prefer_floor"),
+        "cubic_coeff_a": Float(-0.75),
+        "exclude_outside": Flag(False),
+        "antialias": Flag(False),
+        "extrapolation_value": Float(0.0),
     }
 
     @classmethod

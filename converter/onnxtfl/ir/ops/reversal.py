@@ -15,7 +15,7 @@ class Reverse(Op):
     """The operand reversed along `dimensions`. Source: neutral-ops 3.100."""
 
     operands = (Operand("input"),)
-    defaults = {"dimensions": REQUIRED}
+    attributes = {"dimensions": Axes()}
     core = True
     shared_axes = SharedAxes(attributes=("dimensions",))
     moves = slice(0, 1)
@@ -33,7 +33,7 @@ class ReverseSequence(Op):
     """
 
     operands = (Operand("input"), Operand("lengths", INDICES))
-    defaults = {"seq_axis": REQUIRED, "batch_axis": REQUIRED}
+    attributes = {"seq_axis": Axis(), "batch_axis": Axis()}
     core = True
     shared_axes = SharedAxes(attributes=("seq_axis", "batch_axis"))
     moves = slice(0, 1)

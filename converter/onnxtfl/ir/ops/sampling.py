@@ -117,9 +117,11 @@ class GridSample(Formula):
     """
 
     operands = (Operand("input", NUMERIC), Operand("grid", FLOATS))
-    defaults = {"mode": "linear", "padding_mode": "zeros", "align_corners": False}
-
-    choices = {"mode": ("nearest", "linear", "cubic"), "padding_mode": ("zeros", "border", "reflection")}
+    attributes = {
+        "mode": Choice("nearest", "linear", "cubic", default="linear"),
+        "padding_mode": Choice("zeros", "border", "reflection", default="zeros"),
+        "align_corners": Flag(False),
+    }
 
     @staticmethod
     def shape(x: Value, grid: Value) -> Dims:
@@ -183,13 +185,13 @@ class RoiAlign(Op):
 
     core = True
     operands = (Operand("input", FLOATS), Operand("rois", FLOATS), Operand("batch_indices", INDICES))
-    defaults = {
-        "mode": "avg",
-        "coordinate_transformation_mode": "half_pixel",
-        "output_height": 1,
-        "output_width": 1,
-        "sampling_ratio": 0,
-        "spatial_scale": 1.0,
+    attributes = {
+        "mode": Choice("avg", "max", default="avg"),
+        "coordinate_transformation_mode": Choice("half_pixel", "output_half_pixel", default="half_pixel"),
+        "output_height": Integer(1),
+        "output_width": Integer(1),
+        "sampling_ratio": Integer(0),
+        "spatial_scale": Float(1.0),
     }
 
     widens = True

@@ -40,8 +40,7 @@ class ScatterND(Op):
         Operand("shape", INDICES, optional=True),
     )
     results = (Operand("output", like="updates"),)
-    defaults = {"kind": "none", "unique_indices": False}
-    choices = {"kind": _KINDS}
+    attributes = {"kind": Choice(*_KINDS, default="none"), "unique_indices": Flag(False)}
     core = True
 
     @staticmethod
@@ -78,8 +77,7 @@ class ScatterElements(Op):
     """
 
     operands = (Operand("input"), Operand("indices", INTEGERS), Operand("updates", like="input"))
-    defaults = {"axis": 0, "kind": "none", "unique_indices": False}
-    choices = {"kind": _KINDS}
+    attributes = {"axis": Axis(0), "kind": Choice(*_KINDS, default="none"), "unique_indices": Flag(False)}
     core = True
     shared_axes = SharedAxes(None, ("axis",))
 

@@ -18,7 +18,7 @@ class SegmentReduce(Op):
     """
 
     operands = (Operand("input", NUMERIC), Operand("segment_ids", INTEGERS), Operand("count", INTEGERS))
-    defaults = {"kind": "sum"}
+    attributes = {"kind": Choice("sum", "prod", "max", "min", default="sum")}
     core = True
 
     @staticmethod

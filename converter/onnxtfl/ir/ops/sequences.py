@@ -42,7 +42,7 @@ class Absent(Op):
     """An optional without a value, of a type if that is known. Without evaluation. Source: ONNX Optional-15 (added)."""
 
     core = True
-    defaults = {"type": None}
+    attributes = {"type": Attribute(None)}
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:

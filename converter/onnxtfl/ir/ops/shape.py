@@ -19,7 +19,7 @@ class Shape(Op):
 
     operands = (Operand("input"),)
     results = (Operand("sizes", like="dtype"),)
-    defaults = {"axes": None, "dtype": DType.INT64}
+    attributes = {"axes": Axes(None), "dtype": ElementType(DType.INT64)}
     core = True
 
     @staticmethod

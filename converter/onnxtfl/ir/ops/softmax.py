@@ -9,7 +9,7 @@ from onnxtfl.ir.define import *
 
 class _Normalizing(Op, register=False):
     operands = (Operand("input", FLOATS),)
-    defaults = {"axis": -1}
+    attributes = {"axis": Axis(-1)}
     core = True
     shared_axes = SharedAxes(attributes=("axis",))
     widens = True

@@ -21,7 +21,12 @@ class TopK(Op):
 
     operands = (Operand("input", NUMERIC), Operand("k", INTEGERS))
     results = (Operand("values"), Operand("indices", like="dtype"))
-    defaults = {"axis": -1, "largest": True, "sorted": True, "dtype": DType.INT64}
+    attributes = {
+        "axis": Axis(-1),
+        "largest": Flag(True),
+        "sorted": Flag(True),
+        "dtype": ElementType(DType.INT64),
+    }
     core = True
     shared_axes = SharedAxes(attributes=("axis",))
 
@@ -78,7 +83,7 @@ class Unique(Op):
 
     operands = (Operand("input"),)
     results = (Operand("values"), *(Operand(name, like="dtype") for name in ("indices", "inverse", "counts")))
-    defaults = {"axis": None, "sorted": True, "dtype": DType.INT64}
+    attributes = {"axis": Axis(None), "sorted": Flag(True), "dtype": ElementType(DType.INT64)}
     core = True
 
     @staticmethod

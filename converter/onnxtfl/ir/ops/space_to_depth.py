@@ -45,7 +45,7 @@ class _BlocksInBatch(Derived, register=False):
     """Moves blocks of the axes after the batch into the batch, or out of it; `blocks`: the size for each axis."""
 
     operands = (Operand("input"), Operand("amounts", INDICES))
-    defaults = {"blocks": REQUIRED}
+    attributes = {"blocks": Integers()}
 
 
 def block_amounts(value: Value, blocks: Sequence[int]) -> list[tuple[int, Dim, Dim]]:
@@ -129,8 +129,12 @@ class _Blocks(Derived, register=False):
     """
 
     operands = (Operand("input"),)
-    defaults = {"block_size": REQUIRED, "mode": "DCR", "depth_dim": 1, "space_dims": (2, 3)}
-    choices = {"mode": ("DCR", "CRD")}
+    attributes = {
+        "block_size": Integer(),
+        "mode": Choice("DCR", "CRD", default="DCR"),
+        "depth_dim": Axis(1),
+        "space_dims": Axes((2, 3)),
+    }
     core = True
     shared_axes = SharedAxes(attributes=("depth_dim", "space_dims"))
     moves = slice(0, 1)

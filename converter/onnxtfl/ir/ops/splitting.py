@@ -24,7 +24,7 @@ class Split(Op):
 
     operands = (Operand("input"), Operand("sizes", INDICES, optional=True))
     results = (Operand("outputs", variadic=True),)
-    defaults = {"axis": REQUIRED, "count": 0}
+    attributes = {"axis": Axis(), "count": Integer(0)}
     core = True
     shared_axes = SharedAxes(attributes=("axis",))
     moves = slice(0, 1)

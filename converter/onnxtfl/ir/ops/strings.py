@@ -20,7 +20,7 @@ class StringSplit(Op):
 
     operands = (Operand("input", _STRINGS),)
     results = (Operand("parts", _STRINGS), Operand("counts", frozenset({DType.INT64})))
-    defaults = {"delimiter": REQUIRED}
+    attributes = {"delimiter": Text()}
     core = True
 
     @staticmethod
@@ -53,7 +53,7 @@ class RegexFullMatch(Elementwise):
 
     operands = (Operand("input", _STRINGS),)
     results = (Operand("output", BOOLS),)
-    defaults = {"pattern": REQUIRED}
+    attributes = {"pattern": Text()}
     core = True
 
     @staticmethod

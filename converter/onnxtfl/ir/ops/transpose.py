@@ -11,7 +11,7 @@ class Transpose(Op):
     """Axis i of the result is axis permutation[i] of the operand. Source: neutral-ops 3.136."""
 
     operands = (Operand("input"),)
-    defaults = {"permutation": REQUIRED}
+    attributes = {"permutation": Integers()}
     core = True
     moves = slice(0, 1)
     propagates = True

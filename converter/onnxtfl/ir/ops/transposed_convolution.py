@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtfl.ir.define import *
 from onnxtfl.ir.ops.convolution import (
-    DEFAULTS,
+    DIMENSIONS,
     Convolution,
     channels_first,
     conv_window,
@@ -30,10 +30,10 @@ class ConvTranspose(Convolution):
     """
 
     core = True
-    defaults = {
-        **DEFAULTS,
-        "kernel_input_feature_dimension": 0,
-        "kernel_output_feature_dimension": 1,
+    attributes = {
+        **DIMENSIONS,
+        "kernel_input_feature_dimension": Axis(0),
+        "kernel_output_feature_dimension": Axis(1),
     }
 
     @classmethod

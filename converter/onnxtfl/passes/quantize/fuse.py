@@ -178,8 +178,7 @@ def _moved(graph: Graph, node: Node) -> bool:
     if node.op.moves is None:
         made[0].type = made[0].tensor_type.stored_as(same)
     if any(v.tensor_type.quantization != same for v in made):
-        for new in reversed(b.created):
-            graph.remove(new)
+        b.undo()
         return False
     graph.replace(node, [b(ops.Convert, v, dtype=v.dtype) for v in made])
     return True
