@@ -274,6 +274,8 @@ def _arg_formula(b: Builder, node: Node) -> Value | None:
         first = b(node.op, b(ops.Reverse, x, dimensions=(axis,)), **{**attributes, "select_last_index": False})
         last = reshape(b, dim_value(b, x.shape[axis], x), [])
         return (Term(b, last).to(first.dtype) - 1 - Term(b, first)).value
+    if x.dtype is DType.BOOL:
+        return b(node.op, b(ops.Convert, x, dtype=DType.INT8), **attributes)
     if x.dtype in (DType.INT32, DType.FLOAT32):  # their kernels have other results
         return _arg_of_numbers(b, node, x, attributes)
     kind = "max" if node.op is ops.ArgMax else "min"

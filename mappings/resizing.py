@@ -129,7 +129,9 @@ def _of_changed(
         return x
     sizes, scales = (_entries(b, v, kept, len(dims)) for v in (sizes, scales))  # type: ignore[assignment]
     roi = _entries(b, roi, [*kept, *(len(dims) + i for i in kept)], 2 * len(dims))
-    attributes = {name: node.attr(name) for name in ops.Resize.defaults if node.attr(name) is not None}
+    mode = node.attr("mode", "nearest")
+    names = [name for name in ops.Resize.attributes if name != "nearest_mode" or mode == "nearest"]
+    attributes = {name: node.attr(name) for name in names if node.attr(name) is not None}
     if (
         attributes.get("coordinate_transformation_mode") == "tf_half_pixel_for_nn"
         and attributes.get("nearest_mode") == "floor"
@@ -138,7 +140,6 @@ def _of_changed(
     for name in ("exclude_outside", "antialias"):
         attributes[name] = bool(attributes.get(name, 0))
     operands, attributes["dims"] = (sizes, scales, roi), tuple(dims[i] for i in kept)
-    mode = attributes.get("mode", "nearest")
     if x.dtype is DType.BOOL and mode == "nearest" and roi is None:
         return b(
             ops.Convert, b(ops.Resize, b(ops.Convert, x, dtype=DType.UINT8), *operands, **attributes), dtype=x.dtype

@@ -138,6 +138,7 @@ def _unique_from_unsorted(b: Builder, node: Node) -> Sequence[Value] | None:
         return None
     if (narrow := with_dtype(b, node, DType.INT32)) is not None:
         return narrow
+    x = merged(b, x, [list(range(x.rank))])
     values, _, inverse, _ = b.many(ops.Unique, x, sorted=False, dtype=DType.INT32)
     count = b(ops.Shape, values, dtype=DType.INT32)
     ascending = {"axis": 0, "largest": False, "dtype": DType.INT32}

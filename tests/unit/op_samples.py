@@ -1,0 +1,322 @@
+"""Random operands and attributes for neutral ops, drawn from their declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.ir.attributes import REQUIRED, Attribute, Axis, Choice, ElementType, Flag, Float, Integer, Several
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.types import DType
+
+RNG = np.random.Generator
+Sample = tuple[list[Any], dict[str, Any]]
+Draw = Callable[[RNG], Sample]
+OFTEN = (DType.FLOAT32, DType.INT32, DType.INT64, DType.BOOL)
+TYPES = (*OFTEN, *OFTEN, DType.UINT8, DType.INT8, DType.INT16, DType.UINT32, DType.UINT64)
+SHAPES = ((2, 3, 4), (3, 4), (2, 3, 4), (1, 2, 1, 2, 2, 1, 3))
+
+
+def samples(op: type[Op], count: int, seed: int = 0) -> Iterator[Sample]:
+    """Operands (arrays, `Known` for constants, None for absent ones) and attributes that the op takes, as it declares;
+    ops whose operands depend on each other have a draw of their own.
+    """
+    for number in range(count):
+        rng = np.random.default_rng((seed, number))
+        yield OF_OP[op.name](rng) if op.name in OF_OP else _declared(op, rng)
+
+
+def _declared(op: type[Op], rng: RNG) -> Sample:
+    first = SHAPES[rng.integers(4)]
+    operands: list[Any] = []
+    for i, declared in enumerate(op.operands):
+        if declared.optional and rng.integers(2):
+            operands.append(None)
+            continue
+        allowed = [d for d in TYPES if d in declared.dtypes]
+        dtype = allowed[rng.integers(len(allowed))] if allowed else DType.FLOAT32
+        if i and operands[0] is not None and (declared.like or dtype_of(operands[0]) in declared.dtypes):
+            dtype = dtype_of(operands[0])
+        shape = first if not i or rng.integers(2) else _broadcast_to(rng, first)
+        operands.append(array(rng, dtype, shape))
+    rank = operands[0].ndim if operands and operands[0] is not None else 3
+    given = [n for n, a in op.attributes.items() if a.default is REQUIRED or rng.integers(2)]
+    return operands, {n: drawn(op.attributes[n], rng, rank) for n in given}
+
+
+def _broadcast_to(rng: RNG, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape that broadcasts to another one."""
+    return tuple(n if rng.integers(3) else 1 for n in shape[rng.integers(len(shape) + 1) :])
+
+
+@dataclass(frozen=True)
+class Known:
+    """An operand that is a constant: sizes, axes, pads, which most rules have to know."""
+
+    array: Array
+
+
+def known(*numbers: Any, dtype: Any = np.int64) -> Known:
+    return Known(np.asarray(numbers if len(numbers) != 1 else numbers[0], dtype))
+
+
+def dtype_of(a: Array) -> DType:
+    return DType(a.dtype.name)
+
+
+def array(rng: RNG, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Elements of a type: small ones, and few that are equal."""
+    if dtype is DType.BOOL:
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.is_integer:
+        return rng.integers(0 if not dtype.is_signed else -9, 10, shape).astype(dtype.numpy)
+    return np.asarray(rng.standard_normal(shape), dtype.numpy)
+
+
+def drawn(attribute: Attribute, rng: RNG, rank: int) -> Any:
+    """A value of an attribute's kind."""
+    match attribute:
+        case Choice():
+            return attribute.choices[rng.integers(len(attribute.choices))]
+        case Flag():
+            return bool(rng.integers(2))
+        case Axis():
+            return int(rng.integers(-rank, rank)) if rank else 0
+        case Integer():
+            return int(rng.integers(1, 4))
+        case Float():
+            return float(rng.uniform(0.1, 1.5))
+        case ElementType():
+            return (DType.INT64, DType.INT32)[rng.integers(2)]
+        case Several():
+            axes = rng.permutation(rank)[: rng.integers(1, rank + 1)] if rank else []
+            return tuple(int(axis) for axis in axes)
+    return attribute.default
+
+
+def _floats(rng: RNG, *shape: int) -> Array:
+    return np.asarray(rng.standard_normal(shape), np.float32)
+
+
+def _some(rng: RNG, *shape: int) -> Array:
+    """Elements of one of several types."""
+    return array(rng, (DType.FLOAT32, DType.INT32, DType.INT64, DType.UINT8, DType.UINT64)[rng.integers(5)], shape)
+
+
+def _one(rng: RNG, *choices: Any) -> Any:
+    return choices[rng.integers(len(choices))]
+
+
+def _convolved(rng: RNG, transposed: bool = False) -> Sample:
+    groups, rank = int(_one(rng, 1, 1, 2)), int(_one(rng, 1, 2))
+    dims = tuple(range(2, 2 + rank))
+    ins, outs = 2 * groups, 3 * groups
+    x, bias = _floats(rng, 2, ins, *(5, 6)[:rank]), _one(rng, None, _floats(rng, outs))
+    kernel = (ins, outs // groups) if transposed else (outs, ins // groups)
+    names = ("input_spatial_dimensions", "kernel_spatial_dimensions", "output_spatial_dimensions")
+    window = {"window_strides": _each(rng, rank, 1, 3), "rhs_dilation": _each(rng, rank, 1, 3)}
+    padding = {"padding": _each(rng, 2 * rank, 0, 2), "feature_group_count": groups}
+    return [x, Known(_floats(rng, *kernel, *(2, 3)[:rank])), bias], {**dict.fromkeys(names, dims), **window, **padding}
+
+
+def _each(rng: RNG, count: int, low: int, high: int) -> tuple[int, ...]:
+    return tuple(rng.integers(low, high, count).tolist())
+
+
+def _pooled(rng: RNG, name: str) -> Sample:
+    window = {"kernel_shape": (2, 3), "strides": _each(rng, 2, 1, 3), "dilations": _each(rng, 2, 1, 3)}
+    return [_floats(rng, 2, 3, 6, 8)], {
+        "dims": (2, 3), **window, "padding": _each(rng, 4, 0, 2), "ceil_mode": bool(rng.integers(2)),
+        **({name: bool(rng.integers(2))} if name else {}),
+    }  # fmt: skip
+
+
+def _contracted(rng: RNG, bias: bool = False) -> Sample:
+    batches = int(rng.integers(3))
+    own = {"lhs_batching_dimensions": (0,), "rhs_batching_dimensions": (0,)} if batches else {}
+    x, y = (_floats(rng, 2, 3, 4), _floats(rng, 2, 4, 5)) if batches else (_floats(rng, 2, 3, 4), _floats(rng, 4, 5))
+    at = 2 if own else 1
+    more: list[Any] = [_one(rng, x, y)[:0].sum() + _floats(rng, 5)] if bias else []
+    dims = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (at - 1,)}
+    return [x, _one(rng, y, Known(y)), *more], {**own, **dims}
+
+
+def _layer(rng: RNG, gates: int, states: int, **more: Any) -> Sample:
+    steps, batch, inputs, cells = 3, 2, 4, 5
+    weights = [Known(_floats(rng, gates * cells, n) / 2) for n in (inputs, cells)]
+    bias = _one(rng, None, Known(_floats(rng, gates * cells)), Known(_floats(rng, 2 * gates * cells)))
+    first = [_one(rng, None, _floats(rng, batch, cells)) for _ in range(states)]
+    return [_floats(rng, steps, batch, inputs), *weights, bias, None, *first], {
+        "reverse": bool(rng.integers(2)),
+        **more,
+    }
+
+
+def _normalized(rng: RNG, *operands: int, **more: Any) -> Sample:
+    x = _floats(rng, 2, 4, 3, 5)
+    return [x, *(np.abs(_floats(rng, n)) for n in operands)], {"epsilon": 1e-3, **more}
+
+
+def _sliced(rng: RNG, axes: int = 3) -> Sample:
+    strides = _one(rng, (1, 1, 1), (1, 2, 1), (-1, 1, 2), (2, -1, 1))[:axes]
+    bounds = [known(rng.integers(-6, 6, axes)) for _ in range(2)]
+    which = [] if axes == 3 else [known(_one(rng, (0, 1), (1, -1)))]
+    return [_some(rng, 4, 5, 3), *bounds, *which, known(strides)], {}
+
+
+def _padded(rng: RNG) -> Sample:
+    x, mode = _some(rng, 3, 4, 2), _one(rng, "constant", "edge", "reflect", "symmetric", "wrap")
+    low = -1 if mode in ("constant", "edge") else 0
+    value = _one(rng, None, np.asarray(1, x.dtype)) if mode == "constant" else None
+    return [x, known(rng.integers(low, 2, (3, 2))), value], {"mode": mode}
+
+
+def _reduced(rng: RNG) -> list[Any]:
+    return [None if not rng.integers(4) else known(_one(rng, [0], [-1], [0, 2], [1, 2], [0, 1, 2]))]
+
+
+def _gathered(rng: RNG) -> Sample:
+    axis, batch = _one(rng, (0, 0), (1, 0), (-1, 0), (2, 1), (1, 1))
+    x = _some(rng, 3, 4, 5)
+    shape = _one(rng, (2,), (), (2, 3)) if not batch else (3, 2)
+    return [x, rng.integers(-x.shape[axis] if axis < 0 else 0, x.shape[axis], shape)], {
+        "axis": axis,
+        "batch_dims": batch,
+    }
+
+
+def _written(rng: RNG, kind: str = "") -> dict[str, Any]:
+    return {"kind": kind or _one(rng, "none", "add", "mul", "max", "min")}
+
+
+def _scattered(rng: RNG) -> Sample:
+    x = _floats(rng, 4, 3)
+    places = rng.permutation(4)[:2]
+    return [x, np.stack([places] * 3, 1), _floats(rng, 2, 3)], {"axis": 0, "unique_indices": True, **_written(rng)}
+
+
+def _of_places(rng: RNG) -> Sample:
+    places = rng.permutation(4)[:2, None]
+    return [_floats(rng, 4, 3), places, _floats(rng, 2, 3)], {"unique_indices": True, **_written(rng)}
+
+
+def _resized(rng: RNG) -> Sample:
+    place = _one(rng, "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+    how = {"mode": _one(rng, "nearest", "linear", "cubic"), "coordinate_transformation_mode": place}
+    return [_floats(rng, 1, 2, 4, 5), known(rng.integers(2, 9, 2)), None, None], {"dims": (2, 3), **how}
+
+
+def _blocks(rng: RNG) -> Sample:
+    dims = {"block_size": 2, "mode": _one(rng, "DCR", "CRD"), "depth_dim": 1, "space_dims": (2, 3)}
+    return [_some(rng, 1, 8, 4, 6)], dims
+
+
+def _quantized(rng: RNG, real: bool) -> Sample:
+    scale, zero = Known(np.float32(0.1)), Known(np.int8(3))
+    stored = rng.integers(-128, 128, (2, 3, 4)).astype(np.int8)
+    return ([_floats(rng, 2, 3, 4), scale, zero], {"dtype": DType.INT8}) if real else ([stored, scale, zero], {})
+
+
+def _divided(rng: RNG) -> Sample:
+    """Integers by others than 0, which is not defined."""
+    x = _some(rng, 2, 3, 4)
+    y = array(rng, dtype_of(x), (3, 4))
+    return [x, np.where(y == 0, np.asarray(3, y.dtype), y)], {}
+
+
+def _shifted(rng: RNG) -> Sample:
+    """By fewer bits than there are, where the attribute says so."""
+    x = array(rng, (DType.INT32, DType.INT64, DType.UINT8, DType.UINT32)[rng.integers(4)], (2, 3, 4))
+    within = bool(rng.integers(2))
+    return [x, rng.integers(0, 8 if within else 70, (3, 4)).astype(x.dtype)], {"in_range": within}
+
+
+OF_OP: dict[str, Draw] = {
+    "AveragePool": lambda r: _pooled(r, "count_include_pad"),
+    "BatchNormInference": lambda r: _normalized(r, 4, 4, 4, 4, feature_index=1),
+    "BatchToSpace": lambda r: ([_some(r, 4, 2, 3, 2), known([[0, 1], [1, 0]])], {"blocks": (2, 2)}),
+    "BroadcastInDim": lambda r: ([_some(r, 3)], {"broadcast_dimensions": (1,), "shape": (2, 3, 4)}),
+    "BroadcastTo": lambda r: ([_some(r, 3, 1), known(2, 3, 4)], {}),
+    "Contraction": _contracted,
+    "Conv": _convolved,
+    "ConvTranspose": lambda r: _convolved(r, True),
+    "DepthToSpace": _blocks,
+    "DequantizeLinear": lambda r: _quantized(r, False),
+    "Diagonal": lambda r: ([_some(r, 2, 4, 4)], {}),
+    "Dot": lambda r: _one(r, ([_floats(r, 3, 4), _floats(r, 4, 2)], {}), ([_floats(r, 4), _floats(r, 4)], {})),
+    "DotGeneral": _contracted,
+    "DotGeneralBias": lambda r: _contracted(r, True),
+    "DynamicBroadcastInDim": lambda r: ([_some(r, 3), known(2, 3, 4)], {"broadcast_dimensions": (1,)}),
+    "DynamicIota": lambda r: ([known(3, 4)], {"iota_dimension": int(r.integers(2))}),
+    "DynamicPad": lambda r: ([_floats(r, 3, 4), known(1, 0, 0, 2), np.float32(3)], {}),
+    "DynamicReshape": lambda r: ([_some(r, 2, 3, 4), known(_one(r, (4, 6), (0, -1), (24,)))], {}),
+    "DynamicSlice": lambda r: ([_some(r, 4, 5), known(1, 2)], {"slice_sizes": (2, 3)}),
+    "DynamicUpdateSlice": lambda r: ([_floats(r, 4, 5), _floats(r, 2, 3), known(1, 2)], {}),
+    "Gather": _gathered,
+    "GatherElements": lambda r: ([_some(r, 3, 4), r.integers(0, 3, (2, 4))], {"axis": 0}),
+    "GatherND": lambda r: ([_some(r, 3, 4, 2), r.integers(0, 3, (5, _one(r, 1, 2)))], {"batch_dims": 0}),
+    "GeGlu": lambda r: ([_floats(r, 2, 4, 6)], {"dim": _one(r, 1, -1), "approximate": _one(r, "none", "tanh")}),
+    "Gemm": lambda r: ([_floats(r, 3, 4), _floats(r, 5, 4), _one(r, None, _floats(r, 5))],
+                       {"alpha": 0.5, "beta": 2.0, "transB": True}),
+    "GeneralSplit": lambda r: ([_some(r, 2, 6)], {"axis": 1, "sizes": _one(r, (1, 2, 3), (3, 3), (6,))}),
+    "Glu": lambda r: ([_floats(r, 2, 4, 6)], {"dim": _one(r, 1, -1)}),
+    "GridSample": lambda r: ([_floats(r, 1, 2, 4, 5), r.uniform(-1.2, 1.2, (1, 3, 2, 2)).astype(np.float32)],
+                             {"mode": _one(r, "nearest", "linear", "cubic"), "align_corners": bool(r.integers(2)),
+                              "padding_mode": _one(r, "zeros", "border", "reflection")}),
+    "GroupNorm": lambda r: _normalized(r, 4, 4, num_groups=2),
+    "Gru": lambda r: _layer(r, 3, 1, linear_before_reset=bool(r.integers(2))),
+    "Gtu": lambda r: ([_floats(r, 2, 4, 6)], {"dim": _one(r, 1, -1)}),
+    "InstanceNorm": lambda r: _normalized(r, 4, 4),
+    "Iota": lambda r: ([], {"shape": (3, 4), "iota_dimension": int(r.integers(2))}),
+    "LRN": lambda r: ([_floats(r, 2, 6, 3)], {"axis": 1, "size": _one(r, 3, 5)}),
+    "Bidirectional": lambda r: (_layer(r, 1, 0)[0] + _layer(r, 1, 0)[0],
+                                {"layer": "Rnn", "activations": ("tanh", "relu")}),
+    "Lookup": lambda r: ([r.integers(0, 9, (2, 3)), known(1, 4, 7), _floats(r, 3), np.float32(-1)], {}),
+    "NonMaxSuppression": lambda r: ([r.random((1, 5, 4), np.float32), r.random((1, 2, 5), np.float32), known([3]),
+                                     np.float32([0.4]), np.float32([0.1])], {}),
+    "Range": lambda r: ([np.asarray(1), np.asarray(9), np.asarray(_one(r, 1, 2, 3))], {}),
+    "Div": _divided,
+    "FloorDiv": _divided,
+    "FloorMod": _divided,
+    "Rem": _divided,
+    "Pow": lambda r: (_one(r, [abs(_floats(r, 2, 3)), _floats(r, 3)], [_some(r, 2, 3), np.asarray(2, np.int64)]), {}),
+    **dict.fromkeys(("ShiftLeft", "ShiftRightLogical", "ShiftRightArithmetic"), _shifted),
+    "Lstm": lambda r: _layer(r, 4, 2),
+    "MaxPool": lambda r: _pooled(r, "return_indices"),
+    "OneHot": lambda r: ([r.integers(-2, 5, (3, 2)), Known(np.asarray(5)), np.float32(2), np.float32(-1)],
+                         {"axis": _one(r, 0, -1)}),
+    "Pad": _padded,
+    "QuantizeLinear": lambda r: _quantized(r, True),
+    "RealDynamicSlice": lambda r: _sliced(r, 2),
+    "Reduce": lambda r: ([_floats(r, 2, 3, 4), *_reduced(r)],
+                         {"kind": _one(r, "sum", "prod", "max", "min", "mean"), "keepdims": bool(r.integers(2))}),
+    "FunctionReduce": lambda r: ([_floats(r, 2, 3, 4), *_reduced(r)],
+                                 {"kind": _one(r, "l1", "l2", "sum_square", "log_sum_exp")}),
+    "ReduceWindow": lambda r: ([_floats(r, 4, 6)], {"kind": _one(r, "sum", "max"), "window_dimensions": (2, 3)}),
+    "Reshape": lambda r: ([_some(r, 2, 3, 4), known(_one(r, (4, 6), (2, -1), (24,), (2, 12)))], {}),
+    "Resize": _resized,
+    "ReverseSequence": lambda r: ([_some(r, 4, 3, 2), r.integers(1, 5, 3)], {"seq_axis": 0, "batch_axis": 1}),
+    "Rnn": lambda r: _layer(r, 1, 1),
+    "RoiAlign": lambda r: ([_floats(r, 1, 2, 8, 8), np.asarray([[1, 1, 6, 5]], np.float32), np.zeros(1, np.int64)],
+                           {"output_height": 2, "output_width": 3, "sampling_ratio": 2, "mode": _one(r, "avg", "max")}),
+    "ScatterElements": _scattered,
+    "ScatterND": _of_places,
+    "SegmentReduce": lambda r: ([_floats(r, 5, 2), r.integers(0, 3, 5).astype(np.int32), known(3).array.reshape(())],
+                                {"kind": _one(r, "sum", "prod", "max", "min")}),
+    "SetDimensionSize": lambda r: ([_floats(r, 4, 3), known(2).array.reshape(())], {"dimension": 0}),
+    "Slice": _sliced,
+    "SpaceToBatch": lambda r: ([_some(r, 2, 3, 4, 2), known([[0, 1], [1, 1]])], {"blocks": (2, 2)}),
+    "SpaceToDepth": _blocks,
+    "Split": lambda r: ([_some(r, 2, 6, 3), _one(r, None, known(1, 2, 3))], {"axis": 1, "count": 3}),
+    "Squeeze": lambda r: ([_some(r, 1, 3, 1), _one(r, None, known([0]), known([0, 2]))], {}),
+    "Tile": lambda r: ([_some(r, 2, 3), known(_one(r, (2, 1), (1, 3), (2, 2)))], {}),
+    "TopK": lambda r: ([r.permutation(24).reshape(2, 3, 4).astype(np.float32), known([2])],
+                       {"axis": _one(r, -1, 1), "largest": bool(r.integers(2))}),
+    "Transpose": lambda r: ([_some(r, 2, 3, 4)], {"permutation": _one(r, (0, 2, 1), (2, 0, 1), (2, 1, 0))}),
+    "Unsqueeze": lambda r: ([_some(r, 2, 3), known(_one(r, [0], [1, 3], [-1]))], {}),
+}  # fmt: skip
+"""Draws for ops whose operands depend on each other, or whose kinds do not say what their numbers mean."""

@@ -1,0 +1,163 @@
+"""Every decomposition, expansion and formula means what its op means, on operands drawn from the declarations.
+
+::
+
+    evaluate(op)(operands)  =  run(what the rule makes of the op)(operands)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from onnxtfl.errors import OnnxtflError
+from onnxtfl.ir.builder import Builder, infer
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.interpret import evaluate_node, run
+from onnxtfl.ir.op import OPS, Effect, Op
+from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.registry import rule_name, rules
+from tests.unit.op_samples import Known, dtype_of, samples
+
+rules()
+COUNT = 40
+"""The samples of an op."""
+NOT_DRAWN = {
+    "Custom": "a user's op",
+    "SelectBoxes": "not evaluated: the order of equal scores is not said",
+    "NonMaxSuppression": "becomes SelectBoxes",
+    "If": "regions: tests/unit/test_control.py",
+    "Loop": "regions",
+    "Scan": "regions",
+    "While": "regions",
+    "RegexFullMatch": "strings: tests/unit/test_strings.py",
+    "StringConcat": "strings",
+    "StringSplit": "strings",
+}
+
+
+_OPEN, _LONG, _TYPES = "sizes that only a run knows", "axes or constants longer than samples", "other element types"
+NEEDS_MORE = {
+    "casts.BitcastConvert": _TYPES,
+    "casts.by_real_values": _TYPES,
+    "casts.from_packed_bytes": _TYPES,
+    "comparison.Select": _TYPES,
+    "concatenation.concatenate_halves": _LONG,
+    "convolution.padded_at_run_time": _OPEN,
+    "cumulative.integer_sums": _TYPES,
+    "elementwise.Atan": _TYPES,
+    "gathering.gather_of_merged_axes": _LONG,
+    "gathering.gathered_run": _LONG,
+    "gathering.gathered_strings": _TYPES,
+    "gathering.narrow_indices": _TYPES,
+    "logic.wide_shift": _TYPES,
+    "padding.crop_first_at_run_time": _OPEN,
+    "padding.pad_merged_axes": _LONG,
+    "pooling.pool_of_every_nth": _LONG,
+    "recurrence.brought_to_kernel": _LONG,
+    "recurrence.single_step": _LONG,
+    "reductions.reduce_bools": _TYPES,
+    "reductions.mean_of_trailing_axes": _LONG,
+    "reductions.reduce_nothing": _OPEN,
+    "reductions.over_adjacent_axes": _LONG,
+    "scattering.sums_by_segments": _LONG,
+    "scattering.scatter_onto_given_zeros": _LONG,
+    "scattering.wide_indices": _TYPES,
+    "segments.segments_without_kernel": _TYPES,
+    "sizes.int32_operands.<locals>.in_int32": _OPEN,
+    "sizes.with_dtype": _TYPES,
+    "slicing.slice_of_merged_axes": _LONG,
+    "slicing.narrow_slice": _OPEN,
+    "sorting.top_k_of_int64": _TYPES,
+    "uint64.on_signed": _TYPES,
+}
+"""The rules whose condition samples do not meet, and why; families' own tests reach them."""
+
+
+class Built(NamedTuple):
+    """A graph of one node, its inputs, and what the node evaluates to."""
+
+    graph: Graph
+    node: Node
+    inputs: list[Array]
+    results: list[Array]
+
+
+def built(op: type[Op], operands: list[Any], attributes: dict[str, Any]) -> Built | None:
+    """None where the declarations allow operands that do not fit together."""
+    graph, inputs = Graph(), list[Array]()
+    values: list[Value | None] = []
+    for one in operands:
+        if one is None or isinstance(one, Known):
+            values.append(None if one is None else constant(one.array))
+        else:
+            inputs.append(np.asarray(one))
+            values.append(graph.add_input(TensorType(dtype_of(inputs[-1]), inputs[-1].shape), f"x{len(inputs)}"))
+    try:
+        results = Builder(graph).many(op, *values, **attributes)
+        node = results[0].producer
+        if node is None:  # all was known
+            return None
+        fed = iter(inputs)
+        arrays = [None if v is None else v.stored() if v.is_constant else next(fed) for v in node.operands]
+        found = evaluate_node(node, arrays)
+    except (OnnxtflError, ValueError, IndexError, TypeError, NotImplementedError):
+        return None
+    graph.outputs = results
+    return Built(graph, node, inputs, found)
+
+
+def drawn(op: type[Op]) -> Iterator[Built]:
+    for operands, attributes in samples(op, COUNT):
+        if (found := built(op, operands, attributes)) is not None:
+            yield found
+
+
+def is_drawn(op: type[Op]) -> bool:
+    return op.effect is Effect.PURE and op.name not in NOT_DRAWN
+
+
+MADE_OF_OTHERS = [op for op in OPS.values() if is_drawn(op) and rules().decompositions(op, "tfl")]
+
+
+@pytest.mark.parametrize("op", OPS.values(), ids=lambda op: op.name)
+def test_inferred_types_are_those_of_what_is_computed(op: type[Op]) -> None:
+    for one in drawn(op):
+        for type_, array in zip(infer(one.node), one.results, strict=True):
+            assert isinstance(type_, TensorType)
+            assert type_.dtype is dtype_of(array), one.node
+            assert type_.shape is None or len(type_.shape) == array.ndim
+            assert all(not isinstance(d, int) or d == n for d, n in zip(type_.shape or (), array.shape, strict=False))
+
+
+@pytest.mark.parametrize("target", ["tfl", "onnx"])
+@pytest.mark.parametrize("op", MADE_OF_OTHERS, ids=lambda op: op.name)
+def test_what_an_op_becomes_means_the_same(op: type[Op], target: Any) -> None:
+    known, tried = rules().decompositions(op, target), set[str]()
+    for operands, attributes in samples(op, COUNT):
+        for rule in known:
+            one = built(op, operands, attributes)
+            made = None if one is None else Builder(one.graph, one.node).tried(rule, one.node)
+            if one is None or made is None:
+                continue
+            tried.add(rule_name(rule))
+            one.graph.outputs = [made] if isinstance(made, Value) else list(made)
+            for expected, got in zip(one.results, run(one.graph, one.inputs), strict=True):
+                assert_same(expected, got, f"{rule_name(rule)} of {one.node} {attributes}")
+    left = {rule_name(rule) for rule in known} - tried - NEEDS_MORE.keys()
+    assert not left, f"never drawn: {left}"
+
+
+def assert_same(expected: Array, found: Array, where: str) -> None:
+    assert expected.shape == found.shape and expected.dtype == found.dtype, where
+    if expected.dtype.kind == "f":
+        finite = np.abs(expected[np.isfinite(expected)])
+        np.testing.assert_allclose(
+            found, expected, rtol=2e-4, atol=2e-5 * max(1.0, finite.max(initial=0)), err_msg=where
+        )
+    else:
+        np.testing.assert_array_equal(found, expected, err_msg=where)
