@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from onnxtfl.ir.record import Record
     from onnxtfl.metrics.quality import Metric
     from onnxtfl.options import Options
-    from onnxtfl.pipeline import Report
+    from onnxtfl.pipeline_report import Report
     from onnxtfl.quantizing import Calibration, Quantizing
     from onnxtfl.rewriting.unsupported import UnsupportedOp
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxtfl.checking.settings import Settings
     from onnxtfl.ir.model import FormatName
     from onnxtfl.options import Options
-    from onnxtfl.pipeline import Report
+    from onnxtfl.pipeline_report import Report
     from onnxtfl.quantizing import Quantizing
     from onnxtfl.runtimes import Workers
 

@@ -33,7 +33,8 @@ from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantized import is_real
 from onnxtfl.ir.signatures import Description
 from onnxtfl.ir.summary import FloatOp, QuantizationSummary
-from onnxtfl.pipeline import Report, lifted_where_possible
+from onnxtfl.pipeline import lifted_where_possible
+from onnxtfl.pipeline_report import Report
 from onnxtfl.rewriting.lift import count_ops
 from onnxtfl.runtimes.quantizer import CALIBRATED, Divisor, Mode, Sensitive, quantize, version
 from onnxtfl.targets.tflite import has_quantized_kernel, lowest_runtime

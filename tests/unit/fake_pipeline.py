@@ -21,7 +21,6 @@ class FakePipeline(types.ModuleType):
     Options = real.Options
     Report = real.Report
     lifted_where_possible = staticmethod(real.lifted_where_possible)
-    count_ops = staticmethod(real.count_ops)
 
     def __init__(self, data: bytes) -> None:
         super().__init__("onnxtfl.pipeline")

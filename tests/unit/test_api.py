@@ -87,7 +87,7 @@ def test_to_a_path(fake: FakePipeline, source: Path, tmp_path: Path) -> None:
 
 
 def test_progress_tells_how_much_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnxtfl.pipeline.TELL_EVERY", -1.0)
+    monkeypatch.setattr("onnxtfl.pipeline_run.TELL_EVERY", -1.0)
     weights = np.random.default_rng(0).normal(size=(512, 1024)).astype(np.float32)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     model = onnx_model(nodes, [("x", TensorProto.FLOAT, (1, 512))], [("y", TensorProto.FLOAT, None)], {"w": weights})

@@ -48,7 +48,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[Budget]:
             super().__init__(*arguments, compact=compact)
             made.append(self)
 
-    monkeypatch.setattr("onnxtfl.pipeline.Budget", Noted)
+    monkeypatch.setattr("onnxtfl.pipeline_run.Budget", Noted)
     return made
 
 

@@ -7,7 +7,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import VerifyError
-from onnxtfl.rewriting.pass_manager import Group, Pass, PassManager
+from onnxtfl.rewriting.pass_manager import EVERYWHERE, MAIN_ONLY, Group, Pass, PassManager
 
 NESTED = """graph main(%c: tensor<bool>, %x: tensor<2xfloat32>) -> (%y) {
   %y = If(%c, %x) {else_branch = graph inner(%a: tensor<2xfloat32>) -> (%b) {
@@ -24,7 +24,9 @@ def nested() -> Graph:
 
 def test_regions_are_visited_after_the_graph_that_holds_them() -> None:
     seen: list[str] = []
-    manager = PassManager([Pass("look", lambda g: seen.append(g.name)), Pass("main only", lambda g: None, Pass.idle)])
+    manager = PassManager(
+        [Pass("look", lambda g: seen.append(g.name), EVERYWHERE), Pass("main only", lambda g: None, MAIN_ONLY)]
+    )
     manager.run(nested())
     assert seen == ["main", "inner", "outer"]
     assert [(t.name, t.nodes) for t in manager.timings] == [("look", 3), ("main only", 3)]
@@ -44,17 +46,19 @@ def test_groups_run_until_nothing_changes() -> None:
         left[0] -= 1
         return left[0] > 0
 
-    PassManager([Group("down", (Pass("count", count_down),), rounds=5)]).run(Graph())
+    PassManager([Group("down", (Pass("count", count_down, EVERYWHERE),), rounds=5)]).run(Graph())
     assert left == [0]
     with pytest.raises(InternalError, match=r"internal error in forever: .*no fixed point within 4 rounds"):
-        PassManager([Group("forever", (Pass("change", lambda g: True),), rounds=4)]).run(Graph())
+        PassManager([Group("forever", (Pass("change", lambda g: True, EVERYWHERE),), rounds=4)]).run(Graph())
 
 
 def test_a_pass_whose_needs_are_not_met_is_not_built_in() -> None:
-    lower = Pass("lower", lambda g: None, needs=frozenset({"legal"}), breaks=frozenset({"neutral"}))
+    lower = Pass("lower", lambda g: None, EVERYWHERE, needs=frozenset({"legal"}), breaks=frozenset({"neutral"}))
     with pytest.raises(InternalError, match=r"lower: .*the pass needs a graph that is legal"):
         PassManager([lower])
-    legalize = Pass("legalize", lambda g: None, needs=frozenset({"neutral"}), establishes=frozenset({"legal"}))
+    legalize = Pass(
+        "legalize", lambda g: None, EVERYWHERE, needs=frozenset({"neutral"}), establishes=frozenset({"legal"})
+    )
     with pytest.raises(InternalError, match=r"legalize: .*neutral"):
         PassManager([legalize, lower, legalize], given=frozenset({"neutral"}))
 
@@ -65,8 +69,10 @@ def test_the_verifier_runs_after_each_pass() -> None:
             if node.op is ops.Neg:
                 node.result.type = None
 
-    PassManager([Pass("breaks", breaks)]).run(nested())
+    PassManager([Pass("breaks", breaks, EVERYWHERE)]).run(nested())
     with pytest.raises(VerifyError, match="after breaks"):
-        PassManager([Pass("breaks", breaks)], check=True).run(nested())
+        PassManager([Pass("breaks", breaks, EVERYWHERE)], check=True).run(nested())
     with pytest.raises(VerifyError, match="after breaks"):
-        PassManager([Group("all", (Pass("breaks", breaks), Pass("later", lambda g: None)))], check=True).run(nested())
+        PassManager(
+            [Group("all", (Pass("breaks", breaks, EVERYWHERE), Pass("later", lambda g: None, EVERYWHERE)))], check=True
+        ).run(nested())

@@ -20,7 +20,8 @@ from onnxtfl.ir.model import Model
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.types import tensor
 from onnxtfl.options import Options
-from onnxtfl.pipeline import explicit_states, inspect
+from onnxtfl.pipeline import inspect
+from onnxtfl.pipeline_run import explicit_states
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.rewriting.lift import lift
 from onnxtfl.targets.onnx import OnnxTarget

@@ -10,7 +10,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.text import parse_graph, print_graph
-from onnxtfl.pipeline import explicit_states
+from onnxtfl.pipeline_run import explicit_states
 from tests.unit import tfl_states as texts
 
 

@@ -10,7 +10,7 @@ from onnxtfl.passes.floats import compute_in_float32, compute_region_in_float32,
 from onnxtfl.passes.narrow_int64 import narrow_int64, narrow_int64_in_region
 from onnxtfl.passes.simplify import SIMPLIFY
 from onnxtfl.passes.small_types import IoDtype, hold_in_region, hold_small_types
-from onnxtfl.rewriting.pass_manager import Fact, Group, Pass
+from onnxtfl.rewriting.pass_manager import EVERYWHERE, Fact, Group, Pass
 from onnxtfl.rewriting.target import Target
 
 
@@ -25,7 +25,7 @@ def replaced_types(
     needs: frozenset[Fact] = frozenset({"neutral"})
     floats = partial(compute_in_float32, keeps_boundary=io_dtype != "float32", native=float16 == "native")
     return [
-        Pass("narrow", partial(narrow_float64, mode=float64), needs=needs),
+        Pass("narrow", partial(narrow_float64, mode=float64), EVERYWHERE, needs=needs),
         Pass("small types", partial(hold_small_types, io_dtype=io_dtype), hold_in_region, needs=needs),
         Pass("floats", floats, compute_region_in_float32, needs=needs),
     ]
@@ -35,5 +35,5 @@ def int64_passes(target: Target) -> list[Pass | Group]:
     """The passes for a target without int64 arithmetic and conversions of uint8; none for others."""
     needs: frozenset[Fact] = frozenset({"neutral"})
     int64 = Pass("int64", narrow_int64, narrow_int64_in_region, needs=needs)
-    uint8 = Pass("uint8", compute_uint8_in_int32, needs=needs)
+    uint8 = Pass("uint8", compute_uint8_in_int32, EVERYWHERE, needs=needs)
     return [] if target.has_int64 else [uint8, int64, SIMPLIFY]

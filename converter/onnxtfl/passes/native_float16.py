@@ -21,7 +21,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.rewriting.pass_manager import Pass
+from onnxtfl.rewriting.pass_manager import MAIN_ONLY, Pass
 from onnxtfl.targets import Target
 
 _HALF, _WIDE = DType.FLOAT16, DType.FLOAT32
@@ -50,7 +50,7 @@ def float16_passes(target: Target, mode: Mode) -> list[Pass]:
     """The pass that decides, where that is asked for."""
     if mode != "native" or target.name != "tfl":
         return []
-    return [Pass("float16", partial(keep_float16, target=target), Pass.idle, needs=frozenset({"neutral"}))]
+    return [Pass("float16", partial(keep_float16, target=target), MAIN_ONLY, needs=frozenset({"neutral"}))]
 
 
 def in_words(graph: Graph, mode: Mode) -> str:

@@ -13,24 +13,29 @@ from onnxtfl.passes.loop_simplification import LOOP_SIMPLIFICATION
 from onnxtfl.passes.quantize.infinite import INFINITE
 from onnxtfl.passes.refine import refine
 from onnxtfl.passes.shape_arithmetic import SHAPE_ARITHMETIC
-from onnxtfl.rewriting.pass_manager import Group, Pass
+from onnxtfl.rewriting.pass_manager import EVERYWHERE, Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
 MAX_ROUNDS = 64
 
-CLEANUP = (Pass("fold", fold), Pass("merge equal", merge_equal), Pass("remove dead", remove_dead))
+CLEANUP = (
+    Pass("fold", fold, EVERYWHERE),
+    Pass("merge equal", merge_equal, EVERYWHERE),
+    Pass("remove dead", remove_dead, EVERYWHERE),
+)
 SIMPLIFY = Group(
     "simplify",
     (
         *CLEANUP,
-        Pass("sizes", infer_sizes),
-        Pass("empty results", empty_results),
+        Pass("sizes", infer_sizes, EVERYWHERE),
+        Pass("empty results", empty_results, EVERYWHERE),
         Pass(
             "canonicalize",
             Patterns.of(CANONICAL, BOOLEANS, IF_SIMPLIFICATION, LOOP_SIMPLIFICATION, INFINITE, SHAPE_ARITHMETIC).apply,
+            EVERYWHERE,
         ),
-        Pass("fuse", FUSE.apply),
-        Pass("refine", refine),
+        Pass("fuse", FUSE.apply, EVERYWHERE),
+        Pass("refine", refine, EVERYWHERE),
     ),
     rounds=MAX_ROUNDS,
     needs=frozenset({"neutral"}),

@@ -23,23 +23,31 @@ Fact = Literal["neutral", "legal", "laid out", "lowered"]
 Observer = Callable[[str], None]
 
 
+EVERYWHERE: Literal["everywhere"] = "everywhere"
+"""Of a pass that rewrites regions as it rewrites the main graph."""
+
+
+def idle(graph: Graph) -> None:
+    """Do nothing."""
+
+
+MAIN_ONLY = idle
+"""Of a pass that does not visit regions, or visits them itself."""
+
+
 @dataclass(frozen=True)
 class Pass:
-    """A pass: `run` rewrites the main graph, `on_region` each region (None: the same).
+    """A pass: `run` rewrites the main graph, `on_region` each region (`EVERYWHERE`: the same; `MAIN_ONLY`: none).
 
     `needs`: facts that must hold before it. `establishes`: facts that hold after it. `breaks`: facts that may not.
     """
 
     name: str
     run: Rewrite
-    on_region: Rewrite | None = None
+    on_region: Rewrite | Literal["everywhere"]
     needs: frozenset[Fact] = frozenset()
     establishes: frozenset[Fact] = frozenset()
     breaks: frozenset[Fact] = frozenset()
-
-    @staticmethod
-    def idle(graph: Graph) -> None:
-        """Do nothing: the `on_region` of a pass for the main graph only, or of one that visits regions itself."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,7 @@ class PassManager:
     def _apply(self, step: Pass | Group, graph: Graph, is_region: bool) -> bool:
         current().look()
         if isinstance(step, Pass):
-            rewrite = step.on_region if is_region and step.on_region is not None else step.run
+            rewrite = step.run if not is_region or step.on_region == EVERYWHERE else step.on_region
             return bool(rewrite(graph))
         changed_at_all = False
         for _ in range(step.rounds):

@@ -22,7 +22,7 @@ from onnxtfl.passes.recognize.recurrence import (
 from onnxtfl.passes.shape_arithmetic import CONVERSIONS
 from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.unit_axes import SINK
-from onnxtfl.rewriting.pass_manager import Fact, Group, Pass
+from onnxtfl.rewriting.pass_manager import EVERYWHERE, Fact, Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
 _PATTERNS = Patterns.of(CONVOLUTIONS, NORMALIZATION, CLAMP, CONTRACTIONS, RECURRENCE, SINK, CONVERSIONS, LOOPS)
@@ -33,10 +33,10 @@ RECOGNIZE = Group(
     "recognize",
     (
         SIMPLIFY,
-        Pass("formulas", recognize_formulas),
-        Pass("patterns", _PATTERNS.apply),
-        Pass("parts of sequences", join_parts),
-        Pass("directions", join_directions),
+        Pass("formulas", recognize_formulas, EVERYWHERE),
+        Pass("patterns", _PATTERNS.apply, EVERYWHERE),
+        Pass("parts of sequences", join_parts, EVERYWHERE),
+        Pass("directions", join_directions, EVERYWHERE),
     ),
     rounds=MAX_ROUNDS,
     needs=_NEUTRAL,
@@ -44,14 +44,14 @@ RECOGNIZE = Group(
 """Finds what is one op in ONNX; idempotent."""
 RECOGNIZE_LAYERS = Group(
     "recognize layers",
-    (Pass("recurrent layers", recognize_layers), RECOGNIZE),
+    (Pass("recurrent layers", recognize_layers, EVERYWHERE), RECOGNIZE),
     dependent=True,
     needs=_NEUTRAL,
 )
 """Finds recurrent layers, whose steps are in their simplest form, also in the regions of loops."""
 LAYERS_OF_SCANS = Group(
     "layers of scans",
-    (Pass("layers of scans", LAYERS_IN_SCANS.apply), *CLEANUP),
+    (Pass("layers of scans", LAYERS_IN_SCANS.apply, EVERYWHERE), *CLEANUP),
     dependent=True,
     needs=_NEUTRAL,
 )

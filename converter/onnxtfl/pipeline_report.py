@@ -1,0 +1,55 @@
+"""What a conversion notes of itself, of which reports are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from onnxtfl.formats.onnx.state_metadata import StateEntry
+from onnxtfl.ir.assumptions import Assumption
+from onnxtfl.ir.record import Record
+from onnxtfl.ir.signatures import Description
+from onnxtfl.ir.summary import QuantizationSummary
+from onnxtfl.passes.held_types import HeldType
+from onnxtfl.rewriting.pass_manager import PassTiming
+
+
+@dataclass
+class Report:
+    """What a conversion read and wrote.
+
+    `ops_before`, `ops_after`: nodes by op. `passes`: time and node count of each pass. `record`: the target tensor of
+    each source tensor, and the origin of each target op. `quantization`: which ops compute on integers or not, and why;
+    None if nothing is quantized. `states`: those that became inputs and outputs. `kept_states`: tensors that the next
+    run begins with, None where not asked for. `other_signatures`: the entry points of the file that were not converted.
+    `elements`: the tensors that each input and output of sequence or optional type became. `vectors`: inputs that
+    replace maps. `unranked`: inputs of unknown rank. `complex_names`: complex inputs and outputs, as pairs.
+    `source_size`: its bytes, None in memory. `dropped_metadata`: what of the source's metadata was too large.
+    `source_files`: the source's files with external data. `assumptions`: what has to be true of sizes that only a run
+    knows. `io_types`: see `HeldType`. `custom_ops`: those of users. `opset`: ONNX's and why, if not the default.
+    `float16`: which ops compute in it. `input_shapes`: those of all inputs, where the options have `dims`.
+    """
+
+    inputs: list[Description] = field(default_factory=list)
+    outputs: list[Description] = field(default_factory=list)
+    ops_before: dict[str, int] = field(default_factory=dict)
+    ops_after: dict[str, int] = field(default_factory=dict)
+    passes: list[PassTiming] = field(default_factory=list)
+    record: Record = field(default_factory=Record)
+    quantization: QuantizationSummary | None = None
+    states: list[StateEntry] = field(default_factory=list)
+    kept_states: list[str] | None = None
+    other_signatures: list[str] = field(default_factory=list)
+    elements: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    vectors: list[str] = field(default_factory=list)
+    complex_names: list[str] = field(default_factory=list)
+    source_size: int | None = None
+    dropped_metadata: list[str] = field(default_factory=list)
+    assumptions: list[Assumption] = field(default_factory=list)
+    unranked: list[str] = field(default_factory=list)
+    io_types: list[HeldType] = field(default_factory=list)
+    source_files: tuple[Path, ...] = ()
+    custom_ops: list[str] = field(default_factory=list)
+    input_shapes: dict[str, tuple[int | str, ...]] = field(default_factory=dict)
+    opset: str = ""
+    float16: str = ""

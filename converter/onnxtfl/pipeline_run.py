@@ -1,0 +1,244 @@
+"""One run of a pipeline over a model: its options, its report, the name of the running step, and its limits."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from onnxtfl.errors import InternalError, InvalidModelError, OnnxtflError, UnsupportedError
+from onnxtfl.formats import files
+from onnxtfl.formats.bodies import body, is_defined
+from onnxtfl.formats.metadata import carried
+from onnxtfl.formats.source import counting_written
+from onnxtfl.formats.tflite import states as tflite_states
+from onnxtfl.formats.tflite.metadata import of_the_file
+from onnxtfl.ir import compact_record
+from onnxtfl.ir.assumptions import assumption_scope
+from onnxtfl.ir.budget import Budget, budget_scope
+from onnxtfl.ir.compact_record import tensor_names
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.interpret import run as evaluate_graph
+from onnxtfl.ir.metadata import RECORD, Late
+from onnxtfl.ir.model import Model
+from onnxtfl.ir.record import record_of
+from onnxtfl.ir.shown_sizes import inputs_scope, remember_inputs, shown_type
+from onnxtfl.ir.signatures import described, of_unknown_rank
+from onnxtfl.ir.symbols import symbol_scope
+from onnxtfl.ir.types import TensorType
+from onnxtfl.options import Options
+from onnxtfl.passes.boundary import cut, keep_names, set_input_shapes
+from onnxtfl.passes.constant_names import Weights, constant_names, weights_of
+from onnxtfl.passes.dimensions import Dimensions
+from onnxtfl.passes.fixed_sizes import refuse_open_inputs
+from onnxtfl.passes.given_sizes import GivenSizes
+from onnxtfl.passes.held_types import as_property, held_types
+from onnxtfl.passes.inline import inline_functions
+from onnxtfl.passes.native_float16 import in_words
+from onnxtfl.passes.quantize import TOLERANCE, summary
+from onnxtfl.passes.rename import rename_boundary, renamed_metadata
+from onnxtfl.passes.sequences import check_names, flatten_inputs
+from onnxtfl.passes.states import ExposedState, expose_states
+from onnxtfl.pipeline_report import Report
+from onnxtfl.rewriting.custom import custom_ops
+from onnxtfl.rewriting.lift import count_ops, lift
+from onnxtfl.rewriting.pass_manager import Group, Pass, PassManager
+from onnxtfl.rewriting.plugins import load
+from onnxtfl.rewriting.unsupported import naming_all
+from onnxtfl.targets import Target
+from onnxtfl.targets.stored_types import check_declared_results, plain_integers
+from onnxtfl.targets.tflite import lowest_runtime
+
+TELL_EVERY = 0.5
+"""Seconds between two calls of the user's callback while weights are written."""
+
+
+@contextlib.contextmanager
+def _types_in_words() -> Iterator[None]:
+    """Let the types in errors have the names of sizes that the user knows."""
+    try:
+        yield
+    except OnnxtflError as error:
+        error.type_ = shown_type(error.type_) if isinstance(error.type_, TensorType) else error.type_
+        raise
+
+
+class PipelineRun:
+    """One conversion: its options, its report, and the name of the running step."""
+
+    def __init__(self, options: Options, target: Target, passes: Sequence[Pass | Group]) -> None:
+        self.options, self.target, self.passes = options, target, passes
+        self.report = Report()
+        self.states: list[ExposedState] = []
+        self.weights: Weights = {}
+        self.step = ""
+        given = [f"`{name}`" for name in ("input_shapes", "dims") if getattr(options, name)]
+        self.sizes = GivenSizes(" and ".join(given))
+        self._source_names: list[str] = []
+        self._written, self._told = 0, 0.0
+
+    @classmethod
+    @contextlib.contextmanager
+    def of(cls, options: Options, target: Target, passes: Sequence[Pass | Group]) -> Iterator[PipelineRun]:
+        """A conversion; an exception that is not one of :mod:`onnxtfl.errors` becomes an InternalError.
+
+        Garbage collection is off: the graph lives until the end, so a collection would free nothing. NumPy does not
+        warn: a model may divide by zero.
+        """
+        load(options.plugins)
+        conversion = cls(options, target, passes)
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            conversion.observe("read")
+            budget = Budget(options.max_memory * 2**20, options.time_limit, compact=options.compact)
+            assumptions = conversion.report.assumptions
+            with contextlib.ExitStack() as scopes:
+                for scope in (budget_scope(budget), symbol_scope(), inputs_scope(), assumption_scope(assumptions)):
+                    scopes.enter_context(scope)
+                scopes.enter_context(_types_in_words())
+                scopes.enter_context(counting_written(conversion.count_written))
+                scopes.enter_context(np.errstate(all="ignore"))
+                yield conversion
+        except InvalidModelError as error:
+            raise conversion.sizes.blamed(error) from error.__cause__
+        except (OnnxtflError, OSError):
+            raise
+        except MemoryError as error:
+            raise UnsupportedError(f"out of memory in {conversion.step}", code="E-RUN-005") from error
+        except Exception as error:
+            raise InternalError(conversion.step, error) from error
+        finally:
+            if collecting:
+                gc.enable()
+
+    def observe(self, step: str) -> None:
+        """Remember the name of the step that begins, and call the user's callback."""
+        self.step = step
+        self._told = time.monotonic()
+        if self.options.on_progress is not None:
+            self.options.on_progress(step)
+
+    def count_written(self, size: int) -> None:
+        """Tell the user's callback how much of the weights is written, where that takes long."""
+        self._written, now = self._written + size, time.monotonic()
+        if self.options.on_progress is not None and now > self._told + TELL_EVERY:
+            self._told = now
+            self.options.on_progress(f"write {self._written / 1e6:.0f} MB")
+
+    def measure(self, model: object, source: Model) -> None:
+        """Note the size of the source, of which `model` is the path."""
+        if isinstance(model, str | os.PathLike):
+            self.report.source_size = files.bytes_on_disk(source, model)
+            self.report.source_files = source.data_files
+
+    def enter(self, source: Model) -> None:
+        """Make the entry point that is asked for the main graph."""
+        if self.options.signature is not None:
+            source.enter(self.options.signature)
+        self.report.other_signatures = [s.key for s in source.signatures if s.graph is not source.main]
+
+    def run(self, source: Model, until: str | None = None) -> Graph:
+        """The main graph of `source` after all passes, or after the one called `until`."""
+        graph = self.part(source)
+        if self.target.name == "onnx":
+            check_declared_results(graph)
+            self.states = expose_states(graph, self.options.state)
+        manager = PassManager(self.passes, observe=self.observe, check=self.options.debug)
+        with naming_all(graph, is_defined):
+            manager.run(graph, until)
+        self.report.passes = manager.timings
+        if until is None:
+            if self.options.debug:
+                self.target.verify(graph)
+            rename_boundary(graph, self.options.rename or {})
+            keep_names(graph)
+            self.observe("write")
+        return graph
+
+    def part(self, source: Model) -> Graph:
+        """The main graph of `source`, or the part of it that is asked for, with ops of the file."""
+        inline_functions(source)
+        self._source_names = tensor_names(source.main)
+        explicit_states(source)
+        graph = source.main
+        self.report.ops_before = count_ops(graph)
+        self.weights = weights_of(graph)
+        self._select_part(graph, source.dim_names)
+        return graph
+
+    def model(self, source: Model, graph: Graph) -> Model:
+        """The result: `graph` with the metadata of the source, and names for its constants."""
+        to_onnx = self.target.name == "onnx"
+        source.metadata = renamed_metadata(source.metadata, self.options.rename or {})
+        metadata, self.report.dropped_metadata = carried(source, graph, self.options.metadata, to_onnx=to_onnx)
+        if not to_onnx:
+            metadata.properties |= of_the_file(lowest_runtime(graph))
+            metadata.properties |= as_property(graph)
+        return Model(graph, metadata=metadata, constant_names=constant_names(graph, self.weights, self.target))
+
+    def _select_part(self, graph: Graph, dim_names: Mapping[str, str]) -> None:
+        """Apply `input_shapes`, `dims`, `inputs` and `outputs` of the options."""
+        names = graph.output_names or [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
+        lengths, shapes = self.options.elements or {}, self.options.input_shapes or {}
+        flatten_inputs(graph, lengths, strict=False)
+        by_tensor = {v: shape for k, shape in shapes.items() for v in graph.elements.get(k, (k,))}
+        self.sizes.note_declared(graph)
+        set_input_shapes(graph, by_tensor, self.options.inputs)
+        dimensions = Dimensions(self.options.dims or {}, dim_names)
+        dimensions.set(graph)
+        graph.output_names = cut(graph, self.options.inputs, self.options.outputs, body) or names
+        self.report.input_shapes = dimensions.set(graph)
+        dimensions.refuse_unknown()
+        flatten_inputs(graph, lengths)
+        check_names(graph, lengths)
+        remember_inputs(graph.inputs)
+        self.sizes.note_given(graph)
+        if not self.target.has_open_sizes:
+            refuse_open_inputs(graph, self.target.title)
+
+    def late(self, graph: Graph) -> Late | None:
+        """The record of the conversion as a property of the result."""
+        written: Late = lambda names: {RECORD: compact_record.encode(graph, names, self._source_names)}  # noqa: E731
+        return written if self.options.record else None
+
+    def finish(self, graph: Graph, names: Mapping[Value, str]) -> Report:
+        """The report; `names`: the written name of each value."""
+        self.report.ops_after = count_ops(graph)
+        self.report.custom_ops, self.report.opset = custom_ops(graph), self.target.raised
+        self.report.inputs, self.report.outputs = (list(map(described, v)) for v in (graph.inputs, graph.outputs))
+        self.report.unranked = of_unknown_rank(graph.inputs)
+        self.report.elements, self.report.vectors = dict(graph.elements), list(graph.vectors)
+        self.report.complex_names, self.report.io_types = list(graph.complex_names), held_types(graph)
+        self.report.float16 = in_words(graph, self.options.float16)
+        self.report.record = record_of(graph, names)
+        if self.options.lstm == "fused":
+            self.report.kept_states = [names[s.input] for s in graph.states if s.input.producer is None]
+        found = summary(graph, names, self.target)
+        if found is not None and found.hybrid_ops and self.options.dynamic_quant == "hybrid":
+            found = replace(found, tolerance=TOLERANCE)
+        self.report.quantization = found
+        return self.report
+
+
+def explicit_states(model: Model) -> None:
+    """Make the states of a TFLite model's main graph explicit, and integers plain whose scale no kernel reads."""
+    if model.format == "tflite":
+        tflite_states.explicit_states(model, _evaluated)
+        plain_integers(model.main)
+
+
+def _evaluated(graph: Graph) -> list[Array]:
+    """The outputs of a graph without inputs."""
+    lift(graph, body)
+    try:
+        return evaluate_graph(graph, [])
+    except NotImplementedError as error:
+        message = "the initial values of variables cannot be computed before run time"
+        raise UnsupportedError(message, code="E-OP-007") from error

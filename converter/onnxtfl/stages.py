@@ -1,0 +1,266 @@
+"""The passes of each stage of a conversion, for a target and options; `pipeline` says in which order they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from onnxtfl.formats.bodies import body
+from onnxtfl.formats.tflite.schema import state_operands
+from onnxtfl.options import Options
+from onnxtfl.passes import quantize
+from onnxtfl.passes.boundary import separate_outputs, separate_region_outputs
+from onnxtfl.passes.canonicalize import MOVES
+from onnxtfl.passes.cleanup import remove_dead
+from onnxtfl.passes.complex_numbers import split_complex, split_complex_in_region
+from onnxtfl.passes.element_types import int64_passes, replaced_types
+from onnxtfl.passes.fix_features import fix_features
+from onnxtfl.passes.fixed_sizes import refuse_open_results
+from onnxtfl.passes.floats import hold_few_bits, hold_two_bits
+from onnxtfl.passes.fuse_activations import fuse_activations
+from onnxtfl.passes.keep_states import keep_states
+from onnxtfl.passes.layout import assign_layouts
+from onnxtfl.passes.loop_invariants import LOOP_INVARIANTS
+from onnxtfl.passes.loop_simplification import LOOP_SIMPLIFICATION
+from onnxtfl.passes.native_float16 import float16_passes
+from onnxtfl.passes.pass_through import pass_through
+from onnxtfl.passes.prepared_outputs import copy_prepared
+from onnxtfl.passes.recognize import LAST_OUTPUTS, LAYERS_OF_SCANS, RECOGNIZE, RECOGNIZE_LAYERS
+from onnxtfl.passes.sequences import flatten_outputs
+from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
+from onnxtfl.passes.shared_memory import copy_overwritten
+from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.state_tensors import own_state_tensors
+from onnxtfl.passes.unit_axes import sink_reshapes
+from onnxtfl.passes.used_parts import slice_used_parts
+from onnxtfl.rewriting import legalize as legalization
+from onnxtfl.rewriting.custom import allowing_custom
+from onnxtfl.rewriting.lift import lift as lift_ops
+from onnxtfl.rewriting.lower import lower as lower_ops
+from onnxtfl.rewriting.pass_manager import EVERYWHERE, MAIN_ONLY, Fact, Group, Pass, idle
+from onnxtfl.rewriting.patterns import Patterns
+from onnxtfl.targets import Target
+from onnxtfl.targets.onnx import OnnxTarget
+from onnxtfl.targets.tflite import TfliteTarget
+
+Passes = Sequence[Pass | Group]
+NEUTRAL: frozenset[Fact] = frozenset({"neutral"})
+LEGAL: frozenset[Fact] = frozenset({"legal"})
+LAID_OUT: frozenset[Fact] = frozenset({"laid out"})
+LOWERED: frozenset[Fact] = frozenset({"lowered"})
+
+
+def always(target: Target, options: Options) -> bool:
+    """In both directions."""
+    return True
+
+
+def to_tflite(target: Target, options: Options) -> bool:
+    """Of conversions to TFLite."""
+    return isinstance(target, TfliteTarget)
+
+
+def to_onnx(target: Target, options: Options) -> bool:
+    """Of conversions to ONNX."""
+    return isinstance(target, OnnxTarget)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Passes that do one thing; ``when``: of which conversions."""
+
+    name: str
+    passes: Callable[[Target, Options], Passes]
+    when: Callable[[Target, Options], bool] = always
+
+
+def given(*passes: Pass | Group) -> Callable[[Target, Options], Passes]:
+    """Passes that are the same for all targets and options."""
+    return lambda target, options: passes
+
+
+def lift(target: Target, options: Options) -> Passes:
+    """From the ops of a file to neutral ones."""
+    expand = allowing_custom(body) if options.allow_custom else body
+    return (
+        Pass("lift", partial(lift_ops, expand=expand), MAIN_ONLY, establishes=NEUTRAL),
+        Pass("sequences", flatten_outputs, MAIN_ONLY),
+        Pass("remove dead", remove_dead, EVERYWHERE),
+        Pass("fix features", fix_features, MAIN_ONLY, needs=NEUTRAL),
+    )
+
+
+def element_types(target: Target, options: Options) -> Passes:
+    """Element types that the target computes in."""
+    return replaced_types(target, options.float64, options.io_dtype, options.float16)
+
+
+def few_bits(target: Target, options: Options) -> Passes:
+    """Integers of few bits and complex numbers, of which ONNX has fewer types."""
+    return (
+        Pass("few bits", hold_few_bits, hold_two_bits, needs=NEUTRAL),
+        Pass("complex numbers", split_complex, split_complex_in_region, needs=NEUTRAL),
+    )
+
+
+def dequantized(target: Target, options: Options) -> Passes:
+    """Float models of quantized ones, where that is asked for."""
+    wanted = options.quantized == "float"
+    return [Pass("dequantize", quantize.dequantize_all, EVERYWHERE, needs=NEUTRAL)] if wanted else []
+
+
+def dynamic_products(target: Target, options: Options) -> Passes:
+    """Products of activations that are quantized at run time."""
+    if options.dynamic_quant == "hybrid":
+        return [Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)]
+    helps = target.name == "tfl" and target.has_hybrid_kernels
+    return [Pass("dynamic products", quantize.remark_dynamic_products, EVERYWHERE, needs=NEUTRAL)] if helps else []
+
+
+def quantized_types(target: Target, options: Options) -> Passes:
+    """Tensors between QuantizeLinear and DequantizeLinear get quantized types."""
+    typed = partial(quantize.read_quantized_types, target=target)
+    return [Pass("quantized types", typed, partial(typed, is_region=True), needs=NEUTRAL)]
+
+
+def last_outputs(target: Target, options: Options) -> Passes:
+    """Loops whose last outputs only are used."""
+    return [Pass("last outputs", LAST_OUTPUTS.apply, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if options.is_compact else []
+
+
+def quantized_io(target: Target, options: Options) -> Pass:
+    """The element types of quantized inputs and outputs."""
+    edges = partial(quantize.set_quantized_io, kind=options.quantized_io)
+    return Pass("quantized io", edges, MAIN_ONLY, needs=NEUTRAL)
+
+
+def quantized_for_onnx(target: Target, options: Options) -> Passes:
+    """Ops on quantized types: ONNX Runtime's optimizer wants uint8."""
+    fuse = Pass("fuse quantized", quantize.fuse_quantized, EVERYWHERE, needs=NEUTRAL)
+    uint8 = Pass("uint8 storage", quantize.store_as_uint8, EVERYWHERE, needs=NEUTRAL)
+    counted = Pass("int32 outputs", quantize.count_steps_of_outputs, MAIN_ONLY, needs=NEUTRAL)
+    edges = quantized_io(target, options)
+    return [fuse, *([] if target.has_integer_ops else [uint8]), edges, counted, SIMPLIFY]
+
+
+def quantized_for_tflite(target: Target, options: Options) -> Passes:
+    """Ops on quantized types: integer kernels want int8."""
+    int8 = partial(quantize.store_as_int8, always=not target.has_uint8_kernels)
+    hybrid = [Pass("hybrid", quantize.use_hybrid_weights, EVERYWHERE, needs=NEUTRAL)]
+    return [
+        Pass("integer constants", quantize.use_integer_constants, EVERYWHERE, needs=NEUTRAL),
+        Pass("fuse quantized", quantize.fuse_quantized, EVERYWHERE, needs=NEUTRAL),
+        Pass("stored clamps", quantize.STORED_CLAMPS.apply, EVERYWHERE, needs=NEUTRAL),
+        Pass("int8 storage", int8, EVERYWHERE, needs=NEUTRAL),
+        quantized_io(target, options),
+        *(hybrid if options.dynamic_quant == "hybrid" else []),
+        SIMPLIFY,
+        *int64_passes(target),
+    ]
+
+
+def kept_states(target: Target, options: Options) -> Passes:
+    """Layers whose states the runtime keeps."""
+    kept = partial(keep_states, target=target)
+    return [Pass("keep states", kept, MAIN_ONLY, needs=NEUTRAL)] if options.lstm == "fused" else []
+
+
+def opset(target: Target, options: Options) -> Passes:
+    """A later opset, where ops need one."""
+    return [Pass("opset", target.raise_opset, EVERYWHERE)] if isinstance(target, OnnxTarget) else []
+
+
+def real_constants(target: Target, options: Options) -> Passes:
+    """Quantized constants that only real arithmetic reads."""
+    stored = Pass("real constants", quantize.store_real_constants, EVERYWHERE)
+    return [] if target.has_hybrid_kernels else [Group("real constants", (stored, *CLEANUP), dependent=True)]
+
+
+def formulas(target: Target, options: Options) -> Passes:
+    """Ops that are formulas of others, where these simplify."""
+    written = Pass("write formulas", partial(legalization.write_formulas, target=target), EVERYWHERE)
+    return [Group("formulas", (written, SIMPLIFY), dependent=True, needs=NEUTRAL)]
+
+
+def separate(target: Target, options: Options) -> Passes:
+    """Outputs that are one tensor."""
+    outputs = partial(separate_outputs, shares_inputs=target.shares_inputs)
+    return [Pass("separate outputs", outputs, separate_region_outputs)]
+
+
+def float16(target: Target, options: Options) -> Passes:
+    """Ops that compute in float16."""
+    return float16_passes(target, options.float16)
+
+
+def legalize(target: Target, options: Options) -> Passes:
+    """Each op in a form that the target takes."""
+    return [
+        Pass("legalize", partial(legalization.legalize, target=target), EVERYWHERE, needs=NEUTRAL, establishes=LEGAL)
+    ]
+
+
+def saturate(target: Target, options: Options) -> Passes:
+    """Quantized values that kernels do not saturate."""
+    saturated = Pass("saturate", partial(quantize.saturate_quantized, target=target), EVERYWHERE, needs=LEGAL)
+    return [] if target.saturated_steps is None else [saturated]
+
+
+def _tidied(target: Target, options: Options) -> Passes:
+    moves = Patterns.of(MOVES, SHAPE_ARITHMETIC, *([] if target.name == "tfl" else [CONVERSIONS]))
+    fold, merge_equal, dead = CLEANUP
+    return (fold, merge_equal, Pass("moves", moves.apply, EVERYWHERE), dead, *separate(target, options))
+
+
+def tidy(target: Target, options: Options) -> Passes:
+    """Moves and parts of tensors that nobody reads."""
+    parts = Pass("parts", partial(slice_used_parts, when=options.is_quantized_later), EVERYWHERE)
+    return [
+        Group("tidy", (*_tidied(target, options), parts), needs=LEGAL),
+        Pass("sink", sink_reshapes, EVERYWHERE, needs=LEGAL),
+    ]
+
+
+def layout(target: Target, options: Options) -> Passes:
+    """The axis order of each value, and what depends on it."""
+    assign = partial(assign_layouts, target=target)
+    late = partial(legalization.legalize, target=target, late=True)
+    loops = Patterns.of(LOOP_INVARIANTS, LOOP_SIMPLIFICATION)
+    return [
+        Pass("layout", partial(assign, io_layout=options.io_layout), assign, needs=LEGAL, establishes=LAID_OUT),
+        Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
+        Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
+        Group("cleanup", _tidied(target, options), needs=LAID_OUT),
+    ]
+
+
+def surround_moves(target: Target, options: Options) -> Passes:
+    """Moves between quantized ops in the form that ONNX Runtime fuses."""
+    return [Pass("surround moves", quantize.surround_moves, EVERYWHERE, needs=LAID_OUT)]
+
+
+def lower(target: Target, options: Options) -> Passes:
+    """The ops of the target."""
+    lowered = partial(lower_ops, target=target)
+    return [Pass("lower", lowered, EVERYWHERE, needs=LAID_OUT, establishes=LOWERED, breaks=NEUTRAL)]
+
+
+def written_for_tflite(target: Target, options: Options) -> Passes:
+    """What is done with tfl ops."""
+    assert isinstance(target, TfliteTarget)
+    fixed = Pass("fixed sizes", partial(refuse_open_results, title=target.title), MAIN_ONLY, needs=LOWERED)
+    owned = partial(own_state_tensors, target=target, operands=state_operands)
+    return [
+        *([] if target.has_open_sizes else [fixed]),
+        Pass("fuse activations", partial(fuse_activations, target=target), EVERYWHERE, needs=LOWERED),
+        Pass("pass through", pass_through, EVERYWHERE, needs=LOWERED),
+        Pass("state tensors", owned, EVERYWHERE, needs=LOWERED),
+        Pass("memory", partial(copy_overwritten, target=target), EVERYWHERE, needs=LOWERED),
+        Pass("prepared outputs", idle, partial(copy_prepared, target=target), needs=LOWERED),
+    ]
+
+
+SIMPLIFIED = given(SIMPLIFY)
+RECOGNIZED = given(RECOGNIZE, RECOGNIZE_LAYERS)
+SCANS = given(LAYERS_OF_SCANS)
