@@ -1,5 +1,5 @@
 """The parts of complex numbers, and their absolute value. ONNX's kernels have no complex elements: `split_complex`
-of :mod:`onnxtfl.passes.complex_numbers` computes on the parts."""
+of :mod:`onnxtfl.passes.types.complex_numbers` computes on the parts."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from onnxtfl.passes.layout import IoLayout, IoLayouts
     from onnxtfl.passes.quantize import QuantizedIo
-    from onnxtfl.passes.small_types import IoDtype
-    from onnxtfl.passes.states import StateMode
+    from onnxtfl.passes.states.exposed import StateMode
+    from onnxtfl.passes.types.few_bits import IoDtype
 
 Progress = Callable[[str], None]
 Quantized = Literal["qdq", "qoperator", "float"]

@@ -26,8 +26,8 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.options import Options
-from onnxtfl.passes.inline import inline_functions
-from onnxtfl.passes.states import ExposedState
+from onnxtfl.passes.canonical.inline import inline_functions
+from onnxtfl.passes.states.exposed import ExposedState
 from onnxtfl.pipeline_report import Report
 from onnxtfl.pipeline_run import PipelineRun, explicit_states
 from onnxtfl.rewriting.lift import lift_where_possible

@@ -10,7 +10,7 @@ from onnxtfl.ir.assumptions import Assumption
 from onnxtfl.ir.record import Record
 from onnxtfl.ir.signatures import Description
 from onnxtfl.ir.summary import QuantizationSummary
-from onnxtfl.passes.held_types import HeldType
+from onnxtfl.passes.types.held_types import HeldType
 from onnxtfl.rewriting.pass_manager import PassTiming
 
 

@@ -33,18 +33,18 @@ from onnxtfl.ir.signatures import described, of_unknown_rank
 from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.ir.types import TensorType
 from onnxtfl.options import Options
-from onnxtfl.passes.boundary import cut, keep_names, set_input_shapes
-from onnxtfl.passes.constant_names import Weights, constant_names, weights_of
-from onnxtfl.passes.dimensions import Dimensions
-from onnxtfl.passes.fixed_sizes import refuse_open_inputs
-from onnxtfl.passes.given_sizes import GivenSizes
-from onnxtfl.passes.held_types import as_property, held_types
-from onnxtfl.passes.inline import inline_functions
-from onnxtfl.passes.native_float16 import in_words
+from onnxtfl.passes.boundary.constant_names import Weights, constant_names, weights_of
+from onnxtfl.passes.boundary.dimensions import Dimensions
+from onnxtfl.passes.boundary.fixed_sizes import refuse_open_inputs
+from onnxtfl.passes.boundary.parts import cut, keep_names, set_input_shapes
+from onnxtfl.passes.boundary.rename import rename_boundary, renamed_metadata
+from onnxtfl.passes.boundary.sequences import check_names, flatten_inputs
+from onnxtfl.passes.boundary.user_sizes import GivenSizes
+from onnxtfl.passes.canonical.inline import inline_functions
 from onnxtfl.passes.quantize import TOLERANCE, summary
-from onnxtfl.passes.rename import rename_boundary, renamed_metadata
-from onnxtfl.passes.sequences import check_names, flatten_inputs
-from onnxtfl.passes.states import ExposedState, expose_states
+from onnxtfl.passes.states.exposed import ExposedState, expose_states
+from onnxtfl.passes.types.float16 import in_words
+from onnxtfl.passes.types.held_types import as_property, held_types
 from onnxtfl.pipeline_report import Report
 from onnxtfl.rewriting.custom import custom_ops
 from onnxtfl.rewriting.lift import count_ops, lift

@@ -10,30 +10,30 @@ from onnxtfl.formats.bodies import body
 from onnxtfl.formats.tflite.schema import state_operands
 from onnxtfl.options import Options
 from onnxtfl.passes import quantize
-from onnxtfl.passes.boundary import separate_outputs, separate_region_outputs
-from onnxtfl.passes.canonicalize import MOVES
-from onnxtfl.passes.cleanup import remove_dead
-from onnxtfl.passes.complex_numbers import split_complex, split_complex_in_region
-from onnxtfl.passes.element_types import int64_passes, replaced_types
-from onnxtfl.passes.fix_features import fix_features
-from onnxtfl.passes.fixed_sizes import refuse_open_results
-from onnxtfl.passes.floats import hold_few_bits, hold_two_bits
-from onnxtfl.passes.fuse_activations import fuse_activations
-from onnxtfl.passes.keep_states import keep_states
+from onnxtfl.passes.boundary.fixed_sizes import refuse_open_results
+from onnxtfl.passes.boundary.parts import separate_outputs, separate_region_outputs
+from onnxtfl.passes.boundary.sequences import flatten_outputs
+from onnxtfl.passes.canonical.canonicalize import MOVES
+from onnxtfl.passes.canonical.cleanup import remove_dead
+from onnxtfl.passes.canonical.feature_sizes import fix_features
+from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
+from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.canonical.unit_axes import sink_reshapes
+from onnxtfl.passes.canonical.used_parts import slice_used_parts
 from onnxtfl.passes.layout import assign_layouts
-from onnxtfl.passes.loop_invariants import LOOP_INVARIANTS
-from onnxtfl.passes.loop_simplification import LOOP_SIMPLIFICATION
-from onnxtfl.passes.native_float16 import float16_passes
-from onnxtfl.passes.pass_through import pass_through
-from onnxtfl.passes.prepared_outputs import copy_prepared
+from onnxtfl.passes.loops.invariants import LOOP_INVARIANTS
+from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION
 from onnxtfl.passes.recognize import LAST_OUTPUTS, LAYERS_OF_SCANS, RECOGNIZE, RECOGNIZE_LAYERS
-from onnxtfl.passes.sequences import flatten_outputs
-from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
-from onnxtfl.passes.shared_memory import copy_overwritten
-from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
-from onnxtfl.passes.state_tensors import own_state_tensors
-from onnxtfl.passes.unit_axes import sink_reshapes
-from onnxtfl.passes.used_parts import slice_used_parts
+from onnxtfl.passes.states.kept import keep_states
+from onnxtfl.passes.states.state_tensors import own_state_tensors
+from onnxtfl.passes.tfl.fuse_activations import fuse_activations
+from onnxtfl.passes.tfl.pass_through import pass_through
+from onnxtfl.passes.tfl.prepared_outputs import copy_prepared
+from onnxtfl.passes.tfl.shared_memory import copy_overwritten
+from onnxtfl.passes.types.complex_numbers import split_complex, split_complex_in_region
+from onnxtfl.passes.types.element_types import int64_passes, replaced_types
+from onnxtfl.passes.types.float16 import float16_passes
+from onnxtfl.passes.types.floats import hold_few_bits, hold_two_bits
 from onnxtfl.rewriting import legalize as legalization
 from onnxtfl.rewriting.custom import allowing_custom
 from onnxtfl.rewriting.lift import lift as lift_ops

@@ -14,7 +14,7 @@ from onnxtfl.formats import files
 from onnxtfl.inputs.description import describe
 from onnxtfl.inputs.generation import make_input
 from onnxtfl.inputs.sizes import open_shapes
-from onnxtfl.passes.inline import inline_functions
+from onnxtfl.passes.canonical.inline import inline_functions
 from onnxtfl.pipeline import lifted_where_possible
 from onnxtfl.runtimes import LITERT, ONNXRUNTIME, RunError, RunOptions, Worker
 from tests.models.corpus import CORPUS

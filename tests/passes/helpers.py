@@ -10,8 +10,8 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
+from onnxtfl.passes.canonical.simplify import SIMPLIFY
 from onnxtfl.passes.recognize import RECOGNIZE, RECOGNIZE_LAYERS
-from onnxtfl.passes.simplify import SIMPLIFY
 from onnxtfl.rewriting.pass_manager import Group, Pass, PassManager
 from tests.passes import quantized
 from tests.passes.quantized import stored_inputs

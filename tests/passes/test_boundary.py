@@ -4,8 +4,8 @@ import pytest
 
 from onnxtfl.errors import UsageError
 from onnxtfl.ir.text import parse_graph
-from onnxtfl.passes.boundary import cut, keep_names, separate_outputs, set_input_shapes
-from onnxtfl.passes.floats import compute_in_float32, narrow_float64
+from onnxtfl.passes.boundary.parts import cut, keep_names, separate_outputs, set_input_shapes
+from onnxtfl.passes.types.floats import compute_in_float32, narrow_float64
 from tests.passes.helpers import op_counts
 
 CHAIN = """graph main(%x: tensor<[n]x3xfloat32>, %z: tensor<[n]x3xfloat32>) -> (%y) {

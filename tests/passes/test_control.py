@@ -21,7 +21,7 @@ from onnxtfl.ir.text import parse_graph, print_graph
 from onnxtfl.ir.types import tensor
 from onnxtfl.ir.verify import verify
 from onnxtfl.options import Options
-from onnxtfl.passes.if_simplification import IF_SIMPLIFICATION
+from onnxtfl.passes.canonical.branches import IF_SIMPLIFICATION
 from onnxtfl.pipeline import inspect, onnx_to_tflite, tflite_to_onnx
 from tests.harness.litert import run_onnx, run_tflite
 from tests.passes.helpers import op_counts, simplify

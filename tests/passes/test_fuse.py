@@ -2,7 +2,7 @@
 
 import pytest
 
-from onnxtfl.passes.fuse import FUSE
+from onnxtfl.passes.canonical.fuse import FUSE
 from tests.passes.helpers import CONV2D, op_counts, simplify, transformed
 
 HEAD = f"""graph main(%x: tensor<1x3x5x5xfloat32>) -> (%y) {{

@@ -5,7 +5,7 @@ import pytest
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
-from onnxtfl.passes.keep_states import keep_states
+from onnxtfl.passes.states.kept import keep_states
 from onnxtfl.targets.tflite import TfliteTarget
 
 STATE, SEQUENCE = "tensor<2x3xfloat32>", "tensor<5x2x3xfloat32>"

@@ -10,8 +10,8 @@ import pytest
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
-from onnxtfl.passes.loop_invariants import LOOP_INVARIANTS
-from onnxtfl.passes.loop_simplification import LOOP_SIMPLIFICATION
+from onnxtfl.passes.loops.invariants import LOOP_INVARIANTS
+from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION
 from onnxtfl.passes.recognize.loops import LOOPS
 from onnxtfl.rewriting.patterns import Patterns
 from tests.passes.helpers import op_counts, simplify

@@ -2,7 +2,7 @@
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.text import parse_graph
-from onnxtfl.passes.pass_through import pass_through
+from onnxtfl.passes.tfl.pass_through import pass_through
 from tests.fuzz.both_ways import assert_converts_both_ways
 
 V = "tensor<2xfloat32>"

@@ -21,16 +21,16 @@ from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.text import parse_graph, print_graph
 from onnxtfl.ir.types import DType, tensor
 from onnxtfl.ir.verify import VerifyError, verify
-from onnxtfl.passes.boundary import separate_outputs
-from onnxtfl.passes.canonicalize import CANONICAL
-from onnxtfl.passes.cleanup import merge_equal
-from onnxtfl.passes.floats import compute_in_float32, narrow_float64
-from onnxtfl.passes.fold import fold
-from onnxtfl.passes.fuse_activations import fuse_activations
+from onnxtfl.passes.boundary.parts import separate_outputs
+from onnxtfl.passes.canonical.canonicalize import CANONICAL
+from onnxtfl.passes.canonical.cleanup import merge_equal
+from onnxtfl.passes.canonical.fold import fold
+from onnxtfl.passes.canonical.refine import refine
+from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.layout import assign_layouts
-from onnxtfl.passes.refine import refine
-from onnxtfl.passes.shared_memory import copy_overwritten
-from onnxtfl.passes.unit_axes import sink_reshapes
+from onnxtfl.passes.tfl.fuse_activations import fuse_activations
+from onnxtfl.passes.tfl.shared_memory import copy_overwritten
+from onnxtfl.passes.types.floats import compute_in_float32, narrow_float64
 from onnxtfl.rewriting.collapse import collapse
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.rewriting.patterns import Patterns

@@ -2,8 +2,8 @@
 
 import pytest
 
+from onnxtfl.passes.canonical.refine import common_refinement, refine
 from onnxtfl.passes.layout import assign_layouts
-from onnxtfl.passes.refine import common_refinement, refine
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import CONV2D, op_counts, simplify, transformed
 

@@ -3,8 +3,8 @@
 import pytest
 
 from onnxtfl.ir.graph import Graph
-from onnxtfl.passes.cleanup import merge_equal, remove_dead
-from onnxtfl.passes.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
+from onnxtfl.passes.canonical.cleanup import merge_equal, remove_dead
+from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.rewriting.patterns import Patterns
 from tests.passes.helpers import transformed
 

@@ -8,7 +8,7 @@ import pytest
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
-from onnxtfl.passes.shared_memory import copy_overwritten
+from onnxtfl.passes.tfl.shared_memory import copy_overwritten
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.fuzz.both_ways import assert_converts_both_ways
 from tests.passes.helpers import op_counts

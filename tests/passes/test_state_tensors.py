@@ -6,7 +6,7 @@ from onnxtfl.formats.tflite.schema import state_operands
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
-from onnxtfl.passes.state_tensors import own_state_tensors
+from onnxtfl.passes.states.state_tensors import own_state_tensors
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import op_counts
 

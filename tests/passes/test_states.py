@@ -5,7 +5,7 @@ import pytest
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.text import parse_graph, print_graph
-from onnxtfl.passes.states import ExposedState, StateMode, expose_states
+from onnxtfl.passes.states.exposed import ExposedState, StateMode, expose_states
 
 COUNTER = """graph main(%x: tensor<2xint32>) -> (%y) {
   state %h: tensor<2xint32> -> %n = tensor<int32> [5]

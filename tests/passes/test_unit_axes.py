@@ -2,7 +2,7 @@
 
 import pytest
 
-from onnxtfl.passes.unit_axes import sink_reshapes
+from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from tests.passes.helpers import op_counts, transformed
 
 HEAD = """graph main(%x: tensor<2x8x1x9xfloat32>) -> (%y) {

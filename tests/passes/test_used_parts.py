@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxtfl.passes.used_parts import slice_used_parts
+from onnxtfl.passes.canonical.used_parts import slice_used_parts
 from tests.passes.helpers import op_counts, transformed
 
 SPLIT = """graph main(%x: tensor<2x6xfloat32>) -> (%y) {

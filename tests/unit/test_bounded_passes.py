@@ -25,8 +25,8 @@ from onnxtfl.ir.signs import MOST_VISITS, never_negative
 from onnxtfl.ir.spatial import MOST_BETWEEN, pad_spatial
 from onnxtfl.ir.types import DType, tensor
 from onnxtfl.options import Options
-from onnxtfl.passes.templates import constants_equal
-from onnxtfl.passes.unit_axes import sink_reshapes
+from onnxtfl.passes.canonical.templates import constants_equal
+from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.pipeline import onnx_to_tflite
 from onnxtfl.rewriting.regions import condition_value
 from onnxtfl.rules.halving import by_halving

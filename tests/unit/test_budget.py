@@ -21,7 +21,7 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.outputs import Outputs
 from onnxtfl.ir.types import tensor
-from onnxtfl.passes.boundary import separate_outputs
+from onnxtfl.passes.boundary.parts import separate_outputs
 
 SYMBOLS = ["a", "b", "c", "d", "e"]
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxtfl
 from onnxtfl.ir.text import parse_graph
-from onnxtfl.passes.native_float16 import keep_float16
+from onnxtfl.passes.types.float16 import keep_float16
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import op_counts
 

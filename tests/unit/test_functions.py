@@ -16,7 +16,7 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.types import tensor
 from onnxtfl.options import Options
-from onnxtfl.passes import inline
+from onnxtfl.passes.canonical import inline
 from onnxtfl.pipeline import onnx_to_tflite
 from onnxtfl.rewriting.lift import lift
 from tests.harness.rounds import floats, invoked

@@ -10,7 +10,7 @@ from onnxtfl.checking.models.widened import HALVES
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.options import Options
-from onnxtfl.passes.floats import narrow_float64
+from onnxtfl.passes.types.floats import narrow_float64
 from onnxtfl.pipeline import inspect
 from onnxtfl.rewriting.registry import rules
 from tests.conformance.cases import Case, load_cases

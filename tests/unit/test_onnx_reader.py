@@ -23,7 +23,7 @@ from onnxtfl.ir.data import ArrayData, FileData
 from onnxtfl.ir.dims import symbol
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType
-from onnxtfl.passes.inline import inline_functions
+from onnxtfl.passes.canonical.inline import inline_functions
 from tests.fuzz.onnx_samples import CONTROL_FLOW, FUNCTIONS, TYPES, sparse, with_weights
 
 

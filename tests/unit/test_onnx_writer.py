@@ -21,7 +21,7 @@ from onnxtfl.ir.dims import fresh, symbol
 from onnxtfl.ir.graph import Graph, State, Value, constant
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.types import DType, ResourceType, TensorType, tensor
-from onnxtfl.passes.inline import inline_functions
+from onnxtfl.passes.canonical.inline import inline_functions
 from tests.fuzz.onnx_samples import CONTROL_FLOW, FUNCTIONS, TYPES, sparse, with_weights
 from tests.models.corpus import CORPUS
 

@@ -16,7 +16,7 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.small_types import SMALL_FLOATS, bits_type, rounded
 from onnxtfl.ir.types import DType, tensor
-from onnxtfl.passes.small_bits import decoded, encoded
+from onnxtfl.passes.types.bits import decoded, encoded
 from onnxtfl.rules.dtypes import number_of
 
 TYPES = sorted(SMALL_FLOATS, key=lambda dtype: dtype.value)

@@ -334,8 +334,8 @@ class Graph:
     elements: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what each sequence or optional became
     vectors: dict[str, str] = field(default_factory=dict)  # inputs that replace maps, and what they hold
     complex_names: list[str] = field(default_factory=list)  # of inputs and outputs that became pairs of real numbers
-    held: dict[str, tuple[DType, DType, bool]] = field(default_factory=dict)  # by name: see passes/small_types.py
-    float16: tuple[int, dict[str, int]] | None = None  # see passes/native_float16.py
+    held: dict[str, tuple[DType, DType, bool]] = field(default_factory=dict)  # by name: see passes/types/few_bits.py
+    float16: tuple[int, dict[str, int]] | None = None  # see passes/types/float16.py
     number: int | None = None
     first: Node | None = None
     last: Node | None = None

@@ -13,8 +13,8 @@ from onnxtfl.formats import files
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import DType, SequenceType, TensorType, TupleType, Type
-from onnxtfl.passes.boundary import cut, set_input_shapes
-from onnxtfl.passes.inline import inline_functions
+from onnxtfl.passes.boundary.parts import cut, set_input_shapes
+from onnxtfl.passes.canonical.inline import inline_functions
 from onnxtfl.pipeline import lifted_where_possible
 from onnxtfl.runtimes import RunOptions, Worker
 from onnxtfl.temporary import Folder

@@ -16,7 +16,7 @@ from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantized import quantization_of, touches_quantized
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.native_float16 import computes_in_float16
+from onnxtfl.passes.types.float16 import computes_in_float16
 
 Array = np.ndarray[Any, np.dtype[Any]]
 POSITIONS = {ops.ArgMax: 0, ops.ArgMin: 0, ops.TopK: 1}

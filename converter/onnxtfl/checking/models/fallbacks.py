@@ -16,7 +16,7 @@ from onnxtfl.checking.models.side import Side
 from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, one_line
 from onnxtfl.formats import files
 from onnxtfl.ir.model import Model
-from onnxtfl.passes.inline import inline_functions
+from onnxtfl.passes.canonical.inline import inline_functions
 from onnxtfl.runtimes import REFERENCE, RunError
 from onnxtfl.tracing.parts import temporary_directory
 

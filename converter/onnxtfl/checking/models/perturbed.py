@@ -15,7 +15,7 @@ from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import DType
 from onnxtfl.metrics.noise import Perturbation
-from onnxtfl.passes.inline import inline_functions
+from onnxtfl.passes.canonical.inline import inline_functions
 
 _FLOATS = frozenset({DType.FLOAT32, DType.FLOAT64})
 

@@ -70,7 +70,7 @@ def slots_of(infos: Sequence[TensorInfo], others: Sequence[TensorInfo]) -> tuple
 def _slot(info: TensorInfo, names: set[str], taken: set[str]) -> tuple[Slot, list[str]]:
     """The slot of a sequence or optional, and the names of its tensors, which are among `names` of the other model.
 
-    `taken`: names of other inputs (or outputs), which a `_` more distinguishes, as `onnxtfl.passes.sequences` does.
+    `taken`: names of other inputs (or outputs), which a `_` more distinguishes (`onnxtfl.passes.boundary.sequences`).
     """
     if info.kind == "optional":
         return (Slot(info.name), [info.name]) if info.name in names else (Slot(info.name, "absent", 0), [])

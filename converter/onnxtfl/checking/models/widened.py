@@ -12,7 +12,7 @@ from onnxtfl.formats import files
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.inline import inline_functions
+from onnxtfl.passes.canonical.inline import inline_functions
 
 HALF = 4 * 2.0**-10
 """The tolerance of ops that one of the models computes in float16."""

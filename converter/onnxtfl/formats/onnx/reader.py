@@ -24,8 +24,8 @@ def read(source: PathLike | Content | ModelProto) -> Model:
     the outer graph: its captured values are operands of the node, after the node's own, and inputs of each subgraph of
     the node, after its own; the attribute `captures` counts them. Captured constants are constants of the subgraph
     instead. Initializers are constants, also those that are listed as inputs with a default. Calls of the model's own
-    functions are nodes of their domain, an overload after a colon (`onnxtfl.passes.inline` inlines them). Values have
-    the types that the file declares: inputs and outputs always, others may have none.
+    functions are nodes of their domain, an overload after a colon (`passes.canonical.inline` inlines them). Values
+    have the types that the file declares: inputs and outputs always, others may have none.
 
     Weights of more than a kilobyte stay in the file (or in the bytes) and are read on access: the file must not change
     until the model is written.

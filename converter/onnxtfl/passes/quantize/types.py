@@ -28,7 +28,7 @@ from onnxtfl.ir.quantization import Quantization, dequantize, shifted_to_int8
 from onnxtfl.ir.quantized import selected
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.fold import fold_node
+from onnxtfl.passes.canonical.fold import fold_node
 from onnxtfl.passes.quantize.wide import as_int16, round_in_float, store_as_int16
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets import Target

@@ -5,7 +5,10 @@ Each pattern family is a module. The values computed stay the same; it runs for 
 
 from __future__ import annotations
 
-from onnxtfl.passes.fuse.activations import CLAMP
+from onnxtfl.passes.canonical.fuse.activations import CLAMP
+from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS
+from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.canonical.unit_axes import SINK
 from onnxtfl.passes.recognize.contractions import CONTRACTIONS
 from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
 from onnxtfl.passes.recognize.formulas import recognize_formulas
@@ -19,9 +22,6 @@ from onnxtfl.passes.recognize.recurrence import (
     join_parts,
     recognize_layers,
 )
-from onnxtfl.passes.shape_arithmetic import CONVERSIONS
-from onnxtfl.passes.simplify import CLEANUP, SIMPLIFY
-from onnxtfl.passes.unit_axes import SINK
 from onnxtfl.rewriting.pass_manager import EVERYWHERE, Fact, Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 

@@ -5,7 +5,7 @@ Over several axes, some of size 1, they are convolutions over the others::
     %r = Reshape(%x: 1x8x9) [1, 8, 1, 9]              %c = Conv(%x, %k: 4x8x3)
     %c = Conv(%r, %k: 4x8x1x3) over two axes    ->    %y = Reshape(%c) [1, 4, 1, 7]
 
-The reshape after it sinks (see :mod:`onnxtfl.passes.unit_axes`) until it meets one that removes the axis again.
+The reshape after it sinks (see :mod:`onnxtfl.passes.canonical.unit_axes`) until another one removes the axis again.
 A reshape that moves unit axes is only another axis order; separate padding is fused into pools::
 
     Conv(Reshape(%x: 1x1x49x10) [1, 49, 10, 1]) channels last         ->   Conv(%x) channels first
@@ -29,8 +29,8 @@ from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import TensorType
-from onnxtfl.passes.fuse.linear import window_padding
-from onnxtfl.passes.unit_axes import UnitReshape
+from onnxtfl.passes.canonical.fuse.linear import window_padding
+from onnxtfl.passes.canonical.unit_axes import UnitReshape
 from onnxtfl.rewriting.patterns import Patterns
 
 CONVOLUTIONS = Patterns()

@@ -22,8 +22,8 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.ir.types import DType
-from onnxtfl.passes.simplify import SIMPLIFY
-from onnxtfl.passes.templates import Template, patterns_of
+from onnxtfl.passes.canonical.simplify import SIMPLIFY
+from onnxtfl.passes.canonical.templates import Template, patterns_of
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.rewriting.pass_manager import PassManager
 from onnxtfl.rewriting.patterns import Patterns

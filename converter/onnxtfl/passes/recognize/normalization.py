@@ -30,7 +30,7 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import SMALL, along_axis, made_by, single_use, with_constant
 from onnxtfl.ir.shapes import normalize_axes, static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.passes.templates import Template
+from onnxtfl.passes.canonical.templates import Template
 from onnxtfl.rewriting.patterns import Patterns
 
 NORMALIZATION = Patterns()

@@ -25,8 +25,8 @@ from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.small_types import HELD, SMALL_FLOATS, bits_type, wrapped
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.rounding import is_observed, keeps_elements
-from onnxtfl.passes.small_bits import decoded, encoded
+from onnxtfl.passes.types.bits import decoded, encoded
+from onnxtfl.passes.types.rounding import is_observed, keeps_elements
 
 IoDtype = Literal["source", "float32", "bits"]
 _LARGE = 256

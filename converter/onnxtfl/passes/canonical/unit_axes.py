@@ -30,7 +30,7 @@ from onnxtfl.ir.op import Elementwise, Op
 from onnxtfl.ir.reshape import has_constant_target, reshape, reshaped_constant
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import TensorType
-from onnxtfl.passes.canonicalize import MOVES
+from onnxtfl.passes.canonical.canonicalize import MOVES
 from onnxtfl.rewriting.patterns import Patterns
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Activations that exporters write as formulas become one op (:mod:`onnxtfl.passes.templates`)."""
+"""Activations that exporters write as formulas become one op (:mod:`onnxtfl.passes.canonical.templates`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, scalar, single_use, with_constant
-from onnxtfl.passes.templates import ROUNDED, Template, patterns_of
+from onnxtfl.passes.canonical.templates import ROUNDED, Template, patterns_of
 from onnxtfl.rewriting.patterns import Patterns
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from onnxtfl.passes.booleans import BOOLEANS
-from onnxtfl.passes.canonicalize import CANONICAL
-from onnxtfl.passes.cleanup import merge_equal, remove_dead
-from onnxtfl.passes.fold import empty_results, fold
-from onnxtfl.passes.fuse import FUSE
-from onnxtfl.passes.if_simplification import IF_SIMPLIFICATION
-from onnxtfl.passes.known_sizes import infer_sizes
-from onnxtfl.passes.loop_simplification import LOOP_SIMPLIFICATION
+from onnxtfl.passes.canonical.booleans import BOOLEANS
+from onnxtfl.passes.canonical.branches import IF_SIMPLIFICATION
+from onnxtfl.passes.canonical.canonicalize import CANONICAL
+from onnxtfl.passes.canonical.cleanup import merge_equal, remove_dead
+from onnxtfl.passes.canonical.fold import empty_results, fold
+from onnxtfl.passes.canonical.fuse import FUSE
+from onnxtfl.passes.canonical.known_sizes import infer_sizes
+from onnxtfl.passes.canonical.refine import refine
+from onnxtfl.passes.canonical.shape_arithmetic import SHAPE_ARITHMETIC
+from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION
 from onnxtfl.passes.quantize.infinite import INFINITE
-from onnxtfl.passes.refine import refine
-from onnxtfl.passes.shape_arithmetic import SHAPE_ARITHMETIC
 from onnxtfl.rewriting.pass_manager import EVERYWHERE, Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 

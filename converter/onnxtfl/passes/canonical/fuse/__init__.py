@@ -1,7 +1,7 @@
 """Fusion: separate arithmetic becomes fewer ops, one module for each family of patterns."""
 
-from onnxtfl.passes.fuse.activations import ACTIVATIONS
-from onnxtfl.passes.fuse.linear import LINEAR
+from onnxtfl.passes.canonical.fuse.activations import ACTIVATIONS
+from onnxtfl.passes.canonical.fuse.linear import LINEAR
 from onnxtfl.rewriting.patterns import Patterns
 
 FUSE = Patterns.of(LINEAR, ACTIVATIONS)

@@ -18,7 +18,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.native_float16 import SMALL, may_stay_float16
+from onnxtfl.passes.types.float16 import SMALL, may_stay_float16
 
 _NARROW = {DType.FLOAT64: DType.FLOAT32, DType.COMPLEX128: DType.COMPLEX64}
 _HALF = {DType.FLOAT16: DType.FLOAT32}
@@ -35,7 +35,7 @@ def compute_in_float32(graph: Graph, keeps_boundary: bool = True, native: bool =
     """Compute float16 in float32; weights keep their type and are converted.
 
     `keeps_boundary`: so are inputs and outputs; else they become float32. `native`: later it is decided for each op
-    (:mod:`onnxtfl.passes.native_float16`), where that can be.
+    (:mod:`onnxtfl.passes.types.float16`), where that can be.
     """
     if native and keeps_boundary and may_stay_float16(graph):
         return

@@ -1,0 +1,1 @@
+"""Inputs and outputs: their sizes and names, and parts that are asked for."""

@@ -1,0 +1,1 @@
+"""What loops carry and compute in each round."""

@@ -1,0 +1,1 @@
+"""State between runs: kept by the runtime, or inputs and outputs."""

@@ -1,0 +1,1 @@
+"""TFLite ops to TFLite ops, after lowering."""

@@ -1,0 +1,1 @@
+"""Element types that a target does not compute, held or computed in others."""
