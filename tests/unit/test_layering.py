@@ -23,7 +23,7 @@ _ALLOWED = {
     "temporary": set(),
     "ir": set(),
     "formats": {"ir"},
-    "rewriting": {"ir"},
+    "rewriting": {"ir", "schemas"},
     "rules": {"ir", "rewriting"},
     "runtimes": {"ir", "tables", "temporary"},
     "schemas": set(),
