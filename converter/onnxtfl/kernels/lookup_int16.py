@@ -1,4 +1,8 @@
-"""TFLite's int16 kernels that look a function up in a table, or compute it in fixed point: the table of all results."""
+"""TFLite's kernels of int16 that interpolate a function in a table (EXP, LOG and others): the table of all results.
+
+Source: LiteRT kernels/internal/common.h (LUTPopulateInt16, LUTLookup).
+Test: tests/unit/test_quantized_tfl.py (test_int16_tables).
+"""
 
 from __future__ import annotations
 
@@ -60,7 +64,6 @@ def interpolated(function: Function, elsewhere: Literal["least", "most"] = "leas
     """The results of a kernel that interpolates `function` between 513 samples, for every stored int16: [65536].
 
     `elsewhere`: the result where the function is not finite.
-    Source: LiteRT kernels/internal/common.h (LUTPopulateInt16, LUTLookup).
     """
 
     def table(x: Quantization, y: Quantization) -> Array:
