@@ -3,7 +3,7 @@
 LiteRT and tflite-runtime have fast kernels that add up in int32, for an int32 bias, and plain loops that add up in
 int64, for an int64 bias, and round once more. An int32 sum wraps: it is written only where the constant weights show
 that no sum can. Source: LiteRT kernels/conv.cc (EvalQuantizedPerChannel16x8), fully_connected.cc (EvalQuantized).
-Test: tests/unit/test_accumulators.py (test_sums_that_fit, test_sums_that_may_overflow).
+Test: tests/unit/test_accumulators.py (test_the_largest_sum_in_litert).
 """
 
 from __future__ import annotations
