@@ -22,7 +22,7 @@ _ALLOWED = {
     "errors": {"error_codes", "wording"},
     "temporary": set(),
     "ir": set(),
-    "formats": {"ir"},
+    "formats": {"ir", "schemas"},
     "rewriting": {"ir", "schemas"},
     "kernels": {"ir", "rewriting"},
     "rules": {"ir", "kernels", "rewriting"},

@@ -68,8 +68,8 @@ def test_what_kernels_read_is_about_operands(name: str) -> None:
 
 @pytest.mark.parametrize("reads", ["", 'reads = "floats"', "reads = { scales = { sevral = true } }"])
 def test_an_op_has_to_state_what_its_kernels_read(reads: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = re.sub("^reads = .*$", reads, sections._texts(sections.OPS)["CONV_2D"], flags=re.MULTILINE)
-    monkeypatch.setitem(sections._texts(sections.OPS), "CONV_2D", text)
+    text = re.sub("^reads = .*$", reads, sections.texts(sections.OPS)["CONV_2D"], flags=re.MULTILINE)
+    monkeypatch.setitem(sections.texts(sections.OPS), "CONV_2D", text)
     for read in (reading_of, table.entry):
         read.cache_clear()
         with pytest.raises(ValueError, match="CONV_2D"):

@@ -181,7 +181,7 @@ def test_the_table_is_read_fast() -> None:
     from onnxtfl.rewriting import readings
     from onnxtfl.targets import table
 
-    for cached in (sections._texts, sections.names, readings.reading_of, table.entry):
+    for cached in (sections.texts, sections.names, readings.reading_of, table.entry):
         cached.cache_clear()
     started = time.perf_counter()
     for op in ("ADD", "CONV_2D", "RESHAPE", "SOFTMAX"):
