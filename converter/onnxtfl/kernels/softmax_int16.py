@@ -45,7 +45,7 @@ def int16_softmax(b: Builder, node: Node, beta: float) -> Value | None:
     if not 0 < x.scales[0] * beta < _STEEPEST or (isinstance(size, int) and not 0 < size < _LONGEST):
         return None
     highest = max(15, math.floor(math.log2(size * 32768.0))) if isinstance(size, int) else _HIGHEST
-    stored = Term(b, stored_int16(b, node.operand(0), x))
+    stored = Term(b, stored_int16(b, node.operand(0)))
     powers = _gathered(_exponentials(x, beta), stored.reduce("max", last) - stored)
     share = _quotient(powers, powers.reduce("sum", last), highest)
     return real_of_int16(b, share.clamp(0, 32767).to(DType.INT16).value, y)
