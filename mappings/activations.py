@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from onnxtfl.rules import *
 
 _MICROSOFT = "com.microsoft"
@@ -56,23 +52,10 @@ def _leaky_relu(b: Builder, node: Node) -> Value:
 
 @lift_tfl("GELU")
 def _gelu(b: Builder, node: Node) -> Value:
-    """The int16 kernel interpolates: a table of its results. Source: LiteRT kernels/internal/reference/gelu.h."""
+    """What the int16 kernel returns differs from the function by several steps: a table of that."""
     of_tanh = bool(node.attr("approximate", False))
-    found = by_table(b, node, interpolated(_gelu_of_tanh if of_tanh else _gelu_of_erfc))
+    found = by_table(b, node, gelu_table(of_tanh))
     return found or b(ops.Gelu, node.operand(0), approximate="tanh" if of_tanh else "none")
-
-
-def _gelu_of_tanh(x: Array) -> Array:
-    """Each step in float32, as the kernel computes it."""
-    factor, cubic, half, one = np.asarray([math.sqrt(2 / math.pi), 0.044715, 0.5, 1], np.float32)
-    return np.asarray(half * x * (one + np.tanh(factor * (x + cubic * x * x * x))))
-
-
-def _gelu_of_erfc(x: Array) -> Array:
-    """Each step in float32, as the kernel computes it."""
-    scaled = x * np.float32(-math.sqrt(0.5))
-    erfc = np.asarray([math.erfc(place) for place in scaled.reshape(-1).tolist()], np.float32).reshape(x.shape)
-    return np.asarray(np.float32(0.5) * x * erfc)
 
 
 @upgrade("Selu", since=(1,))

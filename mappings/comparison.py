@@ -72,7 +72,7 @@ def _compare(b: Builder, node: Node) -> Value:
     if orders or (direction == "EQ" and types[0] is DType.INT16 and found[0] is None):
         operands = operands if found[0] == found[1] else [integers_of(b, v) for v in operands]
         return b(ops.Compare, *operands, comparison_direction=direction)
-    tables = [_in_units(v) for v in operands]
+    tables = [in_units_of_1_256(v) for v in operands]
     if found[0] != found[1] or not (np.diff(tables[0]) > 0).all():
         operands = [_looked_up(b, v, table) for v, table in zip(operands, tables, strict=True)]
     return b(ops.Compare, *operands, comparison_direction=direction)
@@ -81,39 +81,6 @@ def _compare(b: Builder, node: Node) -> Value:
 def _stored_type(value: Value) -> DType:
     quantization = quantization_of(value)
     return value.dtype if quantization is None else quantization.dtype
-
-
-def _in_units(value: Value) -> Array:
-    """The real values of all stored integers in units of 1/256, as the kernel rounds them: int32 [256] or [65536].
-
-    Raises UnsupportedError for a scale that it has no multiplier for.
-    """
-    quantization = quantization_of(value)
-    scale = quantization.scales[0] if quantization is not None and quantization.per_tensor else 0.0
-    if quantization is None or not 0 < scale < 1:
-        message = f"TFLite's kernel compares integers with one scale between 0 and 1; this is {scale:g}"
-        raise UnsupportedError(message, type_=value.type, code="E-QUANT-001")
-    low, high = limits(quantization.dtype)
-    fraction, exponent = np.frexp(np.float64(scale))
-    multiplier = int(np.rint(fraction * (1 << 31)))
-    multiplier, exponent = (multiplier // 2, exponent + 1) if multiplier == 1 << 31 else (multiplier, exponent)
-    shifted = (np.arange(int(low), int(high) + 1) - quantization.zero_points[0]) * 256
-    if exponent < -31:
-        return np.zeros(shifted.shape, np.int32)
-    return _divided(_doubled_high(shifted, multiplier), -int(exponent)).astype(np.int32)
-
-
-def _doubled_high(x: Array, multiplier: int) -> Array:
-    """x * multiplier / 2^31, rounded to the nearest integer. Source: gemmlowp SaturatingRoundingDoublingHighMul."""
-    products = x * np.int64(multiplier)
-    nudged = products + np.where(products >= 0, 1 << 30, 1 - (1 << 30))
-    return np.asarray(np.sign(nudged) * (np.abs(nudged) >> 31))
-
-
-def _divided(x: Array, exponent: int) -> Array:
-    """x / 2^exponent, halves rounded away from 0. Source: gemmlowp RoundingDivideByPOT."""
-    mask = (1 << exponent) - 1
-    return np.asarray((x >> exponent) + ((x & mask) > (mask >> 1) + (x < 0)))
 
 
 def _looked_up(b: Builder, value: Value, table: Array) -> Value:

@@ -9,35 +9,6 @@ import numpy as np
 
 from onnxtfl.rules import *
 
-# What the kernels of LiteRT 2.3 compute where parameters of quantized tensors are unusual, measured (all kernel sets).
-kernels_read("integers", "NEG", "CAST", "BITCAST", "FLOOR_DIV", "FLOOR_MOD", "SCATTER_ND")
-_ON_INTEGERS = ("REDUCE_WINDOW", "STABLEHLO_ADD", "STABLEHLO_MULTIPLY", "STABLEHLO_REDUCE_WINDOW", "STABLEHLO_SCATTER")
-kernels_read("integers", *_ON_INTEGERS)
-kernels_read("copies", "TOPK_V2", "UNIQUE", "ONE_HOT", "SPARSE_TO_DENSE")
-kernels_read(Copies("int16"), "CONCATENATION")
-kernels_read(Scales(clamps=True), "RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
-kernels_read(Scales(), "LEAKY_RELU", "SUB", "DIV", "SQUARED_DIFFERENCE", "MEAN", "SUM")
-kernels_read(Scales(plain=("int16",)), "ADD")
-kernels_read(Scales(plain=("int16",), multiplied=True), "MUL")
-kernels_read(Scales(several=True), "DEQUANTIZE")
-_PLAIN = ("int8", "uint8", "int16")
-kernels_read(Scales(several=True, plain=_PLAIN, blocks=("int4", "int2")), "EMBEDDING_LOOKUP")
-kernels_read(Scales(several=True, plain=_PLAIN, rescales=True), "QUANTIZE")
-kernels_read(Scales(multiplied=True), "PRELU")
-kernels_read(Scales(several=True, multiplied=True, weights=1), "BATCH_MATMUL")
-kernels_read(Products(x=0, weights=1, bias=2, axis=0), "CONV_2D")
-kernels_read(Products(x=0, weights=1, bias=2, axis=3, wide=("int8",)), "DEPTHWISE_CONV_2D")
-kernels_read(Products(x=2, weights=1, bias=3, axis=0, wide=("int8",)), "TRANSPOSE_CONV")
-_GATES = ((12, 0, 1), (13, 0, 2), (14, 0, 3), (15, 0, 4))
-_OF_LSTM = Layers((*range(1, 12), 16), _GATES, norms=(20, 21, 22, 23))
-kernels_read(_OF_LSTM, "UNIDIRECTIONAL_SEQUENCE_LSTM", "LSTM")
-kernels_read(Layers((*range(1, 12), 16, *range(18, 29), 33, *range(40, 48))), "BIDIRECTIONAL_SEQUENCE_LSTM")
-kernels_read(Layers((1, 2)), "RNN", "UNIDIRECTIONAL_SEQUENCE_RNN")
-kernels_read(Layers((1, 2, 5, 6, 10, 11)), "BIDIRECTIONAL_SEQUENCE_RNN")
-kernels_read(Layers((1, 2), ((3, 4, 2),)), "SVDF")
-_WIDE = ("int8", "int4", "int16")
-kernels_read(Products(x=0, weights=1, bias=2, axis=0, offset=True, wide=_WIDE, blocks=("int4",)), "FULLY_CONNECTED")
-
 
 @lift_tfl("FAKE_QUANT")
 def _fake_quant(b: Builder, node: Node) -> Value:

@@ -257,7 +257,7 @@ def _agrees(node: Node, size: Dim, resized: Dim, scale: float | None, corners: b
     """Whether TFLite's kernel with these options resamples an axis of `size` as the node does."""
     sampling = Sampling.of(attributes_of(node))
     is_bilinear = sampling.mode == "linear" and is_of_bytes(node.operand(0))
-    if is_bilinear and not sampling.fits_fixed_point(size, resized, scale):
+    if is_bilinear and not fits_fixed_point(sampling, size, resized, scale):
         return False
     if not isinstance(size, int) or not isinstance(resized, int):
         return _agrees_always(node, size, resized, scale, corners, centers)
@@ -271,12 +271,8 @@ def _agrees(node: Node, size: Dim, resized: Dim, scale: float | None, corners: b
         if in_fixed_point and (found != tfl_nearest_of_bytes(size, resized)).any():
             return False
         return bool((found == tfl_nearest(size, resized, corners, centers)).all())
-    theirs = tfl_coordinates(size, resized, corners) if not centers else _tfl_centers(size, resized)
+    theirs = tfl_bilinear(size, resized, corners, centers)
     return bool(np.allclose(np.clip(where, 0, size - 1), np.clip(theirs, 0, size - 1), rtol=0, atol=2e-6 * size))
-
-
-def _tfl_centers(size: int, resized: int) -> Array:
-    return tfl_coordinates(size, resized, False, 0.5) - np.float32(0.5)
 
 
 def _agrees_always(node: Node, size: Dim, resized: Dim, scale: float | None, corners: bool, centers: bool) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
+from onnxtfl.schemas import sections
+from tools.probe.tables import rewrite
 
 from onnxtfl.formats.tflite import schema
+from onnxtfl.rewriting.readings import Layers, Products, Scales, reading_of
 from onnxtfl.targets import table
 from onnxtfl.targets.forms import read_form
 
@@ -41,10 +45,48 @@ def test_the_file_is_toml_whose_sections_are_ops() -> None:
     whole = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     assert tuple(whole) == table.op_names()
     known = {"code", "signature", "options", "versions", "micro", "fuses_as", "matrix_rank", "fixed_results", "kernels"}
-    known |= {"symmetric", "interpolated", "unread_zero", "stored", "empty"}
+    known |= {"symmetric", "interpolated", "unread_zero", "stored", "empty", "reads"}
     known |= {"in_place", "same_memory", "hybrid", "saturated_bits", "scales", "costs", "inexact", "factor_bits"}
     for name, section in whole.items():
         assert section.keys() <= known, name
+
+
+@pytest.mark.parametrize("name", table.op_names())
+def test_what_kernels_read_is_about_operands(name: str) -> None:
+    found = table.entry(name)
+    match found.reads:
+        case Products() as reading:
+            places = [reading.x, reading.weights, reading.bias]
+        case Layers() as reading:
+            places = [*reading.weights, *reading.norms, *(place for bias in reading.biases for place in bias)]
+        case Scales(weights=int() as place):
+            places = [place]
+        case _:
+            places = []
+    assert set(places) <= set(range(len(found.operands)))
+
+
+@pytest.mark.parametrize("reads", ["", 'reads = "floats"', "reads = { scales = { sevral = true } }"])
+def test_an_op_has_to_state_what_its_kernels_read(reads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = re.sub("^reads = .*$", reads, sections.texts(sections.OPS)["CONV_2D"], flags=re.MULTILINE)
+    monkeypatch.setitem(sections.texts(sections.OPS), "CONV_2D", text)
+    for read in (reading_of, table.entry):
+        read.cache_clear()
+        with pytest.raises(ValueError, match="CONV_2D"):
+            read("CONV_2D")
+
+
+def test_a_table_that_is_written_again_is_the_same(tmp_path: Path) -> None:
+    """The probe writes the tables that it measures; all else in the file is kept, as `reads` is."""
+    file, text = tmp_path / "ops.toml", TABLE.read_text(encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
+    parts = re.findall(r"^\[(\w+)\.kernels\]\n(.*?\n)\n", text, flags=re.MULTILINE | re.DOTALL)
+    assert len(parts) > 100
+    rewrite(file, dict.fromkeys(("CONV_2D", "ADD"), 'activations = ""\n'), "kernels")
+    assert file.read_text(encoding="utf-8") != text
+    assert file.read_text(encoding="utf-8").count("\nreads = ") == len(table.op_names())
+    rewrite(file, dict(parts), "kernels")
+    assert file.read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("name", table.op_names())

@@ -13,28 +13,12 @@ import numpy as np
 
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
 
 PLACES = (
     "asymmetric", "half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn", "align_corners", "half_pixel_symmetric",
     "tf_crop_and_resize",
 )  # fmt: skip
-FIXED_ONE = 1 << 10
-"""Kernels that resample integers have coordinates in units of 1/1024."""
-_MOST_DRIFT = 1 / 512
-"""Elements that such a coordinate may be off: neighbours are up to 255 steps of quantization apart, in two axes."""
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
-
-
-def fixed_point_coordinates(size: int, count: int, corners: bool, centers: bool) -> Array:
-    """Where each of `count` means is taken in an axis of `size` elements, in units of 1/1024: int64 [count].
-
-    Source: LiteRT kernels/internal/reference/resize_bilinear.h (ResizeBilinearInteger).
-    """
-    step = (FIXED_ONE * size + count // 2) // count if count else 0
-    if corners and count > 1:
-        step = (FIXED_ONE * (size - 1) + (count - 1) // 2) // (count - 1)
-    return np.arange(count) * step + (step // 2 - FIXED_ONE // 2 if centers else 0)
 
 
 @dataclass(frozen=True)
@@ -91,21 +75,6 @@ class Sampling:
         spread = start * (size - 1) + x * (end - start) * (size - 1) / choose(resized > 1, resized - 1, resized)
         cropped = choose(resized > 1, spread, (start + end) * 0.5 * (size - 1))
         return choose((scale < 1.0) | (scale > 1.0), cropped, x)
-
-    def fits_fixed_point(self, size: Dim, resized: Dim, scale: float | None = None) -> bool:
-        """Whether coordinates in fixed point (`fixed_point_coordinates`) are nearly those of an axis; ``scale``: None
-        for new size by old. The rounded step between two coordinates is multiplied by the index, so that it drifts.
-        """
-        mode = self.coordinate_transformation_mode
-        corners, centers = mode == "align_corners", mode not in ("align_corners", "asymmetric")
-        if isinstance(size, int) and isinstance(resized, int):
-            where = self.coordinates(size, resized, resized / size if scale is None else scale)
-            found = fixed_point_coordinates(size, resized, corners, centers) / FIXED_ONE
-            return bool((np.abs(np.clip(found, 0, size - 1) - np.clip(where, 0, size - 1)) <= _MOST_DRIFT).all())
-        factor = resized // size if scale is None else float(scale)
-        if corners or not isinstance(factor, int | float) or factor < 1 or FIXED_ONE % factor:
-            return size == resized
-        return resized == size * int(factor)
 
     def rounded(self, x: Any, floor: Callable[[Any], Any], ceil: Callable[[Any], Any]) -> Any:
         """The coordinates `x` rounded to the nearest integers."""

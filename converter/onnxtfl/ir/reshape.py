@@ -20,6 +20,7 @@ from onnxtfl.ir.ops.arithmetic import Add, FloorDiv, Max, Min, Mul
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.concatenation import Concatenate
+from onnxtfl.ir.ops.creation import Range
 from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
@@ -235,6 +236,12 @@ def _multiple(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value | None
             scaled = size if factor == 1 else b(Mul, size, [factor])
             return b(Add, scaled, [rest]) if rest else scaled
     return None
+
+
+def positions(b: Builder, size: Value) -> Value:
+    """0, 1, ... below `size`, which has one element."""
+    stop = reshape(b, size, ())
+    return b(Range, b.scalar(0, stop), stop, b.scalar(1, stop))
 
 
 def as_int64(b: Builder, value: Value) -> Value:

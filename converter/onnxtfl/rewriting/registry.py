@@ -14,7 +14,6 @@ rule                signature
 lift_onnx           ``(b, node) -> Value | sequence of Values``: an ``onnx.X`` node as neutral ops
 upgrade             ``(b, node) -> None``: rewrite a node of an old since-version to a newer form, in place
 lift_tfl            ``(b, node) -> Value | sequence of Values``: a ``tfl.X`` node as neutral ops
-kernels_read        how the kernels of tfl ops read quantized tensors, where not as real values
 regions_of          ``(node) -> Inlined | Steps | None``: types and constants of the inputs of an op's regions
 carried_by          ``(node) -> triples``: the body's input and output for each value that a loop carries, declared type
 lower_tfl           ``(node) -> Form | None``: the tfl op for a neutral node (None: this form does not apply)
@@ -113,68 +112,6 @@ class Inlined:
 
 
 @dataclass(frozen=True, slots=True)
-class Products:
-    """The places of the operands of a kernel that adds up products, and the axis of the weights' output features.
-
-    The bias is read in units of the products. `offset`: whether the kernel subtracts a zero point of weights that have
-    one scale; it subtracts no others. `wide`: the types of weights of int16 activations; it reads the bytes of others
-    as if they were of one of these. `blocks`: the types of weights whose blocks may have a scale each.
-    """
-
-    x: int
-    weights: int
-    bias: int
-    axis: int
-    offset: bool = False
-    wide: tuple[str, ...] = ("int8", "int4")
-    blocks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Scales:
-    """A kernel that reads the scale of each tensor of 8 or 16 bits: 0 where there is none.
-
-    `plain`: the integers that it also computes as they are. `several`: whether it reads one for each index of an axis;
-    if not, it reads 0 there too. `multiplied`: it multiplies the scales of its operands, in float32. `clamps`: where
-    it is fused into another op, it only clamps. `rescales`: it reads one where operand and result have scales.
-    `weights`: the operand whose zero point it does not subtract where the other one is real. `blocks`: the types of
-    which it reads a scale for each block.
-    """
-
-    plain: tuple[str, ...] = ()
-    several: bool = False
-    multiplied: bool = False
-    clamps: bool = False
-    rescales: bool = False
-    weights: int | None = None
-    blocks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Layers:
-    """A kernel of a recurrent layer: it subtracts no zero points of the operands at `weights`.
-
-    `biases`: (bias, operand, weights), the places of biases that it reads in units of these products, whatever their
-    scale is. `norms`: the operands of layer normalization, with which it reads the biases otherwise.
-    """
-
-    weights: tuple[int, ...]
-    biases: tuple[tuple[int, int, int], ...] = ()
-    norms: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Copies:
-    """A kernel that returns the integers of the type `stored` as they are, and rescales others."""
-
-    stored: str
-
-
-Reading = Literal["integers", "copies"] | Copies | Layers | Products | Scales
-"""How a kernel reads quantized tensors: "integers" computes on what is stored, "copies" returns what is stored."""
-
-
-@dataclass(frozen=True, slots=True)
 class LateRule:
     """A decomposition that runs after layout assignment, and the condition on its nodes."""
 
@@ -191,7 +128,6 @@ class Rules:
     lift_tfl: dict[str, LiftRule] = field(default_factory=dict)
     regions: dict[str, PrepareRule] = field(default_factory=dict)
     carried: dict[str, CarriedRule] = field(default_factory=dict)
-    readings: dict[str, Reading] = field(default_factory=dict)
     lower_tfl: dict[type[Op], list[tuple[int, LowerTfl]]] = field(default_factory=dict)
     lower_onnx: dict[type[Op], list[tuple[int, LowerOnnx]]] = field(default_factory=dict)
     opsets: dict[type[Op], OpsetRule] = field(default_factory=dict)
@@ -349,12 +285,6 @@ def regions_of(name: str) -> Callable[[PrepareRule], PrepareRule]:
     """
 
     return _decorator(lambda rule: _add(_RULES.regions, name, rule, f"the regions of {name}"))
-
-
-def kernels_read(reading: Reading, *names: str) -> None:
-    """Declare how the kernels of the tfl ops `names` read quantized tensors, where not as real values."""
-    for name in names:
-        _add(_RULES.readings, name, reading, f"the reading of {name}")
 
 
 def carried_by(name: str) -> Callable[[CarriedRule], CarriedRule]:

@@ -1,7 +1,7 @@
 """What TFLite's kernels compute on the integers of quantized tensors, where that is not the op on real values.
 
-Mappings declare it with :func:`onnxtfl.rewriting.registry.kernels_read`. Not in here: kernels that copy elements of
-one operand or several, which are known by the neutral ops of their lifting (:mod:`lift`).
+The table of ops declares it (:mod:`readings`). Not in here: kernels that copy elements of one operand or several, which
+are known by the neutral ops of their lifting (:mod:`lift`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import Quantization, product_quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType, TensorType, Type
-from onnxtfl.rewriting.registry import Copies, Layers, LiftRule, Products, Reading, Scales, rules
+from onnxtfl.rewriting.readings import Copies, Layers, Products, Reading, Scales, reading_of
+from onnxtfl.rewriting.registry import LiftRule
 
 _REAL = DType.FLOAT32
 _SMALL = ("int8", "uint8", "int16", "int4", "uint4", "int2")
@@ -37,12 +38,16 @@ def clamps(made: Node) -> bool:
     return isinstance(reading, Scales) and reading.clamps
 
 
-def _reading(node: Node) -> Reading | None:
-    reading = rules().readings.get(node.op.name.partition(".")[2])
+def _reading(node: Node) -> Reading:
+    """How the kernel of `node` reads quantized tensors; neutral and custom ops are computed on real values."""
+    name = node.op.name.partition(".")[2]
+    if node.op.dialect != "tfl" or name.startswith("custom:"):
+        return "real"
+    reading = reading_of(name)
     if not isinstance(reading, Copies):
         return reading
     kept = {q.storage for v in node.results if (q := quantization_of(v)) is not None} == {reading.stored}
-    return "copies" if kept else None
+    return "copies" if kept else "real"
 
 
 def check_parameters(node: Node) -> None:
@@ -69,7 +74,7 @@ def check_parameters(node: Node) -> None:
             _check_scales_of(value.type, reading)
 
 
-def _check_blocks(value: Value | None, reading: Reading | None) -> None:
+def _check_blocks(value: Value | None, reading: Reading) -> None:
     """Raise UnsupportedError for scales of blocks that the kernel does not read: it computes with a scale of 0."""
     quantization = quantization_of(value)
     if value is None or quantization is None or quantization.block is None:
@@ -107,7 +112,7 @@ def check_axes(node: Node, value: Value, result: Value, copied: Iterable[Value])
     elif moved:
         read = [] if all(_has_scales_of(result, v, is_joined) for v in moved) else [*moved, result]
     else:
-        is_known = reads_integers(node) or not (reading is None or isinstance(reading, Layers))
+        is_known = reads_integers(node) or not (reading == "real" or isinstance(reading, Layers))
         read = [] if is_known else [*node.operands, *node.results]
     for found in read:
         quantization = quantization_of(found)
@@ -264,7 +269,7 @@ def restate_products(b: Builder, node: Node) -> None:
             _relabel(b, node, reading.bias, wanted)
 
 
-def _restate_hybrid(b: Builder, node: Node, reading: Reading | None) -> None:
+def _restate_hybrid(b: Builder, node: Node, reading: Reading) -> None:
     """Let quantized weights of real activations have the parameters that hybrid kernels read: no zero point.
 
     Weights of uint8 are read as int8 (CONV_2D and FULLY_CONNECTED; other kernels refuse them).

@@ -2,7 +2,7 @@
 
 The classes of the graph, the decorators of the rule registry with Form, and helpers: shapes and sizes
 (:mod:`onnxtfl.ir.reshape`, :mod:`sizes`), indices, windows and padding, convolutions, sampling of feature maps, fused
-activations, dtypes, and formulas (:mod:`onnxtfl.ir.formula`).
+activations, dtypes, formulas (:mod:`onnxtfl.ir.formula`), and the arithmetic of kernels (:mod:`onnxtfl.kernels`).
 """
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
@@ -31,6 +31,7 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import is_weight, scalar, single_use, uniform_scalar
 from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op, attributes_of
+from onnxtfl.ir.open_resampling import OpenAxis
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.ops.padding import cut_within
 from onnxtfl.ir.ops.sampling import FeatureMap, along_channels, size_in
@@ -47,6 +48,7 @@ from onnxtfl.ir.reshape import (
     dim_value,
     dim_vector,
     merged,
+    positions,
     reshape,
     resized,
     transposed,
@@ -69,25 +71,30 @@ from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window, same_padding_of_pool
 from onnxtfl.ir.symbols import next_number
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
+from onnxtfl.kernels.batch_matmul import with_one_scale
+from onnxtfl.kernels.comparisons import in_units_of_1_256
+from onnxtfl.kernels.gelu_int16 import gelu_table
+from onnxtfl.kernels.logistic_tanh_int16 import sigmoid_table, tanh_table
+from onnxtfl.kernels.lookup_int16 import by_table, interpolated
+from onnxtfl.kernels.onnxruntime_resize import integers_like_onnx
+from onnxtfl.kernels.products_int16 import in_int32, remark_narrow_bias, zero_bias
+from onnxtfl.kernels.resize_bilinear import bilinear_of_integers, fits_fixed_point, tfl_bilinear
+from onnxtfl.kernels.resize_nearest_neighbor import tfl_nearest, tfl_nearest_of_bytes
+from onnxtfl.kernels.softmax_int16 import int16_softmax
 from onnxtfl.rewriting.custom import CUSTOM_DOMAIN
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.regions import bind_captures, condition_value, copied, size_of
 from onnxtfl.rewriting.registry import (
     ANY_VERSION,
     Computed,
-    Copies,
     Form,
     Inlined,
-    Layers,
-    Products,
-    Scales,
     Steps,
     append_operand,
     carried_by,
     decompose,
     decompose_late,
     expand,
-    kernels_read,
     lift_onnx,
     lift_tfl,
     lower_onnx,
@@ -101,18 +108,14 @@ from onnxtfl.rewriting.registry import (
     upgrade,
 )
 from onnxtfl.rewriting.stored_integers import integers_of
-from onnxtfl.rules.accumulators import in_int32, remark_narrow_bias, with_one_scale, zero_bias
 from onnxtfl.rules.approximations import erf, log1p, log1p_of_small
 from onnxtfl.rules.convolutions import as_2d, first, fixed_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.rules.custom_options import custom_integers, custom_options
 from onnxtfl.rules.directions import form_onnx
 from onnxtfl.rules.dtypes import dtype_from, number_of
-from onnxtfl.rules.fixed_point_resizing import bilinear_of_integers
 from onnxtfl.rules.fourier import fourier, open_fourier, open_mel_matrix, transformed_at
 from onnxtfl.rules.hybrid import is_hybrid
 from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
-from onnxtfl.rules.int16_softmax import int16_softmax
-from onnxtfl.rules.integer_resizing import integers_like_onnx
 from onnxtfl.rules.layers import is_smaller_as_loop, most_steps
 from onnxtfl.rules.lengths import with_steps
 from onnxtfl.rules.loops import (
@@ -131,14 +134,7 @@ from onnxtfl.rules.loops import (
     number_type,
     unrolled,
 )
-from onnxtfl.rules.nearest_resizing import (
-    assume_multiples,
-    is_of_bytes,
-    neighbors_like_tfl,
-    tfl_coordinates,
-    tfl_nearest,
-    tfl_nearest_of_bytes,
-)
+from onnxtfl.rules.nearest_resizing import assume_multiples, is_of_bytes, neighbors_like_tfl
 from onnxtfl.rules.open_windows import (
     Amounts,
     bare,
@@ -181,7 +177,6 @@ from onnxtfl.rules.qlinear import (
     quantized_over_range,
 )
 from onnxtfl.rules.qoperator import bias_in_steps, linear_domain, parameters, qoperator, quantized_operand
-from onnxtfl.rules.resizing import OpenAxis
 from onnxtfl.rules.rows import Entries, Number, ResultType, Spelled, activated, row
 from onnxtfl.rules.runtime_axes import MiddleAxis, named_factors, one_axis, reversed_at_run_time, transposed_at_run_time
 from onnxtfl.rules.scores import (
@@ -214,7 +209,6 @@ from onnxtfl.rules.sequences import (
     one_shape,
     stacked,
 )
-from onnxtfl.rules.sigmoid_tables import sigmoid_table, tanh_table
 from onnxtfl.rules.sizes import (
     HUGE,
     INT32_MAX,
@@ -227,7 +221,6 @@ from onnxtfl.rules.sizes import (
     merge_whole,
     narrow,
     on_fewer_axes,
-    positions,
     sliced,
     spread,
     vector_length,
@@ -238,7 +231,6 @@ from onnxtfl.rules.sizes import (
 )
 from onnxtfl.rules.stablehlo import combining_op, index_vectors, int_list
 from onnxtfl.rules.stored import fields_of, stored_dequantized, unpacked, unpacked_rows
-from onnxtfl.rules.tables import by_table, interpolated
 from onnxtfl.rules.tree_scores import Leaves, Trees
 from onnxtfl.rules.trees import LEAF, MODES, Nodes, equal_lengths, forest_of, places_of
 from onnxtfl.rules.uint64 import SMALLEST_INT64, on_signed, words

@@ -15,9 +15,9 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.reshape import reshape, transposed
+from onnxtfl.ir.reshape import positions, reshape, transposed
 from onnxtfl.ir.types import DType
-from onnxtfl.rules.sizes import as_int32, positions
+from onnxtfl.rules.sizes import as_int32
 
 
 def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:

@@ -20,12 +20,12 @@ from onnxtfl.ir.dims import fresh
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.ops.control import ScanParts
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape, with_unit_axis
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, positions, reshape, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
 from onnxtfl.rewriting.regions import copied
-from onnxtfl.rules.sizes import INT32_MAX, as_int32, positions, sliced
+from onnxtfl.rules.sizes import INT32_MAX, as_int32, sliced
 
 MOST_UNROLLED = 1 << 10
 """The most nodes that a Scan with a known number of rounds is unrolled to."""

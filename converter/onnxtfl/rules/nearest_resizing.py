@@ -1,8 +1,4 @@
-"""The elements that TFLite's RESIZE_NEAREST_NEIGHBOR reads.
-
-Source: LiteRT kernels/internal/reference/resize_nearest_neighbor.h (GetNearestNeighbor), optimized/optimized_ops.h
-(ResizeNearestNeighbor of bytes, in fixed point).
-"""
+"""Resizing to the nearest elements where TFLite's RESIZE_NEAREST_NEIGHBOR reads others than ONNX's Resize."""
 
 from __future__ import annotations
 
@@ -10,11 +6,9 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
-from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim
-from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.resampling import Sampling
@@ -22,30 +16,9 @@ from onnxtfl.ir.reshape import dim_value
 from onnxtfl.ir.shown_sizes import is_of_inputs
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType
-from onnxtfl.rules.sizes import positions
+from onnxtfl.kernels.resize_nearest_neighbor import tfl_nearest, tfl_nearest_of_bytes, tfl_nearest_of_open_sizes
 
 _BYTES = (DType.INT8, DType.UINT8)
-
-
-def tfl_coordinates(size: int, resized: int, corners: bool, offset: float = 0.0) -> Array:
-    """(x + offset) * scale as the float kernels compute it, float32 [resized]."""
-    f = np.float32
-    scale = f(size - 1) / f(resized - 1) if corners and resized > 1 else f(size) / f(resized)
-    return (np.arange(resized, dtype=f) + f(offset)) * scale
-
-
-def tfl_nearest(size: int, resized: int, corners: bool, centers: bool) -> Array:
-    """The index of each element that the reference kernel reads along an axis, int64 [resized]."""
-    check_elements(resized, "the coordinates of an axis")
-    where = tfl_coordinates(size, resized, corners, 0.5 if centers else 0.0)
-    return np.asarray(np.minimum(np.floor(where.astype(np.float64) + (0.5 if corners else 0.0)), size - 1), np.int64)
-
-
-def tfl_nearest_of_bytes(size: int, resized: int) -> Array:
-    """The same of the optimized kernel for elements of 8 bits, without options: in fixed point."""
-    check_elements(resized, "the coordinates of an axis")
-    step = (size << 16) // resized + 1 if resized else 0
-    return np.asarray(np.minimum(np.arange(resized, dtype=np.int64) * step >> 16, size - 1))
 
 
 def is_of_bytes(x: Value) -> bool:
@@ -73,7 +46,7 @@ def neighbors_like_tfl(b: Builder, node: Node, sampling: Sampling) -> tuple[Valu
                 continue
         elif corners and centers:
             count = b(ops.Gather, node.operand(1), [i], axis=0)
-            index = _open_nearest(b, dim_value(b, size, node.operand(0)), count)
+            index = tfl_nearest_of_open_sizes(b, dim_value(b, size, node.operand(0)), count)
         else:
             assume_multiples(node, size, resized)
             left.append(axis)
@@ -94,13 +67,3 @@ def assume_multiples(node: Node, size: Dim, resized: Dim | None) -> None:
 def _new_size(node: Node, i: int) -> Dim | None:
     known = node.operand(1).known
     return None if known is None else known[i]
-
-
-def _open_nearest(b: Builder, length: Value, count: Value) -> Value:
-    """`tfl_nearest` with both options, of two sizes (vectors of one entry) that are known only at run time."""
-    size, resized = (Term(b, v).to(DType.FLOAT32) for v in (length, count))
-    scale = (resized > 1.0).choose((size - 1.0) / (resized - 1.0).max(1.0), size / resized.max(1.0))
-    where = (Term(b, positions(b, count)).to(DType.FLOAT32) + 0.5) * scale
-    below = where.floor()
-    nearest = (where - below < 0.5).choose(below, below + 1.0)  # halves away from 0
-    return nearest.min(size - 1.0).to(DType.INT32).value

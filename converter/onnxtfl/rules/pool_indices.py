@@ -15,12 +15,12 @@ from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.reshape import dim_value, reshape, unsqueezed, with_unit_axis
+from onnxtfl.ir.reshape import dim_value, positions, reshape, unsqueezed, with_unit_axis
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
 from onnxtfl.rules.indices import strides_of
 from onnxtfl.rules.open_windows import bare, grown, padding_at_run_time, seen_of_open
-from onnxtfl.rules.sizes import positions, sliced
+from onnxtfl.rules.sizes import sliced
 from onnxtfl.rules.windows import padded
 
 

@@ -16,11 +16,11 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, fresh, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.reshape import as_int64, dim_vector, reshape, unsqueezed
+from onnxtfl.ir.reshape import as_int64, dim_vector, positions, reshape, unsqueezed
 from onnxtfl.ir.shapes import dim_array, known_dims, normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rules.indices import strides_of
-from onnxtfl.rules.sizes import HUGE, positions, vector_length
+from onnxtfl.rules.sizes import HUGE, vector_length
 
 
 def one_axis(axis: Value, x: Value) -> int | None:

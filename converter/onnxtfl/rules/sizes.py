@@ -17,7 +17,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import as_int64, dim_value, merged, reshape
+from onnxtfl.ir.reshape import as_int64, dim_value, merged, positions, reshape
 from onnxtfl.ir.shapes import possible_rank, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import DecomposeRule
@@ -79,12 +79,6 @@ def whole(b: Builder, value: Value) -> Value:
     if value.is_constant:
         return constant(np.asarray(value.numpy(), np.int64))
     return value if value.dtype is DType.INT64 else b(ops.Convert, value, dtype=DType.INT64)
-
-
-def positions(b: Builder, size: Value) -> Value:
-    """0, 1, ... below `size`, which has one element."""
-    stop = reshape(b, size, ())
-    return b(ops.Range, b.scalar(0, stop), stop, b.scalar(1, stop))
 
 
 def as_int32(b: Builder, value: Value) -> Value:

@@ -1,4 +1,4 @@
-"""The table of tfl ops (``schemas/tflite_ops.toml``), read op by op: parsing all of it takes 25 ms, one op 0.1 ms.
+"""The table of tfl ops (``schemas/tflite_ops.toml``), read op by op.
 
 What TFLite Micro's kernels accept is in a file of its own, ``schemas/tflite_micro.toml``.
 """
@@ -6,15 +6,16 @@ What TFLite Micro's kernels accept is in a file of its own, ``schemas/tflite_mic
 from __future__ import annotations
 
 import functools
-import importlib.resources
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from onnxtfl.rewriting.readings import Reading, reading_of
+from onnxtfl.schemas.sections import MICRO as MICRO_OPS
+from onnxtfl.schemas.sections import names, section
+
 Release = tuple[int, ...]
-_OPS, _MICRO = "tflite_ops.toml", "tflite_micro.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,8 @@ class OpEntry:
     operands in whose memory the result may be written. `same_memory`: whether the result is the first operand's memory
     read in another way. `saturated_bits`: how many bits the integers may have that are saturated to the type of a
     quantized result (None: any). `factor_bits`: how many bits after the point the factor from one scale to another has
-    (None: as many as results need). `scales`: the conditions on scales. `kernels`: forms by runtime ("2.14" and
+    (None: as many as results need). `scales`: the conditions on scales. `reads`: how
+    kernels read quantized operands. `kernels`: forms by runtime ("2.14" and
     "litert"). `hybrid`: likewise, of quantized weights and float activations. `inexact`: the quantized forms whose
     results are not the nearest steps. `interpolated`: types of quantized results that are computed in float instead.
     """
@@ -85,6 +87,7 @@ class OpEntry:
     fixed_results: Mapping[str, tuple[float, int]]
     symmetric: str
     scales: tuple[str, ...]
+    reads: Reading
     kernels: Mapping[str, tuple[Mapping[str, Any], ...]]
     costs: tuple[CostRow, ...] = ()
     in_place: tuple[int, ...] = ()
@@ -126,7 +129,7 @@ class MicroEntry:
 @functools.cache
 def micro_ops() -> tuple[str, ...]:
     """The names of the ops that TFLite Micro has."""
-    return tuple(name for name in _sections(_MICRO) if "." not in name)
+    return names(MICRO_OPS)
 
 
 @functools.cache
@@ -134,32 +137,32 @@ def micro_entry(op: str) -> MicroEntry | None:
     """The entry of `op`; None where TFLite Micro has no such op."""
     if op not in micro_ops():
         return None
-    table, kernels = _parse(op, _MICRO), _parse(f"{op}.kernels", _MICRO)
+    table, kernels = section(op, MICRO_OPS), section(f"{op}.kernels", MICRO_OPS)
     return MicroEntry(
         table["resolver"],
         table.get("most_values"),
         tuple(kernels.get(MICRO, ())),
         frozenset(kernels.get("activations", "").split()),
-        tuple(_parse(f"{op}.inexact", _MICRO).get("rows", ())),
+        tuple(section(f"{op}.inexact", MICRO_OPS).get("rows", ())),
         tuple(table.get("needed", "").split()),
         tuple(table.get("absent", "").split()),
         table.get("only", {}),
     )
 
 
-@functools.cache
 def op_names() -> tuple[str, ...]:
     """The names of all ops, by number."""
-    return tuple(name for name in _sections() if "." not in name)
+    return names()
 
 
 @functools.cache
 def entry(op: str) -> OpEntry:
-    """The entry of `op`; KeyError if TFLite has no such op."""
-    table = tomllib.loads(_sections()[op])
+    """The entry of `op`; KeyError if TFLite has no such op, ValueError where it does not state what it reads."""
+    reads = reading_of(op)
+    table = section(op)
     operands, results = parse_signature(table["signature"])
     versions = tuple(_version(text) for text in table.get("versions", ()))
-    kernels, costs = _parse(f"{op}.kernels"), _parse(f"{op}.costs")
+    kernels, costs = section(f"{op}.kernels"), section(f"{op}.costs")
     return OpEntry(
         name=op,
         code=table["code"],
@@ -172,14 +175,15 @@ def entry(op: str) -> OpEntry:
         matrix_rank=table.get("matrix_rank", 0),
         symmetric=table.get("symmetric", ""),
         scales=tuple(table.get("scales", ())),
+        reads=reads,
         fixed_results={kind: (float(scale), zero) for kind, (scale, zero) in table.get("fixed_results", {}).items()},
         kernels=_by_runtime(kernels),
         costs=tuple(map(CostRow.of, costs.get("rows", ()))),
         in_place=tuple(table.get("in_place", ())),
         same_memory=table.get("same_memory", False),
-        hybrid=_by_runtime(_parse(f"{op}.hybrid")),
+        hybrid=_by_runtime(section(f"{op}.hybrid")),
         saturated_bits=table.get("saturated_bits"),
-        inexact=tuple(_parse(f"{op}.inexact").get("rows", ())),
+        inexact=tuple(section(f"{op}.inexact").get("rows", ())),
         factor_bits=table.get("factor_bits"),
         interpolated=frozenset(table.get("interpolated", "").split()),
         unread_zero=table.get("unread_zero", {}),
@@ -195,7 +199,7 @@ def failures_at_zero(op: str) -> Mapping[str, str]:
     Verdicts: "abort" or "wrong" of any kernel set of LiteRT, or of the default one of tflite-runtime 2.14; "refused" by
     all. A place without a verdict is correct, or refused by some.
     """
-    rows = [row for row in _parse(f"{op}.empty").get("rows", ()) if row["kernels"] != "2.14 builtin"]
+    rows = [row for row in section(f"{op}.empty").get("rows", ()) if row["kernels"] != "2.14 builtin"]
     return {row["axis"]: row["verdict"] for row in rows if row["verdict"] != "refused" or row["kernels"] == "all"}
 
 
@@ -212,18 +216,6 @@ def parse_signature(text: str) -> tuple[tuple[Parameter, ...], tuple[Parameter, 
 def parse_release(text: str) -> Release:
     """``"2.14.1"`` as a tuple; ValueError for other text."""
     return tuple(int(part) for part in text.split("."))
-
-
-@functools.cache
-def _sections(file: str = _OPS) -> dict[str, str]:
-    text = importlib.resources.files("onnxtfl.schemas").joinpath(file).read_text(encoding="utf-8")
-    parts = re.split(r"^\[([A-Za-z0-9_.]+)\]$", text, flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def _parse(section: str, file: str = _OPS) -> dict[str, Any]:
-    """The contents of a section, empty where there is none."""
-    return tomllib.loads(_sections(file).get(section, ""))
 
 
 def _parameter(text: str) -> Parameter:

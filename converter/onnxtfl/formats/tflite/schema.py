@@ -7,11 +7,11 @@ instead takes 0.1 s for its 188 modules, and it lacks the newer types, ops and f
 from __future__ import annotations
 
 import functools
-import importlib.resources
-import re
 import struct
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from onnxtfl.schemas.sections import texts
 
 Kind = Literal["scalar", "string", "strings", "vector", "table", "tables", "union"]
 _FORMAT, _METADATA = "tflite_format.txt", "tflite_metadata.txt"
@@ -157,15 +157,8 @@ def _table_texts() -> dict[str, list[str]]:
 
 def _lines(section: str, files: tuple[str, ...] = (_FORMAT, _METADATA)) -> list[list[str]]:
     """The words of each line of a section."""
-    texts = (_sections(file).get(section, "") for file in files)
-    return [line.split() for text in texts for line in text.replace("\n    ", " ").splitlines() if line]
-
-
-@functools.cache
-def _sections(file: str) -> dict[str, str]:
-    text = importlib.resources.files("onnxtfl.schemas").joinpath(file).read_text(encoding="utf-8")
-    parts = re.split(r"^\[(\w+)\]$", text, flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
+    found = (texts(file).get(section, "") for file in files)
+    return [line.split() for text in found for line in text.replace("\n    ", " ").splitlines() if line]
 
 
 def _fields(words: list[str]) -> list[Field]:

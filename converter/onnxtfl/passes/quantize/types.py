@@ -28,6 +28,7 @@ from onnxtfl.ir.quantization import Quantization, dequantize, shifted_to_int8
 from onnxtfl.ir.quantized import selected
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.kernels.resize_bilinear import fits_fixed_point
 from onnxtfl.passes.canonical.fold import fold_node
 from onnxtfl.passes.quantize.wide import as_int16, round_in_float, store_as_int16
 from onnxtfl.rewriting.patterns import Patterns
@@ -198,7 +199,7 @@ def _fits_fixed_point(resize: Node) -> bool:
         return False
     factors = [None] * len(resize.attr("dims")) if scales is None else scales.numpy().tolist()
     axes = [(resize.operand(0).shape[d], resize.result.shape[d]) for d in resize.attr("dims")]
-    return all(sampling.fits_fixed_point(*axis, factor) for axis, factor in zip(axes, factors, strict=True))
+    return all(fits_fixed_point(sampling, *axis, factor) for axis, factor in zip(axes, factors, strict=True))
 
 
 def _to_stored(node: Node) -> dict[str, Any]:

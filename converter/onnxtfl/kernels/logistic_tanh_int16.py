@@ -1,9 +1,10 @@
-"""What TFLite's int16 LOGISTIC and TANH return for each stored element.
+"""TFLite's LOGISTIC and TANH of int16: the table of all results.
 
 Both interpolate between 256 samples of the sigmoid. Where the operand's scale is the power of two for which there is
 code in 16-bit fixed point, the vector kernels run that instead; the reference kernels do not.
-Sources: LiteRT kernels/activations.cc (SigmoidPrepare, TanhPrepare), kernels/internal/reference/integer_ops/logistic.h
+Source: LiteRT kernels/activations.cc (SigmoidPrepare, TanhPrepare), kernels/internal/reference/integer_ops/logistic.h
 and tanh.h, kernels/internal/common.h (sigmoid_table_uint16); gemmlowp fixedpoint/fixedpoint.h.
+Test: tests/unit/test_quantized_tfl.py (test_int16_sigmoids).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.kernels.multipliers import divided
 
 _LEAST, _MOST = -(1 << 15), (1 << 15) - 1
 _ABOVE = 0x800000000000000000000000000000800011009020440005C0467BAEFA7BD110
@@ -111,7 +113,7 @@ def _exp_of_quarter(x: Array) -> Array:
     near = x + (1 << 12)
     square = _product(near, near)
     cube, fourth = _product(square, near), _product(square, square)
-    rest = _divided(_product(_divided(fourth, 2) + cube, _constant(1 / 3, 0)) + square, 1)
+    rest = divided(_product(divided(fourth, 2) + cube, _constant(1 / 3, 0)) + square, 1)
     return np.asarray(np.clip(factor + _product(np.full_like(x, factor), near + rest), _LEAST, _MOST))
 
 
@@ -128,8 +130,3 @@ def _product(a: Array, b: Array | int) -> Array:
 
 def _shifted(x: Array, bits: int) -> Array:
     return np.asarray(np.clip(x << bits, _LEAST, _MOST))
-
-
-def _divided(x: Array, bits: int) -> Array:
-    """x / 2^bits, halves rounded away from 0."""
-    return np.asarray((x >> bits) + ((x & ((1 << bits) - 1)) > ((1 << bits) - 1 >> 1) + (x < 0)))

@@ -14,9 +14,8 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.resampling import Sampling
-from onnxtfl.ir.reshape import dim_value
+from onnxtfl.ir.reshape import dim_value, positions
 from onnxtfl.ir.types import DType
-from onnxtfl.rules.sizes import positions
 
 
 class OpenAxis:

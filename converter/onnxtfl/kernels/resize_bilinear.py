@@ -1,4 +1,9 @@
-"""What TFLite's RESIZE_BILINEAR computes on integers: means in fixed point, with weights in units of 1/1024."""
+"""TFLite's RESIZE_BILINEAR: on integers, means in fixed point, with weights in units of 1/1024.
+
+Source: LiteRT kernels/internal/reference/resize_bilinear.h (ResizeBilinear, ResizeBilinearInteger).
+Test: tests/unit/test_resizing.py (test_a_bilinear_resize_of_integers_over_open_sizes,
+test_int8_resized_to_computed_sizes_is_what_the_kernel_computes).
+"""
 
 from __future__ import annotations
 
@@ -11,18 +16,29 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_count
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.resampling import FIXED_ONE, Sampling, fixed_point_coordinates
-from onnxtfl.ir.reshape import as_int64, dim_value
+from onnxtfl.ir.resampling import Sampling
+from onnxtfl.ir.reshape import as_int64, dim_value, positions
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
+from onnxtfl.kernels.resize_nearest_neighbor import tfl_coordinates
 from onnxtfl.rewriting.stored_integers import integers_of, labeled
-from onnxtfl.rules.sizes import positions
 
+_ONE = 1 << 10
+_MOST_DRIFT = 1 / 512
+"""Elements that a coordinate may be off: neighbours are up to 255 steps of quantization apart, in two axes."""
 _MOST_WEIGHTS = 4 << 20
 """Elements of the weights of an axis."""
+
+
+def tfl_bilinear(size: int, resized: int, corners: bool, centers: bool) -> Array:
+    """Where the float kernels take each mean of an axis, float32 [resized]."""
+    if centers:
+        return tfl_coordinates(size, resized, False, 0.5) - np.float32(0.5)
+    return tfl_coordinates(size, resized, corners)
 
 
 def bilinear_of_integers(b: Builder, node: Node, places: Mapping[str, str]) -> Value | None:
@@ -34,7 +50,6 @@ def bilinear_of_integers(b: Builder, node: Node, places: Mapping[str, str]) -> V
         %y = (rows [P, H] * %x : int64 [N, H, W, C] * columns [Q, W]) / 2^20, rounded    [N, P, Q, C]
 
     Raises UnsupportedError where the kernel reads elements after the last one.
-    Source: LiteRT kernels/internal/reference/resize_bilinear.h (ResizeBilinearInteger).
     """
     x, quantization = node.operand(0), quantization_of(node.operand(0))
     dtype = x.dtype if quantization is None else quantization.dtype
@@ -42,7 +57,8 @@ def bilinear_of_integers(b: Builder, node: Node, places: Mapping[str, str]) -> V
     sampling = Sampling.of({**ops.Resize.defaults, **places, "mode": "linear"})
     known = node.operand(1).known
     counts = node.result.shape[1:3] if known is None else tuple(known)
-    is_exact = resized is not None or all(map(sampling.fits_fixed_point, x.shape[1:3], counts))
+    sides = zip(x.shape[1:3], counts, strict=False)
+    is_exact = resized is not None or all(fits_fixed_point(sampling, *side) for side in sides)
     if dtype not in (DType.INT16, *(() if quantization and is_exact else (DType.INT8,))):
         return None
     mode = sampling.coordinate_transformation_mode
@@ -63,6 +79,31 @@ def bilinear_of_integers(b: Builder, node: Node, places: Mapping[str, str]) -> V
     return labeled(b, b(ops.Transpose, signed.value, permutation=(0, 2, 3, 1)), quantization_of(node.result))
 
 
+def fits_fixed_point(sampling: Sampling, size: Dim, resized: Dim, scale: float | None = None) -> bool:
+    """Whether the kernel's coordinates are nearly those of an axis; ``scale``: None for new size by old.
+
+    The rounded step between two coordinates is multiplied by the index, so that it drifts.
+    """
+    mode = sampling.coordinate_transformation_mode
+    corners, centers = mode == "align_corners", mode not in ("align_corners", "asymmetric")
+    if isinstance(size, int) and isinstance(resized, int):
+        where = sampling.coordinates(size, resized, resized / size if scale is None else scale)
+        found = _coordinates(size, resized, corners, centers) / _ONE
+        return bool((np.abs(np.clip(found, 0, size - 1) - np.clip(where, 0, size - 1)) <= _MOST_DRIFT).all())
+    factor = resized // size if scale is None else float(scale)
+    if corners or not isinstance(factor, int | float) or factor < 1 or _ONE % factor:
+        return size == resized
+    return resized == size * int(factor)
+
+
+def _coordinates(size: int, count: int, corners: bool, centers: bool) -> Array:
+    """Where each of `count` means is taken in an axis of `size` elements, in units of 1/1024: int64 [count]."""
+    step = (_ONE * size + count // 2) // count if count else 0
+    if corners and count > 1:
+        step = (_ONE * (size - 1) + (count - 1) // 2) // (count - 1)
+    return np.arange(count) * step + (step // 2 - _ONE // 2 if centers else 0)
+
+
 def _open_weights(b: Builder, length: Value, resized: Value, corners: bool, centers: bool) -> Value:
     """The same as `_weights`, of two sizes (vectors of one entry) that are known only at run time."""
     size, count = (Term(b, v).to(DType.INT64) for v in (length, resized))
@@ -71,11 +112,11 @@ def _open_weights(b: Builder, length: Value, resized: Value, corners: bool, cent
         step = (count > 1).choose(_quotient(size - 1, count - 1), step)
     place = Term(b, positions(b, count.value)) * step
     if centers:
-        place = place + step.apply(ops.FloorDiv, 2) - FIXED_ONE // 2
-    low = place.apply(ops.FloorDiv, FIXED_ONE).max(0)
-    high = (place + (FIXED_ONE - 1)).apply(ops.FloorDiv, FIXED_ONE).min(size - 1)
-    rest, elements = place - low * FIXED_ONE, Term(b, positions(b, size.value)).along(1, 2)
-    pairs = ((low, -rest + FIXED_ONE), (high, rest))
+        place = place + step.apply(ops.FloorDiv, 2) - _ONE // 2
+    low = place.apply(ops.FloorDiv, _ONE).max(0)
+    high = (place + (_ONE - 1)).apply(ops.FloorDiv, _ONE).min(size - 1)
+    rest, elements = place - low * _ONE, Term(b, positions(b, size.value)).along(1, 2)
+    pairs = ((low, -rest + _ONE), (high, rest))
     first, second = ((elements.equals(index.along(0, 2))).choose(weight.along(0, 2), 0) for index, weight in pairs)
     return (first + second).value
 
@@ -83,17 +124,17 @@ def _open_weights(b: Builder, length: Value, resized: Value, corners: bool, cent
 def _quotient(size: Term, count: Term) -> Term:
     """1024 * size / count, rounded; count is 1 at least."""
     count = count.max(1)
-    return (size * FIXED_ONE + count.apply(ops.FloorDiv, 2)).apply(ops.FloorDiv, count)
+    return (size * _ONE + count.apply(ops.FloorDiv, 2)).apply(ops.FloorDiv, count)
 
 
 def _weights(size: int, count: int, corners: bool, centers: bool) -> Array:
     """The weight of each of `size` elements in each of `count` means, in units of 1/1024: int64 [count, size]."""
     check_count(count * size, "weights of a resize in fixed point", _MOST_WEIGHTS)
-    place = fixed_point_coordinates(size, count, corners, centers)
-    low, high = np.maximum(place // FIXED_ONE, 0), np.minimum((place + FIXED_ONE - 1) // FIXED_ONE, size - 1)
+    place = _coordinates(size, count, corners, centers)
+    low, high = np.maximum(place // _ONE, 0), np.minimum((place + _ONE - 1) // _ONE, size - 1)
     if (low >= size).any():
         raise UnsupportedError("TFLite's kernel reads elements after the last one", code="E-OP-001")
     found, every = np.zeros((count, size), np.int64), np.arange(count)
-    np.add.at(found, (every, low), FIXED_ONE - (place - FIXED_ONE * low))
-    np.add.at(found, (every, high), place - FIXED_ONE * low)
+    np.add.at(found, (every, low), _ONE - (place - _ONE * low))
+    np.add.at(found, (every, high), place - _ONE * low)
     return found

@@ -1,8 +1,9 @@
-"""The integers in which kernels add up products of int16 activations and int8 weights.
+"""The integers in which TFLite's CONV_2D and FULLY_CONNECTED add up products of int16 activations and int8 weights.
 
 LiteRT and tflite-runtime have fast kernels that add up in int32, for an int32 bias, and plain loops that add up in
 int64, for an int64 bias, and round once more. An int32 sum wraps: it is written only where the constant weights show
 that no sum can. Source: LiteRT kernels/conv.cc (EvalQuantizedPerChannel16x8), fully_connected.cc (EvalQuantized).
+Test: tests/unit/test_accumulators.py (test_the_largest_sum_in_litert).
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.history import Remark
-from onnxtfl.ir.quantization import Quantization, limits, product_quantization
+from onnxtfl.ir.quantization import limits, product_quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.registry import Form
@@ -35,47 +35,6 @@ def zero_bias(x: Value, weights: Value, features: int) -> Value | None:
     quantization = product_quantization(a, w)
     zeros = np.zeros(features, quantization.dtype.numpy)
     return constant(zeros, type_=TensorType(DType.FLOAT32, (features,), quantization))
-
-
-def with_one_scale(node: Node) -> Value:
-    """rhs of batched matrices as the integer kernel reads it: where a tensor has several scales, it takes 0 for them.
-
-    A hybrid kernel reads them along the columns, whatever axis the file says (internal/reference/batch_matmul.h).
-    Source: LiteRT core/subgraph.cc (GetLegacyQuantization); the probe finds zeros with all kernel sets.
-    """
-    rhs = node.operand(1)
-    _check_single(node.operand(0), *node.results)
-    found = quantization_of(rhs)
-    if found is None or found.per_tensor or found.block is not None:
-        return rhs
-    if not node.operand(0).is_quantized:
-        return _along_columns(node, rhs, found)
-    if not rhs.tensor_type.is_static:
-        _check_single(rhs)
-    text = "LiteRT computes zeros, since the second operand has a scale for each column"
-    node.remarks += (Remark("kernel", node.op.name.partition(".")[2], text),)
-    type_ = rhs.tensor_type.stored_as(Quantization(found.storage, (1.0,), (0,)))
-    return constant(np.zeros(rhs.shape, found.dtype.numpy), type_=type_)
-
-
-def _check_single(*values: Value) -> None:
-    """UnsupportedError for a value with several scales."""
-    for value in values:
-        found = quantization_of(value)
-        if found is not None and not (found.per_tensor or found.block):
-            message = f"TFLite's kernel reads one scale, and this tensor has {len(found.scales)}"
-            raise UnsupportedError(message, type_=value.type, code="E-QUANT-001")
-
-
-def _along_columns(node: Node, rhs: Value, found: Quantization) -> Value:
-    """`rhs` with its scales along the columns of the product."""
-    columns = rhs.rank - (2 if node.attr("adj_y") else 1)
-    if found.axis == columns:
-        return rhs
-    if rhs.data is None or rhs.shape[columns] != len(found.scales):
-        message = f"TFLite's kernel reads a scale for each of {rhs.shape[columns]} columns"
-        raise UnsupportedError(message, type_=rhs.type, code="E-QUANT-001")
-    return constant(rhs.data, type_=rhs.tensor_type.stored_as(replace(found, axis=columns)))
 
 
 def remark_narrow_bias(node: Node) -> None:

@@ -1,4 +1,8 @@
-"""TFLite's int16 kernels that look a function up in a table, or compute it in fixed point: the table of all results."""
+"""TFLite's kernels of int16 that interpolate a function in a table (EXP, LOG and others): the table of all results.
+
+Source: LiteRT kernels/internal/common.h (LUTPopulateInt16, LUTLookup).
+Test: tests/unit/test_quantized_tfl.py (test_int16_tables).
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.stored_integers import integers_of
 
 Function = Callable[[Array], Array]
 Real = np.float32 | np.float64
@@ -35,32 +40,25 @@ def by_table(b: Builder, node: Node, table: Table) -> Value | None:
     results = table(x, y)
     if results is None:
         return None
-    index = b(ops.Add, stored_int16(b, node.operand(0), x), np.asarray(-_LEAST, np.int32))
+    index = b(ops.Add, stored_int16(b, node.operand(0)), np.asarray(-_LEAST, np.int32))
     return real_of_int16(b, b(ops.Gather, results, index, axis=0), y)
 
 
-def stored_int16(b: Builder, value: Value, quantization: Quantization) -> Value:
+def stored_int16(b: Builder, value: Value) -> Value:
     """What is stored for an int16 tensor, as int32."""
-    real = b(ops.Convert, value, dtype=DType.FLOAT32)
-    stored = b(ops.QuantizeLinear, real, *_parameters(quantization), dtype=DType.INT16, axis=0)
-    return b(ops.Convert, stored, dtype=DType.INT32)
+    return b(ops.Convert, integers_of(b, value), dtype=DType.INT32)
 
 
 def real_of_int16(b: Builder, stored: Value, quantization: Quantization) -> Value:
     """The real values of stored int16."""
-    return b(ops.DequantizeLinear, stored, *_parameters(quantization), axis=0)
-
-
-def _parameters(quantization: Quantization) -> tuple[Array, Array]:
-    """Scale and zero point."""
-    return np.asarray(quantization.scales[0], np.float32), np.asarray(quantization.zero_points[0], np.int16)
+    scale, zero = np.float32(quantization.scales[0]), np.int16(quantization.zero_points[0])
+    return b(ops.DequantizeLinear, stored, np.asarray(scale), np.asarray(zero), axis=0)
 
 
 def interpolated(function: Function, elsewhere: Literal["least", "most"] = "least") -> Table:
     """The results of a kernel that interpolates `function` between 513 samples, for every stored int16: [65536].
 
     `elsewhere`: the result where the function is not finite.
-    Source: LiteRT kernels/internal/common.h (LUTPopulateInt16, LUTLookup).
     """
 
     def table(x: Quantization, y: Quantization) -> Array:

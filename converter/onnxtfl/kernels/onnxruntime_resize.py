@@ -1,9 +1,11 @@
-"""Integers resized linearly, to the last bit as ONNX Runtime does it.
+"""ONNX Runtime's linear Resize of integers, to the last bit.
 
 The result is truncated, so the order of the float32 arithmetic decides wherever the exact result is an integer. Bytes
 with the channels last are resized in fixed point instead, with weights in units of 1/1024.
 Source: ONNX Runtime core/providers/cpu/tensor/upsample.h (SetupUpsampleBilinear, UpsampleBilinear, UpsampleTrilinear,
 NhwcUpsampleBilinearInteger).
+Test: tests/unit/test_resizing.py (test_integers_are_resized_to_the_last_bit,
+test_integers_are_truncated_as_onnx_runtime_does_it).
 """
 
 from __future__ import annotations
@@ -18,12 +20,11 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.open_resampling import OpenAxis
 from onnxtfl.ir.resampling import Sampling
-from onnxtfl.ir.reshape import dim_value
+from onnxtfl.ir.reshape import dim_value, positions
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.declared import as_declared
-from onnxtfl.rules.resizing import OpenAxis
-from onnxtfl.rules.sizes import positions
 
 _SPATIAL = {2: ((0, 1),), 3: ((0, 1, 2),), 4: ((2, 3), (1, 2)), 5: ((2, 3, 4),)}
 """The axes that ONNX Runtime resizes linearly, by rank: with the channels first, or last."""

@@ -1,6 +1,7 @@
-"""TFLite's int16 SOFTMAX, on integers: two functions by tables, and one division for each row.
+"""TFLite's SOFTMAX of int16: two functions by tables, and one division for each row.
 
 Source: LiteRT kernels/activations.cc (SoftmaxPrepare), kernels/internal/reference/softmax.h (SoftmaxInt16).
+Test: tests/unit/test_quantized_tfl.py (test_int16_softmax, test_int16_softmax_over_an_open_axis).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
-from onnxtfl.rules.tables import between_samples, real_of_int16, stored_int16
+from onnxtfl.kernels.lookup_int16 import between_samples, real_of_int16, stored_int16
+from onnxtfl.kernels.multipliers import multiplied
 
 _RANGE = 65535
 _UNIT = np.float64(2.0 / _RANGE * -32768), np.float64(2.0 / _RANGE * 32767)
@@ -43,7 +45,7 @@ def int16_softmax(b: Builder, node: Node, beta: float) -> Value | None:
     if not 0 < x.scales[0] * beta < _STEEPEST or (isinstance(size, int) and not 0 < size < _LONGEST):
         return None
     highest = max(15, math.floor(math.log2(size * 32768.0))) if isinstance(size, int) else _HIGHEST
-    stored = Term(b, stored_int16(b, node.operand(0), x))
+    stored = Term(b, stored_int16(b, node.operand(0)))
     powers = _gathered(_exponentials(x, beta), stored.reduce("max", last) - stored)
     share = _quotient(powers, powers.reduce("sum", last), highest)
     return real_of_int16(b, share.clamp(0, 32767).to(DType.INT16).value, y)
@@ -72,23 +74,8 @@ def _exponentials(x: Quantization, beta: float) -> Array:
     """e^-d in 2^15ths, for each difference d of stored elements: [65536]."""
     table = between_samples(np.exp, np.float64(-10.0 / _RANGE * _RANGE), np.float64(0), *_UNIT)
     real = float(np.float32(x.scales[0]) * np.float32(beta)) / (10.0 / _RANGE)
-    fraction, shift = math.frexp(real)
-    multiplier = math.floor(fraction * (1 << 31) + 0.5)
-    if multiplier == 1 << 31:
-        multiplier, shift = multiplier // 2, shift + 1
-    differences = -np.arange(_RANGE + 1, dtype=np.int64)
-    scaled = _times(differences, multiplier, shift)
+    scaled = multiplied(-np.arange(_RANGE + 1, dtype=np.int64), real)
     return np.asarray(table[np.clip(scaled + 32767, -32768, 32767) + 32768])
-
-
-def _times(x: Array, multiplier: int, shift: int) -> Array:
-    """x * multiplier * 2^(shift - 31), rounded twice. Source: MultiplyByQuantizedMultiplier."""
-    product = np.clip(x << max(shift, 0), -(1 << 31), (1 << 31) - 1) * multiplier
-    nudge = np.where(product >= 0, 1 << 30, 1 - (1 << 30))
-    high = np.trunc((product + nudge) / (1 << 31)).astype(np.int64)
-    right = max(-shift, 0)
-    rest, mask = high & ((1 << right) - 1), (1 << right) - 1
-    return np.asarray((high >> right) + (rest > (mask >> 1) + (high < 0)))
 
 
 def _reciprocals() -> Array:

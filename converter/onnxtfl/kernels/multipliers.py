@@ -1,0 +1,46 @@
+"""Products of integers and a real factor, which kernels compute as an integer of 31 bits and a power of two.
+
+Source: LiteRT kernels/internal/quantization_util.cc (QuantizeMultiplier), kernels/internal/common.cc
+(MultiplyByQuantizedMultiplier); gemmlowp fixedpoint/fixedpoint.h (SaturatingRoundingDoublingHighMul,
+RoundingDivideByPOT).
+Test: tests/unit/test_kernels_of_scales.py (test_comparisons_are_in_units_of_1_256), tests/unit/test_quantized_tfl.py
+(test_int16_softmax).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from onnxtfl.ir.data import Array
+
+_BITS = 31
+
+
+def multiplied(x: Array, factor: float) -> Array:
+    """x * factor for int64 `x` and a positive `factor`, rounded to 31 bits and then to integers, as int64.
+
+    0 for a factor below 2^-32, which has no such power of two. x saturates to int32 where it is shifted to the left.
+    """
+    fraction, shift = math.frexp(factor)
+    multiplier = math.floor(fraction * (1 << _BITS) + 0.5)
+    if multiplier == 1 << _BITS:
+        multiplier, shift = multiplier // 2, shift + 1
+    if shift < -_BITS:
+        return np.zeros_like(x)
+    shifted = np.clip(x << max(shift, 0), -(1 << _BITS), (1 << _BITS) - 1)
+    return divided(_doubled_high(shifted, multiplier), max(-shift, 0))
+
+
+def divided(x: Array, exponent: int) -> Array:
+    """x / 2^exponent, halves rounded away from 0."""
+    mask = (1 << exponent) - 1
+    return np.asarray((x >> exponent) + ((x & mask) > (mask >> 1) + (x < 0)))
+
+
+def _doubled_high(x: Array, multiplier: int) -> Array:
+    """x * multiplier / 2^31, rounded to the nearest integer, halves up."""
+    products = x * np.int64(multiplier)
+    nudged = products + np.where(products >= 0, 1 << (_BITS - 1), 1 - (1 << (_BITS - 1)))
+    return np.asarray(np.sign(nudged) * (np.abs(nudged) >> _BITS))
