@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.matching import uniform_scalar
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import unsqueezed
+from onnxtfl.ir.types import DType
+from onnxtfl.kernels.gelu_int16 import gelu_table
+from onnxtfl.kernels.logistic_tanh_int16 import sigmoid_table
+from onnxtfl.kernels.lookup_int16 import by_table
+from onnxtfl.rewriting.registry import lift_onnx, lift_tfl, upgrade
+from onnxtfl.rules.approximations import log1p_of_small
+from onnxtfl.rules.operands import finite_on_integers, formula, on_terms
+from onnxtfl.rules.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
+from onnxtfl.rules.qoperator import qoperator
+from onnxtfl.rules.rows import Spelled, row
 
 _MICROSOFT = "com.microsoft"
 

@@ -8,8 +8,32 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.matching import uniform_scalar
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.ranges import fits_int32
+from onnxtfl.ir.reshape import broadcast
+from onnxtfl.ir.signs import never_negative
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import (
+    Form,
+    append_operand,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
 from onnxtfl.rules.approximations import atan2
+from onnxtfl.rules.operands import align_by_axis, formula, on_terms
+from onnxtfl.rules.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
+from onnxtfl.rules.qoperator import qoperator
+from onnxtfl.rules.rows import row
 
 _SMALL = 1 << 16
 

@@ -11,7 +11,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import as_int64, dim_value, reshape, transposed, unsqueezed
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_onnx, upgrade
+from onnxtfl.rules.qlinear import MICROSOFT, Quantized, dequantized
+from onnxtfl.rules.sizes import INT32_MAX, counted
 
 
 @upgrade("Attention", since=(23, 24, 25))

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import broadcast, reshape
+from onnxtfl.ir.shapes import normalize_axis
+from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rules.operands import on_terms
+from onnxtfl.rules.qlinear import MICROSOFT
 
 
 @lift_onnx("BiasAdd", since=(1,), domain=MICROSOFT)

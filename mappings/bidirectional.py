@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.reshape import reshape, transposed
+from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.registry import Computed, Form, lower_onnx
+from onnxtfl.rules.directions import form_onnx
 
 
 @lower_onnx(ops.Bidirectional)

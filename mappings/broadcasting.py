@@ -6,7 +6,17 @@ from contextlib import suppress
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import broadcast, dim_vector, reshape
+from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
+from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl, upgrade
+from onnxtfl.rules.rows import row
+from onnxtfl.rules.sizes import int32_operands, may_hold_zeros, vector_length, whole
 
 row(ops.Tile, onnx="Tile", since=(6, 13), tfl="TILE", integers=(1,))
 row(ops.BroadcastTo, onnx="Expand", integers=(1,), lifts=False)

@@ -10,7 +10,19 @@ from typing import NamedTuple
 import numpy as np
 from onnxtfl.mappings.attention import dot, in_heads
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import as_int64, broadcast, dim_value, dim_vector, reshape, transposed, unsqueezed
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rules.qlinear import MICROSOFT
+from onnxtfl.rules.sizes import INT32_MAX, counted, sliced
 
 # --- rotary positions -------------------------------------------------------------------------------------------------
 

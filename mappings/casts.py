@@ -7,7 +7,26 @@ from dataclasses import replace
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.packed import is_packed
+from onnxtfl.ir.quantization import limits
+from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, requires_opset
+from onnxtfl.rules.dtypes import dtype_from, number_of
+from onnxtfl.rules.operands import formula
+from onnxtfl.rules.qoperator import linear_domain
+from onnxtfl.rules.rows import Number, ResultType, row
+from onnxtfl.rules.stored import stored_dequantized
+from onnxtfl.rules.uint64 import SMALLEST_INT64, on_signed, words
 
 
 def _same_width(node: Node) -> bool:

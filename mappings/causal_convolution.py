@@ -5,7 +5,16 @@ Source: the schema of ONNX Runtime's contrib op. The state [n, c, (k - 1) * dila
 
 from __future__ import annotations
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import dim_vector, transposed
+from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rules.qlinear import MICROSOFT, lifted
+from onnxtfl.rules.windows import padded
 
 
 @lift_onnx("CausalConvWithState", since=(1,), domain=MICROSOFT)

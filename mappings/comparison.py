@@ -4,7 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.quantization import limits
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.types import DType
+from onnxtfl.kernels.comparisons import in_units_of_1_256
+from onnxtfl.rewriting.registry import lift_tfl, upgrade
+from onnxtfl.rewriting.stored_integers import integers_of
+from onnxtfl.rules.operands import align_by_axis, formula
+from onnxtfl.rules.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
+from onnxtfl.rules.qoperator import qoperator
+from onnxtfl.rules.rows import row
 
 _COMPARISONS = (
     ("EQ", "Equal", (7, 11, 13, 19), "EQUAL"),

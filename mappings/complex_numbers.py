@@ -3,7 +3,11 @@ of :mod:`onnxtfl.passes.types.complex_numbers` computes on the parts."""
 
 from __future__ import annotations
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.rewriting.registry import lift_tfl
+from onnxtfl.rules.rows import row
 
 row(ops.Real, tfl="REAL")
 row(ops.Imag, tfl="IMAG")

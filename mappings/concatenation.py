@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import merged, reshape, unsqueezed
+from onnxtfl.ir.shapes import normalize_axis
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_quantized, upgrade
+from onnxtfl.rules.qlinear import MICROSOFT, Quantized, dequantized, lifted, quantized
+from onnxtfl.rules.qoperator import parameters, quantized_operand
+from onnxtfl.rules.rows import row
+from onnxtfl.rules.sizes import merge_whole
 
 row(ops.Concatenate, onnx="Concat", since=(4, 11, 13), attributes="axis", axes=("axis",))
 row(ops.Concatenate, tfl="CONCATENATION", attributes="axis", lifts=False)

@@ -13,7 +13,35 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.dims import Dim, broadcast_dim, product
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.matching import is_weight
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.ranges import exact_terms
+from onnxtfl.ir.reshape import broadcast, dim_vector, merged, reshape, transposed
+from onnxtfl.ir.row_quantization import on_int8_grid
+from onnxtfl.ir.shapes import check_spreads
+from onnxtfl.ir.types import DType
+from onnxtfl.kernels.batch_matmul import with_one_scale
+from onnxtfl.kernels.products_int16 import in_int32, zero_bias
+from onnxtfl.rewriting.registry import (
+    Form,
+    decompose,
+    decompose_late,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+from onnxtfl.rules.hybrid import is_hybrid
+from onnxtfl.rules.operands import flat_bias, summed_in_float
+from onnxtfl.rules.rows import activated
+from onnxtfl.rules.sizes import sliced
 
 
 def matmul(b: Builder, lhs: Value, rhs: Value) -> Value:

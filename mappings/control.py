@@ -6,7 +6,44 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import may_be_one, product
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.ops.control import ScanParts
+from onnxtfl.ir.reshape import as_int64, dim_value, reshape, transposed, with_unit_axis
+from onnxtfl.ir.shapes import normalize_axes, static_ints
+from onnxtfl.ir.types import DType, TensorType, Type, tensor
+from onnxtfl.rewriting.regions import bind_captures, condition_value, copied
+from onnxtfl.rewriting.registry import (
+    Form,
+    Inlined,
+    Steps,
+    carried_by,
+    decompose,
+    decompose_late,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    regions_of,
+)
+from onnxtfl.rules.loops import (
+    Collected,
+    as_while,
+    called,
+    goes_on,
+    is_called,
+    is_unrolled,
+    mask_steps,
+    next_round,
+    number_of_round,
+    number_type,
+    unrolled,
+)
+from onnxtfl.rules.rows import row
+from onnxtfl.rules.sequence_loops import SequenceOps, loop_over_sequences
+from onnxtfl.rules.sequences import Outputs, is_list
 
 VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 

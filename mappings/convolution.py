@@ -17,7 +17,41 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.dims import Dim, ceildiv, fresh, product, static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
+from onnxtfl.ir.ranges import exact_terms
+from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, transposed, unsqueezed
+from onnxtfl.ir.row_quantization import on_int8_grid
+from onnxtfl.ir.spatial import LONGEST_STRIDE, Window
+from onnxtfl.ir.types import DType, tensor
+from onnxtfl.kernels.products_int16 import in_int32, remark_narrow_bias, zero_bias
+from onnxtfl.rewriting.declared import as_declared
+from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
+from onnxtfl.rules.convolutions import as_2d, first, fixed_kernel, kernel_sizes, last, sized_window, window_attributes
+from onnxtfl.rules.hybrid import is_hybrid
+from onnxtfl.rules.open_windows import grown, padding_at_run_time, without_skipped, without_unread
+from onnxtfl.rules.operands import flat_bias, shifted, summed_in_float
+from onnxtfl.rules.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
+from onnxtfl.rules.qoperator import qoperator
+from onnxtfl.rules.rows import activated
+from onnxtfl.rules.sizes import sliced
+from onnxtfl.rules.windows import (
+    empty_counts,
+    onnx_attributes,
+    onnx_window,
+    padded,
+    tfl_dilations,
+    tfl_padding,
+    tfl_strides,
+    tfl_window,
+)
 
 
 @lift_onnx("Conv", since=(1, 11, 22))

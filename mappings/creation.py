@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import broadcast, reshape
+from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
+from onnxtfl.rules.qlinear import MICROSOFT
+from onnxtfl.rules.rows import row
 
 _PLAIN = {"value_float": np.float32, "value_int": np.int64, "value_string": np.object_}
 """The element types of a Constant's plain numbers and strings, of one or (with an s) a vector."""

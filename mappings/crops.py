@@ -9,7 +9,18 @@ import functools
 
 from onnxtfl.mappings.sampling import weighted_corners
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.ops.sampling import along_channels
+from onnxtfl.ir.reshape import transposed, unsqueezed
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rules.qlinear import MICROSOFT
 
 
 @lift_onnx("CropAndResize", since=(1,), domain=MICROSOFT)

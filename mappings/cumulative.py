@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.reshape import broadcast, reshape
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.rewriting.registry import decompose, lift_onnx
+from onnxtfl.rules.rows import Spelled, row
+from onnxtfl.rules.sizes import int32_operands
 
 _FLAGS = {name: Spelled(name, default=False) for name in ("exclusive", "reverse")}
 row(ops.CumSum, onnx="CumSum", since=(11, 14), attributes=_FLAGS, integers=(1,))

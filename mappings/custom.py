@@ -6,7 +6,11 @@ ONNX my.domain::Decode is TFLite's custom op "my.domain::Decode"; TFLite's custo
 
 from __future__ import annotations
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.custom_attributes import to_options
+from onnxtfl.ir.graph import Node
+from onnxtfl.rewriting.custom import CUSTOM_DOMAIN
+from onnxtfl.rewriting.registry import Form, lower_onnx, lower_tfl
 
 
 @lower_tfl(ops.Custom)

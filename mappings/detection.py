@@ -17,7 +17,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.reshape import as_int64, dim_value, positions, reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.types import DType, Type, tensor
+from onnxtfl.rewriting.registry import Form, decompose, lift_tfl, lower_tfl
+from onnxtfl.rules.rows import row
+from onnxtfl.rules.sizes import as_int32, counted, sliced
 
 _LOWEST = float(np.finfo(np.float32).min)
 _TINY = 1e-37

@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_tfl
+from onnxtfl.rules.custom_options import custom_options
+from onnxtfl.rules.sizes import sliced
 
 
 @dataclass(frozen=True)

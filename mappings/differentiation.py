@@ -11,7 +11,18 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import Op, attributes_of
+from onnxtfl.ir.permutations import inverse
+from onnxtfl.ir.reshape import broadcast, reshape, transposed
+from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
+from onnxtfl.rewriting.registry import expand, lift_onnx
+from onnxtfl.rules.sizes import sliced
 
 _Rule = Callable[[Node, Term, Term], Sequence[Term | None]]
 """From a node, the adjoint of its result and the result to the adjoints of its operands (None: not differentiable)."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import reshape, transposed
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lower_onnx
 
 
 @dataclass(frozen=True)

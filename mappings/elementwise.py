@@ -9,7 +9,19 @@ import math
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.kernels.logistic_tanh_int16 import tanh_table
+from onnxtfl.kernels.lookup_int16 import by_table, interpolated
+from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
+from onnxtfl.rules.approximations import erf, log1p
+from onnxtfl.rules.operands import formula, on_terms
+from onnxtfl.rules.rows import row
 
 _BOTH: tuple[tuple[type[Op], str, tuple[int, ...], str], ...] = (
     (ops.Abs, "Abs", (1, 6, 13), "ABS"),

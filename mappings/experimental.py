@@ -8,7 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import as_int64
+from onnxtfl.rewriting.registry import lift_onnx, refuse_onnx
+from onnxtfl.rules.dtypes import dtype_from
+from onnxtfl.rules.operands import on_terms
+from onnxtfl.rules.sizes import sliced
 
 _VERSIONS = tuple(range(1, 10))
 

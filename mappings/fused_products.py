@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from onnxtfl.mappings.contraction import batched, contracted, matmul, times
 from onnxtfl.mappings.convolution import convolved
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.reshape import transposed, unsqueezed
+from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rules.qlinear import MICROSOFT, channels_second, channels_trailing, lifted
 
 
 @lift_onnx("TransposeMatMul", since=(1,), domain=MICROSOFT)

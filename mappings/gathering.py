@@ -7,7 +7,40 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.dims import Dim, product, static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.packed import ByteData
+from onnxtfl.ir.permutations import inverse
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import (
+    as_int64,
+    broadcast,
+    dim_value,
+    dim_vector,
+    positions,
+    reshape,
+    transposed,
+    unsqueezed,
+)
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_tfl
+from onnxtfl.rewriting.stored_integers import integers_of
+from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows
+from onnxtfl.rules.operands import moved_last
+from onnxtfl.rules.qlinear import MICROSOFT
+from onnxtfl.rules.rows import Spelled, row
+from onnxtfl.rules.scores import ML
+from onnxtfl.rules.sizes import HUGE, counted, narrow, sliced
+from onnxtfl.rules.stablehlo import index_vectors, int_list
+from onnxtfl.rules.stored import unpacked_rows
 
 
 def _unbatched(node: Node) -> bool:

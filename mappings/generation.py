@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.rewriting.registry import lift_onnx, refuse_onnx
+from onnxtfl.rules.qlinear import MICROSOFT
+from onnxtfl.rules.sizes import sliced
 
 
 @lift_onnx("NGramRepeatBlock", since=(1,), domain=MICROSOFT)

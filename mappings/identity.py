@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.matching import scalar
+from onnxtfl.ir.types import DType, tensor
+from onnxtfl.rewriting.registry import Computed, Form, append_operand, lift_onnx, lower_tfl, upgrade
+from onnxtfl.rules.operands import uniform
+from onnxtfl.rules.qlinear import MICROSOFT
+from onnxtfl.rules.rows import row
+from onnxtfl.rules.sizes import int32
 
 
 @lift_onnx("SampleOp", since=(1,), domain=MICROSOFT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxtfl.rules import *
+from onnxtfl.rewriting.registry import refuse_onnx
 
 refuse_onnx(
     "ImageDecoder",

@@ -11,7 +11,32 @@ from __future__ import annotations
 import numpy as np
 from onnxtfl.mappings.contraction import contracted, matmul
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.packed import FieldData
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, lift_onnx, lower_quantized
+from onnxtfl.rules.indices import nonnegative
+from onnxtfl.rules.operands import shifted
+from onnxtfl.rules.qlinear import (
+    MICROSOFT,
+    QLinearRow,
+    Quantized,
+    dequantized,
+    dequantized_bias,
+    lifted,
+    qlinear,
+    quantized,
+    quantized_over_range,
+)
+from onnxtfl.rules.qoperator import bias_in_steps, parameters, qoperator, quantized_operand
+from onnxtfl.rules.sizes import sliced
 
 
 @lift_onnx("MatMulInteger16", since=(1,), domain=MICROSOFT)

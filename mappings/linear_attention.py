@@ -12,7 +12,16 @@ from typing import NamedTuple
 import numpy as np
 from onnxtfl.mappings.attention import dot
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.reshape import dim_vector, reshape, transposed, unsqueezed
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rules.qlinear import MICROSOFT
 
 
 class _Steps(NamedTuple):

@@ -8,7 +8,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rules.scores import (
+    ML,
+    chosen_label,
+    class_labels,
+    floats,
+    largest,
+    linear,
+    rows_of,
+    transform_of,
+    transformed,
+    two_columns,
+)
 
 
 def _weights(node: Node, targets: int, features: Dim) -> Array:

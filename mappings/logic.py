@@ -6,7 +6,20 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.reshape import reshape, unsqueezed, with_unit_axis
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl, upgrade
+from onnxtfl.rules.operands import align_by_axis, formula
+from onnxtfl.rules.rows import row
+from onnxtfl.rules.uint64 import words
 
 # --- bits -------------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,16 @@ from collections.abc import Iterator
 import numpy as np
 from onnxtfl.mappings.fused_products import after_activation
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import transposed
+from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rules.qlinear import lifted
+from onnxtfl.rules.sizes import sliced
+from onnxtfl.rules.windows import padded
 
 _NCHWC = "com.microsoft.nchwc"
 _BLOCKS = (8, 16)

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rules.scores import ML, class_labels, feature_count, rows_of
 
 
 @lift_onnx("ZipMap", since=(1,), domain=ML)

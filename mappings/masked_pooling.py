@@ -12,7 +12,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.spatial import Window
+from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rules.qlinear import MICROSOFT
+from onnxtfl.rules.windows import onnx_window, padded, padding_after
 
 MOST_TAPS = 256
 

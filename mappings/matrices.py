@@ -8,7 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 from onnxtfl.mappings.contraction import batched
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.quantized import real_of_stored_zero
+from onnxtfl.ir.reshape import as_int64, broadcast, dim_vector, reshape, unsqueezed
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx
+from onnxtfl.rules.dtypes import dtype_from
+from onnxtfl.rules.qlinear import MICROSOFT
+from onnxtfl.rules.rows import row
+from onnxtfl.rules.sizes import counted, sliced
 
 # --- diagonals --------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import broadcast, reshape, transposed, unsqueezed
+from onnxtfl.ir.spatial import Window
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_tfl
+from onnxtfl.rules.convolutions import last
+from onnxtfl.rules.custom_options import custom_integers, custom_options
+from onnxtfl.rules.sizes import sliced
 
 _PADDINGS = {1: "SAME", 2: "VALID"}
 

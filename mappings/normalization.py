@@ -13,7 +13,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.permutations import inverse
+from onnxtfl.ir.reshape import broadcast, merged, reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import check_spreads, normalize_axis
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import ANY_VERSION, decompose, decompose_late, expand, lift_onnx, lift_tfl, upgrade
+from onnxtfl.rules.operands import on_terms
+from onnxtfl.rules.rows import activated, row
 
 
 def _channels_second(node: Node) -> bool:

@@ -8,7 +8,38 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.ops.padding import cut_within
+from onnxtfl.ir.quantization import quantize
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
+from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
+from onnxtfl.ir.shown_sizes import may_be_fed
+from onnxtfl.ir.signs import never_negative
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.types import DType, tensor
+from onnxtfl.rewriting.registry import (
+    Computed,
+    Form,
+    append_operand,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+from onnxtfl.rules.qlinear import MICROSOFT
+from onnxtfl.rules.runtime_axes import named_factors
+from onnxtfl.rules.sizes import HUGE, int32_operands, narrow, on_fewer_axes, spread
+from onnxtfl.rules.windows import interleaved
 
 # --- about the centre ------------------------------------------------------------------------------------------------
 

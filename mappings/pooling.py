@@ -18,7 +18,52 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.numeric import lowest
+from onnxtfl.ir.op import Op, attributes_of
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import broadcast, positions, reshape, with_unit_axis
+from onnxtfl.ir.signs import never_negative
+from onnxtfl.ir.spatial import Window
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.declared import as_declared
+from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
+from onnxtfl.rules.convolutions import first, window_attributes
+from onnxtfl.rules.open_windows import (
+    Amounts,
+    bare,
+    cropped,
+    ends_at_run_time,
+    fitted,
+    grown,
+    padding_at_run_time,
+    same_padding_at_run_time,
+    spatial_ones,
+    without_unread,
+)
+from onnxtfl.rules.pool_indices import in_fortran_order, pool_with_indices
+from onnxtfl.rules.qlinear import MICROSOFT, QLinearRow, Quantized, channels_second, channels_trailing, lifted, qlinear
+from onnxtfl.rules.qoperator import qoperator
+from onnxtfl.rules.rows import activated
+from onnxtfl.rules.sizes import sliced
+from onnxtfl.rules.windows import (
+    empty_counts,
+    onnx_attributes,
+    onnx_window,
+    padded,
+    padding_after,
+    tfl_padding,
+    tfl_strides,
+    tfl_window,
+    with_same_padding,
+    without_negative_padding,
+)
 
 
 def pool_attributes(window: Window, dims: Sequence[int]) -> dict[str, Any]:

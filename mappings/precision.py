@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.types import DType
+from onnxtfl.rules.operands import formula
 
 
 @formula(ops.ReducePrecision, "onnx")

@@ -7,7 +7,21 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.quantization import limits
+from onnxtfl.ir.reshape import broadcast, reshape, unsqueezed
+from onnxtfl.ir.shapes import normalize_axis
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx
+from onnxtfl.rules.dtypes import dtype_from
+from onnxtfl.rules.qlinear import MICROSOFT, quantized_over_range
+from onnxtfl.rules.qoperator import linear_domain
+from onnxtfl.rules.sizes import sliced, with_dtype
+from onnxtfl.rules.stored import unpacked
 
 
 @lift_tfl("FAKE_QUANT")

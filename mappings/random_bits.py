@@ -7,7 +7,16 @@ import math
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_tfl
+from onnxtfl.rules.sizes import sliced
 
 _WORD = 1 << 32
 _PARITY = 0x1BD11BDA

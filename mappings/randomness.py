@@ -6,7 +6,20 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.matching import scalar
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.reshape import as_int64
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
+from onnxtfl.rules.dtypes import dtype_from, number_of
+from onnxtfl.rules.operands import uniform
+from onnxtfl.rules.rows import row
+from onnxtfl.rules.sizes import narrow, with_int32
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import RowsData, TensorData
+from onnxtfl.ir.dims import static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Op, attributes_of
+from onnxtfl.ir.reshape import dim_value, positions, reshape, transposed, unsqueezed
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lower_onnx, lower_tfl
+from onnxtfl.rules.layers import is_smaller_as_loop, most_steps
+from onnxtfl.rules.lengths import with_steps
+from onnxtfl.rules.loops import MOST_CALLS, MOST_PACKED, is_compact
+from onnxtfl.rules.qlinear import MICROSOFT
+from onnxtfl.rules.sizes import as_int32, sliced
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_tfl, regions_of
+from onnxtfl.rules.stablehlo import combining_op, int_list
+from onnxtfl.rules.windows import interleaved
 
 MOST_TAPS = 256
 """Positions in a window along all axes, each of which is a slice."""

@@ -9,8 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.numeric import highest, lowest
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.permutations import inverse
+from onnxtfl.ir.reshape import broadcast, dim_value, reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import distinct_axes, normalize_axis, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
 from onnxtfl.rules.halving import by_halving
+from onnxtfl.rules.operands import to_operand
+from onnxtfl.rules.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
+from onnxtfl.rules.rows import Entries, ResultType, Spelled, row
+from onnxtfl.rules.runtime_axes import MiddleAxis, one_axis
+from onnxtfl.rules.sizes import int32, int32_operands, with_dtype
 
 
 @lower_onnx(ops.Reduce)

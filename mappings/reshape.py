@@ -6,7 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, is_nonnegative, may_be_one, product, substitute, symbols
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.reshape import dim_vector, reshape, resized, unsqueezed
+from onnxtfl.ir.shapes import distinct_axes, known_dims, normalize_axes, static_ints
+from onnxtfl.ir.shown_sizes import shown_dim, shown_shape
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
+from onnxtfl.rules.operands import to_operand
+from onnxtfl.rules.sizes import int32, int32_operands, may_hold_zeros, narrow, vector_length
 
 # --- Reshape ---------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,39 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.numeric import highest, lowest
+from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.open_resampling import OpenAxis
+from onnxtfl.ir.resampling import Sampling
+from onnxtfl.ir.reshape import as_int64, dim_vector, reshape
+from onnxtfl.ir.shapes import normalize_axes
+from onnxtfl.ir.shown_sizes import may_be_fed, shown_dim
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.types import DType
+from onnxtfl.kernels.onnxruntime_resize import integers_like_onnx
+from onnxtfl.kernels.resize_bilinear import bilinear_of_integers, fits_fixed_point, tfl_bilinear
+from onnxtfl.kernels.resize_nearest_neighbor import tfl_nearest, tfl_nearest_of_bytes
+from onnxtfl.rewriting.registry import (
+    Form,
+    append_operand,
+    decompose,
+    decompose_late,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+from onnxtfl.rules.nearest_resizing import assume_multiples, is_of_bytes, neighbors_like_tfl
+from onnxtfl.rules.sizes import int32, with_int32
 
 
 @upgrade("Upsample", since=(1,))

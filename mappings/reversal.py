@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import as_int64
+from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_tfl, lower_onnx
+from onnxtfl.rules.operands import on_permuted
+from onnxtfl.rules.rows import Entries, Spelled, row
+from onnxtfl.rules.runtime_axes import reversed_at_run_time
+from onnxtfl.rules.sizes import HUGE
 
 
 def _along_one(node: Node) -> bool:

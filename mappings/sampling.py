@@ -13,7 +13,21 @@ import math
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.ops.sampling import along_channels, size_in
+from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lower_onnx, upgrade
+from onnxtfl.rules.qlinear import MICROSOFT
 
 
 @lift_onnx("AffineGrid", since=(20,))

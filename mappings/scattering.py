@@ -8,7 +8,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, product, static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.quantized import real_of_stored_zero
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, positions, reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, regions_of
+from onnxtfl.rules.indices import flat_positions, nonnegative, resolved_rows, strides_of
+from onnxtfl.rules.sizes import as_int32, int32_operands, narrow, sliced, wide
+from onnxtfl.rules.stablehlo import combining_op, index_vectors, int_list
 
 MOST_PAIRS = 1 << 24
 """Numbers up to which every update is compared with every other."""

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.reshape import as_int64, dim_vector, reshape, unsqueezed
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.signs import never_negative
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import decompose, lift_tfl
+from onnxtfl.rules.rows import row
+from onnxtfl.rules.sizes import as_int32, int32_operands, sliced
 
 for _kind in ("sum", "prod", "max", "min"):
     row(ops.SegmentReduce, tfl=f"UNSORTED_SEGMENT_{_kind.upper()}", fixed={"kind": _kind}, integers=(1, 2))

@@ -10,7 +10,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.cloning import clone
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, positions, reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.shown_sizes import shown_dim
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.symbols import next_number
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.registry import Inlined, Steps, lift_onnx, regions_of
+from onnxtfl.rules.indices import nonnegative
+from onnxtfl.rules.sequence_loops import check_constant_shape, limit_rounds
+from onnxtfl.rules.sequences import MOST_ELEMENTS, either, elements_of, is_absent, is_list, listed, one_shape, stacked
 
 # --- making sequences ------------------------------------------------------------------------------------------------
 

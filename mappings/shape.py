@@ -6,7 +6,13 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, decompose_late, lift_onnx, lift_tfl, lower_onnx
+from onnxtfl.rules.rows import ResultType, row
+from onnxtfl.rules.sizes import HUGE, with_dtype
 
 # --- Shape, Size, rank -----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import dim_value, positions, reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_onnx, lift_tfl, upgrade
+from onnxtfl.rules.dtypes import dtype_from
+from onnxtfl.rules.fourier import fourier, open_fourier, open_mel_matrix, transformed_at
+from onnxtfl.rules.operands import moved_last, to_operand
+from onnxtfl.rules.qlinear import MICROSOFT, lifted
+from onnxtfl.rules.sizes import as_int32, sliced
 
 upgrade("DFT", since=(17,))(to_operand("axis", default=1, count=2))
 

@@ -7,7 +7,41 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, is_open
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
+from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
+from onnxtfl.ir.shown_sizes import shown_dim
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import (
+    Form,
+    append_operand,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+from onnxtfl.rules.rows import row
+from onnxtfl.rules.sizes import (
+    HUGE,
+    INT32_MAX,
+    as_int32,
+    int32,
+    narrow,
+    on_fewer_axes,
+    spread,
+    vector_length,
+)
 
 # --- ONNX Slice ------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import dim_value, reshape, resized
+from onnxtfl.ir.shapes import normalize_axis
+from onnxtfl.ir.types import DType
+from onnxtfl.kernels.softmax_int16 import int16_softmax
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_quantized
+from onnxtfl.rules.operands import finite_on_integers, moved_last, on_permuted
+from onnxtfl.rules.qlinear import MICROSOFT, Quantized, dequantized, lifted, quantized
+from onnxtfl.rules.qoperator import parameters, quantized_operand
+from onnxtfl.rules.rows import row
 
 _Along = Callable[[Builder, Value, int], Value]
 

@@ -7,8 +7,30 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import as_int64, dim_value, merged, positions, reshape, unsqueezed
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import (
+    Form,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    ordered_onnx,
+    upgrade,
+)
+from onnxtfl.rules.operands import moved_last, on_permuted, to_operand
+from onnxtfl.rules.qlinear import MICROSOFT
 from onnxtfl.rules.ranking import top_k_by_comparing
+from onnxtfl.rules.rows import ResultType, row
+from onnxtfl.rules.sizes import as_int32, with_dtype
 
 
 @lift_tfl("BUCKETIZE")

@@ -7,7 +7,18 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.ops.space_to_depth import from_batch, into_batch
+from onnxtfl.ir.reshape import dim_vector, positions, reshape, unsqueezed
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
+from onnxtfl.rules.indices import strides_of
+from onnxtfl.rules.rows import Spelled, row
+from onnxtfl.rules.runtime_axes import named_factors
+from onnxtfl.rules.sizes import HUGE, vector_length
 
 
 def _ordered(node: Node) -> bool:

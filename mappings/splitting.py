@@ -7,7 +7,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim, ceildiv, product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
+from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
+from onnxtfl.rules.operands import to_operand
+from onnxtfl.rules.rows import row
+from onnxtfl.rules.runtime_axes import MiddleAxis, one_axis
+from onnxtfl.rules.sizes import INT32_MAX, int32, int32_operands, narrow, sliced, spread, whole
 
 # --- Split -----------------------------------------------------------------------------------------------------------
 

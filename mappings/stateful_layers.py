@@ -11,7 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import resized, transposed, unsqueezed
+from onnxtfl.ir.row_quantization import on_int8_grid
+from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.declared import as_declared
+from onnxtfl.rewriting.registry import lift_tfl
+from onnxtfl.rules.hybrid import is_hybrid
+from onnxtfl.rules.rows import activated
 
 _ACTIVATION = {"NONE": "none", "RELU": "relu", "RELU_N1_TO_1": "relu_n1_to_1", "RELU6": "relu6", "TANH": "tanh"}
 """Activations by the names of TFLite's options, those of recurrent layers."""

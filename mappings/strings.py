@@ -11,7 +11,20 @@ from itertools import pairwise
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_count, check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_onnx, lift_tfl, refuse_onnx, requires_opset
+from onnxtfl.rules.qlinear import lifted
+from onnxtfl.rules.rows import row
+from onnxtfl.rules.sequences import either
+from onnxtfl.rules.sizes import sliced
 
 _FIRST = "run it before the model, whose input is then its result (`inputs`)"
 refuse_onnx(

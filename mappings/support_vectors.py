@@ -8,7 +8,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import unsqueezed
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rules.pair_probabilities import coupled
+from onnxtfl.rules.scores import (
+    ML,
+    chosen_label,
+    class_labels,
+    feature_count,
+    floats,
+    ints,
+    largest,
+    linear,
+    rows_of,
+    texts_of,
+    transform_of,
+    transformed,
+    two_columns,
+)
 
 
 def _kernel(node: Node, rows: Term, vectors: Array) -> Term:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import reshape
+from onnxtfl.rewriting.registry import lift_onnx
 
 _DOMAIN = "ai.onnx.preview.training"
 _Step = Callable[[Node, Term, Term, Sequence[Term]], Sequence[Term]]

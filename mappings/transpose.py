@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import merged, reshape
+from onnxtfl.ir.shapes import normalize_axes, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl
+from onnxtfl.rules.rows import Entries, row
+from onnxtfl.rules.runtime_axes import transposed_at_run_time
 
 row(ops.Transpose, onnx="Transpose", attributes={"permutation": "perm"}, lifts=False)
 row(ops.Transpose, tfl="TRANSPOSE", attributes={"permutation": Entries("a permutation")}, lifts=False)

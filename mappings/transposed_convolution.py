@@ -14,7 +14,30 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.reshape import as_int64, dim_vector, reshape
+from onnxtfl.ir.row_quantization import on_int8_grid
+from onnxtfl.ir.shapes import known_dims, static_ints
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.spatial import LONGEST_STRIDE, Window
+from onnxtfl.ir.types import tensor
+from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
+from onnxtfl.rules.convolutions import as_2d, first, fixed_kernel, kernel_sizes, last, sized_window
+from onnxtfl.rules.hybrid import is_hybrid
+from onnxtfl.rules.open_windows import Amounts, cropped, grown
+from onnxtfl.rules.operands import flat_bias
+from onnxtfl.rules.qlinear import MICROSOFT, lifted
+from onnxtfl.rules.rows import activated
+from onnxtfl.rules.sizes import as_int32, int32, sliced
+from onnxtfl.rules.windows import interleaved, onnx_attributes, padded, tfl_strides, tfl_window
 
 
 @lift_onnx("ConvTranspose", since=(1, 11, 22))

@@ -10,7 +10,32 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rules.scores import (
+    ML,
+    chosen_label,
+    class_labels,
+    floats,
+    ints,
+    largest,
+    probit,
+    rows_of,
+    texts,
+    texts_of,
+    transform_of,
+    transformed,
+    two_columns,
+)
+from onnxtfl.rules.sizes import sliced
+from onnxtfl.rules.tree_scores import Leaves, Trees
+from onnxtfl.rules.trees import LEAF, MODES, Nodes, equal_lengths, forest_of, places_of
 
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _TRANSFORM_NUMBERS = ("none", "logistic", "softmax", "softmax_zero", "probit")

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import dim_vector, reshape
+from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rules.windows import onnx_window
 
 
 @lift_onnx("MaxUnpool", since=(9, 11, 22))

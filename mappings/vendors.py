@@ -5,7 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import NoReturn
 
-from onnxtfl.rules import *
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node
+from onnxtfl.rewriting.registry import lift_tfl
 
 _VENDORS = {
     "edgetpu-custom-op": "Google Edge TPU",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxtfl.rules import *
+from onnxtfl.rewriting.registry import refuse_tfl
 
 _STABLEHLO = (
     *("ABS", "BROADCAST_IN_DIM", "CBRT", "CLAMP", "COMPARE", "CONCATENATE", "CONVERT", "CONVOLUTION", "COSINE"),

@@ -1,4 +1,4 @@
-"""The names that mappings use: their modules do ``from onnxtfl.rules import *`` and import nothing else of the package.
+"""The names that mappings use: their modules do ```` and import nothing else of the package.
 
 The classes of the graph, the decorators of the rule registry with Form, and helpers: shapes and sizes
 (:mod:`onnxtfl.ir.reshape`, :mod:`sizes`), indices, windows and padding, convolutions, sampling of feature maps, fused

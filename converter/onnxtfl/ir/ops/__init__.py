@@ -82,54 +82,128 @@ strings
 """
 
 from onnxtfl.ir.op import OPS
-from onnxtfl.ir.ops.activations import *
-from onnxtfl.ir.ops.arithmetic import *
-from onnxtfl.ir.ops.bidirectional import *
-from onnxtfl.ir.ops.broadcasting import *
-from onnxtfl.ir.ops.casts import *
-from onnxtfl.ir.ops.comparison import *
-from onnxtfl.ir.ops.complex_numbers import *
-from onnxtfl.ir.ops.concatenation import *
-from onnxtfl.ir.ops.contraction import *
-from onnxtfl.ir.ops.control import *
-from onnxtfl.ir.ops.convolution import *
-from onnxtfl.ir.ops.creation import *
-from onnxtfl.ir.ops.cumulative import *
-from onnxtfl.ir.ops.custom import *
-from onnxtfl.ir.ops.detection import *
-from onnxtfl.ir.ops.einsum import *
-from onnxtfl.ir.ops.elementwise import *
-from onnxtfl.ir.ops.gathering import *
-from onnxtfl.ir.ops.identity import *
-from onnxtfl.ir.ops.indexing import *
-from onnxtfl.ir.ops.logic import *
-from onnxtfl.ir.ops.losses import *
-from onnxtfl.ir.ops.matrices import *
-from onnxtfl.ir.ops.normalization import *
-from onnxtfl.ir.ops.padding import *
-from onnxtfl.ir.ops.pooling import *
-from onnxtfl.ir.ops.precision import *
-from onnxtfl.ir.ops.quantization import *
-from onnxtfl.ir.ops.randomness import *
-from onnxtfl.ir.ops.recurrence import *
-from onnxtfl.ir.ops.reduce_window import *
-from onnxtfl.ir.ops.reductions import *
-from onnxtfl.ir.ops.reshape import *
-from onnxtfl.ir.ops.resizing import *
-from onnxtfl.ir.ops.resources import *
-from onnxtfl.ir.ops.reversal import *
-from onnxtfl.ir.ops.sampling import *
-from onnxtfl.ir.ops.scattering import *
-from onnxtfl.ir.ops.segments import *
-from onnxtfl.ir.ops.sequences import *
-from onnxtfl.ir.ops.shape import *
-from onnxtfl.ir.ops.slicing import *
-from onnxtfl.ir.ops.softmax import *
-from onnxtfl.ir.ops.sorting import *
-from onnxtfl.ir.ops.space_to_depth import *
-from onnxtfl.ir.ops.splitting import *
-from onnxtfl.ir.ops.strings import *
-from onnxtfl.ir.ops.transpose import *
-from onnxtfl.ir.ops.transposed_convolution import *
+from onnxtfl.ir.ops.activations import (
+    Celu,
+    Elu,
+    GeGlu,
+    Gelu,
+    Glu,
+    Gtu,
+    HardSigmoid,
+    HardSwish,
+    LeakyRelu,
+    Mish,
+    PRelu,
+    Relu,
+    Relu6,
+    ReluN1To1,
+    Selu,
+    Sigmoid,
+    Silu,
+    Softplus,
+    Swish,
+    ThresholdedRelu,
+)
+from onnxtfl.ir.ops.arithmetic import (
+    Add,
+    Atan2,
+    Clamp,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mul,
+    Pow,
+    Rem,
+    SquaredDifference,
+    Sub,
+)
+from onnxtfl.ir.ops.bidirectional import Bidirectional, directions_of
+from onnxtfl.ir.ops.broadcasting import Broadcast, BroadcastInDim, BroadcastTo, DynamicBroadcastInDim, Tile
+from onnxtfl.ir.ops.casts import BitcastConvert, Convert
+from onnxtfl.ir.ops.comparison import Compare, Select
+from onnxtfl.ir.ops.complex_numbers import Complex, Imag, Real
+from onnxtfl.ir.ops.concatenation import Concatenate
+from onnxtfl.ir.ops.contraction import Dot, DotGeneral, DotGeneralBias, DotRoles, Gemm
+from onnxtfl.ir.ops.control import If, Loop, Scan, While
+from onnxtfl.ir.ops.convolution import Conv, Convolution, is_depthwise
+from onnxtfl.ir.ops.creation import DynamicIota, Iota, Range
+from onnxtfl.ir.ops.cumulative import CumSum
+from onnxtfl.ir.ops.custom import Custom
+from onnxtfl.ir.ops.detection import NonMaxSuppression, SelectBoxes
+from onnxtfl.ir.ops.einsum import Contraction
+from onnxtfl.ir.ops.elementwise import (
+    Abs,
+    Acos,
+    Acosh,
+    Asin,
+    Asinh,
+    Atan,
+    Atanh,
+    Cbrt,
+    Ceil,
+    Cos,
+    Cosh,
+    Erf,
+    Exp,
+    Expm1,
+    Floor,
+    IsFinite,
+    IsInf,
+    IsNaN,
+    Log,
+    Log1p,
+    Neg,
+    Round,
+    RoundNearestEven,
+    Rsqrt,
+    Sign,
+    Sin,
+    Sinh,
+    Sqrt,
+    Tan,
+    Tanh,
+)
+from onnxtfl.ir.ops.gathering import Gather, GatherElements, GatherND
+from onnxtfl.ir.ops.identity import Copy, Dropout
+from onnxtfl.ir.ops.indexing import NonZero, OneHot
+from onnxtfl.ir.ops.logic import And, Not, Or, PopulationCount, ShiftLeft, ShiftRightArithmetic, ShiftRightLogical, Xor
+from onnxtfl.ir.ops.losses import BCELoss
+from onnxtfl.ir.ops.matrices import Diagonal, Trilu
+from onnxtfl.ir.ops.normalization import LRN, BatchNormInference, GroupNorm, InstanceNorm, LayerNorm, standardized
+from onnxtfl.ir.ops.padding import DynamicPad, Pad
+from onnxtfl.ir.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool, pool_window, window_counts
+from onnxtfl.ir.ops.precision import ReducePrecision
+from onnxtfl.ir.ops.quantization import DequantizeLinear, QuantizeLinear
+from onnxtfl.ir.ops.randomness import Multinomial, RngNormal, RngUniform
+from onnxtfl.ir.ops.recurrence import INPUT_GATE, Gru, Lstm, Recurrent, Rnn
+from onnxtfl.ir.ops.reduce_window import ReduceWindow
+from onnxtfl.ir.ops.reductions import ArgMax, ArgMin, FunctionReduce, Reduce, reduced_axes
+from onnxtfl.ir.ops.reshape import DynamicReshape, Reshape, Squeeze, Unsqueeze
+from onnxtfl.ir.ops.resizing import Resize, scaled
+from onnxtfl.ir.ops.resources import Lookup
+from onnxtfl.ir.ops.reversal import Reverse, ReverseSequence
+from onnxtfl.ir.ops.sampling import GridSample, RoiAlign
+from onnxtfl.ir.ops.scattering import ScatterElements, ScatterND
+from onnxtfl.ir.ops.segments import SegmentReduce
+from onnxtfl.ir.ops.sequences import Absent, Tuple, Unstack
+from onnxtfl.ir.ops.shape import Shape, Size
+from onnxtfl.ir.ops.slicing import (
+    END,
+    DynamicSlice,
+    DynamicUpdateSlice,
+    RealDynamicSlice,
+    SetDimensionSize,
+    Slice,
+    SliceInDim,
+)
+from onnxtfl.ir.ops.softmax import LogSoftmax, Softmax
+from onnxtfl.ir.ops.sorting import Sort, TopK, Unique
+from onnxtfl.ir.ops.space_to_depth import BatchToSpace, DepthToSpace, SpaceToBatch, SpaceToDepth, block_amounts
+from onnxtfl.ir.ops.splitting import GeneralSplit, Split
+from onnxtfl.ir.ops.strings import RegexFullMatch, StringConcat, StringSplit
+from onnxtfl.ir.ops.transpose import Transpose
+from onnxtfl.ir.ops.transposed_convolution import ConvTranspose
 
 globals().update(OPS)  # where a family imports another thing under an op's name (dims.Shape), the op is meant

@@ -6,10 +6,17 @@ import math
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir import numeric
+from onnxtfl.ir.attributes import Choice, Float
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import Number, Term, by_formula
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import FLOATS, NUMERIC, Op, Operand, SharedAxes, computed_by
 from onnxtfl.ir.ops.arithmetic import Binary
 from onnxtfl.ir.ops.elementwise import Log1p, Unary
 from onnxtfl.ir.ops.splitting import Split
+from onnxtfl.ir.shapes import check_spreads, normalize_axis
 
 _APPROXIMATE = {"approximate": Choice("none", "tanh", default="none")}
 _NUMERIC = (Operand("input", NUMERIC),)

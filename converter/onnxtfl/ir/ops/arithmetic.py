@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir import numeric
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.formula import Term, by_formula
+from onnxtfl.ir.graph import KNOWN_LIMIT, Node
+from onnxtfl.ir.op import FLOATS, NUMERIC, Elementwise, Operand, computed_by
 from onnxtfl.ir.signs import never_negative
+from onnxtfl.ir.types import DType
 
 
 def pair(dtypes: frozenset[DType]) -> tuple[Operand, Operand]:

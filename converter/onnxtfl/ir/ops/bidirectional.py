@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxtfl.ir.define import *
-from onnxtfl.ir.graph import OPS
+from onnxtfl.ir.attributes import Choice, Flag, Float, Several, Text
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Derived
+from onnxtfl.ir.graph import OPS, Value
+from onnxtfl.ir.op import Attributes, Operand
 from onnxtfl.ir.ops.concatenation import Concatenate
 
 _OF_EACH = ("activations", "alphas", "betas")

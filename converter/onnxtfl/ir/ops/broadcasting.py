@@ -6,10 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.formula import by_expansion
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted, SharedAxes
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
+from onnxtfl.ir.permutations import rank_of
+from onnxtfl.ir.shapes import broadcast_shapes, entry_of, target_dims
 
 
 @by_expansion(Operand("input"))

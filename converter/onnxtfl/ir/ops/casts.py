@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir import numeric
+from onnxtfl.ir.attributes import Choice, ElementType, Flag
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import Elementwise, Op, Operand, SharedAxes
+from onnxtfl.ir.types import DType
 
 
 class Convert(Elementwise):

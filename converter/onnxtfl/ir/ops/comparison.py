@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Choice
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.graph import KNOWN_LIMIT, Node
+from onnxtfl.ir.op import ANY, BOOLS, Elementwise, Operand
 from onnxtfl.ir.ops.arithmetic import pair
 
 _DIRECTIONS: dict[str, Callable[[Any, Any], Any]] = {

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.op import FLOATS, Elementwise, Operand, computed_by
+from onnxtfl.ir.types import DType
 
 REAL_OF = {DType.COMPLEX64: DType.FLOAT32, DType.COMPLEX128: DType.FLOAT64}
 _COMPLEX_OF = {

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Axis
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, fresh, fresh_number, sum_of
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.graph import KNOWN_LIMIT, Node, Value
+from onnxtfl.ir.op import Op, Operand, SharedAxes
+from onnxtfl.ir.shapes import dim_array, normalize_axis
 from onnxtfl.ir.shown_sizes import shown_shape
 
 

@@ -8,8 +8,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Axes, Flag, Float, Integers
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, broadcast_dim, product
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import Formula, Term, by_expansion
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import NUMERIC, Attributes, Op, Operand, Permutation, Permuted, attributes_of
 from onnxtfl.ir.ops.arithmetic import pair
+from onnxtfl.ir.permutations import renumbered, unless_identity
 
 
 class DotGeneral(Op):

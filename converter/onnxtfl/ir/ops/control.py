@@ -7,10 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.define import *
-from onnxtfl.ir.dims import may_be_one
+from onnxtfl.ir.attributes import Axes, Body, Flag, Integer, Several
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, fresh, may_be_one
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import run
+from onnxtfl.ir.op import BOOLS, INDICES, Attributes, Op, Operand, attributes_of
 from onnxtfl.ir.ops.arithmetic import Add
+from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
+from onnxtfl.ir.types import TensorType, Type
 
 VALUES = Operand("values", variadic=True)
 

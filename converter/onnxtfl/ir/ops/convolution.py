@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import AUTO_PAD, Attribute, Axes, Axis, Integer, Integers
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import NUMERIC, Attributes, Op, Operand, Permutation, Permuted, attributes_of
+from onnxtfl.ir.permutations import renumbered, unless_identity
+from onnxtfl.ir.spatial import Window
 
 DIMENSIONS: dict[str, Attribute] = {
     "input_batch_dimension": Axis(0),

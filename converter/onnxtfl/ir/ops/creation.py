@@ -7,11 +7,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import by_expansion
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import INDICES, NUMERIC, Op, Operand
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.reshape import Reshape
+from onnxtfl.ir.shapes import known_dims, normalize_axis
+from onnxtfl.ir.types import DType
 
 
 @by_expansion(Operand("shape", INDICES), results=(Operand("output", like="dtype"),))

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Flag
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import INTEGERS, NUMERIC, Op, Operand, SharedAxes
+from onnxtfl.ir.shapes import normalize_axis, static_ints
 
 
 class CumSum(Op):

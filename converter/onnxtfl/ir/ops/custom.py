@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxtfl.ir.define import *
-from onnxtfl.ir.op import Effect
+from onnxtfl.ir.attributes import Attribute, Integer, Text
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.op import Effect, Op, Operand
+from onnxtfl.ir.types import Type
 
 
 class Custom(Op):

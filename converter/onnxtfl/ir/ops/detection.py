@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Flag
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import FLOATS, INDICES, Op, Operand
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType
 
 _INT32 = frozenset({DType.INT32})
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir import numeric
+from onnxtfl.ir.attributes import Flag
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.formula import Term, by_formula
+from onnxtfl.ir.op import BOOLS, FLOATS, NUMERIC, Elementwise, Operand, computed_by
 from onnxtfl.ir.ops.complex_numbers import REAL_OF
+from onnxtfl.ir.types import DType
 
 _BOOLS = (Operand("output", BOOLS),)
 _NUMERIC = (Operand("input", NUMERIC),)

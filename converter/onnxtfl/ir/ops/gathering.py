@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Axis, Integer
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted, SharedAxes
+from onnxtfl.ir.permutations import rank_of, renumbered
+from onnxtfl.ir.shapes import check_positions, normalize_axis
 
 
 class Gather(Op):

@@ -6,10 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import by_expansion
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import BOOLS, Elementwise, Operand
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import Type
 
 
 @by_expansion(Operand("input"), results=(Operand("output"), Operand("mask", BOOLS)))

@@ -6,7 +6,15 @@ import math
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Axis
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted
+from onnxtfl.ir.permutations import dropping, rank_of, renumbered
+from onnxtfl.ir.shapes import known_dims, normalize_axis
+from onnxtfl.ir.types import DType
 
 
 class NonZero(Op):

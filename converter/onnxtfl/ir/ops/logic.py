@@ -6,9 +6,13 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir import numeric
+from onnxtfl.ir.attributes import Flag
+from onnxtfl.ir.formula import Term, by_formula
+from onnxtfl.ir.op import BOOLS, INTEGERS, Operand, computed_by
 from onnxtfl.ir.ops.arithmetic import Binary, pair
 from onnxtfl.ir.ops.elementwise import Unary
+from onnxtfl.ir.types import DType
 
 
 class Bits(Binary, register=False):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.formula import Formula, Term, by_formula
+from onnxtfl.ir.op import FLOATS, Operand
 
 
 @by_formula(

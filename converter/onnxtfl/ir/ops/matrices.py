@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Flag
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted, SharedAxes
 
 
 class Diagonal(Op):

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Axis, Float, Integer
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Formula, Term, by_formula
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import FLOATS, Operand, SharedAxes
 from onnxtfl.ir.ops.pooling import AveragePool
 from onnxtfl.ir.reshape import reshape
+from onnxtfl.ir.shapes import broadcast_shapes, check_features, check_spreads, normalize_axis
+from onnxtfl.ir.spatial import LARGEST_WINDOW
 
 
 def standardized(x: Term, axes: Iterable[int], epsilon: float) -> tuple[Term, Term, Term]:

@@ -8,10 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Choice
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import by_expansion
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import INDICES, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.transpose import Transpose
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.shapes import entry_of
 
 _MODES = {"PAD_VALUE": "constant", "PAD_EDGE": "edge", "PAD_REFLECT": "reflect", "PAD_SYMMETRIC": "symmetric"}
 

@@ -10,9 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import AUTO_PAD, Attribute, Axes, Flag, Integers
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import by_expansion
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.numeric import lowest
+from onnxtfl.ir.op import FLOATS, NUMERIC, Attributes, Op, Operand, Permutation, Permuted, Pick, SharedAxes
 from onnxtfl.ir.ops.reductions import Reduce
+from onnxtfl.ir.spatial import Window, pad_spatial
+from onnxtfl.ir.types import DType, Type
 
 _WINDOW: dict[str, Attribute] = {
     "dims": Axes(),

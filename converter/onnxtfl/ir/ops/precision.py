@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Choice, Flag
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import Formula, Term
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import Operand, SharedAxes
 from onnxtfl.ir.small_types import SMALL_FLOATS, rounded
+from onnxtfl.ir.types import DType
 
 
 class ReducePrecision(Formula):

@@ -8,8 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir import numeric
+from onnxtfl.ir.attributes import Axis, ElementType, Flag, Integer
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import FLOATS, NUMERIC, Op, Operand, Permutation, Permuted, SharedAxes
+from onnxtfl.ir.permutations import rank_of, renumbered
 from onnxtfl.ir.quantization import spread, to_real, to_stored
+from onnxtfl.ir.shapes import broadcast_shapes, normalize_axis
+from onnxtfl.ir.types import DType
 
 
 class Linear(Op, register=False):

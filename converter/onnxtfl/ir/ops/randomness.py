@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import ElementType, Integer
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, Effect, Op, Operand
+from onnxtfl.ir.shapes import dims_from, known_dims
+from onnxtfl.ir.types import DType
 
 
 class _Distribution(Op, register=False):

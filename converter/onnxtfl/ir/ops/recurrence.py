@@ -14,8 +14,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from onnxtfl.ir.attributes import Attribute, Choice, Flag, Float, Several, Text
 from onnxtfl.ir.budget import current
-from onnxtfl.ir.define import *
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import Derived, Term
+from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.op import FLOATS, INDICES, Attributes, Operand
 from onnxtfl.ir.ops.arithmetic import Add
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.casts import Convert
@@ -27,6 +33,7 @@ from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.ops.splitting import Split
 from onnxtfl.ir.reshape import dim_vector, reshape
 from onnxtfl.ir.row_quantization import on_int8_grid
+from onnxtfl.ir.types import DType, TensorType, Type
 
 LAYER_NORM_EPSILON = 1e-8
 """What TFLite's kernels add to the variance of a gate. Source: tensor_utils, MeanStddevNormalization."""

@@ -8,11 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir import numeric
+from onnxtfl.ir.attributes import AUTO_PAD, Choice
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.formula import by_expansion
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import BOOLS, NUMERIC, Op, Operand
 from onnxtfl.ir.ops.arithmetic import Add, Max, Min, Mul
 from onnxtfl.ir.ops.logic import And, Or
 from onnxtfl.ir.ops.padding import Pad
 from onnxtfl.ir.ops.slicing import END, Slice
+from onnxtfl.ir.spatial import Window
 
 _JOINS: dict[str, tuple[type[Op], Callable[[np.dtype[Any]], Any]]] = {
     "sum": (Add, lambda _: 0),

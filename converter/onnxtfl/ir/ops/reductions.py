@@ -7,7 +7,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir import numeric
+from onnxtfl.ir.attributes import Axis, Choice, ElementType, Flag
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import Formula, Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import BOOLS, INDICES, NUMERIC, Attributes, Op, Operand, Permutation, Permuted, Pick
+from onnxtfl.ir.permutations import dropping, rank_of, renumbered
+from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
+from onnxtfl.ir.types import DType
 
 
 class Reduce(Op):

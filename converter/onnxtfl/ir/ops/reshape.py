@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, fresh, product
+from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.factors import factor_groups, permuted_groups
+from onnxtfl.ir.formula import by_expansion
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.comparison import Compare, Select
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.shapes import normalize_axes, required_ints, static_ints, target_dims
 from onnxtfl.ir.shown_sizes import shown_shape
 
 

@@ -10,8 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Axes, Choice, Flag, Float
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, Attributes, Op, Operand, Pick, SharedAxes
 from onnxtfl.ir.resampling import NEAREST, PLACES, Sampling
+from onnxtfl.ir.shapes import dims_from
 
 
 class Resize(Op):

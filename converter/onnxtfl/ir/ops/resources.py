@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import Derived
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import Operand
 from onnxtfl.ir.ops.comparison import Compare, Select
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.reductions import Reduce
 from onnxtfl.ir.ops.reshape import Unsqueeze
+from onnxtfl.ir.shapes import check_agree
+from onnxtfl.ir.types import DType
 
 KEYS = frozenset({DType.INT32, DType.INT64, DType.FLOAT32, DType.FLOAT64, DType.STRING})
 

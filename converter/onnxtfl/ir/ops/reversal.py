@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Axes, Axis
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import INDICES, Op, Operand, SharedAxes
+from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
 
 
 class Reverse(Op):

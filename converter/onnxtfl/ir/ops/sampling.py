@@ -12,10 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Choice, Flag, Float, Integer
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import Formula, Term
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, Attributes, Op, Operand
 from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.reshape import dim_value, reshape, transposed, with_unit_axis
+from onnxtfl.ir.types import DType
 
 _Size = Term | float
 

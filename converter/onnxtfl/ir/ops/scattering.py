@@ -6,7 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Axis, Choice, Flag
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, SharedAxes
+from onnxtfl.ir.permutations import rank_of
+from onnxtfl.ir.shapes import check_agree, check_positions, dims_from, normalize_axis
 
 _KINDS: dict[str, Any] = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 

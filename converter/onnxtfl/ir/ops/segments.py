@@ -6,8 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Choice
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import INTEGERS, NUMERIC, Op, Operand
 from onnxtfl.ir.ops.scattering import written
+from onnxtfl.ir.shapes import check_agree, known_dims
 
 
 class SegmentReduce(Op):

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxtfl.ir.define import *
-from onnxtfl.ir.types import OptionalType, SequenceType, TupleType
+from onnxtfl.ir.attributes import Attribute
+from onnxtfl.ir.graph import Node
+from onnxtfl.ir.op import Op, Operand
+from onnxtfl.ir.types import OptionalType, SequenceType, TupleType, Type
 
 
 class Tuple(Op):

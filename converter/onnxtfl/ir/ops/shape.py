@@ -6,8 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Axes, ElementType
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.formula import by_expansion
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import Op, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.reductions import Reduce
+from onnxtfl.ir.permutations import identity, rank_of, renumbered
+from onnxtfl.ir.shapes import dim_array
+from onnxtfl.ir.types import DType
 
 
 class Shape(Op):

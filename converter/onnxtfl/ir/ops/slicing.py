@@ -6,13 +6,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, ceildiv, fresh
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import by_expansion
+from onnxtfl.ir.graph import Value, constant
+from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.arithmetic import Add, Max, Min, Sub
 from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.scattering import ScatterND
 from onnxtfl.ir.ops.shape import Shape
+from onnxtfl.ir.permutations import rank_of
+from onnxtfl.ir.shapes import entry_of, normalize_axes, normalize_axis, required_ints
+from onnxtfl.ir.types import DType
 
 HUGE = 1 << 31
 """Bounds of slices from here on mean the end of the axis."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Axis
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.op import FLOATS, Op, Operand, SharedAxes
 
 
 class _Normalizing(Op, register=False):

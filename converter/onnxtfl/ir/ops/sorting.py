@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Axis, ElementType, Flag
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, fresh, product
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import by_expansion
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import ANY, INTEGERS, NUMERIC, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.gathering import GatherElements
 from onnxtfl.ir.reshape import dim_value
+from onnxtfl.ir.shapes import known_dims, normalize_axis
+from onnxtfl.ir.types import DType
 
 MOST = (1 << 31) - 1
 """The largest `k`."""

@@ -7,7 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Axes, Axis, Choice, Integer, Integers
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim, fresh, product
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import Derived
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import INDICES, Operand, SharedAxes
 from onnxtfl.ir.ops.arithmetic import Sub
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.gathering import Gather
@@ -15,6 +21,7 @@ from onnxtfl.ir.ops.padding import Pad
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.ops.slicing import END, Slice
 from onnxtfl.ir.reshape import as_int64, reshape, transposed, with_unit_axis
+from onnxtfl.ir.shapes import known_dims, normalize_axes, normalize_axis, static_ints
 
 
 def _moved_blocks(

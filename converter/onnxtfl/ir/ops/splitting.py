@@ -6,8 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxtfl.ir.attributes import Axis, Integer
 from onnxtfl.ir.budget import check_count
-from onnxtfl.ir.define import *
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, fresh, is_open
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.formula import by_expansion
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import ANY, INDICES, Op, Operand, SharedAxes
+from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
 
 
 @by_expansion(Operand("input"), results=(Operand("outputs", ANY, variadic=True),))

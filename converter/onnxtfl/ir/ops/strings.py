@@ -6,7 +6,13 @@ import re
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Text
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import BOOLS, Elementwise, Op, Operand
+from onnxtfl.ir.types import DType
 
 _STRINGS = frozenset({DType.STRING})
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Integers
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import Op, Operand, Permutation, Permuted
 from onnxtfl.ir.origin import Origin
+from onnxtfl.ir.permutations import compose, identity, inverse
 from onnxtfl.ir.quantization import Quantization
 
 

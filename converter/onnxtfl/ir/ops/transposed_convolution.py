@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.define import *
+from onnxtfl.ir.attributes import Axis
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.op import Attributes
 from onnxtfl.ir.ops.convolution import (
     DIMENSIONS,
     Convolution,
@@ -18,7 +22,7 @@ from onnxtfl.ir.ops.convolution import (
     placed,
     spatial_sizes,
 )
-from onnxtfl.ir.spatial import check_between
+from onnxtfl.ir.spatial import Window, check_between, pad_spatial
 
 
 class ConvTranspose(Convolution):
