@@ -9,6 +9,7 @@ import io
 import numpy as np
 import onnx
 import pytest
+from onnxtfl.mappings.math.halving import by_halving
 
 import onnxtfl
 from onnxtfl.inputs.description import TensorInfo
@@ -29,7 +30,6 @@ from onnxtfl.passes.canonical.templates import constants_equal
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.pipeline import onnx_to_tflite
 from onnxtfl.rewriting.regions import condition_value
-from onnxtfl.rules.halving import by_halving
 from tests.harness.rounds import parsed
 from tests.unit.test_quantized_tfl import tflite
 from tests.unit.tflite_files import tflite_file

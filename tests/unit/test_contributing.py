@@ -14,8 +14,8 @@ BLOCKS = dict(re.findall(r"<!-- test: file (\S+) -->\n```python\n(.*?)```", TEXT
 RUN = """
 import importlib, sys
 rule, test = {rule!r}, {test!r}
-from onnxtfl.mappings import activations
-exec(compile(rule, "mappings/activations.py", "exec"), vars(activations))
+from onnxtfl.mappings.nn import activations
+exec(compile(rule, "mappings/nn/activations.py", "exec"), vars(activations))
 namespace = {{"__name__": "test_activations"}}
 exec(compile(test, "test_activations.py", "exec"), namespace)
 tests = [function for name, function in namespace.items() if name.startswith("test_")]
@@ -26,7 +26,7 @@ print(len(tests), "passed")
 
 
 def test_the_example_converts_and_its_test_passes() -> None:
-    rule, test = BLOCKS["mappings/activations.py"], BLOCKS["tests/unit/test_activations.py"]
+    rule, test = BLOCKS["mappings/nn/activations.py"], BLOCKS["tests/unit/test_activations.py"]
     command = [sys.executable, "-c", RUN.format(rule=rule, test=test)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout == "1 passed\n", done.stderr[-2000:]

@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxtfl
+from onnxtfl.build.indices import nonnegative
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -16,7 +17,6 @@ from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import tensor
-from onnxtfl.rules.indices import nonnegative
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.tflite_graphs import SAMPLE, assert_same_as_litert
 from tests.unit.tiny_models import onnx_model

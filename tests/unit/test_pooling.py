@@ -12,11 +12,11 @@ from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl import onnx_to_tflite
+from onnxtfl.build.windows import tfl_padding
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.spatial import Window
-from onnxtfl.rules.windows import tfl_padding
 from tests.fuzz.both_ways import assert_converts_both_ways
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from onnxtfl.build.dtypes import number_of
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term
@@ -17,7 +18,6 @@ from onnxtfl.ir.interpret import run
 from onnxtfl.ir.small_types import SMALL_FLOATS, bits_type, rounded
 from onnxtfl.ir.types import DType, tensor
 from onnxtfl.passes.types.bits import decoded, encoded
-from onnxtfl.rules.dtypes import number_of
 
 TYPES = sorted(SMALL_FLOATS, key=lambda dtype: dtype.value)
 FLOAT8 = [dtype for dtype in TYPES if dtype.value.startswith("float8") and dtype is not DType.FLOAT8E8M0]

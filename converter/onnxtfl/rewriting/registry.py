@@ -177,8 +177,8 @@ _RULES = Rules()
 def rules() -> Rules:
     """The tables with the rules of all modules in ``onnxtfl.mappings``, which the first call imports."""
     package = importlib.import_module("onnxtfl.mappings")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"onnxtfl.mappings.{module.name}")
+    for module in pkgutil.walk_packages(package.__path__, "onnxtfl.mappings."):
+        importlib.import_module(module.name)
     return _RULES
 
 

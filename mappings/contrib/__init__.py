@@ -1,0 +1,1 @@
+"""Domains that the core does not need."""

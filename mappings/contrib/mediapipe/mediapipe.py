@@ -1,0 +1,319 @@
+"""The custom ops of MediaPipe's models: transposed convolutions with a bias, max pooling with indices and back, and
+transforms of landmarks and of images by a matrix.
+
+Source: google-ai-edge/mediapipe, mediapipe/util/tflite/operations; LiteRT kernels/perception (MaxPoolWithArgmax). No
+runtime in Python has these kernels. Options are FlexBuffers, or C structs of 32-bit integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.build.convolutions import last
+from onnxtfl.build.custom_options import custom_integers, custom_options
+from onnxtfl.build.sizes import sliced
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import broadcast, reshape, transposed, unsqueezed
+from onnxtfl.ir.spatial import Window
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_tfl
+
+_PADDINGS = {1: "SAME", 2: "VALID"}
+
+
+# --- TfLiteTransposeConvParams, TfLitePoolParams ----------------------------------------------------------------------
+
+
+def _padding(number: int) -> str:
+    if number not in _PADDINGS:
+        raise ValueError(f"padding {number}")
+    return _PADDINGS[number]
+
+
+def _sizes(x: Value) -> list[int]:
+    sizes = [d for d in x.shape[1:3] if isinstance(d, int)]
+    if x.rank != 4 or len(sizes) < 2:
+        raise UnsupportedError("an image of unknown size", code="E-SHAPE-001")
+    return sizes
+
+
+@lift_tfl("custom:Convolution2DTransposeBias")
+def _conv_transpose_bias(b: Builder, node: Node) -> Value:
+    """SAME cuts the result so that it is as large as needed for the operand to be the strided convolution of it."""
+    x, kernel, bias = (node.operand(i) for i in range(3))
+    number, *strides = custom_integers(node, 3)
+    strides.reverse()  # the struct has the width first
+    same, sizes, spans = _padding(number) == "SAME", _sizes(x), kernel.shape[1:3]
+    axes = zip(spans, sizes, strides, strict=True)
+    totals = [max(0, span - (size - 1) % stride - 1) if same else 0 for span, size, stride in axes]
+    padding = (*(t // 2 for t in totals), *(t - t // 2 for t in totals))
+    window = {"window_strides": tuple(strides), "rhs_dilation": (1, 1), "padding": padding}
+    return b(ops.ConvTranspose, x, kernel, bias, **last(2, 3, 0, (1, 2)), **window)
+
+
+def _pool_window(padding: str, shape: tuple[int, int], strides: tuple[int, int], sizes: list[int]) -> Window:
+    spare = [_spare(padding, *sizes) for sizes in zip(shape, strides, sizes, strict=True)]
+    before = [max(0, s) // 2 for s in spare]
+    after = [max(0, s) - f for s, f in zip(spare, before, strict=True)]
+    return Window(shape, strides, (1, 1), (*before, *after))
+
+
+def _spare(padding: str, shape: int, stride: int, size: int) -> int:
+    """How many elements the windows reach beyond an axis of `size`."""
+    return (-(-size // stride) - 1) * stride + shape - size if padding == "SAME" else 0
+
+
+def _pooled_with_indices(b: Builder, x: Value, window: Window) -> tuple[Value, Term, Term]:
+    """The largest elements, and their rows and columns."""
+    height, width = _sizes(x)
+    attributes = {
+        "dims": (2, 3),
+        "kernel_shape": window.shape,
+        "strides": window.strides,
+        "padding": window.padding,
+        "dilations": window.dilations,
+    }
+    image = transposed(b, x, (0, 3, 1, 2))  # indices count along the axes as they are
+    pair = b.many(ops.MaxPool, image, **attributes, return_indices=True)
+    largest, flat = (transposed(b, v, (0, 2, 3, 1)) for v in pair)
+    place = Term(b, flat)
+    return largest, place.apply(ops.Div, width).apply(ops.Rem, height), place.apply(ops.Rem, width)
+
+
+@lift_tfl("custom:MaxPoolWithArgmax")
+def _max_pool_with_argmax(b: Builder, node: Node) -> list[Value]:
+    """Indices are int32, into the image [height, width, channels]."""
+    options, x = custom_options(node), node.operand(0)
+    shape, strides = ([int(n) for n in options[name]] for name in ("ksize", "strides"))
+    padding = options.get("padding")
+    unit = (shape[0], shape[3], strides[0], strides[3]) == (1, 1, 1, 1)
+    if not unit or options.get("include_batch_in_index") or padding not in ("SAME", "VALID"):
+        raise ValueError(f"options {options}")
+    window = _pool_window(padding, (shape[1], shape[2]), (strides[1], strides[2]), _sizes(x))
+    largest, row, column = _pooled_with_indices(b, x, window)
+    channel = constant(np.arange(_channels(x)))
+    index = (row * _sizes(x)[1] + column) * _channels(x) + Term(b, channel)
+    return [largest, index.to(DType.INT32).value]
+
+
+def _channels(x: Value) -> int:
+    count = x.shape[3]
+    if not isinstance(count, int):
+        raise UnsupportedError("an image of an unknown number of channels", code="E-SHAPE-001")
+    return count
+
+
+def _pool_options(node: Node) -> tuple[str, tuple[int, int], tuple[int, int]]:
+    """Padding, window and strides, of which the struct has the width first."""
+    number, stride_w, stride_h, width, height, activation = custom_integers(node, 6)
+    if activation or min(stride_w, stride_h, width, height) < 1:
+        raise UnsupportedError(f"activation {activation} of a pool with indices")
+    return _padding(number), (height, width), (stride_h, stride_w)
+
+
+@lift_tfl("custom:MaxPoolingWithArgmax2D")
+def _max_pooling_with_argmax(b: Builder, node: Node) -> list[Value]:
+    """Indices are float32, into the window, plus 0.1 so that they may be truncated."""
+    x = node.operand(0)
+    padding, shape, strides = _pool_options(node)
+    window = _pool_window(padding, shape, strides, _sizes(x))
+    largest, row, column = _pooled_with_indices(b, x, window)
+    counts = largest.shape[1:3]
+    corners = [np.arange(n) * s - f for n, s, f in zip(counts, strides, window.before, strict=True)]
+    inside = (row - Term(b, constant(corners[0][:, None, None]))) * shape[1] + column
+    index = inside - Term(b, constant(corners[1][:, None]))
+    return [largest, (index.to(DType.FLOAT32) + 0.1).value]
+
+
+@lift_tfl("custom:MaxUnpooling2D")
+def _max_unpooling(b: Builder, node: Node) -> Value:
+    """Each element is put back into its window; all others are 0. Of several at one place, the last one counts."""
+    x, indices = node.operand(0), Term(b, node.operand(1))
+    padding, shape, strides = _pool_options(node)
+    (height, width), channels = _sizes(x), _channels(x)
+    if indices.dtype is DType.INT32:  # LiteRT's: into the result
+        sizes = [
+            n * s if padding == "SAME" else (n - 1) * s + k
+            for n, s, k in zip((height, width), strides, shape, strict=True)
+        ]
+        return _put_back(b, x, indices.to(DType.INT64), (*sizes, channels))
+    if any(s < k for s, k in zip(strides, shape, strict=True)):
+        raise UnsupportedError("unpooling of windows that overlap")
+    place, sizes = indices.to(DType.INT64), [height * shape[0], width * shape[1]]
+    rows, columns = (np.arange(n) * s for n, s in zip((height, width), strides, strict=True))
+    row = place.apply(ops.Div, shape[1]) + Term(b, constant(rows[:, None, None]))
+    column = place.apply(ops.Rem, shape[1]) + Term(b, constant(columns[:, None]))
+    flat = (row * sizes[1] + column) * channels + Term(b, constant(np.arange(channels)))
+    return _put_back(b, x, flat, (*sizes, channels))
+
+
+def _put_back(b: Builder, x: Value, index: Term, shape: tuple[int, ...]) -> Value:
+    """Elements at their indices in each image of `shape`."""
+    batch, count = x.shape[0], product(x.shape[1:])
+    zeros = broadcast(b, b.scalar(0.0, x), (batch, product(shape)), x)
+    places, values = (reshape(b, v, (batch, count)) for v in (index.value, x))
+    return reshape(b, b(ops.ScatterElements, zeros, places, values, axis=1), (batch, *shape))
+
+
+# --- Transforms by a matrix [1, 4, 4] ---------------------------------------------------------------------------------
+
+
+def _rows(b: Builder, matrix: Value) -> Term:
+    """The first two rows of the matrix without the column of z, as [3, 2]."""
+    whole = b(ops.Gather, reshape(b, matrix, (4, 4)), np.asarray([0, 1, 3]), axis=1)
+    return Term(b, transposed(b, sliced(b, whole, {0: slice(0, 2)}), (1, 0)))
+
+
+@lift_tfl("custom:TransformLandmarks")
+def _transform_landmarks(b: Builder, node: Node) -> Value:
+    """x and y of each landmark by the matrix; z stays."""
+    x, options = node.operand(0), custom_options(node)
+    first_version = node.op.version < 2
+    depth = int(options.get("dimensions") or 0) if first_version else x.shape[-1]
+    scale = float(options.get("scale") or 0) if first_version else 1.0
+    if depth not in (2, 3) or scale == 0 or x.shape[-1] % depth:
+        raise ValueError(f"options {options} for landmarks of shape {x.shape}")
+    marks = reshape(b, x, (product(x.shape) // depth, depth))
+    rows = _rows(b, node.operand(1))
+    turn, shift = (Term(b, sliced(b, rows.value, {0: part})) for part in (slice(0, 2), slice(2, 3)))
+    moved = (
+        Term(b, sliced(b, marks, {1: slice(0, 2)})).apply(
+            ops.DotGeneral, turn, lhs_contracting_dimensions=(1,), rhs_contracting_dimensions=(0,)
+        )
+        + shift * scale
+    )
+    parts = [moved.value, *([sliced(b, marks, {1: slice(2, 3)})] if depth == 3 else [])]
+    return reshape(b, parts[0] if depth == 2 else b(ops.Concatenate, *parts, axis=1), x.shape)
+
+
+@lift_tfl("custom:TransformTensorBilinear", "custom:TransformTensor")
+def _transform_tensor(b: Builder, node: Node) -> Value:
+    """An image sampled at the places that the matrix finds for each element; 0 where these are outside."""
+    x, options = node.operand(0), custom_options(node)
+    first_version = node.op.version < 2
+    wanted = options.get("output_size") if first_version else [options.get(f"output_{a}") for a in ("height", "width")]
+    sizes = [n for n in wanted or () if isinstance(n, int) and n > 0]
+    if len(sizes) != 2 or options.get("mode", "bilinear") != "bilinear":
+        raise ValueError(f"options {options}")
+    (height, width), (out_h, out_w), half = _sizes(x), sizes, 0.0 if first_version else 0.5
+    columns, rows = np.meshgrid(np.arange(out_w) + half, np.arange(out_h) + half)
+    places = constant(np.stack([columns, rows, np.ones_like(rows)], -1).astype(np.float32))
+    last_axis = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (0,)}
+    found = Term(b, b(ops.DotGeneral, places, _rows(b, node.operand(1)).value, **last_axis)) - half
+    limits = Term(b, constant(np.asarray([width - 1, height - 1], np.float32)))
+    inside = ((found >= 0.0) & (found <= limits)).to(DType.FLOAT32).reduce("min", [2])
+    steps = Term(b, constant(np.asarray([max(width - 1, 1), max(height - 1, 1)], np.float32)))
+    grid = unsqueezed(b, (found.clamp(0.0, None).min(limits) / steps * 2.0 - 1.0).value, [0])
+    image = transposed(b, x, (0, 3, 1, 2))
+    sampled = b(ops.GridSample, image, grid, mode="linear", padding_mode="border", align_corners=True)
+    return (Term(b, transposed(b, sampled, (0, 2, 3, 1))) * inside).value
+
+
+@lift_tfl("custom:Landmarks2TransformMatrix")
+def _landmarks_to_matrix(b: Builder, node: Node) -> Value:
+    """The matrix from an upright crop around landmarks to the image: shift, rotation, scale, shift of the crop."""
+    options = custom_options(node)
+    return (_matrix_1 if node.op.version < 2 else _matrix_2)(b, Term(b, node.operand(0)), options)
+
+
+def _places(x: Term, indices: object) -> Term:
+    """x and y [n, 2] of landmarks, of which each has three elements."""
+    marks = reshape(x.b, x.value, (product(x.value.shape) // 3, 3))
+    return Term(x.b, sliced(x.b, x.b(ops.Gather, marks, np.asarray(indices), axis=0), {1: slice(0, 2)}))
+
+
+def _turn(angle: Term) -> tuple[Term, Term]:
+    return angle.apply(ops.Cos), angle.apply(ops.Sin)
+
+
+def _bounds(places: Term, cosine: Term, sine: Term) -> tuple[Term, Term, Term, Term]:
+    """The width and height of turned places, and their middle, turned back."""
+    x, y = places.at(0, 1), places.at(1, 1)
+    turned = (x * cosine - y * sine, x * sine + y * cosine)
+    most = [v.reduce("max", [0], keepdims=False) for v in turned]
+    least = [v.reduce("min", [0], keepdims=False) for v in turned]
+    mid_x, mid_y = ((a + c) * 0.5 for a, c in zip(most, least, strict=True))
+    return most[0] - least[0], most[1] - least[1], mid_x * cosine + mid_y * sine, mid_y * cosine - mid_x * sine
+
+
+def _matrix_2(b: Builder, x: Term, options: dict[str, object]) -> Value:
+    height, width = (_number(options, f"output_{a}") for a in ("height", "width"))
+    ends = _places(x, [_index(options, f"{side}_rotation_idx") for side in ("left", "right")])
+    step = ends.at(1, 0) - ends.at(0, 0)
+    target: Any = options.get("target_rotation_radians") or 0.0
+    angle = -(step.at(1, 0).apply(ops.Atan2, step.at(0, 0))) + float(target)
+    cosine, sine = _turn(angle)
+    crop_w, crop_h, mid_x, mid_y = _bounds(_places(x, options["subset_idxs"]), cosine, sine)
+    scale_x = crop_w * (_number(options, "scale_x") / width)
+    scale_y = crop_h * (_number(options, "scale_y") / height)
+    return _assembled(b, cosine, sine, (scale_x, scale_y), (mid_x, mid_y), (-width / 2, -height / 2))
+
+
+def _matrix_1(b: Builder, x: Term, options: dict[str, object]) -> Value:
+    """As version 2, by relative places: those of the crop from -1 to 1, those of the image in `landmarks_range`."""
+    (in_h, in_w), (out_h, out_w) = (_pair_of(options, f"{side}_hw") for side in ("input", "output"))
+    reach, factor = _number(options, "landmarks_range"), _number(options, "bbox_size_multiplier")
+    ends = _places(x, [_index(options, f"{side}_rotation_idx") for side in ("left", "right")])
+    step = ends.at(1, 0) - ends.at(0, 0)
+    cosine, sine = _turn(-((step.at(1, 0) / step.at(0, 0)).apply(ops.Atan)))
+    crop_w, crop_h, mid_x, mid_y = _bounds(_places(x, options["subset"]), cosine, sine)
+    half_w, half_h = (in_w - 1) / 2, (in_h - 1) / 2
+    scale = (crop_w * (factor / reach), crop_h * (factor / reach))
+    to_crop = (2 / (out_w - 1), 2 / (out_h - 1))
+    rows = []
+    for half, mid, pair in ((half_w, mid_x, (cosine, sine)), (half_h, mid_y, (-sine, cosine))):
+        first, second = (p * s * half for p, s in zip(pair, scale, strict=True))
+        shift = mid * (2.0 / reach) * half - first - second  # -1 and +1 of the two systems cancel out
+        rows.append((first * to_crop[0], second * to_crop[1], shift))
+    return _stacked(b, rows)
+
+
+def _assembled(
+    b: Builder,
+    cosine: Term,
+    sine: Term,
+    scale: tuple[Term, Term],
+    middle: tuple[Term, Term],
+    corner: tuple[float, float],
+) -> Value:
+    rows = []
+    for mid, (c, s) in zip(middle, ((cosine, sine), (-sine, cosine)), strict=True):
+        first, second = c * scale[0], s * scale[1]
+        rows.append((first, second, first * corner[0] + second * corner[1] + mid))
+    return _stacked(b, rows)
+
+
+def _stacked(b: Builder, rows: list[tuple[Term, Term, Term]]) -> Value:
+    """The matrix [1, 4, 4] of two rows (x, y, 1); z stays."""
+    zero = b.scalar(0.0, DType.FLOAT32)
+    numbers = [v for x, y, one in rows for v in (x.value, y.value, zero, one.value)]
+    top = b(ops.Concatenate, *(reshape(b, v, (1,)) for v in numbers), axis=0)
+    rest = np.asarray([0, 0, 1, 0, 0, 0, 0, 1], np.float32)
+    return reshape(b, b(ops.Concatenate, top, rest, axis=0), (1, 4, 4))
+
+
+def _number(options: dict[str, object], name: str) -> float:
+    found = options.get(name)
+    if not isinstance(found, int | float) or found <= 0:
+        raise ValueError(f"{name} is {found}")
+    return float(found)
+
+
+def _index(options: dict[str, object], name: str) -> int:
+    found = options.get(name)
+    if not isinstance(found, int) or found < 0:
+        raise ValueError(f"{name} is {found}")
+    return found
+
+
+def _pair_of(options: dict[str, object], name: str) -> tuple[float, float]:
+    found = options.get(name)
+    if not isinstance(found, list) or len(found) != 2 or min(found) <= 0:
+        raise ValueError(f"{name} is {found}")
+    return float(found[0]), float(found[1])

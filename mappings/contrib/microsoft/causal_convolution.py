@@ -1,0 +1,53 @@
+"""com.microsoft CausalConvWithState: each channel convolved with itself and what came before, which is kept as a state.
+
+Source: the schema of ONNX Runtime's contrib op. The state [n, c, (k - 1) * dilation] is put before the operand
+[n, c, length]; absent, it is zeros. The new state is what the last position of the next call would see before it."""
+
+from __future__ import annotations
+
+from onnxtfl.build.qlinear import MICROSOFT, lifted
+from onnxtfl.build.windows import padded
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import dim_vector, transposed
+from onnxtfl.rewriting.registry import lift_onnx
+
+
+@lift_onnx("CausalConvWithState", since=(1,), domain=MICROSOFT)
+def _causal_conv(b: Builder, node: Node) -> list[Value]:
+    if node.attr("ndim", 1) != 1 or node.attr("state_window", 0):
+        raise UnsupportedError(
+            "several spatial axes, or a window of states", hint="export it as Concat, Conv and Slice"
+        )
+    x, weight, past = node.operand(0), node.operand(1), node.optional(3)
+    activation = node.attr("activation", "none")
+    if activation not in ("none", "silu", "swish"):
+        raise ValueError(f"the activation {activation!r}")
+    if not static(weight.shape) or ((last_axis := node.attr("channels_last", 0)) and x.rank != 3):
+        raise UnsupportedError("a kernel of unknown size, or several axes of channels", code="E-SHAPE-001")
+    dilation = int(node.attr("dilation", 1))
+    length = (int(str(weight.shape[-1])) - 1) * dilation
+    swapped = [None if v is None else transposed(b, v, [0, 2, 1]) if last_axis else v for v in (x, past)]
+    seen = _with_past(b, swapped[0] or x, swapped[1], length)
+    attributes = {"group": weight.shape[0], "dilations": [dilation]}
+    y = Term(b, lifted(b, "Conv", 11, [seen, weight, node.optional(2)], attributes))
+    y = y if activation == "none" else y * y.sigmoid()
+    results = [y.value, _last(b, seen, length)]
+    return [transposed(b, v, [0, 2, 1]) if last_axis else v for v in results][: len(node.results)]
+
+
+def _last(b: Builder, x: Value, count: int) -> Value:
+    """The last positions along axis 2, of which there are as many."""
+    if count:
+        return b(ops.Slice, x, [0, 0, -count], [1 << 30] * 3, [1, 1, 1])
+    return b(ops.BroadcastTo, b.scalar(0, x), dim_vector(b, [*x.shape[:2], 0], x))
+
+
+def _with_past(b: Builder, x: Value, past: Value | None, length: int) -> Value:
+    if past is None:
+        return padded(b, x, [2], [length, 0])
+    return b(ops.Concatenate, past, x, axis=2) if length else x

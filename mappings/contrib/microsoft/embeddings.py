@@ -1,0 +1,72 @@
+"""Embeddings of words, positions and segments that ONNX Runtime's optimizer fuses with their normalization.
+
+com.microsoft: EmbedLayerNormalization, QEmbedLayerNormalization
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onnxtfl.build.qlinear import MICROSOFT, Quantized, dequantized
+from onnxtfl.build.sizes import counted, sliced
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_onnx
+
+
+@lift_onnx("EmbedLayerNormalization", since=(1,), domain=MICROSOFT)
+def _embedding(b: Builder, node: Node) -> list[Value]:
+    """The normalized sum of embeddings, the number of words of each row, and the sum.
+
+    Source: ONNX Runtime, contrib_ops EmbedLayerNormalization.
+    """
+    tables = [node.optional(i) for i in range(2, 7)]
+    return _normalized(b, node, tables, node.optional(7), node.optional(8))
+
+
+@lift_onnx("QEmbedLayerNormalization", since=(1,), domain=MICROSOFT)
+def _quantized_embedding(b: Builder, node: Node) -> list[Value]:
+    """The same with tables that are quantized with a scale and zero point each.
+
+    Source: ONNX Runtime, contrib_ops QEmbedLayerNormalization.
+    """
+    tables = [None if node.optional(2 + i) is None else _dequantized(b, node, i) for i in range(5)]
+    return _normalized(b, node, tables, node.optional(7), None)
+
+
+def _dequantized(b: Builder, node: Node, table: int) -> Value:
+    """Table 0 to 4: words, positions, segments, gamma, beta."""
+    return dequantized(b, node, Quantized(2 + table, 8 + table, 13 + table))
+
+
+def _normalized(
+    b: Builder, node: Node, tables: Sequence[Value | None], mask: Value | None, places: Value | None
+) -> list[Value]:
+    """Results of both ops; ids, segments and `mask` [batch, words], `places`: positions [1 or batch, words]."""
+    ids, segments = node.operand(0), node.optional(1)
+    words, positions, kinds, gamma, beta = tables
+    if words is None or positions is None:
+        raise InvalidModelError("the embeddings of words or positions are missing", code="E-FILE-009")
+    total = Term(b, b(ops.Gather, words, ids, axis=0)) + Term(b, _rows(b, ids, positions, places))
+    if segments is not None and kinds is not None:
+        total = total + Term(b, b(ops.Gather, kinds, segments, axis=0))
+    result, _, _ = ops.standardized(total, [2], float(node.attr("epsilon", 1e-12)))
+    result = result if gamma is None else result.apply(ops.Mul, gamma)
+    result = result if beta is None else result.apply(ops.Add, beta)
+    counted = Term(b, mask).to(DType.INT32) if mask is not None else Term(b, ids).to(DType.INT32) * 0
+    count = b(ops.Reduce, counted.value, [1], kind="sum")
+    return [result.value, count, total.value][: len(node.results)]
+
+
+def _rows(b: Builder, ids: Value, positions: Value, places: Value | None) -> Value:
+    """The embeddings of positions: those at `places`, else the first ones."""
+    if places is not None:
+        return b(ops.Gather, positions, places, axis=0)
+    rows = ids.shape[1]
+    if isinstance(rows, int):
+        return sliced(b, positions, {0: slice(0, rows)})
+    return b(ops.Gather, positions, counted(b, rows, ids), axis=0)

@@ -1,0 +1,66 @@
+"""Ops of com.microsoft that generate text, or serve many requests at once.
+
+com.microsoft: NGramRepeatBlock; refused, with what to convert instead: BeamSearch, WhisperBeamSearch, GreedySearch,
+Sampling; SparseAttention, PagedAttention, SparsePagedAttention, VarlenCausalConvWithState; MatMulFpQ4,
+SparseToDenseMatMul
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.build.qlinear import MICROSOFT
+from onnxtfl.build.sizes import sliced
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.rewriting.registry import lift_onnx, refuse_onnx
+
+
+@lift_onnx("NGramRepeatBlock", since=(1,), domain=MICROSOFT)
+def _n_gram_repeat_block(b: Builder, node: Node) -> Value:
+    """Scores [batch, words] with -inf for each word that would repeat a run of `ngram_size` of the ids [batch, length].
+
+    Source: ONNX Runtime, contrib_ops/cpu/bert/ngram_repeat_block.h.
+    """
+    ids, scores = node.operand(0), Term(b, node.operand(1))
+    size = int(node.attr("ngram_size"))
+    if size < 1:
+        raise InvalidModelError(f"ngram_size is {size}", code="E-FILE-009")
+    short = np.asarray([[0, 0], [size - 1, 0]])  # texts shorter than a run
+    ids = b(ops.Pad, ids, short, b.scalar(-1, ids), mode="constant")
+    banned = Term(b, sliced(b, ids, {1: slice(size - 1, None)}))
+    updates = banned.to(scores.dtype) * 0.0 + float("-inf")
+    for j in range(size - 1):  # the words before, of each place and of the next one
+        before = Term(b, sliced(b, ids, {1: slice(j, j - size + 1)}))
+        last = Term(b, sliced(b, ids, {1: slice(j - size + 1, j - size + 2 or None)}))
+        updates = before.equals(last).choose(updates, scores.constant(float("inf")))
+    return b(ops.ScatterElements, scores.value, banned.value, updates.value, axis=1, kind="min")
+
+
+refuse_onnx(
+    *("BeamSearch", "WhisperBeamSearch", "GreedySearch", "Sampling"),
+    why="it runs a decoder until a text ends, with settings and a length that are inputs",
+    hint="convert the decoder and the encoder, which are its subgraphs, and search outside of the model",
+    domain=MICROSOFT,
+)
+refuse_onnx(
+    *("PagedAttention", "SparsePagedAttention", "VarlenCausalConvWithState"),
+    why="it works on the tokens of many requests at once, whose caches are in pages",
+    hint="export the model for one request, with GroupQueryAttention or CausalConvWithState",
+    domain=MICROSOFT,
+)
+refuse_onnx(
+    "SparseAttention",
+    why="it changes its operands, the buffers of past keys and values, in place",
+    hint="export the model with GroupQueryAttention",
+    domain=MICROSOFT,
+)
+refuse_onnx(
+    *("MatMulFpQ4", "SparseToDenseMatMul"),
+    why="an operand is packed for one machine, or a sparse tensor",
+    hint="export the model with MatMulNBits, or MatMul of a dense tensor",
+    domain=MICROSOFT,
+)

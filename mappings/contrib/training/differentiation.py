@@ -1,0 +1,269 @@
+"""Gradient of ai.onnx.preview.training: the derivative of a value by others, computed backward from it.
+
+    adjoint(y) = 1;  adjoint(x) = sum over the uses u of x of adjoint(u) * du/dx
+
+An op without a rule here is differentiated by its definition in other ops, if it has one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from onnxtfl.build.sizes import sliced
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import Op, attributes_of
+from onnxtfl.ir.permutations import inverse
+from onnxtfl.ir.reshape import broadcast, reshape, transposed
+from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
+from onnxtfl.rewriting.registry import expand, lift_onnx
+
+_Rule = Callable[[Node, Term, Term], Sequence[Term | None]]
+"""From a node, the adjoint of its result and the result to the adjoints of its operands (None: not differentiable)."""
+_RULES: dict[type[Op], _Rule] = {}
+_DOMAIN = "ai.onnx.preview.training"
+
+
+@lift_onnx("Gradient", since=(1,), domain=_DOMAIN)
+def _gradient(b: Builder, node: Node) -> list[Value]:
+    """Operands: the values to compute it at; then those named by xs, zs and y, which the reader adds."""
+    wanted, count = len(node.attr("xs")), len(node.attr("xs")) + len(node.attr("zs", ()))
+    if len(node.operands) != 2 * count + 1:
+        raise InvalidModelError(f"{count} values expected, one for each name in xs and zs", code="E-FILE-009")
+    at, named, y = node.operands[:count], node.operands[count : 2 * count], node.operand(2 * count)
+    known = {name: value for name, value in zip(named, at, strict=True) if name is not None and value is not None}
+    first = [v for v in named[:wanted] if v is not None]
+    tape = _Tape(b, known)
+    for between in _nodes_between(first, y, known):
+        tape.record(between)
+    return tape.gradients(known.get(y, y), [known[v] for v in first])
+
+
+def _nodes_between(first: Sequence[Value], last: Value, ends: Mapping[Value, Value]) -> list[Node]:
+    """The nodes that `last` needs and that depend on one of `first`, in order; the walk stops at `ends`."""
+    needed, work = set[Node](), [last]
+    while work:
+        value = work.pop()
+        producer = None if value in ends else value.producer
+        if producer is not None and producer not in needed:
+            needed.add(producer)
+            work += [v for v in producer.operands if v is not None]
+    depends, found = set(first), list[Node]()
+    graph = last.producer.graph if last.producer is not None else None
+    for node in graph.nodes if graph is not None else ():
+        if node in needed and any(v in depends for v in node.operands):
+            depends.update(node.results)
+            found.append(node)
+    return found
+
+
+class _Tape:
+    """Nodes computed anew from other values, in order. `values`: what the values of the graph are there."""
+
+    def __init__(self, b: Builder, values: dict[Value, Value]) -> None:
+        self._b, self._values = b, values
+        self._nodes: list[Node] = []
+
+    def record(self, node: Node) -> None:
+        """Compute `node` on the tape; UnsupportedError for an op that has neither a rule nor a definition."""
+        operands = [None if v is None else self._values.get(v, v) for v in node.operands]
+        if node.op in _RULES:
+            made = self._b.many(node.op, *operands, **node.attributes)
+            self._nodes += [v.producer for v in made[:1] if v.producer is not None]
+        elif hasattr(node.op, "expansion"):
+            made = self._expanded(node, operands)
+        else:
+            raise UnsupportedError(f"the derivative of {node.op.name} is not known", code="E-OP-006")
+        self._values.update(zip(node.results, made, strict=True))
+
+    def _expanded(self, node: Node, operands: Sequence[Value | None]) -> list[Value]:
+        inner = Builder(self._b.graph, self._b.before)
+        results = expand(inner, Node(node.op, operands, node.attributes))
+        for made in inner.created:
+            self.record(made)
+        return [self._values.get(v, v) for v in results]
+
+    def gradients(self, y: Value, wanted: Iterable[Value]) -> list[Value]:
+        """The derivatives of the sum of `y` by each of `wanted`."""
+        adjoints = {y: _zeros(self._b, y) + 1.0}
+        for node in reversed(self._nodes):
+            adjoint = adjoints.get(node.result)
+            if adjoint is not None:
+                self._add(adjoints, node, adjoint)
+        return [adjoints[v].value if v in adjoints else _zeros(self._b, v).value for v in wanted]
+
+    def _add(self, adjoints: dict[Value, Term], node: Node, adjoint: Term) -> None:
+        parts = _RULES[node.op](node, adjoint, Term(self._b, node.result))
+        for operand, part in zip(node.operands, parts, strict=False):
+            if operand is not None and part is not None and operand.dtype.is_float:
+                fitted = _fitted(part, operand)
+                adjoints[operand] = adjoints[operand] + fitted if operand in adjoints else fitted
+
+
+def _zeros(b: Builder, like: Value) -> Term:
+    return Term(b, broadcast(b, b.scalar(0.0, like), like.shape, like))
+
+
+def _fitted(adjoint: Term, operand: Value) -> Term:
+    """The sum over the axes along which `operand` was repeated."""
+    found, wanted = adjoint.value.shape, operand.shape
+    extra = len(found) - len(wanted)
+    axes = [*range(extra), *(i + extra for i, d in enumerate(wanted) if d == 1 and found[i + extra] != 1)]
+    if any(d not in (n, 1) for d, n in zip(wanted, found[extra:], strict=True)):
+        raise UnsupportedError("the derivative of a broadcast along axes of unknown sizes", code="E-SHAPE-001")
+    if not axes:
+        return adjoint
+    return Term(adjoint.b, reshape(adjoint.b, adjoint.reduce("sum", axes).value, wanted, operand))
+
+
+# --- the derivative of each op ---------------------------------------------------------------------------------------
+
+
+def _derivative(*kinds: type[Op]) -> Callable[[_Rule], _Rule]:
+    def register(rule: _Rule) -> _Rule:
+        _RULES.update(dict.fromkeys(kinds, rule))
+        return rule
+
+    return register
+
+
+def _unary(kind: type[Op], slope: Callable[[Term, Term], Term]) -> None:
+    """The derivative dy/dx of an elementwise op from x and y."""
+
+    def rule(node: Node, g: Term, y: Term) -> Sequence[Term]:
+        return [g * slope(Term(g.b, node.operand(0)), y)]
+
+    _RULES[kind] = rule
+
+
+def _binary(kind: type[Op], rule: Callable[[Term, Term, Term, Term], Sequence[Term]]) -> None:
+    """The adjoints of both operands from g, x, z and y."""
+    _RULES[kind] = lambda node, g, y: rule(g, Term(g.b, node.operand(0)), Term(g.b, node.operand(1)), y)
+
+
+_binary(ops.Add, lambda g, x, z, y: (g, g))
+_binary(ops.Sub, lambda g, x, z, y: (g, -g))
+_binary(ops.Mul, lambda g, x, z, y: (g * z, g * x))
+_binary(ops.Div, lambda g, x, z, y: (g / z, -(g * y / z)))
+_binary(ops.Pow, lambda g, x, z, y: (g * z * x.power(z - 1.0), g * y * x.log()))
+_binary(ops.Max, lambda g, x, z, y: ((x >= z).choose(g, 0.0), (x >= z).choose(g.constant(0.0), g)))
+_binary(ops.Min, lambda g, x, z, y: ((x <= z).choose(g, 0.0), (x <= z).choose(g.constant(0.0), g)))
+_unary(ops.Neg, lambda x, y: x.constant(-1.0))
+_unary(ops.Exp, lambda x, y: y)
+_unary(ops.Log, lambda x, y: 1.0 / x)
+_unary(ops.Log1p, lambda x, y: 1.0 / (x + 1.0))
+_unary(ops.Expm1, lambda x, y: y + 1.0)
+_unary(ops.Sqrt, lambda x, y: 0.5 / y)
+_unary(ops.Sin, lambda x, y: x.apply(ops.Cos))
+_unary(ops.Cos, lambda x, y: -x.apply(ops.Sin))
+_unary(ops.Tanh, lambda x, y: 1.0 - y * y)
+_unary(ops.Sigmoid, lambda x, y: y * (1.0 - y))
+_unary(ops.Relu, lambda x, y: (x > 0.0).choose(x.constant(1.0), 0.0))
+_unary(ops.Abs, lambda x, y: x.sign())
+_unary(ops.Erf, lambda x, y: (-(x * x)).exp() * (2 / math.sqrt(math.pi)))
+
+
+@_derivative(ops.Convert)
+def _convert(node: Node, g: Term, y: Term) -> Sequence[Term | None]:
+    x = node.operand(0)
+    return [g.to(x.dtype) if x.dtype.is_float and y.dtype.is_float else None]
+
+
+@_derivative(ops.Reshape, ops.Squeeze, ops.BroadcastTo)
+def _reshape(node: Node, g: Term, y: Term) -> Sequence[Term]:
+    """Repeated elements are summed where the adjoint is fitted to its operand."""
+    x = node.operand(0)
+    return [g if node.op is ops.BroadcastTo else Term(g.b, reshape(g.b, g.value, x.shape, x))]
+
+
+@_derivative(ops.Transpose)
+def _transpose(node: Node, g: Term, y: Term) -> Sequence[Term]:
+    return [Term(g.b, transposed(g.b, g.value, inverse(node.attr("permutation"))))]
+
+
+@_derivative(ops.Select)
+def _select(node: Node, g: Term, y: Term) -> Sequence[Term | None]:
+    condition = Term(g.b, node.operand(0))
+    return [None, condition.choose(g, 0.0), condition.choose(g.constant(0.0), g)]
+
+
+@_derivative(ops.Softmax, ops.LogSoftmax)
+def _softmax(node: Node, g: Term, y: Term) -> Sequence[Term]:
+    axes = [normalize_axis(node.attr("axis"), y.rank)]
+    if node.op is ops.LogSoftmax:
+        return [g - y.exp() * g.reduce("sum", axes)]
+    return [y * (g - (g * y).reduce("sum", axes))]
+
+
+@_derivative(ops.Reduce)
+def _reduce(node: Node, g: Term, y: Term) -> Sequence[Term]:
+    """Sums and means."""
+    x, axes, kind = node.operand(0), node.optional(1), node.attr("kind")
+    along = range(x.rank) if axes is None else normalize_axes(static_ints(axes) or (), x.rank)
+    if kind not in ("sum", "mean") or (axes is not None and static_ints(axes) is None):
+        raise UnsupportedError(f"the derivative of Reduce ({kind}) is not known", code="E-OP-006")
+    kept = reshape(g.b, g.value, [1 if i in along else d for i, d in enumerate(x.shape)], x)
+    count = product([x.shape[i] for i in along])
+    if kind == "mean" and not isinstance(count, int):
+        raise UnsupportedError("the derivative of a mean of an unknown number of elements", code="E-SHAPE-001")
+    spread_ = Term(g.b, broadcast(g.b, kept, x.shape, x))
+    return [spread_ / count if kind == "mean" and isinstance(count, int) else spread_]
+
+
+@_derivative(ops.Concatenate)
+def _concatenate(node: Node, g: Term, y: Term) -> Sequence[Term]:
+    axis, starts = node.attr("axis"), [0]
+    for operand in node.operands:
+        size = operand.shape[axis] if operand is not None else 0
+        if not isinstance(size, int):
+            raise UnsupportedError("the derivative of a concatenation of unknown sizes", code="E-SHAPE-001")
+        starts.append(starts[-1] + size)
+    return [Term(g.b, sliced(g.b, g.value, {axis: slice(start, end)})) for start, end in pairwise(starts)]
+
+
+@_derivative(ops.DotGeneral)
+def _dot(node: Node, g: Term, y: Term) -> Sequence[Term]:
+    """Each operand's adjoint is the product of the result's with the other operand, contracted along its free axes."""
+    lhs, rhs, a = node.operand(0), node.operand(1), attributes_of(node)
+    order = tuple(a["output_permutation"]) or tuple(range(y.rank))
+    natural = transposed(g.b, g.value, inverse(order))
+    roles = {
+        side: (tuple(a[f"{side}_batching_dimensions"]), tuple(a[f"{side}_contracting_dimensions"]))
+        for side in ("lhs", "rhs")
+    }
+    batch, left = len(roles["lhs"][0]), lhs.rank - sum(map(len, roles["lhs"]))
+    own = tuple(range(batch, batch + left)), tuple(range(batch + left, y.rank))
+    return [
+        _dot_adjoint(g.b, natural, lhs, rhs, (roles["lhs"], roles["rhs"]), own[1]),
+        _dot_adjoint(g.b, natural, rhs, lhs, (roles["rhs"], roles["lhs"]), own[0]),
+    ]
+
+
+_Roles = tuple[tuple[int, ...], tuple[int, ...]]
+"""The batching and the contracting axes of an operand."""
+
+
+def _dot_adjoint(
+    b: Builder, g: Value, x: Value, other: Value, roles: tuple[_Roles, _Roles], free: Sequence[int]
+) -> Term:
+    """The adjoint of `x`. `roles`: of x and of the other operand; `free`: the free axes of the other one in g."""
+    (batch, contract), (other_batch, other_contract) = roles
+    other_free = tuple(i for i in range(other.rank) if i not in other_batch + other_contract)
+    made = b(
+        ops.DotGeneral,
+        g,
+        other,
+        lhs_batching_dimensions=tuple(range(len(batch))),
+        rhs_batching_dimensions=other_batch,
+        lhs_contracting_dimensions=tuple(free),
+        rhs_contracting_dimensions=other_free,
+    )
+    partners = dict(zip(other_contract, contract, strict=True))
+    axes = [*batch, *(i for i in range(x.rank) if i not in batch + contract), *(partners[i] for i in sorted(partners))]
+    return Term(b, transposed(b, made, inverse(axes)))

@@ -1,0 +1,1 @@
+"""Control flow, state, and ops that nothing computes."""

@@ -1,0 +1,534 @@
+"""If, While, Loop and Scan. Their regions are lifted, and lowered, like the graph around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from onnxtfl.mappings.control.loops import (
+    Collected,
+    as_while,
+    called,
+    goes_on,
+    is_called,
+    is_unrolled,
+    mask_steps,
+    next_round,
+    number_of_round,
+    number_type,
+    unrolled,
+)
+from onnxtfl.mappings.control.sequence_loops import SequenceOps, loop_over_sequences
+
+from onnxtfl.build.rows import row
+from onnxtfl.build.sequences import Outputs, is_list
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import may_be_one, product
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.ops.control import ScanParts
+from onnxtfl.ir.reshape import as_int64, dim_value, reshape, transposed, with_unit_axis
+from onnxtfl.ir.shapes import normalize_axes, static_ints
+from onnxtfl.ir.types import DType, TensorType, Type, tensor
+from onnxtfl.rewriting.regions import bind_captures, condition_value, copied
+from onnxtfl.rewriting.registry import (
+    Form,
+    Inlined,
+    Steps,
+    carried_by,
+    decompose,
+    decompose_late,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    regions_of,
+)
+
+VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
+
+
+@regions_of("onnx.If")
+def if_regions_onnx(node: Node) -> Inlined | None:
+    """Branches have the captured values as their only operands; the branch of a known condition replaces the node."""
+    return _branches(node, _graph(node, "then_branch"), _graph(node, "else_branch"))
+
+
+@regions_of("tfl.IF")
+def if_regions_tfl(node: Node) -> Inlined | None:
+    """Branches take all operands but the condition."""
+    return _branches(node, _graph(node, "then_subgraph_index"), _graph(node, "else_subgraph_index"))
+
+
+def _graph(node: Node, name: str) -> Graph:
+    """The graph that is attribute `name`; ValueError where it is none."""
+    region = node.attributes.get(name)
+    if not isinstance(region, Graph):
+        raise ValueError(f"{name} is no graph")
+    return region
+
+
+def _branches(node: Node, then_branch: Graph, else_branch: Graph) -> Inlined | None:
+    captures = node.operands[1:]
+    truth = condition_value(node.operand(0))
+    if truth is not None:
+        return Inlined(then_branch if truth else else_branch, captures)
+    for branch in (then_branch, else_branch):
+        _without_state(branch)
+        bind_captures(branch, captures)
+    return None
+
+
+def _without_state(region: Graph) -> None:
+    if region.states:
+        raise UnsupportedError("a subgraph of it keeps a state", code="E-OP-005")
+
+
+@lift_onnx("If", VERSIONS)
+def if_onnx(b: Builder, node: Node) -> Sequence[Value]:
+    """If; each sequence that the branches return as its elements."""
+    branches = {name: _graph(node, name) for name in ("then_branch", "else_branch")}
+    outputs = Outputs(list(branches.values()))
+    return outputs.regrouped(b, b.many(ops.If, *node.operands, **branches))
+
+
+row(ops.If, tfl="IF", tfl_options={"then_branch": "then_subgraph_index", "else_branch": "else_subgraph_index"})
+row(
+    ops.While,
+    tfl="WHILE",
+    tfl_options={"cond": "cond_subgraph_index", "body": "body_subgraph_index"},
+    lifts=False,
+    when=lambda node: not _resized(node),
+)
+
+
+def _resized(node: Node) -> list[int]:
+    """The values of a While that grow along their first axis.
+
+    LiteRT and tflite-runtime 2.14 take first sizes 0 and 1 of a value before and after a round for equal.
+    Source: while.cc, total_elements in Prepare_impl.
+    """
+    found = []
+    for i, (taken, returned) in enumerate(zip(node.attr("body").inputs, node.attr("body").outputs, strict=True)):
+        before, after = taken.tensor_type.shape, returned.tensor_type.shape
+        if taken is not returned and (before is None or after is None or before[:1] != after[:1]):
+            found.append(i)
+    return found
+
+
+@decompose(ops.While, "tfl")
+def while_with_unit_axes(b: Builder, node: Node) -> list[Value] | None:
+    """Values that grow along their first axis get a unit axis before it."""
+    wide = _resized(node)
+    if not wide:
+        return None
+
+    def region(old: Graph) -> tuple[Graph, Builder, list[Value]]:
+        new = Graph(old.name)
+        inside, given = Builder(new), []
+        for i, value in enumerate(old.inputs):
+            taken = new.add_input(value.tensor_type.with_shape((1, *value.shape)) if i in wide else value.type)
+            given.append(reshape(inside, taken, value.shape) if i in wide else taken)
+        return new, inside, copied(inside, old, given)
+
+    def widened(to: Builder, values: Sequence[Value | None]) -> list[Value]:
+        return [with_unit_axis(to, v, 0) if i in wide else v for i, v in enumerate(values) if v is not None]
+
+    cond, _, again = region(node.attr("cond"))
+    body, inside, outputs = region(node.attr("body"))
+    cond.outputs, body.outputs = again, widened(inside, outputs)
+    results = b.many(ops.While, *widened(b, node.operands), cond=cond, body=body)
+    return [reshape(b, v, v.shape[1:]) if i in wide else v for i, v in enumerate(results)]
+
+
+@lower_onnx(ops.If)
+def if_lowered_onnx(node: Node, opset: int) -> Form | None:
+    """If; what its branches take are captures."""
+    branches = {name: node.attr(name) for name in ("then_branch", "else_branch")}
+    return Form("If", tuple(node.operands), {**branches, "captures": len(node.operands) - 1})
+
+
+@regions_of("tfl.STABLEHLO_CASE")
+def case_regions(node: Node) -> None:
+    """Branches take all operands but the index."""
+    for branch in node.regions:
+        _without_state(branch)
+        bind_captures(branch, node.operands[1:])
+
+
+@regions_of("tfl.CALL")
+def call_regions(node: Node) -> None:
+    """The subgraph takes all operands."""
+    _without_state(_graph(node, "subgraph"))
+    bind_captures(_graph(node, "subgraph"), node.operands)
+
+
+@lift_tfl("CALL")
+def call(b: Builder, node: Node) -> Sequence[Value]:
+    """The nodes of the subgraph."""
+    return copied(b, _graph(node, "subgraph"), node.operands)
+
+
+@lift_tfl("STABLEHLO_CASE")
+def case(b: Builder, node: Node) -> Sequence[Value]:
+    """If for each branch but the last, which is taken for every other index."""
+    operands = [v for v in node.operands[1:] if v is not None]
+    return _one_of(b, b(ops.Reshape, node.operand(0), []), operands, node.regions)
+
+
+def _one_of(
+    b: Builder, index: Value, operands: Sequence[Value], branches: Sequence[Graph], first: int = 0
+) -> list[Value]:
+    """The results of branch `index` of those from `first` on."""
+    branch = branches[first]
+    if first == len(branches) - 1:
+        return copied(b, branch, operands)
+    regions = []
+    for is_first in (True, False):
+        region = Graph(branch.name if is_first else "otherwise")
+        inside, place = Builder(region), region.add_input(index.type)
+        given = [region.add_input(v.type) for v in operands]
+        outputs = copied(inside, branch, given) if is_first else _one_of(inside, place, given, branches, first + 1)
+        region.outputs = outputs
+        regions.append(region)
+    chosen = b(ops.Compare, index, b.scalar(first, index), comparison_direction="EQ")
+    return b.many(ops.If, chosen, index, *operands, then_branch=regions[0], else_branch=regions[1])
+
+
+FOREVER = (1 << 31) - 1
+"""From this trip count on, a loop is one that ends by its condition only."""
+MOST_PREALLOCATED = 1 << 16
+"""The most elements of a collected result of a loop that may have fewer rounds than its trip count."""
+
+
+@regions_of("onnx.Loop")
+def loop_regions(node: Node) -> Steps | None:
+    """The body's operands: iteration number, condition, loop-carried values, captured values."""
+    body, captures = _graph(node, "body"), node.attributes["captures"]
+    if any(map(is_list, _carried(node))):
+        carried = [v for v in _carried(node) if v is not None]
+        names = SequenceOps("SplitToSequence", "ConcatFromSequence", "SequenceAt", "Concat")
+        return loop_over_sequences(node, body, carried, names)
+    body.inputs[0].type, body.inputs[1].type = number_type(body.inputs[0].type), _condition_type(node)
+    for inside, outside in zip(body.inputs[2:], _carried(node), strict=False):
+        if outside is None:
+            raise ValueError("a loop-carried value is absent")
+        inside.type = outside.type
+    if captures:
+        bind_captures(body, node.operands[-captures:])
+    return None
+
+
+@carried_by("onnx.Loop")
+def loop_carried(node: Node) -> Sequence[tuple[Value, Value, Type | None]]:
+    """Each loop-carried value before and after a round."""
+    body, count = _graph(node, "body"), len(_carried(node))
+    if len(body.outputs) <= count or len(body.inputs) < count + 2:
+        raise ValueError(f"the body has {len(body.inputs)} inputs, {len(body.outputs)} outputs, {count} carried values")
+    return list(zip(body.inputs[2 : 2 + count], body.outputs[1 : 1 + count], [None] * count, strict=True))
+
+
+def _carried(node: Node) -> list[Value | None]:
+    return node.operands[2 : len(node.operands) - node.attributes["captures"]]
+
+
+def _condition_type(node: Node) -> TensorType:
+    condition = node.operands[1]
+    return tensor("bool") if condition is None else condition.tensor_type
+
+
+@lift_onnx("Loop", VERSIONS)
+def loop_onnx(b: Builder, node: Node) -> Sequence[Value]:
+    """Scan if only the trip count ends the loop, else While; both carry the number of the round."""
+    body = _graph(node, "body")
+    number, condition = number_of_round(body), body.inputs[1]
+    if condition.dtype is not DType.BOOL or condition.rank > 1 or not all(map(may_be_one, condition.shape)):
+        raise ValueError(f"the condition of a round is {condition.type}")
+    count, go_on = node.operands[:2]
+    count = None if count is None else b(ops.Reshape, count, [])
+    limit = None if count is None else static_ints(count)
+    if limit is not None and limit[0] >= FOREVER:
+        count = None
+    again = body.outputs[0] is condition or condition_value(body.outputs[0])
+    if again and count is None:
+        raise UnsupportedError("the condition of this loop is always true, and it has no trip count", code="E-OP-005")
+    if not again or count is None:
+        return _loop_as_while(b, node, count)
+    body.substitute(condition, constant(np.full([1] * condition.rank, True)))
+    if go_on is not None and condition_value(go_on) is not True:
+        count = b(ops.Select, b(ops.Reshape, go_on, []), count, b.scalar(0, count))
+    carried = len(_carried(node)) + 1
+    body.inputs = [number, *body.inputs[2:]]
+    body.outputs = [Builder(body)(ops.Add, number, np.asarray(1, np.int64)), *body.outputs[1:]]
+    collected = len(body.outputs) - carried
+    flags = {"result_axes": (0,) * collected, "result_reversed": (False,) * collected}
+    given = (count, b.value(np.asarray(0, np.int64)), *node.operands[2:])
+    return b.many(ops.Scan, *given, body=body, carried=carried, **flags)[1:]
+
+
+def _loop_as_while(b: Builder, node: Node, count: Value | None) -> list[Value]:
+    """While over the number of the round, the condition, carried values, collected results, captures, trip count."""
+    body, carried = _graph(node, "body"), len(_carried(node))
+    go_on = node.operands[1] if node.operands[1] is not None else b.value(np.asarray(True))
+    captures = body.inputs[2 + carried :]
+    collected = [Collected(v) for v in body.outputs[1 + carried :]]
+    values = [v for v in node.operands[2:] if v is not None]
+    starts = [c.start(b, _room(c, count), values) for c in collected]
+    wholes = [body.add_input(c.type(v)) for c, v in zip(collected, starts, strict=True)]
+    limit = None if count is None else body.add_input(count.type)
+    next_round(body, captures, collected, wholes, limit)
+    given = [b.value(np.asarray(0, np.int64)), go_on, *node.operands[2:], *starts, *([] if count is None else [count])]
+    rounds, _, *results = b.many(ops.While, *given, cond=goes_on(body, limit), body=body)
+    found = results[len(node.operands) - 2 :]
+    return [*results[:carried], *(c.cut(b, v, rounds) for v, c in zip(found, collected, strict=False))]
+
+
+def _room(collected: Collected, count: Value | None) -> Value | None:
+    """The trip count as int32, if it is known and so many elements are few."""
+    limit, size = static_ints(count), product(collected.output.shape)
+    if limit is None or not isinstance(size, int) or limit[0] * size > MOST_PREALLOCATED:
+        return None
+    return constant(np.asarray(max(limit[0], 0), np.int32))
+
+
+SCAN_VERSIONS = (9, 11, 16, 19, 21, 23, 24, 25)
+
+
+@regions_of("onnx.Scan")
+def scan_regions_onnx(node: Node) -> None:
+    """The body's operands: carried values, a slice of each scanned value, captured values."""
+    body, captures = _graph(node, "body"), node.attributes["captures"]
+    old = node.op.version == 8
+    values = node.operands[1:] if old else node.operands
+    scanned = len(values) - captures - int(node.attr("num_scan_inputs", -1))
+    if node.attr("num_scan_inputs", 0) < 1 or scanned < 0 or any(v is None for v in values):
+        raise ValueError(f"{len(values) - captures} operands, num_scan_inputs is {node.attr('num_scan_inputs')}")
+    axes = _int_list(node, "scan_input_axes", len(values) - captures - scanned)
+    taken = [v.tensor_type for v in values[: len(values) - captures] if v is not None]
+    for i, (inside, type_) in enumerate(zip(body.inputs, taken, strict=False)):
+        dropped = [0] if old else []  # the batch
+        dropped += [1 if old else axes[i - scanned]] if i >= scanned else []
+        inside.type = _without(type_, dropped)
+    if captures:
+        bind_captures(body, values[-captures:])
+
+
+def _int_list(node: Node, name: str, count: int, stop: int | None = None) -> tuple[int, ...]:
+    """Attribute `name` with `count` entries, by default zeros, all in [0, stop)."""
+    entries = tuple(node.attr(name) or (0,) * count)
+    if len(entries) != count:
+        raise ValueError(f"{name} has {len(entries)} entries, not {count}")
+    if stop and not set(entries) <= set(range(stop)):
+        raise ValueError(f"{name} has entries outside of [0, {stop})")
+    return entries
+
+
+def _without(type_: TensorType, axes: Sequence[int]) -> TensorType:
+    """`type_` without `axes`."""
+    if type_.shape is None:
+        return type_
+    dropped = normalize_axes(axes, len(type_.shape))
+    return type_.with_shape(tuple(d for i, d in enumerate(type_.shape) if i not in dropped))
+
+
+@carried_by("onnx.Scan")
+def scan_carried(node: Node) -> Sequence[tuple[Value, Value, Type | None]]:
+    """Each carried value before and after a round."""
+    body, count = _graph(node, "body"), _scan_states(node)
+    if len(body.outputs) < count:
+        raise ValueError(f"the body has {len(body.outputs)} outputs for {count} carried values")
+    return list(zip(body.inputs[:count], body.outputs[:count], [None] * count, strict=True))
+
+
+def _scan_states(node: Node) -> int:
+    operands = len(node.operands) - int(node.attributes["captures"]) - (node.op.version == 8)
+    return operands - int(node.attr("num_scan_inputs"))
+
+
+@lift_onnx("Scan", SCAN_VERSIONS)
+def scan_onnx(b: Builder, node: Node) -> Sequence[Value]:
+    """Scan over the axes and in the directions of its attributes."""
+    body, count, scanned = _graph(node, "body"), _scan_states(node), int(node.attr("num_scan_inputs"))
+    collected = len(body.outputs) - count
+    return b.many(
+        ops.Scan,
+        None,
+        *node.operands,
+        body=body,
+        carried=count,
+        axes=_int_list(node, "scan_input_axes", scanned),
+        reversed=tuple(map(bool, _int_list(node, "scan_input_directions", scanned, 2))),
+        result_axes=_int_list(node, "scan_output_axes", collected),
+        result_reversed=tuple(map(bool, _int_list(node, "scan_output_directions", collected, 2))),
+    )
+
+
+@lift_onnx("Scan", (8,))
+def scan_8(b: Builder, node: Node) -> Sequence[Value]:
+    """A Scan over the batch, whose rounds are Scans over the steps of one sequence.
+
+    Steps after the length of a sequence keep the state and collect zeros; a reversed input begins at its last step.
+    """
+    lengths, *values = node.operands
+    body, count, scanned = _graph(node, "body"), _scan_states(node), int(node.attr("num_scan_inputs"))
+    back = tuple(map(bool, _int_list(node, "directions", scanned)))
+    given = [v for v in values if v is not None]
+    outer = Graph(f"{body.name}/sequence")
+    if lengths is not None:
+        given[count : count + scanned] = _reversed_sequences(b, given[count : count + scanned], lengths, back)
+        back = (False,) * scanned
+        given.insert(count + scanned, lengths)
+    batched = count + scanned + (lengths is not None)
+    for i, value in enumerate(given):
+        outer.add_input(_without(value.tensor_type, [0]) if i < batched else value.type)
+    inner, inside = Builder(outer), list(outer.inputs)
+    if lengths is not None:
+        mask_steps(inner, body, inside, count, scanned)
+        back = (*back, False)
+    collected = len(body.outputs) - count
+    steps = {"axes": (0,) * len(back), "reversed": back}
+    results = {"result_axes": (0,) * collected, "result_reversed": (False,) * collected}
+    outer.outputs = inner.many(ops.Scan, None, *inside, body=body, carried=count, **steps, **results)
+    whole = {name: (0,) * batched if name == "axes" else (False,) * batched for name in ("axes", "reversed")}
+    flags = {"result_axes": (0,) * len(outer.outputs), "result_reversed": (False,) * len(outer.outputs)}
+    return b.many(ops.Scan, None, *given, body=outer, carried=0, **whole, **flags)
+
+
+def _reversed_sequences(b: Builder, scanned: Sequence[Value], lengths: Value, back: Sequence[bool]) -> list[Value]:
+    """The scanned values [batch, steps, ...]; the first `lengths` steps of those that go `back` are reversed."""
+    reverse = {"seq_axis": 1, "batch_axis": 0}
+    return [b(ops.ReverseSequence, v, lengths, **reverse) if r else v for v, r in zip(scanned, back, strict=True)]
+
+
+@decompose(ops.Scan, "tfl")
+def scan_as_rounds(b: Builder, node: Node) -> Sequence[Value]:
+    """The body once for each round if there are few, else a While."""
+    parts = ScanParts.of(node)
+    rounds = parts.rounds
+    return unrolled(b, parts, max(rounds, 0)) if isinstance(rounds, int) and is_unrolled(parts) else as_while(b, parts)
+
+
+@decompose_late(ops.Scan, "tfl", when=is_called)
+def scan_as_calls(b: Builder, node: Node) -> Sequence[Value]:
+    """An If on the same body for each round."""
+    return called(b, ScanParts.of(node))
+
+
+@regions_of("tfl.WHILE")
+@regions_of("tfl.STABLEHLO_WHILE")
+def while_regions_tfl(node: Node) -> Inlined | None:
+    """Condition and body have the types of the first round; see :func:`while_carried`. What they only read is known."""
+    cond, body = (_graph(node, name) for name in ("cond_subgraph_index", "body_subgraph_index"))
+    for region in (cond, body):
+        _without_state(region)
+        for i, (inside, outside) in enumerate(zip(region.inputs, node.operands, strict=False)):
+            if outside is None or not isinstance(inside.type, TensorType) or not isinstance(outside.type, TensorType):
+                continue
+            inside.type = inside.type.with_shape(outside.type.shape)
+            inside.known = outside.known if _is_kept(body, i) else None
+    return None
+
+
+@carried_by("tfl.WHILE")
+@carried_by("tfl.STABLEHLO_WHILE")
+def while_carried(node: Node) -> Sequence[tuple[Value, Value, Type | None]]:
+    """Each value before and after a round; the declared type of the result holds for every round."""
+    body = _graph(node, "body_subgraph_index")
+    return list(zip(body.inputs, body.outputs, [r.type for r in node.results], strict=True))
+
+
+def _is_kept(body: Graph, index: int) -> bool:
+    """Whether output `index` is the input with that index, or a copy of it."""
+    if max(len(body.inputs), len(body.outputs)) <= index:
+        return False
+    taken, value = body.inputs[index], body.outputs[index]
+    while value is not taken and (node := value.producer) is not None and node.op.name in ("tfl.RESHAPE", "Reshape"):
+        value = node.operand(0)
+    return value is taken and taken.type == body.outputs[index].type
+
+
+@lift_tfl("WHILE", "STABLEHLO_WHILE")
+def while_tfl(b: Builder, node: Node) -> Sequence[Value]:
+    """While, whose body returns what it only reads without a copy."""
+    cond, body = (_graph(node, name) for name in ("cond_subgraph_index", "body_subgraph_index"))
+    body.outputs = [body.inputs[i] if _is_kept(body, i) else v for i, v in enumerate(body.outputs)]
+    return b.many(ops.While, *node.operands, cond=cond, body=body)
+
+
+@decompose(ops.While, "onnx")
+def while_as_loop(b: Builder, node: Node) -> Sequence[Value]:
+    """ONNX tests at the end of each round whether there is another; values that rounds only read are captured."""
+    cond, body = node.attr("cond"), node.attr("body")
+    kept = [i for i, v in enumerate(body.inputs) if body.outputs[i] is not v]
+    captured = [i for i in range(len(body.inputs)) if i not in kept]
+    (go_on,) = copied(b, cond, node.operands)
+    region = Graph(body.name)
+    inside = Builder(region)
+    region.add_input(tensor("int64"))
+    region.add_input(go_on.type)
+    inputs = {i: region.add_input(body.inputs[i].type) for i in (*kept, *captured)}
+    returned = copied(inside, body, [inputs[i] for i in range(len(inputs))])
+    region.outputs = [*copied(inside, cond, returned), *(returned[i] for i in kept)]
+    given = [node.operand(i) for i in (*kept, *captured)]
+    finals = dict(zip(kept, b.many(ops.Loop, None, go_on, *given, body=region, carried=len(kept)), strict=True))
+    return [finals.get(i, node.operand(i)) for i in range(len(inputs))]
+
+
+@lower_onnx(ops.Loop)
+def loop_lowered_onnx(node: Node, opset: int) -> Form:
+    """Loop; what its body takes after the carried values are captures."""
+    captures = len(node.operands) - 2 - node.attr("carried")
+    return Form("Loop", tuple(node.operands), {"body": node.attr("body"), "captures": captures})
+
+
+@lower_onnx(ops.Scan)
+def scan_lowered_onnx(node: Node, opset: int) -> Form | None:
+    """Scan, over something; what its body takes after the slices are captures."""
+    parts = ScanParts.of(node)
+    if parts.length is not None or not parts.axes:
+        return None
+    attributes = {
+        "body": parts.body,
+        "captures": len(parts.captures),
+        "num_scan_inputs": len(parts.axes),
+        "scan_input_axes": parts.axes,
+        "scan_input_directions": tuple(map(int, parts.reversed)),
+        "scan_output_axes": parts.result_axes,
+        "scan_output_directions": tuple(map(int, parts.result_reversed)),
+    }
+    return Form("Scan", parts.values, {k: v for k, v in attributes.items() if v != ()})
+
+
+@decompose(ops.Scan, "onnx")
+def scan_as_loop(b: Builder, node: Node) -> Sequence[Value]:
+    """Loop, which reads the slices at the number of the round."""
+    parts = ScanParts.of(node)
+    region = Graph(parts.body.name)
+    inside = Builder(region)
+    number, again = (region.add_input(tensor(dtype)) for dtype in ("int64", "bool"))
+    states = [region.add_input(v.type) for v in parts.body.inputs[: parts.count]]
+    read = [region.add_input(v.type) for v in (*parts.scanned, *parts.captures)]
+    slices = []
+    for x, axis, back in zip(read, parts.axes, parts.reversed, strict=False):
+        size = reshape(inside, dim_value(inside, x.shape[axis], x), ())
+        last = inside(ops.Sub, size, inside.scalar(1, size))
+        slices.append(inside(ops.Gather, x, inside(ops.Sub, last, number) if back else number, axis=axis % x.rank))
+    region.outputs = [again, *copied(inside, parts.body, [*states, *slices, *read[len(slices) :]])]
+    length = parts.length
+    if length is None:
+        length = dim_value(b, parts.rounds, parts.scanned[0])
+    count = as_int64(b, reshape(b, length, ()))
+    made = b.many(ops.Loop, count, None, *parts.values, body=region, carried=parts.count)
+    ordered = [
+        _in_place(b, v, axis % v.rank, back)
+        for v, axis, back in zip(made[parts.count :], parts.result_axes, parts.result_reversed, strict=True)
+    ]
+    return [*made[: parts.count], *ordered]
+
+
+def _in_place(b: Builder, whole: Value, axis: int, back: bool) -> Value:
+    """Elements along the first axis of `whole`, along `axis`; the first is the last if `back`."""
+    whole = b(ops.Reverse, whole, dimensions=(0,)) if back else whole
+    order = list(range(1, whole.rank))
+    order.insert(axis, 0)
+    return transposed(b, whole, order)

@@ -1,0 +1,78 @@
+"""Ops that were experimental in ONNX's opsets 1 to 9 and were removed; Caffe2 and early PyTorch wrote them.
+
+ConstantFill, Crop, DynamicSlice, GivenTensorFill, Scale; refused: ATen, GRUUnit. Those that are like an op of today
+are in its family: Affine, ImageScaler, ParametricSoftplus, ScaledTanh.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.build.dtypes import dtype_from
+from onnxtfl.build.operands import on_terms
+from onnxtfl.build.sizes import sliced
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import as_int64
+from onnxtfl.rewriting.registry import lift_onnx, refuse_onnx
+
+_VERSIONS = tuple(range(1, 10))
+
+
+@lift_onnx("Scale", since=_VERSIONS)
+@on_terms
+def _scale(x: Term, *, scale: float = 1.0) -> Term:
+    return x * scale
+
+
+@lift_onnx("Crop", since=_VERSIONS)
+def _crop(b: Builder, node: Node) -> Value:
+    """An image [n, c, h, w] without `border` (left, top, right, bottom); with `scale`, its first [height, width]."""
+    x, border, scale = node.operand(0), node.attr("border", (0, 0, 0, 0)), node.attr("scale", None)
+    if x.rank != 4 or len(border) != 4 or (scale is not None and len(scale) != 2):
+        raise InvalidModelError("an image [n, c, h, w], four borders and two sizes expected", code="E-FILE-009")
+    left, top, right, bottom = border
+    if scale is None:
+        rows, columns = slice(top, -bottom or None), slice(left, -right or None)
+    else:
+        rows, columns = slice(top, top + scale[0]), slice(left, left + scale[1])
+    return sliced(b, x, {2: rows, 3: columns})
+
+
+@lift_onnx("DynamicSlice", since=_VERSIONS)
+def _dynamic_slice(b: Builder, node: Node) -> Value:
+    """Slice as it became in opset 10, without steps."""
+    return b.foreign("onnx", "Slice", node.operands, [None], 10)[0]
+
+
+@lift_onnx("ConstantFill", since=_VERSIONS)
+def _constant_fill(b: Builder, node: Node) -> Value:
+    """The attribute `value` everywhere. Source: Caffe2's ConstantFill, which PyTorch's first exporter wrote."""
+    fill = constant(np.asarray(node.attr("value", 0.0)).astype(dtype_from(node.attr("dtype", 1)).numpy))
+    return b(ops.BroadcastTo, fill, _filled_shape(b, node))
+
+
+@lift_onnx("GivenTensorFill", since=_VERSIONS)
+def _given_tensor_fill(b: Builder, node: Node) -> Value:
+    """The attribute `values` in a shape."""
+    return b(ops.Reshape, constant(np.asarray(node.attr("values", ()), np.float32)), _filled_shape(b, node))
+
+
+def _filled_shape(b: Builder, node: Node) -> Value:
+    """The shape of operand 0, with `input_as_shape` its elements, without an operand `shape`; then `extra_shape`."""
+    x = node.optional(0)
+    if x is None:
+        shape = constant(np.asarray(node.attr("shape", ()), np.int64))
+    else:
+        shape = as_int64(b, x) if node.attr("input_as_shape", 0) else b(ops.Shape, x)
+    extra = list(node.attr("extra_shape", ()))
+    return b(ops.Concatenate, shape, extra, axis=0) if extra else shape
+
+
+refuse_onnx("ATen", why="it runs an operator of PyTorch", hint="export the model without ATen fallback")
+refuse_onnx(
+    "GRUUnit", why="ONNX never defined what it computes", hint="export the model with GRU, or cut it (`inputs`)"
+)

@@ -1,0 +1,480 @@
+"""Rounds of a loop as other ops: unrolled, calls of one subgraph, or a While with collected results.
+
+Collected results of a While are carried tensors: of their full size from the start, where that can be computed before
+the first round, each round writing its element; else empty at the start, each round appending its element.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from onnxtfl.build.sizes import INT32_MAX, as_int32, sliced
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import current
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.ops.control import ScanParts
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, positions, reshape, with_unit_axis
+from onnxtfl.ir.shapes import normalize_axis
+from onnxtfl.ir.signs import never_negative
+from onnxtfl.ir.types import DType, TensorType, Type, tensor
+from onnxtfl.rewriting.regions import copied
+
+MOST_UNROLLED = 1 << 10
+"""The most nodes that a Scan with a known number of rounds is unrolled to."""
+MOST_COMPACT = 1 << 5
+"""Likewise where code is small: on a microcontroller each tensor takes memory, also one that is not in use."""
+MOST_PACKED = 8 << 20
+"""The most bytes of constants of an unrolled Scan, counted once for each round.
+
+XNNPACK packs the weights of each product separately, and up to about this size they stay in the processor's cache. 25
+steps of a recurrent layer take, unrolled and as calls of one subgraph, in microseconds: LSTM with 128 cells (6.5 MB)
+112 and 138, with 160 cells (10 MB) 207 and 190, GRU with 256 cells (20 MB) 635 and 300, with a While 363.
+"""
+MOST_CALLS = 256
+"""The most rounds that become calls of one subgraph."""
+MOST_IN_CHUNK = 16
+"""The most rounds of a Scan that one round of a While computes.
+
+A While copies all that it has collected in each round. With 64 values of float32 a step and 2000 steps, it takes 164 ms
+by single steps.
+"""
+MOST_CHUNK_NODES = 1 << 8
+"""The most nodes of so many rounds."""
+MOST_PASSED = 64 << 10
+"""The most bytes of values that rounds only read; each call copies them, a While does not."""
+
+
+def is_compact() -> bool:
+    """Whether loops stay loops, since code is to be small."""
+    return bool(current().compact)
+
+
+def unrolled_size(region: Graph) -> int:
+    """The number of nodes of `region`; those in the body of a Scan of known length once for each round."""
+    total = 0
+    for node in region.nodes:
+        rounds = ScanParts.of(node).rounds if node.op is ops.Scan else 1
+        each = max(1, sum(map(unrolled_size, node.regions))) if node.regions else 0
+        total += 1 + each * (rounds if isinstance(rounds, int) else 1)
+    return total
+
+
+def constant_bytes(region: Graph) -> int:
+    """The bytes of the constants that the nodes of `region` read."""
+    operands = (v for node in region.walk() for v in node.operands)
+    return sum(data.nbytes for data in {v.data.key: v.data for v in operands if v is not None and v.data}.values())
+
+
+def is_called(node: Node) -> bool:
+    """Whether the body of this Scan becomes one subgraph that each round calls.
+
+    The number of rounds and all sizes are known, and too many weights would be packed, or nodes made, if it were
+    unrolled.
+    """
+    parts = ScanParts.of(node)
+    if is_compact():
+        return False
+    rounds, values = parts.rounds, (*parts.body.inputs, *parts.body.outputs)
+    if not isinstance(rounds, int) or not 1 < rounds <= MOST_CALLS or not all(v.tensor_type.is_static for v in values):
+        return False
+    passed = sum(math.prod(v.shape) * v.tensor_type.storage.bits // 8 for v in parts.captures if not v.is_constant)
+    return passed <= MOST_PASSED and not is_unrolled(parts)
+
+
+def is_unrolled(parts: ScanParts) -> bool:
+    """Whether a Scan becomes copies of its body."""
+    rounds, most = parts.rounds, MOST_COMPACT if is_compact() else MOST_UNROLLED
+    if not isinstance(rounds, int) or rounds * max(1, unrolled_size(parts.body)) > most:
+        return False
+    return rounds < 2 or rounds * constant_bytes(parts.body) <= MOST_PACKED
+
+
+def called(b: Builder, parts: ScanParts) -> list[Value]:
+    """The results of a Scan whose rounds are an If on one body each: TFLite has no other call of a subgraph."""
+    rounds, body = parts.rounds, parts.body
+    assert isinstance(rounds, int)
+    sources = [_copied_from(v) for v in body.outputs]
+    distinct = list(dict.fromkeys(sources))
+
+    def call(b: Builder, body: Graph, operands: Sequence[Value]) -> list[Value]:
+        found = b.many(ops.If, np.asarray([True]), *operands, then_branch=body, else_branch=body)
+        return [found[distinct.index(v)] for v in sources]
+
+    collected = Collected.all_of(parts)
+    body.outputs = distinct
+    return unrolled(b, parts, rounds, call, collected)
+
+
+def _copied_from(value: Value) -> Value:
+    """The value that `value`, an output, is a copy of: calls return it once."""
+    node = value.producer
+    return node.operand(0) if node is not None and node.op is ops.Copy else value
+
+
+def unrolled(
+    b: Builder,
+    parts: ScanParts,
+    rounds: int,
+    call: Callable[[Builder, Graph, Sequence[Value]], list[Value]] = copied,
+    wholes: Sequence[Collected] | None = None,
+) -> list[Value]:
+    """The results of a Scan of `rounds` rounds.
+
+    `call`: the results of the body in a round. `wholes`: what is collected, by default as the body's outputs say.
+    """
+    carried, elements = list(parts.carried), []
+    scanned = zip(parts.scanned, parts.axes, parts.reversed, strict=True)
+    slices = [_slices(b, v, normalize_axis(axis, v.rank), rounds, back) for v, axis, back in scanned]
+    for i in range(rounds):
+        outputs = call(b, parts.body, [*carried, *(s[i] for s in slices), *parts.captures])
+        carried = outputs[: parts.count]
+        elements.append(outputs[parts.count :])
+    results = []
+    for i, collected in enumerate(Collected.all_of(parts) if wholes is None else wholes):
+        found = [element[i] for element in elements]
+        results.append(collected.joined(b, found) if found else collected.start(b, _number(0), parts.values))
+    return [*carried, *results]
+
+
+def _number(number: int) -> Value:
+    if number > INT32_MAX:
+        raise UnsupportedError(f"a loop of {number} rounds, more than {INT32_MAX}", code="E-OP-008")
+    return constant(np.asarray(number, np.int32))
+
+
+def _slices(b: Builder, x: Value, axis: int, rounds: int, back: bool) -> list[Value]:
+    """The first `rounds` slices of `x` along `axis`, without it; the last if `back`, from the end."""
+    size, shape = x.shape[axis], (*x.shape[:axis], *x.shape[axis + 1 :])
+    if size != rounds:
+        places = [size - 1 - i if back else i for i in range(rounds)]
+        return [b(ops.Gather, x, reshape(b, dim_vector(b, [i], x), ()), axis=axis) for i in places]
+    if axis < x.rank - 1:  # merged with the next axis, so that each part has the shape of a slice
+        x = reshape(b, x, (*x.shape[:axis], rounds * x.shape[axis + 1], *x.shape[axis + 2 :]))
+    found = b.many(ops.Split, x, None, axis=axis, count=rounds) if rounds > 1 else [x] * rounds
+    found = [reshape(b, v, shape, x) for v in found]
+    return found[::-1] if back else found
+
+
+class Collected:
+    """A result that a loop collects: elements, each a value of `output` of its body, along `axis` of one tensor.
+
+    `back`: the element of the first round is the last one.
+    """
+
+    def __init__(self, output: Value, axis: int = 0, back: bool = False) -> None:
+        self.output, self.back = output, back
+        self.axis = normalize_axis(axis, output.rank + 1)
+        self.grows = self.blank = False
+        """Whether each round makes the tensor longer; whether it has no sizes before the first round."""
+
+    @classmethod
+    def all_of(cls, parts: ScanParts) -> list[Collected]:
+        """The collected results of a Scan."""
+        outputs = parts.body.outputs[parts.count :]
+        return [cls(*each) for each in zip(outputs, parts.result_axes, parts.result_reversed, strict=True)]
+
+    def joined(self, b: Builder, elements: Sequence[Value]) -> Value:
+        """The result of all `elements`."""
+        elements = elements[::-1] if self.back else elements
+        first = elements[0]
+        if len(elements) == 1 or self.axis == first.rank:
+            wide = [with_unit_axis(b, e, self.axis) for e in elements]
+            return wide[0] if len(wide) == 1 else b(ops.Concatenate, *wide, axis=self.axis)
+        shape = (*first.shape[: self.axis], len(elements), *first.shape[self.axis :])
+        return reshape(b, b(ops.Concatenate, *elements, axis=self.axis), shape, *elements)
+
+    def start(self, b: Builder, rounds: Value | None, sources: Sequence[Value]) -> Value:
+        """The tensor before the first round.
+
+        `rounds`: their number, of rank 0, None if it is not known before. `sources`: values that may have the sizes of
+        an element; if these cannot be computed, the tensor has no elements.
+        """
+        sizes = self.output.shape
+        parts = [sizes[: self.axis], sizes[self.axis :]]
+        try:
+            vectors = [dim_vector(b, dims, *sources) for dims in parts]
+        except UnsupportedError:
+            self.blank, rounds = True, None
+            known = [[d if isinstance(d, int) else 0 for d in dims] for dims in parts]
+            vectors = [constant(np.asarray(dims, np.int64)) for dims in known]
+        self.grows = rounds is None
+        count = constant(np.asarray([0], np.int64)) if rounds is None else _count(b, rounds)
+        named = [v for v, dims in zip((vectors[0], count, vectors[1]), (parts[0], (0,), parts[1]), strict=True) if dims]
+        return b(ops.BroadcastTo, self._zero(), b(ops.Concatenate, *named, axis=0))
+
+    def _zero(self) -> Value:
+        type_ = self.output.tensor_type.with_shape(())
+        stored = np.asarray(0, type_.storage.numpy)
+        return constant(ArrayData(stored, type_.storage), type_=type_)
+
+    def type(self, start: Value) -> TensorType:
+        """The type inside the body of the tensor that is `start` before the first round."""
+        if not self.grows:
+            return start.tensor_type
+        sizes = [d if isinstance(d, int) or not self.blank else fresh() for d in self.output.shape]
+        return self.output.tensor_type.with_shape((*sizes[: self.axis], fresh(), *sizes[self.axis :]))
+
+    def with_element(self, b: Builder, whole: Value, element: Value, number: Value, rounds: Value | None) -> Value:
+        """`whole` with the `element` of round `number` of `rounds`, int32 of rank 0; all values of the body."""
+        wide = with_unit_axis(b, element, self.axis)
+        if not self.grows:
+            place = number if rounds is None or not self.back else _from_end(b, rounds, number)
+            chosen = np.asarray([i == self.axis for i in range(wide.rank)], np.int32)
+            return b(ops.DynamicUpdateSlice, whole, wide, b(ops.Mul, reshape(b, place, (1,)), chosen))
+        if self.blank:
+            whole = b(ops.Reshape, whole, self._shape(b, wide, number))
+        return b(ops.Concatenate, *((wide, whole) if self.back else (whole, wide)), axis=self.axis)
+
+    def cut(self, b: Builder, whole: Value, rounds: Value) -> Value:
+        """The elements of `rounds` rounds, of rank 0, out of those that there was room for in `whole`."""
+        if self.grows or rounds.is_constant:
+            return whole
+        ends = [constant(np.full(n, INT32_MAX, np.int64)) for n in (self.axis, whole.rank - self.axis - 1)]
+        count = as_int64(b, reshape(b, rounds, (1,)))
+        ends.insert(1, count if never_negative(count) else b(ops.Max, count, b.scalar(0, count)))
+        limits = b(ops.Concatenate, *(v for v in ends if v.shape != (0,)), axis=0)
+        return b(ops.Slice, whole, [0] * whole.rank, limits, [1] * whole.rank)
+
+    def _shape(self, b: Builder, wide: Value, number: Value) -> Value:
+        """The sizes of `wide`, with `number` for that along the axis."""
+        axes = (tuple(range(self.axis)), tuple(range(self.axis + 1, wide.rank)))
+        before, after = ([b(ops.Shape, wide, axes=each)] if each else [] for each in axes)
+        return b(ops.Concatenate, *before, as_int64(b, reshape(b, number, (1,))), *after, axis=0)
+
+
+def _count(b: Builder, rounds: Value) -> Value:
+    """`rounds` as an int64 vector of one size; if it is unknown one more, since kernels want room even if it is 0."""
+    count = as_int64(b, reshape(b, rounds, (1,)))
+    return count if rounds.is_constant else b(ops.Add, count, b.scalar(1, count))
+
+
+def _from_end(b: Builder, size: Value, number: Value) -> Value:
+    """The index that is `number` before the last of `size` ones."""
+    return b(ops.Sub, b(ops.Sub, size, b.scalar(1, size)), number)
+
+
+def number_type(declared: Type | None) -> TensorType:
+    """The type of the number of a round: a scalar, or a vector of one entry where the body declares that."""
+    shape = declared.shape if isinstance(declared, TensorType) else None
+    return tensor("int64", *([1] if shape is not None and len(shape) == 1 else []))
+
+
+def number_of_round(body: Graph) -> Value:
+    """The first input of `body`, as a scalar."""
+    number = body.inputs[0]
+    if not number.rank:
+        return number
+    body.inputs[0] = scalar = Value(tensor("int64"), number.name)
+    body.substitute(number, Builder(body, body.first)(ops.Reshape, scalar, [1]))
+    return scalar
+
+
+def next_round(
+    body: Graph, captures: Sequence[Value], collected: Sequence[Collected], wholes: Sequence[Value], limit: Value | None
+) -> None:
+    """Let `body` return what the next round takes: its number, condition and carried values, captures, and `wholes`."""
+    b, (number, condition) = Builder(body), body.inputs[:2]
+    again, *values = body.outputs
+    carried, elements = values[: len(values) - len(wholes)], values[len(values) - len(wholes) :]
+    place = b(ops.Convert, number, dtype=DType.INT32)
+    triples = zip(collected, wholes, elements, strict=True)
+    written = [c.with_element(b, whole, element, place, None) for c, whole, element in triples]
+    following = (b(ops.Add, number, np.asarray(1, np.int64)), b(ops.Reshape, again, [1] * condition.rank))
+    body.outputs = [*following, *carried, *captures, *written, *([] if limit is None else [limit])]
+
+
+def goes_on(body: Graph, limit: Value | None) -> Graph:
+    """Whether there is another round: the condition, and that the trip count, an input of `body`, is not reached."""
+    region = Graph("goes_on")
+    inputs = {v: region.add_input(v.type) for v in body.inputs}
+    b, (number, condition) = Builder(region), region.inputs[:2]
+    truth = b(ops.Reshape, condition, [])
+    if limit is not None:
+        truth = b(ops.And, truth, b(ops.Compare, number, inputs[limit], comparison_direction="LT"))
+    region.outputs = [truth]
+    return region
+
+
+def as_while(b: Builder, parts: ScanParts) -> list[Value]:
+    """The results of a Scan by a While that counts its rounds, several at a time if their number is known."""
+    size = _chunk(parts)
+    return _Counted(b, parts).results() if size < 2 else _in_chunks(b, parts, size)
+
+
+def _chunk(parts: ScanParts) -> int:
+    """How many rounds of a Scan one round of a While computes."""
+    rounds, nodes = parts.rounds, unrolled_size(parts.body)
+    axes = [*(a % v.rank for v, a in zip(parts.scanned, parts.axes, strict=True)), *parts.result_axes]
+    if not isinstance(rounds, int) or any(axes) or any(node.regions for node in parts.body.nodes):
+        return 1
+    if not parts.result_axes or any(v.shape[0] != rounds for v in parts.scanned):
+        return 1
+    least = max(1, rounds * nodes // MOST_CHUNK_NODES)
+    if least < 2 or is_compact():
+        return 1
+    most = min(MOST_IN_CHUNK, rounds // 2, MOST_CHUNK_NODES // max(nodes, 1), _packable(parts.body))
+    return min(range(most, most - most // 4 - 1, -1), key=lambda size: _rest(rounds, size))
+
+
+def _rest(rounds: int, size: int) -> tuple[bool, int]:
+    """A key by which the best size is the least: few rounds are left after the last chunk, but not a single one."""
+    rest = rounds % size if size > 0 else 0
+    return rest == 1, rest
+
+
+def _packable(body: Graph) -> int:
+    """How many copies of `body` have few constants."""
+    return MOST_PACKED // max(constant_bytes(body), 1)
+
+
+def _in_chunks(b: Builder, parts: ScanParts, size: int) -> list[Value]:
+    """The results of a Scan of known length by a While of `size` rounds at a time, and single rounds for the rest."""
+    assert isinstance(parts.rounds, int)
+    count, rest = divmod(parts.rounds, size)
+    region, body = Graph(parts.body.name), parts.body
+    states = [region.add_input(v.type) for v in body.inputs[: parts.count]]
+    whole = [
+        _rows(b, v, rest if back else 0, count * size) for v, back in zip(parts.scanned, parts.reversed, strict=True)
+    ]
+    chunks = [reshape(b, v, (count, size, *v.shape[1:]), v) for v in whole]
+    slices = [region.add_input(v.tensor_type.with_shape(v.shape[1:])) for v in chunks]
+    captures = [region.add_input(v.type) for v in parts.captures]
+    within = ScanParts(_number(size), [*states, *slices, *captures], parts.attributes)
+    region.outputs = unrolled(Builder(region), within, size)
+    given = [*parts.carried, *chunks, *parts.captures]
+    outer = ScanParts(_number(count), given, {**parts.attributes, "body": region})
+    results = _Counted(b, outer).results()
+    finals, collected = results[: parts.count], results[parts.count :]
+    collected = [reshape(b, v, (count * size, *v.shape[2:]), v) for v in collected]
+    if not rest:
+        return [*finals, *collected]
+    tails = [
+        _rows(b, v, 0 if back else count * size, rest) for v, back in zip(parts.scanned, parts.reversed, strict=True)
+    ]
+    last = ScanParts(_number(rest), [*finals, *tails, *parts.captures], parts.attributes)
+    ends = unrolled(b, last, rest)
+    pairs = zip(collected, ends[parts.count :], parts.result_reversed, strict=True)
+    joined = [b(ops.Concatenate, *((y, x) if back else (x, y)), axis=0) for x, y, back in pairs]
+    return [*ends[: parts.count], *joined]
+
+
+def _rows(b: Builder, x: Value, start: int, count: int) -> Value:
+    """`count` rows of `x` from `start` on."""
+    return sliced(b, x, {0: slice(start, start + count)})
+
+
+class _Counted:
+    """A While over the number of the round, carried values, collected results and what rounds only read."""
+
+    def __init__(self, b: Builder, parts: ScanParts) -> None:
+        self.b, self.parts = b, parts
+        self.length = _length(b, parts)
+        self.collected = Collected.all_of(parts)
+        self.body, self.cond = Graph(parts.body.name), Graph("goes_on")
+        self.inside = Builder(self.body)
+        self.given: list[Value] = []
+        self.inputs: dict[Value, Value] = {}
+        """The inputs of the body for values of the graph that rounds only read."""
+        self.steps = {i: step for i in range(parts.count) if (step := parts.counter(i)) is not None}
+
+    def results(self) -> list[Value]:
+        """The final carried values, and the collected results."""
+        parts, inside = self.parts, self.inside
+        number = self.carry(_number(0), tensor("int32"))
+        kept = [i for i in range(parts.count) if i not in self.steps]
+        carried = {i: self.carry(parts.carried[i], parts.body.inputs[i].type) for i in kept}
+        starts = [c.start(self.b, self.length, parts.values) for c in self.collected]
+        wholes = [self.carry(v, c.type(v)) for c, v in zip(self.collected, starts, strict=True)]
+        counted = {i: _at(inside, parts.body.inputs[i], *step, number) for i, step in self.steps.items()}
+        states = [(carried | counted)[i] for i in range(parts.count)]
+        slices = [self.slice(i, number) for i in range(len(parts.axes))]
+        outputs = copied(inside, parts.body, [*states, *slices, *map(self.read, parts.captures)])
+        length, triples = self.read(self.length), zip(self.collected, wholes, outputs[parts.count :], strict=True)
+        written = [c.with_element(inside, whole, element, number, length) for c, whole, element in triples]
+        following = inside(ops.Add, number, inside.scalar(1, number))
+        self.body.outputs = [following, *(outputs[i] for i in kept), *written, *self.inputs.values()]
+        made = self.loop(length)[1:]
+        finals, whole = dict(zip(kept, made, strict=False)), made[len(kept) : len(kept) + len(starts)]
+        collected = [c.cut(self.b, v, self.length) for c, v in zip(self.collected, whole, strict=True)]
+        last = {i: _at(self.b, parts.body.inputs[i], *step, self.length) for i, step in self.steps.items()}
+        return [*((finals | last)[i] for i in range(parts.count)), *collected]
+
+    def carry(self, start: Value, type_: Type | None) -> Value:
+        """A carried value of the body that is `start` before the first round."""
+        self.given.append(start)
+        return self.body.add_input(type_)
+
+    def read(self, value: Value) -> Value:
+        """`value` of the graph inside the body."""
+        if value.is_constant:
+            return value
+        if value not in self.inputs:
+            self.inputs[value] = self.body.add_input(value.type)
+            self.inputs[value].known = value.known
+        return self.inputs[value]
+
+    def slice(self, index: int, number: Value) -> Value:
+        """What round `number` takes of scanned value `index`."""
+        x, axis = self.parts.scanned[index], self.parts.axes[index]
+        axis, inner = normalize_axis(axis, x.rank), self.read(x)
+        if self.parts.reversed[index]:
+            whole = x.shape[axis] == self.parts.rounds
+            size = self.read(self.length) if whole else _int32(self.inside, self.inside(ops.Shape, inner, axes=(axis,)))
+            number = _from_end(self.inside, size, number)
+        return self.inside(ops.Gather, inner, number, axis=axis)
+
+    def loop(self, length: Value) -> list[Value]:
+        """The While, whose condition is that the first value is less than `length`, a value of the body."""
+        inputs = {v: self.cond.add_input(v.type) for v in self.body.inputs}
+        bound = inputs.get(length, length)
+        number = self.cond.inputs[0]
+        self.cond.outputs = [Builder(self.cond)(ops.Compare, number, bound, comparison_direction="LT")]
+        return self.b.many(ops.While, *self.given, *self.inputs, cond=self.cond, body=self.body)
+
+
+def _length(b: Builder, parts: ScanParts) -> Value:
+    """The number of rounds, int32 of rank 0."""
+    rounds = parts.rounds
+    if isinstance(rounds, int):
+        return _number(max(rounds, 0))
+    if parts.length is not None:
+        return _int32(b, parts.length)
+    place = next(i for i, (v, a) in enumerate(zip(parts.scanned, parts.axes, strict=True)) if v.shape[a] == rounds)
+    axis = normalize_axis(parts.axes[place], parts.scanned[place].rank)
+    return _int32(b, b(ops.Shape, parts.scanned[place], axes=(axis,)))
+
+
+def _int32(b: Builder, value: Value) -> Value:
+    """A value of one element as int32 of rank 0."""
+    return as_int32(b, reshape(b, value, ()))
+
+
+def _at(b: Builder, like: Value, start: int, step: int, number: Value) -> Value:
+    """start + step * number, of the type of `like`."""
+    counted = Term(b, number).to(like.dtype) * step + start
+    return reshape(b, counted.value, like.shape)
+
+
+def mask_steps(b: Builder, body: Graph, inside: list[Value], count: int, scanned: int) -> None:
+    """Give `body` the number of its step and the length of the sequence: later steps keep the state and return zeros.
+
+    `inside`: the values of one sequence, in which the length follows the scanned values; the numbers are put before it,
+    and it becomes the first capture.
+    """
+    steps = dim_value(b, inside[count].shape[0], inside[count])
+    number, length = (Value(tensor("int64")) for _ in range(2))
+    inside[count + scanned : count + scanned + 1] = [positions(b, steps), as_int64(b, inside[count + scanned])]
+    body.inputs[count + scanned : count + scanned] = [number, length]
+    masked = Builder(body)
+    valid = masked(ops.Compare, number, length, comparison_direction="LT")
+    otherwise = [*body.inputs[:count], *(masked.scalar(0, v) for v in body.outputs[count:])]
+    pairs = zip(body.outputs, otherwise, strict=True)
+    body.outputs = [masked(ops.Select, valid, new, old) for new, old in pairs]

@@ -1,0 +1,1 @@
+"""Arithmetic, logic, reductions, products and random numbers."""

@@ -1,0 +1,413 @@
+"""Arithmetic of two or more operands, including integers without TFLite kernels (64 bits, unsigned)."""
+
+from __future__ import annotations
+
+import functools
+import math
+from functools import partial
+
+import numpy as np
+from onnxtfl.mappings.math.approximations import atan2
+
+from onnxtfl.build.operands import align_by_axis, formula, on_terms
+from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
+from onnxtfl.build.qoperator import qoperator
+from onnxtfl.build.rows import row
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.matching import uniform_scalar
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.ranges import fits_int32
+from onnxtfl.ir.reshape import broadcast
+from onnxtfl.ir.signs import never_negative
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import (
+    Form,
+    append_operand,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+
+_SMALL = 1 << 16
+
+
+@lift_onnx("Affine", since=tuple(range(1, 10)))
+@on_terms
+def _affine(x: Term, *, alpha: float = 1.0, beta: float = 0.0) -> Term:
+    return x * alpha + beta
+
+
+@lift_onnx("ImageScaler", since=tuple(range(1, 10)))
+def _image_scaler(b: Builder, node: Node) -> Value:
+    """scale * x + bias[c], c along axis 1."""
+    x = Term(b, node.operand(0))
+    bias = np.asarray(node.attributes.get("bias", 0.0), x.dtype.numpy).reshape(-1, *[1] * (x.value.rank - 2))
+    return (x * float(node.attr("scale", 1.0))).apply(ops.Add, constant(bias)).value
+
+
+_ANY_SCALES = {"pot_scale_int16": False}
+"""Kernels take scales of int16 for powers of two unless told otherwise; a quantizer keeps what a float op says.
+
+Source: LiteRT, kernels/add.cc and sub.cc (PrepareInt16SubOp).
+"""
+row(ops.Add, onnx="Add", since=(7, 13, 14), tfl="ADD", fixed_tfl=_ANY_SCALES)
+row(ops.Sub, onnx="Sub", since=(7, 13, 14), tfl="SUB", fixed_tfl=_ANY_SCALES)
+row(ops.Mul, onnx="Mul", since=(7, 13, 14), tfl="MUL")
+
+
+def _never_divides_by_zero(node: Node) -> bool:
+    """Whether no stored divisor is the zero point, which ends a run. Source: LiteRT kernels/div.cc (EvalQuantized)."""
+    divisor = node.operand(1)
+    if not (divisor.is_quantized or node.result.is_quantized):
+        return True
+    return divisor.data is not None and divisor.data.size <= _SMALL and bool(np.all(divisor.numpy()))
+
+
+row(ops.Div, onnx="Div", since=(7, 13, 14))
+row(ops.Div, tfl="DIV", when=_never_divides_by_zero)
+row(ops.Clamp, onnx="Clip", since=(11, 12, 13), lowers=False)
+row(ops.FloorDiv, tfl="FLOOR_DIV")
+row(ops.FloorMod, tfl="FLOOR_MOD")
+row(ops.Max, onnx="Max", lifts=False)
+row(ops.Max, tfl="MAXIMUM")
+row(ops.Min, onnx="Min", lifts=False)
+row(ops.Min, tfl="MINIMUM")
+row(ops.FloorMod, onnx="Mod", lifts=False, when=lambda node: node.operand(0).dtype.is_integer)
+row(ops.Rem, onnx="Mod", lifts=False, fixed_onnx={"fmod": 1})
+row(ops.Atan2, tfl="ATAN2", lifts=False)
+row(ops.SquaredDifference, tfl="SQUARED_DIFFERENCE", lifts=False)
+
+
+def _kernel_takes_power(node: Node) -> bool:
+    """The integer kernel refuses negative exponents when it runs."""
+    base, exponent = node.operand(0), node.operand(1)
+    return base.dtype is exponent.dtype and (not base.dtype.is_integer or never_negative(exponent))
+
+
+row(ops.Pow, onnx="Pow", since=(7, 12, 13, 15))
+row(ops.Pow, tfl="POW", when=_kernel_takes_power)
+
+# --- lifting ----------------------------------------------------------------------------------------------------------
+
+
+for _name in ("Add", "Sub", "Mul", "Div"):
+    upgrade(_name, since=(1, 6))(align_by_axis)
+upgrade("Pow", since=(1,))(align_by_axis)
+
+
+def _with_bools(b: Builder, node: Node, op: type[Op], of_bools: type[Op]) -> Value:
+    """C's arithmetic, in which the sum or product of bools is one again (LiteRT's stablehlo_elementwise.h)."""
+    lhs, rhs = node.operand(0), node.operand(1)
+    return b(of_bools if lhs.dtype is DType.BOOL else op, lhs, rhs)
+
+
+lift_tfl("STABLEHLO_ADD")(partial(_with_bools, op=ops.Add, of_bools=ops.Or))
+lift_tfl("STABLEHLO_MULTIPLY")(partial(_with_bools, op=ops.Mul, of_bools=ops.And))
+lift_tfl("STABLEHLO_MAXIMUM")(partial(_with_bools, op=ops.Max, of_bools=ops.Or))
+lift_tfl("STABLEHLO_MINIMUM")(partial(_with_bools, op=ops.Min, of_bools=ops.And))
+
+
+@lift_tfl("ATAN2")
+def _from_tfl_atan2(b: Builder, node: Node) -> Value:
+    """The kernel compares ranks only, and reads both operands as if they had the shape of the first (atan2.cc)."""
+    y, x = node.operand(0), node.operand(1)
+    sizes = zip(y.tensor_type.shape or (), x.tensor_type.shape or (), strict=False)
+    if any(isinstance(m, int) and isinstance(n, int) and m != n for m, n in sizes):
+        raise UnsupportedError("TFLite's kernel takes operands of one shape", type_=x.type, code="E-OP-006")
+    return b(ops.Atan2, y, x)
+
+
+def _accumulated(b: Builder, node: Node, op: type[Op]) -> Value:
+    """The operands, of which there may be any number, joined by the binary `op`."""
+    return functools.reduce(partial(b, op), (node.operand(i) for i in range(len(node.operands))))
+
+
+_sum = partial(_accumulated, op=ops.Add)
+lift_onnx("Sum", since=(1, 6, 8, 13))(_sum)
+lift_tfl("ADD_N")(_sum)
+lift_onnx("Max", since=(1, 6, 8, 12, 13))(partial(_accumulated, op=ops.Max))
+lift_onnx("Min", since=(1, 6, 8, 12, 13))(partial(_accumulated, op=ops.Min))
+
+
+@lift_onnx("Mean", since=(1, 6, 8, 13))
+def _mean(b: Builder, node: Node) -> Value:
+    total = _sum(b, node)
+    return total if len(node.operands) == 1 else (Term(b, total) / len(node.operands)).value
+
+
+@lift_tfl("SQUARED_DIFFERENCE")
+def _squared_difference(b: Builder, node: Node) -> Value:
+    difference = Term(b, node.operand(0)) - Term(b, node.operand(1))
+    return (difference * difference).value
+
+
+@lift_onnx("Mod", since=(10, 13, 28))
+def _mod(b: Builder, node: Node) -> Value:
+    op = ops.Rem if node.attributes.get("fmod", 0) else ops.FloorMod
+    return b(op, node.operand(0), node.operand(1))
+
+
+@upgrade("Clip", since=(1, 6))
+def _clip_bounds(b: Builder, node: Node) -> None:
+    """The bounds as operands; the largest finite numbers, which are the defaults, bound nothing."""
+    x = node.operand(0)
+    for name in ("min", "max"):
+        bound = node.attributes.pop(name, None)
+        unbounded = bound is None or abs(bound) >= np.finfo(np.float32).max
+        append_operand(node, None if unbounded else b.scalar(bound, x))
+
+
+# --- forms ------------------------------------------------------------------------------------------------------------
+
+
+_CLAMPS = {(0.0, math.inf): "RELU", (0.0, 6.0): "RELU6", (-1.0, 1.0): "RELU_N1_TO_1", (0.0, 1.0): "RELU_0_TO_1"}
+
+
+@lower_tfl(ops.Clamp)
+def _clamp_tfl(node: Node) -> Form | None:
+    name = _CLAMPS.get((_bound(node, 1, -math.inf), _bound(node, 2, math.inf)))
+    return Form(name, (node.operand(0),)) if name else None
+
+
+def _bound(node: Node, index: int, absent: float) -> float:
+    """The bound as a number, NaN where it is not one."""
+    value = node.optional(index)
+    if value is None:
+        return absent
+    number = uniform_scalar(node.operand(0), value)
+    return math.nan if number is None else number
+
+
+@lower_onnx(ops.Clamp)
+def _clamp_onnx(node: Node, opset: int) -> Form | None:
+    """Bounds of rank 0."""
+    bounds = [_scalar(node, node.optional(i)) for i in (1, 2)]
+    if any(v is not None and v.rank for v in bounds):
+        return None
+    while bounds and bounds[-1] is None:
+        bounds.pop()
+    return Form("Clip", (node.operand(0), *bounds))
+
+
+def _scalar(node: Node, bound: Value | None) -> Value | None:
+    if bound is None or bound.data is None or bound.data.size != 1 or bound.rank > node.operand(0).rank:
+        return bound
+    return constant(bound.data.reshape(())) if bound.rank else bound
+
+
+# --- decompositions ---------------------------------------------------------------------------------------------------
+
+
+@decompose(ops.Clamp)
+def _clamp(b: Builder, node: Node) -> Value:
+    result, low, high = node.operand(0), node.optional(1), node.optional(2)
+    if low is not None:
+        result = b(ops.Max, result, low)
+    return result if high is None else b(ops.Min, result, high)
+
+
+@formula(ops.FloorDiv)
+def _floor_div(lhs: Term, rhs: Term) -> Term | None:
+    return None if lhs.dtype.is_integer else (lhs / rhs).floor()
+
+
+def _rounds_up(lhs: Term, rhs: Term, remainder: Term) -> Term:
+    """Whether the quotient rounded toward zero is one more than rounded down: not exact, and negative."""
+    return remainder.differs(0) & (lhs < 0).differs(rhs < 0)
+
+
+@formula(ops.FloorDiv, "onnx")
+def _floor_div_onnx(lhs: Term, rhs: Term) -> Term | None:
+    """ONNX rounds toward zero."""
+    if not lhs.dtype.is_integer:
+        return None
+    if never_negative(lhs.value) and never_negative(rhs.value):
+        return lhs / rhs
+    below = _rounds_up(lhs, rhs, lhs % rhs)
+    return lhs / rhs - below.to(lhs.dtype)
+
+
+@formula(ops.FloorMod, "onnx")
+def _floor_mod_of_floats(lhs: Term, rhs: Term) -> Term:
+    remainder = lhs.apply(ops.Rem, rhs)
+    return (remainder * rhs < 0).choose(remainder + rhs, remainder)
+
+
+@formula(ops.Rem, "tfl")
+def _rem(lhs: Term, rhs: Term) -> Term:
+    """By FLOOR_MOD: of the sizes for floats, corrected for integers, whose least has no positive counterpart."""
+    if not lhs.dtype.is_integer:
+        return lhs.sign() * (lhs.abs() % rhs.abs())
+    remainder = lhs % rhs
+    if not lhs.dtype.is_signed:
+        return remainder
+    return _rounds_up(lhs, rhs, remainder).choose(remainder - rhs, remainder)
+
+
+@decompose(ops.Atan2, "tfl")
+def _atan2_tfl(b: Builder, node: Node) -> Value | None:
+    """The kernel is correct for equal shapes only; without a kernel: by a polynomial."""
+    lhs, rhs, full = node.operand(0), node.operand(1), node.result.tensor_type.shape
+    if full is None or lhs.tensor_type.shape == rhs.tensor_type.shape:
+        y, x = Term(b, lhs), Term(b, rhs)
+        return atan2(y, x, _has_sign(y), _has_sign(x)).value if lhs.dtype is DType.FLOAT32 else None
+    return b(ops.Atan2, broadcast(b, lhs, full, lhs, rhs), broadcast(b, rhs, full, lhs, rhs))
+
+
+@formula(ops.Atan2, "onnx")
+def _atan2_onnx(lhs: Term, rhs: Term) -> Term:
+    """The angle of the quotient, half a turn further where rhs is negative; signs of zeros and infinities count."""
+    behind, infinite = _has_sign(rhs), lhs.abs().min(rhs.abs()).equals(math.inf)
+    divisor = (lhs.abs() + rhs.abs()).equals(0.0).choose(behind.choose(rhs.constant(-1.0), 1.0), rhs)
+    angle = infinite.choose(lhs.sign() * rhs.sign(), lhs / divisor).apply(ops.Atan)
+    return behind.choose(_has_sign(lhs).choose(angle - math.pi, angle + math.pi), angle)
+
+
+def _has_sign(x: Term) -> Term:
+    """Whether each element is negative or -0.0."""
+    return (x < 0) | (1.0 / x < 0)
+
+
+@formula(ops.Pow, "tfl")
+def _pow_formula(base: Term, exponent: Term) -> Term | None:
+    """Integer powers of integers by squaring; everything else in the kernel's float32."""
+    if base.dtype.is_integer and exponent.dtype.is_integer:
+        return _integer_power(base, exponent)
+    if base.dtype is exponent.dtype:
+        return constant_power(base, exponent)
+    real = base.dtype if base.dtype.is_float else exponent.dtype
+    return base.to(real).apply(ops.Pow, exponent.to(real)).to(base.dtype)
+
+
+_MOST_FACTORS = 64
+
+
+def constant_power(base: Term, exponent: Term) -> Term | None:
+    """Where no kernel computes powers: constant exponents; None for others.
+
+    One integer: a product of squares. Fractions: e**(exponent log(base)), which is NaN where `base` is negative.
+    """
+    if not exponent.value.is_constant:
+        return None
+    powers = np.unique(exponent.value.numpy())
+    whole = np.equal(powers, np.round(powers))
+    if powers.size == 1 and whole[0] and 0 < abs(powers[0]) <= _MOST_FACTORS:
+        product = _product(base, abs(int(powers[0])))
+        return product if powers[0] > 0 else 1.0 / product
+    if powers.size == 1 and powers[0] == 0.5:
+        return base.sqrt()
+    return None if np.any(whole) or not np.all(np.isfinite(powers)) else (base.log() * exponent).exp()
+
+
+def _product(base: Term, count: int) -> Term:
+    """`count` factors `base`, at least one."""
+    if count == 1:
+        return base
+    square = _product(base * base, count // 2)
+    return square * base if count % 2 else square
+
+
+_STEPS = 6
+
+
+def _integer_power(base: Term, exponent: Term) -> Term:
+    """Products of the squares that the exponent's bits name; beyond 63 only 0, 1 and -1 have powers that fit.
+
+    A negative exponent means 1 / power, rounded toward zero.
+    """
+    whole = exponent.bits(DType.INT64) if exponent.dtype is DType.UINT64 else exponent
+    size = whole.abs() if whole.dtype.is_signed else whole
+    rest = (size > 63).choose(size % 2 + 62, size).to(DType.INT32)
+    result = base.constant(1)
+    square = base
+    for step in range(_STEPS):
+        result = (rest % 2).differs(0).choose(result * square, result)
+        if step < _STEPS - 1:
+            square, rest = square * square, (rest - rest % 2) / 2
+    if never_negative(exponent.value):
+        return result
+    unit = (base * base).equals(1) & base.abs().equals(1)
+    return ((whole < 0) & unit.apply(ops.Not)).choose(result.constant(0), result)
+
+
+# --- quotients --------------------------------------------------------------------------------------------------------
+
+
+def exact_quotient(multiple: Term, divisor: Term) -> Term:
+    """`multiple` / `divisor` where that comes out, of int64.
+
+    A float32 division is exact to 22 bits. The remainder is divided again: three divisions make 64 bits.
+    """
+    real = divisor.to(DType.FLOAT32)
+    quotient: Term | None = None
+    for _ in range(3):
+        part = (multiple.to(DType.FLOAT32) / real).apply(ops.RoundNearestEven).to(DType.INT64)
+        quotient = part if quotient is None else quotient + part
+        multiple = multiple - part * divisor
+    assert quotient is not None
+    return quotient
+
+
+@formula(ops.Div, "tfl")
+def _div(lhs: Term, rhs: Term) -> Term | None:
+    if lhs.dtype is DType.INT64 and fits_int32(lhs.value) and fits_int32(rhs.value):
+        return (lhs.to(DType.INT32) / rhs.to(DType.INT32)).to(lhs.dtype)
+    if lhs.dtype is DType.INT64:
+        return exact_quotient(lhs - lhs.apply(ops.Rem, rhs), rhs)
+    if lhs.dtype is DType.UINT32:
+        return (lhs.to(DType.INT64) / rhs.to(DType.INT64)).to(lhs.dtype)
+    return _unsigned_quotient(lhs, rhs) if lhs.dtype is DType.UINT64 else None
+
+
+def _floored(lhs: Term, rhs: Term) -> Term:
+    """One less than the quotient rounded toward zero, where that is not exact and below zero."""
+    rest = lhs % rhs
+    if never_negative(lhs.value) and never_negative(rhs.value):
+        return lhs / rhs if fits_int32(lhs.value) and fits_int32(rhs.value) else exact_quotient(lhs - rest, rhs)
+    below = _rounds_up(lhs, rhs, rest)
+    return exact_quotient(lhs - below.choose(rest - rhs, rest), rhs) - below.to(lhs.dtype)
+
+
+def _unsigned_quotient(lhs: Term, rhs: Term) -> Term:
+    """Half the dividend is a signed number; a divisor over the half of the range goes in once or not at all."""
+    half = lhs.apply(ops.ShiftRightLogical, 1, in_range=True).bits(DType.INT64)
+    small = rhs.bits(DType.INT64)
+    safe = (small < 1).choose(small.constant(1), small)
+    guess = (half / safe * 2).bits(DType.UINT64)
+    more = lhs - guess * rhs >= rhs
+    fitted = guess + more.to(DType.INT64).bits(DType.UINT64)
+    return (small < 0).choose((lhs >= rhs).to(DType.INT64).bits(DType.UINT64), fitted)
+
+
+@formula(ops.FloorDiv, "tfl")
+def _integer_floor_div(lhs: Term, rhs: Term) -> Term | None:
+    if lhs.dtype is DType.INT64:
+        return _floored(lhs, rhs)
+    return lhs / rhs if lhs.dtype in (DType.UINT32, DType.UINT64) else None
+
+
+@formula(ops.FloorMod, "tfl")
+def _floor_mod(lhs: Term, rhs: Term) -> Term | None:
+    """Of unsigned integers of 64 bits; of int32 for targets whose kernel has floats only."""
+    if lhs.dtype is DType.INT32:
+        rest = lhs - lhs / rhs * rhs
+        if never_negative(rhs.value):
+            return rest if never_negative(lhs.value) else rest + (rest < 0).to(DType.INT32) * rhs
+        other = rest.differs(0) & (rest < 0).differs(rhs < 0)
+        return rest + other.to(DType.INT32) * rhs
+    return lhs - lhs / rhs * rhs if lhs.dtype is DType.UINT64 else None
+
+
+# --- on quantized operands --------------------------------------------------------------------------------------------
+
+for _name in ("Add", "Mul"):
+    _pair = QLinearRow(_name, 14, (Quantized(0, 1, 2), Quantized(3, 4, 5)), result=(6, 7))
+    qlinear(f"QLinear{_name}", (1,), _pair, MICROSOFT)
+    qoperator(f"QLinear{_name}", _pair, MICROSOFT)

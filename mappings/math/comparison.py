@@ -1,0 +1,126 @@
+"""Comparisons, and the choice between two tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.build.operands import align_by_axis, formula
+from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
+from onnxtfl.build.qoperator import qoperator
+from onnxtfl.build.rows import row
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.quantization import limits
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.types import DType
+from onnxtfl.kernels.comparisons import in_units_of_1_256
+from onnxtfl.rewriting.registry import lift_tfl, upgrade
+from onnxtfl.rewriting.stored_integers import integers_of
+
+_COMPARISONS = (
+    ("EQ", "Equal", (7, 11, 13, 19), "EQUAL"),
+    ("GT", "Greater", (7, 9, 13), "GREATER"),
+    ("LT", "Less", (7, 9, 13), "LESS"),
+    ("GE", "GreaterOrEqual", (12, 16), "GREATER_EQUAL"),
+    ("LE", "LessOrEqual", (12, 16), "LESS_EQUAL"),
+)
+for _direction, _onnx, _since, _tfl in _COMPARISONS:
+    row(ops.Compare, onnx=_onnx, since=_since, fixed={"comparison_direction": _direction})
+for _old in ("Equal", "Greater", "Less"):
+    upgrade(_old, since=(1,))(align_by_axis)
+row(ops.Select, onnx="Where", since=(9, 16))
+row(ops.Select, tfl="SELECT_V2", lifts=False)
+
+
+@lift_tfl("SELECT", "SELECT_V2")
+def _select(b: Builder, node: Node) -> Value:
+    """A condition of rank 1 chooses along the first axis in SELECT.
+
+    Where nothing has more than one element, the result has the rank that the file declares (LiteRT kernels/select.cc).
+    """
+    condition, on_true, on_false = operands = [node.operand(i) for i in range(3)]
+    if node.op.name == "tfl.SELECT" and condition.tensor_type.rank == 1 and (on_true.tensor_type.rank or 0) > 1:
+        condition = unsqueezed(b, condition, range(1, on_true.rank))
+    chosen = b(ops.Select, condition, on_true, on_false)
+    single = all(v.tensor_type.is_static and product(v.shape) == 1 for v in (*operands, node.result))
+    return reshape(b, chosen, node.result.shape) if single else chosen
+
+
+# --- TFLite's comparisons of quantized tensors ------------------------------------------------------------------------
+
+_DIRECTIONS = {tfl: direction for direction, _, _, tfl in _COMPARISONS} | {"NOT_EQUAL": "NE"}
+_FINE = 1.001 / 256
+"""From this scale on, stored integers that differ also differ in units of 1/256."""
+
+
+def _is_exact(node: Node) -> bool:
+    """Whether the kernel tells all different values apart: it rounds to 1/256, except to order int16."""
+    lhs, rhs = (quantization_of(node.operand(i)) for i in (0, 1))
+    if lhs is None and rhs is None:
+        return True
+    orders = lhs is not None and lhs.storage == "int16" and node.attr("comparison_direction") not in ("EQ", "NE")
+    return lhs == rhs and lhs is not None and (orders or lhs.scales[0] >= _FINE)
+
+
+for _tfl, _direction in _DIRECTIONS.items():
+    fixed = {"comparison_direction": _direction}
+    row(ops.Compare, tfl=_tfl, fixed=fixed, when=_is_exact, lifts=False)
+
+
+@lift_tfl(*_DIRECTIONS)
+def _compare(b: Builder, node: Node) -> Value:
+    """Integers of 8 bits, and int16 where they are equal or not, are compared in units of 1/256; other int16 as stored.
+
+    Source: LiteRT kernels/comparisons.cc, kernels/internal/reference/comparisons.h (ComparisonWithScaling).
+    """
+    direction = _DIRECTIONS[node.op.name.partition(".")[2]]
+    operands = [node.operand(i) for i in (0, 1)]
+    types = [_stored_type(v) for v in operands]
+    orders = types[0] is DType.INT16 and direction not in ("EQ", "NE")
+    if types[0] not in (DType.INT8, DType.UINT8, DType.INT16) or types[0] is not types[1]:
+        return b(ops.Compare, *operands, comparison_direction=direction)
+    found = [quantization_of(v) for v in operands]
+    if orders or (direction == "EQ" and types[0] is DType.INT16 and found[0] is None):
+        operands = operands if found[0] == found[1] else [integers_of(b, v) for v in operands]
+        return b(ops.Compare, *operands, comparison_direction=direction)
+    tables = [in_units_of_1_256(v) for v in operands]
+    if found[0] != found[1] or not (np.diff(tables[0]) > 0).all():
+        operands = [_looked_up(b, v, table) for v, table in zip(operands, tables, strict=True)]
+    return b(ops.Compare, *operands, comparison_direction=direction)
+
+
+def _stored_type(value: Value) -> DType:
+    quantization = quantization_of(value)
+    return value.dtype if quantization is None else quantization.dtype
+
+
+def _looked_up(b: Builder, value: Value, table: Array) -> Value:
+    """The entries of a table for all stored integers, in order, at those of `value`."""
+    low, _ = limits(_stored_type(value))
+    index = Term(b, integers_of(b, value)).to(DType.INT32) - int(low)
+    return b(ops.Gather, constant(table), index.value, axis=0)
+
+
+@formula(ops.Compare, "onnx")
+def _not_equal(lhs: Term, rhs: Term, *, comparison_direction: str) -> Term | None:
+    return lhs.equals(rhs).apply(ops.Not) if comparison_direction == "NE" else None
+
+
+@formula(ops.Select, "onnx")
+def _select_of_uint64(condition: Term, on_true: Term, on_false: Term) -> Term | None:
+    """ONNX Runtime has a kernel for signed integers."""
+    if on_true.dtype is not DType.UINT64:
+        return None
+    return condition.choose(on_true.to(DType.INT64), on_false.to(DType.INT64)).to(DType.UINT64)
+
+
+# --- on quantized operands --------------------------------------------------------------------------------------------
+
+_CHOICE = QLinearRow("Where", 16, (0, Quantized(1, 2, 3), Quantized(4, 5, 6)), result=(7, 8))
+qlinear("QLinearWhere", (1,), _CHOICE, MICROSOFT)
+qoperator("QLinearWhere", _CHOICE, MICROSOFT)

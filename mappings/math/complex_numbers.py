@@ -1,0 +1,18 @@
+"""The parts of complex numbers, and their absolute value. ONNX's kernels have no complex elements: `split_complex`
+of :mod:`onnxtfl.passes.types.complex_numbers` computes on the parts."""
+
+from __future__ import annotations
+
+from onnxtfl.build.rows import row
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.rewriting.registry import lift_tfl
+
+row(ops.Real, tfl="REAL")
+row(ops.Imag, tfl="IMAG")
+
+
+@lift_tfl("COMPLEX_ABS")
+def _complex_abs(b: Builder, node: Node) -> Value:
+    return b(ops.Abs, node.operand(0))

@@ -1,0 +1,484 @@
+"""MatMul, Gemm and their kin: one neutral op, DotGeneral.
+
+=====================  ==========================================================================================
+ONNX                   MatMul 1 9 13, Gemm 1 6 7 9 11 13
+TFLite                 FULLY_CONNECTED (constant rhs, [n, k]), BATCH_MATMUL
+=====================  =========================================================================================="""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Sequence
+from functools import partial
+
+import numpy as np
+
+from onnxtfl.build.hybrid import is_hybrid
+from onnxtfl.build.operands import flat_bias, summed_in_float
+from onnxtfl.build.rows import activated
+from onnxtfl.build.sizes import sliced
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.dims import Dim, broadcast_dim, product
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.matching import is_weight
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.ranges import exact_terms
+from onnxtfl.ir.reshape import broadcast, dim_vector, merged, reshape, transposed
+from onnxtfl.ir.row_quantization import on_int8_grid
+from onnxtfl.ir.shapes import check_spreads
+from onnxtfl.ir.types import DType
+from onnxtfl.kernels.batch_matmul import with_one_scale
+from onnxtfl.kernels.products_int16 import in_int32, zero_bias
+from onnxtfl.rewriting.registry import (
+    Form,
+    decompose,
+    decompose_late,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+
+
+def matmul(b: Builder, lhs: Value, rhs: Value) -> Value:
+    """NumPy's matmul; ranks from 1 up, batch axes broadcast."""
+    if 1 in (lhs.rank, rhs.rank) or rhs.rank == 2:
+        return contracted(b, lhs, rhs, lhs.rank - 1, max(0, rhs.rank - 2))
+    return batched(b, lhs, rhs)
+
+
+def contracted(b: Builder, lhs: Value, rhs: Value, lhs_axis: int, rhs_axis: int) -> Value:
+    """Sum of products over one axis of each operand."""
+    if 0 in (lhs.shape[lhs_axis], rhs.shape[rhs_axis]):
+        sizes = [d for v, axis in ((lhs, lhs_axis), (rhs, rhs_axis)) for i, d in enumerate(v.shape) if i != axis]
+        return _empty_sums(b, sizes, lhs, rhs)
+    axes = {"lhs_contracting_dimensions": (lhs_axis,), "rhs_contracting_dimensions": (rhs_axis,)}
+    return b(ops.DotGeneral, lhs, rhs, **axes)
+
+
+def _empty_sums(b: Builder, shape: Sequence[Dim], lhs: Value, rhs: Value) -> Value:
+    """Zeros: TFLite's kernels refuse operands without elements, or leave the bias out (LiteRT 2.3)."""
+    return b(ops.BroadcastTo, b.scalar(0, lhs), dim_vector(b, shape, lhs, rhs))
+
+
+def batched(b: Builder, lhs: Value, rhs: Value, adjoint_lhs: bool = False, adjoint_rhs: bool = False) -> Value:
+    """[batch..., m, k] x [batch..., k, n], the last two axes of an operand swapped where it is adjoint.
+
+    The batch axes broadcast; missing ones are unit axes.
+    """
+    rank = max(lhs.rank, rhs.rank)
+    lhs, rhs = (reshape(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
+    count = rank - 2
+    if 0 in (lhs.shape[-2 if adjoint_lhs else -1], rhs.shape[-1 if adjoint_rhs else -2]):
+        rows, columns = lhs.shape[-1 if adjoint_lhs else -2], rhs.shape[-2 if adjoint_rhs else -1]
+        batch = [broadcast_dim(x, y) for x, y in zip(lhs.shape[:count], rhs.shape[:count], strict=True)]
+        return _empty_sums(b, [*batch, rows, columns], lhs, rhs)
+    return b(
+        ops.DotGeneral,
+        lhs,
+        rhs,
+        lhs_batching_dimensions=tuple(range(count)),
+        rhs_batching_dimensions=tuple(range(count)),
+        lhs_contracting_dimensions=(count if adjoint_lhs else count + 1,),
+        rhs_contracting_dimensions=(count + 1 if adjoint_rhs else count,),
+    )
+
+
+@lift_onnx("MatMul", since=(1, 9, 13))
+def _matmul(b: Builder, node: Node) -> Value:
+    return matmul(b, node.operand(0), node.operand(1))
+
+
+@upgrade("Gemm", since=(1, 6))
+def _gemm_6(b: Builder, node: Node) -> None:
+    """NumPy's broadcasting of C holds what `broadcast` asked for."""
+    node.attributes.pop("broadcast", None)
+
+
+@lift_onnx("Gemm", since=(7, 9, 11, 13))
+def _gemm(b: Builder, node: Node) -> Value:
+    lhs, rhs, c = node.operand(0), node.operand(1), node.optional(2)
+    alpha = float(node.attr("alpha", 1.0))
+    data = rhs.data if rhs.dtype is DType.FLOAT32 and alpha != 1.0 else None
+    if data is not None:
+        rhs, alpha = constant(data.scale(np.full(data.shape[0], alpha, np.float32), 0)), 1.0
+    axes = 0 if node.attr("transA", 0) else 1, 1 if node.attr("transB", 0) else 0
+    product = times(b, contracted(b, lhs, rhs, *axes), alpha)
+    if c is None:
+        return product
+    check_spreads(product, c)
+    return b(ops.Add, product, times(b, c, float(node.attr("beta", 1.0))))
+
+
+def times(b: Builder, x: Value, factor: float) -> Value:
+    """`x` times a number, which for integers has to be whole."""
+    if factor == 1.0:
+        return x
+    if not x.dtype.is_float and factor != int(factor):
+        raise UnsupportedError(f"integers cannot be scaled by {factor}")
+    return b(ops.Mul, x, b.scalar(factor, x))
+
+
+@lift_tfl("BATCH_MATMUL")
+def _tfl_batch_matmul(b: Builder, node: Node) -> Value:
+    lhs, rhs, adjoint = node.operand(0), with_one_scale(node), bool(node.attr("adj_x"))
+    lhs = _rounded_rows(b, node, lhs, rhs, lhs.rank - 2 if adjoint else lhs.rank - 1)
+    return batched(b, lhs, rhs, adjoint, bool(node.attr("adj_y")))
+
+
+def _rounded_rows(b: Builder, node: Node, x: Value, weights: Value, axis: int) -> Value:
+    """`x`, rounded row by row (along `axis`) where a hybrid kernel quantizes it."""
+    if not is_hybrid(x, weights):
+        return x
+    of_blocks = (quantization := quantization_of(weights)) is not None and quantization.block is not None
+    return on_int8_grid(b, x, [axis], asymmetric=of_blocks or bool(node.attr("asymmetric_quantize_inputs", False)))
+
+
+@lift_tfl("FULLY_CONNECTED")
+def _tfl_fully_connected(b: Builder, node: Node) -> Value:
+    x, weights, bias = node.operand(0), node.operand(1), flat_bias(b, node.optional(2))
+    if node.attr("weights_format", "DEFAULT") != "DEFAULT":
+        raise UnsupportedError(f"weights_format {node.attr('weights_format')}")
+    if not _has_rows(x, weights.shape[1], bool(node.attr("keep_num_dims"))):
+        x = b(ops.Reshape, x, dim_vector(b, [-1, weights.shape[1]], weights))
+    x = _rounded_rows(b, node, x, weights, x.rank - 1)
+    axes = {"lhs_contracting_dimensions": (x.rank - 1,), "rhs_contracting_dimensions": (1,)}
+    smooth = is_hybrid(x, weights)  # EvalHybrid calls ApplyActivationToVector
+    if bias is None:
+        return activated(b, b(ops.DotGeneral, x, weights, **axes), node, smooth=smooth)
+    return activated(b, b(ops.DotGeneralBias, x, weights, bias, **axes), node, smooth=smooth)
+
+
+def _has_rows(x: Value, features: Dim, kept: bool) -> bool:
+    """Whether the last axis of `x` has the features: else the kernel makes rows of them (fully_connected.cc, Prepare).
+
+    It checks the axis if `kept`, the result having the other axes; without, a run may find another size.
+    """
+    same = x.shape[-1] == features
+    return same or not (isinstance(x.shape[-1], int) and isinstance(features, int)) if kept else same and x.rank == 2
+
+
+_EXACT = {"asymmetric_quantize_inputs": False}
+
+
+def _filter_order(node: Node) -> tuple[int, ...] | None:
+    """The order [n, k...] of rhs's axes in which FULLY_CONNECTED multiplies lhs [free..., k...] by it; None without.
+
+    With several contracting axes lhs has one free axis: the kernel flattens the others itself.
+    """
+    lhs, rhs = node.operand(0), node.operand(1)
+    if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None or node.attr("output_permutation"):
+        return None
+    roles = ops.DotRoles.of(node)
+    pairs = sorted(zip(roles.lhs_contract, roles.rhs_contract, strict=True))
+    last = tuple(range(lhs.rank - len(pairs), lhs.rank))
+    if roles.lhs_batch or len(roles.rhs_free) != 1 or tuple(axis for axis, _ in pairs) != last:
+        return None
+    fits = len(roles.lhs_free) >= 1 if len(pairs) == 1 else len(roles.lhs_free) == 1 and rhs.is_constant
+    return (*roles.rhs_free, *(axis for _, axis in pairs)) if fits else None
+
+
+@lower_tfl(ops.DotGeneral)
+@lower_tfl(ops.DotGeneralBias)
+def _fully_connected(node: Node) -> Form | None:
+    """A constant is brought into the order of the kernel.
+
+    `keep_num_dims` says nothing about matrices, but XNNPACK copies its operand without it (xnnpack_delegate.cc), and in
+    models with sizes known at run time only this copy may be left out from the second run of an interpreter on: it is,
+    for good, once the memory of the copy begins where the operand was before its memory moved (XNNPACK's
+    unary-elementwise-nc.c). Quantized kernels of 2.14 do not all know it.
+
+    Products of int16 get a bias: without one, LiteRT adds them up in int32, which may overflow (fully_connected.cc).
+    """
+    lhs, rhs, order = node.operand(0), node.operand(1), _filter_order(node)
+    if order is None:
+        return None
+    weights: Value | TensorData = rhs
+    if rhs.data is not None and rhs.tensor_type.quantization is None and order != (0, 1):
+        ordered = rhs.data.transpose(order)
+        weights = ordered.reshape((ordered.shape[0], math.prod(ordered.shape[1:])))
+    elif rhs.data is not None and is_hybrid(lhs, rhs) and order == (1, 0):
+        weights = constant(rhs.data.transpose(order), type_=rhs.tensor_type.permuted(order))
+    elif order != (0, 1):
+        return None
+    options = {
+        "fused_activation_function": "NONE",
+        "weights_format": "DEFAULT",
+        "keep_num_dims": rhs.rank == 2 and (lhs.rank > 2 or not (lhs.is_quantized or rhs.is_quantized)),
+        "asymmetric_quantize_inputs": rhs.is_quantized and not lhs.is_quantized,
+    }
+    bias = node.optional(2)
+    if (
+        bias is None
+        and (q := quantization_of(lhs)) is not None
+        and q.storage == "int16"
+        and isinstance(rhs.shape[0], int)
+    ):
+        bias = zero_bias(lhs, rhs, rhs.shape[0])
+    return Form("FULLY_CONNECTED", (lhs, weights, bias), options)
+
+
+@lower_tfl(ops.DotGeneral, rank=-1)
+@lower_tfl(ops.DotGeneralBias, rank=-1)
+def _fully_connected_in_int32(node: Node) -> Form | None:
+    """Before the form that adds up in int64: its kernel is ten times faster."""
+    return in_int32(_fully_connected(node), axis=0)
+
+
+def _batched_order(node: Node) -> tuple[int, ...] | None:
+    """The order of the result of [batch..., two axes] times [batch..., two axes]; None for other nodes."""
+    lhs, rhs = node.operand(0), node.operand(1)
+    if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None or not ops.DotRoles.of(node).is_batch_matmul:
+        return None
+    natural = tuple(range(lhs.rank))
+    order = tuple(node.attr("output_permutation")) or natural
+    return order if order in (natural, (*natural[:-2], lhs.rank - 1, lhs.rank - 2)) else None
+
+
+@lower_tfl(ops.DotGeneral, rank=1)
+def _batch_matmul(node: Node) -> Form | None:
+    order, lhs, rhs = _batched_order(node), node.operand(0), node.operand(1)
+    if order is None:
+        return None
+    roles, last = ops.DotRoles.of(node), lhs.rank - 1
+    lhs_flag, rhs_flag = roles.lhs_contract != (last,), roles.rhs_contract == (last,)
+    if order[-1] != last:  # the transposed product is the product of the transposed operands, swapped
+        lhs, rhs, lhs_flag, rhs_flag = rhs, lhs, not rhs_flag, not lhs_flag
+    return Form("BATCH_MATMUL", (lhs, rhs), {"adj_x": lhs_flag, "adj_y": rhs_flag, **_EXACT})
+
+
+@lower_tfl(ops.DotGeneral, rank=2)
+def _rows_times_matrix(node: Node) -> Form | None:
+    """[free..., k] times one matrix, which is broadcast."""
+    order, lhs, rhs = _filter_order(node), node.operand(0), node.operand(1)
+    if order is None or rhs.rank != 2 or lhs.rank == 2:
+        return None
+    return Form("BATCH_MATMUL", (lhs, rhs), {"adj_x": False, "adj_y": order == (0, 1), **_EXACT})
+
+
+@decompose(ops.DotGeneral, "tfl", "operands")
+@decompose(ops.DotGeneralBias, "tfl", "operands")
+def _weight_in_order(b: Builder, node: Node) -> Value | None:
+    """A weight as [n, k...], its contracting axes in the order of lhs's, where only that is missing."""
+    rhs, order = node.operand(1), _filter_order(node)
+    if order is None or order == tuple(range(len(order))) or not is_weight(rhs):
+        return None
+    last = node.operand(0).rank
+    contract = {
+        "lhs_contracting_dimensions": tuple(range(last - rhs.rank + 1, last)),
+        "rhs_contracting_dimensions": tuple(range(1, rhs.rank)),
+    }
+    return b(node.op, node.operand(0), transposed(b, rhs, order), *node.operands[2:], **contract)
+
+
+@decompose(ops.DotGeneralBias)
+def _apart(b: Builder, node: Node) -> Value:
+    """The bias as an Add, along the last natural axis."""
+    lhs, rhs, bias = (node.operand(i) for i in range(3))
+    attributes = {k: v for k, v in node.attributes.items() if k != "output_permutation"}
+    total = b(ops.Add, b(ops.DotGeneral, lhs, rhs, **attributes), bias)
+    return transposed(b, total, node.attr("output_permutation") or range(total.rank))
+
+
+@decompose(ops.DotGeneral, "tfl")
+def _dot_for_tfl(b: Builder, node: Node) -> Value | None:
+    """Into a form that kernels take: axes grouped, a weight as [n, k], else batched matrices; integers as sums."""
+    lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
+    if is_weight(rhs) and not roles.lhs_batch and _filter_order(node) is None:
+        product = _weighted(b, lhs, rhs, roles)
+    elif lhs.dtype.is_float and (len(roles.lhs_batch) > 3 or not _is_plain(node)):
+        product = _grouped(b, lhs, rhs, roles)
+    elif not lhs.dtype.is_float:
+        product = _products(b, lhs, rhs, roles)
+    else:
+        return None
+    shape = _natural(node)
+    result = reshape(b, product, shape, product, lhs, rhs)
+    return transposed(b, result, node.attr("output_permutation") or range(len(shape)))
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether this is [batch..., m, k] times [batch..., two axes], whose kernels need no `adj_x`.
+
+    With it, kernels of 2.14 compute broadcasts of more than three axes wrong.
+    """
+    last = node.operand(0).rank - 1
+    return _batched_order(node) == tuple(range(last + 1)) and ops.DotRoles.of(node).lhs_contract == (last,)
+
+
+def _weighted(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
+    free: list[Sequence[int]] = [[a] for a in roles.lhs_free] or [[]]
+    rows = merged(b, lhs, [*free, roles.lhs_contract])
+    weights = merged(b, rhs, [roles.rhs_free, roles.rhs_contract])
+    return b(
+        ops.DotGeneral, rows, weights, lhs_contracting_dimensions=(rows.rank - 1,), rhs_contracting_dimensions=(1,)
+    )
+
+
+def _grouped(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
+    lhs_batch: list[Sequence[int]] = [[a] for a in roles.lhs_batch]
+    rhs_batch: list[Sequence[int]] = [[a] for a in roles.rhs_batch]
+    if len(lhs_batch) > 3:
+        lhs, rhs = _same_batch(b, lhs, rhs, roles)
+        lhs_batch, rhs_batch = [roles.lhs_batch], [roles.rhs_batch]
+    rows = merged(b, lhs, [*lhs_batch, roles.lhs_free, roles.lhs_contract])
+    return batched(b, rows, merged(b, rhs, [*rhs_batch, roles.rhs_contract, roles.rhs_free]))
+
+
+def _same_batch(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> list[Value]:
+    """Both operands with the sizes of the batch that they broadcast to, so that its axes can be merged."""
+    pairs = list(zip(roles.lhs_batch, roles.rhs_batch, strict=True))
+    batch = [broadcast_dim(lhs.shape[i], rhs.shape[j]) for i, j in pairs]
+    result = []
+    for value, axes in ((lhs, roles.lhs_batch), (rhs, roles.rhs_batch)):
+        sizes = list(value.shape)
+        for axis, size in zip(axes, batch, strict=True):
+            sizes[axis] = size
+        result.append(broadcast(b, value, sizes, lhs, rhs))
+    return result
+
+
+def _natural(node: Node) -> list[Dim]:
+    """The shape of the result before `output_permutation`."""
+    order, shape = list(node.attr("output_permutation")), node.result.shape
+    return [shape[order.index(i)] for i in range(len(shape))] if order else list(shape)
+
+
+def _products(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
+    """Integers, which no kernel multiplies as matrices: in float32 where that is exact, else a sum of products."""
+    terms, depths = exact_terms(lhs, rhs), [d for a in roles.lhs_contract if isinstance(d := lhs.shape[a], int)]
+    if terms and len(depths) == 1:
+        (i,), (j,) = roles.lhs_contract, roles.rhs_contract
+        multiply = partial(b, ops.DotGeneral, **roles.attributes)
+        return summed_in_float(b, [(lhs, i), (rhs, j)], terms, multiply, None)
+    rows = merged(b, lhs, [*([a] for a in roles.lhs_batch), roles.lhs_free, [], roles.lhs_contract])
+    columns = merged(b, rhs, [*([a] for a in roles.rhs_batch), [], roles.rhs_free, roles.rhs_contract])
+    parts = [sliced(b, rows, {rows.rank - 3: part}) for part in _row_blocks(rows, columns)]
+    sums = [b(ops.Reduce, b(ops.Mul, part, columns), [rows.rank - 1], kind="sum", keepdims=False) for part in parts]
+    return sums[0] if len(sums) == 1 else b(ops.Concatenate, *sums, axis=rows.rank - 3)
+
+
+_MOST_PRODUCTS = 1 << 27
+"""The most elements of one tensor of products; LiteRT ends the process where memory for one is missing."""
+_MOST_BLOCKS = 1 << 9
+
+
+def _row_blocks(rows: Value, columns: Value) -> list[slice]:
+    """Blocks of the rows [batch..., m, 1, k] whose products with the columns [batch..., 1, n, k] fit in memory.
+
+    One block where sizes are open. UnsupportedError where there would be too many.
+    """
+    count, total = rows.shape[-3], product(broadcast_dim(x, y) for x, y in zip(rows.shape, columns.shape, strict=True))
+    if not isinstance(count, int) or not isinstance(total, int) or total <= _MOST_PRODUCTS:
+        return [slice(None)]
+    blocks = -(-total // _MOST_PRODUCTS)
+    if blocks > min(count, _MOST_BLOCKS):
+        raise UnsupportedError(
+            f"a product of integer matrices with {total} multiplications", hint="compute it in float"
+        )
+    length = -(-count // blocks)
+    return [slice(start, min(start + length, count)) for start in range(0, count, length)]
+
+
+def _is_dequantized(value: Value, bits: Container[int], constant: bool = False) -> bool:
+    """Whether `value` is moved elements of a dequantized tensor of so many bits, of a constant one if `constant`."""
+    node = value.producer
+    while node is not None and node.op is not ops.Convert and node.op.moves == slice(0, 1):
+        node = node.operand(0).producer
+    source = node.operand(0) if node is not None and node.op is ops.Convert else None
+    if source is None or (constant and not source.is_constant):
+        return False
+    quantization = source.tensor_type.quantization
+    return quantization is not None and quantization.dtype.bits in bits
+
+
+def _has_stored_weights(node: Node) -> bool:
+    """Real values, or those of int16, times a dequantized constant matrix.
+
+    ONNX Runtime makes a MatMulNBits of their MatMul, or Gemm without transB (of int16 from 1.32 on): that quantizes the
+    left matrix to int8 (the default of ``session.qdq_matmulnbits_accuracy_level``), and it is refused in a Loop (1.31).
+    """
+    lhs, rhs = node.operand(0), node.operand(1)
+    stored = rhs.tensor_type.rank == 2 and _is_dequantized(rhs, range(1, 9), constant=True)
+    return stored and not _is_dequantized(lhs, range(1, 9))
+
+
+@lower_onnx(ops.DotGeneral)
+def _onnx_matmul(node: Node, opset: int) -> Form | None:
+    lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
+    if node.attr("output_permutation") or _has_stored_weights(node):
+        return None
+    weights = not roles.lhs_batch and rhs.rank == 2 and roles.lhs_contract == (lhs.rank - 1,) and lhs.rank > 1
+    if weights and roles.rhs_contract == (0,):
+        return Form("MatMul", (lhs, rhs))
+    count = len(roles.lhs_batch)
+    plain = roles.is_batch_matmul and roles.lhs_contract == (count + 1,) and roles.rhs_contract == (count,)
+    return Form("MatMul", (lhs, rhs)) if plain else None
+
+
+@lower_onnx(ops.DotGeneral, rank=1)
+@lower_onnx(ops.DotGeneralBias)
+def _onnx_gemm(node: Node, opset: int) -> Form | None:
+    """Gemm's flags transpose matrices; its C is a bias along the last axis."""
+    lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
+    if node.attr("output_permutation") or roles.lhs_batch or lhs.rank != 2 or rhs.rank != 2 or len(roles.lhs_free) != 1:
+        return None
+    flags = {"transA": int(roles.lhs_contract == (0,)), "transB": int(roles.rhs_contract == (1,))}
+    if not flags["transB"] and _has_stored_weights(node):
+        return None
+    bias = node.optional(2)
+    return Form("Gemm", (lhs, rhs) if bias is None else (lhs, rhs, bias), {"alpha": 1.0, "beta": 1.0, **flags})
+
+
+def _flattens(node: Node) -> bool:
+    """A constant matrix over all axes of lhs but the first: how these lie, layout chooses."""
+    lhs, rhs = node.operand(0), node.operand(1)
+    if lhs.tensor_type.rank is None or node.attr("output_permutation") or not rhs.is_constant:
+        return False
+    roles = ops.DotRoles.of(node)
+    flattened = (
+        len(roles.lhs_contract) > 1 and roles.lhs_contract == tuple(range(1, lhs.rank)) and len(roles.rhs_free) == 1
+    )
+    return flattened and roles.rhs_contract == tuple(sorted(roles.rhs_contract))
+
+
+@decompose_late(ops.DotGeneral, "onnx", when=_flattens)
+@decompose_late(ops.DotGeneralBias, "onnx", when=_flattens)
+def _flatten_and_multiply(b: Builder, node: Node) -> Value:
+    """Flatten, then a Gemm."""
+    lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
+    rows = b(ops.Reshape, lhs, [-1 if not isinstance(lhs.shape[0], int) else lhs.shape[0], _size(lhs.shape[1:])])
+    matrix = merged(b, rhs, [roles.rhs_free, roles.rhs_contract])
+    contract = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,)}
+    return b(node.op, rows, matrix, *node.operands[2:], **contract)
+
+
+def _size(shape: Sequence[object]) -> int:
+    return math.prod(int(d) for d in shape)  # type: ignore[call-overload]
+
+
+@decompose(ops.DotGeneral, "onnx")
+def _dot_for_onnx(b: Builder, node: Node) -> Value:
+    """Axes grouped for MatMul; its batch axes broadcast, its weights are [k, n]."""
+    lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
+    if _has_stored_weights(node):
+        product = _rows_times_weights(b, lhs, rhs, roles)
+    elif not roles.lhs_batch and len(roles.lhs_contract) == 1 and roles.lhs_free:
+        rows = transposed(b, lhs, (*roles.lhs_free, *roles.lhs_contract))
+        columns = merged(b, rhs, [roles.rhs_contract, roles.rhs_free])
+        product = contracted(b, rows, columns, rows.rank - 1, 0)
+    else:
+        product = _grouped(b, lhs, rhs, roles)
+    shape = _natural(node)
+    result = reshape(b, product, shape, product, lhs, rhs)
+    return transposed(b, result, node.attr("output_permutation") or range(len(shape)))
+
+
+def _rows_times_weights(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
+    """Matrices, the second one as [n, k]: Gemm with transB."""
+    rows = merged(b, lhs, [roles.lhs_free, roles.lhs_contract])
+    return contracted(b, rows, merged(b, rhs, [roles.rhs_free, roles.rhs_contract]), 1, 1)

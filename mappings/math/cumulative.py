@@ -1,0 +1,86 @@
+"""Running sums and products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onnxtfl.build.rows import Spelled, row
+from onnxtfl.build.sizes import int32_operands
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.reshape import broadcast, reshape
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.rewriting.registry import decompose, lift_onnx
+
+_FLAGS = {name: Spelled(name, default=False) for name in ("exclusive", "reverse")}
+row(ops.CumSum, onnx="CumSum", since=(11, 14), attributes=_FLAGS, integers=(1,))
+row(ops.CumSum, tfl="CUMSUM", attributes="exclusive reverse", integers=(1,))
+decompose(ops.CumSum, "tfl", "operands")(int32_operands(1))
+
+
+@lift_onnx("CumProd", since=(26,))
+def _cumprod(b: Builder, node: Node) -> Value:
+    """Along an axis known only at run time: along each axis, then a choice."""
+    x, where = node.operand(0), static_ints(node.operand(1))
+    exclusive, reverse = bool(node.attributes.get("exclusive", 0)), bool(node.attributes.get("reverse", 0))
+    if where is not None:
+        return _products(b, x, normalize_axis(where[0], x.rank), exclusive, reverse)
+    results = [Term(b, _products(b, x, axis, exclusive, reverse)) for axis in range(x.rank)]
+    axis = Term(b, reshape(b, node.operand(1), [])) % x.rank
+    chosen = results[0]
+    for i, result in enumerate(results[1:], 1):
+        chosen = axis.equals(i).choose(result, chosen)
+    return chosen.value
+
+
+@decompose(ops.CumSum, "tfl", order="axes")
+def _integer_sums(b: Builder, node: Node) -> Value | None:
+    """Sums by doubling, in kernels that add integers: TFLite Micro's CUMSUM has floats only."""
+    x, where = node.operand(0), static_ints(node.operand(1))
+    if where is None or not x.dtype.is_integer or x.is_quantized or not isinstance(x.shape[where[0]], int):
+        return None
+    axis = normalize_axis(where[0], x.rank)
+    return _doubled(b, x, _Running(ops.Add, 0, axis, bool(node.attr("reverse"))), bool(node.attr("exclusive")))
+
+
+def _products(b: Builder, x: Value, axis: int, exclusive: bool, reverse: bool) -> Value:
+    if not isinstance(x.shape[axis], int):
+        raise UnsupportedError("products along an axis of unknown size", code="E-SHAPE-001")
+    return _doubled(b, x, _Running(ops.Mul, 1, axis, reverse), exclusive)
+
+
+@dataclass(frozen=True)
+class _Running:
+    """An op with a neutral element, along an axis, from its end on under `reverse`."""
+
+    op: type[Op]
+    neutral: int
+    axis: int
+    reverse: bool
+
+
+def _doubled(b: Builder, x: Value, running: _Running, exclusive: bool) -> Value:
+    """By doubling: each round joins to every element what ends where its own begins."""
+    step, size = 1, x.shape[running.axis]
+    assert isinstance(size, int)
+    result = _moved_along(b, x, running, 1) if exclusive else x
+    while step < size:
+        result = b(running.op, result, _moved_along(b, result, running, step))
+        step *= 2
+    return result
+
+
+def _moved_along(b: Builder, x: Value, running: _Running, step: int) -> Value:
+    """`x` moved by `step` along the axis, filled with the neutral element."""
+    axis, reverse, neutral = running.axis, running.reverse, b.scalar(running.neutral, x)
+    size = x.shape[axis]
+    assert isinstance(size, int)
+    room = broadcast(b, neutral, [step if i == axis else d for i, d in enumerate(x.shape)], x)
+    if step >= size:
+        return broadcast(b, neutral, x.shape, x)
+    parts = b.many(ops.Split, x, [step, size - step] if reverse else [size - step, step], axis=axis)
+    return b(ops.Concatenate, *((parts[1], room) if reverse else (room, parts[0])), axis=axis)

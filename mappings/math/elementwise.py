@@ -1,0 +1,181 @@
+"""Unary mathematics: one op on each side, and formulas for what TFLite or ONNX has no op for.
+
+The formulas keep relative accuracy where the plain ones cancel (asinh, atanh, sinh near 0), and reach infinity and NaN
+where the function does."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from onnxtfl.mappings.math.approximations import erf, log1p
+
+from onnxtfl.build.operands import formula, on_terms
+from onnxtfl.build.rows import row
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.kernels.logistic_tanh_int16 import tanh_table
+from onnxtfl.kernels.lookup_int16 import by_table, interpolated
+from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
+
+_BOTH: tuple[tuple[type[Op], str, tuple[int, ...], str], ...] = (
+    (ops.Abs, "Abs", (1, 6, 13), "ABS"),
+    (ops.Neg, "Neg", (1, 6, 13), "NEG"),
+    (ops.Sign, "Sign", (9, 13), "SIGN"),
+    (ops.Ceil, "Ceil", (1, 6, 13), "CEIL"),
+    (ops.Floor, "Floor", (1, 6, 13), "FLOOR"),
+    (ops.RoundNearestEven, "Round", (11, 22), "ROUND"),
+    (ops.Sqrt, "Sqrt", (1, 6, 13), "SQRT"),
+    (ops.Sin, "Sin", (7, 22), "SIN"),
+    (ops.Cos, "Cos", (7, 22), "COS"),
+)
+_ONNX_ONLY: tuple[tuple[type[Op], str, tuple[int, ...]], ...] = (
+    (ops.Exp, "Exp", (1, 6, 13)),
+    (ops.Log, "Log", (1, 6, 13)),
+    (ops.Tanh, "Tanh", (1, 6, 13)),
+    (ops.Tan, "Tan", (7, 22)),
+    (ops.Asin, "Asin", (7, 22)),
+    (ops.Acos, "Acos", (7, 22)),
+    (ops.Atan, "Atan", (7, 22)),
+    (ops.Sinh, "Sinh", (9, 22)),
+    (ops.Cosh, "Cosh", (9, 22)),
+    (ops.Asinh, "Asinh", (9, 22)),
+    (ops.Acosh, "Acosh", (9, 22)),
+    (ops.Atanh, "Atanh", (9, 22)),
+    (ops.Erf, "Erf", (9, 13)),
+    (ops.IsNaN, "IsNaN", (9, 13, 20)),
+)
+for _op, _onnx, _since, _tfl in _BOTH:
+    row(_op, onnx=_onnx, since=_since, tfl=_tfl)
+for _op, _onnx, _since in _ONNX_ONLY:
+    row(_op, onnx=_onnx, since=_since)
+row(ops.IsInf, onnx="IsInf", since=(10, 20), attributes="detect_positive detect_negative")
+for _op, _tfl in ((ops.Exp, "EXP"), (ops.Log, "LOG"), (ops.Rsqrt, "RSQRT"), (ops.Tanh, "TANH")):
+    row(_op, tfl=_tfl, lifts=False)
+row(ops.Abs, tfl="COMPLEX_ABS", when=lambda node: node.operand(0).dtype.is_complex, lifts=False)
+lift_onnx("Reciprocal", since=(1, 6, 13))(on_terms(lambda x: 1 / x))
+lift_tfl("SQUARE")(on_terms(lambda x: x * x))
+formula(ops.Log1p)(log1p)
+formula(ops.Erf, "tfl")(erf)
+formula(ops.IsNaN, "tfl")(lambda x: x.differs(x))
+formula(ops.Tan, "tfl")(lambda x: x.apply(ops.Sin) / x.apply(ops.Cos))
+formula(ops.Atan, "tfl")(lambda x: x.apply(ops.Atan2, 1.0))
+formula(ops.Asin, "tfl")(lambda x: x.apply(ops.Atan2, ((1.0 - x) * (x + 1.0)).sqrt()))
+formula(ops.Acos, "tfl")(lambda x: ((1.0 - x) * (x + 1.0)).sqrt().apply(ops.Atan2, x))
+
+
+@formula(ops.Neg, "tfl")
+def _neg(x: Term) -> Term | None:
+    """Of quantized values: their product with -128 / 128, whose kernel computes it from any steps to any others."""
+    quantization = x.value.tensor_type.quantization
+    if quantization is None or quantization.storage not in ("int8", "uint8", "int16"):
+        return 0 - x if x.dtype.is_integer else None
+    zero = 128 if quantization.storage == "uint8" else 0
+    least = np.asarray(zero - (1 << quantization.dtype.bits - 1), quantization.dtype.numpy)
+    unit = Quantization(quantization.storage, (2.0 ** (1 - quantization.dtype.bits),), (zero,))
+    return x.apply(ops.Mul, constant(least, type_=TensorType(x.dtype, (), unit)))
+
+
+@formula(ops.Atan, "onnx")
+def _atan_of_float64(x: Term) -> Term | None:
+    """atan(x) = t + atan((x - tan t) / (1 + x tan t)) for the angle t in float32, which is so near that the second
+    arctangent is its argument. ONNX Runtime has Atan in float32, Sin and Cos in float64.
+    """
+    if x.dtype is not DType.FLOAT64:
+        return None
+    near = x.to(DType.FLOAT32).apply(ops.Atan).to(DType.FLOAT64)
+    sine, cosine = near.apply(ops.Sin), near.apply(ops.Cos)
+    found = near + (x * cosine - sine) / (cosine + x * sine)
+    turn = (x < 0).choose(x.constant(-math.pi / 2), math.pi / 2)
+    return (x.abs() > 1e300).choose(turn, found)
+
+
+@formula(ops.Sign, "tfl")
+def _sign(x: Term) -> Term:
+    """From comparisons; NaN stays."""
+    found = (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+    return found if x.dtype.is_integer else x.differs(x).choose(x, found)
+
+
+_TABLES = {
+    "EXP": (ops.Exp, interpolated(np.exp)),
+    "LOG": (ops.Log, interpolated(np.log)),
+    "RSQRT": (ops.Rsqrt, interpolated(lambda x: 1 / np.sqrt(x), elsewhere="most")),
+    "TANH": (ops.Tanh, tanh_table),
+}
+
+
+@lift_tfl(*_TABLES)
+def _from_tfl(b: Builder, node: Node) -> Value:
+    """What the int16 kernels return differs from the function by several steps: a table of that."""
+    op, table = _TABLES[node.op.name.removeprefix("tfl.")]
+    return by_table(b, node, table) or b(op, node.operand(0))
+
+
+@formula(ops.Abs, "tfl")
+def _abs_of_integers(x: Term) -> Term | None:
+    """The kernels have integers up to int32."""
+    if not x.dtype.is_integer:
+        return None
+    return x.max(-x) if x.dtype.is_signed else x
+
+
+@formula(ops.Expm1)
+def _expm1(x: Term) -> Term:
+    """Elu is exact below 0; above, e**x - 1 = -e**x (e**-x - 1)."""
+    up = x.max(0.0)
+    return x.min(0.0).apply(ops.Elu) - (-up).apply(ops.Elu) * up.exp()
+
+
+_LOG2 = math.log(2)
+
+
+@formula(ops.Cosh, "tfl")
+def _cosh(x: Term) -> Term:
+    """The halves go into the exponents, so that nothing overflows before the result does."""
+    return (x - _LOG2).exp() + (-_LOG2 - x).exp()
+
+
+@formula(ops.Sinh, "tfl")
+def _sinh(x: Term) -> Term:
+    """e**x / 2 (1 - e**-2x) for x >= 0, the second factor by Elu, which is exact near 0."""
+    size = x.abs()
+    return -x.sign() * (size - _LOG2).exp() * (size * -2.0).apply(ops.Elu)
+
+
+_LARGE = 1e9
+
+
+@formula(ops.Asinh, "tfl")
+def _asinh(x: Term) -> Term:
+    """log1p(a + a**2 / (1 + sqrt(a**2 + 1))) of a = |x|; a factor above 1e9 is kept out of the square."""
+    size = x.abs()
+    a = size.min(_LARGE)
+    square = a * a
+    inner = a + square / ((square + 1.0).sqrt() + 1.0)
+    return x.sign() * (log1p(inner) + (size / a.max(1e-30)).max(1.0).log())
+
+
+@formula(ops.Acosh, "tfl")
+def _acosh(x: Term) -> Term:
+    """log1p(t + sqrt(t) sqrt(t + 2)) of t = x - 1; far out, where twice that would overflow, log(x) + log(2)."""
+    t = x - 1.0
+    return (x > _LARGE).choose(x.log() + _LOG2, log1p(t + t.sqrt() * (t + 2.0).sqrt()))
+
+
+@formula(ops.Atanh, "tfl")
+def _atanh(x: Term) -> Term:
+    size = x.abs()
+    return x.sign() * log1p(size * 2.0 / (1.0 - size)) * 0.5
+
+
+@formula(ops.IsInf, "tfl")
+def _is_inf(x: Term, *, detect_positive: bool, detect_negative: bool) -> Term:
+    if detect_positive:
+        return (x.abs() if detect_negative else x).equals(math.inf)
+    return x.equals(-math.inf) if detect_negative else x < -math.inf

@@ -1,0 +1,269 @@
+"""Triangles, diagonals, determinants and inverses of the matrices in the last two axes."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+from onnxtfl.mappings.math.contraction import batched
+
+from onnxtfl.build.dtypes import dtype_from
+from onnxtfl.build.qlinear import MICROSOFT
+from onnxtfl.build.rows import row
+from onnxtfl.build.sizes import counted, sliced
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.quantized import real_of_stored_zero
+from onnxtfl.ir.reshape import as_int64, broadcast, dim_vector, reshape, unsqueezed
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx
+
+# --- diagonals --------------------------------------------------------------------------------------------------------
+
+
+@lower_onnx(ops.Diagonal)
+def _diagonal(node: Node, opset: int) -> Form | None:
+    if node.operand(0).tensor_type.shape is None or node.operand(0).rank > 20:
+        return None
+    batch = "abcdefghijklmnopqrst"[: node.operand(0).rank - 2]
+    return Form("Einsum", (node.operand(0),), {"equation": f"{batch}zz->{batch}z"})
+
+
+@decompose(ops.Diagonal)
+def _diagonal_apart(b: Builder, node: Node) -> Value:
+    """Every (n + 1)-th of n * n elements."""
+    x = node.operand(0)
+    size, batch = x.shape[-1], x.shape[:-2]
+    if not isinstance(size, int):
+        raise UnsupportedError("the diagonal of matrices whose size is unknown", code="E-SHAPE-001")
+    flat = reshape(b, x, (*batch, size * size))
+    return sliced(b, flat, {len(batch): slice(None, None, size + 1)})
+
+
+_MOST_WRITTEN_OUT = 1 << 14
+
+
+@lift_onnx("EyeLike", since=(9, 22))
+def _eye_like(b: Builder, node: Node) -> Value:
+    """Ones on the diagonal `k` above the main one: a constant, or where column - row is k."""
+    x, k, number = node.operand(0), node.attributes.get("k", 0), node.attributes.get("dtype")
+    dtype = x.dtype if number is None else dtype_from(number)
+    rows, columns = x.shape
+    if isinstance(rows, int) and isinstance(columns, int) and rows * columns <= _MOST_WRITTEN_OUT:
+        return constant(np.eye(rows, columns, k).astype(dtype.numpy))
+    row, column = (counted(b, size, x) for size in (rows, columns))
+    diagonal = Term(b, unsqueezed(b, row, [1])) + k
+    return Term(b, column).equals(diagonal).to(dtype).value
+
+
+LARGEST_BY_MINORS = 6
+LARGEST_ELIMINATED = 32
+
+
+@dataclass(frozen=True)
+class _Elimination:
+    """Matrices [..., n, n] made the identity, up to the order of rows, by adding multiples of rows.
+
+    `chosen`: for each column, 1.0 at the row that was its pivot and 0.0 elsewhere [..., n, n]; `rows`: the number of
+    that row [..., n]; `product`: that of the pivots [...]; `other`: what the same steps make of the identity.
+    """
+
+    chosen: Value
+    rows: Value
+    product: Term
+    other: Term
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is changed from column to column; `free`: 1.0 for each row that was no pivot yet [..., n]."""
+
+    work: Term
+    other: Term
+    free: Term
+    product: Term
+
+    @property
+    def values(self) -> list[Value]:
+        return [self.work.value, self.other.value, self.free.value, self.product.value]
+
+
+def _after_column(b: Builder, state: _State, column: Term, places: Value) -> tuple[_State, Term, Term]:
+    """The state after `column` [..., n], and which row was its pivot: 1.0 there [..., n], and its number [..., 1].
+
+    The pivot is the largest element of the rows that are left; rows stay at their places. A column without any pivot
+    left has a pivot of 0: what follows is not finite, and the product is 0.
+    """
+    rank = state.work.value.rank
+    sizes = (state.free > 0.0).choose(column.abs(), -1.0)
+    index = sizes.apply(ops.ArgMax, axis=rank - 2, keepdims=True, dtype=DType.INT64)
+    chosen = Term(b, places).equals(index).to(column.dtype)
+    entries, one = (Term(b, unsqueezed(b, term.value, [rank - 1])) for term in (column, chosen))
+    pivot = (entries * one).reduce("sum", [rank - 2])
+    factor = (entries - one) / pivot
+    work, other = (m - factor * (one * m).reduce("sum", [rank - 2]) for m in (state.work, state.other))
+    size = Term(b, b(ops.Squeeze, pivot.value, [rank - 2, rank - 1]))
+    product = state.product.equals(0.0).choose(state.product, state.product * size)
+    return _State(work, other, state.free * (1.0 - chosen), product), chosen, index
+
+
+def _eliminated(b: Builder, x: Value, what: str) -> _Elimination:
+    """Column after column, in a loop where there are many; UnsupportedError for what is not a square matrix."""
+    n, rank = x.shape[-1], x.rank
+    if isinstance(n, int) and isinstance(x.shape[-2], int) and (x.shape[-2] != n or n == 0):
+        raise UnsupportedError(f"{what} of matrices that are not square, or empty", type_=x.type)
+    places = counted(b, n, x)
+    unit = Term(b, places).equals(Term(b, unsqueezed(b, places, [1]))).to(x.dtype).value
+    batch = x.shape[:-2]
+    ones = [broadcast(b, b.scalar(1.0, x), sizes, x) for sizes in ((*batch, n), batch)]
+    state = _State(Term(b, x), Term(b, broadcast(b, unit, x.shape, x)), *(Term(b, one) for one in ones))
+    if not isinstance(n, int) or n > LARGEST_ELIMINATED:
+        return _eliminated_in_rounds(b, state, places)
+    chosen, rows = [], []
+    for k in range(n):
+        state, one, row = _after_column(b, state, state.work.at(k, rank - 1), places)
+        chosen.append(unsqueezed(b, one.value, [rank - 2]))
+        rows.append(row.value)
+    order, numbers = (b(ops.Concatenate, *parts, axis=rank - 2) for parts in (chosen, rows))
+    return _Elimination(order, numbers, state.product, state.other)
+
+
+def _eliminated_in_rounds(b: Builder, state: _State, places: Value) -> _Elimination:
+    """The same in a loop over the columns."""
+    body, rank = Graph("column"), state.work.value.rank
+    inner = Builder(body)
+    before = [Term(inner, body.add_input(value.type)) for value in state.values]
+    place = body.add_input(TensorType(places.dtype, ()))
+    inside = body.add_input(places.type)
+    column = Term(inner, inner(ops.Gather, before[0].value, place, axis=rank - 1))
+    after, chosen, row = _after_column(inner, _State(*before), column, inside)
+    body.outputs = [*after.values, chosen.value, inner(ops.Squeeze, row.value, [rank - 2])]
+    flags = {"axes": (0,), "reversed": (False,), "result_axes": (rank - 2,) * 2, "result_reversed": (False,) * 2}
+    given = [None, *state.values, places, places]
+    _, other, _, product, order, rows = b.many(ops.Scan, *given, body=body, carried=len(state.values), **flags)
+    return _Elimination(order, rows, Term(b, product), Term(b, other))
+
+
+@lift_onnx("Inverse", since=(1,), domain=MICROSOFT)
+def _inverse(b: Builder, node: Node) -> Value:
+    """Row k of the result was the pivot of column k."""
+    x = node.operand(0)
+    found = _eliminated(b, x, "inverses")
+    return batched(b, found.chosen, found.other.value)
+
+
+@lift_onnx("Det", since=(11, 22))
+def _det(b: Builder, node: Node) -> Value:
+    """1 for matrices without elements, as in ONNX Runtime."""
+    x = node.operand(0)
+    n, rows = x.shape[-1], x.shape[-2]
+    if isinstance(n, int) and isinstance(rows, int) and n != rows:
+        raise ValueError(f"no determinant of a {rows} x {n} matrix")
+    if n == 0:
+        return broadcast(b, b.scalar(1.0, x), x.shape[:-2], x)
+    return _by_minors(b, x, n) if isinstance(n, int) and n <= LARGEST_BY_MINORS else _by_pivots(b, x)
+
+
+def _by_minors(b: Builder, x: Value, n: int) -> Value:
+    """Each minor is computed once: n 2^n products."""
+
+    @functools.cache
+    def element(i: int, j: int) -> Term:
+        return Term(b, x).at(i, x.rank - 2).at(j, x.rank - 2)
+
+    @functools.cache
+    def minor(row: int, columns: tuple[int, ...]) -> Term:
+        if len(columns) == 1:
+            return element(row, columns[0])
+        total: Term | None = None
+        for k, column in enumerate(columns):
+            term = element(row, column) * minor(row + 1, (*columns[:k], *columns[k + 1 :]))
+            total = term if total is None else total - term if k % 2 else total + term
+        assert total is not None
+        return total
+
+    return minor(0, tuple(range(n))).value
+
+
+def _by_pivots(b: Builder, x: Value) -> Value:
+    """The product of the pivots; negative for an odd number of pairs of rows in the wrong order."""
+    found, last = _eliminated(b, x, "determinants"), x.rank - 2
+    rows = Term(b, found.rows).to(x.dtype)
+    before = Term(b, unsqueezed(b, rows.value, [last + 1]))
+    later = Term(b, unsqueezed(b, rows.value, [last]))
+    above = Term(b, b(ops.Convert, _mask(b, x.shape[-1], x.shape[-1], x, "GT"), dtype=x.dtype))
+    wrong = ((before > later).to(x.dtype) * above).reduce("sum", [last, last + 1])
+    odd = Term(b, b(ops.Squeeze, wrong.value, [last, last + 1])) % 2.0
+    return (found.product * (1.0 - odd * 2.0)).value
+
+
+# --- triangles and diagonals -----------------------------------------------------------------------------------------
+
+
+row(ops.Trilu, onnx="Trilu", since=(14,), attributes="upper", integers=(1,))
+row(ops.Trilu, onnx="Trilu", since=(1,), domain=MICROSOFT, attributes="upper", integers=(1,), lowers=False)
+
+
+@decompose(ops.Trilu)
+def _trilu_by_mask(b: Builder, node: Node) -> Value:
+    """Select the elements for which column - row is at least, or at most, `k`."""
+    x, k = node.operand(0), node.optional(1)
+    if k is not None and 0 in k.shape:
+        raise UnsupportedError("Trilu has a `k` without an element", node=node.name)
+    rows, columns = x.shape[-2:]
+    mask = _mask(b, rows, columns, x, "GE" if node.attr("upper") else "LE", k)
+    return b(ops.Select, mask, x, b.scalar(0, x))
+
+
+def _mask(b: Builder, rows: Dim, columns: Dim, source: Value, direction: str, k: Value | None = None) -> Value:
+    """Where column - row compares with `k` (absent: 0): bools [rows, columns], constant if these are known."""
+    known = [0] if k is None else static_ints(k)
+    if isinstance(rows, int) and isinstance(columns, int) and known is not None:
+        check_elements(rows * columns, "the mask")
+        distance = np.arange(columns) - np.arange(rows)[:, None]
+        return constant(ops.Compare.compute(distance, np.asarray(known[0]), comparison_direction=direction))
+    row, column = (Term(b, unsqueezed(b, counted(b, d, source), [i])) for d, i in ((rows, 1), (columns, 0)))
+    diagonal = 0 if k is None else Term(b, as_int64(b, reshape(b, k, ())))
+    return (column - row).compared(direction, diagonal).value
+
+
+_WHOLE = (DType.FLOAT32, DType.INT64, DType.INT32, DType.UINT32, DType.INT16, DType.INT8, DType.UINT8)
+
+
+def _check_bytes(x: Value) -> None:
+    """Raise UnsupportedError for elements of which LiteRT's kernels move more bytes or fewer (matrix_diag.cc)."""
+    stored = x.tensor_type.storage
+    if stored not in _WHOLE:
+        message = f"LiteRT's kernel does not move whole elements of {stored.value}"
+        raise UnsupportedError(message, type_=x.type, code="E-OP-001")
+
+
+@lift_tfl("MATRIX_DIAG")
+def _matrix_diag(b: Builder, node: Node) -> Value:
+    """Square matrices with the last axis as their diagonals, a stored 0 elsewhere."""
+    diagonal = node.operand(0)
+    _check_bytes(diagonal)
+    size = diagonal.shape[-1]
+    mask = _mask(b, size, size, diagonal, "EQ")
+    return b(ops.Select, mask, unsqueezed(b, diagonal, [-1]), b.scalar(real_of_stored_zero(diagonal), diagonal))
+
+
+@lift_tfl("MATRIX_SET_DIAG")
+def _matrix_set_diag(b: Builder, node: Node) -> Value:
+    """Matrices with another diagonal."""
+    x, diagonal = node.operand(0), node.operand(1)
+    _check_bytes(x)
+    rows, columns = x.shape[-2:]
+    column = unsqueezed(b, diagonal, [-1])
+    more = rows - diagonal.shape[-1]
+    if more != 0:
+        amounts = dim_vector(b, [*[0] * (2 * x.rank - 3), more, 0, 0], x, diagonal)
+        column = b(ops.Pad, column, reshape(b, amounts, (x.rank, 2)))
+    return b(ops.Select, _mask(b, rows, columns, x, "EQ"), column, x)

@@ -1,0 +1,359 @@
+"""Reductions over axes, and the positions of extremes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from onnxtfl.mappings.math.halving import by_halving
+
+from onnxtfl.build.operands import to_operand
+from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
+from onnxtfl.build.rows import Entries, ResultType, Spelled, row
+from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
+from onnxtfl.build.sizes import int32, int32_operands, with_dtype
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.numeric import highest, lowest
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.permutations import inverse
+from onnxtfl.ir.reshape import broadcast, dim_value, reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import distinct_axes, normalize_axis, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
+
+
+@lower_onnx(ops.Reduce)
+def _global_pool(node: Node, opset: int) -> Form | None:
+    """Over all axes after batch and features, which are kept."""
+    axes, rank = ops.reduced_axes(node), node.operand(0).tensor_type.rank or 0
+    name = {"mean": "GlobalAveragePool", "max": "GlobalMaxPool"}.get(node.attr("kind"))
+    whole = axes is not None and rank > 2 and set(axes) == set(range(2, rank)) and node.attr("keepdims")
+    whole = whole and not _is_mean_of_nothing(node)
+    return Form(name, (node.operand(0),)) if name and whole and node.operand(0).dtype.is_float else None
+
+
+# Kind, ONNX's op, its since-versions with the axes as an attribute, and as an operand; TFLite's op.
+_OLD, _NEW = (1, 11, 13), (18,)
+_KINDS = (
+    ("sum", "ReduceSum", (1, 11), (13,), "SUM"),
+    ("prod", "ReduceProd", _OLD, _NEW, "REDUCE_PROD"),
+    ("mean", "ReduceMean", _OLD, _NEW, "MEAN"),
+    ("max", "ReduceMax", (1, 11, 12, 13), (18, 20), "REDUCE_MAX"),
+    ("min", "ReduceMin", (1, 11, 12, 13), (18, 20), "REDUCE_MIN"),
+)
+_FUNCTIONS = (
+    ("l1", "ReduceL1", _NEW),
+    ("l2", "ReduceL2", _NEW),
+    ("sum_square", "ReduceSumSquare", _NEW),
+    ("log_sum", "ReduceLogSum", (18, 28)),
+    ("log_sum_exp", "ReduceLogSumExp", (18, 28)),
+)
+_TFL = {kind: tfl for kind, *_, tfl in _KINDS} | {"any": "REDUCE_ANY", "all": "REDUCE_ALL"}
+_BY_TFL = {tfl: kind for kind, tfl in _TFL.items()}
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
+def _axes(b: Builder, node: Node) -> Value | None:
+    """The axes operand of the neutral op: absent for all axes, empty for none."""
+    axes, keeps = node.optional(1), bool(node.attributes.get("noop_with_empty_axes", 0))
+    if axes is not None and (axes.tensor_type.rank or 0) > 1:
+        raise InvalidModelError(f"axes of shape {list(axes.shape)}, not a vector", code="E-FILE-009")
+    if axes is not None and axes.tensor_type.shape != (0,):
+        return axes if keeps else _all_if_empty(b, axes, node.operand(0).tensor_type.rank)
+    return constant(np.zeros(0, np.int64)) if keeps else None
+
+
+def _all_if_empty(b: Builder, axes: Value, rank: int | None) -> Value:
+    """The axes; all of `rank` where only a run knows how many there are, and there are none."""
+    shape = axes.tensor_type.shape
+    if rank is None or shape is None or all(isinstance(d, int) for d in shape):
+        return axes
+    is_empty = Term(b, b(ops.Shape, axes)).equals(0).to(DType.INT64)
+    every = b(ops.Slice, constant(np.arange(rank)), [0], (is_empty * rank).value, [1])
+    return b(ops.Concatenate, axes, every, axis=0)
+
+
+def _lift_kind(b: Builder, node: Node, kind: str, op: type[Op] = ops.Reduce) -> Value:
+    x, axes = node.operand(0), _axes(b, node)
+    if x.dtype is DType.BOOL:
+        kind = {"max": "any", "min": "all"}[kind]
+    if op is ops.Reduce and axes is not None and axes.shape == (0,):
+        return x
+    if kind == "mean" and _reduces_nothing(x, axes):
+        kind = "sum"  # ONNX Runtime's mean of no elements is 0
+    return b(op, x, axes, kind=kind, keepdims=bool(node.attributes.get("keepdims", 1)))
+
+
+def _reduces_nothing(x: Value, axes: Value | None) -> bool:
+    """Whether an axis that is reduced has size 0."""
+    known = list(range(x.rank)) if axes is None else static_ints(axes)
+    return known is not None and any(x.shape[a] == 0 for a in known)
+
+
+for _kind, _onnx, _before, _since, _tfl in _KINDS:
+    upgrade(_onnx, since=_before)(to_operand("axes"))
+    lift_onnx(_onnx, since=_since)(partial(_lift_kind, kind=_kind))
+for _kind, _onnx, _since in _FUNCTIONS:
+    upgrade(_onnx, since=_OLD)(to_operand("axes"))
+    lift_onnx(_onnx, since=_since)(partial(_lift_kind, kind=_kind, op=ops.FunctionReduce))
+_ARG_NAMES: Mapping[str, str | Spelled] = {
+    "axis": "axis",
+    "keepdims": Spelled("keepdims", default=1),
+    "select_last_index": Spelled("select_last_index", default=0),
+}
+_ARG_OPTIONS = {"axis": Entries("the axis", single=True), "dtype": ResultType("output_type")}
+
+
+def _plain(node: Node) -> bool:
+    return not node.attr("keepdims") and not node.attr("select_last_index")
+
+
+for _op, _onnx, _tfl in ((ops.ArgMax, "ArgMax", "ARG_MAX"), (ops.ArgMin, "ArgMin", "ARG_MIN")):
+    row(_op, onnx=_onnx, since=(1, 11, 12, 13), attributes=_ARG_NAMES, fixed={"dtype": DType.INT64}, axes=("axis",))
+    row(_op, tfl=_tfl, attributes=_ARG_OPTIONS, when=_plain, lifts=False)
+
+
+# --- TFLite -----------------------------------------------------------------------------------------------------------
+
+
+@lift_tfl(*_BY_TFL)
+def _reduce_tfl(b: Builder, node: Node) -> Value:
+    """Source: LiteRT kernels/reduce.cc.
+
+    No axes reduce nothing, a scalar is one axis, one named twice counts once, those of a scalar operand are not read.
+    """
+    x, kind, axes = node.operand(0), _BY_TFL[node.op.name.partition(".")[2]], node.operand(1)
+    if x.dtype is DType.BOOL:
+        kind = {"max": "any", "min": "all", "prod": "all"}.get(kind, kind)
+    if axes.tensor_type.rank == 0:
+        axes = reshape(b, axes, [1])
+    known = static_ints(axes)
+    if known is not None and x.tensor_type.shape is not None:
+        axes = constant(np.asarray(distinct_axes(known, x.rank) if x.rank else (), np.int32))
+    elif x.tensor_type.shape and not (static(x.shape) and 0 not in x.shape):
+        axes = (Term(b, axes) % x.rank).value  # ONNX Runtime 1.31 reduces no negative axes of an empty operand
+    return b(ops.Reduce, x, axes, kind=kind, keepdims=bool(node.attr("keep_dims", False)))
+
+
+@lift_tfl("ARG_MAX", "ARG_MIN")
+def _arg_tfl(b: Builder, node: Node) -> Value:
+    x, op = node.operand(0), ops.ArgMax if node.op.name == "tfl.ARG_MAX" else ops.ArgMin
+    dtype = DType[str(node.attr("output_type"))]  # the kernel writes it whatever the file declares (arg_min_max.cc)
+    axis = one_axis(node.operand(1), x)
+    if axis is not None:
+        return b(op, x, axis=axis, dtype=dtype)
+    middle = MiddleAxis.of(b, x, node.operand(1))
+    return middle.without(b(op, middle.folded, axis=1, dtype=dtype))
+
+
+@lower_tfl(ops.Reduce)
+def _reduce_form(node: Node) -> Form | None:
+    axes = ops.reduced_axes(node)
+    if axes is None:
+        vector = node.optional(1)
+        if vector is None or vector.dtype is not DType.INT32 or _lacks_neutral(node):
+            return None
+        operand: Value | Array = vector
+    elif not axes or _nothing_to_reduce(node, axes) or _is_long_sum(node, axes):
+        return None
+    else:
+        operand = int32(axes)
+    return Form(_TFL[node.attr("kind")], (node.operand(0), operand), {"keep_dims": node.attr("keepdims")})
+
+
+def _nothing_to_reduce(node: Node, axes: tuple[int, ...]) -> bool:
+    return any(node.operand(0).shape[a] == 0 for a in axes)
+
+
+def _is_mean_of_nothing(node: Node) -> bool:
+    """Whether this is a mean of no floats: NaN, and 0 in ONNX Runtime."""
+    axes, x = ops.reduced_axes(node), node.operand(0)
+    return bool(axes and node.attr("kind") == "mean" and x.dtype.is_float and _nothing_to_reduce(node, axes))
+
+
+def _lacks_neutral(node: Node) -> bool:
+    """Whether axes known only at run time may be empty: kernels then return the lowest number, not infinity."""
+    return node.attr("kind") not in ("sum", "any", "all") and 0 in (node.operand(0).tensor_type.shape or ())
+
+
+decompose(ops.Reduce, "tfl", "axes")(by_halving)
+
+# --- decompositions ---------------------------------------------------------------------------------------------------
+
+
+@decompose(ops.Reduce)
+def _reduce_nothing(b: Builder, node: Node) -> Value | None:
+    """Over no axes: the operand; over axes of size 0: the neutral element."""
+    axes, x = ops.reduced_axes(node), node.operand(0)
+    if node.optional(1) is None and x.tensor_type.shape is None and not node.attr("keepdims"):
+        return b(ops.Reduce, b(ops.Reshape, x, [-1]), [0], **node.attributes)  # all axes of an unknown number
+    if axes is None:
+        return _sum_of_nothing(b, node) if _lacks_neutral(node) else None
+    if axes and not _nothing_to_reduce(node, axes):
+        return None
+    if not axes:
+        return b(ops.Copy, x)
+    return broadcast(b, constant(_neutral(node)), node.result.shape, x)
+
+
+@decompose(ops.Reduce, "tfl")
+def _over_adjacent_axes(b: Builder, node: Node) -> Value | None:
+    """Of many axes: each run of adjacent axes as the second of three, the last run first."""
+    x, axes, kind = node.operand(0), ops.reduced_axes(node), node.attr("kind")
+    if not axes or x.is_quantized or _nothing_to_reduce(node, axes):
+        return None
+    if _is_long_sum(node, axes):
+        return _along_one_axis_after_the_other(b, node, axes)
+    if x.rank <= 4:
+        return None
+    end = start = max(axes)
+    while start - 1 in axes:
+        start -= 1
+    rest = [a for a in axes if a < start]
+    if kind == "mean" and rest and not x.dtype.is_float:
+        return None  # each run would be rounded
+    lead, trailing = x.shape[:start], x.shape[end + 1 :]
+    three = reshape(b, x, (product(lead), product(x.shape[start : end + 1]), product(trailing)))
+    part = reshape(b, b(ops.Reduce, three, [1], kind=kind, keepdims=False), (*lead, *trailing), x)
+    part = b(ops.Reduce, part, rest, kind=kind, keepdims=False) if rest else part
+    return reshape(b, part, node.result.shape, x)
+
+
+LONG = 1 << 14
+"""Floats that a kernel adds one after the other to a result that gets inexact: from 10^-5 of it on for a mean of
+deviations, which a network of many normalizations of images makes visible.
+"""
+
+
+def _is_long_sum(node: Node, axes: Sequence[int]) -> bool:
+    """Whether this adds many floats along several axes."""
+    sizes = [size for axis in axes if (size := node.operand(0).shape[axis]) != 1]
+    adds = node.attr("kind") in ("sum", "mean") and node.operand(0).dtype.is_float and not node.operand(0).is_quantized
+    return adds and len(sizes) > 1 and math.prod(s for s in sizes if isinstance(s, int)) >= LONG
+
+
+def _along_one_axis_after_the_other(b: Builder, node: Node, axes: Sequence[int]) -> Value:
+    """Sums of sums: their error is that of short ones (10^-7), their time the same."""
+    x = node.operand(0)
+    for axis in axes:
+        x = b(ops.Reduce, x, [axis], kind=node.attr("kind"), keepdims=True)
+    return x if node.attr("keepdims") else reshape(b, x, node.result.shape, x)
+
+
+def _neutral(node: Node) -> Array:
+    dtype, kind = node.result.dtype.numpy, node.attr("kind")
+    start = {"sum": 0, "prod": 1, "any": 0, "all": 1, "mean": math.nan if node.result.dtype.is_float else 0}
+    number = start[kind] if kind in start else (lowest if kind == "max" else highest)(dtype)
+    return np.asarray(number).astype(dtype)
+
+
+def _sum_of_nothing(b: Builder, node: Node) -> Value:
+    """In the shape of the sum. (Adding infinity to it fails: builtin kernels saturate at the largest number.)"""
+    zeros = b(ops.Reduce, *node.operands, **{**node.attributes, "kind": "sum"})
+    return b(ops.BroadcastTo, _neutral(node), b(ops.Shape, zeros))
+
+
+decompose(ops.Reduce, "tfl", "operands")(int32_operands(1))
+
+
+def _arg_of_numbers(b: Builder, node: Node, x: Value, attributes: Mapping[str, Any]) -> Value | None:
+    """An int64 result from an int32 one; integers by the places of their extreme, as floats."""
+    if node.attr("dtype") is DType.INT64:
+        return b(ops.Convert, b(node.op, x, **{**attributes, "dtype": DType.INT32}), dtype=DType.INT64)
+    if x.dtype is DType.FLOAT32:
+        return None
+    kind = "max" if node.op is ops.ArgMax else "min"
+    extreme = Term(b, b(ops.Reduce, x, [attributes["axis"]], kind=kind, keepdims=True))
+    found = Term(b, x).equals(extreme).to(DType.FLOAT32)
+    return found.apply(ops.ArgMax, axis=attributes["axis"], dtype=DType.INT32).value
+
+
+@decompose(ops.ArgMax, "tfl")
+@decompose(ops.ArgMin, "tfl")
+def _arg_formula(b: Builder, node: Node) -> Value | None:
+    """The last index by counting from the end; kept axes by a reshape; other element types by their extreme."""
+    x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
+    attributes = {**node.attributes, "axis": axis}
+    if node.attr("keepdims"):
+        flat = b(node.op, x, **{**attributes, "keepdims": False})
+        return unsqueezed(b, flat, [axis])
+    if node.attr("select_last_index"):
+        first = b(node.op, b(ops.Reverse, x, dimensions=(axis,)), **{**attributes, "select_last_index": False})
+        last = reshape(b, dim_value(b, x.shape[axis], x), [])
+        return (Term(b, last).to(first.dtype) - 1 - Term(b, first)).value
+    if x.dtype is DType.BOOL:
+        return b(node.op, b(ops.Convert, x, dtype=DType.INT8), **attributes)
+    if x.dtype in (DType.INT32, DType.FLOAT32):  # their kernels have other results
+        return _arg_of_numbers(b, node, x, attributes)
+    kind = "max" if node.op is ops.ArgMax else "min"
+    extreme = Term(b, b(ops.Reduce, x, [axis], kind=kind, keepdims=True))
+    return Term(b, x).equals(extreme).to(DType.INT32).apply(ops.ArgMax, axis=axis, dtype=node.attr("dtype")).value
+
+
+# --- back to ONNX -----------------------------------------------------------------------------------------------------
+
+_ONNX = {kind: (onnx, since[0]) for kind, onnx, *_, since, _ in _KINDS} | {k: (name, 18) for k, name, _ in _FUNCTIONS}
+
+
+@lower_onnx(ops.Reduce)
+@lower_onnx(ops.FunctionReduce)
+def _reduce_onnx(node: Node, opset: int) -> Form | None:
+    kind, axes = node.attr("kind"), node.optional(1)
+    numbers = ops.reduced_axes(node) if axes is not None else ()
+    if kind not in _ONNX or (axes is not None and numbers == ()) or _is_mean_of_nothing(node):
+        return None
+    name, operand_since = _ONNX[kind]
+    attributes = {"keepdims": int(node.attr("keepdims"))}
+    if axes is None:
+        return Form(name, (node.operand(0),), attributes)
+    if opset >= operand_since:
+        operand = axes if numbers is None else np.asarray(numbers, np.int64)
+        return Form(name, (node.operand(0), operand), attributes) if numbers or axes.dtype is DType.INT64 else None
+    return Form(name, (node.operand(0),), {**attributes, "axes": numbers}) if numbers else None
+
+
+@decompose(ops.Reduce, "onnx", "operands")
+def _mean_of_trailing_axes(b: Builder, node: Node) -> Value | None:
+    """A quantized mean over the last axes, as the op on quantized operands has it: QLinearGlobalAveragePool."""
+    axes, x = ops.reduced_axes(node), node.operand(0)
+    if not x.is_quantized or node.attr("kind") != "mean" or not node.attr("keepdims") or not axes or x.rank < 3:
+        return None
+    others = [a for a in range(x.rank) if a not in axes]
+    if len(others) != 2 or set(axes) == set(range(2, x.rank)):
+        return None
+    order = (*others, *sorted(axes))
+    mean = b(ops.Reduce, transposed(b, x, order), list(range(2, x.rank)), kind="mean", keepdims=True)
+    return transposed(b, mean, inverse(order))
+
+
+@decompose(ops.Reduce, "onnx", "elements")
+def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
+    """Bools as integers, whose sum and product are correct for no elements too; axes as int64."""
+    x, axes = Term(b, node.operand(0)), node.optional(1)
+    if axes is not None and axes.dtype is not DType.INT64 and not axes.is_constant:
+        return b(ops.Reduce, x.value, Term(b, axes).to(DType.INT64).value, **node.attributes)
+    if x.dtype is not DType.BOOL:
+        return None
+    kind = {"any": "sum", "all": "prod"}[node.attr("kind")]
+    number = b(ops.Reduce, x.to(DType.INT32).value, axes, **{**node.attributes, "kind": kind})
+    return b(ops.Convert, number, dtype=DType.BOOL)
+
+
+decompose(ops.ArgMax, "onnx")(partial(with_dtype, dtype=DType.INT64))
+decompose(ops.ArgMin, "onnx")(partial(with_dtype, dtype=DType.INT64))
+
+
+# --- on quantized operands --------------------------------------------------------------------------------------------
+
+qlinear("QLinearReduceMean", (1,), QLinearRow("ReduceMean", 13, (Quantized(0, 1, 2),), result=(3, 4)), MICROSOFT)

@@ -1,0 +1,106 @@
+"""The custom ops of TFLite for sound: AudioSpectrogram and Mfcc. Source: LiteRT kernels/internal/spectrogram.cc,
+mfcc.cc, mfcc_mel_filterbank.cc, mfcc_dct.cc."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from onnxtfl.mappings.math.fourier import fourier
+
+from onnxtfl.build.custom_options import custom_options
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_tfl
+
+_FLOOR = 1e-12
+
+
+@lift_tfl("custom:AudioSpectrogram")
+def _audio_spectrogram(b: Builder, node: Node) -> Value:
+    """Sound [samples, channels] as spectra [channels, frames, lines] of windows of Hann: a convolution."""
+    options, x = custom_options(node), node.operand(0)
+    size, step = int(options.get("window_size") or 0), int(options.get("stride") or 0)
+    if size < 2 or step < 1:
+        raise ValueError(f"options {options}")
+    length = 1 << (size - 1).bit_length()
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
+    matrix = fourier(size, length, False, True)[:, 0] * window[:, None, None]  # [size, lines, parts]
+    sound = unsqueezed(b, transposed(b, x, (1, 0)), [2])
+    kernel = constant(matrix.reshape(size, 1, -1).astype(np.float32))
+    spatial = {"input_spatial_dimensions": (1,), "output_spatial_dimensions": (1,), "kernel_spatial_dimensions": (0,)}
+    features = {"input_feature_dimension": 2, "output_feature_dimension": 2}
+    kernels = {"kernel_input_feature_dimension": 1, "kernel_output_feature_dimension": 2}
+    slide = {"window_strides": (step,), "padding": (0, 0), "rhs_dilation": (1,)}
+    frames = b(ops.Conv, sound, kernel, None, **spatial, **features, **kernels, **slide)
+    parts = Term(b, reshape(b, frames, (*frames.shape[:2], length // 2 + 1, 2)))
+    power = (parts * parts).reduce("sum", [3], keepdims=False)
+    return (power if options.get("magnitude_squared") else power.sqrt()).value
+
+
+@lift_tfl("custom:Mfcc")
+def _mfcc(b: Builder, node: Node) -> Value:
+    """Squared spectra [channels, frames, lines] as coefficients: mel bands, logarithm, cosine transform."""
+    options, spectra = custom_options(node), Term(b, node.operand(0))
+    known = static_ints(node.operand(1))
+    rate = known[0] if known else None
+    bands, count = (int(options.get(name) or 0) for name in ("filterbank_channel_count", "dct_coefficient_count"))
+    limits = [float(options.get(f"{name}_frequency_limit") or 0) for name in ("lower", "upper")]
+    lines = spectra.value.shape[2]
+    if not isinstance(lines, int):
+        raise UnsupportedError("an Mfcc of an unknown number of lines", code="E-SHAPE-001")
+    if not 0 < count <= bands or not 0 <= limits[0] < limits[1] or (rate is not None and rate <= 0) or lines < 2:
+        raise ValueError(f"options {options} for {lines} lines at {rate} Hz")
+    check_elements(bands * lines, "the matrix of the bands")
+    angles = np.pi / bands * np.outer(np.arange(bands) + 0.5, np.arange(count))
+    cosines = np.sqrt(2 / bands) * np.cos(angles)
+    last = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (0,)}
+    if rate is None:
+        assume(f"the sample rate of {shown_name(node)} is above {2 * limits[1]:g} Hz")
+        least = Term(b, node.operand(1)).max(math.ceil(2 * limits[1]))  # so the check draws no other
+        matrix: Value = _open_bands(least, bands, lines, *limits)
+    else:
+        matrix = constant(_bands(bands, lines, rate, *limits).astype(np.float32))
+    energy = spectra.sqrt().apply(ops.DotGeneral, matrix, **last)
+    return energy.max(_FLOOR).log().apply(ops.DotGeneral, cosines.astype(np.float32), **last).value
+
+
+def _bands(bands: int, lines: int, rate: int, lower: float, upper: float) -> Array:
+    """The weights [lines, bands] of triangles that are equally wide on the mel scale; line 0 has none."""
+    width = 0.5 * rate / (lines - 1)
+    first_line, last_line = int(1.5 + lower / width), int(upper / width)
+    if last_line >= lines:
+        raise ValueError(f"bands up to {upper:g} Hz of sound at {rate} Hz")
+    low, high = (1127 * np.log1p(f / 700) for f in (lower, upper))
+    centers = low + (high - low) / (bands + 1) * np.arange(bands + 2)
+    weights = np.zeros((lines, bands + 2))
+    for line in range(first_line, last_line + 1):
+        mel = 1127 * np.log1p(line * width / 700)
+        band = min(int(np.searchsorted(centers[1:], mel)), bands)
+        share = (centers[band + 1] - mel) / (centers[band + 1] - centers[band])
+        weights[line, band] += share
+        weights[line, band + 1] += 1 - share
+    return weights[:, 1:-1]
+
+
+def _open_bands(rate: Term, bands: int, lines: int, lower: float, upper: float) -> Value:
+    """`_bands` of a rate [1] known only at run time, in float64 as the kernel: 1 - |mel - center| / distance."""
+    low, high = (1127 * np.log1p(f / 700) for f in (lower, upper))
+    distance = (high - low) / (bands + 1)
+    line = Term(rate.b, constant(np.arange(lines, dtype=np.float64)[:, None]))
+    centers = Term(rate.b, constant(low + distance * np.arange(1, bands + 1)))
+    width = rate.to(DType.FLOAT64) * (0.5 / (lines - 1))
+    first, last = ((limit / width + add).apply(ops.Floor) for limit, add in ((lower, 1.5), (upper, 0.0)))
+    mel = (line * width / 700.0 + 1.0).log() * 1127.0
+    weights = (1.0 - (mel - centers).abs() / distance).max(0.0)
+    return ((line >= first) & (line <= last)).choose(weights, 0.0).to(DType.FLOAT32).value

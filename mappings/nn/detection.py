@@ -1,0 +1,308 @@
+"""Selection of boxes.
+
+==============  =============================================================================================
+ONNX            NonMaxSuppression 10 11
+TFLite          NON_MAX_SUPPRESSION_V4, NON_MAX_SUPPRESSION_V5: one list of boxes at a time
+==============  =============================================================================================
+
+TFLite drops a box whose overlap reaches the threshold, ONNX one whose overlap exceeds it. LiteRT's kernel drops a
+chosen box only since that overlaps itself: one without an area, or any with a threshold above 1, it chooses in each
+round. Of boxes with equal scores ONNX Runtime chooses the first one first, LiteRT as its heap has them
+(kernels/internal/reference/non_max_suppression.h): those above the least score are sorted first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.build.rows import row
+from onnxtfl.build.sizes import as_int32, counted, sliced
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.reshape import as_int64, dim_value, positions, reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.types import DType, Type, tensor
+from onnxtfl.rewriting.registry import Form, decompose, lift_tfl, lower_tfl
+
+_LOWEST = float(np.finfo(np.float32).min)
+_TINY = 1e-37
+_FAR = 2.0**60
+
+
+row(ops.NonMaxSuppression, onnx="NonMaxSuppression", since=(10, 11), attributes="center_point_box")
+
+
+@lift_tfl("NON_MAX_SUPPRESSION_V4")
+def _tfl_select_boxes(b: Builder, node: Node) -> list[Value]:
+    indices, _, count = _selected(b, node)
+    return [indices, count]
+
+
+@lift_tfl("NON_MAX_SUPPRESSION_V5")
+def _tfl_select_boxes_softly(b: Builder, node: Node) -> list[Value]:
+    return _selected(b, node)
+
+
+def _selected(b: Builder, node: Node) -> list[Value]:
+    """Limit and thresholds have one element, of any shape."""
+    numbers = [v if v is None or product(v.shape) != 1 else reshape(b, v, ()) for v in node.operands[2:]]
+    return b.many(ops.SelectBoxes, node.operand(0), node.operand(1), *numbers)
+
+
+@lower_tfl(ops.SelectBoxes)
+def _select_boxes(node: Node) -> Form | None:
+    if node.optional(5) is not None:
+        return Form("NON_MAX_SUPPRESSION_V5", tuple(node.operands))
+    return None if node.results[1].uses else Form("NON_MAX_SUPPRESSION_V4", tuple(node.operands[:5]), results=(0, 2))
+
+
+@decompose(ops.NonMaxSuppression, "tfl")
+def _class_by_class(b: Builder, node: Node) -> Value:
+    """Select the boxes of each batch and class separately; each selection follows its batch and class."""
+    boxes, scores = node.operand(0), node.operand(1)
+    batches, classes = scores.shape[:2]
+    never, *thresholds = _thresholds(b, node)
+    operands = [_limit(b, node.optional(2), scores), *thresholds]
+    if not isinstance(batches, int) or not isinstance(classes, int):
+        return _list_by_list(b, node, [never.value, *operands])
+    parts, margin = [], np.asarray([[0, 0], [2, 0]])
+    for batch in range(batches):
+        corners = _with_one_more(b, _item(b, boxes, batch), bool(node.attr("center_point_box")), never)
+        rows = _item(b, scores, batch)
+        for label in range(classes):
+            indices, count = _first_of_equals(b, corners, _item(b, rows, label), operands)
+            chosen = b(ops.Slice, indices, [0], reshape(b, count, (1,)), [1])
+            columns = b(ops.Pad, reshape(b, chosen, (*chosen.shape, 1)), margin, None, mode="constant")
+            parts.append(b(ops.Add, columns, np.asarray([[batch, label, 0]], np.int32)))
+    if not parts:
+        return constant(np.zeros((0, 3), np.int64))
+    joined = parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=0)
+    return b(ops.Convert, joined, dtype=DType.INT64)
+
+
+def _first_of_equals(b: Builder, corners: Value, scores: Value, operands: Sequence[Value]) -> tuple[Value, Value]:
+    """The boxes of one list that are chosen, of those with equal scores the first one first, and how many these are.
+
+    The boxes above the least score, which are few in most models, are sorted, and then have their places from the end
+    as scores. A box of place 0 is never chosen: there is always one.
+    """
+    limit, overlap, least = operands
+    inside = b(ops.NonZero, (Term(b, scores) > Term(b, least)).value)
+    last = b(ops.Convert, dim_value(b, scores.shape[0], scores), dtype=DType.INT64)
+    found = b(ops.Concatenate, b(ops.Reshape, inside, [-1]), last, axis=0)
+    more = b(ops.Pad, scores, np.asarray([[0, 1]]), b.scalar(_LOWEST, scores), mode="constant")
+    count = b(ops.Shape, found)
+    _, places = b.many(ops.TopK, b(ops.Gather, more, found, axis=0), count, axis=0, dtype=DType.INT32)
+    order = b(ops.Convert, b(ops.Gather, found, places, axis=0), dtype=DType.INT32)
+    numbers = Term(b, positions(b, as_int32(b, count)))
+    ranks = (Term(b, reshape(b, as_int32(b, count), ())) - 1 - numbers).to(DType.FLOAT32)
+    in_order = b(ops.Gather, corners, order, axis=0)
+    indices, _, kept = b.many(ops.SelectBoxes, in_order, ranks.value, limit, overlap, b.scalar(0.5, DType.FLOAT32))
+    return b(ops.Gather, order, indices, axis=0), kept
+
+
+def _list_by_list(b: Builder, node: Node, operands: Sequence[Value]) -> Value:
+    """Where the number of batches or classes is open: one selection in each round, padded to the limit.
+
+    `operands`: whether no overlap exceeds its limit, the most boxes, the thresholds. Of the rows [r, j] those below the
+    counts are kept; the batch and the class of list r follow from it.
+    """
+    boxes, scores = node.operand(0), node.operand(1)
+    batches, classes, count = scores.shape
+    lists = reshape(b, scores, (batches * classes, count), scores)
+    per_batch = as_int64(b, dim_value(b, classes, scores))
+    owners = Term(b, counted(b, batches * classes, lists)).apply(ops.FloorDiv, per_batch)
+    captures = [boxes, *(v for v in operands if not v.is_constant)]
+    types = [tensor(scores.dtype, count), tensor(DType.INT64), *(v.type for v in captures)]
+    body = _round_of_lists(types, operands, bool(node.attr("center_point_box")))
+    flags = {"carried": 0, "axes": (0, 0), "reversed": (False, False)}
+    collected = {"result_axes": (0, 0), "result_reversed": (False, False)}
+    indices, counts = b.many(ops.Scan, None, lists, owners.value, *captures, body=body, **flags, **collected)
+    places = Term(b, counted(b, indices.shape[1], indices)).to(DType.INT32)
+    chosen = b(ops.NonZero, (places < Term(b, unsqueezed(b, counts, [1]))).value)
+    number = Term(b, b(ops.Gather, chosen, np.asarray(0), axis=0))
+    batch = number.apply(ops.FloorDiv, per_batch)
+    kept = Term(b, b(ops.GatherND, indices, transposed(b, chosen, (1, 0)))).to(DType.INT64)
+    columns = (batch, number - batch.apply(ops.Mul, per_batch), kept)
+    return b(ops.Concatenate, *(unsqueezed(b, column.value, [1]) for column in columns), axis=1)
+
+
+def _round_of_lists(types: Sequence[Type | None], operands: Sequence[Value], centered: bool) -> Graph:
+    """The selection from one list of scores, given the number of its batch, and how many of it count."""
+    region = Graph("round")
+    b = Builder(region)
+    scores, batch, boxes, *captured = (region.add_input(t) for t in types)
+    given = iter(captured)
+    never, *operands = [v if v.is_constant else next(given) for v in operands]
+    corners = _with_one_more(b, b(ops.Gather, boxes, batch, axis=0), centered, Term(b, never))
+    region.outputs = [*_first_of_equals(b, corners, scores, operands)]
+    return region
+
+
+def _item(b: Builder, x: Value, index: int) -> Value:
+    return b(ops.Gather, x, np.asarray(index, np.int32), axis=0)
+
+
+def _limit(b: Builder, limit: Value | None, scores: Value) -> Value:
+    """The limit as int32 of rank 0, at most the number of boxes."""
+    known, count = static_ints(limit), scores.shape[2]
+    if limit is None:
+        return constant(np.asarray(0, np.int32))
+    if known is not None and isinstance(count, int):
+        return constant(np.asarray(max(0, min(known[0], count)), np.int32))
+    size = reshape(b, as_int32(b, dim_value(b, count, scores)), ())
+    bounded = b(ops.Min, reshape(b, as_int64(b, limit), ()), b(ops.Convert, size, dtype=DType.INT64))
+    return b(ops.Convert, bounded, dtype=DType.INT32)
+
+
+def _thresholds(b: Builder, node: Node) -> tuple[Term, Value, Value]:
+    """Whether no overlap exceeds its limit; the next larger number, at most 1; and the least score."""
+    overlap, least = node.optional(3), node.optional(4)
+    score = b.scalar(_LOWEST, DType.FLOAT32) if least is None else reshape(b, least, ())
+    limit = b.scalar(0.0, DType.FLOAT32) if overlap is None else reshape(b, overlap, ())
+    if limit.is_constant:
+        number = np.float32(limit.numpy().reshape(-1)[0])
+        above = max(np.nextafter(number, np.float32(np.inf)), np.float32(_TINY))
+        return Term(b, constant(np.asarray(number >= 1))), constant(np.asarray(min(above, np.float32(1)))), score
+    term = Term(b, limit)
+    return term >= 1, (term * (1 + 2**-23) + _TINY).min(1).value, score
+
+
+def _corners(b: Builder, boxes: Value, centered: bool) -> Term:
+    """Boxes [n, 4] as lower and upper corners."""
+    first, second = (Term(b, b(ops.Slice, boxes, [0, i], [1 << 30, i + 2], [1, 1])) for i in (0, 2))
+    half = second * 0.5
+    low, high = (first - half, first + half) if centered else (first.min(second), first.max(second))
+    return low.apply(ops.Concatenate, high, axis=1)
+
+
+def _with_one_more(b: Builder, boxes: Value, centered: bool, never: Term) -> Value:
+    """Boxes [n, 4] as corners of which the kernel chooses each once, and one more that it never chooses."""
+    corners = _chosen_once(_corners(b, boxes, centered), never)
+    return b(ops.Pad, corners, np.asarray([[0, 1], [0, 0]]), None, mode="constant")
+
+
+def _chosen_once(corners: Term, never: Term) -> Value:
+    """Move boxes that drop no box to where each overlaps itself only; `never`: whether this is so for all."""
+    constantly = never.value.is_constant
+    if constantly and never.value.numpy().item():
+        return _distant(corners).value
+    low, high = (Term(corners.b, sliced(corners.b, corners.value, {1: slice(i, i + 2)})) for i in (0, 2))
+    is_flat = (high - low).max(0.0).reduce("prod", [1]) <= 0  # a negative size, of a box by its center, is none
+    return (is_flat if constantly else is_flat | never).choose(_distant(corners), corners).value
+
+
+def _distant(corners: Term) -> Term:
+    """[n, 4]: boxes with an area of 1 each, beside one another and far from what other boxes may be."""
+    b, count = corners.b, corners.value.shape[0]
+    if isinstance(count, int):
+        check_elements(4 * count, "the places of boxes")
+        first = Term(b, constant(np.arange(1, count + 1, dtype=np.float32)[:, None] * np.float32(_FAR)))
+    else:
+        numbers = Term(b, positions(b, dim_value(b, count, corners.value))).to(DType.FLOAT32)
+        first = (numbers.along(0, 2) + 1) * _FAR
+    unit = np.asarray([[1, 0, 1, 0]], np.float32)
+    return first.apply(ops.Mul, unit) + Term(b, constant(np.asarray([[0, 0, _FAR / 2, 2 / _FAR]], np.float32)))
+
+
+@decompose(ops.SelectBoxes, "onnx")
+def _select_in_onnx(b: Builder, node: Node) -> list[Value]:
+    """A batch of one list and one class, the selection padded with zeros to the limit."""
+    boxes, scores, limit, overlap, least = (node.operand(i) for i in range(5))
+    sigma = node.optional(5)
+    if not _is_zero(sigma) or (overlap.is_constant and float(overlap.numpy()) <= 0):
+        return _select_softly(b, node, b.scalar(0.0, boxes) if sigma is None else sigma)
+    _assume_overlaps(node, boxes, overlap)
+    one = [reshape(b, boxes, (1, *boxes.shape)), reshape(b, scores, (1, 1, *scores.shape))]
+    below = (Term(b, overlap) * (1 - 2**-23)).value
+    vectors = [reshape(b, v, (1,)) for v in (b(ops.Convert, limit, dtype=DType.INT64), below, least)]
+    rows = b(ops.NonMaxSuppression, *one, *vectors)
+    chosen = b(ops.Convert, b(ops.Gather, rows, np.asarray(2), axis=1), dtype=DType.INT32)
+    count = b(ops.Shape, chosen)
+    missing = b(ops.Concatenate, np.zeros(1, np.int64), b(ops.Sub, vectors[0], count), axis=0)
+    table = reshape(b, missing, (1, 2))
+    kept = b(ops.Gather, scores, chosen, axis=0)
+    padded = [b(ops.Pad, v, table, None, mode="constant") for v in (chosen, kept)]
+    for value, old in zip(padded, node.results, strict=False):
+        value.type = old.type
+    return [*padded, reshape(b, b(ops.Convert, count, dtype=DType.INT32), ())]
+
+
+def _is_zero(sigma: Value | None) -> bool:
+    return sigma is None or (sigma.is_constant and float(sigma.numpy()) == 0.0)
+
+
+def _assume_overlaps(node: Node, boxes: Value, overlap: Value) -> None:
+    """Record what lets LiteRT drop a chosen box, as ONNX does: it drops what overlaps a chosen box by the threshold,
+    and so chooses a box without an area in each round, and nothing after the first box for a threshold of 0.
+    """
+    corners = boxes.numpy() if boxes.is_constant else None
+    if corners is None or (corners[:, :2] == corners[:, 2:]).any():
+        assume(f"each box of {shown_name(node)} has an area (LiteRT chooses one without an area in each round)")
+    if not overlap.is_constant:
+        assume(f"the threshold of overlaps of {shown_name(node)} is above 0")
+
+
+def _select_softly(b: Builder, node: Node, sigma: Value) -> list[Value]:
+    """In each of `limit` rounds, the box with the highest score is chosen, and scores of those that overlap it sink.
+
+    ::
+
+        scores = scores > least & overlap < threshold ? scores * exp(-0.5 / sigma * overlap**2) : -inf
+
+    A box overlaps itself, so it is chosen once, but for one without an area. LiteRT lowers scores only of boxes that
+    come first, with the same result where no score is negative.
+    """
+    boxes, scores, limit, overlap, least = (node.operand(i) for i in range(5))
+    if not _is_zero(sigma) and not (least.is_constant and float(least.numpy()) >= 0):
+        assume(f"no score of {shown_name(node)} that is above its threshold is negative")
+    corners = b(ops.Pad, _corners(b, boxes, False).value, np.asarray([[0, 1], [0, 0]]), None, mode="constant")
+    one_more = Term(b, b(ops.Pad, scores, np.asarray([[0, 1]]), b.scalar(-np.inf, scores), mode="constant"))
+    spread = Term(b, reshape(b, sigma, ()))
+    scale = (spread > 0).choose(spread.constant(-0.5) / spread, 0.0)
+    count = (Term(b, scores) > Term(b, least)).to(DType.INT32).reduce("sum", [0], keepdims=False)
+    captures = [corners, *(reshape(b, v, ()) for v in (overlap, least)), scale.value, count.value]
+    carried = [one_more.value, constant(np.asarray(0, np.int32))]
+    body = _round_of_soft_selection([v.type for v in (*carried, *captures)])
+    rounds = reshape(b, b(ops.Convert, limit, dtype=DType.INT64), ())
+    flags = {"carried": 2, "result_axes": (0, 0), "result_reversed": (False, False)}
+    _, chosen, indices, kept = b.many(ops.Scan, rounds, *carried, *captures, body=body, **flags)
+    for value, old in zip((indices, kept), node.results, strict=False):
+        value.type = old.type
+    return [indices, kept, chosen]
+
+
+def _round_of_soft_selection(types: Sequence[Type | None]) -> Graph:
+    """Scores and count after a round, and the index and score that it chooses, 0 if all are chosen."""
+    region = Graph("round")
+    b = Builder(region)
+    scores, chosen, corners, overlap, least, scale, count = (Term(b, region.add_input(t)) for t in types)
+    best = scores.apply(ops.ArgMax, axis=0, dtype=DType.INT32)
+    top = scores.apply(ops.Gather, best, axis=0)
+    is_left = (top > least) & (chosen < count)
+    shared = _overlaps(corners, corners.apply(ops.Gather, best, axis=0))
+    sunk = scores * (scale * shared * shared).exp()
+    after = ((scores > least) & (shared < overlap)).choose(sunk, -np.inf)
+    more = is_left.to(DType.INT32)
+    results = (after, chosen + more, best * more, is_left.choose(top, 0.0))
+    region.outputs = [term.value for term in results]
+    return region
+
+
+def _overlaps(boxes: Term, box: Term) -> Term:
+    """[n, 4], [4] -> [n]: intersection over union; 0 for boxes without an area."""
+    b = boxes.b
+    low, high = (Term(b, b(ops.Slice, boxes.value, [0, i], [1 << 30, i + 2], [1, 1])) for i in (0, 2))
+    low_of, high_of = (Term(b, b(ops.Slice, box.value, [i], [i + 2], [1])) for i in (0, 2))
+    sizes = ((high - low), (high_of - low_of), (high.min(high_of) - low.max(low_of)).max(0.0))
+    areas = [size.at(0, size.rank - 1) * size.at(1, size.rank - 1) for size in sizes]
+    found = areas[2] / (areas[0] + areas[1] - areas[2])
+    return ((areas[0] > 0) & (areas[1] > 0)).choose(found, 0.0)

@@ -1,0 +1,251 @@
+"""Normalization.
+
+==============  =============================================================================================
+ONNX            BatchNormalization 1 6 7 9 14 15, InstanceNormalization 1 6 22, LayerNormalization 17,
+                GroupNormalization 18 21, RMSNormalization 23, MeanVarianceNormalization 1 9 13, LpNormalization 1 22,
+                LRN 1 13, com.microsoft SkipLayerNormalization, (Skip)SimplifiedLayerNormalization
+TFLite          L2_NORMALIZATION, LOCAL_RESPONSE_NORMALIZATION
+==============  ============================================================================================="""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.build.operands import on_terms
+from onnxtfl.build.rows import activated, row
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.permutations import inverse
+from onnxtfl.ir.reshape import broadcast, merged, reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import check_spreads, normalize_axis
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import ANY_VERSION, decompose, decompose_late, expand, lift_onnx, lift_tfl, upgrade
+
+
+def _channels_second(node: Node) -> bool:
+    return bool(node.attr("feature_index") == 1 and node.attr("batch_index", 0) == 0)
+
+
+def _channels_elsewhere(node: Node) -> bool:
+    return not _channels_second(node)
+
+
+row(ops.InstanceNorm, onnx="InstanceNormalization", since=(1, 6, 22), attributes="epsilon", when=_channels_second)
+row(ops.LRN, onnx="LRN", since=(1, 13), attributes="size alpha beta bias", fixed={"axis": 1})
+row(ops.LayerNorm, onnx="LayerNormalization", attributes="axis epsilon", lifts=False)
+row(ops.GroupNorm, onnx="GroupNormalization", since=(21,), attributes="num_groups epsilon", lowers=False)
+decompose_late(ops.InstanceNorm, "onnx", when=_channels_elsewhere)(expand)
+decompose_late(ops.BatchNormInference, "onnx", when=_channels_elsewhere)(expand)
+
+
+@upgrade("BatchNormalization", since=(1, 6, 7, 9))
+def _batch_norm_9(b: Builder, node: Node) -> None:
+    """Whether this is training is given by is_test in versions 1 and 6, by the number of results in 7 and 9.
+
+    Version 9 dropped `spatial` 0 (statistics for each element rather than channel).
+    """
+    if not node.attr("spatial", 1):
+        raise UnsupportedError("spatial = 0", hint="convert the model to opset 9 or newer first")
+    old = node.op.version in (1, 6)
+    training = not node.attr("is_test", 0) if old else len(node.results) > 1
+    used = any(r.uses or (node.graph is not None and r in node.graph.output_set()) for r in node.results[1:])
+    node.attributes["training_mode"] = int(bool(training and used))
+
+
+@lift_onnx("BatchNormalization", since=(14, 15))
+def _batch_norm(b: Builder, node: Node) -> list[Value]:
+    """The features are axis 1; an input of one axis is the batch, with one feature."""
+    x = node.operand(0)
+    if x.rank == 1:
+        node.set_operand(0, unsqueezed(b, x, [1]))
+    results = _batch_norm_training(b, node) if node.attr("training_mode", 0) else [_batch_norm_inference(b, node)]
+    return [reshape(b, results[0], x.shape, x), *results[1:]] if x.rank == 1 else results
+
+
+def _batch_norm_inference(b: Builder, node: Node) -> Value:
+    epsilon = float(node.attr("epsilon", 1e-5))
+    return b(ops.BatchNormInference, *node.operands[:5], epsilon=epsilon, feature_index=1)
+
+
+def _batch_norm_training(b: Builder, node: Node) -> list[Value]:
+    """With the batch's own statistics; the second and third result are the running ones, updated by `momentum`."""
+    x, scale, bias, *old = (Term(b, node.operand(i)) for i in range(5))
+    axes, keep = [a for a in range(x.rank) if a != 1], float(node.attr("momentum", 0.9))
+    mean = x.mean(axes)
+    difference = x - mean
+    variance = (difference * difference).mean(axes)
+    own = [Term(b, reshape(b, v.value, (x.value.shape[1],))) for v in (mean, variance)]
+    epsilon = float(node.attr("epsilon", 1e-5))
+    result = x.apply(ops.BatchNormInference, scale, bias, *own, epsilon=epsilon, feature_index=1)
+    running = [(o * keep + new.to(o.dtype) * (1 - keep)).value for o, new in zip(old, own, strict=True)]
+    return [result.value, *running][: len(node.results)]
+
+
+def _has_features_second(node: Node) -> bool:
+    return node.attr("feature_index") == 1 and node.operand(0).tensor_type.rank not in (None, 1)
+
+
+row(ops.BatchNormInference, onnx="BatchNormalization", attributes="epsilon", when=_has_features_second, lifts=False)
+
+
+@lift_onnx("LayerNormalization", since=(17, ANY_VERSION))
+@lift_onnx("LayerNormalization", since=(1,), domain="com.microsoft")
+def _layer_norm(b: Builder, node: Node) -> list[Value]:
+    """The mean and the inverse deviation are results too.
+
+    ONNX Runtime's optimizer writes the op in models of opsets before it, 17, too; the result has the scale's type then.
+    """
+    x, axes, epsilon = Term(b, node.operand(0)), _axes(node), float(node.attr("epsilon", 1e-5))
+    dtype = node.operand(1).dtype
+    if len(node.results) == 1 and dtype == x.dtype:
+        return [b(ops.LayerNorm, *node.operands, axis=axes[0], epsilon=epsilon)]
+    result, mean, inverse = ops.standardized(x.to(_stash(node)), axes, epsilon)
+    scaled = _affine(result.to(dtype), node.operand(1), node.optional(2))
+    return [scaled.value, mean.value, inverse.value][: len(node.results)]
+
+
+def _axes(node: Node) -> list[int]:
+    """The axes from `axis` on."""
+    x = node.operand(0)
+    return list(range(normalize_axis(int(node.attr("axis", -1)), x.rank), x.rank))
+
+
+def _stash(node: Node) -> DType:
+    """The type of the statistics: float32 for smaller floats, unless `stash_type` is another."""
+    dtype = node.operand(0).dtype
+    return DType.FLOAT32 if dtype.bits < 32 and node.attr("stash_type", 1) == 1 else dtype
+
+
+def _affine(x: Term, scale: Value | None, bias: Value | None) -> Term:
+    """x * scale + bias, where present."""
+    check_spreads(x.value, scale, bias)
+    x = x if scale is None else x.apply(ops.Mul, scale)
+    return x if bias is None else x.apply(ops.Add, bias)
+
+
+@lift_onnx("SimplifiedLayerNormalization", since=(ANY_VERSION,))
+@lift_onnx("SimplifiedLayerNormalization", since=(1,), domain="com.microsoft")
+@lift_onnx("RMSNormalization", since=(23,))
+def _rms_norm(b: Builder, node: Node) -> list[Value]:
+    return list(_root_mean_square(Term(b, node.operand(0)), node, node.operand(1)))[: len(node.results)]
+
+
+def _root_mean_square(x: Term, node: Node, scale: Value) -> tuple[Value, Value]:
+    """x / sqrt(mean of squares + epsilon) * scale, of the scale's type, and the inverse root."""
+    wide = x.to(_stash(node))
+    inverse = ((wide * wide).mean(_axes(node)) + float(node.attr("epsilon", 1e-5))).rsqrt()
+    return _affine((wide * inverse).to(scale.dtype), scale, None).value, inverse.value
+
+
+@lift_onnx("SkipLayerNormalization", since=(1,), domain="com.microsoft")
+def _skip_layer_norm(b: Builder, node: Node) -> list[Value]:
+    """Results: output, mean, inverse deviation (both float32), and the sum that was normalized."""
+    x = _sum(b, node, 4)
+    result, mean, inverse = ops.standardized(x.to(_stash(node)), [x.rank - 1], float(node.attr("epsilon", 1e-12)))
+    scaled = _affine(result.to(x.dtype), node.optional(2), node.optional(3))
+    return [scaled.value, mean.value, inverse.value, x.value][: len(node.results)]
+
+
+def _sum(b: Builder, node: Node, extra: int) -> Term:
+    """The sum of the first two operands, and of operand `extra` if present."""
+    total = Term(b, node.operand(0)) + Term(b, node.operand(1))
+    third = node.optional(extra)
+    return total if third is None else total.apply(ops.Add, third)
+
+
+@lift_onnx("SkipSimplifiedLayerNormalization", since=(1,), domain="com.microsoft")
+def _skip_rms_norm(b: Builder, node: Node) -> list[Value]:
+    """Results as those of SkipLayerNormalization; the mean, which is not computed, is 0 in ONNX Runtime."""
+    x = _sum(b, node, 3)
+    result, inverse = _root_mean_square(x, node, node.operand(2))
+    mean = Term(b, inverse) * 0.0
+    return [result, mean.value, inverse, x.value][: len(node.results)]
+
+
+@upgrade("GroupNormalization", since=(18,))
+def _group_norm_18(b: Builder, node: Node) -> None:
+    """Scale and bias were for each group, not for each channel."""
+    x, groups = node.operand(0), int(node.attr("num_groups"))
+    for i in (1, 2):
+        rows = broadcast(b, unsqueezed(b, node.operand(i), [1]), (groups, x.shape[1] // groups), x)
+        node.set_operand(i, reshape(b, rows, (x.shape[1],), x))
+
+
+@lift_onnx("MeanVarianceNormalization", since=(9, 13))
+@on_terms
+def _mean_variance_norm(x: Term, *, axes: Sequence[int] = (0, 2, 3)) -> Term:
+    """(x - mean) / (deviation + 1e-9). Source: the function body of the op.
+
+    Axes that an input of fewer axes does not have are left out, as in ONNX Runtime: a scene of one dimension.
+    """
+    return _standardized(x, axes)
+
+
+def _standardized(x: Term, axes: Sequence[int], divided: bool = True) -> Term:
+    axes = [axis for axis in axes if axis < x.rank]
+    difference = x - x.mean(axes)
+    return difference / ((difference * difference).mean(axes).sqrt() + 1e-9) if divided else difference
+
+
+@lift_onnx("MeanVarianceNormalization", since=tuple(range(1, 9)))
+@on_terms
+def _mean_variance_norm_1(x: Term, *, across_channels: int = 0, normalize_variance: int = 1) -> Term:
+    """The op before ONNX had it (9). Source: ONNX Runtime, contrib_defs.cc and mean_variance_normalization.h."""
+    axes = [axis for axis in range(x.rank) if axis != 1 or across_channels]
+    return _standardized(x, axes, bool(normalize_variance))
+
+
+@lift_onnx("LpNormalization", since=(1, 22))
+def _lp_norm(b: Builder, node: Node) -> Value:
+    """x over its norm along an axis; zeros stay zeros."""
+    x = Term(b, node.operand(0))
+    smallest = float(np.finfo(np.float32 if x.dtype.bits >= 32 else np.float16).tiny)
+    return _over_norm(x, _axes(node)[0], "l1" if node.attr("p", 2) == 1 else "l2", smallest).value
+
+
+def _over_norm(x: Term, axis: int, kind: str, smallest: float) -> Term:
+    norm = x.apply(ops.FunctionReduce, np.asarray([axis]), kind=kind, keepdims=True)
+    return x / norm.max(smallest)
+
+
+@lift_tfl("L2_NORMALIZATION")
+def _tfl_l2_norm(b: Builder, node: Node) -> Value:
+    """Along the last axis, the norm at least 1e-6. Source: LiteRT l2normalization.h."""
+    x = Term(b, node.operand(0))
+    return activated(b, _over_norm(x, x.rank - 1, "l2", 1e-6).value, node)
+
+
+_LRN_DEFAULTS = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+
+
+@lift_tfl("LOCAL_RESPONSE_NORMALIZATION")
+def _tfl_lrn(b: Builder, node: Node) -> Value:
+    """TFLite's alpha multiplies the sum, the neutral op's the mean over the window."""
+    x, size = node.operand(0), 2 * int(node.attr("radius")) + 1
+    numbers = {name: float(node.attr(name)) for name in _LRN_DEFAULTS}
+    numbers["alpha"] *= size
+    return b(ops.LRN, x, axis=x.rank - 1, size=size, **numbers)
+
+
+@decompose(ops.LRN)
+def _lrn(b: Builder, node: Node) -> Value:
+    """x / (bias + alpha * mean of squares over a window of channels) ^ beta.
+
+    The window is a pool over [batch, 1, other axes, channels], the order of elements if channels are last; elements
+    outside count as zeros. The sizes of the other axes may be unknown.
+    """
+    x, axis, size = node.operand(0), node.attr("axis"), node.attr("size")
+    others = [a for a in range(1, x.rank) if a != axis]
+    flat = merged(b, b(ops.Mul, x, x), [[0], [], others, [axis]])
+    low = (size - 1) // 2
+    window = {"kernel_shape": (1, size), "strides": (1, 1), "dilations": (1, 1), "padding": (0, low, 0, size - 1 - low)}
+    mean = b(ops.AveragePool, flat, dims=(2, 3), **window, count_include_pad=True)
+    order = [0, *others, axis]
+    back = transposed(b, reshape(b, mean, [x.shape[a] for a in order], x), inverse(order))
+    alpha, beta, bias = (float(node.attr(name)) for name in _LRN_DEFAULTS)
+    return (Term(b, x) * (Term(b, back) * alpha + bias).power(-beta)).value

@@ -1,0 +1,70 @@
+"""Reductions over windows on any axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.build.stablehlo import combining_op, int_list
+from onnxtfl.build.windows import interleaved
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_tfl, regions_of
+
+MOST_TAPS = 256
+"""Positions in a window along all axes, each of which is a slice."""
+_KINDS = {"ADD": "sum", "MUL": "prod", "MINIMUM": "min", "MAXIMUM": "max", "ALL": "all", "ANY": "any"}
+_KINDS_OF_BODIES: dict[type[Op] | None, str] = {
+    ops.Add: "sum", ops.Mul: "prod", ops.Min: "min", ops.Max: "max", ops.And: "all", ops.Or: "any",
+}  # fmt: skip
+_OF_BOOLS = {"sum": "any", "prod": "all", "max": "any", "min": "all"}
+"""What arithmetic in C means for bools. Numbers are true unless they are 0 (LiteRT's stablehlo_reduce_window.cc)."""
+
+
+@lift_tfl("REDUCE_WINDOW")
+def _reduce_window(b: Builder, node: Node) -> Value:
+    found = [static_ints(node.operand(i)) for i in (2, 3, 4)]
+    names = ("window_dimensions", "window_strides", "window_dilations")
+    if None in found:
+        raise UnsupportedError("a window that is known at run time only", code="E-SHAPE-002")
+    kind = _KINDS.get(node.attr("reduce_function"))
+    if kind is None:
+        raise UnsupportedError(f"reduce_function {node.attr('reduce_function')}")
+    return _reduced(b, node.operand(0), node.operand(1), kind, dict(zip(names, found, strict=True)))
+
+
+@lift_tfl("STABLEHLO_REDUCE_WINDOW")
+def _stablehlo_reduce_window(b: Builder, node: Node) -> Value:
+    x, start, rank = node.operand(0), node.operand(1), node.operand(0).rank
+    for axis, dilation in enumerate(int_list(node, "base_dilations")):
+        x = interleaved(b, x, axis, dilation, start)
+    x = b(ops.Pad, x, np.asarray(int_list(node, "padding") or [0] * (2 * rank)).reshape(-1, 2), start)
+    kind = _KINDS_OF_BODIES.get(combining_op(node.attr("body_subgraph_index")))
+    if kind is None:
+        raise UnsupportedError("a reduction by another function than sum, product, maximum, minimum")
+    window = {name: int_list(node, name) for name in ("window_dimensions", "window_strides", "window_dilations")}
+    return _reduced(b, x, start, kind, window)
+
+
+def _reduced(b: Builder, x: Value, start: Value, kind: str, window: Mapping[str, Any]) -> Value:
+    if sum(window["window_dimensions"]) > MOST_TAPS:
+        raise UnsupportedError(f"a reduction over windows of {window['window_dimensions']}")
+    if x.dtype is DType.BOOL:
+        kind = _OF_BOOLS.get(kind, kind)
+    elif kind in ("all", "any"):
+        held = (Term(b, v).differs(0).value for v in (x, start))
+        return b(ops.Convert, b(ops.ReduceWindow, *held, kind=kind, **window), dtype=x.dtype)
+    return b(ops.ReduceWindow, x, start, kind=kind, **window)
+
+
+@regions_of("tfl.STABLEHLO_REDUCE_WINDOW")
+def _body_as_it_is(node: Node) -> None:
+    """The types of the body's inputs are in the file."""

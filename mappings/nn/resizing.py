@@ -1,0 +1,511 @@
+"""Resizing.
+
+==============  =============================================================================================
+ONNX            Resize 10 11 13 18 19, Upsample 1 7 9 10
+TFLite          RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR
+==============  ============================================================================================="""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from onnxtfl.mappings.nn.nearest_resizing import assume_multiples, is_of_bytes, neighbors_like_tfl
+
+from onnxtfl.build.sizes import int32, with_int32
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.numeric import highest, lowest
+from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.open_resampling import OpenAxis
+from onnxtfl.ir.resampling import Sampling
+from onnxtfl.ir.reshape import as_int64, dim_vector, reshape
+from onnxtfl.ir.shapes import normalize_axes
+from onnxtfl.ir.shown_sizes import may_be_fed, shown_dim
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.types import DType
+from onnxtfl.kernels.onnxruntime_resize import integers_like_onnx
+from onnxtfl.kernels.resize_bilinear import bilinear_of_integers, fits_fixed_point, tfl_bilinear
+from onnxtfl.kernels.resize_nearest_neighbor import tfl_nearest, tfl_nearest_of_bytes
+from onnxtfl.rewriting.registry import (
+    Form,
+    append_operand,
+    decompose,
+    decompose_late,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+
+
+@upgrade("Upsample", since=(1,))
+def _upsample_1(b: Builder, node: Node) -> None:
+    node.attributes["scales"] = (1.0, 1.0, node.attributes.pop("height_scale"), node.attributes.pop("width_scale"))
+    _upsample_7(b, node)
+
+
+@upgrade("Upsample", since=(7,))
+def _upsample_7(b: Builder, node: Node) -> None:
+    append_operand(node, constant(np.asarray(node.attributes.pop("scales"), np.float32)))
+    node.attributes["mode"] = {"bilinear": "linear"}.get(node.attr("mode", "nearest"), node.attr("mode", "nearest"))
+
+
+@lift_onnx("Upsample", since=(9, 10))
+def _upsample(b: Builder, node: Node) -> Value:
+    return _by_factors(b, node, grows=True)
+
+
+@lift_onnx("Resize", since=(10, 11, 13, 18, 19))
+def _resize(b: Builder, node: Node) -> Value:
+    return _by_factors(b, node, grows=False) if node.op.version == 10 else _resize_19(b, node)
+
+
+def _by_factors(b: Builder, node: Node, grows: bool) -> Value:
+    """Version 10 knows factors only and reads at x / factor: the nearest neighbour rounded down where an axis grows,
+    up where it shrinks (as in ONNX Runtime), so that these are two steps. `grows`: no axis shrinks.
+    """
+    scales = node.operand(1)
+    node.set_operand(1, None)
+    append_operand(node, scales)
+    node.attributes.update(coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    if node.attr("mode", "nearest") != "nearest" or grows:
+        return _resize_19(b, node)
+    one = constant(np.ones(1, np.float32))
+    for op, rounding in ((ops.Max, "floor"), (ops.Min, "ceil")):
+        part = constant(op.compute(scales.numpy(), one.numpy())) if scales.is_constant else b(op, scales, one)
+        node.set_operand(2, part)
+        node.attributes["nearest_mode"] = rounding
+        node.set_operand(0, _resize_19(b, node))
+    return node.operand(0)
+
+
+def _resize_19(b: Builder, node: Node) -> Value:
+    """A Resize in the form of version 19 (a superset of 11 on)."""
+    x = node.operand(0)
+    axes = node.attr("axes")  # ONNX Runtime resizes all where there are none
+    dims = normalize_axes(axes, x.rank) if axes else tuple(range(x.rank))
+    crops = node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
+    roi = _roi(node.optional(1), len(dims)) if crops else None
+    scales, sizes = (_given(node.optional(i), len(dims)) for i in (2, 3))
+    if sizes is not None:
+        scales, sizes = _kept_aspect(b, x, dims, sizes, node.attr("keep_aspect_ratio_policy", "stretch"))
+    elif scales is not None:
+        sizes = _scaled_sizes(b, x, dims, scales)
+    else:
+        raise UnsupportedError("Resize has neither scales nor sizes")
+    return _of_changed(b, node, x, dims, sizes, scales, roi)
+
+
+def _roi(vector: Value | None, count: int) -> Value:
+    """The operand `roi`, the starts and ends of `count` axes."""
+    if vector is None or vector.rank != 1 or (isinstance(vector.shape[0], int) and vector.shape[0] != 2 * count):
+        raise ValueError(f"roi has no {2 * count} elements")
+    return vector
+
+
+def _given(vector: Value | None, count: int) -> Value | None:
+    """An operand that is present: an empty vector means an absent one. ValueError for other than `count` elements."""
+    if vector is None or (vector.tensor_type.shape == (0,) and count > 0):
+        return None
+    if vector.rank != 1 or (isinstance(vector.shape[0], int) and vector.shape[0] != count):
+        raise ValueError(f"sizes or scales of type {vector.type} for {count} axes")
+    return vector
+
+
+def _kept_aspect(b: Builder, x: Value, dims: Sequence[int], sizes: Value, policy: str) -> tuple[Value | None, Value]:
+    """Scales (where they are not new size by old) and sizes under a keep_aspect_ratio_policy."""
+    if policy == "stretch":
+        return None, sizes
+    known = [d for a in dims if isinstance(d := x.shape[a], int)]
+    if sizes.is_constant and len(known) == len(dims):
+        ratio = (np.min if policy == "not_larger" else np.max)(sizes.numpy() / np.asarray(known))
+        scales = constant(np.full(len(dims), ratio, np.float32))
+        return scales, constant(np.floor(np.asarray(known) * ratio + 0.5).astype(np.int64))
+    lengths = b(ops.Convert, dim_vector(b, [x.shape[d] for d in dims], x), dtype=DType.FLOAT32)
+    ratios = b(ops.Div, b(ops.Convert, sizes, dtype=DType.FLOAT32), lengths)
+    scale = b(ops.Reduce, ratios, [0], kind="min" if policy == "not_larger" else "max", keepdims=True)
+    half = b(ops.Add, b(ops.Mul, lengths, scale), b.scalar(0.5, DType.FLOAT32))
+    resized = b(ops.Convert, b(ops.Floor, half), dtype=DType.INT64)
+    return b(ops.BroadcastTo, scale, [len(dims)]), resized
+
+
+def _scaled_sizes(b: Builder, x: Value, dims: Sequence[int], scales: Value) -> Value:
+    """floor(size * scale), with symbols kept where a scale is a whole number or one by a whole number.
+
+    ONNX's text multiplies by the part of the axis that `roi` leaves too, ONNX Runtime (resize kernel) does not.
+    """
+    lengths = [x.shape[d] for d in dims]
+    if scales.is_constant:
+        known = [ops.scaled(n, float(s)) for n, s in zip(lengths, scales.numpy(), strict=True)]
+        if all(d is not None for d in known):
+            return dim_vector(b, [d for d in known if d is not None], x)
+    exact = b(ops.Mul, b(ops.Convert, dim_vector(b, lengths, x), dtype=DType.FLOAT32), scales)
+    return b(ops.Convert, b(ops.Floor, exact), dtype=DType.INT64)
+
+
+def _of_changed(
+    b: Builder, node: Node, x: Value, dims: Sequence[int], sizes: Value, scales: Value | None, roi: Value | None
+) -> Value:
+    """A Resize of those axes only whose size or coordinates change."""
+    kept = [i for i, d in enumerate(dims) if _changes(x.shape[d], i, len(dims), sizes, scales, roi)]
+    if not kept:
+        return x
+    sizes, scales = (_entries(b, v, kept, len(dims)) for v in (sizes, scales))  # type: ignore[assignment]
+    roi = _entries(b, roi, [*kept, *(len(dims) + i for i in kept)], 2 * len(dims))
+    mode = node.attr("mode", "nearest")
+    names = [name for name in ops.Resize.attributes if name != "nearest_mode" or mode == "nearest"]
+    attributes = {name: node.attr(name) for name in names if node.attr(name) is not None}
+    if (
+        attributes.get("coordinate_transformation_mode") == "tf_half_pixel_for_nn"
+        and attributes.get("nearest_mode") == "floor"
+    ):
+        attributes.update(coordinate_transformation_mode="half_pixel", nearest_mode="round_prefer_ceil")
+    for name in ("exclude_outside", "antialias"):
+        attributes[name] = bool(attributes.get(name, 0))
+    operands, attributes["dims"] = (sizes, scales, roi), tuple(dims[i] for i in kept)
+    if x.dtype is DType.BOOL and mode == "nearest" and roi is None:
+        return b(
+            ops.Convert, b(ops.Resize, b(ops.Convert, x, dtype=DType.UINT8), *operands, **attributes), dtype=x.dtype
+        )
+    if not x.dtype.is_integer or mode == "nearest" or (mode == "linear" and x.dtype in _TRUNCATED):
+        return b(ops.Resize, x, *operands, **attributes)
+    wide = b(ops.Resize, b(ops.Convert, x, dtype=DType.FLOAT32), *operands, **attributes)
+    return _saturated(Term(b, wide).apply(ops.RoundNearestEven), x.dtype).value
+
+
+_TRUNCATED = (DType.INT8, DType.UINT8, DType.INT32)
+"""Integers that ONNX Runtime has linear kernels for, which truncate; of other ones ONNX's reference rounds."""
+
+
+def _saturated(x: Term, dtype: DType) -> Term:
+    """float32 as the nearest integers of a type."""
+    low, high = (np.float32(bound(dtype.numpy)) for bound in (lowest, highest))
+    if float(high) > highest(dtype.numpy):
+        high = np.nextafter(high, np.float32(0))
+    return x.max(float(low)).min(float(high)).to(dtype)
+
+
+def _changes(size: Dim, i: int, count: int, sizes: Value, scales: Value | None, roi: Value | None) -> bool:
+    """Whether axis i is resampled, as far as known."""
+    if roi is not None and not (roi.is_constant and roi.numpy()[i] == 0 and roi.numpy()[count + i] == 1):
+        return True
+    if scales is not None:
+        return not scales.is_constant or scales.numpy()[i] != 1
+    return sizes.known is None or sizes.known[i] != size
+
+
+def _entries(b: Builder, vector: Value | None, kept: Sequence[int], count: int) -> Value | None:
+    if vector is None or len(kept) == count:
+        return vector
+    return b(ops.Gather, vector, list(kept), axis=0)
+
+
+@lift_tfl("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
+def _tfl_resize(b: Builder, node: Node) -> Value:
+    """Source: LiteRT resize_bilinear.h, resize_nearest_neighbor.h (reference)."""
+    corners, centers = bool(node.attr("align_corners")), bool(node.attr("half_pixel_centers"))
+    if node.op.name == "tfl.RESIZE_NEAREST_NEIGHBOR":
+        return _tfl_nearest_neighbor(b, node, _places(corners, centers))
+    if corners and centers:  # which TensorFlow and, for constant sizes, LiteRT's kernel refuse
+        raise UnsupportedError("align_corners together with half_pixel_centers")
+    if (found := bilinear_of_integers(b, node, _places(corners, centers))) is not None:
+        return found
+    x = Term(b, node.operand(0))
+    is_rounded = x.dtype is DType.UINT8
+    wide = (x.to(DType.FLOAT32) if is_rounded else x).value
+    found = b(ops.Resize, wide, node.operand(1), dims=(1, 2), mode="linear", **_places(corners, centers))
+    return (Term(b, found) + 0.5).floor().to(DType.UINT8).value if is_rounded else found
+
+
+def _places(corners: bool, centers: bool) -> dict[str, str]:
+    """The attributes of Resize for TFLite's options; both together are no mode of ONNX."""
+    if corners:
+        return {"coordinate_transformation_mode": "align_corners", "nearest_mode": "round_prefer_ceil"}
+    if centers:
+        return {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
+    return {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+
+
+def _tfl_nearest_neighbor(b: Builder, node: Node, places: dict[str, str]) -> Value:
+    """Resize along the axes where it reads what the kernel reads, else Gather: coordinates round in other ways."""
+    attributes = {**ops.Resize.defaults, **places, "mode": "nearest"}
+    x, dims = neighbors_like_tfl(b, node, Sampling.of(attributes))
+    if not dims:
+        return x
+    sizes = node.operand(1) if len(dims) == 2 else b(ops.Gather, node.operand(1), [dims[0] - 1], axis=0)
+    bits = b(ops.Convert, x, dtype=DType.UINT8) if x.dtype is DType.BOOL else x
+    resized = b(ops.Resize, bits, sizes, dims=tuple(dims), mode="nearest", **places)
+    return b(ops.Convert, resized, dtype=x.dtype) if x.dtype is DType.BOOL else resized
+
+
+@lower_tfl(ops.Resize)
+def _resize_2d(node: Node) -> Form | None:
+    """Two of four axes, where a kernel reads the same places with the same weights."""
+    x, dims = node.operand(0), node.attr("dims")
+    if x.tensor_type.rank != 4 or len(dims) != 2 or node.optional(3) is not None:
+        return None
+    sizes, scales = [x.shape[d] for d in dims], _constant(node.optional(2))
+    resized = [node.result.shape[d] for d in dims]
+    if node.optional(2) is not None and scales is None:
+        return None
+    factors = [None, None] if scales is None else list(scales)
+    axes = list(zip(sizes, resized, factors, strict=True))
+    target = int32(resized) if all(isinstance(d, int) for d in resized) else node.operand(1)
+    name = {"linear": "RESIZE_BILINEAR", "nearest": "RESIZE_NEAREST_NEIGHBOR"}.get(node.attr("mode"))
+    for corners, centers in ((False, False), (False, True), (True, False)):
+        if name is not None and all(_agrees(node, *axis, corners, centers) for axis in axes):
+            _assume_not_1(node, axes)
+            for size, resized, _ in axes if node.attr("mode") == "nearest" else ():
+                if not (isinstance(size, int) and isinstance(resized, int)):
+                    assume_multiples(node, size, resized)
+            return Form(name, (x, target), {"align_corners": corners, "half_pixel_centers": centers})
+    return None
+
+
+def _assume_not_1(node: Node, axes: Sequence[tuple[Dim, Dim, float | None]]) -> None:
+    """Record what is assumed of new sizes that only a run knows, since pytorch_half_pixel treats 1 in its own way."""
+    if node.attr("coordinate_transformation_mode") != "pytorch_half_pixel":
+        return
+    for size, resized, _ in axes:
+        if not isinstance(resized, int) and size != resized and not isinstance(resized // size, int):
+            text = f"the new size of Resize {shown_name(node)}, {shown_dim(resized)}, is not 1"
+            assume(text, is_minor=not may_be_fed(resized, 1))
+
+
+def _constant(vector: Value | None) -> Array | None:
+    return vector.numpy() if vector is not None and vector.is_constant else None
+
+
+def _agrees(node: Node, size: Dim, resized: Dim, scale: float | None, corners: bool, centers: bool) -> bool:
+    """Whether TFLite's kernel with these options resamples an axis of `size` as the node does."""
+    sampling = Sampling.of(attributes_of(node))
+    is_bilinear = sampling.mode == "linear" and is_of_bytes(node.operand(0))
+    if is_bilinear and not fits_fixed_point(sampling, size, resized, scale):
+        return False
+    if not isinstance(size, int) or not isinstance(resized, int):
+        return _agrees_always(node, size, resized, scale, corners, centers)
+    factor = resized / size if scale is None else scale
+    if sampling.antialias and factor < 1:
+        return False
+    where = sampling.coordinates(size, resized, factor)
+    if sampling.mode == "nearest":
+        found = sampling.nearest(where, size)
+        in_fixed_point = is_of_bytes(node.operand(0)) and not corners and not centers
+        if in_fixed_point and (found != tfl_nearest_of_bytes(size, resized)).any():
+            return False
+        return bool((found == tfl_nearest(size, resized, corners, centers)).all())
+    theirs = tfl_bilinear(size, resized, corners, centers)
+    return bool(np.allclose(np.clip(where, 0, size - 1), np.clip(theirs, 0, size - 1), rtol=0, atol=2e-6 * size))
+
+
+def _agrees_always(node: Node, size: Dim, resized: Dim, scale: float | None, corners: bool, centers: bool) -> bool:
+    """The same for sizes that are not known: by the modes alone."""
+    if size == resized and scale in (None, 1):
+        return True
+    mode = _mode_of_place(node, resized)
+    if resized == 1 and mode == "asymmetric" and node.attr("mode") == "nearest":
+        return not corners and not centers  # the coordinate is 0
+    exact = scale is None or (scale == int(scale) and resized == size * int(scale))
+    if node.attr("antialias") or not exact:
+        return False
+    if mode == "align_corners":
+        return corners and (node.attr("mode") == "linear" or node.attr("nearest_mode") == "round_prefer_ceil")
+    if node.attr("mode") == "linear":
+        return not corners and centers == (mode in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"))
+    if mode == "asymmetric" and node.attr("nearest_mode") == "floor":
+        return not corners and not centers
+    return not corners and centers and _nearest_by_centers(node, mode, scale)
+
+
+def _mode_of_place(node: Node, resized: Dim) -> str:
+    """The coordinate mode for this new size.
+
+    pytorch_half_pixel reads the first element for a new size of 1, and is half_pixel for all others.
+    """
+    mode: str = node.attr("coordinate_transformation_mode")
+    if mode != "pytorch_half_pixel":
+        return mode
+    return "asymmetric" if resized == 1 else "half_pixel"
+
+
+def _nearest_by_centers(node: Node, mode: str, scale: float | None) -> bool:
+    """Whether half-pixel centers rounded by halves are (x + 0.5) / scale rounded down: no ties for whole factors."""
+    nearest = node.attr("nearest_mode")
+    halves = nearest == "round_prefer_ceil" or (nearest == "round_prefer_floor" and scale is not None)
+    return mode in ("half_pixel", "pytorch_half_pixel") and halves
+
+
+@lower_onnx(ops.Resize)
+def _onnx_resize(node: Node, opset: int) -> Form | None:
+    """With an entry for each axis: ONNX Runtime's optimizer mistakes `axes` (since 18) when it moves transposes."""
+    x, sizes, scales, roi = (node.optional(i) for i in range(4))
+    dims, mode = node.attr("dims"), node.attr("coordinate_transformation_mode")
+    needed = {"half_pixel_symmetric": 19, "tf_half_pixel_for_nn": 99}.get(mode, 18 if node.attr("antialias") else 11)
+    if opset < needed or x is None or x.tensor_type.rank is None or tuple(dims) != tuple(range(x.rank)):
+        return None
+    kept = ("mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a", "extrapolation_value")
+    attributes: dict[str, Any] = {name: node.attr(name) for name in kept}
+    attributes["exclude_outside"] = int(node.attr("exclude_outside"))
+    if node.attr("antialias"):
+        attributes["antialias"] = 1
+    return Form("Resize", (x, roi, scales, None if scales is not None else sizes), attributes)
+
+
+def whole_factors(node: Node) -> Array | None:
+    """The factors of a Resize to a size known at run time only, where they are whole numbers."""
+    sizes = node.optional(1)
+    if sizes is None or sizes.is_constant or node.optional(2) is not None:
+        return None
+    pairs = [(node.operand(0).shape[d], node.result.shape[d]) for d in node.attr("dims")]
+    factors = [f for size, new in pairs if size != 0 and isinstance(f := new // size, int) and size * f == new]
+    return np.asarray(factors, np.float32) if len(factors) == len(pairs) else None
+
+
+def _of_some_axes(node: Node) -> bool:
+    rank = node.operand(0).tensor_type.rank
+    return rank is not None and tuple(node.attr("dims")) != tuple(range(rank))
+
+
+@decompose_late(ops.Resize, "onnx", when=_of_some_axes)
+def _resize_all_axes(b: Builder, node: Node) -> Value:
+    """Vectors with an entry for each axis."""
+    x, sizes, scales, roi = (node.optional(i) for i in range(4))
+    assert x is not None
+    dims = tuple(node.attr("dims"))
+    factors = whole_factors(node)
+    if factors is not None:
+        sizes, scales = None, constant(factors)
+    scales = None if scales is None else _spread(b, scales, dims, x.rank, 1.0)
+    if roi is not None:
+        starts = _spread(b, b(ops.Slice, roi, [0], [len(dims)], [1]), dims, x.rank, 0.0)
+        ends = _spread(b, b(ops.Slice, roi, [len(dims)], [2 * len(dims)], [1]), dims, x.rank, 1.0)
+        roi = b(ops.Concatenate, starts, ends, axis=0)
+    whole = None if sizes is None else _all_sizes(b, node, sizes)
+    resized = b(ops.Resize, x, whole, scales, roi, **{**node.attributes, "dims": tuple(range(x.rank))})
+    resized.type = node.result.type  # inference knows less of factors
+    return resized
+
+
+@decompose(ops.Resize, "onnx")
+def _resize_for_onnx(b: Builder, node: Node) -> Value:
+    """Modes that the opset does not have: the axes one by one as other ops."""
+    return axis_by_axis(b, node)
+
+
+def _all_sizes(b: Builder, node: Node, sizes: Value) -> Value:
+    """The new size of each axis, resized or not."""
+    x, dims, shape = node.operand(0), tuple(node.attr("dims")), node.result.shape
+    if all(isinstance(d, int) for d in shape):
+        return dim_vector(b, shape)
+    both = b(ops.Concatenate, b(ops.Shape, x), as_int64(b, sizes), axis=0)
+    return b(ops.Gather, both, [x.rank + dims.index(a) if a in dims else a for a in range(x.rank)], axis=0)
+
+
+def _spread(b: Builder, vector: Value, dims: Sequence[int], rank: int, default: float) -> Value:
+    """A float vector with an entry for each axis."""
+    joined = b(ops.Concatenate, vector, np.full(1, default, np.float32), axis=0)
+    return b(ops.Gather, joined, [dims.index(a) if a in dims else len(dims) for a in range(rank)], axis=0)
+
+
+@decompose(ops.Resize, "tfl")
+def _resize_for_tfl(b: Builder, node: Node) -> Value | None:
+    x = node.operand(0)
+    if x.tensor_type.shape is None:
+        return None
+    if not x.dtype.is_float and node.attr("mode") != "nearest":
+        if (exact := integers_like_onnx(b, node)) is not None:
+            return exact
+        wide = b(ops.Convert, x, dtype=DType.FLOAT32)
+        return b(ops.Convert, b(ops.Resize, wide, *node.operands[1:], **node.attributes), dtype=x.dtype)
+    if (narrowed := with_int32(b, node, 1)) is not None:
+        return narrowed[0]
+    return _in_four_axes(b, node) or axis_by_axis(b, node)
+
+
+def _in_four_axes(b: Builder, node: Node) -> Value | None:
+    """The last axes, two at a time and with all others merged, as kernels resample them."""
+    x, dims = node.operand(0), tuple(sorted(node.attr("dims")))
+    last = dims == tuple(range(x.rank - len(dims), x.rank)) or (x.rank == 4 and dims == (2,))
+    if node.attr("mode") == "cubic" or node.optional(3) is not None or not last or (x.rank, len(dims)) == (4, 2):
+        return None
+    if node.optional(2) is not None and _constant(node.optional(2)) is None:
+        return None
+    if node.operand(1).known is None:
+        return None
+    result = _over(b, node, x, dims[-2:] if len(dims) > 1 else dims)
+    for axis in reversed(dims[:-2]):
+        result = _over(b, node, result, (axis,))
+    return result
+
+
+def _over(b: Builder, node: Node, x: Value, axes: Sequence[int]) -> Value:
+    """Resize some axes as those of rank 4: two leading axes, the resized ones, after a single one the trailing ones."""
+    lead, trailing = x.shape[: axes[0]], x.shape[axes[-1] + 1 :]
+    inner = [x.shape[a] for a in axes] + ([product(trailing)] if trailing else [])
+    spare = 2 - len(inner)
+    four = (product(lead[:1]), product(lead[1:]), *[1] * spare, *inner)
+    sizes = [node.result.shape[a] for a in axes]
+    resized = dim_vector(b, [*[1] * spare, *sizes, *inner[len(axes) :]], x, node.operand(1))
+    factors = _constant(node.optional(2))
+    scales = None
+    if factors is not None:
+        own = [factors[node.attr("dims").index(a)] for a in axes]
+        scales = np.asarray([*[1.0] * spare, *own, *[1.0] * (2 - spare - len(axes))], np.float32)
+    small = b(ops.Resize, reshape(b, x, four), resized, scales, **{**node.attributes, "dims": (2, 3)})
+    return reshape(b, small, (*lead, *sizes, *trailing), x, node.operand(1))
+
+
+def axis_by_axis(b: Builder, node: Node) -> Value:
+    """One axis after the other: neighbours gathered, or weighted by a matrix."""
+    x, dims, roi = node.operand(0), node.attr("dims"), node.optional(3)
+    Sampling.of(attributes_of(node))
+    for i, axis in enumerate(dims):
+        part = None if roi is None else b(ops.Gather, roi, [i, len(dims) + i], axis=0)
+        scale = None if node.optional(2) is None else b(ops.Gather, node.operand(2), [i], axis=0)
+        known = all(v is None or v.is_constant for v in (node.optional(2), roi))
+        if known and isinstance(x.shape[axis], int) and isinstance(node.result.shape[axis], int):
+            x = _known_axis(b, node, x, i)
+        else:
+            sizes = node.optional(1)
+            new = node.result.shape[axis]
+            size = dim_vector(b, [new], x) if sizes is None else b(ops.Gather, sizes, [i], axis=0)
+            x = OpenAxis(b, node, x, axis, size, scale, part).resampled()
+    return x
+
+
+def _known_axis(b: Builder, node: Node, x: Value, i: int) -> Value:
+    dims, sampling = node.attr("dims"), Sampling.of(attributes_of(node))
+    axis, scales, roi = dims[i], _constant(node.optional(2)), _constant(node.optional(3))
+    size, resized = (int(str(v.shape[axis])) for v in (x, node.result))
+    scale = resized / size if scales is None else float(scales[i])
+    part = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[len(dims) + i]))
+    where = sampling.coordinates(size, resized, scale, part)
+    outside = np.zeros(resized, bool)
+    if sampling.coordinate_transformation_mode == "tf_crop_and_resize":
+        outside = (where < 0) | (where > size - 1)
+    if sampling.mode == "nearest":
+        taken = b(ops.Gather, x, sampling.nearest(where, size).astype(np.int32), axis=axis)
+    else:
+        weights = sampling.matrix(where, size, scale).astype(x.dtype.numpy)
+        axes = {"lhs_contracting_dimensions": (axis,), "rhs_contracting_dimensions": (1,)}
+        taken = b(ops.DotGeneral, x, weights, **axes, output_permutation=_placed(x.rank, axis))
+    if not outside.any():
+        return taken
+    mask = outside.reshape([-1 if a == axis else 1 for a in range(x.rank)])
+    return b(ops.Select, mask, b.scalar(float(node.attr("extrapolation_value")), x), taken)
+
+
+def _placed(rank: int, axis: int) -> tuple[int, ...]:
+    """The last axis moved to `axis`."""
+    order = list(range(rank - 1))
+    order.insert(axis, rank - 1)
+    return () if axis == rank - 1 else tuple(order)

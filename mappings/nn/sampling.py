@@ -1,0 +1,296 @@
+"""Sampling of feature maps at computed places.
+
+==============  =============================================================================================
+ONNX            GridSample 16 20 22, RoiAlign 10 16 22, MaxRoiPool 1 22
+TFLite          by gathering
+==============  ============================================================================================="""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+
+import numpy as np
+
+from onnxtfl.build.qlinear import MICROSOFT
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.ops.sampling import along_channels, size_in
+from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lower_onnx, upgrade
+
+
+@lift_onnx("AffineGrid", since=(20,))
+def _affine_grid(b: Builder, node: Node) -> Value:
+    """theta [n, r, r + 1] applied to the places of a map of `size` [n, c, spatial...]: [n, spatial..., r]."""
+    theta, size, corners = node.operand(0), node.operand(1), bool(node.attr("align_corners", 0))
+    known, rank = static_ints(size), theta.shape[1]
+    if not isinstance(rank, int):
+        raise UnsupportedError("the rank of an affine grid is not known", code="E-SHAPE-001")
+    if known is None:
+        return _open_grid(b, theta, size, rank, corners)
+    if len(known) != rank + 2 or min(known) < 0:
+        raise ValueError(f"a size {known} for {rank} spatial axes")
+    check_elements((rank + 1) * math.prod(known[2:]), "the places of the grid")
+    places = np.meshgrid(*(_places(n, corners) for n in known[2:]), indexing="ij")
+    table = np.stack([*(p.reshape(-1) for p in reversed(places)), np.ones(places[0].size)], axis=1)
+    axes = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (1,), "output_permutation": (0, 2, 1)}
+    grid = b(ops.DotGeneral, theta, table.astype(theta.dtype.numpy), **axes)
+    return reshape(b, grid, (theta.shape[0], *known[2:], rank))
+
+
+def _places(count: int, corners: bool) -> Array:
+    """The centers of `count` elements between -1 and 1, the outer ones on these if `corners`.
+
+    A single one is at 1 then: so says ONNX Runtime (ONNX does not).
+    """
+    if corners:
+        return np.asarray(np.linspace(-1, 1, count)) if count > 1 else np.ones(count)
+    return (np.arange(count) * 2 + 1) / count - 1
+
+
+def _open_grid(b: Builder, theta: Value, size: Value, rank: int, corners: bool) -> Value:
+    """The same for a size known at run time: one broadcast product for each column of theta."""
+    total = _theta_column(b, theta, rank, rank)
+    for axis in range(rank):
+        length = reshape(b, b(ops.Gather, size, [2 + axis], axis=0), ())
+        count = Term(b, b(ops.Convert, length, dtype=theta.dtype))
+        steps = b(ops.Range, b.scalar(0, length), length, b.scalar(1, length))
+        x = Term(b, b(ops.Convert, steps, dtype=theta.dtype))
+        place = 1.0 - (count - 1.0 - x) * 2.0 / (count - 1.0).max(1.0) if corners else (x * 2.0 + 1.0) / count - 1.0
+        shape: list[Dim] = [1] * (rank + 2)
+        shape[1 + axis] = place.value.shape[0]
+        along = Term(b, reshape(b, place.value, shape))
+        total = total + along * _theta_column(b, theta, rank - 1 - axis, rank)
+    return total.value
+
+
+def _theta_column(b: Builder, theta: Value, index: int, rank: int) -> Term:
+    """A column of theta as [n, 1..., r]."""
+    column = b(ops.Gather, theta, np.asarray(index), axis=2)
+    return Term(b, reshape(b, column, (theta.shape[0], *[1] * rank, rank)))
+
+
+_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+@lift_onnx("GridSample", since=(1,), domain=MICROSOFT)
+@lift_onnx("GridSample", since=(16, 20, 22))
+def _grid_sample(b: Builder, node: Node) -> Value:
+    mode = node.attr("mode", "linear")
+    attributes = {"mode": _MODES.get(mode, mode), "padding_mode": node.attr("padding_mode", "zeros")}
+    attributes["align_corners"] = bool(node.attr("align_corners", 0))
+    x = node.operand(0)
+    wide = _sampled_as(x.dtype, attributes["mode"] == "nearest")
+    found = b(ops.GridSample, b(ops.Convert, x, dtype=wide), node.operand(1), **attributes)
+    return b(ops.Convert, found, dtype=x.dtype)
+
+
+def _sampled_as(dtype: DType, nearest: bool) -> DType:
+    """The type in which a map is sampled. Integers have no weights: no runtime has such kernels, and ONNX's reference
+    makes integers of the weights.
+    """
+    if dtype.is_float or (nearest and dtype.is_integer):
+        return dtype
+    if nearest and dtype is DType.BOOL:
+        return DType.UINT8
+    raise UnsupportedError(f"weighted elements of type {dtype.value}", hint="cast the map to float32")
+
+
+@lower_onnx(ops.GridSample)
+def _onnx_grid_sample(node: Node, opset: int) -> Form | None:
+    """Before opset 20 two spatial axes, and other names for the modes."""
+    if opset < 16 or (opset < 20 and node.operand(0).tensor_type.rank != 4):
+        return None
+    mode = node.attr("mode")
+    if opset < 20:
+        mode = {new: old for old, new in _MODES.items()}.get(mode, mode)
+    corners = int(node.attr("align_corners"))
+    attributes = {"mode": mode, "padding_mode": node.attr("padding_mode"), "align_corners": corners}
+    return Form("GridSample", tuple(node.operands), attributes)
+
+
+@upgrade("RoiAlign", since=(10,))
+def _roi_align_10(b: Builder, node: Node) -> None:
+    """Version 10 does not shift by half an element."""
+    node.attributes["coordinate_transformation_mode"] = "output_half_pixel"
+
+
+@lift_onnx("RoiAlign", since=(16, 22))
+def _roi_align(b: Builder, node: Node) -> Value:
+    given = {name: node.attr(name) for name in ops.RoiAlign.defaults if node.attr(name) is not None}
+    return b(ops.RoiAlign, *node.operands[:3], **given)
+
+
+@lower_onnx(ops.RoiAlign)
+def _onnx_roi_align(node: Node, opset: int) -> Form | None:
+    attributes = {name: node.attr(name) for name in ops.RoiAlign.defaults}
+    if opset < 16 and attributes.pop("coordinate_transformation_mode") != "output_half_pixel":
+        return None
+    return Form("RoiAlign", tuple(node.operands), attributes)
+
+
+@decompose(ops.RoiAlign)
+def _roi_align_apart(b: Builder, node: Node) -> Value:
+    """The samples of all regions gathered by fours, weighted, and pooled by cells."""
+    x, rois, count = node.operand(0), node.operand(1), int(node.attr("sampling_ratio"))
+    if not isinstance(x.shape[1], int):
+        raise UnsupportedError("regions of maps whose number of channels is not known", code="E-SHAPE-001")
+    if count == 0:
+        return _densely_aligned(b, node)
+    half = node.attr("coordinate_transformation_mode") == "half_pixel"
+    scaled = Term(b, rois) * float(node.attr("spatial_scale")) - (0.5 if half else 0.0)
+    x1, y1, x2, y2 = (Term(b, b(ops.Slice, scaled.value, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(4))
+    height, width = (size_in(b, d, x, DType.FLOAT32) for d in x.shape[2:])
+    rows = _sides(_samples(y1, y2, int(node.attr("output_height")), count, half), height)
+    columns = _sides(_samples(x1, x2, int(node.attr("output_width")), count, half), width)
+    largest = node.attr("mode") == "max"
+    join = Term.max if largest else Term.__add__
+    total = functools.reduce(join, weighted_corners(b, x, node.operand(2), rows, columns))
+    window = {"kernel_shape": (count, count), "strides": (count, count), "padding": (0, 0, 0, 0), "dilations": (1, 1)}
+    pooled = b(ops.MaxPool if largest else ops.AveragePool, total.value, dims=(1, 2), **window)
+    return transposed(b, pooled, (0, 3, 1, 2))
+
+
+def _densely_aligned(b: Builder, node: Node) -> Value:
+    """The mean of so many samples of each cell as a region has elements for it, along one axis after the other.
+
+    Source: ONNX Runtime, core/providers/cpu/object_detection/roialign.cc.
+    """
+    if node.attr("mode") == "max":
+        raise UnsupportedError("the largest of so many samples as a region has elements (sampling_ratio = 0)")
+    assume("each region of a RoiAlign is no larger than the map it is of")
+    x = node.operand(0)
+    half = node.attr("coordinate_transformation_mode") == "half_pixel"
+    scaled = Term(b, node.operand(1)) * float(node.attr("spatial_scale")) - (0.5 if half else 0.0)
+    x1, y1, x2, y2 = (Term(b, b(ops.Slice, scaled.value, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(4))
+    height, width = (d if isinstance(d, int) else 0 for d in x.shape[2:])
+    if not height * width:
+        raise UnsupportedError("so many samples as a region has elements, of a map of open size", code="E-SHAPE-001")
+    rows = _shares(y1, y2, int(node.attr("output_height")), height, half)
+    columns = _shares(x1, x2, int(node.attr("output_width")), width, half)
+    if x.shape[0] == 1:
+        maps, contracted = reshape(b, x, x.shape[1:]), 1
+    else:
+        maps, contracted = b(ops.Gather, x, b(ops.Convert, node.operand(2), dtype=DType.INT32), axis=0), 2
+    each = {"lhs_batching_dimensions": (0,), "rhs_batching_dimensions": (0,)}
+    axes = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (contracted,)}
+    first = b(ops.DotGeneral, rows.value, maps, **axes, **({} if x.shape[0] == 1 else each))
+    axes = {"lhs_contracting_dimensions": (3,), "rhs_contracting_dimensions": (2,)}
+    return transposed(b, b(ops.DotGeneral, first, columns.value, **axes, **each), (0, 2, 1, 3))
+
+
+def _shares(start: Term, end: Term, cells: int, size: int, half: bool) -> Term:
+    """How much of each element of an axis is in each cell, [regions, cells, size]; at most of the whole axis."""
+    b, most = start.b, -(-size // cells) + 1
+    check_elements(cells * most * size, "the samples along a side of a region")
+    length = end - start if half else (end - start).max(1.0)
+    cell = Term(b, unsqueezed(b, (length * (1.0 / cells)).value, [2]))  # [regions, 1, 1]
+    count = cell.apply(ops.Ceil)
+    number, sample = (Term(b, constant(np.arange(n, dtype=start.dtype.numpy))) for n in (cells, most))
+    within = (sample + 0.5) / count.max(1.0)
+    place = cell * (within + number.along(1, 3)) + Term(b, unsqueezed(b, start.value, [2]))
+    inside = (place >= -1.0) & (place <= float(size)) & (sample < count)
+    clipped = Term(b, unsqueezed(b, place.clamp(0.0, size - 1.0).value, [3]))
+    weight = (1.0 - clipped.apply(ops.Sub, constant(np.arange(size, dtype=start.dtype.numpy))).abs()).relu()
+    used = Term(b, unsqueezed(b, inside.value, [3])).choose(weight, 0.0)
+    return used.reduce("sum", [2], keepdims=False) / count.max(1.0)
+
+
+_Side = list[tuple[Term, Term]]
+
+
+def weighted_corners(b: Builder, x: Value, batches: Value, rows: _Side, columns: _Side) -> list[Term]:
+    """The neighbours of each sample times their weights: [regions, rows, columns, channels].
+
+    `batches`: the place in the batch of each region; `rows`, `columns`: the neighbours along an axis and their weights.
+    """
+    elements = reshape(b, transposed(b, x, (0, 2, 3, 1)), [product((x.shape[0], *x.shape[2:])), x.shape[1]])
+    height, width = (size_in(b, d, x, DType.INT32) for d in x.shape[2:])
+    which = reshape(b, b(ops.Convert, batches, dtype=DType.INT32), (batches.shape[0], 1, 1))
+    first = Term(b, which) * width * height
+    terms = []
+    for (row, down), (column, right) in itertools.product(rows, columns):
+        index = _column(row) * width + _row(column) + first
+        taken = Term(b, b(ops.Gather, elements, index.value, axis=0))
+        terms.append(taken * along_channels(_column(down) * _row(right)))
+    return terms
+
+
+def _samples(start: Term, end: Term, cells: int, count: int, half: bool) -> Term:
+    """The places sampled along a side: [regions, cells * count]."""
+    check_elements(cells * count, "the samples along a side of a region")
+    length = end - start
+    cell = (length if half else length.max(1.0)) * (1.0 / cells)
+    steps = (np.arange(cells * count) + 0.5) / count
+    return cell.apply(ops.Mul, constant(steps.astype(start.dtype.numpy)[None])) + start
+
+
+def _sides(places: Term, size: Term | float) -> _Side:
+    """The two neighbours of each place along an axis, and their weights; both are 0 beyond one element outside."""
+    b = places.b
+    inside = Term(b, b(ops.Convert, ((places >= -1.0) & (places <= size)).value, dtype=places.dtype))
+    clipped = places.max(0.0).min(size - 1.0)
+    low = clipped.floor()
+    rest = clipped - low
+    high = (low + 1.0).min(size - 1.0)
+    whole = [Term(b, b(ops.Convert, place.value, dtype=DType.INT32)) for place in (low, high)]
+    return [(whole[0], (1.0 - rest) * inside), (whole[1], rest * inside)]
+
+
+def _column(term: Term) -> Term:
+    return Term(term.b, reshape(term.b, term.value, (*term.value.shape, 1)))
+
+
+def _row(term: Term) -> Term:
+    count, places = term.value.shape
+    return Term(term.b, reshape(term.b, term.value, (count, 1, places)))
+
+
+@lift_onnx("MaxRoiPool", since=(1, 22))
+def _max_roi_pool(b: Builder, node: Node) -> Value:
+    """Regions (batch, x1, y1, x2, y2) cut into cells, the largest element of each: rows first, then columns.
+
+    Source: ONNX Runtime roi_pool.cc: corners are rounded, a cell takes each element that it touches, an empty one is 0.
+    """
+    x, rois = node.operand(0), node.operand(1)
+    sizes = [d for d in x.shape[2:] if isinstance(d, int)]
+    if len(sizes) != 2:
+        raise UnsupportedError("regions of maps whose sizes are not known", code="E-SHAPE-001")
+    numbers = [Term(b, b(ops.Slice, rois, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(5)]
+    batch = reshape(b, b(ops.Convert, numbers[0].value, dtype=DType.INT32), (rois.shape[0],))
+    corners = [(n * float(node.attr("spatial_scale", 1.0))).apply(ops.Round) for n in numbers[1:]]
+    image = b(ops.Gather, x, batch, axis=0)
+    for axis, cells, start, end in zip((2, 3), node.attr("pooled_shape"), corners[1::-1], corners[:1:-1], strict=True):
+        image = _cell_maxima(image, axis, sizes[axis - 2], cells, start, end)
+    value = Term(b, image)
+    return (value > float(np.finfo(np.float32).min)).choose(value, 0.0).value
+
+
+def _cell_maxima(image: Value, axis: int, size: int, cells: int, start: Term, end: Term) -> Value:
+    """The largest element of each cell along an axis; the lowest number where a cell is empty."""
+    b = start.b
+    length = (end - start + 1.0).max(1.0) * (1.0 / cells)
+    check_elements(size, "the positions along an axis")
+    places = constant(np.arange(size, dtype=np.float32)[None])
+    parts = []
+    for cell in range(cells):
+        low = ((length * float(cell)).floor() + start).max(0.0).min(float(size))
+        high = ((length * float(cell + 1)).apply(ops.Ceil) + start).max(0.0).min(float(size))
+        inside = (low <= Term(b, places)) & (high > Term(b, places))
+        shape = [start.value.shape[0], 1, 1, 1]
+        shape[axis] = size
+        mask = Term(b, reshape(b, inside.value, shape))
+        lowest = float(np.finfo(np.float32).min)
+        parts.append(b(ops.Reduce, mask.choose(Term(b, image), lowest).value, [axis], kind="max", keepdims=True))
+    return parts[0] if cells == 1 else b(ops.Concatenate, *parts, axis=axis)

@@ -1,0 +1,120 @@
+"""Softmax, LogSoftmax and Hardmax, with their old forms that read the operand as a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onnxtfl.build.operands import finite_on_integers, moved_last, on_permuted
+from onnxtfl.build.qlinear import MICROSOFT, Quantized, dequantized, lifted, quantized
+from onnxtfl.build.qoperator import parameters, quantized_operand
+from onnxtfl.build.rows import row
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import dim_value, reshape, resized
+from onnxtfl.ir.shapes import normalize_axis
+from onnxtfl.ir.types import DType
+from onnxtfl.kernels.softmax_int16 import int16_softmax
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_quantized
+
+_Along = Callable[[Builder, Value, int], Value]
+
+
+def _hardmax(b: Builder, x: Value, axis: int) -> Value:
+    """1 at the first largest element, 0 elsewhere."""
+    if 0 in x.shape:
+        return x
+    largest = b(ops.ArgMax, x, axis=axis)
+    depth = reshape(b, dim_value(b, x.shape[axis], x), [])
+    return b(ops.OneHot, largest, depth, b.scalar(1, x), b.scalar(0, x), axis=axis)
+
+
+_OPS: dict[str, _Along] = {
+    "onnx.Softmax": lambda b, x, axis: b(ops.Softmax, x, axis=axis),
+    "onnx.LogSoftmax": lambda b, x, axis: b(ops.LogSoftmax, x, axis=axis),
+    "onnx.Hardmax": _hardmax,
+}
+
+
+@lift_onnx("Softmax", since=(1, 11, 13))
+@lift_onnx("LogSoftmax", since=(1, 11, 13))
+@lift_onnx("Hardmax", since=(1, 11, 13))
+def _lift(b: Builder, node: Node) -> Value:
+    """Version 13 computes along one axis, 1 and 11 along all from `axis` on, merged."""
+    x, along = node.operand(0), _OPS[node.op.name]
+    if node.op.version >= 13:
+        axis = node.attributes.get("axis", -1)
+        return along(b, x, axis if x.tensor_type.rank is None else normalize_axis(axis, x.rank))
+    axis = node.attributes.get("axis", 1)
+    axis = axis + x.rank if axis < 0 else axis
+    if axis < x.rank and product(x.shape[axis + 1 :]) == 1:
+        return along(b, x, axis)
+    flat = resized(b, x, [*x.shape[:axis], -1])
+    return reshape(b, along(b, flat, axis), x.shape, x)
+
+
+@lift_tfl("SOFTMAX")
+def _softmax_tfl(b: Builder, node: Node) -> Value:
+    """The int16 kernel's result differs from the function by dozens of steps: it is computed as the kernel does.
+
+    ONNX Runtime's uint8 kernel has 0 for the only element of an axis: without the step after the largest one, the
+    kernel is not used.
+    """
+    beta, x = finite_on_integers(node, "beta"), Term(b, node.operand(0))
+    stored = quantization_of(node.operand(0))
+    if stored is not None and x.value.shape[-1] == 1:
+        return (x * 0.0 + 1.0).value
+    found = int16_softmax(b, node, beta) or (x * beta).apply(ops.Softmax).value
+    if stored is None or stored.dtype is not DType.UINT8 or isinstance(x.value.shape[-1], int):
+        return found
+    return Term(b, found).min(255 / 256).value
+
+
+@lift_tfl("LOG_SOFTMAX")
+def _log_softmax_tfl(b: Builder, node: Node) -> Value:
+    """Along the last axis; a tensor without axes is one element."""
+    x = node.operand(0)
+    return reshape(b, b(ops.LogSoftmax, x if x.rank else reshape(b, x, (1,)), axis=-1), x.shape, x)
+
+
+def _is_last(node: Node) -> bool:
+    return node.attr("axis") in (-1, (node.operand(0).tensor_type.rank or 0) - 1)
+
+
+row(ops.Softmax, onnx="Softmax", attributes="axis", lifts=False)
+row(ops.LogSoftmax, onnx="LogSoftmax", attributes="axis", lifts=False)
+row(ops.Softmax, tfl="SOFTMAX", fixed_tfl={"beta": 1.0}, when=_is_last, lifts=False)
+row(ops.LogSoftmax, tfl="LOG_SOFTMAX", when=_is_last, lifts=False)
+
+
+@decompose(ops.Softmax, "tfl")
+@decompose(ops.LogSoftmax, "tfl")
+def _on_last_axis(b: Builder, node: Node) -> Value | list[Value] | None:
+    """The kernels compute along the last axis; layout assignment includes these transposes."""
+    x = node.operand(0)
+    if x.rank < 2:
+        return None
+    if not _is_last(node):
+        return on_permuted(b, node, moved_last(normalize_axis(node.attr("axis"), x.rank), x.rank))
+    return reshape(b, b(node.op, resized(b, x, [-1, x.shape[-1]]), axis=1), x.shape, x) if x.rank > 2 else None
+
+
+@lift_onnx("QLinearSoftmax", since=(1,), domain="com.microsoft")
+def _quantized_softmax(b: Builder, node: Node) -> Value:
+    """`opset`: that of the Softmax it was made from."""
+    version = 13 if node.attr("opset", 13) >= 13 else 11
+    real = lifted(b, "Softmax", version, [dequantized(b, node, Quantized(0, 1, 2))], {"axis": node.attr("axis", -1)})
+    return quantized(b, real, node.operand(3), node.optional(4), node.operand(0).dtype)
+
+
+@lower_quantized("Softmax", "QLinearSoftmax", MICROSOFT)
+def _softmax_on_quantized(node: Node, form: Form) -> Form | None:
+    y = quantization_of(node.result)
+    x = None if y is None else quantized_operand(form.operands[0], y.storage)
+    if x is None or y is None or not y.per_tensor:
+        return None
+    attributes = {**form.attributes, "opset": 13}
+    return Form("QLinearSoftmax", (form.operands[0], *parameters(x), *parameters(y)), attributes, domain=MICROSOFT)

@@ -1,0 +1,1 @@
+"""Quantization, and products of integers."""

@@ -1,0 +1,210 @@
+"""Products of matrices that ONNX stores as integers: with zero points, quantized, or weights of few bits.
+
+=====================  ==========================================================================================
+ONNX                   MatMulInteger 10, QLinearMatMul 10 21
+com.microsoft          DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulNBits, MatMulBnb4, QGemm,
+                       MatMulInteger16
+=====================  =========================================================================================="""
+
+from __future__ import annotations
+
+import numpy as np
+from onnxtfl.mappings.math.contraction import contracted, matmul
+
+from onnxtfl.build.indices import nonnegative
+from onnxtfl.build.operands import shifted
+from onnxtfl.build.qlinear import (
+    MICROSOFT,
+    QLinearRow,
+    Quantized,
+    dequantized,
+    dequantized_bias,
+    lifted,
+    qlinear,
+    quantized,
+    quantized_over_range,
+)
+from onnxtfl.build.qoperator import bias_in_steps, parameters, qoperator, quantized_operand
+from onnxtfl.build.sizes import sliced
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.packed import FieldData
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, lift_onnx, lower_quantized
+
+
+@lift_onnx("MatMulInteger16", since=(1,), domain=MICROSOFT)
+@lift_onnx("MatMulInteger", since=(10,))
+def _matmul_integer(b: Builder, node: Node) -> Value:
+    lhs = shifted(b, node.operand(0), node.optional(2), -2)
+    return matmul(b, lhs, shifted(b, node.operand(1), node.optional(3), -1))
+
+
+_INTEGER_MATMUL = QLinearRow("MatMul", 13, (Quantized(0, 1, 2, -2), Quantized(3, 4, 5, -1)), result=(6, 7))
+qlinear("QLinearMatMul", (10, 21), _INTEGER_MATMUL)
+qoperator("QLinearMatMul", _INTEGER_MATMUL)
+
+
+@lower_quantized("Gemm", "QGemm", MICROSOFT)
+def _quantized_gemm(node: Node, form: Form) -> Form | None:
+    """The bias is an int32 in steps of both scales; weights may have a scale for each column."""
+    lhs, rhs, bias, y = form.operands[0], form.operands[1], (*form.operands, None)[2], quantization_of(node.result)
+    flags = {k: form.attributes[k] for k in ("alpha", "transA", "transB")}
+    if y is None or not y.per_tensor:
+        return None
+    a, w = quantized_operand(lhs, y.storage), quantized_operand(rhs, y.storage, 1 - flags["transB"])
+    if a is None or w is None or not bias_in_steps(bias, a, w):
+        return None
+    return Form("QGemm", (lhs, *parameters(a), rhs, *parameters(w), bias, *parameters(y)), flags, domain=MICROSOFT)
+
+
+@lift_onnx("QGemm", since=(1,), domain=MICROSOFT)
+def _integer_gemm(b: Builder, node: Node) -> Value:
+    """alpha * A @ B + C in steps of alpha * (scale of A) * (scale of B)."""
+    columns = 0 if node.attr("transB", 0) else 1
+    a, w = (dequantized(b, node, o) for o in (Quantized(0, 1, 2), Quantized(3, 4, 5, columns)))
+    alpha, bias = float(node.attr("alpha", 1.0)), node.optional(6)
+    c = None
+    if bias is not None:
+        c = dequantized_bias(b, bias, node.operand(1), node.operand(4))
+        c = c if alpha == 1 else b(ops.Mul, c, b.scalar(alpha, c))
+    flags = {k: v for k, v in node.attributes.items() if k in ("transA", "transB", "alpha")}
+    real = lifted(b, "Gemm", 13, [a, w, c], flags)
+    scale = node.optional(7)
+    return real if scale is None else quantized(b, real, scale, node.optional(8), node.operand(0).dtype)
+
+
+@lift_onnx("MatMulIntegerToFloat", since=(1,), domain=MICROSOFT)
+def _integer_matmul_to_float(b: Builder, node: Node) -> Value:
+    a, w = (dequantized(b, node, o) for o in (Quantized(0, 2, 4, -2), Quantized(1, 3, 5, -1)))
+    product, bias = matmul(b, a, w), node.optional(6)
+    return product if bias is None else b(ops.Add, product, bias)
+
+
+@lift_onnx("DynamicQuantizeMatMul", since=(1,), domain=MICROSOFT)
+def _dynamic_matmul(b: Builder, node: Node) -> Value:
+    """A is quantized to uint8 over its range, and then dequantized."""
+    stored, scale, zero = quantized_over_range(b, node.operand(0))
+    a = b(ops.DequantizeLinear, stored, scale, zero, axis=0)
+    product, bias = matmul(b, a, dequantized(b, node, Quantized(1, 2, 3, -1))), node.optional(4)
+    return product if bias is None else b(ops.Add, product, bias)
+
+
+# --- weights of few bits ----------------------------------------------------------------------------------------------
+
+
+@lift_onnx("MatMulNBits", since=(1,), domain=MICROSOFT)
+def _matmul_of_blocks(b: Builder, node: Node) -> Value:
+    """A @ W.T with W [n, k] of 2, 4 or 8 bits, quantized in blocks along k; the zero point is half of the range.
+
+    `g_idx` says which block a column belongs to; with it, ONNX Runtime's kernel ignores integer zero points, and reads
+    weights of 2 bits as 4. Source: ONNX Runtime, contrib_ops/cpu/quantization/matmul_nbits.cc.
+    """
+    k, n, block = (int(node.attributes[name]) for name in ("K", "N", "block_size"))
+    bits = int(node.attr("bits", 4))
+    if bits not in _OF_BITS or node.attr("weight_prepacked", 0):
+        raise UnsupportedError(f"weights of {bits} bits, or in the order of a machine", hint="use 2, 4 or 8 bits")
+    zero, order = node.optional(3), node.optional(4)
+    if order is not None and (bits != 4 or (zero is not None and zero.dtype is DType.UINT8)):
+        raise UnsupportedError("the operand g_idx with integer zero points, or weights that do not have 4 bits")
+    real = _real_blocks(b, node, _OF_BITS[bits], (n, k), block)
+    product = contracted(b, node.operand(0), real, node.operand(0).rank - 1, 1)
+    bias = node.optional(5)
+    return product if bias is None else b(ops.Add, product, bias)
+
+
+def _real_blocks(b: Builder, node: Node, dtype: DType, shape: tuple[int, int], block: int) -> Value:
+    """The weights [n, k] as real values: dequantized where all about them is known, else computed."""
+    (n, k), packed, zero = shape, node.operand(1), node.optional(3)
+    count = -(-k // block)
+    scale = reshape(b, node.operand(2), [n, count])
+    integers = zero is None or (zero.dtype is DType.UINT8 and zero.data is not None)
+    if packed.data is not None and integers and node.optional(4) is None:
+        weights = constant(FieldData(packed.data, dtype, (n, count * block)))
+        points = _zero_points(zero, dtype, (n, count))
+        return sliced(b, b(ops.DequantizeLinear, weights, scale, points, axis=1, block_size=block), {1: slice(0, k)})
+    codes = _codes(b, packed, dtype, (n, count * block), scale.dtype)
+    points_ = _run_time_zeros(b, zero, dtype, (n, count), scale.dtype)
+    order = node.optional(4)
+    if order is None:
+        blocks = Term(b, reshape(b, codes.value, [n, count, block]))
+        real = (blocks - Term(b, unsqueezed(b, points_.value, [2]))) * Term(b, unsqueezed(b, scale, [2]))
+        return sliced(b, reshape(b, real.value, [n, count * block]), {1: slice(0, k)})
+    first = Term(b, sliced(b, codes.value, {1: slice(0, k)}))
+    index = nonnegative(b, reshape(b, order, [k]), count)
+    point, step = (Term(b, b(ops.Gather, each, index, axis=1)) for each in (points_.value, scale))
+    return ((first - point) * step).value
+
+
+def _codes(b: Builder, packed: Value, dtype: DType, shape: tuple[int, int], real: DType) -> Term:
+    """Packed bytes as their fields, low bits first, of a float type."""
+    per = 8 // dtype.bits
+    if per == 1:
+        return Term(b, reshape(b, packed, shape)).to(real)
+    whole = Term(b, reshape(b, packed, [shape[0], shape[1] // per])).to(DType.INT32)
+    mask = (1 << dtype.bits) - 1
+    shifts = np.arange(per, dtype=np.int32) * dtype.bits
+    fields = Term(b, unsqueezed(b, whole.value, [2])).apply(ops.ShiftRightLogical, shifts.reshape(1, 1, per)) & mask
+    return Term(b, reshape(b, fields.value, shape)).to(real)
+
+
+def _run_time_zeros(b: Builder, zero: Value | None, dtype: DType, shape: tuple[int, int], real: DType) -> Term:
+    """Zero points [n, blocks] of a float type: packed fields whose rows fill whole bytes, or floats as they are."""
+    rows, count = shape
+    if zero is None:
+        return Term(b, constant(np.full(shape, 1 << (dtype.bits - 1)).astype(real.numpy)))
+    if zero.dtype is not DType.UINT8:
+        return Term(b, reshape(b, zero, shape)).to(real)
+    per = 8 // dtype.bits
+    fields = _codes(b, zero, dtype, (rows, -(-count // per) * per), real)
+    return Term(b, sliced(b, fields.value, {1: slice(0, count)}))
+
+
+_OF_BITS = {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}
+
+
+@lift_onnx("MatMulBnb4", since=(1,), domain=MICROSOFT)
+def _matmul_of_bitsandbytes(b: Builder, node: Node) -> Value:
+    """A @ W.T with W [n, k] of 4-bit floats, the first one in the high bits, times the largest size in their block.
+
+    The weights are written as float32. Source: ONNX Runtime, contrib_ops MatMulBnb4.
+    """
+    k, n, block, kind = (int(node.attributes[name]) for name in ("K", "N", "block_size", "quant_type"))
+    packed, largest = node.operand(1), node.operand(2)
+    if not packed.is_constant or not largest.is_constant:
+        raise UnsupportedError("weights of 4 bits that are not constants")
+    if kind not in _FOUR_BITS or not node.attr("transB", 1) or k * n % 2:
+        raise UnsupportedError(f"quant_type {kind}, transB {node.attr('transB', 1)} and weights [{n}, {k}]")
+    fields = packed.numpy().reshape(-1)
+    codes = np.stack([fields >> 4, fields & 15], axis=1).reshape(-1)
+    if block < 1:
+        raise ValueError(f"block_size is {block}")
+    scales = np.repeat(np.asarray(largest.numpy().reshape(-1), np.float32), min(block, k * n))[: k * n]
+    weights = (np.asarray(_FOUR_BITS[kind], np.float32)[codes] * scales).reshape(n, k)
+    a = node.operand(0)
+    return contracted(b, a, constant(weights.astype(a.dtype.numpy)), a.rank - 1, 1)
+
+
+_SIZES = (0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
+_NORMAL_BELOW = (1, 0.6961928, 0.52507305, 0.3949175, 0.28444138, 0.18477343, 0.09105004)
+_NORMAL_ABOVE = (0.0795803, 0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1)
+_FOUR_BITS = {0: (*_SIZES, *(-x for x in _SIZES)), 1: (*(-x for x in _NORMAL_BELOW), 0, *_NORMAL_ABOVE)}
+"""The values of the 16 codes by `quant_type`: FP4 and NF4 of bitsandbytes."""
+
+
+def _zero_points(zero: Value | None, dtype: DType, shape: tuple[int, int]) -> Value:
+    """One for each block; the fields of a row fill whole bytes. Source: ONNX Runtime, contrib_ops MatMulNBits."""
+    rows, count = shape
+    if zero is None:
+        return constant(ArrayData(np.full(shape, 1 << (dtype.bits - 1)).astype(dtype.numpy), dtype))
+    if zero.dtype is not DType.UINT8 or zero.data is None:
+        raise UnsupportedError(f"zero points of {zero.dtype.value} that are not constants of uint8")
+    per = 8 // dtype.bits
+    fields = FieldData(zero.data, dtype, (rows, -(-count // per) * per)).numpy()
+    return constant(ArrayData(np.ascontiguousarray(fields[:, :count]), dtype))

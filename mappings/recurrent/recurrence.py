@@ -1,0 +1,513 @@
+"""Recurrent layers: Lstm, Gru, Rnn, one op for each direction; TFLite's ops are read in `stateful_layers`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnxtfl.mappings.control.loops import MOST_CALLS, MOST_PACKED, is_compact
+from onnxtfl.mappings.recurrent.layers import is_smaller_as_loop, most_steps
+from onnxtfl.mappings.recurrent.lengths import with_steps
+
+from onnxtfl.build.qlinear import MICROSOFT
+from onnxtfl.build.sizes import as_int32, sliced
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import RowsData, TensorData
+from onnxtfl.ir.dims import static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Op, attributes_of
+from onnxtfl.ir.reshape import dim_value, positions, reshape, transposed, unsqueezed
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lower_onnx, lower_tfl
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """An ONNX op: its neutral op, the number of gates, of states, and the default activations of one direction."""
+
+    op: type[Op]
+    gates: int
+    states: int
+    activations: tuple[str, ...]
+
+
+_RNN = _Layer(ops.Rnn, 1, 1, ("Tanh",))
+_GRU = _Layer(ops.Gru, 3, 1, ("Sigmoid", "Tanh"))
+_LSTM = _Layer(ops.Lstm, 4, 2, ("Sigmoid", "Tanh", "Tanh"))
+_LAYERS = {"RNN": _RNN, "GRU": _GRU, "LSTM": _LSTM, "DynamicQuantizeLSTM": _LSTM}
+
+_ACTIVATIONS: Mapping[str, tuple[str, float | None, float | None]] = {
+    "affine": ("affine", 0.0, 0.0),
+    "elu": ("elu", 1.0, None),
+    "hardsigmoid": ("hard_sigmoid", 0.2, 0.5),
+    "leakyrelu": ("leaky_relu", 0.01, None),
+    "relu": ("relu", None, None),
+    "scaledtanh": ("scaled_tanh", 0.0, 0.0),
+    "sigmoid": ("sigmoid", None, None),
+    "softplus": ("softplus", None, None),
+    "softsign": ("softsign", None, None),
+    "tanh": ("tanh", None, None),
+    "thresholdedrelu": ("thresholded_relu", 0.0, None),
+}
+"""ONNX's names, in lower case -> ours, and the defaults of alpha and beta (None: the function has no such parameter).
+
+Source: ONNX Runtime, rnn_helpers.cc, which also says that the lists of alphas and betas have entries only for those
+functions that have the parameter.
+"""
+
+# --- from ONNX --------------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("RNN", since=(1, 7, 14, 22))
+@lift_onnx("GRU", since=(1, 3, 7, 14, 22))
+@lift_onnx("LSTM", since=(1, 7, 14, 22))
+def _onnx(b: Builder, node: Node) -> list[Value]:
+    """Version 1's `output_sequence` says whether the first result is used."""
+    operands = [node.optional(i) for i in range(8)]
+    return _lifted(b, node, operands)
+
+
+@lift_onnx("DynamicQuantizeLSTM", since=(1,), domain=MICROSOFT)
+def _dynamic_quantize_lstm(b: Builder, node: Node) -> list[Value]:
+    """Weights are [directions, inputs, gates], with a scale for each direction, or for each gate of each."""
+    operands: list[_Given] = [node.optional(i) for i in range(8)]
+    for i, scale in ((1, 8), (2, 10)):
+        stored, parameters = node.operand(i), (node.operand(scale), node.optional(scale + 1))
+        operands[i] = [_dequantized(b, stored, *parameters, d) for d in range(stored.shape[0])]
+    return _lifted(b, node, operands)
+
+
+def _dequantized(b: Builder, weights: Value, scale: Value, zero: Value | None, index: int) -> Value:
+    """The real weights [gates, inputs] of a direction."""
+    stored = transposed(b, _part(b, weights, index), (1, 0))
+    return b(ops.DequantizeLinear, stored, *(None if v is None else _part(b, v, index) for v in (scale, zero)), axis=0)
+
+
+def _part(b: Builder, x: Value, index: int) -> Value:
+    """Part `index` of `x` along its first axis, which is dropped."""
+    if x.data is not None and not x.is_quantized:
+        return constant(RowsData(x.data, index, index + 1).reshape(x.data.shape[1:]))
+    return reshape(b, sliced(b, x, {0: slice(index, index + 1)}), x.shape[1:], x)
+
+
+_Given = Value | list[Value] | None
+"""An operand of both directions, or one of each."""
+
+
+def _lifted(b: Builder, node: Node, operands: Sequence[_Given]) -> list[Value]:
+    """The results [steps, directions, batch, cells], and the last states [directions, batch, cells]."""
+    layer = _LAYERS[node.op.name.partition(".")[2]]
+    x, batch_major = node.operand(0), bool(node.attr("layout", 0))
+    x = transposed(b, x, (1, 0, 2)) if batch_major else x
+    size, recurrent = node.attr("hidden_size"), operands[2]
+    if size is not None and isinstance(recurrent, Value) and recurrent.shape[-1] != size and static(recurrent.shape):
+        raise ValueError(f"hidden_size is {size}, but the recurrent weights are {recurrent.type}")
+    each = list(_attributes(node, layer))
+    directions = [
+        b.many(layer.op, *_operands(b, x, layer, operands, (i, len(each)), batch_major), **attributes)
+        for i, attributes in enumerate(each)
+    ]
+    outputs, *states = zip(*directions, strict=True)
+    weights = operands[1]
+    single = isinstance(weights, Value) and weights.rank == _RANKS[0] - 1
+    whole = outputs[0] if single else _sequence(b, outputs, batch_major)
+    last = [_joined_states(b, s, batch_major) for s in states]
+    axis = 0 if batch_major else 1
+    return [whole, *(with_steps(b, s, operands[4], operands[5 + i], axis) for i, s in enumerate(last))]
+
+
+def _sequence(b: Builder, outputs: Sequence[Value], batch_major: bool) -> Value:
+    """The outputs [steps, batch, cells] of the directions as one result, with the axis order of the layout."""
+    steps, batch, cells = outputs[0].shape
+    whole = outputs[0] if len(outputs) == 1 else b(ops.Concatenate, *outputs, axis=2)
+    split = reshape(b, whole, (steps, batch, len(outputs), cells))
+    return transposed(b, split, (1, 0, 2, 3) if batch_major else (0, 2, 1, 3))
+
+
+def _joined_states(b: Builder, states: Sequence[Value], batch_major: bool) -> Value:
+    axis = 1 if batch_major else 0
+    parts = [unsqueezed(b, state, [axis]) for state in states]
+    return parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=axis)
+
+
+def _attributes(node: Node, layer: _Layer) -> Iterator[dict[str, Any]]:
+    """The attributes of the op of each direction."""
+    direction = _text(node.attr("direction", "forward"))
+    reversed_ = (False, True) if direction == "bidirectional" else (direction == "reverse",)
+    names = [_text(n) for n in node.attr("activations", ())] or [*layer.activations] * len(reversed_)
+    count = len(layer.activations)
+    if len(names) != count * len(reversed_):
+        raise ValueError(f"{len(names)} activations, not {count * len(reversed_)}")
+    functions = list(_functions(names, node.attr("activation_alpha", ()), node.attr("activation_beta", ())))
+    shared: dict[str, Any] = {"clip": max(float(node.attr("clip", 0.0)), 0.0)}
+    if layer is _GRU:
+        shared["linear_before_reset"] = bool(node.attr("linear_before_reset", 0))
+    if layer is _LSTM:
+        shared["coupled"] = bool(node.attr("input_forget", 0))
+    for i, reverse in enumerate(reversed_):
+        kinds, alphas, betas = zip(*functions[i * count : (i + 1) * count], strict=True)
+        yield {**shared, "reverse": reverse, "activations": kinds, "alphas": alphas, "betas": betas}
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _functions(
+    names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]
+) -> Iterator[tuple[str, float, float]]:
+    """Name, alpha and beta of each activation."""
+    next_alpha, next_beta = iter(alphas), iter(betas)
+    for name in names:
+        if name.lower() not in _ACTIVATIONS:
+            raise UnsupportedError(f"the activation {name}")
+        kind, alpha, beta = _ACTIVATIONS[name.lower()]
+        first = 0.0 if alpha is None else float(next(next_alpha, alpha))
+        yield kind, first, 0.0 if beta is None else float(next(next_beta, beta))
+
+
+def _operands(
+    b: Builder, x: Value, layer: _Layer, operands: Sequence[_Given], which: tuple[int, int], batch_major: bool
+) -> list[Value | None]:
+    """The operands of the neutral op of the direction `which[0]` of `which[1]`, in its order."""
+    w, r, bias, lengths, hidden, cell, peepholes = (
+        _of_direction(b, v, *which, 1 if batch_major and i in (4, 5) else 0, rank)
+        for i, (v, rank) in enumerate(zip(operands[1:], _RANKS, strict=True))
+    )
+    if layer is _LSTM:
+        return [x, w, r, _summed(b, bias), lengths, hidden, cell, peepholes]
+    if layer is _GRU:
+        return [x, w, r, *_halves(b, bias), lengths, hidden]
+    return [x, w, r, _summed(b, bias), lengths, hidden]
+
+
+_RANKS = (3, 3, 2, 1, 3, 3, 2)
+"""The ranks of the operands after the input; the lengths, of rank 1, have no directions."""
+
+
+def _of_direction(b: Builder, x: _Given, index: int, count: int, axis: int, rank: int) -> Value | None:
+    """Part `index` of the `count` parts of `x` along its axis of directions, which is dropped.
+
+    PyTorch's first exporter wrote weights of one direction, and read the output, without that axis.
+    """
+    if isinstance(x, list):
+        return x[index]
+    if x is None or rank == 1 or (x.rank == rank - 1 and index == 0):
+        return x
+    if isinstance(x.shape[axis], int) and x.shape[axis] != count:
+        raise ValueError(f"an operand of type {x.type} for {count} directions")
+    if axis == 0:
+        return _part(b, x, index)
+    part = sliced(b, x, {axis: slice(index, index + 1)})
+    return reshape(b, part, (*x.shape[:axis], *x.shape[axis + 1 :]), part)
+
+
+def _halves(b: Builder, bias: Value | None) -> list[Value | None]:
+    """The bias of the input's product, and of the recurrent product."""
+    return [None, None] if bias is None else [*b.many(ops.Split, bias, None, axis=0, count=2)]
+
+
+def _summed(b: Builder, bias: Value | None) -> Value | None:
+    first, second = _halves(b, bias)
+    return None if first is None or second is None else b(ops.Add, first, second)
+
+
+# --- to ONNX ----------------------------------------------------------------------------------------------------------
+
+_NAMES = {
+    "affine": "Affine",
+    "elu": "Elu",
+    "hard_sigmoid": "HardSigmoid",
+    "leaky_relu": "LeakyRelu",
+    "none": "Affine",
+    "relu": "Relu",
+    "scaled_tanh": "ScaledTanh",
+    "sigmoid": "Sigmoid",
+    "softplus": "Softplus",
+    "softsign": "Softsign",
+    "tanh": "Tanh",
+    "thresholded_relu": "ThresholdedRelu",
+}
+"""Our names of activations -> ONNX's; "none" is Affine with factor 1."""
+
+
+@lower_onnx(ops.Rnn)
+@lower_onnx(ops.Gru)
+@lower_onnx(ops.Lstm)
+def _layer_onnx(node: Node, opset: int) -> Form | None:
+    """One direction; its results get an axis of directions."""
+    name = next(name for name, layer in _LAYERS.items() if layer.op is node.op)
+    given, activations = _operands_of(node), _functions_onnx(node)
+    if activations is None or not _has_onnx_form(node):
+        return None
+    x, lengths = node.operand(0), given["lengths"]
+    bias = None
+    if given["bias"] is not None or given.get("recurrent_bias") is not None:
+        width = node.operand(1).shape[0]
+        bias = Computed(TensorType(x.dtype, (1, 2 * width)), lambda b: _both_biases(b, given, width, x.dtype))
+    operands = [x, *(_with_direction(given[n]) for n in ("weights", "recurrent")), bias]
+    operands.append(_as_int32(lengths))
+    operands += [_with_direction(given[n]) for n in ("hidden", "cell", "peepholes") if n in given]
+    attributes: dict[str, Any] = {"hidden_size": _cells(node), **activations}
+    attributes["direction"] = "reverse" if node.attr("reverse") else "forward"
+    if node.attr("clip"):
+        attributes["clip"] = float(node.attr("clip"))
+    flags = {"linear_before_reset": "linear_before_reset", "coupled": "input_forget"}
+    attributes |= {theirs: 1 for ours, theirs in flags.items() if node.attr(ours)}
+    while operands[-1] is None:
+        operands.pop()
+    types = [_unsqueezed_type(r, 1 if i == 0 else 0) for i, r in enumerate(node.results)]
+
+    def finish(b: Builder, made: Sequence[Value]) -> list[Value]:
+        return [reshape(b, v, r.shape, v, x) for v, r in zip(made, node.results, strict=True)]
+
+    return Form(name, tuple(operands), attributes, types=tuple(types), finish=finish)
+
+
+def _cells(node: Node) -> Any:
+    return node.results[-1].shape[-1]
+
+
+def _has_onnx_form(node: Node) -> bool:
+    """Whether ONNX's op computes the layer."""
+    given = _operands_of(node)
+    if node.attr("rows") or not isinstance(_cells(node), int) or not isinstance(node.operand(1).shape[0], int):
+        return False
+    if node.op is not ops.Lstm:
+        return True
+    plain = all(given[n] is None for n in ("projection", "projection_bias", "norm"))
+    return plain and not node.attr("cell_clip") and not node.attr("projection_clip") and not any(node.attr("grids"))
+
+
+def _functions_onnx(node: Node) -> dict[str, Any] | None:
+    """The attributes for the activations, none where they are the default; None if ONNX does not have one.
+
+    alphas and betas have entries only for functions with that parameter.
+    """
+    kinds = node.attr("activations")
+    if not all(kind in _NAMES for kind in kinds):
+        return None
+    names = [_NAMES[kind] for kind in kinds]
+    alphas, betas = (_padded(node.attr(n), len(kinds)) for n in ("alphas", "betas"))
+    alphas = [1.0 if kind == "none" else alpha for kind, alpha in zip(kinds, alphas, strict=True)]
+    parameters = [_ACTIVATIONS[name.lower()] for name in names]
+    kept = {
+        "activation_alpha": [a for a, (_, alpha, _) in zip(alphas, parameters, strict=True) if alpha is not None],
+        "activation_beta": [v for v, (_, _, beta) in zip(betas, parameters, strict=True) if beta is not None],
+    }
+    layer = next(layer for layer in _LAYERS.values() if layer.op is node.op)
+    functions = {} if tuple(names) == layer.activations else {"activations": names}
+    return functions | {name: values for name, values in kept.items() if values}
+
+
+def _padded(values: Sequence[float], count: int) -> list[float]:
+    return [*map(float, values), *[0.0] * (count - len(values))]
+
+
+def _with_direction(x: Value | None) -> Computed | None:
+    """`x` with a first axis of size 1."""
+    return None if x is None else Computed(_unsqueezed_type(x, 0), lambda b: unsqueezed(b, x, [0]))
+
+
+def _unsqueezed_type(x: Value, axis: int) -> TensorType:
+    return x.tensor_type.with_shape((*x.shape[:axis], 1, *x.shape[axis:]))
+
+
+def _as_int32(x: Value | None) -> Value | Computed | None:
+    if x is None or x.dtype is DType.INT32:
+        return x
+    return Computed(x.tensor_type.with_dtype(DType.INT32), lambda b: b(ops.Convert, x, dtype=DType.INT32))
+
+
+def _both_biases(b: Builder, given: Mapping[str, Value | None], width: int, dtype: DType) -> Value:
+    """The biases of the input's and of the recurrent product: [1, 2 * gates * cells]."""
+    check_elements(width, "the bias")
+    zeros = constant(np.zeros(width), dtype)
+    parts = [zeros if v is None else v for v in (given["bias"], given.get("recurrent_bias"))]
+    return unsqueezed(b, b(ops.Concatenate, *parts, axis=0), [0])
+
+
+@decompose(ops.Rnn, "onnx")
+@decompose(ops.Gru, "onnx")
+@decompose(ops.Lstm, "onnx")
+def _single_step(b: Builder, node: Node) -> Value | Sequence[Value] | None:
+    """One step is no loop."""
+    return _written_out(b, node) if node.operand(0).shape[0] == 1 else None
+
+
+# --- to TFLite --------------------------------------------------------------------------------------------------------
+
+LARGE = 128 << 10
+"""Bytes of recurrent weights from which the kernel of a layer takes longer than calls of one subgraph for each step.
+
+100 steps take, in microseconds: an LSTM with 64 cells (64 kB) 280 and 340, with 256 cells (1 MB) 2700 and 1700.
+"""
+
+
+def _is_unrolled(node: Node) -> bool:
+    """Whether the layer is written out step by step."""
+    steps, recurrent = node.operand(0).shape[0], node.operand(2)
+    if not isinstance(steps, int) or not 0 < steps <= most_steps() or _keeps_state(node):
+        return False
+    return steps == 1 or recurrent.data is None or steps * recurrent.data.nbytes <= MOST_PACKED
+
+
+@decompose(ops.Rnn, "tfl")
+@decompose(ops.Gru, "tfl")
+@decompose(ops.Lstm, "tfl")
+def _unrolled(b: Builder, node: Node) -> list[Value] | None:
+    """Step by step, for a short sequence whose length is known."""
+    return _written_out(b, node) if _is_unrolled(node) else None
+
+
+def _written_out(b: Builder, node: Node) -> list[Value]:
+    assert issubclass(node.op, ops.Recurrent)
+    return node.op.unrolled(b, *node.op.padded(node.operands), **attributes_of(node))
+
+
+_FUSED = {"none": "NONE", "relu": "RELU", "relu_n1_to_1": "RELU_N1_TO_1", "relu6": "RELU6", "tanh": "TANH"}
+"""The activations that the kernels of whole layers have; that of LSTM has no "none" (see `stateful_layers`)."""
+
+
+def _keeps_state(node: Node) -> bool:
+    """Whether the layer begins from a state of the graph, which only a kernel with states does."""
+    hidden = _operands_of(node)["hidden"]
+    return node.graph is not None and any(state.input is hidden for state in node.graph.states)
+
+
+def _operands_of(node: Node) -> dict[str, Value | None]:
+    return {o.name: v for o, v in zip(node.op.operands, node.op.padded(node.operands), strict=True)}
+
+
+def _is_fused(node: Node) -> bool:
+    """Whether one kernel computes the layer, once its operands are brought to the form that it takes.
+
+    Not where a loop of a known number of steps is faster. The batch has to be known: the memory planner allocates
+    states of another size than the file says only where no tensor before them has a size that is computed
+    (ArenaPlanner, persistent tensors).
+    """
+    given, (steps, batch, _) = _operands_of(node), node.operand(0).shape
+    if not isinstance(batch, int):
+        return False
+    if isinstance(steps, int) and not _keeps_state(node):
+        data = node.operand(2).data
+        calls = steps <= MOST_CALLS and data is not None and data.nbytes >= LARGE
+        if steps <= most_steps() or (calls and not is_compact()) or is_smaller_as_loop(node):
+            return False
+    if node.attr("clip") or node.attr("rows") or node.operand(0).dtype is not DType.FLOAT32:
+        return False
+    constants = (given[n] for n in ("weights", "recurrent", "bias", "peepholes") if n in given)
+    if not all(v is None or v.is_constant for v in constants):
+        return False
+    kinds = node.attr("activations")
+    if node.op is ops.Rnn:
+        return kinds[0] in _FUSED
+    gates, candidate, output = kinds
+    others = [given[n] for n in ("projection", "projection_bias", "norm")]
+    plain = all(v is None for v in others) and node.attr("grids") == (None, None, None)
+    return plain and gates == "sigmoid" and candidate == output and candidate in _FUSED and candidate != "none"
+
+
+@decompose(ops.Rnn, "tfl", order="operands")
+@decompose(ops.Lstm, "tfl", order="operands")
+def _brought_to_kernel(b: Builder, node: Node) -> list[Value] | None:
+    """Kernels compute forward, over all steps, from given states, with a bias.
+
+    The last hidden state is the last output.
+    """
+    given, outside = _operands_of(node), b.graph.output_set()
+    x, lengths, reverse = node.operand(0), given["lengths"], node.attr("reverse")
+    used = any(r.uses or r in outside for r in node.results[1:])
+    if not _is_fused(node) or (lengths is not None and used) or _takes_kernel_form(node):
+        return None
+    zeros = constant(np.zeros(node.results[1].shape, np.float32))
+    bias = given["bias"]
+    if bias is None:
+        bias = constant(np.zeros(node.operand(1).shape[0], np.float32))
+    given |= {"input": _backwards(b, x, lengths) if reverse else x, "lengths": None, "bias": bias}
+    given |= {n: reshape(b, given[n] or zeros, zeros.shape) for n in ("hidden", "cell") if n in given}
+    output, _, *cell = b.many(node.op, *given.values(), **{**node.attributes, "reverse": False})
+    last = reshape(b, sliced(b, output, {0: slice(-1, None)}), node.results[1].shape, x)
+    output = _backwards(b, output, lengths) if reverse else output
+    return [output if lengths is None else _masked(b, output, lengths), last, *cell]
+
+
+def _backwards(b: Builder, x: Value, lengths: Value | None) -> Value:
+    """The first steps of each sequence, all of them without `lengths`, in reverse order."""
+    if lengths is None:
+        return b(ops.Reverse, x, dimensions=(0,))
+    return b(ops.ReverseSequence, x, lengths, seq_axis=0, batch_axis=1)
+
+
+def _masked(b: Builder, x: Value, lengths: Value) -> Value:
+    """`x` [T, N, K], 0 from step `lengths` [N] on."""
+    numbers = positions(b, as_int32(b, dim_value(b, x.shape[0], x)))
+    valid = Term(b, unsqueezed(b, numbers, [1])) < Term(b, unsqueezed(b, as_int32(b, lengths), [0]))
+    return b(ops.Select, unsqueezed(b, valid.value, [2]), x, b.scalar(0, x))
+
+
+def _takes_kernel_form(node: Node) -> bool:
+    given = _operands_of(node)
+    sized = all((v := given[n]) is not None and static(v.shape) for n in ("bias", "hidden", "cell") if n in given)
+    return not node.attr("reverse") and given["lengths"] is None and sized
+
+
+@lower_tfl(ops.Rnn)
+def _rnn_kernel(node: Node) -> Form | None:
+    if not (_is_fused(node) and _takes_kernel_form(node)):
+        return None
+    x, weights, recurrent, bias, _, hidden = node.op.padded(node.operands)
+    options = {
+        "fused_activation_function": _FUSED[node.attr("activations")[0]],
+        "time_major": True,
+        "asymmetric_quantize_inputs": False,
+    }
+    return Form("UNIDIRECTIONAL_SEQUENCE_RNN", (x, weights, recurrent, bias, hidden), options)
+
+
+@lower_tfl(ops.Lstm)
+def _lstm_kernel(node: Node) -> Form | None:
+    """Gates in the order input, forget, cell, output.
+
+    A coupled kernel has no weights of input = 1 - forget, a coupled Lstm none of forget = 1 - input, which is the same
+    for negated weights.
+    """
+    if not (_is_fused(node) and _takes_kernel_form(node)):
+        return None
+    given, coupled = _operands_of(node), node.attr("coupled")
+
+    def gates(name: str, order: Sequence[int | None], count: int = 4) -> list[TensorData | None]:
+        value = given[name]
+        if value is None or value.data is None:
+            return [None] * len(order)
+        parts = [None if i is None else _rows(value.data, i, count) for i in order]
+        shared = parts[1]
+        if coupled and shared is not None:
+            parts[1] = shared.scale(np.full(shared.shape[0], -1, np.float32), 0)
+        return parts
+
+    order = (None, 0, 3, 1) if coupled else (0, 2, 3, 1)
+    peepholes = gates("peepholes", (None, 0, 1) if coupled else (0, 2, 1), 3)
+    matrices = [*gates("weights", order), *gates("recurrent", order), *peepholes, *gates("bias", order)]
+    operands = (given["input"], *matrices, None, None, given["hidden"], given["cell"], *[None] * 4)
+    options = {
+        "fused_activation_function": _FUSED[node.attr("activations")[1]],
+        "cell_clip": float(node.attr("cell_clip")),
+        "proj_clip": 0.0,
+        "time_major": True,
+        "asymmetric_quantize_inputs": False,
+        "diagonal_recurrent_tensors": False,
+    }
+    return Form("UNIDIRECTIONAL_SEQUENCE_LSTM", operands, options)
+
+
+def _rows(data: TensorData, index: int, count: int) -> TensorData:
+    """Part `index` of `count` equal parts of `data` along the first axis."""
+    size = data.shape[0] // count
+    return RowsData(data, index * size, (index + 1) * size)

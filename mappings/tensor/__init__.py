@@ -1,0 +1,1 @@
+"""Ops that move, select and make elements."""

@@ -1,0 +1,98 @@
+"""Repetition along axes: Expand, Tile, and the shape that two shapes broadcast to."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+
+from onnxtfl.build.rows import row
+from onnxtfl.build.sizes import int32_operands, may_hold_zeros, vector_length, whole
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import broadcast, dim_vector, reshape
+from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
+from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl, upgrade
+
+row(ops.Tile, onnx="Tile", since=(6, 13), tfl="TILE", integers=(1,))
+row(ops.BroadcastTo, onnx="Expand", integers=(1,), lifts=False)
+row(ops.BroadcastTo, tfl="BROADCAST_TO", integers=(1,))
+decompose(ops.Tile, "tfl", "operands")(int32_operands(1))
+decompose(ops.BroadcastTo, "tfl", "operands")(int32_operands(1))
+
+
+@decompose(ops.Tile, "tfl")
+def _tile_by_broadcasting(b: Builder, node: Node) -> Value | None:
+    """Where no kernel tiles: each tiled axis broadcasts along a new one before it.
+
+    ::
+
+        Tile(%x: [2,3], [1,4])    ->    Reshape(BroadcastTo(Reshape(%x, [2,1,3]), [2,4,3]), [2,12])
+    """
+    x, times = node.operand(0), static_ints(node.operand(1))
+    if times is None or not x.tensor_type.is_static or not node.result.tensor_type.is_static:
+        return None
+    narrow: list[int] = []
+    wide: list[int] = []
+    for size, count in zip(x.shape, times, strict=True):
+        assert isinstance(size, int)
+        if count == 1 and narrow and narrow[-1] == wide[-1]:
+            narrow[-1] = wide[-1] = narrow[-1] * size
+            continue
+        if count != 1:
+            narrow.append(1)
+            wide.append(count)
+        narrow.append(size)
+        wide.append(size)
+    return reshape(b, b(ops.BroadcastTo, reshape(b, x, narrow), wide), node.result.shape)
+
+
+@upgrade("Tile", since=(1,))
+def _tile_1(b: Builder, node: Node) -> None:
+    """Tile-1 repeats `tiles` times along one `axis`; both have the type of the tensor."""
+    rank, (tiles, axis) = node.operand(0).rank, (Term(b, reshape(b, whole(b, node.operand(i)), (1,))) for i in (1, 2))
+    if (known := static_ints(axis.value)) is not None:
+        normalize_axis(known[0], rank)
+    each = Term(b, constant(np.arange(rank)))
+    node.set_operand(2, None)
+    del node.operands[2:]
+    node.set_operand(1, each.equals(axis % rank).choose(tiles, 1).value)
+
+
+@lift_onnx("Expand", since=(8, 13))
+def _expand(b: Builder, node: Node) -> Value:
+    x, shape = node.operand(0), node.operand(1)
+    known = known_dims(shape)
+    if known is not None and not may_hold_zeros(shape) and x.tensor_type.shape is not None:
+        with suppress(UnsupportedError):  # sizes that only the vector itself has
+            return broadcast(b, x, known, shape)
+    return b(ops.BroadcastTo, x, _joint_shape(b, x, shape))
+
+
+def _joint_shape(b: Builder, x: Value, wanted: Value) -> Value:
+    """The shape to which `x` and the sizes `wanted` broadcast, at run time: of two sizes the one that is not 1."""
+    own = x.shape
+    if all(d == 1 for d in own) and len(own) <= vector_length(wanted):
+        return wanted
+    rank = max(len(own), vector_length(wanted))
+    if rank > vector_length(wanted):
+        wanted = b(ops.Concatenate, [1] * (rank - vector_length(wanted)), wanted, axis=0)
+    padded = (1,) * (rank - len(own)) + own
+    if not static(padded):
+        is_one = b(ops.Compare, wanted, b.scalar(1, wanted), comparison_direction="EQ")
+        return b(ops.Select, is_one, b(ops.Convert, dim_vector(b, padded, x), dtype=wanted.dtype), wanted)
+    return b(ops.Select, np.asarray([d == 1 for d in padded]), wanted, constant(np.asarray(padded, wanted.dtype.numpy)))
+
+
+@lift_tfl("BROADCAST_ARGS")
+def _broadcast_args(b: Builder, node: Node) -> Value:
+    """The shape that two shapes broadcast to."""
+    first, second = node.operand(0), node.operand(1)
+    rank = max(vector_length(first), vector_length(second))
+    padded = [b(ops.Pad, v, np.asarray([[rank - vector_length(v), 0]]), b.scalar(1, v)) for v in (first, second)]
+    is_one = b(ops.Compare, padded[0], b.scalar(1, padded[0]), comparison_direction="EQ")
+    return b(ops.Select, is_one, padded[1], padded[0])

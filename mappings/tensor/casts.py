@@ -1,0 +1,346 @@
+"""Changes of the element type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from onnxtfl.build.dtypes import dtype_from, number_of
+from onnxtfl.build.operands import formula
+from onnxtfl.build.qoperator import linear_domain
+from onnxtfl.build.rows import Number, ResultType, row
+from onnxtfl.build.stored import stored_dequantized
+from onnxtfl.build.uint64 import SMALLEST_INT64, on_signed, words
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.packed import is_packed
+from onnxtfl.ir.quantization import limits
+from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, requires_opset
+
+
+def _same_width(node: Node) -> bool:
+    """Whether ONNX Runtime has a BitCast for it: not for bools, nor between types of different widths."""
+    types = (node.operand(0).dtype, node.attr("dtype"))
+    return types[0].bits == types[1].bits and DType.BOOL not in types
+
+
+@requires_opset(ops.BitcastConvert)
+def _opset_of_bits(node: Node) -> int:
+    """Bits of integers are arithmetic, and a float32 can be put together; other floats need BitCast, of opset 26."""
+    x, dtype = node.operand(0).dtype, node.attr("dtype")
+    return 26 if x.is_float or (dtype.is_float and not _is_composed(x, dtype)) else 0
+
+
+def _is_composed(x: DType, dtype: DType) -> bool:
+    return x in (DType.INT32, DType.UINT32) and dtype is DType.FLOAT32
+
+
+row(ops.BitcastConvert, tfl="BITCAST", tfl_options={"dtype": ResultType("")}, lifts=False)
+row(ops.BitcastConvert, onnx="BitCast", attributes={"dtype": Number("to")}, when=_same_width, lifts=False)
+_NAMES = {"FLOAT": DType.FLOAT32, "DOUBLE": DType.FLOAT64}
+
+
+@lift_onnx("Cast", since=(1, 6, 9, 13, 19, 21, 23, 24, 25, 28))
+def _cast(b: Builder, node: Node) -> Value:
+    """Cast-1, and early files of Cast-6, name the element type; later ones have its code."""
+    wanted = node.attributes["to"]
+    return _converted(b, node, _named(wanted) if isinstance(wanted, str) else dtype_from(wanted))
+
+
+def _named(name: str) -> DType:
+    dtype = _NAMES.get(name.upper()) or DType.__members__.get(name.upper())
+    if dtype is None:
+        raise InvalidModelError(f"no element type is called {name!r}", code="E-FILE-009")
+    return dtype
+
+
+@lift_onnx("CastLike", since=(15, 19, 21, 23, 24, 25))
+def _cast_like(b: Builder, node: Node) -> Value:
+    return _converted(b, node, node.operand(1).dtype)
+
+
+def _converted(b: Builder, node: Node, dtype: DType) -> Value:
+    x = node.operand(0)
+    if dtype is x.dtype:
+        return x
+    rounding = node.attributes.get("round_mode", "up") if dtype is DType.FLOAT8E8M0 else "nearest"
+    if rounding not in ops.Convert.attributes["rounding"].choices:
+        raise InvalidModelError(f"there is no round_mode {rounding!r}", code="E-FILE-009")
+    return b(ops.Convert, x, dtype=dtype, saturate=bool(node.attributes.get("saturate", 1)), rounding=rounding)
+
+
+@lift_onnx("BitCast", since=(26,))
+def _bit_cast(b: Builder, node: Node) -> Value:
+    x, dtype = node.operand(0), dtype_from(node.attributes["to"])
+    if x.dtype.bits != dtype.bits:
+        raise InvalidModelError(f"{x.dtype.value} and {dtype.value} differ in width", code="E-FILE-009")
+    return x if dtype is x.dtype else b(ops.BitcastConvert, x, dtype=dtype)
+
+
+@lift_tfl("BITCAST")
+def _bitcast_tfl(b: Builder, node: Node) -> Value:
+    """To the type of the result; of a wider one, the last axis has its parts."""
+    x, dtype = node.operand(0), node.result.dtype
+    if x.dtype.is_complex or dtype.is_complex:
+        return _bits_of_complex(b, x, dtype)
+    count = dtype.bits // x.dtype.bits
+    if count > 1 and x.rank and not isinstance(x.shape[-1], int):
+        assume(f"the last axis of an operand of {shown_name(node)} has {count} elements")
+        x = b(ops.Gather, x, np.arange(count), axis=x.rank - 1)
+    return x if dtype is x.dtype else b(ops.BitcastConvert, x, dtype=dtype)
+
+
+def _bits_of_complex(b: Builder, x: Value, dtype: DType) -> Value:
+    """The bits of complex numbers are those of two floats each, the real part first."""
+    if x.dtype is dtype:
+        return x
+    if x.dtype.is_complex and dtype.is_complex:
+        raise UnsupportedError(f"bits of {x.dtype.value} as {dtype.value}", code="E-TYPE-002")
+    half = DType.FLOAT32 if DType.COMPLEX64 in (x.dtype, dtype) else DType.FLOAT64
+    if x.dtype.is_complex:
+        parts = [unsqueezed(b, b(op, x), [x.rank]) for op in (ops.Real, ops.Imag)]
+        bits = Term(b, b(ops.Concatenate, *parts, axis=x.rank)).bits(dtype).value
+        if dtype.bits >= half.bits:
+            return bits
+        return reshape(b, bits, (*x.shape, 2 * half.bits // dtype.bits), x)
+    if x.dtype.bits < half.bits:
+        x = reshape(b, x, (*x.shape[:-1], 2, half.bits // x.dtype.bits), x)
+    floats = Term(b, x).bits(half)
+    return floats.at(0, floats.rank - 1).apply(ops.Complex, floats.at(1, floats.rank - 1)).value
+
+
+@lift_tfl("CAST")
+def _cast_tfl(b: Builder, node: Node) -> Value:
+    """To the type of the result; the options may be absent.
+
+    Floats are limited to the integers that there are (SafeCast in LiteRT kernels/cast.cc); ONNX leaves that undefined.
+    Those of 4 and 2 bits are truncated after that (castFloatToInt4 there).
+    """
+    x, dtype = Term(b, node.operand(0)), node.result.dtype
+    if x.dtype.is_complex and not dtype.is_complex:
+        x = x.apply(ops.Real)
+    if x.dtype is DType.BFLOAT16 and dtype.is_integer:
+        x = x.to(DType.FLOAT32)
+    if x.dtype.is_float and dtype.is_integer and (dtype.bits < 32 or not dtype.is_signed):
+        lowest, highest = limits(dtype)
+        exact = dtype.bits < 16 or (dtype.bits == 16 and x.dtype is not DType.FLOAT16)
+        x = x.clamp(float(lowest), float(highest) if exact else None)
+    if x.dtype.is_float and dtype.is_integer and dtype.bits < 8:  # the kernel truncates, ONNX rounds
+        x = x.to(DType.INT8 if dtype.is_signed else DType.UINT8)
+    return x.value if dtype is x.dtype else x.to(dtype).value
+
+
+@lower_tfl(ops.Convert)
+def _half_weights(node: Node) -> Form | None:
+    """Constants stay float16 in the file; delegates read them through DEQUANTIZE."""
+    half = node.operand(0).is_constant and node.operand(0).dtype is DType.FLOAT16
+    return Form("DEQUANTIZE", (node.operand(0),)) if half and node.attr("dtype") is DType.FLOAT32 else None
+
+
+@lower_tfl(ops.Convert)
+def _quantized_tfl(node: Node) -> Form | None:
+    """To a quantized type, or from one: the types say all."""
+    x, result = node.operand(0), node.result
+    if result.is_quantized:
+        return Form("QUANTIZE", (x,))
+    return Form("DEQUANTIZE", (x,)) if x.is_quantized else None
+
+
+@lower_tfl(ops.Convert, rank=1)
+def _convert_tfl(node: Node) -> Form | None:
+    before, after = node.operand(0).dtype, node.attr("dtype")
+    if node.operand(0).is_quantized or node.result.is_quantized:
+        return None
+    if DType.STRING in (before, after):
+        return None
+    return Form("CAST", (node.operand(0),), {"in_data_type": before.name, "out_data_type": after.name})
+
+
+@lower_onnx(ops.Convert)
+def _convert_onnx(node: Node, opset: int) -> Form | None:
+    dtype = node.attr("dtype")
+    if node.operand(0).is_quantized or node.result.is_quantized:
+        return _quantized_onnx(node, opset)
+    more: dict[str, object] = {} if node.attr("saturate") or opset < 19 else {"saturate": 0}
+    if dtype is DType.FLOAT8E8M0:
+        more["round_mode"] = node.attr("rounding")
+    return Form("Cast", (node.operand(0),), {"to": number_of(dtype), **more})
+
+
+_OF_2_BITS = (DType.INT2, DType.UINT2)
+
+
+def _quantized_onnx(node: Node, opset: int) -> Form | None:
+    """To a quantized type, or from one; None for both at once, and for blocks before opset 21."""
+    x, result = node.operand(0), node.result
+    quantization = result.tensor_type.quantization or x.tensor_type.quantization
+    if quantization is None or (x.is_quantized and result.is_quantized):
+        return None
+    if quantization.dtype in _OF_2_BITS and x.data is not None:  # ONNX has these since opset 25
+        wide = DType.INT4 if opset >= 21 else DType.INT8
+        quantization = replace(quantization, storage=wide.value)
+        x = constant(x.data.cast(wide), type_=x.tensor_type.stored_as(quantization))
+    axis = {} if quantization.axis is None else {"axis": quantization.axis}
+    shape: Sequence[int] = () if quantization.per_tensor else (len(quantization.scales),)
+    if quantization.block is not None:
+        if opset < 21 or not x.tensor_type.is_static:
+            return None
+        shape, axis["block_size"] = quantization.blocked(x.shape), quantization.block
+    scales = np.asarray(quantization.scales, np.float32).reshape(shape)
+    zeros = np.asarray(quantization.zero_points).astype(quantization.dtype.numpy).reshape(shape)
+    zero = constant(ArrayData(zeros, quantization.dtype))
+    name = "QuantizeLinear" if result.is_quantized else "DequantizeLinear"
+    return Form(name, (x, scales, zero), axis, domain=linear_domain(quantization.dtype, opset))
+
+
+@formula(ops.BitcastConvert, "onnx")
+def _bitcast_for_onnx(x: Term, *, dtype: DType) -> Term | None:
+    """BitCast keeps the width. Integers are split, joined and, before ONNX had it, reinterpreted by arithmetic, and a
+    float32 is put together from its sign, exponent and fraction."""
+    if DType.BOOL in (x.dtype, dtype):
+        return x.to(DType.UINT8).bits(dtype) if x.dtype is DType.BOOL else _as_bool(x)
+    if _is_composed(x.dtype, dtype):
+        return _float_of_bits(x)
+    if not {x.dtype.bits, dtype.bits} <= set(_UNSIGNED):
+        return None
+    if x.dtype.bits != dtype.bits and (x.dtype.is_float or dtype.is_float):
+        return x.bits(_UNSIGNED[x.dtype.bits]).bits(_UNSIGNED[dtype.bits]).bits(dtype)
+    if not (x.dtype.is_integer and dtype.is_integer):
+        return None
+    if x.dtype.bits == dtype.bits:
+        return x.to(dtype)
+    return _split_bits(x, dtype) if x.dtype.bits > dtype.bits else _joined_bits(x, dtype)
+
+
+_UNSIGNED = {8: DType.UINT8, 16: DType.UINT16, 32: DType.UINT32, 64: DType.UINT64}
+
+
+def _as_bool(x: Term) -> Term:
+    return x.bits(DType.UINT8).differs(0)
+
+
+def _split_bits(x: Term, dtype: DType) -> Term:
+    """[...] -> [..., count]: the bits of each element, low ones first, as elements of a narrower type."""
+    whole, count = x.to(DType.INT64), x.dtype.bits // dtype.bits
+    shifted = [whole.apply(ops.ShiftRightArithmetic, i * dtype.bits, in_range=True) for i in range(1, count)]
+    low, *others = (Term(x.b, unsqueezed(x.b, part.to(dtype).value, [x.rank])) for part in (whole, *shifted))
+    return low.apply(ops.Concatenate, *others, axis=x.rank)
+
+
+def _joined_bits(x: Term, dtype: DType) -> Term:
+    """[..., count] -> [...]: the reverse of `_split_bits`; sums wrap around, so that the last part may be signed."""
+    count, unsigned = dtype.bits // x.dtype.bits, _UNSIGNED[x.dtype.bits]
+    parts = [x.at(i, x.rank - 1).to(unsigned).to(DType.INT64) for i in range(count)]
+    total = parts[0]
+    for i, part in enumerate(parts[1:], 1):
+        total = total + part * (1 << i * x.dtype.bits)
+    return total.to(dtype)
+
+
+def _float_of_bits(x: Term) -> Term:
+    """The float32 with the bits of `x`: a fraction of 23 bits times a power of 2 from a table.
+
+    Exact, also below 2**-126; all NaN are the same.
+    """
+    whole = x.to(DType.INT64)
+    word = whole % (1 << 31)
+    exponent, fraction = word.apply(ops.Div, 1 << 23), word % (1 << 23)
+    with np.errstate(over="ignore"):
+        powers = np.ldexp(1.0, np.maximum(np.arange(256), 1) - 150).astype(np.float32)
+    powers[255] = np.inf
+    power = Term(x.b, x.b(ops.Gather, constant(powers), exponent.value, axis=0))
+    leading = (exponent > 0).to(DType.INT64) * (1 << 23)
+    size = (fraction + leading).to(DType.FLOAT32) * power
+    is_nan = (exponent.equals(255)).apply(ops.And, fraction > 0)
+    negative = (whole % (1 << 32)) >= (1 << 31)
+    sign = negative.to(DType.FLOAT32) * -2.0 + 1.0  # a product, since ONNX Runtime's Where drops the sign of 0
+    return is_nan.choose(size.constant(np.nan), size) * sign
+
+
+@formula(ops.BitcastConvert, "tfl")
+def _bitcast_of_bools(x: Term, *, dtype: DType) -> Term | None:
+    """Bools are stored as 0 and 1."""
+    other = dtype if x.dtype is DType.BOOL else x.dtype
+    return x.to(dtype) if DType.BOOL in (x.dtype, dtype) and other.is_integer and other.bits == 8 else None
+
+
+# --- element types that casts do not accept ---------------------------------------------------------------------------
+
+
+@decompose(ops.Convert, None, "elements")
+def _by_real_values(b: Builder, node: Node) -> Value | None:
+    """A constant without a kernel that dequantizes it stays stored, but for 64 bits, which a bias has, and 4 bits,
+    which are widened; a requantization goes through real values."""
+    x, result = node.operand(0), node.result
+    if x.is_quantized and result.is_quantized:
+        real = b(ops.Convert, x, dtype=x.dtype)
+        made = b(ops.Convert, real, dtype=x.dtype)
+        made.type = result.type
+        return made
+    if x.data is not None and x.dtype is DType.FLOAT16 and not result.is_quantized:
+        return constant(x.numpy().astype(result.dtype.numpy), result.dtype)
+    if not x.is_quantized or x.data is None:
+        return None
+    if x.tensor_type.storage in (DType.INT4, DType.UINT4):
+        return b(ops.Convert, _as_bytes(x), dtype=x.dtype)
+    return stored_dequantized(b, x) if x.tensor_type.storage.bits <= 32 else constant(x.numpy(), x.dtype)
+
+
+@decompose(ops.Convert, "tfl", "elements")
+def _from_packed_bytes(b: Builder, node: Node) -> Value | None:
+    """A large constant of fewer than 8 bits stays packed: arithmetic unpacks it."""
+    return (
+        stored_dequantized(b, node.operand(0)) if node.operand(0).is_quantized and is_packed(node.operand(0)) else None
+    )
+
+
+def _as_bytes(x: Value) -> Value:
+    """A constant of 4-bit integers stored in 8 bits."""
+    quantization, data = x.tensor_type.quantization, x.data
+    assert quantization is not None and data is not None
+    wide = DType.INT8 if quantization.dtype is DType.INT4 else DType.UINT8
+    return constant(data.cast(wide), type_=x.tensor_type.stored_as(replace(quantization, storage=wide.value)))
+
+
+@formula(ops.Convert, "tfl")
+def _convert(x: Term, *, dtype: DType) -> Term | None:
+    """uint64 has no casts, uint16 none from it: their bits are read as signed integers."""
+    if dtype is DType.UINT64:
+        return _to_uint64(x) if x.dtype.is_float else x.to(DType.INT64).bits(dtype)
+    if x.dtype is DType.UINT64:
+        return _from_uint64(x, dtype) if dtype.is_float else x.bits(DType.INT64).to(dtype)
+    if x.dtype is DType.UINT16:
+        return (x.bits(DType.INT16).to(DType.INT32) % (1 << 16)).to(dtype)
+    return None
+
+
+def _to_uint64(x: Term) -> Term:
+    half = 2.0**63
+    shifted = (x >= half).choose(x - half, x).to(DType.INT64)
+    return (x >= half).choose(shifted + SMALLEST_INT64, shifted).bits(DType.UINT64)
+
+
+def _from_uint64(x: Term, dtype: DType) -> Term:
+    low, high = (word.bits(DType.UINT32).to(dtype) for word in words(x))
+    return high * 2.0**32 + low
+
+
+_ON_SIGNED: tuple[type[Op], ...] = (
+    *(ops.Add, ops.Sub, ops.Mul, ops.Max, ops.Min, ops.CumSum, ops.Compare, ops.Select, ops.Reduce),
+    *(ops.ArgMax, ops.ArgMin, ops.TopK, ops.Unique, ops.Gather, ops.GatherND, ops.GatherElements),
+    *(ops.ScatterND, ops.ScatterElements, ops.Slice, ops.DynamicUpdateSlice, ops.Split, ops.Pad, ops.Concatenate),
+    *(ops.Transpose, ops.Reverse, ops.ReverseSequence, ops.BroadcastTo, ops.Tile, ops.DepthToSpace, ops.SpaceToDepth),
+)
+for _op in _ON_SIGNED:
+    decompose(_op, "tfl", "elements")(on_signed)

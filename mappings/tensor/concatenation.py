@@ -1,0 +1,83 @@
+"""Concatenation along an axis, old or new."""
+
+from __future__ import annotations
+
+from onnxtfl.build.qlinear import MICROSOFT, Quantized, dequantized, lifted, quantized
+from onnxtfl.build.qoperator import parameters, quantized_operand
+from onnxtfl.build.rows import row
+from onnxtfl.build.sizes import merge_whole
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import merged, reshape, unsqueezed
+from onnxtfl.ir.shapes import normalize_axis
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_quantized, upgrade
+
+row(ops.Concatenate, onnx="Concat", since=(4, 11, 13), attributes="axis", axes=("axis",))
+row(ops.Concatenate, tfl="CONCATENATION", attributes="axis", lifts=False)
+
+
+@lift_tfl("CONCATENATION")
+def _concatenation(b: Builder, node: Node) -> Value:
+    """LiteRT's kernel refuses a fused activation (kernels/concatenation.cc), XNNPACK ignores it."""
+    if (name := node.attr("fused_activation_function", "NONE")) != "NONE":
+        hint = "make the activation an op of its own"
+        raise UnsupportedError(f"the fused activation {name}, which kernels refuse or ignore", hint=hint)
+    parts = [node.operand(i) for i in range(len(node.operands))]
+    return b(ops.Concatenate, *parts, axis=normalize_axis(node.attr("axis", 0), parts[0].rank))
+
+
+@upgrade("Concat", since=(1,))
+def _concat_1(b: Builder, node: Node) -> None:
+    node.attributes.setdefault("axis", 1)
+
+
+@decompose(ops.Concatenate, "tfl", "axes")
+def _concatenate_fewer_axes(b: Builder, node: Node) -> Value | None:
+    """Merge the axes before and after the one that grows."""
+    parts = [v for v in node.operands if v is not None]
+    if any(v.tensor_type.shape is None for v in parts) or parts[0].rank < 4:
+        return None
+    rank, axis = parts[0].rank, normalize_axis(node.attr("axis"), parts[0].rank)
+    groups = merge_whole([i != axis for i in range(rank)])
+    if len(groups) == rank:
+        return None
+    joined = b(ops.Concatenate, *(merged(b, v, groups) for v in parts), axis=min(axis, 1))
+    return reshape(b, joined, node.result.shape, *parts)
+
+
+@decompose(ops.Concatenate, "tfl")
+def _concatenate_halves(b: Builder, node: Node) -> Value | None:
+    """Where a kernel takes fewer operands: half of them, twice."""
+    half = len(node.operands) // 2
+    if half < 2:
+        return None
+    parts = (b(ops.Concatenate, *found, **node.attributes) for found in (node.operands[:half], node.operands[half:]))
+    return b(ops.Concatenate, *parts, **node.attributes)
+
+
+@lift_tfl("PACK")
+def _pack(b: Builder, node: Node) -> Value:
+    parts = [node.operand(i) for i in range(len(node.operands))]
+    axis = normalize_axis(node.attr("axis", 0), parts[0].rank + 1)
+    return b(ops.Concatenate, *(unsqueezed(b, v, [axis]) for v in parts), axis=axis)
+
+
+@lift_onnx("QLinearConcat", since=(1,), domain=MICROSOFT)
+def _quantized_concat(b: Builder, node: Node) -> Value:
+    """Scale and zero point of the result, then elements, scale and zero point of each part."""
+    parts = [dequantized(b, node, Quantized(i, i + 1, i + 2)) for i in range(2, len(node.operands), 3)]
+    joined = lifted(b, "Concat", 13, parts, {"axis": node.attr("axis")})
+    return quantized(b, joined, node.operand(0), node.operand(1), node.operand(2).dtype)
+
+
+@lower_quantized("Concat", "QLinearConcat", MICROSOFT)
+def _concat_on_quantized(node: Node, form: Form) -> Form | None:
+    y = quantization_of(node.result)
+    found = [None if y is None else quantized_operand(v, y.storage) for v in form.operands]
+    if y is None or not y.per_tensor or None in found:
+        return None
+    parts = [each for v, q in zip(form.operands, found, strict=True) if q for each in (v, *parameters(q))]
+    return Form("QLinearConcat", (*parameters(y), *parts), form.attributes, domain=MICROSOFT)

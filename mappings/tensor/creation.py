@@ -1,0 +1,90 @@
+"""Tensors made of sizes and constants: Constant, ConstantOfShape, FILL, Range, DENSIFY."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.build.qlinear import MICROSOFT
+from onnxtfl.build.rows import row
+from onnxtfl.errors import InvalidModelError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import broadcast, reshape
+from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
+
+_PLAIN = {"value_float": np.float32, "value_int": np.int64, "value_string": np.object_}
+"""The element types of a Constant's plain numbers and strings, of one or (with an s) a vector."""
+
+
+@lift_onnx("Constant", since=(1, 9, 11, 12, 13, 19, 21, 23, 24, 25))
+def _constant(b: Builder, node: Node) -> Value:
+    for name, value in node.attributes.items():
+        if (kind := name.removesuffix("s")) in _PLAIN:
+            return constant(np.asarray(value, _PLAIN[kind]))
+        if name in ("value", "sparse_value") and isinstance(value, TensorData):
+            return constant(value)
+    raise InvalidModelError("has no value", code="E-FILE-009")
+
+
+@lift_onnx("ConstantOfShape", since=(9, 20, 21, 23, 24, 25))
+def _constant_of_shape(b: Builder, node: Node) -> Value:
+    value = node.attributes.get("value")
+    fill = value.numpy().reshape(()) if isinstance(value, TensorData) else np.asarray(0, np.float32)
+    return b(ops.BroadcastTo, constant(fill), node.operand(0))
+
+
+@lift_tfl("ZEROS_LIKE")
+def _zeros_like(b: Builder, node: Node) -> Value:
+    x = node.operand(0)
+    zero = b.scalar(0, x)
+    if x.tensor_type.shape is None:
+        return b(ops.BroadcastTo, zero, b(ops.Shape, x))
+    return broadcast(b, zero, x.shape, x)
+
+
+@lift_tfl("DENSIFY")
+def _densify(b: Builder, node: Node) -> Value:
+    """Sparse constants are read dense."""
+    return node.operand(0)
+
+
+# --- Range, filled tensors -------------------------------------------------------------------------------------------
+
+
+@lift_tfl("RANGE")
+def _range(b: Builder, node: Node) -> Value:
+    return b(ops.Range, *(reshape(b, node.operand(i), ()) for i in range(3)))
+
+
+@lift_onnx("Range", since=(1,), domain=MICROSOFT)
+@lift_onnx("Range", since=(11, 27))
+def _onnx_range(b: Builder, node: Node) -> Value:
+    """No elements where the limit is on the other side of the start; LiteRT's RANGE refuses such limits."""
+    start, limit = (reshape(b, node.operand(i), ()) for i in (0, 1))
+    given = node.optional(2)
+    step = b.scalar(1, start) if given is None else reshape(b, given, ())
+    if step.is_constant:
+        if not _reaches(start, limit, bool(step.numpy() > 0)):
+            limit = b(ops.Max if step.numpy() > 0 else ops.Min, limit, start)
+    else:
+        rises = Term(b, step) > Term(b, b.scalar(0, step))
+        limit = rises.choose(*(Term(b, b(op, limit, start)) for op in (ops.Max, ops.Min))).value
+    return b(ops.Range, start, limit, step)
+
+
+def _reaches(start: Value, limit: Value, rises: bool) -> bool:
+    """Whether the limit is not on the other side of the start: both are known, or the limit is a size of at least 1."""
+    if limit.is_constant or limit.known is None:
+        return start.is_constant and limit.is_constant
+    return not start.is_constant or (rises and bool(start.numpy() <= 1))
+
+
+row(ops.Range, onnx="Range", tfl="RANGE", lifts=False)
+
+
+@lift_tfl("FILL")
+def _fill(b: Builder, node: Node) -> Value:
+    return b(ops.BroadcastTo, reshape(b, node.operand(1), ()), node.operand(0))

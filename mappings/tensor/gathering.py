@@ -1,0 +1,351 @@
+"""Elements read by index."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from onnxtfl.mappings.contrib.ml.scores import ML
+
+from onnxtfl.build.indices import flat_positions, nonnegative, resolved_rows
+from onnxtfl.build.operands import moved_last
+from onnxtfl.build.qlinear import MICROSOFT
+from onnxtfl.build.rows import Spelled, row
+from onnxtfl.build.sizes import HUGE, counted, narrow, sliced
+from onnxtfl.build.stablehlo import index_vectors, int_list
+from onnxtfl.build.stored import unpacked_rows
+from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.dims import Dim, product, static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.packed import ByteData
+from onnxtfl.ir.permutations import inverse
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import (
+    as_int64,
+    broadcast,
+    dim_value,
+    dim_vector,
+    positions,
+    reshape,
+    transposed,
+    unsqueezed,
+)
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_tfl
+from onnxtfl.rewriting.stored_integers import integers_of
+
+
+def _unbatched(node: Node) -> bool:
+    return not node.attr("batch_dims")
+
+
+def _by_element(node: Node) -> bool:
+    """Whether each index of a Gather picks one element, since all other axes are batch dims."""
+    x, indices, axis = node.operand(0), node.operand(1), node.attr("axis")
+    batched = 0 < axis == node.attr("batch_dims") == x.rank - 1 == indices.rank - 1
+    return batched and bool(x.shape[:axis] == indices.shape[:axis])
+
+
+row(ops.Gather, onnx="Gather", attributes="axis", when=_unbatched, lifts=False)
+row(ops.Gather, onnx="GatherElements", attributes="axis", when=_by_element, lifts=False)
+_BATCH = {"batch_dims": Spelled("batch_dims", default=0)}
+row(ops.GatherND, onnx="GatherND", attributes=_BATCH, integers=(1,), lifts=False)
+row(ops.GatherND, tfl="GATHER_ND", integers=(1,), when=_unbatched)
+row(ops.GatherElements, onnx="GatherElements", attributes="axis", lifts=False)
+
+
+# --- Gather ----------------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("Gather", since=(1, 11, 13))
+@lift_onnx("GatherElements", since=(11, 13))
+def _gather(b: Builder, node: Node) -> Value:
+    x, indices = node.operand(0), node.operand(1)
+    axis = normalize_axis(node.attr("axis", 0), x.rank)
+    op = ops.Gather if node.op.name == "onnx.Gather" else ops.GatherElements
+    return b(op, x, nonnegative(b, indices, x.shape[axis], x), axis=axis)
+
+
+@lift_onnx("ArrayFeatureExtractor", since=(1,), domain=ML)
+def _array_feature_extractor(b: Builder, node: Node) -> Value:
+    """The elements at all indices of the last axis; a vector is one row.
+
+    ONNX Runtime refuses negative indices; skl2onnx writes -1 for "no neighbour" and multiplies what it reads by 0.
+    """
+    x, indices = node.operand(0), node.operand(1)
+    if x.rank < 1 or 0 in indices.shape:
+        raise InvalidModelError("a scalar, or no indices", code="E-FILE-009")
+    flat = nonnegative(b, reshape(b, indices, (product(indices.shape),)), x.shape[-1], x)
+    if all(d == 1 for d in x.shape[:-1]):  # tables of strings have one axis
+        row = b(ops.Gather, reshape(b, x, x.shape[-1:]), flat, axis=0)
+        return reshape(b, row, (*([1] * max(1, x.rank - 1)), *row.shape))
+    return b(ops.Gather, x, flat, axis=x.rank - 1)
+
+
+@lift_onnx("UnfoldTensor", since=(1,), domain=MICROSOFT)
+def _unfold(b: Builder, node: Node) -> Value:
+    """All slices of `size` elements along the axis `dim`, at each `step`th place; a new last axis has the elements."""
+    x, size, step = node.operand(0), int(node.attr("size")), int(node.attr("step", 1))
+    axis = normalize_axis(node.attr("dim", -1), x.rank)
+    length = x.shape[axis]
+    if size < 1 or step < 1 or (isinstance(length, int) and length < size):
+        raise ValueError(f"slices of {size} elements, {step} from each other, of {length}")
+    check_elements(size, "the elements of a slice")
+    first = positions(b, dim_value(b, (length - size) // step + 1, x))
+    rows = Term(b, unsqueezed(b, first, [1])) * step + Term(b, constant(np.arange(size)[None]))
+    slices = b(ops.Gather, x, rows.value, axis=axis)
+    return transposed(b, slices, [*(i for i in range(x.rank + 1) if i != axis + 1), axis + 1])
+
+
+@lift_onnx("GatherBlockQuantized", since=(1,), domain=MICROSOFT)
+def _gather_blocks(b: Builder, node: Node) -> Value:
+    """Rows of a table that is quantized in blocks, gathered before they are dequantized.
+
+    The zero point of a table in uint8, which has several elements to a byte of its last axis, is half of the range.
+    """
+    data, indices, scale, zero = node.operand(0), node.operand(1), node.operand(2), node.optional(3)
+    rank, dtype = data.rank, _element_type(node)
+    axis, along = (normalize_axis(node.attr(name, i), rank) for i, name in enumerate(("gather_axis", "quantize_axis")))
+    if axis == along or axis == rank - 1 or (dtype.bits < 8 and not data.is_constant):
+        raise UnsupportedError("gathering along the axis of the blocks or the last axis, or of a computed table")
+    rows = nonnegative(b, indices, data.shape[axis], data)
+    real = _picked(b, data, rows, axis, dtype)
+    if zero is None:
+        half = 1 << (dtype.bits - 1)
+        real = real - float(half) if data.dtype is DType.UINT8 or dtype.is_signed else real
+    else:
+        zero = _picked(b, zero, rows, axis, dtype).value  # the offset of both is the same
+    scale = b(ops.Gather, scale, rows, axis=axis)
+    moved = along + indices.rank - 1 if along > axis else along
+    block = int(node.attr("block_size", 128))
+    return b(ops.DequantizeLinear, real.value, scale, zero, axis=moved, block_size=block)
+
+
+def _element_type(node: Node) -> DType:
+    """The element type of the table."""
+    data, bits = node.operand(0), int(node.attr("bits", 4))
+    return data.dtype if data.dtype is not DType.UINT8 else {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}[bits]
+
+
+def _picked(b: Builder, table: Value, rows: Value, axis: int, dtype: DType) -> Term:
+    """Rows of a table as floats; those of signed elements of fewer than 8 bits plus half of the range."""
+    if dtype.bits == 8:
+        return Term(b, b(ops.Gather, table, rows, axis=axis)).to(DType.FLOAT32)
+    data = table.data
+    assert data is not None
+    packed = table if table.dtype is DType.UINT8 else constant(ByteData(data))
+    return unpacked_rows(b, b(ops.Gather, packed, rows, axis=axis), dtype)
+
+
+@lower_tfl(ops.Gather)
+def _to_tfl_gather(node: Node) -> Form:
+    options = {"axis": node.attr("axis") % node.operand(0).rank, "batch_dims": node.attr("batch_dims")}
+    return Form("GATHER", (node.operand(0), narrow(node.operand(1))), options)
+
+
+@decompose(ops.Gather, "tfl")
+def _narrow_indices(b: Builder, node: Node) -> Value | None:
+    """Quantized tables take int32 indices; sizes are below 2**31."""
+    x, indices = node.operand(0), node.operand(1)
+    if not x.is_quantized or indices.dtype is not DType.INT64:
+        return None
+    return b(ops.Gather, x, b(ops.Convert, indices, dtype=DType.INT32), **node.attributes)
+
+
+@decompose(ops.Gather, "tfl", order="operands")
+def _gathered_run(b: Builder, node: Node) -> Value | None:
+    """Constant indices one after the other are a slice: TFLite Micro has no GATHER of int16."""
+    x, axis, known = node.operand(0), node.attr("axis") % node.operand(0).rank, static_ints(node.operand(1))
+    if not known or known[0] < 0 or node.attr("batch_dims") or x.dtype is DType.STRING:
+        return None
+    if known != [*range(known[0], known[0] + len(known))]:
+        return None
+    part = sliced(b, x, {axis: slice(known[0], known[-1] + 1)})
+    return reshape(b, part, node.result.shape, x)
+
+
+@decompose(ops.Gather, "tfl", order="axes")
+def _gathered_strings(b: Builder, node: Node) -> Value | None:
+    """Tables of strings have one axis in TFLite: positions in the flattened table, or one slice."""
+    x, indices, axis = node.operand(0), node.operand(1), node.attr("axis")
+    if x.dtype is not DType.STRING or x.rank == 1 or node.attr("batch_dims"):
+        return None
+    known = static_ints(indices)
+    if known is not None and len(known) == 1:
+        return reshape(b, sliced(b, x, {axis: slice(known[0], known[0] + 1)}), node.result.shape, x)
+    size, inner = x.shape[axis], product(x.shape[axis + 1 :])
+    if not isinstance(size, int) or not isinstance(inner, int):
+        raise UnsupportedError("strings along axes of unknown sizes", code="E-SHAPE-001")
+    outer = product(x.shape[:axis])
+    rows = Term(b, positions(b, dim_vector(b, [outer], x)))
+    rows = Term(b, reshape(b, rows.value, (outer, 1, 1), x)) * (size * inner)
+    picked = Term(b, reshape(b, as_int64(b, indices), (1, product(indices.shape), 1), indices)) * inner
+    places = (rows + picked).apply(ops.Add, np.arange(inner))
+    flat, each = (reshape(b, v, (product(v.shape),), x, indices) for v in (x, places.value))
+    return reshape(b, b(ops.Gather, flat, each, axis=0), node.result.shape, x, indices)
+
+
+@decompose(ops.Gather, "onnx")
+def _batched_gather(b: Builder, node: Node) -> Value | None:
+    """Batch dims: the axis is moved after them, then GatherND of single indices."""
+    x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims")
+    if not batch:
+        return None
+    axis = normalize_axis(node.attr("axis"), x.rank)
+    inner = list(range(batch, axis))
+    x = transposed(b, x, (*range(batch), axis, *inner, *range(axis + 1, x.rank)))
+    picked = b(ops.GatherND, x, unsqueezed(b, as_int64(b, indices), [-1]), batch_dims=batch)
+    after = indices.rank + len(inner)
+    order = (*range(batch), *range(indices.rank, after), *range(batch, indices.rank), *range(after, picked.rank))
+    return transposed(b, picked, order)
+
+
+@lift_tfl("GATHER")
+def _from_tfl_gather(b: Builder, node: Node) -> Value:
+    x, indices = node.operand(0), node.operand(1)
+    axis, batch = node.attr("axis", 0) or 0, node.attr("batch_dims", 0) or 0
+    batch = batch + indices.rank if batch < 0 else batch
+    return b(ops.Gather, x, indices, axis=normalize_axis(axis, x.rank), batch_dims=batch)
+
+
+@lift_tfl("EMBEDDING_LOOKUP")
+def _embedding_lookup(b: Builder, node: Node) -> Value:
+    """Rows of a table; those of a quantized table as real values where the result is real."""
+    places, table = node.operand(0), node.operand(1)
+    if (quantization := quantization_of(table)) is None or node.result.is_quantized or node.result.dtype.is_integer:
+        return b(ops.Gather, table, places, axis=0)
+    rows = Term(b, b(ops.Gather, _as_read(b, table, quantization), places, axis=0)).to(DType.FLOAT32)
+    scales = constant(np.asarray(quantization.scales, np.float32))
+    if quantization.per_tensor:
+        return rows.apply(ops.Mul, scales).to(node.result.dtype).value
+    count = table.shape[0]
+    each = b(ops.Gather, reshape(b, scales, (count, len(quantization.scales) // int(str(count)))), places, axis=0)
+    parts = (*places.shape, each.shape[-1], product(table.shape[1:]) // each.shape[-1])
+    real = Term(b, reshape(b, rows.value, parts, places)) * Term(b, unsqueezed(b, each, [each.rank]))
+    return reshape(b, real.to(node.result.dtype).value, (*places.shape, *table.shape[1:]), places)
+
+
+def _as_read(b: Builder, table: Value, quantization: Quantization) -> Value:
+    """The integers of a table as EMBEDDING_LOOKUP dequantizes them: without a zero point, those of uint8 as int8.
+
+    A row begins with the byte that its first element is in: packed rows of other lengths begin too early.
+    Source: LiteRT kernels/embedding_lookup.cc.
+    """
+    integers = integers_of(b, table)
+    if quantization.dtype is DType.UINT8:
+        return b(ops.BitcastConvert, integers, dtype=DType.INT8)
+    packed = 8 // quantization.dtype.bits if quantization.dtype.bits < 8 else 1
+    if not static(table.shape) or product(table.shape[1:]) % packed == 0:
+        return integers
+    rows, length = int(str(table.shape[0])), int(str(product(table.shape[1:])))
+    if table.data is None:
+        raise UnsupportedError(f"rows of {length} elements of {quantization.storage} that are no constant")
+    firsts = np.arange(rows)[:, None] * length // packed * packed
+    read = table.data.numpy().reshape(-1)[firsts + np.arange(length)].reshape(table.data.shape)
+    return constant(ArrayData(read, quantization.dtype))
+
+
+# --- GatherND --------------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("GatherND", since=(1,), domain=MICROSOFT)
+@lift_onnx("GatherND", since=(11, 12, 13))
+def _gather_nd(b: Builder, node: Node) -> Value:
+    x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims", 0)
+    return b(ops.GatherND, x, resolved_rows(b, x, indices, batch), batch_dims=batch)
+
+
+@decompose(ops.GatherND, order="axes")
+def _gather_of_merged_axes(b: Builder, node: Node) -> Value | None:
+    """Merge the indexed axes, and each index vector to one index: a Gather after the batch dims.
+
+    An index vector without elements means all of `x`, or of its batch.
+    """
+    x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims")
+    if indices.dtype is not DType.INT64 and not indices.is_constant and not batch:
+        return b(ops.GatherND, x, as_int64(b, indices))
+    depth = indices.shape[-1]
+    if depth == 0:
+        between = (1,) * (indices.rank - 1 - batch)
+        whole = reshape(b, x, (*x.shape[:batch], *between, *x.shape[batch:]))
+        return broadcast(b, whole, (*indices.shape[:-1], *x.shape[batch:]), indices, x)
+    sizes = x.shape[batch : batch + depth] if isinstance(depth, int) else ()
+    if not batch or not sizes:
+        return None
+    merged = reshape(b, x, (*x.shape[:batch], product(sizes), *x.shape[batch + len(sizes) :]))
+    return b(ops.Gather, merged, flat_positions(b, indices, sizes, x), axis=batch, batch_dims=batch)
+
+
+# --- GatherElements --------------------------------------------------------------------------------------------------
+
+
+MOST_SLICED = 5
+"""Axes beyond which kernels slice only where axes can be merged, which takes known limits."""
+
+
+@decompose(ops.GatherElements, "tfl")
+def _gather_after_batch_dims(b: Builder, node: Node) -> Value:
+    """All other axes are batch dims of a Gather along the last one; first they are cut to the indices' sizes."""
+    x, indices = node.operand(0), node.operand(1)
+    rank, axis = indices.rank, normalize_axis(node.attr("axis"), indices.rank)
+    limits = [HUGE if i == axis or d == n else n for i, (d, n) in enumerate(zip(x.shape, indices.shape, strict=True))]
+    if rank <= MOST_SLICED or static(limits):
+        if any(limit != HUGE for limit in limits):
+            x = b(ops.Slice, x, [0] * rank, dim_vector(b, limits, indices), [1] * rank)
+    else:
+        for i, limit in enumerate(limits):
+            x = x if limit == HUGE else b(ops.Gather, x, counted(b, limit, indices), axis=i)
+    order = moved_last(axis, rank)
+    x, indices = (transposed(b, v, order) for v in (x, indices))
+    return transposed(b, b(ops.Gather, x, indices, axis=rank - 1, batch_dims=rank - 1), inverse(order))
+
+
+@lift_tfl("STABLEHLO_GATHER")
+def _stablehlo_gather(b: Builder, node: Node) -> Value:
+    """Windows of `slice_sizes` at the indices, which are clamped so that the windows fit.
+
+    Indexed axes are moved to the front; the positions in the window along them are added to each index.
+    """
+    x, sizes = node.operand(0), int_list(node, "slice_sizes")
+    mapped, collapsed = int_list(node, "start_index_map"), int_list(node, "collapsed_slice_dims")
+    rest = [a for a in range(x.rank) if a not in mapped]
+    if len(sizes) != x.rank or not all(_holds(have, size) for size, have in zip(sizes, x.shape, strict=True)):
+        raise ValueError(f"slice_sizes {sizes} of {x.shape}")
+    check_elements(math.prod(sizes[a] for a in mapped), "the positions in a window")
+    starts = index_vectors(b, node, node.operand(1))
+    room = Term(b, dim_vector(b, [x.shape[a] - sizes[a] for a in mapped], x)).to(starts.dtype)
+    starts = Term(b, starts).clamp(0, room).value
+    batch = starts.rank - 1
+    window = [sizes[a] for a in mapped]
+    places = np.stack(np.meshgrid(*map(np.arange, window), indexing="ij"), axis=-1).astype(starts.dtype.numpy)
+    spread = unsqueezed(b, starts, range(batch, batch + len(mapped)))
+    ordered = transposed(b, x, [*mapped, *rest])
+    ordered = sliced(b, ordered, {i: slice(0, sizes[a]) for i, a in enumerate(rest, len(mapped))})
+    found = b(ops.GatherND, ordered, b(ops.Add, spread, places))
+    order = [[*mapped, *rest].index(a) + batch for a in range(x.rank) if a not in collapsed]
+    kept = [*range(batch), *order, *(batch + [*mapped, *rest].index(a) for a in collapsed)]
+    flat = transposed(b, found, kept)
+    flat = reshape(b, flat, flat.shape[: flat.rank - len(collapsed)])
+    return _offsets_at(b, flat, batch, int_list(node, "offset_dims"))
+
+
+def _holds(have: Dim, size: int) -> bool:
+    """Whether an axis may have at least `size` elements."""
+    return size >= 0 and (not isinstance(have, int) or size <= have)
+
+
+def _offsets_at(b: Builder, x: Value, batch: int, offsets: Sequence[int]) -> Value:
+    """Move the axes after the batch axes to `offsets`."""
+    if len(set(offsets)) != x.rank - batch or not all(0 <= axis < x.rank for axis in offsets):
+        raise ValueError(f"offset_dims {list(offsets)} for {x.rank - batch} of {x.rank} axes")
+    others = iter(range(batch))
+    after = {axis: batch + i for i, axis in enumerate(offsets)}
+    return transposed(b, x, [after[a] if a in after else next(others) for a in range(x.rank)])

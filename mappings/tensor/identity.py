@@ -1,0 +1,95 @@
+"""Ops that return their operand: Identity, Dropout at inference, and the copy that keeps a second name of a value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.build.operands import uniform
+from onnxtfl.build.qlinear import MICROSOFT
+from onnxtfl.build.rows import row
+from onnxtfl.build.sizes import int32
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.matching import scalar
+from onnxtfl.ir.types import DType, tensor
+from onnxtfl.rewriting.registry import Computed, Form, append_operand, lift_onnx, lower_tfl, upgrade
+
+
+@lift_onnx("SampleOp", since=(1,), domain=MICROSOFT)
+@lift_onnx("Identity", since=(1, 13, 14, 16, 19, 21, 23, 24, 25))
+def _identity(b: Builder, node: Node) -> Value:
+    return node.operand(0)
+
+
+@upgrade("Dropout", since=(1, 6))
+def _dropout_with_test_mode(b: Builder, node: Node) -> None:
+    if not node.attributes.pop("is_test", 0) and node.attributes.get("ratio", 0.5) > 0:
+        raise UnsupportedError("drops at random: it is not in test mode", hint="export the model for inference")
+
+
+@upgrade("Dropout", since=(12, 13, 22))
+def _dropout_of_operands(b: Builder, node: Node) -> None:
+    """Without a training mode, or with one that is off, nothing is dropped; nor with the ratio 0."""
+    while len(node.operands) < 3:
+        append_operand(node, None)
+    training, ratio = node.operands[2], node.operands[1]
+    if training is None or scalar(training) == 0 or scalar(ratio) == 0:
+        node.set_operand(2, None)
+
+
+@lift_onnx("Dropout", since=(7, 10))
+def _dropout(b: Builder, node: Node) -> list[Value]:
+    """The operand, and a mask: bool since version 10, before that of the operand's type.
+
+    ONNX Runtime's kernel for versions 7 and 10 clears it, where its later one says that all elements are kept.
+    """
+    x, training = node.operand(0), node.optional(2)
+    if training is None:
+        if len(node.results) == 1:
+            return [x]
+        kind = x.dtype if node.op.version < 10 else DType.BOOL
+        kept = int(node.op.version not in (7, 10))
+        return [x, b(ops.BroadcastTo, b.scalar(kept, kind), b(ops.Shape, x))]
+    return _dropped(b, node, Term(b, x), training)
+
+
+def _dropped(b: Builder, node: Node, x: Term, training: Value) -> list[Value]:
+    """In training, the kept elements are scaled by 1 / (1 - ratio)."""
+    ratio = Term(b, node.operand(1)).to(x.dtype) if node.optional(1) is not None else x.constant(0.5)
+    off = Term(b, training).apply(ops.Not)
+    drawn = uniform(b, x.value, node.attributes.get("seed", 0))
+    mask = (drawn >= ratio) | off
+    return [off.choose(x, mask.choose(x / (1.0 - ratio), 0.0)).value, mask.value]
+
+
+row(ops.Copy, onnx="Identity", lifts=False)
+
+
+@lower_tfl(ops.Copy)
+def _copy_by_reshape(node: Node) -> Form | None:
+    """A reshape to the same shape; beside a size of 0 an open one cannot be computed from the number of elements."""
+    shape = node.result.shape
+    if (is_open := sum(not isinstance(d, int) for d in shape)) > 1 or (is_open and 0 in shape):
+        return None
+    sizes = int32([d if isinstance(d, int) else -1 for d in shape])
+    return Form("RESHAPE", (node.operand(0), sizes), {"new_shape": tuple(sizes.tolist())})
+
+
+@lower_tfl(ops.Copy, rank=1)
+def _copy_by_own_shape(node: Node) -> Form | None:
+    """A reshape to the shape at run time: of uint64, which SLICE does not have."""
+    x = node.operand(0)
+    if x.dtype is not DType.UINT64:
+        return None
+    shape = Computed(tensor("int32", node.result.rank), lambda b: b(ops.Shape, x, dtype=DType.INT32))
+    return Form("RESHAPE", (x, shape))
+
+
+@lower_tfl(ops.Copy)
+def _copy_by_slice(node: Node) -> Form | None:
+    """A slice of everything, where several sizes are known only at run time."""
+    rank = node.result.rank
+    return Form("SLICE", (node.operand(0), np.zeros(rank, np.int32), np.full(rank, -1, np.int32)))

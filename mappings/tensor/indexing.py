@@ -1,0 +1,132 @@
+"""Indices of a mask, and the mask of indices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.build.operands import formula
+from onnxtfl.build.rows import row
+from onnxtfl.build.sizes import narrow
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import dim_value, positions, reshape, unsqueezed
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.signs import never_negative
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
+
+# --- NonZero, Compress -----------------------------------------------------------------------------------------------
+
+
+@lift_onnx("NonZero", since=(9, 13))
+def _nonzero(b: Builder, node: Node) -> Value:
+    """Of a scalar, as of a vector of one element (measured on ONNX Runtime)."""
+    x = truth(b, node.operand(0))
+    return b(ops.NonZero, reshape(b, x, (1,)) if x.tensor_type.rank == 0 else x)
+
+
+def truth(b: Builder, x: Value) -> Value:
+    """Whether each element is not zero."""
+    return x if x.dtype is DType.BOOL else b(ops.Compare, x, b.scalar(0, x), comparison_direction="NE")
+
+
+@lower_tfl(ops.NonZero)
+def _to_tfl_where(node: Node) -> Form | None:
+    """WHERE accepts bools, and returns the transposed indices."""
+    x, columns = node.operand(0), node.result.tensor_type
+    if x.dtype is not DType.BOOL:
+        return None
+    rows = columns.with_shape(None if columns.shape is None else columns.shape[::-1])
+    return Form("WHERE", (x,), types=(rows,), finish=lambda b, found: [b(ops.Transpose, *found, permutation=(1, 0))])
+
+
+row(ops.NonZero, onnx="NonZero", lifts=False)
+formula(ops.NonZero, "tfl")(lambda x: None if x.dtype is DType.BOOL else x.differs(0).apply(ops.NonZero))
+
+
+@lift_tfl("WHERE")
+def _where(b: Builder, node: Node) -> Value:
+    return b(ops.Transpose, b(ops.NonZero, truth(b, node.operand(0))), permutation=(1, 0))
+
+
+@lift_onnx("Compress", since=(9, 11, 28))
+def _compress(b: Builder, node: Node) -> Value:
+    """The slices along an axis (or the elements of the flattened tensor) where the condition holds.
+
+    Source: ONNX Runtime, compress.cc: entries of the condition beyond the axis count for nothing.
+    """
+    x, condition, axis = node.operand(0), node.operand(1), node.attributes.get("axis")
+    if axis is None:
+        x, axis = reshape(b, x, (product(x.shape),)), 0
+    size, length = x.shape[normalize_axis(axis, x.rank)], condition.shape[0]
+    if isinstance(size, int) and isinstance(length, int):
+        condition = b(ops.Slice, condition, [0], [min(size, length)], [1])
+    elif length != size:
+        places_of_all = Term(b, positions(b, dim_value(b, length, condition)))
+        condition = (Term(b, condition) & (places_of_all < Term(b, dim_value(b, size, x)))).value
+    if condition.is_constant:
+        places: Operand = np.flatnonzero(condition.numpy())
+    else:
+        places = b(ops.Reshape, b(ops.NonZero, condition), [-1])
+    return b(ops.Gather, x, places, axis=normalize_axis(axis, x.rank))
+
+
+# --- OneHot ----------------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("OneHot", since=(9, 11, 28))
+def _one_hot(b: Builder, node: Node) -> Value:
+    """Indices are in [-depth, depth), others select nothing; `values` contains off and on."""
+    indices, depth, values = (Term(b, node.operand(i)) for i in range(3))
+    places = indices if indices.dtype in (DType.INT32, DType.INT64) else indices.to(DType.INT64)
+    size = Term(b, reshape(b, depth.to(places.dtype).value, ()))
+    if not never_negative(places.value):
+        places = (places < 0).choose(places + size, places)
+    off, on = (values.at(i, 0) for i in range(2))
+    axis = normalize_axis(node.attr("axis", -1), indices.rank + 1)
+    return places.apply(ops.OneHot, size, on, off, axis=axis).value
+
+
+@lower_tfl(ops.OneHot)
+def _to_tfl_one_hot(node: Node) -> Form:
+    indices, depth, on, off = (node.operand(i) for i in range(4))
+    axis, rank = node.attr("axis"), indices.rank
+    return Form("ONE_HOT", (indices, narrow(depth), on, off), {"axis": -1 if axis in (-1, rank) else axis})
+
+
+@decompose(ops.OneHot)
+def _one_hot_by_comparing(b: Builder, node: Node) -> Value:
+    """The positions along the new axis, compared with the indices."""
+    indices, depth = node.operand(0), node.operand(1)
+    on, off = (reshape(b, node.operand(i), ()) for i in (2, 3))
+    axis, known = normalize_axis(node.attr("axis"), indices.rank + 1), static_ints(depth)
+    if known is not None:
+        check_elements(known[0], "the positions along the new axis")
+        places: Value = constant(np.arange(known[0]), indices.dtype)
+    else:
+        places = positions(b, Term(b, depth).to(indices.dtype).value)
+    column = Term(b, places).along(axis, indices.rank + 1)
+    return Term(b, unsqueezed(b, indices, [axis])).equals(column).choose(Term(b, on), Term(b, off)).value
+
+
+@lower_onnx(ops.OneHot)
+def _to_onnx_one_hot(node: Node, opset: int) -> Form | None:
+    indices, depth, on, off = (node.operand(i) for i in range(4))
+    if not on.is_constant or not off.is_constant or not depth.is_constant:
+        return None
+    if not indices.is_constant and indices.dtype.is_signed:
+        return None  # ONNX counts negative indices from the end
+    values = np.stack([off.numpy().reshape(()), on.numpy().reshape(())])
+    depths = np.asarray(depth.numpy(), np.int64).reshape(())
+    return Form("OneHot", (indices, depths, values), {"axis": node.attr("axis")})
+
+
+@lift_tfl("ONE_HOT")
+def _from_tfl_one_hot(b: Builder, node: Node) -> Value:
+    axis = node.attr("axis", -1)
+    indices, depth, on, off = (node.operand(i) for i in range(4))
+    return b(ops.OneHot, indices, depth, on, off, axis=normalize_axis(axis, indices.rank + 1))

@@ -1,0 +1,348 @@
+"""Pad.
+
+ONNX: Pad. TFLite: PAD PADV2 MIRROR_PAD."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.build.qlinear import MICROSOFT
+from onnxtfl.build.runtime_axes import named_factors
+from onnxtfl.build.sizes import HUGE, int32_operands, narrow, on_fewer_axes, spread
+from onnxtfl.build.windows import interleaved
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.ops.padding import cut_within
+from onnxtfl.ir.quantization import quantize
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
+from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
+from onnxtfl.ir.shown_sizes import may_be_fed
+from onnxtfl.ir.signs import never_negative
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.types import DType, tensor
+from onnxtfl.rewriting.registry import (
+    Computed,
+    Form,
+    append_operand,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+
+# --- about the centre ------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("CenterCropPad", since=(18,))
+def _center_crop_pad(b: Builder, node: Node) -> Value:
+    """Axes that are too long are cut, those that are too short padded with zeros, the odd one at the end."""
+    x, wanted = node.operand(0), known_dims(node.operand(1))
+    axes = normalize_axes(node.attr("axes") or tuple(range(x.rank)), x.rank)
+    if wanted is None:
+        return _center_at_run_time(b, x, node.operand(1), axes)
+    rows = np.zeros((x.rank, 2), np.int64)
+    for axis, size in zip(axes, wanted, strict=True):
+        have = x.shape[axis]
+        if not isinstance(have, int) or not isinstance(size, int):
+            return _center_at_run_time(b, x, node.operand(1), axes)
+        before = (size - have) // 2 if size >= have else -((have - size) // 2)
+        rows[axis] = before, size - have - before
+    return b(ops.Pad, x, rows) if rows.any() else x
+
+
+def _center_at_run_time(b: Builder, x: Value, wanted: Value, axes: Sequence[int]) -> Value:
+    """Slice by how much is too much, then Pad by how much is too little."""
+    shape = b(ops.Shape, x, axes=tuple(axes))
+    more = b(ops.Sub, as_int64(b, wanted), shape)
+    zero, two = b.scalar(0, more), b.scalar(2, more)
+    short, long = b(ops.Max, more, zero), b(ops.Max, b(ops.Neg, more), zero)
+    begin = b(ops.FloorDiv, long, two)
+    end = b(ops.Add, begin, b(ops.Min, as_int64(b, wanted), shape))
+    cut = b(ops.Slice, x, *(spread(b, v, axes, x.rank, d) for v, d in ((begin, 0), (end, HUGE), (None, 1))))
+    before = b(ops.FloorDiv, short, two)
+    sides = [spread(b, v, axes, x.rank, 0) for v in (before, b(ops.Sub, short, before))]
+    rows = b(ops.Concatenate, *(reshape(b, v, (x.rank, 1)) for v in sides), axis=1)
+    return b(ops.Pad, cut, rows)
+
+
+# --- ONNX ------------------------------------------------------------------------------------------------------------
+
+
+@upgrade("Pad", since=(1, 2))
+def _pad_2(b: Builder, node: Node) -> None:
+    """Attributes (Pad-1 calls them paddings) become operands."""
+    pads = node.attributes.pop("pads", None) or node.attributes.pop("paddings", ())
+    append_operand(node, constant(np.asarray(pads, np.int64)))
+    append_operand(node, constant(np.asarray(node.attributes.pop("value", 0.0)), node.operand(0).dtype))
+
+
+@lift_onnx("Pad", since=(1,), domain=MICROSOFT)
+@lift_onnx("Pad", since=(11, 13, 18, 19, 21, 23, 24, 25))
+def _pad(b: Builder, node: Node) -> Value:
+    """Pads come as all befores, then all afters, of all axes or those given."""
+    x, pads, value, axes = node.operand(0), node.operand(1), node.optional(2), node.optional(3)
+    mode = node.attr("mode", "constant")
+    if mode != "constant":
+        value = None
+    elif value is not None:
+        value = reshape(b, value, ())
+    places = static_ints(axes)
+    if axes is not None and places is None:
+        if min(static_ints(pads) or (), default=0) < 0:
+            raise UnsupportedError("negative padding of axes that only a run knows", code="E-SHAPE-002")
+        return b(ops.Pad, x, _rows_of_axes_at_run_time(b, pads, axes, x.rank), value, mode=mode)
+    where = list(range(x.rank)) if places is None else list(normalize_axes(places, x.rank))
+    return b(ops.Pad, x, _rows_at_run_time(b, pads, where, x.rank), value, mode=mode)
+
+
+def _rows_at_run_time(b: Builder, pads: Value, axes: Sequence[int], rank: int) -> Value:
+    """Rows of padding for all axes, zeros for those not among `axes`."""
+    rows = b(ops.Transpose, b(ops.Reshape, pads, [2, len(axes)]), permutation=(1, 0))
+    if list(axes) == list(range(rank)):
+        return rows
+    more = b(ops.Concatenate, rows, constant(np.zeros((1, 2)), pads.dtype), axis=0)
+    return b(ops.Gather, more, [axes.index(i) if i in axes else len(axes) for i in range(rank)], axis=0)
+
+
+def _rows_of_axes_at_run_time(b: Builder, pads: Value, axes: Value, rank: int) -> Value:
+    """Rows of padding put at their places by ScatterND."""
+    places = b(ops.FloorMod, axes, b.scalar(rank, axes))
+    pairs = b(ops.Transpose, b(ops.Reshape, pads, [2, -1]), permutation=(1, 0))
+    rows = b(ops.Reshape, places, [-1, 1])
+    return b(ops.ScatterND, constant(np.zeros((rank, 2), np.int64)), rows, pairs, kind="none", unique_indices=True)
+
+
+@lower_onnx(ops.Pad)
+def _to_onnx_pad(node: Node, opset: int) -> Form | None:
+    rows, mode, value = node.operand(1), node.attr("mode"), node.optional(2)
+    if mode == "symmetric" or (mode == "wrap" and opset < 19):
+        return None
+    pads: Array | Computed = np.asarray(rows.numpy(), np.int64).T.reshape(-1) if rows.is_constant else _flat(node)
+    return Form("Pad", (node.operand(0), pads, *(() if value is None else (value,))), {"mode": mode})
+
+
+def _flat(node: Node) -> Computed:
+    """All befores, then all afters, where they are known only at run time."""
+
+    def flat(b: Builder) -> Value:
+        return b(ops.Reshape, b(ops.Transpose, as_int64(b, node.operand(1)), permutation=(1, 0)), [-1])
+
+    return Computed(tensor("int64", 2 * node.operand(0).rank), flat)
+
+
+# --- TFLite ----------------------------------------------------------------------------------------------------------
+
+
+@lower_tfl(ops.Pad)
+def _to_tfl_pad(node: Node) -> Form | None:
+    rows, value, mode = node.operand(1), node.optional(2), node.attr("mode")
+    known = static_ints(rows)
+    if min(known, default=0) < 0 if known is not None else not never_negative(rows):
+        return None
+    padding = narrow(rows)
+    if mode in ("reflect", "symmetric"):
+        return Form("MIRROR_PAD", (node.operand(0), padding), {"mode": mode.upper()}) if _mirrors_once(node) else None
+    if mode != "constant":
+        return None
+    if value is None or (value.is_constant and _is_zero(value)):
+        return Form("PAD", (node.operand(0), padding))
+    return Form("PADV2", (node.operand(0), padding, _stored_alike(value, node.operand(0))))
+
+
+def _stored_alike(value: Value, x: Value) -> Value:
+    """A constant in the quantization of `x`."""
+    quantization = x.tensor_type.quantization
+    if quantization is None or not value.is_constant or not quantization.per_tensor:
+        return value
+    type_ = value.tensor_type.stored_as(quantization)
+    return constant(quantize(value.numpy(), quantization), type_=type_)
+
+
+def _is_zero(value: Value) -> bool:
+    number = value.numpy().reshape(-1)[0]
+    return bool(number == 0) and not np.signbit(np.asarray(number, np.float64))
+
+
+def _mirrors_once(node: Node) -> bool:
+    """Whether no more is mirrored than there is (sizes known at run time only are taken to do)."""
+    known = static_ints(node.operand(1))
+    if known is None:
+        return True
+    spare = 1 if node.attr("mode") == "reflect" else 0
+    pairs = zip(known[::2], known[1::2], node.operand(0).shape, strict=True)
+    return all(max(a, c) <= n - spare for a, c, n in pairs if isinstance(n, int) and (a or c))
+
+
+@lift_tfl("PAD", "PADV2")
+def _from_tfl_pad(b: Builder, node: Node) -> Value:
+    if node.operand(0).tensor_type.rank == 0:
+        return node.operand(0)
+    value = node.optional(2)
+    return b(ops.Pad, node.operand(0), node.operand(1), None if value is None else reshape(b, value, ()))
+
+
+@lift_tfl("MIRROR_PAD")
+def _from_tfl_mirror_pad(b: Builder, node: Node) -> Value:
+    if node.operand(0).tensor_type.rank == 0:
+        return node.operand(0)
+    return b(ops.Pad, node.operand(0), node.operand(1), mode=str(node.attr("mode")).lower())
+
+
+# --- in other ops ----------------------------------------------------------------------------------------------------
+
+
+@decompose(ops.Pad, order="operands")
+def _crop_first(b: Builder, node: Node) -> Value | None:
+    """Negative padding is a Slice."""
+    known = static_ints(node.operand(1))
+    if known is None or min(known, default=0) >= 0:
+        return None
+    sizes, rows = node.operand(0).shape, np.asarray(known, np.int64).reshape(-1, 2)
+    rows = np.asarray([cut_within(n, *row) for n, row in zip(sizes, rows.tolist(), strict=True)], np.int64)
+    for size, row in zip(sizes, rows.tolist(), strict=True):
+        if not isinstance(size, int) and min(row) < 0 < max(row):
+            assume(
+                f"an axis that {shown_name(node)} cuts and pads has {-min(row)} elements or more",
+                is_minor=not may_be_fed(size, 1),
+            )
+    starts, limits = np.maximum(-rows[:, 0], 0), np.where(rows[:, 1] < 0, rows[:, 1], HUGE)
+    cut = b(ops.Slice, node.operand(0), starts, limits, np.ones_like(starts))
+    rows = np.maximum(rows, 0)
+    return b(ops.Pad, cut, rows, node.optional(2), **node.attributes) if rows.any() else cut
+
+
+@decompose(ops.Pad, "tfl", "operands")
+def _crop_first_at_run_time(b: Builder, node: Node) -> Value | Sequence[Value] | None:
+    """Padding that may be negative in a run, which LiteRT's PAD refuses: what it cuts off is a Slice before it."""
+    x, rows = node.operand(0), node.operand(1)
+    if node.attr("mode") != "constant" or static_ints(rows) is not None or never_negative(rows):
+        return _padding_as_int32(b, node)
+    rows = rows if rows.dtype is DType.INT32 else b(ops.Convert, rows, dtype=DType.INT32)
+    zero, axes = b.scalar(0, rows), x.rank
+    before, after = (reshape(b, b(ops.Slice, rows, [0, k], [axes, k + 1], [1, 1]), (axes,)) for k in (0, 1))
+    limits = b(ops.Add, b(ops.Shape, x, dtype=rows.dtype), b(ops.Min, after, zero))
+    cut = b(ops.Slice, x, b(ops.Max, b(ops.Neg, before), zero), limits, constant(np.ones(axes), rows.dtype))
+    return b(ops.Pad, cut, b(ops.Max, rows, zero), node.optional(2), **node.attributes)
+
+
+_padding_as_int32 = int32_operands(1)
+
+
+@decompose(ops.Pad, order="axes")
+def _pad_merged_axes(b: Builder, node: Node) -> Value | None:
+    """The same on fewer axes, where kernels accept no more."""
+    known = static_ints(node.operand(1))
+    if known is None or node.operand(0).tensor_type.shape is None or node.operand(0).rank < 4:
+        return None
+    rows = np.asarray(known, np.int64).reshape(-1, 2)
+    value = node.optional(2)
+    return on_fewer_axes(b, node, rows, (0, 0), lambda x, table: b(ops.Pad, x, table, value, **node.attributes))
+
+
+@decompose(ops.Pad)
+def _pad_by_index(b: Builder, node: Node) -> Value | None:
+    """edge, reflect, symmetric and wrap: each padded axis gathered at the positions that the padding repeats."""
+    x, rows, mode = node.operand(0), node.operand(1), node.attr("mode")
+    if mode == "constant" or x.tensor_type.shape is None:
+        return None
+    known = static_ints(rows)
+    for axis, size in enumerate(x.shape):
+        if known is not None and not any(known[2 * axis : 2 * axis + 2]):
+            continue
+        if known is not None and isinstance(size, int):
+            before, after = known[2 * axis : 2 * axis + 2]
+            check_elements(before + size + after, "the positions along a padded axis")
+            places: Value | Array = _repeated(np.arange(-before, size + after), size, mode)
+        else:
+            places = _repeated_at_run_time(b, x, rows, axis, mode)
+        x = b(ops.Gather, x, places, axis=axis)
+    return x
+
+
+def _repeated(places: Array, size: int, mode: str) -> Array:
+    """The positions in [0, size) that `places` outside of it mean."""
+    if mode == "edge":
+        return np.clip(places, 0, size - 1)
+    if mode == "wrap":
+        return places % size
+    period = max(2 * size - 2, 1) if mode == "reflect" else 2 * size
+    places = places % period
+    return np.asarray(np.minimum(places, (period if mode == "reflect" else period - 1) - places))
+
+
+def _repeated_at_run_time(b: Builder, x: Value, rows: Value, axis: int, mode: str) -> Value:
+    size = reshape(b, dim_value(b, x.shape[axis], x), ())
+    before, after = (_entry(b, rows, axis, side) for side in (0, 1))
+    one, two = b.scalar(1, size), b.scalar(2, size)
+    places = b(ops.Range, b(ops.Neg, before), b(ops.Add, size, after), one)
+    if mode == "edge":
+        return b(ops.Clamp, places, b.scalar(0, size), b(ops.Sub, size, one))
+    if mode == "wrap":
+        return b(ops.FloorMod, places, size)
+    last = b(ops.Sub, b(ops.Mul, two, size), two if mode == "reflect" else one)
+    period = b(ops.Max, last, one) if mode == "reflect" else b(ops.Mul, two, size)
+    places = b(ops.FloorMod, places, period)
+    return b(ops.Min, places, b(ops.Sub, last, places))
+
+
+def _entry(b: Builder, rows: Value, axis: int, side: int) -> Value:
+    picked = b(ops.Slice, rows, [axis, side], [axis + 1, side + 1], [1, 1])
+    return reshape(b, picked if picked.dtype is DType.INT64 else b(ops.Convert, picked, dtype=DType.INT64), ())
+
+
+@lift_tfl("DILATE")
+def _dilate(b: Builder, node: Node) -> Value:
+    """dilations[i] - 1 times the padding value between neighbours along axis i."""
+    x, value = node.operand(0), reshape(b, node.operand(2), ())
+    factors, dilations = named_factors(b, node.operand(1))
+    for axis, step in enumerate(dilations):
+        if isinstance(step, int):
+            x = interleaved(b, x, axis, step, value)
+        elif x.shape[axis] not in (0, 1):
+            x = _interleaved_at_run_time(b, x, axis, step, value, factors)
+    return x
+
+
+def _interleaved_at_run_time(b: Builder, x: Value, axis: int, step: Dim, value: Value, factors: Value) -> Value:
+    """The same along one axis by a `step` that is an entry of `factors`::
+
+    %x: [n]    ->    Slice(Reshape(Pad(Reshape(%x, [n, 1]), [[0, 0], [0, step - 1]]), [n step]), 0, (n - 1) step + 1)
+    """
+    before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    room = [step - 1 if i == 2 * axis + 3 else 0 for i in range(2 * x.rank + 2)]
+    amounts = reshape(b, dim_vector(b, room, factors), (x.rank + 1, 2))
+    rows = b(ops.Pad, reshape(b, x, (*before, size, 1, *after)), amounts, value)
+    whole = reshape(b, rows, (*before, size * step, *after), x, factors)
+    length, by = Term(b, dim_value(b, size, x)), Term(b, dim_value(b, step, factors))
+    limits = spread(b, ((length - 1) * by + 1).value, [axis], x.rank, HUGE)
+    return b(ops.Slice, whole, [0] * x.rank, limits, [1] * x.rank)
+
+
+@lift_tfl("STABLEHLO_PAD")
+def _stablehlo_pad(b: Builder, node: Node) -> Value:
+    """Room between the elements, then at the ends; negative amounts cut off, also from the room at the other end."""
+    x, value = node.operand(0), node.operand(1)
+    for axis, gap in enumerate(node.attr("interior_padding")):
+        x = interleaved(b, x, axis, int(gap) + 1, value)
+    rows = zip(x.shape, node.attr("edge_padding_low"), node.attr("edge_padding_high"), strict=True)
+    amounts = np.asarray([cut_within(*row) for row in rows], np.int64).reshape(-1, 2)
+    sizes = [n + sum(row) for n, row in zip(x.shape, amounts.tolist(), strict=True)]
+    if any(isinstance(n, int) and n <= 0 for n in sizes):
+        return b(ops.BroadcastTo, value, [0] * x.rank)  # the kernel's result for a size of 0 along any axis
+    if any(sum(row) < 0 and not isinstance(n, int) for n, row in zip(x.shape, amounts.tolist(), strict=True)):
+        assume(
+            f"{shown_name(node)} leaves elements: without any, TFLite's result has size 0 along every axis",
+            is_minor=True,
+        )
+    return b(ops.Pad, x, amounts, value)

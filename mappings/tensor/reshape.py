@@ -1,0 +1,230 @@
+"""Reshape, Squeeze, Unsqueeze and Flatten, com.microsoft ExpandDims among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.build.operands import to_operand
+from onnxtfl.build.sizes import int32, int32_operands, may_hold_zeros, narrow, vector_length
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, is_nonnegative, may_be_one, product, substitute, symbols
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.reshape import dim_vector, reshape, resized, unsqueezed
+from onnxtfl.ir.shapes import distinct_axes, known_dims, normalize_axes, static_ints
+from onnxtfl.ir.shown_sizes import shown_dim, shown_shape
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
+
+# --- Reshape ---------------------------------------------------------------------------------------------------------
+
+
+upgrade("Reshape", since=(1,))(to_operand("shape", default=()))
+upgrade("Squeeze", since=(1, 11))(to_operand("axes"))
+upgrade("Unsqueeze", since=(1, 11))(to_operand("axes"))
+
+
+@lift_onnx("Reshape", since=(5, 13, 14, 19, 21, 23, 24, 25))
+def _reshape(b: Builder, node: Node) -> Value:
+    """A 0 copies the operand's size (unless allowzero), -1 is the remaining size."""
+    x, shape = node.operand(0), node.operand(1)
+    copies = not node.attr("allowzero", 0)
+    dims = known_dims(shape)
+    if dims is None or may_hold_zeros(shape):
+        return b(ops.Reshape, x, _copied_at_run_time(b, x, shape) if copies else shape)
+    if copies and -1 in dims:
+        _assume_not_0(x, dims)
+    if copies and 0 in dims:
+        dims = [x.shape[i] if d == 0 else d for i, d in enumerate(dims)]
+    return resized(b, x, dims, shape)
+
+
+def _assume_not_0(x: Value, dims: Sequence[Dim]) -> None:
+    """Record the computed sizes in whose place ONNX Runtime takes another one of `x` where they are 0 in a run."""
+    own = x.tensor_type.shape or ()
+    for dim, copied in zip(dims, own, strict=False):
+        both = all(substitute(copied, {symbol: 0}) == 0 for symbol in symbols(dim))
+        if not isinstance(dim, int) and not both and not is_nonnegative(dim - 1):
+            text = "ONNX Runtime takes the operand's size for one that is computed to be 0"
+            assume(f"{shown_dim(dim)}, to which a Reshape sets an axis, is at least 1: {text}", is_minor=True)
+
+
+def _copied_at_run_time(b: Builder, x: Value, shape: Value) -> Value:
+    """The vector with zeros replaced by the operand's sizes."""
+    length = shape.tensor_type.shape
+    if x.tensor_type.shape is not None and length is not None and isinstance(length[0], int):
+        rank = vector_length(shape)
+        own = dim_vector(b, [*x.shape, *(1,) * rank][:rank], x)
+    else:
+        padded = b(ops.Concatenate, b(ops.Shape, x), [1] * 8, axis=0)
+        own = b(ops.Slice, padded, [0], b(ops.Shape, shape), [1])
+    is_zero = b(ops.Compare, shape, b.scalar(0, shape), comparison_direction="EQ")
+    return b(ops.Select, is_zero, own, shape)
+
+
+@lift_onnx("Flatten", since=(1, 9, 11, 13, 21, 23, 24, 25))
+def _flatten(b: Builder, node: Node) -> Value:
+    x, axis = node.operand(0), node.attr("axis", 1)
+    if axis == 0 and x.tensor_type.shape is None:
+        return b(ops.Reshape, x, [1, -1])
+    axis = axis + x.rank if axis < 0 else axis
+    return reshape(b, x, (product(x.shape[:axis]), product(x.shape[axis:])))
+
+
+@lift_onnx("Squeeze", since=(13, 21, 23, 24, 25))
+def _squeeze(b: Builder, node: Node) -> Value:
+    """Without axes, also with an empty list of them, all unit axes go (measured on ONNX Runtime)."""
+    x, axes = node.operand(0), node.optional(1)
+    if axes is None or axes.tensor_type.shape == (0,):
+        return _without_unit_axes(b, node)
+    known = static_ints(axes)
+    if known is None:
+        return _squeeze_at_run_time(b, x, axes)
+    gone = normalize_axes(known, x.rank)
+    if any(isinstance(x.shape[a], int) and x.shape[a] != 1 for a in gone):
+        raise ValueError(f"axes {known} of {shown_shape(x.shape)} are not all 1")
+    return reshape(b, x, [d for i, d in enumerate(x.shape) if i not in gone])
+
+
+def _without_unit_axes(b: Builder, node: Node) -> Value:
+    """Without the axes known to be 1, and without those that a run finds to be 1.
+
+    Sizes that are computed inside are assumed to be larger where the file declares no rank. Of those of inputs, the run
+    looks at each: the result has the rank that the file declares, else a rank that only the run knows.
+    """
+    x, declared = node.operand(0), node.results[0].type
+    kept = [d for d in x.shape if d != 1]
+    doubtful = [d for d in kept if may_be_one(d)]
+    rank = declared.rank if isinstance(declared, TensorType) else None
+    if rank is not None and not len(kept) - len(doubtful) <= rank <= len(kept):
+        rank = None  # ONNX Runtime does not mind it
+    if not doubtful or rank == len(kept):
+        return reshape(b, x, kept)
+    if rank is None and not any(_is_of_input(d, b.graph) for d in doubtful):
+        text = f"no other size of {shown_shape(x.shape)}, of which Squeeze {shown_name(node)} removes the ones, is 1"
+        assume(text, is_minor=True)
+        return reshape(b, x, kept)
+    sizes = dim_vector(b, kept, x)
+    larger = b(ops.Compare, sizes, b.scalar(1, sizes), comparison_direction="NE")
+    places = b(ops.Reshape, b(ops.NonZero, larger), [-1 if rank is None else rank])
+    return b(ops.Reshape, x, b(ops.Gather, sizes, places, axis=0))
+
+
+def _is_of_input(dim: Dim, graph: Graph) -> bool:
+    """Whether `dim` depends on an open size of an input, which may have no name."""
+    shapes = [v.type.shape or () for v in graph.inputs if isinstance(v.type, TensorType)]
+    of_inputs = {symbol for shape in shapes for size in shape for symbol in symbols(size)}
+    return any(isinstance(symbol, str) or symbol in of_inputs for symbol in symbols(dim))
+
+
+def _marks(b: Builder, axes: Value, rank: int) -> Value:
+    """For each of `rank` axes, whether it is among those of the vector `axes` (which may be negative), as int64."""
+    places = b(ops.FloorMod, axes, b.scalar(rank, axes))
+    one, zero = b.scalar(1, DType.INT64), b.scalar(0, DType.INT64)
+    rows = b(ops.OneHot, places, b.scalar(rank, DType.INT64), one, zero, axis=-1)
+    return b(ops.Reduce, rows, [0], kind="max", keepdims=False)
+
+
+def _squeeze_at_run_time(b: Builder, x: Value, axes: Value) -> Value:
+    kept = b(ops.Sub, b.scalar(1, DType.INT64), _marks(b, axes, x.rank))
+    places = b(ops.Reshape, b(ops.NonZero, kept), [x.rank - vector_length(axes)])
+    return b(ops.Reshape, x, b(ops.Gather, dim_vector(b, x.shape, x), places, axis=0))
+
+
+@lift_onnx("Unsqueeze", since=(13, 21, 23, 24, 25))
+def _unsqueeze(b: Builder, node: Node) -> Value:
+    x, axes = node.operand(0), node.operand(1)
+    known = [] if axes.tensor_type.shape == (0,) else static_ints(axes)
+    return _unsqueeze_at_run_time(b, x, axes) if known is None else unsqueezed(b, x, known)
+
+
+@lift_onnx("ExpandDims", since=(1,), domain="com.microsoft")
+def _expand_dims(b: Builder, node: Node) -> Value:
+    """One new axis, a scalar; ONNX Runtime accepts a vector of one element too."""
+    x, axis = node.operand(0), b(ops.Reshape, node.operand(1), [1])
+    known = static_ints(axis)
+    return _unsqueeze_at_run_time(b, x, axis) if known is None else unsqueezed(b, x, known)
+
+
+def _unsqueeze_at_run_time(b: Builder, x: Value, axes: Value) -> Value:
+    rank = x.rank + vector_length(axes)
+    marks = _marks(b, axes, rank)
+    kept = b(ops.Sub, b.scalar(1, DType.INT64), marks)
+    order = b(ops.CumSum, kept, b.scalar(0, DType.INT64), exclusive=True, reverse=False)
+    sizes = b(ops.Gather, dim_vector(b, [*x.shape, 1], x), order, axis=0)
+    is_new = b(ops.Compare, marks, b.scalar(1, marks), comparison_direction="EQ")
+    return b(ops.Reshape, x, b(ops.Select, is_new, b.scalar(1, sizes), sizes))
+
+
+@lower_tfl(ops.Reshape)
+def _to_tfl_reshape(node: Node) -> Form:
+    is_static = node.result.tensor_type.is_static
+    target = int32(node.result.shape) if is_static else narrow(node.operand(1))
+    return Form("RESHAPE", (node.operand(0), target))
+
+
+@lower_onnx(ops.Reshape)
+def _to_onnx_reshape(node: Node, opset: int) -> Form:
+    target = node.operand(1)
+    if target.is_constant:
+        numbers = np.asarray(target.numpy(), np.int64)
+        zero = bool((numbers == 0).any())
+        if zero and opset < 14:
+            return Form("Reshape", (node.operand(0), _without_zeros(node)))
+        return Form("Reshape", (node.operand(0), numbers), {"allowzero": 1} if zero else {})
+    zeros = _may_copy_wrongly(node.operand(0), known_dims(target))
+    return Form("Reshape", (node.operand(0), target), {"allowzero": 1} if zeros and opset >= 14 else {})
+
+
+def _may_copy_wrongly(x: Value, dims: Sequence[Dim] | None) -> bool:
+    """Whether some of the sizes `dims` may be 0 at run time where that of `x`, which ONNX takes instead, is not."""
+    own = x.tensor_type.shape or ()
+    same = [i < len(own) and d == own[i] for i, d in enumerate(dims or ())]
+    return dims is None or not all(s or (isinstance(d, int) and d != 0) for s, d in zip(same, dims, strict=True))
+
+
+def _without_zeros(node: Node) -> Array:
+    """Before opset 14 a size of 0 can only be copied, or result from -1."""
+    numbers = np.asarray(node.operand(1).numpy(), np.int64)
+    shape = node.operand(0).shape
+    copied = [i < len(shape) and n == 0 and shape[i] == 0 for i, n in enumerate(numbers)]
+    return np.asarray([-1 if n == 0 and not c else n for n, c in zip(numbers, copied, strict=True)], np.int64)
+
+
+decompose(ops.Reshape, "tfl")(int32_operands(1))
+
+
+@lift_tfl("RESHAPE")
+def _from_tfl_reshape(b: Builder, node: Node) -> Value:
+    """To the sizes in a vector of int32; else to those in the options, [0] of which means a scalar (reshape.cc)."""
+    x, shape = node.operand(0), node.optional(1)
+    wanted = [int(d) for d in node.attr("new_shape", ()) or ()]
+    if shape is None or shape.rank != 1 or shape.dtype is not DType.INT32:
+        return resized(b, x, [] if wanted == [0] else wanted)
+    dims = static_ints(shape)
+    if dims is None:
+        return b(ops.Reshape, x, shape)
+    if not dims and wanted and (x.tensor_type.shape is None or not may_be_one(product(x.shape))):
+        return resized(b, x, wanted)  # an empty shape beside the options: kernels that run at all make a scalar
+    return resized(b, x, dims, shape)
+
+
+@lift_tfl("SQUEEZE")
+def _from_tfl_squeeze(b: Builder, node: Node) -> Value:
+    x, axes = node.operand(0), tuple(node.attr("squeeze_dims", ()) or ())
+    if not axes:
+        return _without_unit_axes(b, node)
+    gone = distinct_axes(axes, x.rank)
+    return reshape(b, x, [d for i, d in enumerate(x.shape) if i not in gone])
+
+
+@lift_tfl("EXPAND_DIMS")
+def _from_tfl_expand_dims(b: Builder, node: Node) -> Value:
+    x, axis = node.operand(0), node.operand(1)
+    known = static_ints(axis)
+    return _unsqueeze_at_run_time(b, x, reshape(b, axis, (1,))) if known is None else unsqueezed(b, x, known)

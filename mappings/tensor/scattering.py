@@ -1,0 +1,481 @@
+"""Elements written by index."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.build.indices import flat_positions, nonnegative, resolved_rows, strides_of
+from onnxtfl.build.sizes import as_int32, int32_operands, narrow, sliced, wide
+from onnxtfl.build.stablehlo import combining_op, index_vectors, int_list
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, product, static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.quantized import real_of_stored_zero
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, positions, reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, regions_of
+
+MOST_PAIRS = 1 << 24
+"""Numbers up to which every update is compared with every other."""
+
+
+# --- scattering -------------------------------------------------------------------------------------------------------
+
+
+@decompose(ops.ScatterND, "onnx")
+def _joined_first(b: Builder, node: Node) -> Value | None:
+    """Combine each update with all others of the same position and its old element: then order does not matter."""
+    if node.operands[0] is None:
+        return None
+    x, indices, updates = (node.operand(i) for i in range(3))
+    kind, depth = node.attr("kind"), indices.shape[-1]
+    if kind == "none" or not isinstance(depth, int):
+        return None
+    count, inner = product(indices.shape[:-1]), product(x.shape[depth:])
+    if isinstance(count, int) and isinstance(inner, int) and count * count * inner > MOST_PAIRS:
+        return None
+    rows = reshape(b, indices, (count, depth), indices)
+    alike = b(ops.Compare, unsqueezed(b, rows, [1]), unsqueezed(b, rows, [0]), comparison_direction="EQ")
+    same = b(ops.Reduce, alike, [2], kind="all", keepdims=False)
+    joined = _joined(b, reshape(b, updates, (count, inner), updates), same, kind)
+    joined = reshape(b, joined, updates.shape, updates)
+    return b(ops.ScatterND, x, indices, b(_JOINS[kind], b(ops.GatherND, x, indices), joined), kind="none")
+
+
+_JOINS: dict[str, type[Op]] = {"add": ops.Add, "mul": ops.Mul, "max": ops.Max, "min": ops.Min}
+_REDUCTIONS = {"add": "sum", "mul": "prod"}
+
+
+def _joined(b: Builder, updates: Value, same: Value, kind: str) -> Value:
+    """For each of the `updates` [n, inner], the reduction of all that go to the same place (`same` [n, n])."""
+    blank = b.scalar(kind == "mul", updates) if kind in _REDUCTIONS else unsqueezed(b, updates, [1])
+    others = b(ops.Select, unsqueezed(b, same, [2]), unsqueezed(b, updates, [0]), blank)
+    return b(ops.Reduce, others, [1], kind=_REDUCTIONS.get(kind, kind), keepdims=False)
+
+
+MAX_CONSTANT_ROWS = 1 << 20
+"""Most positions that are laid out as a constant index."""
+
+
+# --- ONNX ------------------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("Scatter", since=(9, 11))
+@lift_onnx("ScatterElements", since=(11, 13, 16, 18))
+def _scatter_elements(b: Builder, node: Node) -> Value:
+    x, indices, updates = (node.operand(i) for i in range(3))
+    rank = x.tensor_type.rank if x.tensor_type.rank is not None else indices.rank
+    axis = normalize_axis(node.attr("axis", 0), rank)
+    places = nonnegative(b, indices, x.shape[axis], x)
+    unique = indices.shape[axis] in (0, 1) or _selected(indices) == (ops.TopK, axis)
+    kind = node.attr("reduction", "none")
+    return b(ops.ScatterElements, x, places, updates, axis=axis, kind=kind, unique_indices=unique)
+
+
+@lift_onnx("ScatterND", since=(11, 13, 16, 18))
+def _scatter_nd(b: Builder, node: Node) -> Value:
+    x, indices, updates = (node.operand(i) for i in range(3))
+    unique = product(indices.shape[:-1]) in (0, 1) or _selected(indices)[0] is ops.NonZero
+    places = resolved_rows(b, x, indices, 0)
+    return b(ops.ScatterND, x, places, updates, kind=node.attr("reduction", "none"), unique_indices=unique)
+
+
+def _selected(indices: Value) -> tuple[type[Op] | None, int | None]:
+    """The op whose positions, which all differ, `indices` are, and their axis: TopK along one, NonZero in columns."""
+    source, turned = indices, False
+    while source.producer is not None and source.producer.op in (ops.Convert, ops.Copy, ops.Transpose):
+        if source.producer.op is ops.Transpose:
+            if turned or source.rank != 2:
+                return None, None
+            turned = True
+        source = source.producer.operand(0)
+    node = source.producer
+    if node is not None and node.op is ops.NonZero and turned:
+        return ops.NonZero, None
+    if node is not None and node.op is ops.TopK and not turned and source is node.results[1]:
+        return ops.TopK, normalize_axis(node.attr("axis"), source.rank)
+    return None, None
+
+
+@lift_onnx("TensorScatter", since=(24,))
+def _tensor_scatter(b: Builder, node: Node) -> Value:
+    """A cache with `update` written along `axis` from write_indices[batch] on, round its end if circular."""
+    cache, update, begins = node.operand(0), node.operand(1), node.optional(2)
+    axis = normalize_axis(node.attr("axis", -2), cache.rank)
+    length = update.shape[axis]
+    steps = positions(b, dim_value(b, length, update))
+    if begins is None:
+        begins = b(ops.BroadcastTo, b.scalar(0, DType.INT64), dim_vector(b, cache.shape[:1], cache))
+    places = b(ops.Add, unsqueezed(b, as_int64(b, begins), [1]), steps)
+    if node.attr("mode", "linear") == "circular":
+        places = b(ops.FloorMod, places, dim_value(b, cache.shape[axis], cache))
+    shape = [d if i in (0, axis) else 1 for i, d in enumerate(update.shape)]
+    places = b(ops.BroadcastTo, reshape(b, places, shape, update), dim_vector(b, update.shape, update))
+    return b(ops.ScatterElements, cache, places, update, axis=axis, kind="none", unique_indices=True)
+
+
+@lower_onnx(ops.ScatterND)
+@lower_onnx(ops.ScatterElements)
+def _to_onnx(node: Node, opset: int) -> Form | None:
+    kind = node.attr("kind")
+    if node.operands[0] is None or opset < {"none": 13, "add": 16, "mul": 16}.get(kind, 18):
+        return None
+    attributes = {"axis": node.attr("axis")} if node.op is ops.ScatterElements else {}
+    reduction = {} if kind == "none" else {"reduction": kind}
+    name = "ScatterElements" if attributes else "ScatterND"
+    return Form(name, (node.operand(0), wide(node.operand(1)), node.operand(2)), attributes | reduction)
+
+
+@decompose(ops.ScatterND, "onnx", "operands")
+def _wide_indices(b: Builder, node: Node) -> Value | None:
+    """Zeros are a tensor, indices int64."""
+    indices, updates, shape = node.operand(1), node.operand(2), node.optional(3)
+    x = node.operands[0]
+    if x is None and shape is not None:
+        x = b(ops.BroadcastTo, b.scalar(0, updates), shape)
+    elif indices.dtype is DType.INT64 or indices.is_constant:
+        return None
+    return b(ops.ScatterND, x, as_int64(b, indices), updates, **node.attributes)
+
+
+# --- TFLite ----------------------------------------------------------------------------------------------------------
+
+
+@lower_tfl(ops.ScatterND)
+def _to_tfl_scatter_nd(node: Node) -> Form | None:
+    """SCATTER_ND, which adds updates onto zeros."""
+    indices, updates, shape = node.operand(1), node.operand(2), node.optional(3)
+    if node.operands[0] is not None or shape is None or node.attr("kind") != "add":
+        return None
+    return Form("SCATTER_ND", (narrow(indices), updates, narrow(shape)))
+
+
+decompose(ops.ScatterND, "tfl", "operands")(int32_operands(1, 3))
+
+
+@decompose(ops.ScatterND)
+def _scatter_onto_given_zeros(b: Builder, node: Node) -> Value | None:
+    """Zeros made first, where they are not SCATTER_ND's."""
+    shape = node.optional(3)
+    if node.operands[0] is not None or shape is None:
+        return None
+    if node.attr("kind") == "add" and node.operand(2).dtype not in _NARROW:
+        return None
+    zeros = b(ops.BroadcastTo, b.scalar(0, node.operand(2)), shape)
+    return b(ops.ScatterND, zeros, node.operand(1), node.operand(2), kind=node.attr("kind"))
+
+
+@decompose(ops.ScatterND, "tfl", "axes")
+def _sums_by_segments(b: Builder, node: Node) -> Value | None:
+    """What SCATTER_ND adds onto zeros, for a target without it: the sums of the rows of each place."""
+    indices, updates, sizes = node.operand(1), node.operand(2), static_ints(node.optional(3))
+    if node.operands[0] is not None or node.attr("kind") != "add" or sizes is None or updates.dtype in _NARROW:
+        return None
+    depth = int(str(indices.shape[-1]))
+    rows, places = product(indices.shape[:-1]), flat_positions(b, indices, sizes[:depth], indices)
+    count, ids = constant(np.asarray(math.prod(sizes[:depth]), np.int32)), reshape(b, places, (rows,), indices)
+    flat = reshape(b, updates, (rows, *sizes[depth:]), updates)
+    return reshape(b, b(ops.SegmentReduce, flat, as_int32(b, ids), count, kind="sum"), sizes)
+
+
+@decompose(ops.ScatterND, "tfl")
+def _scatter_for_tfl(b: Builder, node: Node) -> Value | None:
+    """Written with SCATTER_ND, gathers or segments; what only makes zeros of a shape is SCATTER_ND already."""
+    if node.operands[0] is None:
+        return None
+    if (gathered := _scatter_by_gathering(b, node)) is not None:
+        return gathered
+    if node.attr("kind") == "none" and not node.attr("unique_indices"):
+        return _last_written(b, node)
+    if node.operand(0).dtype in _NARROW:
+        return _widened(b, node)
+    if node.attr("kind") in ("add", "none"):
+        return _scatter_onto_zeros(b, node.operand(0), node.operand(1), node.operand(2), node.attr("kind"))
+    return _scatter_by_segments(b, node)
+
+
+def _scatter_by_gathering(b: Builder, node: Node) -> Value | None:
+    """Constant indices that are all different: each row of the result is gathered, from the operand or the updates."""
+    x, indices, updates = (node.operand(i) for i in range(3))
+    if node.attr("kind") != "none" or not indices.is_constant or not static(x.shape) or not indices.numpy().size:
+        return None
+    depth = int(indices.shape[-1])
+    sizes, inner = [int(d) for d in x.shape[:depth]], x.shape[depth:]
+    rows = int(np.prod(sizes))
+    if rows > MAX_CONSTANT_ROWS:
+        return None
+    flat = (indices.numpy().astype(np.int64) * strides_of(sizes)).sum(-1).reshape(-1)
+    sources = np.arange(rows)
+    sources[flat] = rows + np.arange(len(flat))
+    parts = [reshape(b, x, (rows, *inner)), reshape(b, updates, (len(flat), *inner))]
+    return reshape(b, _picked(b, parts, sources), x.shape)
+
+
+def _picked(b: Builder, parts: Sequence[Value], sources: Array) -> Value:
+    """The rows `sources` of two tensors concatenated; slices of them where there are few runs."""
+    starts = [0, *(np.flatnonzero(np.diff(sources) != 1) + 1), len(sources)]
+    if len(starts) > 10:
+        return b(ops.Gather, b(ops.Concatenate, *parts, axis=0), sources, axis=0)
+    first, pieces = int(parts[0].shape[0]), []
+    for start, stop in itertools.pairwise(starts):
+        which = int(sources[start] >= first)
+        begin = int(sources[start]) - which * first
+        pieces.append(sliced(b, parts[which], {0: slice(begin, begin + int(stop - start))}))
+    return pieces[0] if len(pieces) == 1 else b(ops.Concatenate, *pieces, axis=0)
+
+
+def _scatter_onto_zeros(b: Builder, x: Value, indices: Value, updates: Value, kind: str) -> Value:
+    """add: the operand plus what SCATTER_ND returns; none: that, where a mask says that something was written."""
+    shape = dim_vector(b, x.shape, x)
+    if kind == "add":
+        return b(ops.Add, x, b(ops.ScatterND, None, indices, updates, shape, kind="add"))
+    written = b(ops.ScatterND, None, indices, updates, shape, kind="add")
+    return b(ops.Select, _touched(b, x, indices), written, x)
+
+
+def _last_written(b: Builder, node: Node) -> Value:
+    """kind none, at places of which some may be the same: of several updates, the last one.
+
+    Each row of the result is gathered: the last of its updates, which are numbered after the rows, else its own.
+    """
+    x, indices, updates = (node.operand(i) for i in range(3))
+    depth, count = indices.shape[-1], product(indices.shape[:-1])
+    if not isinstance(depth, int):
+        raise UnsupportedError("the number of indexed axes is unknown before run time", code="E-SHAPE-001")
+    places, inner = product(x.shape[:depth]), x.shape[depth:]
+    ids = as_int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth], x), (count,), indices))
+    news = reshape(b, updates, (count, *inner), indices, x)
+    if _few_pairs(x, ids, 0, places):
+        kept = _without_earlier(b, ids, news, 0)
+        return _scatter_onto_zeros(b, x, indices, reshape(b, kept, updates.shape), "none")
+    rows = reshape(b, as_int32(b, dim_value(b, places, x)), (1,))
+    numbers = b(ops.Add, positions(b, as_int32(b, dim_value(b, count, indices))), rows)
+    last = b(ops.SegmentReduce, numbers, ids, reshape(b, rows, ()), kind="max")
+    sources = b(ops.Max, last, positions(b, rows))
+    both = b(ops.Concatenate, reshape(b, x, (places, *inner), x), news, axis=0)
+    return reshape(b, b(ops.Gather, both, sources, axis=0), x.shape, x)
+
+
+def _few_pairs(x: Value, ids: Value, axis: int, places: Dim) -> bool:
+    """Whether comparing each update with all others along `axis` is faster than UNSORTED_SEGMENT_MAX and GATHER, which
+    take four times as long for each place as a comparison; only then, and if SCATTER_ND has the type.
+    """
+    if x.dtype not in (DType.FLOAT32, DType.INT32, DType.INT64) or not static((*ids.shape, places)):
+        return False
+    pairs = math.prod(int(d) for d in ids.shape) * int(str(ids.shape[axis]))
+    return 4 * pairs <= int(str(places))
+
+
+def _without_earlier(b: Builder, ids: Value, updates: Value, axis: int) -> Value:
+    """`updates` [*ids, ...], of which those that a later one along `axis` at the same place replaces are 0."""
+    count, inner = int(str(ids.shape[axis])), ids.rank - axis - 1
+    same = Term(b, unsqueezed(b, ids, [axis + 1])).equals(Term(b, unsqueezed(b, ids, [axis])))
+    order = np.triu(np.ones((count, count), np.bool_), 1).reshape(count, count, *(1,) * inner)
+    replaced = (same & Term(b, constant(order))).reduce("any", [axis + 1], keepdims=False).value
+    blocks = (1,) * (updates.rank - ids.rank)
+    return b(ops.Select, reshape(b, replaced, (*ids.shape, *blocks)), b.scalar(0, updates), updates)
+
+
+_NARROW = (DType.BOOL, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
+
+
+def _widened(b: Builder, node: Node) -> Value:
+    """The same in int32; truth values are added and multiplied as the largest and the smallest."""
+    x, indices, updates = (node.operand(i) for i in range(3))
+    kind = node.attr("kind")
+    if x.dtype is DType.BOOL:
+        kind = {"add": "max", "mul": "min"}.get(kind, kind)
+    wide = [b(ops.Convert, v, dtype=DType.INT32) for v in (x, updates)]
+    return b(ops.Convert, b(ops.ScatterND, wide[0], indices, wide[1], kind=kind), dtype=x.dtype)
+
+
+def _touched(b: Builder, x: Value, rows: Value) -> Value:
+    """Where updates go, as booleans that broadcast over `x`."""
+    depth = rows.shape[-1]
+    assert isinstance(depth, int)
+    ones = b(ops.BroadcastTo, b.scalar(1, DType.INT32), dim_vector(b, rows.shape[:-1], rows))
+    counts = b(ops.ScatterND, None, rows, ones, dim_vector(b, x.shape[:depth], x), kind="add")
+    hit = b(ops.Compare, counts, b.scalar(0, counts), comparison_direction="GT")
+    return reshape(b, hit, (*x.shape[:depth], *(1,) * (x.rank - depth)), x)
+
+
+def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
+    """mul, max, min: updates that go to one place are joined as a segment, and then with the operand."""
+    x, indices, updates = (node.operand(i) for i in range(3))
+    kind, depth = node.attr("kind"), indices.shape[-1]
+    if not isinstance(depth, int):
+        raise UnsupportedError("the number of indexed axes is unknown before run time", code="E-SHAPE-001")
+    if x.dtype not in _SEGMENTED:
+        return _scatter_by_pairs(b, node)
+    sizes, inner, rows = x.shape[:depth], x.shape[depth:], product(indices.shape[:-1])
+    ids = as_int32(b, reshape(b, flat_positions(b, indices, sizes, x), (rows,), indices))
+    flat = reshape(b, updates, (rows, *inner), indices)
+    count = reshape(b, dim_value(b, product(sizes), x), ())
+    joined = b(ops.SegmentReduce, flat, ids, count, kind=_REDUCTIONS.get(kind, kind))
+    joined = reshape(b, joined, x.shape, x)
+    joined = b(_JOINS[kind], x, joined)
+    return joined if kind == "mul" else b(ops.Select, _touched(b, x, indices), joined, x)
+
+
+_SEGMENTED = (DType.FLOAT16, DType.FLOAT32, DType.INT32)
+MAX_PAIRS = 1 << 22
+"""Most numbers that comparing all updates with all may take."""
+
+
+def _scatter_by_pairs(b: Builder, node: Node) -> Value | None:
+    """For element types without segments: each update joined with all others that go to its place, then the first of
+    these written.
+    """
+    x, indices, updates = (node.operand(i) for i in range(3))
+    kind, depth = node.attr("kind"), int(str(indices.shape[-1]))
+    count, inner = product(indices.shape[:-1]), product(x.shape[depth:])
+    if isinstance(count, int) and isinstance(inner, int) and count * count * inner > MAX_PAIRS:
+        return None
+    ids = as_int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth], x), (count,), indices))
+    same = b(ops.Compare, unsqueezed(b, ids, [1]), unsqueezed(b, ids, [0]), comparison_direction="EQ")
+    flat = reshape(b, updates, (count, inner), indices, x)
+    joined = _joined(b, flat, same, kind)
+    written = b(ops.Select, unsqueezed(b, _first_of(b, same, count, indices), [1]), joined, b.scalar(0, flat))
+    rows, shape = reshape(b, indices, (count, depth), indices), dim_vector(b, x.shape, x)
+    blocks = reshape(b, written, (count, *x.shape[depth:]), indices, x)
+    full = b(ops.ScatterND, None, rows, blocks, shape, kind="add")
+    return b(ops.Select, _touched(b, x, rows), b(_JOINS[kind], x, full), x)
+
+
+def _first_of(b: Builder, same: Value, count: Dim, indices: Value) -> Value:
+    """For each update whether none before it is the same (`same` [count, count]); there may be none at all."""
+    if isinstance(count, int):
+        check_elements(count, "the numbers of the updates")
+    numbers = positions(b, as_int32(b, dim_value(b, count, indices)))
+    before = Term(b, unsqueezed(b, numbers, [0])) < Term(b, unsqueezed(b, numbers, [1]))
+    earlier = (Term(b, same) & before).to(DType.INT32).reduce("sum", [1], keepdims=False)
+    return earlier.equals(0).value
+
+
+@decompose(ops.ScatterElements, "tfl")
+def _scatter_at_coordinates(b: Builder, node: Node) -> Value:
+    """ScatterND of single numbers into the flattened operand."""
+    x, indices, updates = (node.operand(i) for i in range(3))
+    axis, kind, count = normalize_axis(node.attr("axis"), x.rank), node.attr("kind"), product(indices.shape)
+    if not static(x.shape[1:]):
+        return _scatter_at_full_coordinates(b, node)
+    strides, total = strides_of(x.shape), product(x.shape)
+    if indices.is_constant:
+        grid = list(np.indices([int(d) for d in indices.shape], sparse=True))
+        grid[axis] = indices.numpy().astype(np.int64)
+        flat = sum(g * s for g, s in zip(grid, strides, strict=True))
+        rows: Value = constant(np.asarray(flat).reshape(-1, 1))
+    else:
+        rows = reshape(b, _flat_places(b, as_int32(b, indices), axis, strides), (count, 1), indices)
+    flat_x, unique = reshape(b, x, (total,)), node.attr("unique_indices")
+    if kind == "none" and not (unique or indices.is_constant) and _few_pairs(x, indices, axis, total):
+        kept = reshape(b, _without_earlier(b, as_int32(b, indices), updates, axis), (count,))
+        return reshape(b, _scatter_onto_zeros(b, flat_x, rows, kept, kind), x.shape)
+    flat_updates = reshape(b, updates, (count,))
+    return reshape(b, b(ops.ScatterND, flat_x, rows, flat_updates, kind=kind, unique_indices=unique), x.shape, x)
+
+
+def _scatter_at_full_coordinates(b: Builder, node: Node) -> Value:
+    """ScatterND of single numbers, each at a row of as many coordinates as there are axes."""
+    x, indices, updates = (node.operand(i) for i in range(3))
+    axis, columns = normalize_axis(node.attr("axis"), x.rank), []
+    for i in range(x.rank):
+        column = as_int32(b, indices)
+        if i != axis:
+            steps = _steps(b, indices, i)
+            column = b(ops.BroadcastTo, steps, dim_vector(b, indices.shape, indices))
+        columns.append(unsqueezed(b, column, [-1]))
+    flags = {name: node.attr(name) for name in ("kind", "unique_indices")}
+    return b(ops.ScatterND, x, b(ops.Concatenate, *columns, axis=x.rank), updates, **flags)
+
+
+def _steps(b: Builder, like: Value, axis: int) -> Value:
+    """0, 1, ... along one axis of a tensor, 1 long along the others, in int32."""
+    steps = positions(b, as_int32(b, dim_value(b, like.shape[axis], like)))
+    return reshape(b, steps, [steps.shape[0] if k == axis else 1 for k in range(like.rank)])
+
+
+def _flat_places(b: Builder, indices: Value, axis: int, strides: Array) -> Value:
+    """For each place of `indices`, where in the flattened operand it writes."""
+    places = indices
+    if strides[axis] != 1:
+        places = b(ops.Mul, places, b.scalar(int(strides[axis]), indices))
+    if static(indices.shape):
+        check_elements(math.prod(int(d) for d in indices.shape), "the positions of the updates")
+        grid = np.indices([int(d) for d in indices.shape], sparse=True)
+        base = sum(
+            (g * s for i, (g, s) in enumerate(zip(grid, strides, strict=True)) if i != axis), np.zeros((), np.int64)
+        )
+        return b(ops.Add, places, constant(np.asarray(base, indices.dtype.numpy))) if np.any(base) else places
+    for i, stride in enumerate(strides):
+        if i != axis and indices.shape[i] != 1:
+            places = b(ops.Add, places, b(ops.Mul, _steps(b, indices, i), b.scalar(int(stride), indices)))
+    return places
+
+
+@lift_tfl("SCATTER_ND")
+def _from_tfl_scatter_nd(b: Builder, node: Node) -> Value:
+    """Stored elements are added onto a stored 0, which is -scale * zero point."""
+    indices, updates, shape = (node.operand(i) for i in range(3))
+    base = -real_of_stored_zero(updates)
+    above = updates if base == 0 else b(ops.Add, updates, b.scalar(base, updates))
+    total = b(ops.ScatterND, None, indices, above, shape, kind="add")
+    return total if base == 0 else b(ops.Sub, total, b.scalar(base, updates))
+
+
+@lift_tfl("SPARSE_TO_DENSE")
+def _sparse_to_dense(b: Builder, node: Node) -> Value:
+    """Values (or one value) written at rows of positions onto a default."""
+    indices, shape, values, default = (node.operand(i) for i in range(4))
+    blank = b(ops.BroadcastTo, reshape(b, default, ()), shape)
+    if indices.rank == 0:
+        indices = reshape(b, indices, (1, 1))
+    elif indices.rank == 1:
+        indices = reshape(b, indices, (indices.shape[0], 1))
+    if values.rank == 0:
+        values = b(ops.BroadcastTo, values, dim_vector(b, indices.shape[:1], indices))
+    return b(ops.ScatterND, blank, indices, values, kind="none")
+
+
+@lift_tfl("STABLEHLO_SCATTER")
+def _scatter(b: Builder, node: Node) -> Value:
+    """Rows, or whole blocks, written at indices of the axes in front."""
+    x, updates = node.operand(0), node.operand(2)
+    mapped, inserted = int_list(node, "scatter_dims_to_operand_dims"), int_list(node, "inserted_window_dims")
+    windows = int_list(node, "update_window_dims")
+    rest = [a for a in range(x.rank) if a not in mapped]
+    if sorted(mapped) != sorted(inserted) or [updates.shape[w] for w in windows] != [x.shape[a] for a in rest]:
+        raise UnsupportedError("scattered windows that are a part of an axis")
+    rows = index_vectors(b, node, node.operand(1))
+    order = [*mapped, *rest]
+    laid = transposed(b, updates, [*(a for a in range(updates.rank) if a not in windows), *windows])
+    kind = _kind(node.attr("update_computation_subgraph_index"))
+    written = b(ops.ScatterND, transposed(b, x, order), rows, laid, kind=kind)
+    return transposed(b, written, [order.index(a) for a in range(x.rank)])
+
+
+def _kind(body: object) -> str:
+    """What the body makes of the old element and the update."""
+    if isinstance(body, Graph) and body.first is None and body.outputs[0] is body.inputs[1]:
+        return "none"
+    op = combining_op(body)
+    for kind, join in _JOINS.items():
+        if op is join:
+            return kind
+    raise UnsupportedError("a scatter that joins by another function than sum, product, maximum, minimum")
+
+
+@regions_of("tfl.STABLEHLO_SCATTER")
+def _body_as_it_is(node: Node) -> None:
+    """The types of the body's inputs are in the file."""

@@ -1,0 +1,157 @@
+"""Reductions over rows with the same segment id."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.build.rows import row
+from onnxtfl.build.sizes import as_int32, int32_operands, sliced
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.op import Op
+from onnxtfl.ir.reshape import as_int64, dim_vector, reshape, unsqueezed
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.signs import never_negative
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import decompose, lift_tfl
+
+for _kind in ("sum", "prod", "max", "min"):
+    row(ops.SegmentReduce, tfl=f"UNSORTED_SEGMENT_{_kind.upper()}", fixed={"kind": _kind}, integers=(1, 2))
+decompose(ops.SegmentReduce, "tfl")(int32_operands(1, 2))
+
+
+@decompose(ops.SegmentReduce, "onnx")
+def _segments_by_scatter(b: Builder, node: Node) -> Value:
+    """Scatter into the results of empty segments."""
+    x, ids, count = (node.operand(i) for i in range(3))
+    kind = node.attr("kind")
+    flat_ids = reshape(b, as_int64(b, ids), (product(ids.shape),))
+    flat = reshape(b, x, (flat_ids.shape[0], *x.shape[ids.rank :]))
+    number, rows = _blank(kind, x.dtype), reshape(b, as_int64(b, count), (1,))
+    spare = not never_negative(ids)
+    if spare:  # rows with ids below 0 do not count: they go to an additional row, which is cut off
+        below = b(ops.Compare, flat_ids, b.scalar(0, flat_ids), comparison_direction="LT")
+        flat_ids = b(ops.Select, below, rows, flat_ids)
+        rows = b(ops.Add, rows, np.ones(1, np.int64))
+    blank = b(ops.BroadcastTo, b.scalar(number, x), b(ops.Concatenate, rows, dim_vector(b, flat.shape[1:], x), axis=0))
+    kinds = {"sum": "add", "prod": "mul"}
+    whole = b(ops.ScatterND, blank, unsqueezed(b, flat_ids, [1]), flat, kind=kinds.get(kind, kind))
+    if not spare:
+        return whole
+    return sliced(b, whole, {0: slice(0, -1)})
+
+
+MOST_SELECTED = 1 << 12
+"""The most elements that a row for each segment and element may have; beyond it, elements are joined one by one."""
+_JOINS: dict[str, type[Op]] = {"sum": ops.Add, "prod": ops.Mul, "max": ops.Max, "min": ops.Min}
+
+
+@decompose(ops.SegmentReduce)
+def _segments_without_kernel(b: Builder, node: Node) -> Value | None:
+    """For a known number of segments: each one's elements selected and reduced, or element by element in a loop."""
+    x, ids, known = node.operand(0), as_int32(b, node.operand(1)), static_ints(node.operand(2))
+    if known is None or not static(x.shape) or not static(ids.shape) or x.dtype not in (DType.FLOAT32, DType.INT32):
+        return None
+    rows, inner = product(ids.shape), product(x.shape[ids.rank :])
+    if not isinstance(rows, int) or not isinstance(inner, int) or not (rows and inner and known[0]):
+        return None
+    flat, flat_ids = reshape(b, x, (rows, inner)), reshape(b, ids, (rows,))
+    by = _segments_by_selection if known[0] * rows * inner <= MOST_SELECTED else _segments_by_loop
+    return reshape(b, by(b, flat, flat_ids, known[0], node.attr("kind")), (known[0], *x.shape[ids.rank :]))
+
+
+def _segments_by_selection(b: Builder, x: Value, ids: Value, count: int, kind: str) -> Value:
+    """[count, inner]: the reduction of [count, rows, inner], where elements of other segments are neutral."""
+    own = Term(b, constant(np.arange(count, dtype=np.int32)[:, None])).equals(Term(b, ids))
+    own = Term(b, reshape(b, own.value, (count, *ids.shape, 1)))
+    return own.choose(Term(b, x), _blank(kind, x.dtype)).reduce(kind, [1], keepdims=False).value
+
+
+def _segments_by_loop(b: Builder, x: Value, ids: Value, count: int, kind: str) -> Value:
+    """Each row of `x` [rows, inner] joined with what its segment has so far; ids below 0 do not count."""
+    (inner,) = x.shape[1:]
+    start = constant(np.full((count, int(str(inner))), _blank(kind, x.dtype)), x.dtype)
+    region = Graph("element")
+    body = Builder(region)
+    so_far, row, index = (
+        region.add_input(t) for t in (start.type, x.tensor_type.with_shape((inner,)), ids.tensor_type.with_shape(()))
+    )
+    place = Term(body, index).max(0)
+    old = body(ops.Gather, so_far, reshape(body, place.value, (1,)), axis=0)
+    joined = body(_JOINS[kind], old, row)
+    joined = (Term(body, index) >= 0).choose(Term(body, joined), Term(body, old)).value
+    starts = body(ops.Pad, reshape(body, place.value, (1,)), np.asarray([[0, 1]]), None, mode="constant")
+    region.outputs = [body(ops.DynamicUpdateSlice, so_far, joined, starts)]
+    flags = {"carried": 1, "axes": (0, 0), "reversed": (False, False)}
+    return b.many(ops.Scan, None, start, x, ids, body=region, **flags)[0]
+
+
+def _blank(kind: str, dtype: DType) -> float:
+    if kind in ("sum", "prod"):
+        return int(kind == "prod")
+    limits = np.finfo(np.float32) if dtype.is_float else np.iinfo(dtype.numpy)
+    limit = limits.min if kind == "max" else limits.max
+    return float(limit) if dtype.is_float else int(limit)
+
+
+@lift_tfl("SEGMENT_SUM")
+def _segment_sum(b: Builder, node: Node) -> Value:
+    """Ids are ascending; the last one determines the number of segments."""
+    x, ids = node.operand(0), node.operand(1)
+    known = static_ints(ids)
+    if known is not None:
+        count = constant(np.asarray(known[-1] + 1 if known else 0, np.int32))
+    else:
+        last = Term(b, b(ops.Reduce, ids, [0], kind="max", keepdims=False))
+        count = (last + 1 if isinstance(ids.shape[0], int) else (last + 1).max(0)).value  # of no ids, the lowest number
+    return b(ops.SegmentReduce, x, ids, count, kind="sum")
+
+
+@lift_tfl("EMBEDDING_LOOKUP_SPARSE")
+def _embedding_lookup_sparse(b: Builder, node: Node) -> Value:
+    """Rows of a table, weighted and combined by the places that they have in a sparse tensor, but for its last axis.
+
+    Source: LiteRT kernels/embedding_lookup_sparse.cc, for places in ascending order, as a SparseTensor has them.
+    """
+    ids, places, shape, weights, table = (node.operand(i) for i in range(5))
+    outer = places.shape[1] - 1 if isinstance(places.shape[1], int) else 0
+    sizes = static_ints(shape)
+    if sizes is None or len(sizes) != outer + 1:
+        raise UnsupportedError("a sparse lookup of unknown shape", code="E-SHAPE-001")
+    sizes = sizes[:outer]
+    bucket = (
+        Term(
+            b,
+            b(
+                ops.Reduce,
+                b(ops.Mul, sliced(b, places, {1: slice(0, outer)}), _strides(sizes)),
+                [1],
+                kind="sum",
+                keepdims=False,
+            ),
+        )
+        if outer
+        else Term(b, ids) * 0
+    )
+    count = constant(np.asarray(product(sizes), np.int32))
+    factor = Term(b, reshape(b, weights, (*weights.shape, *[1] * (table.rank - 1))))
+    rows = Term(b, b(ops.Gather, table, ids, axis=0)) * factor
+
+    def summed(x: Term) -> Term:
+        return x.apply(ops.SegmentReduce, bucket, count, kind="sum")
+
+    total, combiner = summed(rows), node.attr("combiner", "SUM")
+    if combiner != "SUM":
+        weight = summed(factor) if combiner == "MEAN" else summed(factor * factor).sqrt()
+        total = (summed(factor * 0.0 + 1.0) > 0.0).choose(total / weight, total)
+    return reshape(b, total.value, (*sizes, *table.shape[1:]))
+
+
+def _strides(sizes: list[int]) -> Array:
+    """How far apart the elements of a flattened tensor are along each axis."""
+    return np.cumprod([1, *sizes[:0:-1]])[::-1].astype(np.int32)

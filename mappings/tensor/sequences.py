@@ -1,0 +1,309 @@
+"""Sequences and optionals, resolved while lifting: each op returns the values that its result consists of.
+
+A sequence of known length is a Tuple of its elements. One whose length is known only at run time is a tensor with the
+elements along axis 0 (Unstack), so they all have one shape. An optional is its value, or Absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from onnxtfl.mappings.control.sequence_loops import check_constant_shape, limit_rounds
+
+from onnxtfl.build.indices import nonnegative
+from onnxtfl.build.sequences import MOST_ELEMENTS, either, elements_of, is_absent, is_list, listed, one_shape, stacked
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.cloning import clone
+from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, positions, reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.shown_sizes import shown_dim
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.symbols import next_number
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.registry import Inlined, Steps, lift_onnx, regions_of
+
+# --- making sequences ------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("SequenceConstruct", since=(11,))
+def _construct(b: Builder, node: Node) -> Value:
+    return listed(b, [_element(v) for v in node.operands])
+
+
+def _element(value: Value | None) -> Value:
+    """A tensor: sequences of sequences would have any number of elements."""
+    if value is None or not isinstance(value.type, TensorType):
+        raise ValueError(f"an element of a sequence is no tensor: {'absent' if value is None else 'another sequence'}")
+    return value
+
+
+@lift_onnx("SequenceEmpty", since=(11,))
+def _empty(b: Builder, node: Node) -> Value:
+    """The element type of an empty sequence is that of what is inserted."""
+    return b(ops.Tuple)
+
+
+@lift_onnx("SplitToSequence", since=(11, 24))
+def _split_to_sequence(b: Builder, node: Node) -> Value:
+    """Without `split`, the slices of size 1, with their axis or without it; else parts of given sizes.
+
+    `keepdims` is ignored if sizes are given, but for the scalar 1, as in ONNX Runtime: PyTorch exports unbind so.
+    """
+    x, split = node.operand(0), node.optional(1)
+    axis = normalize_axis(node.attr("axis", 0), x.rank)
+    sliced_by_one = split is None or (split.shape == () and static_ints(split) == [1])
+    keeps = not sliced_by_one or bool(node.attr("keepdims", 1))
+    sizes = _part_sizes(split, x.shape[axis])
+    if split is not None and sizes is None and split.shape != () and isinstance(split.shape[0], int):
+        return b(ops.Tuple, *_parts(b, x, split, split.shape[0], axis))
+    if split is not None and sizes is None and split.rank:
+        raise UnsupportedError("a tensor is split into parts whose number is known only at run time", code="E-OP-006")
+    if sizes is None or len(sizes) > MOST_ELEMENTS:
+        if split is not None and set(sizes or static_ints(split) or ()) != {1}:
+            return _equal_parts(b, node, split, axis, sizes)
+        first = transposed(b, x, [axis, *(i for i in range(x.rank) if i != axis)])
+        return b(ops.Unstack, unsqueezed(b, first, [axis + 1]) if keeps else first)
+    parts = _parts(b, x, np.asarray(sizes, np.int64), len(sizes), axis)
+    return b(ops.Tuple, *(parts if keeps else [b(ops.Squeeze, part, [axis]) for part in parts]))
+
+
+def _equal_parts(b: Builder, node: Node, split: Value, axis: int, sizes: Sequence[int] | None) -> Value:
+    """Parts of one size that only a run knows: [parts, ..., size, ...].
+
+    A size that does not divide the axis ends the run with an error: of a Reshape.
+    """
+    x = node.operand(0)
+    size = x.shape[axis]
+    if static_ints(split) is not None:
+        open_ = f"into parts of a number known only at run time (axis of {shown_dim(size)})"
+        what = "into too many parts" if sizes else open_
+        hint = "fix the sizes of the inputs (`input_shapes`)"
+        raise UnsupportedError(f"a tensor is split {what}", hint=hint, code="E-OP-006")
+    assume(
+        f"the parts that {shown_name(node)} makes have one size: `split` divides the axis of {shown_dim(size)}",
+        is_minor=True,
+    )
+    part = as_int64(b, reshape(b, split, [1]))
+    length = Term(b, dim_value(b, size, x))
+    number = Term(b, b(ops.FloorDiv, length.value, part)).max(1).value
+    shape = [number, part] if axis == 0 else [dim_vector(b, x.shape[:axis], x), number, part]
+    shape += [dim_vector(b, x.shape[axis + 1 :], x)] if axis < x.rank - 1 else []
+    parts = b(ops.Reshape, x, b(ops.Concatenate, *shape, axis=0))
+    return b(ops.Unstack, transposed(b, parts, [axis, *(i for i in range(x.rank + 1) if i != axis)]))
+
+
+def _part_sizes(split: Value | None, size: Dim) -> list[int] | None:
+    """The sizes of all parts; None where they are known only at run time."""
+    given = [1] if split is None else static_ints(split)
+    if given is None or (split is not None and split.shape != ()):
+        return given
+    if not isinstance(size, int):
+        return None
+    if given[0] < 1:
+        raise ValueError(f"parts of size {given[0]}")
+    whole, rest = divmod(size, given[0])
+    if whole > 1 << 16:
+        return [1] * (MOST_ELEMENTS + 1) if given[0] == 1 else None
+    return [given[0]] * whole + ([rest] if rest else [])
+
+
+def _parts(b: Builder, x: Value, sizes: Operand, count: int, axis: int) -> list[Value]:
+    return b.many(ops.Split, x, sizes, axis=axis) if count > 1 else [x][:count]
+
+
+# --- elements --------------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("SequenceAt", since=(11,))
+def _at(b: Builder, node: Node) -> Value:
+    """At a position that is known, the element; else a row of the tensor of all elements, or one of them by IFs."""
+    sequence, position = node.operand(0), node.operand(1)
+    elements, known = elements_of(sequence), static_ints(position)
+    if elements is not None and known is not None:
+        return elements[_index(known[0], len(elements), "position")]
+    if elements is not None and _differ(elements):
+        at, found = _place(b, position, len(elements)), elements[-1]
+        for i, element in enumerate(elements[:-1]):
+            found = either(b, at.equals(i).value, element, found)
+        return found
+    rows = stacked(b, sequence)
+    return b(ops.Gather, rows, nonnegative(b, reshape(b, position, ()), rows.shape[0], rows), axis=0)
+
+
+def _index(position: int, length: int, what: str) -> int:
+    """A position in [0, length); ValueError for one that is not in the sequence."""
+    if not -length <= position < length:
+        raise ValueError(f"{what} {position} in a sequence of {length} elements")
+    return position % length
+
+
+@lift_onnx("SequenceInsert", since=(11,))
+def _insert(b: Builder, node: Node) -> Value:
+    """Before the element at a position, by default after the last one; a negative position counts from the end."""
+    sequence, x, position = node.operand(0), _element(node.operand(1)), node.optional(2)
+    elements, known = elements_of(sequence), static_ints(position)
+    if elements is not None and (known is not None or position is None):
+        place = len(elements) if known is None else known[0]
+        place = place if place == len(elements) else _index(place, len(elements), "insertion at position")
+        return listed(b, [*elements[:place], x, *elements[place:]])
+    if elements is not None and position is not None and _differ([*elements, x]):
+        at = _place(b, position, len(elements))
+        kept = _around(b, at, [*elements, x], [x, *elements])
+        return listed(b, [either(b, at.equals(i).value, x, value) for i, value in enumerate(kept)])
+    rows = stacked(b, sequence, like=x)
+    one_shape(x, rows.shape[1:])
+    grown = b(ops.Concatenate, rows, unsqueezed(b, x, [0]), axis=0)
+    if position is None:
+        return b(ops.Unstack, grown)
+    count = Term(b, b(ops.Shape, rows, axes=(0,), dtype=DType.INT64))
+    at, order = _place(b, position, count), Term(b, positions(b, (count + 1).value))
+    rank = (order < at).choose(order, order.equals(at).choose(count, order - 1))
+    return b(ops.Unstack, b(ops.Gather, grown, rank.value, axis=0))
+
+
+@lift_onnx("SequenceErase", since=(11,))
+def _erase(b: Builder, node: Node) -> Value:
+    """Without the element at a position, by default the last one."""
+    sequence, position = node.operand(0), node.optional(1)
+    elements, known = elements_of(sequence), static_ints(position)
+    if elements is not None and (known is not None or position is None):
+        place = _index(-1 if known is None else known[0], len(elements), "erasure at position")
+        return b(ops.Tuple, *elements[:place], *elements[place + 1 :])
+    if elements is not None and position is not None and _differ(elements):
+        return b(ops.Tuple, *_around(b, _place(b, position, len(elements)), elements[:-1], elements[1:]))
+    rows = stacked(b, sequence)
+    count = Term(b, b(ops.Shape, rows, axes=(0,), dtype=DType.INT64))
+    at = count - 1 if position is None else _place(b, position, count)
+    order = Term(b, positions(b, (count - 1).value))
+    return b(ops.Unstack, b(ops.Gather, rows, (order < at).choose(order, order + 1).value, axis=0))
+
+
+def _differ(elements: Sequence[Value]) -> bool:
+    """Whether the elements have one rank and different shapes, so that IFs can choose, and no tensor holds them all."""
+    types = [value.tensor_type for value in elements]
+    ranks = {None if type_.shape is None else len(type_.shape) for type_ in types}
+    few, shapes = len(elements) <= _MOST_CHOSEN, {type_.shape for type_ in types}
+    return few and len(ranks) == 1 and None not in ranks and len(shapes) > 1
+
+
+_MOST_CHOSEN = 16
+"""Elements of the longest sequence of different shapes from which a position known only at run time chooses."""
+
+
+def _around(b: Builder, at: Term, first: Sequence[Value], then: Sequence[Value]) -> list[Value]:
+    """At each index the element of `first` before the position `at`, else that of `then`."""
+    pairs = enumerate(zip(first, then, strict=True))
+    return [one if one is other else either(b, (at > i).value, one, other) for i, (one, other) in pairs]
+
+
+def _place(b: Builder, position: Value, count: Term | int) -> Term:
+    """A position, of one element, counted from the start."""
+    at = Term(b, reshape(b, position, [1])).to(DType.INT64)
+    return (at < 0).choose(at + count, at)
+
+
+@lift_onnx("SequenceLength", since=(11,))
+def _length(b: Builder, node: Node) -> Value:
+    elements = elements_of(node.operand(0))
+    if elements is not None:
+        return constant(len(elements), DType.INT64)
+    return reshape(b, b(ops.Shape, stacked(b, node.operand(0)), axes=(0,), dtype=DType.INT64), ())
+
+
+@lift_onnx("ConcatFromSequence", since=(11,))
+def _concat(b: Builder, node: Node) -> Value:
+    """The elements joined along one of their axes, or along a new one."""
+    sequence, is_new = node.operand(0), bool(node.attr("new_axis", 0))
+    elements = elements_of(sequence)
+    if elements is None:
+        return _concat_rows(b, stacked(b, sequence), node.attr("axis"), is_new)
+    if not elements:
+        raise ValueError("the sequence is empty")
+    axis = normalize_axis(node.attr("axis"), elements[0].rank + is_new)
+    return b(ops.Concatenate, *(unsqueezed(b, v, [axis]) if is_new else v for v in elements), axis=axis)
+
+
+def _concat_rows(b: Builder, rows: Value, axis: int, is_new: bool) -> Value:
+    """`rows` [n, ...] with n moved to `axis`; where that is not new, merged into the axis there."""
+    axis = normalize_axis(axis, rows.rank - (not is_new))
+    moved = transposed(b, rows, [*range(1, axis + 1), 0, *range(axis + 1, rows.rank)])
+    if is_new:
+        return moved
+    shape = moved.shape
+    return reshape(b, moved, [*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]], moved)
+
+
+@regions_of("onnx.SequenceMap")
+def _map_steps(node: Node) -> Steps:
+    """The body for each element of the first sequence, with that of the other sequences, and with the tensors."""
+    captured = node.attributes["captures"]
+    given = [node.operand(i) for i in range(len(node.operands))]
+    sequences = [v for v in given[: len(given) - captured] if is_list(v)]
+    if any(elements_of(v) is None for v in sequences):
+        return (yield from _map_rows(node, given, sequences))
+    columns = [elements_of(v) if v in sequences else None for v in given]
+    count = len(elements_of(given[0]) or [])
+    if any(column is not None and len(column) != count for column in columns):
+        raise ValueError("sequences of different lengths")
+    body, rounds = node.attributes["body"], list[list[Value]]()
+    limit_rounds(body, count)
+    for i in range(count):
+        operands = [v if column is None else column[i] for v, column in zip(given, columns, strict=True)]
+        rounds.append((yield Inlined(clone(body), operands)))
+    assert node.graph is not None
+    b = Builder(node.graph, node)
+    return [b(ops.Tuple, *(outputs[i] for outputs in rounds)) for i in range(len(node.results))]
+
+
+def _map_rows(node: Node, given: Sequence[Value], sequences: Sequence[Value]) -> Steps:
+    """The body for each row of the tensors of all elements: a Scan, which captures the other operands."""
+    assert node.graph is not None
+    body, number = node.attributes["body"], next_number()
+    scanned = [i for i, v in enumerate(given) if v in sequences]
+    others = [i for i in range(len(given)) if i not in scanned]
+    body.inputs = [body.inputs[i] for i in (*scanned, *others)]
+    before, region = Builder(node.graph, node), Graph(body.name)
+    operands = [*(stacked(before, given[i]) for i in scanned), *(given[i] for i in others)]
+    inputs = [region.add_input(v.type) for v in operands]
+    attributes = {"body": body, "num_scan_inputs": len(scanned), "captures": len(others)}
+    types = [None] * len(body.outputs)
+    region.outputs = Builder(region).foreign("onnx", "Scan", inputs, types, 16, **attributes)
+    results = yield Inlined(region, operands)
+    for result in results:
+        check_constant_shape(result.tensor_type.with_shape(result.shape[1:]), number)
+    after = Builder(node.graph, node)
+    return [after(ops.Unstack, v) for v in results]
+
+
+@lift_onnx("SequenceMap", since=(17,))
+def _map(b: Builder, node: Node) -> Sequence[Value]:
+    raise UnsupportedError("it has no body", code="E-OP-006")
+
+
+# --- optionals -------------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("Optional", since=(15, 28))
+def _optional(b: Builder, node: Node) -> Value:
+    value = node.optional(0)
+    return b(ops.Absent, type=node.attr("type")) if value is None else value
+
+
+@lift_onnx("OptionalHasElement", since=(15, 18, 28))
+def _has_element(b: Builder, node: Node) -> Value:
+    """Tensors and sequences, which version 18 accepts, are values themselves."""
+    return constant(np.asarray(bool(node.operands) and not is_absent(node.operands[0])))
+
+
+@lift_onnx("OptionalGetElement", since=(15, 18, 28))
+def _get_element(b: Builder, node: Node) -> Value:
+    if is_absent(node.operand(0)):
+        raise ValueError("the optional has no value")
+    return node.operand(0)

@@ -1,0 +1,501 @@
+"""Slice in its many forms, and the update of a slice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.build.rows import row
+from onnxtfl.build.sizes import (
+    HUGE,
+    INT32_MAX,
+    as_int32,
+    int32,
+    narrow,
+    on_fewer_axes,
+    spread,
+    vector_length,
+)
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, is_open
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
+from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
+from onnxtfl.ir.shown_sizes import shown_dim
+from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import (
+    Form,
+    append_operand,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
+
+# --- ONNX Slice ------------------------------------------------------------------------------------------------------
+
+
+@upgrade("Slice", since=(1,))
+def _slice_1(b: Builder, node: Node) -> None:
+    starts, ends, axes = (node.attributes.pop(name, None) for name in ("starts", "ends", "axes"))
+    for vector in (starts, ends, axes if axes is not None else tuple(range(len(starts or ())))):
+        append_operand(node, constant(np.asarray(vector, np.int64)))
+
+
+@lift_onnx("Slice", since=(10, 11, 13))
+def _slice(b: Builder, node: Node) -> Value:
+    x, starts, ends = (node.operand(i) for i in range(3))
+    axes, steps = node.optional(3), node.optional(4)
+    if axes is None:
+        places: list[int] | None = list(range(_length(starts, ends, steps)))
+    else:
+        places = static_ints(axes)
+    ends = _ends(b, ends, steps)
+    if places is None:
+        return _slice_axes_at_run_time(b, x, starts, ends, axes, steps)
+    where = normalize_axes(places, x.rank)
+    starts = _starts(b, x, starts, steps, where)
+    vectors = [spread(b, vector, where, x.rank, default) for vector, default in ((starts, 0), (ends, HUGE), (steps, 1))]
+    return b(ops.Slice, x, *vectors)
+
+
+def _starts(b: Builder, x: Value, starts: Value, steps: Value | None, axes: Sequence[int]) -> Value:
+    """The starts of a Slice; of known backward steps at least the begin of the axis, which ONNX clamps them to."""
+    known, strides = static_ints(starts), [] if steps is None else static_ints(steps)
+    if known is None or not strides:
+        return starts
+    before = [n < -1 and s < 0 for n, s in zip(known, strides, strict=True)]  # -1 is an element of every axis
+    sizes = [x.shape[axis] for axis in axes]
+    if all(isinstance(d, int) for d, is_before in zip(sizes, before, strict=True) if is_before):
+        pairs = zip(known, sizes, before, strict=True)
+        found = [max(n, -d) if is_before and isinstance(d, int) and d else n for n, d, is_before in pairs]
+        return starts if found == known else constant(np.asarray(found, np.int64))
+    lowest = constant(np.where(before, -1, -INT32_MAX).astype(np.int64))
+    return b(ops.Max, as_int64(b, starts), b(ops.Mul, dim_vector(b, sizes, x), lowest))
+
+
+_THROUGH = (INT32_MAX, (1 << 63) - 1)
+"""Ends that ONNX Runtime reads as "through to the end", with negative steps too (measured on 1.23)."""
+
+
+def _ends(b: Builder, ends: Value, steps: Value | None) -> Value:
+    """The ends of a Slice, those through the beginning of an axis as -HUGE."""
+    strides = [] if steps is None else static_ints(steps)
+    if strides is not None and all(s > 0 for s in strides):
+        return ends
+    known = static_ints(ends)
+    if known is not None and strides is not None:
+        pairs = zip(known, strides, strict=True)
+        return constant(np.asarray([-HUGE if s < 0 and n in _THROUGH else n for n, s in pairs], np.int64))
+    assert steps is not None
+    wide, lowest_ = Term(b, as_int64(b, ends)), b.scalar(-INT32_MAX, DType.INT64)
+    backward = Term(b, as_int64(b, steps)) < 0
+    through = wide.equals(_THROUGH[0]) | wide.equals(_THROUGH[1])
+    return (backward & through).choose(Term(b, lowest_), wide).value
+
+
+def _length(*vectors: Value | None) -> int:
+    for vector in vectors:
+        shape = None if vector is None else vector.tensor_type.shape
+        if shape is not None and len(shape) == 1 and isinstance(shape[0], int):
+            return shape[0]
+    raise UnsupportedError("how many axes are sliced has to be known before run time", code="E-SHAPE-002")
+
+
+def _slice_axes_at_run_time(
+    b: Builder, x: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None
+) -> Value:
+    """Bounds put at their places by ScatterND, where the axes are known only at run time."""
+    assert axes is not None
+    rows = b(ops.Reshape, b(ops.FloorMod, as_int64(b, axes), b.scalar(x.rank, DType.INT64)), [-1, 1])
+    vectors: list[Value] = []
+    for vector, default in ((starts, 0), (ends, INT32_MAX), (steps, 1)):
+        blank = constant(np.full(x.rank, default, np.int64))
+        given = None if vector is None else as_int64(b, vector)
+        vectors.append(
+            blank if given is None else b(ops.ScatterND, blank, rows, given, kind="none", unique_indices=True)
+        )
+    return b(ops.Slice, x, *vectors)
+
+
+# --- Slice in TFLite -------------------------------------------------------------------------------------------------
+
+
+@lower_tfl(ops.Slice)
+def _to_tfl_slice(node: Node) -> Form | None:
+    """SLICE has sizes: the strides must be 1, and each size known or the rest of the axis.
+
+    It refuses a start beyond the end, which an axis of unknown size may have.
+    """
+    starts, strides = static_ints(node.operand(1)), static_ints(node.operand(3))
+    shape, rank_1_integers = node.operand(0).shape, node.operand(0).rank == 1 and node.operand(0).dtype.is_integer
+    if starts is None or strides is None or any(s != 1 for s in strides) or rank_1_integers:
+        return None
+    begins: list[int] = []
+    sizes: list[int] = []
+    for d, n, start, limit in zip(shape, node.result.shape, starts, _limits(node), strict=True):
+        begin = start + d if start < 0 and isinstance(d, int) else start
+        size = n if isinstance(n, int) else -1 if limit is not None and limit >= INT32_MAX else None
+        if not isinstance(begin, int) or (begin != 0 and not isinstance(d, int)) or size is None:
+            return None
+        begins.append(min(max(begin, 0), d) if isinstance(d, int) else begin)
+        sizes.append(size)
+    return Form("SLICE", (node.operand(0), int32(begins), int32(sizes)))
+
+
+def _limits(node: Node) -> list[int | None]:
+    known = known_dims(node.operand(2))
+    if known is None:
+        return [None] * node.operand(0).rank
+    return [d if isinstance(d, int) else None for d in known]
+
+
+@lower_tfl(ops.Slice)
+def _to_tfl_strided_slice(node: Node) -> Form:
+    """STRIDED_SLICE, which clamps bounds as NumPy does; what goes through to an end is said by a mask.
+
+    XNNPACK takes a constant end of 0 for the end of the axis: nothing is left of an axis that begins there too.
+    """
+    strides = static_ints(node.operand(3))
+    begins, begin_mask = _masked(node, 1, strides)
+    ends, end_mask = _masked(node, 2, strides)
+    if not isinstance(begins, Value) and not isinstance(ends, Value) and strides is not None:
+        nothing = (ends == 0) & (np.asarray(strides) > 0) & [not end_mask >> i & 1 for i in range(ends.size)]
+        begins = np.where(nothing, INT32_MAX, begins).astype(np.int32)
+        begin_mask &= ~sum(1 << i for i in np.flatnonzero(nothing).tolist())
+    others = {"ellipsis_mask": 0, "new_axis_mask": 0, "shrink_axis_mask": 0}
+    operands = (node.operand(0), begins, ends, narrow(node.operand(3)))
+    return Form("STRIDED_SLICE", operands, {"begin_mask": begin_mask, "end_mask": end_mask, **others})
+
+
+def _masked(node: Node, which: int, strides: Sequence[int] | None) -> tuple[Value | Array, int]:
+    """The bounds, and a mask of those that lie beyond what int32 can say of an axis (they are 0 then)."""
+    known = static_ints(node.operand(which))
+    if known is None or strides is None:
+        return narrow(node.operand(which)), 0
+    bounds, mask = [], 0
+    for axis, (bound, stride, size) in enumerate(zip(known, strides, node.operand(0).shape, strict=True)):
+        ahead = bound >= INT32_MAX and (stride > 0) == (which == 2)
+        below = bound <= -INT32_MAX and (stride < 0) == (which == 2)
+        if ahead and stride > 0 and isinstance(size, int):
+            bounds.append(size)
+        elif ahead or below:
+            mask |= 1 << axis
+            bounds.append(0)
+        else:
+            bounds.append(bound)
+    return int32(bounds), mask
+
+
+@decompose(ops.Slice, "tfl", "operands")
+def _narrow_slice(b: Builder, node: Node) -> Value | None:
+    """Bounds known only at run time, which may be as large as int64 goes, are clamped before they are narrowed."""
+    vectors = [node.operand(i) for i in (1, 2, 3)]
+    if all(v.is_constant or v.dtype is DType.INT32 for v in vectors):
+        return None
+    return b(ops.Slice, node.operand(0), *(_clamped(b, v) for v in vectors))
+
+
+def _clamped(b: Builder, vector: Value) -> Value:
+    known = known_dims(vector)
+    if vector.is_constant or vector.dtype is DType.INT32 or (known is not None and not any(map(is_open, known))):
+        return as_int32(b, vector)
+    upper, lower = b.scalar(INT32_MAX, vector), b.scalar(-INT32_MAX, vector)
+    return b(ops.Convert, b(ops.Min, b(ops.Max, vector, lower), upper), dtype=DType.INT32)
+
+
+@decompose(ops.Slice, "tfl", "axes")
+def _slice_of_merged_axes(b: Builder, node: Node) -> Value | None:
+    """The same on fewer axes, where kernels accept no more."""
+    x, vectors = node.operand(0), [static_ints(node.operand(i)) for i in (1, 2, 3)]
+    if x.tensor_type.shape is None or None in vectors:
+        return None
+    rows = np.asarray(vectors, np.int64).T
+    rows[[d == n and s > 0 for d, n, s in zip(x.shape, node.result.shape, rows[:, 2], strict=True)]] = 0, HUGE, 1
+    return on_fewer_axes(b, node, rows, (0, HUGE, 1), lambda part, table: b(ops.Slice, part, *table.T))
+
+
+@lower_onnx(ops.Slice)
+def _to_onnx_slice(node: Node, opset: int) -> Form:
+    starts, limits, strides = (node.operand(i) for i in (1, 2, 3))
+    known = [static_ints(v) for v in (starts, limits, strides)]
+    if known[0] is None or known[1] is None or known[2] is None:
+        axes = np.arange(node.operand(0).rank)
+        return Form("Slice", (node.operand(0), starts, limits, axes.astype(starts.dtype.numpy), strides))
+    whole = [s == 0 and n >= INT32_MAX and k == 1 for s, n, k in zip(*known, strict=True)]
+    axes = np.asarray([i for i, w in enumerate(whole) if not w] or [0], np.int64)
+    vectors = [np.asarray(v, np.int64)[axes] for v in known]
+    vectors[1] = np.where((vectors[2] < 0) & np.isin(vectors[1], _THROUGH), INT32_MAX - 1, vectors[1])
+    steps = (vectors[2],) if (vectors[2] != 1).any() else ()
+    return Form("Slice", (node.operand(0), vectors[0], vectors[1], axes, *steps))
+
+
+@lift_tfl("SLICE")
+def _from_tfl_slice(b: Builder, node: Node) -> Value:
+    """A size of -1 means what is left."""
+    x, begins, sizes = (node.operand(i) for i in range(3))
+    if x.rank == 0:
+        return x
+    ones = np.ones(x.rank, np.int64)
+    known_begins, known_sizes = static_ints(begins), static_ints(sizes)
+    if known_begins is not None and known_sizes is not None:
+        limits = [HUGE if n == -1 else s + n for s, n in zip(known_begins, known_sizes, strict=True)]
+        return b(ops.Slice, x, known_begins, limits, ones)
+    starts, counts = as_int64(b, begins), as_int64(b, sizes)
+    rest = b(ops.Compare, counts, b.scalar(-1, counts), comparison_direction="EQ")
+    limits_ = b(ops.Select, rest, b.scalar(INT32_MAX, counts), b(ops.Add, starts, counts))
+    return b(ops.Slice, x, starts, limits_, ones)
+
+
+# --- TFLite STRIDED_SLICE --------------------------------------------------------------------------------------------
+
+
+def _counted_sizes(node: Node) -> dict[int, int]:
+    """The size of the result at each entry, where limits are counted from the starts (`offset`)."""
+    counts, strides = static_ints(node.operand(2)), static_ints(node.operand(3))
+    if counts is None or strides is None or not node.attr("offset"):
+        return {}
+    pairs = enumerate(zip(counts, strides, strict=True))
+    return {i: _steps(count, stride) for i, (count, stride) in pairs if stride}
+
+
+def _count_from_zero(b: Builder, node: Node, items: Sequence[_Item]) -> None:
+    """Replace limits that are counted from the starts (`offset`) by those of the axes."""
+    x, count, mask = node.operand(0), vector_length(node.operand(1)), node.attr("begin_mask", 0) or 0
+    axes = {entry: axis for _, axis, entry in items if entry is not None and axis is not None}
+    _check_counts(node, items)
+    sizes = Term(b, dim_vector(b, [x.shape[axes[i]] if i in axes else 1 for i in range(count)], x))
+    starts, counts, strides = (Term(b, as_int64(b, node.operand(i))) for i in (1, 2, 3))
+    first = (strides < 0).choose(sizes - 1, 0)
+    masked = Term(b, constant(np.asarray([bool(mask >> i & 1) for i in range(count)])))
+    begins = masked.choose(first, (starts < 0).choose(starts + sizes, starts))
+    node.set_operand(2, (begins + counts).value)
+
+
+def _check_counts(node: Node, items: Sequence[_Item]) -> None:
+    """UnsupportedError where limits that are counted from the starts make a result that the kernel does not fill.
+
+    It sizes each axis of the result by the entry of its number, also axes without an entry, and by the count alone,
+    but copies as far as the axis or `end_mask` goes, and nothing where a count of 0 is not masked. Source: LiteRT
+    kernels/strided_slice.cc (ResizeOutputTensor), reference/strided_slice.h (EndForAxis, which takes a limit of -1 for
+    the last element).
+    """
+    if any(kind == "whole" for kind, _, _ in items):
+        message = "offset with axes that have no entry, whose sizes the kernel reads where none is"
+        raise UnsupportedError(message, hint="give begin, end and strides an entry for each axis")
+    known, ends = [static_ints(node.operand(i)) for i in (1, 2, 3)], node.attr("end_mask", 0) or 0
+    masked = [kind == "slice" and bool(ends >> i & 1) for i, (kind, _, _) in enumerate(items)]
+    counts = known[1] or ()
+    if any(kind == "slice" and n == 0 and not m for (kind, _, _), n, m in zip(items, counts, masked, strict=False)):
+        return
+    for i, (kind, axis, _) in enumerate(items):
+        start, count, stride = (None if v is None else v[i] for v in known)
+        size = 1 if axis is None else node.operand(0).shape[axis]
+        if kind == "new":
+            start, stride = 0, 1
+        elif (node.attr("begin_mask", 0) or 0) >> i & 1:
+            start = 0 if stride is None or stride > 0 else size - 1 if isinstance(size, int) else None
+        if masked[i] and not _is_rest(start, count, stride, size):
+            message = f"end_mask {ends} with offset, which the kernel sizes the result without"
+            raise UnsupportedError(message, hint=f"clear its bit {i}")
+        if kind != "shrink" and not masked[i] and not _is_inside(start, count, stride, size):
+            message = f"offset with {count} elements of axis {i} of {shown_dim(size)}"
+            message += f" from {'any' if start is None else start} on: the kernel leaves what is beyond unwritten"
+            raise UnsupportedError(message, hint="count those that the axis has")
+        if kind != "shrink" and (start is None or count is None or not isinstance(size, int)):
+            assume(f"the starts of {shown_name(node)} leave as many elements as it counts", is_minor=True)
+
+
+def _is_rest(start: int | None, count: int | None, stride: int | None, size: Dim) -> bool:
+    """Whether as many elements are counted from a start as the axis has from there on, as far as known."""
+    if start is None or count is None or not stride or not isinstance(size, int):
+        return False
+    lowest, limit = (0, size) if stride > 0 else (-1, -1)
+    first = min(max(start + size if start < 0 else start, lowest), size + lowest)
+    return len(range(first, limit, stride)) == _steps(count, stride)
+
+
+def _steps(count: int, stride: int) -> int:
+    """The size of a result for so many elements of an axis."""
+    return max(-(-count // stride), 0)
+
+
+def _is_inside(start: int | None, count: int | None, stride: int | None, size: Dim) -> bool:
+    """Whether an axis has the elements that are counted from a start, as far as known."""
+    if not isinstance(size, int) or not count or (stride is not None and (count < 0) != (stride < 0)):
+        return True
+    if start is None:
+        return abs(count) <= size
+    begin = start + size if start < 0 else start
+    return 0 <= begin < size and (begin + count <= size if count > 0 else begin + count >= 0)
+
+
+@lift_tfl("STRIDED_SLICE")
+def _from_tfl_strided_slice(b: Builder, node: Node) -> Value:
+    """Slice for the axes that stay or shrink, then a Reshape that drops the ones that shrink and adds new ones."""
+    x = node.operand(0)
+    items = _items(node, x.rank, _length(*(node.operand(i) for i in (1, 2, 3))))
+    counted = _counted_sizes(node)
+    if node.attr("offset"):
+        _count_from_zero(b, node, items)
+    kept = [item for item in items if item[1] is not None]
+    vectors = [_bounds(b, node, kept, which) for which in range(3)]
+    sliced = b(ops.Slice, x, *vectors)
+    sizes = iter(sliced.shape)
+    shape: list[Dim] = []
+    for i, (kind, axis, _) in enumerate(items):
+        size: Dim = 1 if axis is None else next(sizes)
+        if kind != "shrink":
+            shape.append(counted.get(i, size))
+    return reshape(b, sliced, shape)
+
+
+_Item = tuple[str, "int | None", "int | None"]
+
+
+def _items(node: Node, rank: int, count: int) -> list[_Item]:
+    """What each entry means: ("slice" | "shrink" | "whole" | "new", axis of the operand, entry of the vectors).
+
+    An ellipsis is at least one axis, and entries beyond the axes are ignored (LiteRT kernels/strided_slice.cc). The
+    kernel takes a bit of `new_axis_mask` without entry for an axis that it does not add, and reads a part of `x` only.
+    """
+    ellipsis, new, shrink = (node.attr(f"{n}_mask", 0) or 0 for n in ("ellipsis", "new_axis", "shrink_axis"))
+    new &= ~ellipsis
+    if new >> count & ((1 << rank) - 1):
+        message = f"new_axis_mask {new} has bits for more than the {count} entries of begin, end and strides"
+        raise UnsupportedError(message, hint=f"clear its bits from {count} on")
+    items: list[_Item] = []
+    axis, most = 0, rank + sum(new >> i & 1 for i in range(count))
+    for entry in range(count):
+        if len(items) >= most:
+            break
+        if ellipsis >> entry & 1:
+            later = sum(not (new >> i & 1) for i in range(entry + 1, count))
+            end = min(max(axis + 1, rank - later), rank)
+            items += [("whole", a, None) for a in range(axis, end)]
+            axis = end
+        elif new >> entry & 1:
+            items.append(("new", None, None))
+        else:
+            items.append(("shrink" if shrink >> entry & 1 else "slice", axis, entry))
+            axis += 1
+    return items + [("whole", a, None) for a in range(axis, rank)]
+
+
+def _bounds(b: Builder, node: Node, items: Sequence[_Item], which: int) -> Value:
+    """The starts (0), limits (1) or strides (2), one for each axis of the operand."""
+    mask = (node.attr("begin_mask", 0), node.attr("end_mask", 0), 0)[which] or 0
+    entries: list[Value | int] = []
+    for kind, axis, entry in items:
+        if entry is None or axis is None:
+            entries.append((0, HUGE, 1)[which])
+            continue
+        begins_anywhere = (node.attr("begin_mask", 0) or 0) >> entry & 1
+        if kind == "shrink" and begins_anywhere:  # LiteRT reads beyond the axis for a negative stride
+            entries.append((0, 1, 1)[which])
+        elif kind == "shrink" and which:
+            entries.append(1 if which == 2 else _one_behind(b, node.operand(1), entry))
+        else:
+            masked = mask >> entry & 1 and kind != "shrink"
+            bound = (_end_of_axis if masked else _entry)(b, node, which, entry)
+            entries.append(bound if which != 1 or begins_anywhere else _nothing_before(b, node, axis, entry, bound))
+    if all(isinstance(e, int) for e in entries):
+        return constant(np.asarray(entries, np.int64))
+    return b(ops.Concatenate, *(constant(np.asarray([e])) if isinstance(e, int) else e for e in entries), axis=0)
+
+
+def _end_of_axis(b: Builder, node: Node, which: int, entry: int) -> Value | int:
+    """The bound that an entry of a mask means: the end of the axis where the steps along it begin, or the other."""
+    forward, backward = (0, HUGE)[which], (HUGE, -HUGE)[which]
+    strides = static_ints(node.operand(3))
+    if strides is not None:
+        return forward if strides[entry] > 0 else backward
+    stride = _at(b, node, 2, entry)
+    return (stride > 0).choose(stride.constant(forward), backward).value
+
+
+def _entry(b: Builder, node: Node, which: int, entry: int) -> Value | int:
+    """An entry of the bounds; a limit before which ONNX Runtime may not stop is one less."""
+    known, strides = static_ints(node.operand(which + 1)), static_ints(node.operand(3))
+    forward = which != 1 or (strides is not None and strides[entry] > 0)
+    if known is not None:
+        return known[entry] if forward else min(known[entry], INT32_MAX - 1)
+    value = _at(b, node, which, entry).value
+    return value if forward else b(ops.Min, value, b.scalar(INT32_MAX - 1, value))
+
+
+def _at(b: Builder, node: Node, which: int, entry: int) -> Term:
+    """An entry of the starts (0), limits (1) or strides (2), as int64 [1]."""
+    return Term(b, b(ops.Slice, as_int64(b, node.operand(which + 1)), [entry], [entry + 1], [1]))
+
+
+def _nothing_before(b: Builder, node: Node, axis: int, entry: int, limit: Value | int) -> Value | int:
+    """A `limit` such that nothing is taken by steps backward from before the axis; ONNX Runtime would start at 0."""
+    size = node.operand(0).shape[axis]
+    known, strides = static_ints(node.operand(1)), static_ints(node.operand(3))
+    inside = known is not None and (known[entry] >= 0 or (isinstance(size, int) and known[entry] + size >= 0))
+    if inside or (strides is not None and strides[entry] > 0):
+        return limit
+    start, length = _at(b, node, 0, entry), Term(b, dim_value(b, size, node.operand(0)))
+    before = ((start + length) < 0) & (_at(b, node, 2, entry) < 0)
+    ends = Term(b, limit if isinstance(limit, Value) else constant(np.asarray([limit])))
+    return before.choose(ends.constant(INT32_MAX - 1), ends).value
+
+
+def _one_behind(b: Builder, starts: Value, entry: int) -> Value | int:
+    """The limit for the single position at starts[entry]."""
+    known = static_ints(starts)
+    if known is not None:
+        return HUGE if known[entry] == -1 else known[entry] + 1
+    start = b(ops.Slice, as_int64(b, starts), [entry], [entry + 1], [1])
+    last = b(ops.Compare, start, b.scalar(-1, start), comparison_direction="EQ")
+    return b(ops.Select, last, b.scalar(INT32_MAX, start), b(ops.Add, start, b.scalar(1, start)))
+
+
+row(ops.DynamicUpdateSlice, tfl="DYNAMIC_UPDATE_SLICE", integers=(2,))
+
+
+def _update_by_parts(b: Builder, x: Value, update: Value, starts: Value, axes: Sequence[int]) -> Value:
+    """`x` with `update` at `starts` along `axes`: the parts before and after it along the first, and between them."""
+    if not axes:
+        return update
+    axis, size = axes[0], dim_value(b, update.shape[axes[0]], update)
+    room = b(ops.Sub, dim_value(b, x.shape[axis], x), size)
+    begin = b(ops.Max, b(ops.Min, b(ops.Gather, starts, [axis], axis=0), room), b.scalar(0, DType.INT64))
+    end = b(ops.Add, begin, size)
+
+    def part(start: Value | Sequence[int], stop: Value | Sequence[int]) -> Value:
+        return b(ops.RealDynamicSlice, x, start, stop, [1], [axis])
+
+    between = _update_by_parts(b, part(begin, end), update, starts, axes[1:])
+    return b(ops.Concatenate, part([0], begin), between, part(end, [INT32_MAX]), axis=axis)
+
+
+@decompose(ops.DynamicUpdateSlice)
+def _update_by_scattering(b: Builder, node: Node) -> Value:
+    """ScatterND of the update at its coordinates, counted from starts that keep it inside."""
+    x, update, starts = (node.operand(i) for i in range(3))
+    if not all(isinstance(d, int) for d in update.shape):
+        differing = [i for i, (d, n) in enumerate(zip(x.shape, update.shape, strict=True)) if d != n]
+        return _update_by_parts(b, x, update, as_int64(b, starts), differing)
+    sizes = [int(d) for d in update.shape]
+    depth = max((i + 1 for i, (d, n) in enumerate(zip(x.shape, sizes, strict=True)) if d != n), default=0)
+    if depth == 0:
+        return update
+    room = b(ops.Sub, dim_vector(b, x.shape[:depth], x), np.asarray(sizes[:depth], np.int64))
+    wanted = b(ops.Slice, as_int64(b, starts), [0], [depth], [1])
+    begins = b(ops.Max, b(ops.Min, wanted, room), b.scalar(0, DType.INT64))
+    check_elements(depth * math.prod(sizes[:depth]), "the positions of the update")
+    grid = np.moveaxis(np.indices(sizes[:depth]), 0, -1)
+    return b(ops.ScatterND, x, b(ops.Add, constant(grid), begins), update, kind="none", unique_indices=True)

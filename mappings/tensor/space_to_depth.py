@@ -1,0 +1,102 @@
+"""Blocks of spatial axes moved to the features or to the batch, and back; columns of blocks added up (Col2Im)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from onnxtfl.build.indices import strides_of
+from onnxtfl.build.rows import Spelled, row
+from onnxtfl.build.runtime_axes import named_factors
+from onnxtfl.build.sizes import HUGE, vector_length
+from onnxtfl.ir import ops
+from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.ops.space_to_depth import from_batch, into_batch
+from onnxtfl.ir.reshape import dim_vector, positions, reshape, unsqueezed
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
+
+
+def _ordered(node: Node) -> bool:
+    space = tuple(node.attr("space_dims"))
+    return len(space) == 2 and space == tuple(sorted(space))
+
+
+def _ordered_dcr(node: Node) -> bool:
+    return _ordered(node) and node.attr("mode") == "DCR"
+
+
+_NAMES = {"block_size": "blocksize", "mode": "mode"}
+_PLAIN: Mapping[str, str | Spelled] = {"block_size": "blocksize", "mode": Spelled("mode", default="DCR")}
+row(ops.DepthToSpace, onnx="DepthToSpace", since=(1, 11, 13, 28), attributes=_NAMES, when=_ordered)
+row(ops.SpaceToDepth, onnx="SpaceToDepth", since=(1, 13, 28), attributes=_PLAIN, when=_ordered_dcr)
+row(ops.DepthToSpace, tfl="DEPTH_TO_SPACE", attributes="block_size", when=_ordered_dcr, lifts=False)
+row(ops.SpaceToDepth, tfl="SPACE_TO_DEPTH", attributes="block_size", when=_ordered_dcr, lifts=False)
+
+
+@lift_tfl("DEPTH_TO_SPACE", "SPACE_TO_DEPTH")
+def _from_tfl_blocks(b: Builder, node: Node) -> Value:
+    op = ops.DepthToSpace if node.op.name == "tfl.DEPTH_TO_SPACE" else ops.SpaceToDepth
+    return b(op, node.operand(0), block_size=node.attr("block_size"), mode="DCR", depth_dim=3, space_dims=(1, 2))
+
+
+@lift_tfl("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
+def _from_tfl_batch(b: Builder, node: Node) -> Value:
+    x, sizes, amounts = (node.operand(i) for i in range(3))
+    into, blocks = node.op.name == "tfl.SPACE_TO_BATCH_ND", static_ints(sizes)
+    if blocks is not None:
+        return b(ops.SpaceToBatch if into else ops.BatchToSpace, x, amounts, blocks=tuple(blocks))
+    count = x.rank - 2  # the kernels take no other number of blocks (space_to_batch_nd.cc)
+    amounts = reshape(b, amounts, (count, 2))
+    factors, entries = named_factors(b, reshape(b, sizes, (count,)))
+    return (into_batch if into else from_batch)(b, x, amounts, entries, factors)
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("Col2Im", since=(18,))
+def _col2im(b: Builder, node: Node) -> Value:
+    """Add up columns of blocks at their positions in the padded image by ScatterND, then crop the padding."""
+    x, image, block = (node.operand(i) for i in range(3))
+    n = vector_length(image)
+    strides, dilations = (list(node.attr(name) or [1] * n) for name in ("strides", "dilations"))
+    pads = list(node.attr("pads") or [0] * (2 * n))
+    padded = b(ops.Add, image, np.asarray([pads[i] + pads[n + i] for i in range(n)]))
+    span = b(ops.Mul, b(ops.Sub, block, b.scalar(1, block)), np.asarray(dilations))
+    room = b(ops.Sub, b(ops.Sub, padded, span), b.scalar(1, block))
+    counts = b(ops.Add, b(ops.FloorDiv, room, np.asarray(strides)), b.scalar(1, block))
+    inside, across = _places(b, block, dilations, padded), _places(b, counts, strides, padded)
+    places = b(ops.Reshape, b(ops.Add, unsqueezed(b, inside, [1]), unsqueezed(b, across, [0])), [-1, 1])
+    rows = b(ops.Reshape, x, b(ops.Concatenate, [-1], b(ops.Shape, places, axes=(0,)), axis=0))
+    total = b(ops.Reduce, padded, [0], kind="prod", keepdims=True)
+    sizes = b(ops.Concatenate, total, b(ops.Shape, rows, axes=(0,)), axis=0)
+    turned = b(ops.Transpose, rows, permutation=(1, 0))
+    summed = b(ops.Transpose, b(ops.ScatterND, None, places, turned, sizes, kind="add"), permutation=(1, 0))
+    volume = b(ops.Reduce, block, [0], kind="prod", keepdims=True)
+    channels = b(ops.FloorDiv, b(ops.Shape, x, axes=(1,)), volume)  # of no batch, -1 would be any number
+    full = b(ops.Reshape, summed, b(ops.Concatenate, dim_vector(b, x.shape[:1], x), channels, padded, axis=0))
+    if not any(pads):
+        return full
+    ends = b(ops.Concatenate, [HUGE, HUGE], b(ops.Add, image, np.asarray(pads[:n])), axis=0)
+    return b(ops.Slice, full, [0, 0, *pads[:n]], ends, [1] * (n + 2))
+
+
+def _places(b: Builder, counts: Value, steps: Sequence[int], sizes: Value) -> Value:
+    """The flat indices, in a tensor of `sizes`, of counts[0] x counts[1] x ... points, steps[i] apart along axis i."""
+    if (known := static_ints(counts)) is not None and (inner := static_ints(sizes)) is not None:
+        check_elements(math.prod(known), "the positions of the blocks")
+        grid = np.indices(known, sparse=True)
+        distances = strides_of(inner) * np.asarray(steps)
+        return constant(np.asarray(sum(g * a for g, a in zip(grid, distances, strict=True))).reshape(-1))
+    places: Value = constant(np.zeros(1, np.int64))
+    for axis, step in enumerate(steps):
+        size, count = (b(ops.Gather, v, np.asarray(axis), axis=0) for v in (sizes, counts))
+        along = b(ops.Mul, positions(b, count), b.scalar(step, count))
+        before = b(ops.Mul, places, size)
+        places = b(ops.Reshape, b(ops.Add, unsqueezed(b, before, [1]), unsqueezed(b, along, [0])), [-1])
+    return places

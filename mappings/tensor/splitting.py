@@ -1,0 +1,153 @@
+"""A tensor cut along an axis into parts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.build.operands import to_operand
+from onnxtfl.build.rows import row
+from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
+from onnxtfl.build.sizes import INT32_MAX, int32, int32_operands, narrow, sliced, spread, whole
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim, ceildiv, product
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
+from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
+
+# --- Split -----------------------------------------------------------------------------------------------------------
+
+
+def _has_sizes(node: Node) -> bool:
+    return node.optional(1) is not None
+
+
+row(ops.Split, onnx="Split", attributes="axis", integers=(1,), when=_has_sizes, lifts=False)
+decompose(ops.Split, "tfl", "operands")(int32_operands(1))
+
+
+@upgrade("Split", since=(1, 2, 11))
+def _split_to_operand(b: Builder, node: Node) -> None:
+    """The sizes are an attribute, or in the first version an operand of the type of the tensor."""
+    if "split" in node.attributes:
+        del node.operands[1:]
+        to_operand("split")(b, node)
+    elif node.optional(1) is not None:
+        node.set_operand(1, whole(b, node.operand(1)))
+
+
+@lift_onnx("Split", since=(13, 18))
+def _split(b: Builder, node: Node) -> Sequence[Value]:
+    """By the operand of sizes, else into a part for each result: equal ones, the last one smaller (since 18)."""
+    x, sizes = node.operand(0), node.optional(1)
+    axis, count = node.attr("axis", 0), _count(node, "num_outputs")
+    if x.tensor_type.rank is not None:
+        axis = normalize_axis(axis, x.tensor_type.rank)
+    if sizes is not None:
+        if known_dims(sizes) is None:
+            sizes = b(ops.Reshape, sizes, [len(node.results)])
+        return b.many(ops.Split, x, sizes, axis=axis)
+    if x.tensor_type.shape is None or not node.attr("num_outputs"):
+        return b.many(ops.Split, x, axis=axis, count=count)
+    return _split_unevenly(b, x, axis, count)
+
+
+def _count(node: Node, name: str) -> int:
+    """The number of results; ValueError where the attribute has another one."""
+    count = node.attr(name) or len(node.results)
+    if count != len(node.results):
+        raise ValueError(f"{len(node.results)} results for {name}={count}")
+    return len(node.results)
+
+
+def _split_unevenly(b: Builder, x: Value, axis: int, count: int) -> Sequence[Value]:
+    total = x.shape[axis]
+    part = ceildiv(total, count)
+    if part * count == total:
+        return b.many(ops.Split, x, axis=axis, count=count)
+    sizes: list[Dim] = [part] * (count - 1) + [total - part * (count - 1)]
+    return b.many(ops.Split, x, dim_vector(b, sizes, x), axis=axis)
+
+
+@lower_tfl(ops.Split)
+def _to_tfl_split(node: Node) -> Form:
+    sizes, axis, count = node.optional(1), int32([node.attr("axis")]), len(node.results)
+    known = static_ints(sizes)
+    if sizes is None or (known is not None and len(set(known)) == 1 and known[0]):
+        return Form("SPLIT", (axis.reshape(()), node.operand(0)), {"num_splits": count})
+    return Form("SPLIT_V", (node.operand(0), narrow(sizes), axis.reshape(())), {"num_splits": count})
+
+
+@decompose(ops.Split)
+def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value] | None:
+    """A Slice for each part, which accepts more element types."""
+    x = node.operand(0)
+    if x.tensor_type.shape is None:
+        return None
+    axis = normalize_axis(node.attr("axis"), x.rank)
+    sizes = [part.shape[axis] for part in node.results]
+    ends = list(itertools.accumulate(sizes, initial=0))
+    if all(isinstance(size, int) for size in sizes):
+        return [sliced(b, x, {axis: slice(begin, end)}) for begin, end in itertools.pairwise(np.asarray(ends).tolist())]
+    if node.optional(1) is not None and known_dims(node.operand(1)) is None:
+        return None
+    starts = [spread(b, dim_vector(b, [end], x), [axis], x.rank, 0) for end in ends[:-1]]
+    stops = [spread(b, dim_vector(b, [end], x), [axis], x.rank, INT32_MAX) for end in ends[1:]]
+    return [b(ops.Slice, x, start, stop, [1] * x.rank) for start, stop in zip(starts, stops, strict=True)]
+
+
+@lower_onnx(ops.Split)
+def _to_onnx_equal_split(node: Node, opset: int) -> Form | None:
+    count = {"num_outputs": len(node.results)} if opset >= 18 else {}
+    return None if node.optional(1) else Form("Split", (node.operand(0),), {"axis": node.attr("axis"), **count})
+
+
+@lift_tfl("SPLIT")
+def _from_tfl_split(b: Builder, node: Node) -> Sequence[Value]:
+    x, axis, count = node.operand(1), one_axis(node.operand(0), node.operand(1)), _count(node, "num_splits")
+    if count == 1:
+        return [x]
+    if axis is not None:
+        return b.many(ops.Split, x, axis=axis, count=count)
+    middle = MiddleAxis.of(b, x, node.operand(0))
+    size = b(ops.Div, middle.size, [count])
+    parts = b.many(ops.Split, middle.folded, b(ops.BroadcastTo, size, [count]), axis=1)
+    return middle.unfolded(parts, [size] * count)
+
+
+@lift_tfl("SPLIT_V")
+def _from_tfl_split_v(b: Builder, node: Node) -> Sequence[Value]:
+    x, sizes, axis = node.operand(0), node.operand(1), one_axis(node.operand(2), node.operand(0))
+    if sizes.tensor_type.is_static and product(sizes.shape) != len(node.results):
+        raise ValueError(f"{product(sizes.shape)} sizes for {len(node.results)} results")
+    if axis is not None:
+        return b.many(ops.Split, x, _sizes(b, sizes, x.shape[axis], x), axis=axis)
+    middle = MiddleAxis.of(b, x, node.operand(2))
+    sizes = _sizes(b, sizes, middle.folded.shape[1], middle.folded)
+    parts = b.many(ops.Split, middle.folded, sizes, axis=1)
+    return middle.unfolded(parts, [b(ops.Gather, sizes, [i], axis=0) for i in range(len(parts))])
+
+
+def _sizes(b: Builder, sizes: Value, total: Dim, x: Value) -> Value:
+    """The sizes of the parts of an axis of size `total` of `x`; one of -1 is what the others leave."""
+    known = static_ints(sizes)
+    if known is None:
+        given = Term(b, as_int64(b, sizes))
+        others = given.reduce("sum") + 1
+        return given.equals(-1).choose(Term(b, dim_value(b, total, x)) - others, given).value
+    rest = total - sum(k for k in known if k != -1)
+    return dim_vector(b, [rest if k == -1 else k for k in known], x)
+
+
+@lift_tfl("UNPACK")
+def _unpack(b: Builder, node: Node) -> Sequence[Value]:
+    x, count = node.operand(0), _count(node, "num")
+    axis = normalize_axis(node.attr("axis", 0), x.rank)
+    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    parts = [x] if count == 1 else b.many(ops.Split, x, axis=axis, count=count)
+    return [reshape(b, part, shape) for part in parts]

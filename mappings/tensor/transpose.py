@@ -1,0 +1,60 @@
+"""Transpose, with axes merged where kernels accept few."""
+
+from __future__ import annotations
+
+from onnxtfl.build.rows import Entries, row
+from onnxtfl.build.runtime_axes import transposed_at_run_time
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import merged, reshape
+from onnxtfl.ir.shapes import normalize_axes, static_ints
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl
+
+row(ops.Transpose, onnx="Transpose", attributes={"permutation": "perm"}, lifts=False)
+row(ops.Transpose, tfl="TRANSPOSE", attributes={"permutation": Entries("a permutation")}, lifts=False)
+
+
+@lift_onnx("Transpose", since=(1, 13, 21, 23, 24, 25))
+def _transpose(b: Builder, node: Node) -> Value:
+    x, permutation = node.operand(0), node.attributes.get("perm")
+    return b(ops.Transpose, x, permutation=tuple(reversed(range(x.rank)) if permutation is None else permutation))
+
+
+@lift_tfl("TRANSPOSE")
+def _from_tfl_transpose(b: Builder, node: Node) -> Value:
+    x, permutation = node.operand(0), static_ints(node.operand(1))
+    if node.operand(1).dtype is not DType.INT32:
+        raise UnsupportedError("TFLite's kernel reads the permutation as int32", type_=node.operand(1).type)
+    if permutation is None and x.rank > 1:
+        return transposed_at_run_time(b, x, node.operand(1))
+    return b(ops.Transpose, x, permutation=normalize_axes(permutation or (0,) * x.rank, x.rank))
+
+
+@decompose(ops.Transpose, "tfl", "axes")
+def _transpose_fewer_axes(b: Builder, node: Node) -> Value | None:
+    """Merge axes that stay adjacent; without such, first move two together that end up adjacent."""
+    x, axes = node.operand(0), tuple(node.attr("permutation"))
+    if x.tensor_type.shape is None:
+        return None
+    together: list[list[int]] = []
+    for axis in axes:
+        if together and together[-1][-1] + 1 == axis:
+            together[-1].append(axis)
+        else:
+            together.append([axis])
+    if len(together) == len(axes):
+        return _transpose_in_two(b, x, axes) if len(axes) > 4 else None
+    sources = sorted(together)
+    moved = b(ops.Transpose, merged(b, x, sources), permutation=tuple(sources.index(g) for g in together))
+    return reshape(b, moved, node.result.shape, x)
+
+
+def _transpose_in_two(b: Builder, x: Value, axes: tuple[int, ...]) -> Value:
+    """Move the second axis of the result after the first one, then both as one."""
+    order = [a for a in range(len(axes)) if a != axes[1]]
+    order.insert(order.index(axes[0]) + 1, axes[1])
+    near = b(ops.Transpose, x, permutation=tuple(order))
+    return b(ops.Transpose, near, permutation=tuple(order.index(a) for a in axes))
