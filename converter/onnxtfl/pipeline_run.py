@@ -188,7 +188,7 @@ class PipelineRun:
         names = graph.output_names or [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
         lengths, shapes = self.options.elements or {}, self.options.input_shapes or {}
         flatten_inputs(graph, lengths, strict=False)
-        by_tensor = {v: shape for k, shape in shapes.items() for v in graph.elements.get(k, (k,))}
+        by_tensor = {v: shape for k, shape in shapes.items() for v in graph.notes.elements.get(k, (k,))}
         self.sizes.note_declared(graph)
         set_input_shapes(graph, by_tensor, self.options.inputs)
         dimensions = Dimensions(self.options.dims or {}, dim_names)
@@ -214,8 +214,8 @@ class PipelineRun:
         self.report.custom_ops, self.report.opset = custom_ops(graph), self.target.raised
         self.report.inputs, self.report.outputs = (list(map(described, v)) for v in (graph.inputs, graph.outputs))
         self.report.unranked = of_unknown_rank(graph.inputs)
-        self.report.elements, self.report.vectors = dict(graph.elements), list(graph.vectors)
-        self.report.complex_names, self.report.io_types = list(graph.complex_names), held_types(graph)
+        self.report.elements, self.report.vectors = dict(graph.notes.elements), list(graph.notes.vectors)
+        self.report.complex_names, self.report.io_types = list(graph.notes.complex_names), held_types(graph)
         self.report.float16 = in_words(graph, self.options.float16)
         self.report.record = record_of(graph, names)
         if self.options.lstm == "fused":

@@ -219,12 +219,12 @@ def test_as_a_process(folder: Path) -> None:
 
 def test_an_internal_error(folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line that names the step; the traceback for those who ask."""
-    from onnxtfl import pipeline
+    from onnxtfl import stages
 
     def breaks(graph: object) -> None:
         raise KeyError("what")
 
-    monkeypatch.setattr(pipeline, "sink_reshapes", breaks)
+    monkeypatch.setattr(stages, "sink_reshapes", breaks)
     source = saved(GOOD["m.onnx"], folder / "m.onnx")
     assert running.exit_code(COMMANDS["m.onnx"], [str(source)]) == 1
     told = capsys.readouterr().err

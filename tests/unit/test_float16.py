@@ -117,7 +117,7 @@ def test_casts_are_where_the_types_change() -> None:
     graph = parse_graph(text)
     keep_float16(graph, TfliteTarget(NEWEST))
     counts = op_counts(graph)
-    assert graph.float16 == (1, {"Exp": 2})
+    assert graph.notes.float16 == (1, {"Exp": 2})
     assert counts["Convert"] == 3  # of %x (unused), of %r for Tanh, of %y for the output
     assert str(graph.outputs[0].dtype) == str(graph.outputs[1].dtype)
 

@@ -40,7 +40,7 @@ def carried(
     properties = {k: v for k, v in properties.items() if not k.lower().startswith(_CACHE)}
     if not _has_states(source, graph):
         properties.pop(STATES, None)
-    owners = {tensor: name for name, tensors in graph.elements.items() for tensor in tensors}
+    owners = {tensor: name for name, tensors in graph.notes.elements.items() for tensor in tensors}
     elements = {t: metadata.descriptions[o] for t, o in owners.items() if o in metadata.descriptions}
     result = replace(metadata, properties=properties, descriptions=metadata.descriptions | elements)
     result.tflite = _aligned(result, graph)

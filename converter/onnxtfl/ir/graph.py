@@ -20,6 +20,7 @@ from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.declaration import Declaration, Effect, Permutation, Permuted, SharedAxes, UnknownRankError
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.history import Remark, with_name
+from onnxtfl.ir.notes import Notes
 from onnxtfl.ir.origin import HasOrigins, Origin
 from onnxtfl.ir.outputs import indexed, replace_in
 from onnxtfl.ir.permutations import rank_of, renumbered
@@ -331,11 +332,7 @@ class Graph:
     outputs: list[Value] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     output_names: list[str] = field(default_factory=list)  # if not those of the values, of which some may be repeated
-    elements: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what each sequence or optional became
-    vectors: dict[str, str] = field(default_factory=dict)  # inputs that replace maps, and what they hold
-    complex_names: list[str] = field(default_factory=list)  # of inputs and outputs that became pairs of real numbers
-    held: dict[str, tuple[DType, DType, bool]] = field(default_factory=dict)  # by name: see passes/types/few_bits.py
-    float16: tuple[int, dict[str, int]] | None = None  # see passes/types/float16.py
+    notes: Notes = field(default_factory=Notes)
     number: int | None = None
     first: Node | None = None
     last: Node | None = None

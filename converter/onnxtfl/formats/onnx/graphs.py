@@ -125,7 +125,7 @@ class GraphReader:
         """Let the vectors that are made of a map be inputs instead of it."""
         for vector in vectors:
             scope.define(vector.name, scope.graph.add_input(vector.type, vector.name))
-            scope.graph.vectors[vector.name] = vector.columns
+            scope.graph.notes.vectors[vector.name] = vector.columns
 
     def _value_info(self, info: ValueInfoProto) -> Type | None:
         """The type in `info`; None where it is invalid, as runtimes do not check it."""

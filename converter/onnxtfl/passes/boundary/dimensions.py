@@ -30,7 +30,7 @@ class Dimensions:
         found = {s: size for s in _symbols(graph) if (size := self._size(s)) is not None}
         shapes, elements = (
             dict[str, tuple[int | str, ...]](),
-            {name for names in graph.elements.values() for name in names},
+            {name for names in graph.notes.elements.values() for name in names},
         )
         for value, type_ in _tensors(graph):
             shape = tuple(substitute(dim, found) for dim in type_.shape or ())

@@ -84,8 +84,8 @@ def cut(
         _cut_inputs(graph, inputs)
         remove_unreached(graph, set())
     for value in graph.inputs:
-        if value.name in graph.vectors:
-            assume(graph.vectors[value.name])
+        if value.name in graph.notes.vectors:
+            assume(graph.notes.vectors[value.name])
     return list(outputs) if outputs else None
 
 

@@ -25,9 +25,9 @@ def rename_boundary(graph: Graph, names: Mapping[str, str]) -> None:
     for value in graph.inputs:
         value.name = names.get(value.name or "", value.name)
     graph.output_names = _renamed(outputs, names)
-    graph.elements = {name: tuple(_renamed(tensors, names)) for name, tensors in graph.elements.items()}
-    graph.held = {names.get(name, name): held for name, held in graph.held.items()}
-    graph.complex_names = _renamed(graph.complex_names, names)
+    graph.notes.elements = {name: tuple(_renamed(tensors, names)) for name, tensors in graph.notes.elements.items()}
+    graph.notes.held = {names.get(name, name): held for name, held in graph.notes.held.items()}
+    graph.notes.complex_names = _renamed(graph.notes.complex_names, names)
 
 
 def renamed_metadata(metadata: Metadata, names: Mapping[str, str]) -> Metadata:

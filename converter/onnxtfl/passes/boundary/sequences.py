@@ -39,19 +39,19 @@ def flatten_inputs(graph: Graph, lengths: Mapping[str, int | None], *, strict: b
         made = inputs.value(value.type, name)
         value.name = None
         graph.substitute(value, made, retyped=True)
-        graph.elements[name] = tuple(v.name or "" for v in graph.inputs[before:])
+        graph.notes.elements[name] = tuple(v.name or "" for v in graph.inputs[before:])
 
 
 def check_names(graph: Graph, lengths: Mapping[str, int | None]) -> None:
     """UsageError where `lengths` has a name that is no sequence or optional among the inputs."""
-    unknown = [name for name in lengths if name not in graph.elements and not _is_part(name, graph)]
+    unknown = [name for name in lengths if name not in graph.notes.elements and not _is_part(name, graph)]
     if unknown:
-        hint = suggestion(unknown[0], graph.elements, "the sequences")
+        hint = suggestion(unknown[0], graph.notes.elements, "the sequences")
         raise UsageError(f"there is no sequence {unknown[0]!r} among the inputs", hint=hint, code="E-USE-003")
 
 
 def _is_part(name: str, graph: Graph) -> bool:
-    return any(name.startswith(f"{sequence}_") for sequence in graph.elements)
+    return any(name.startswith(f"{sequence}_") for sequence in graph.notes.elements)
 
 
 def _is_list(type_: Type | None) -> bool:
@@ -117,10 +117,10 @@ def flatten_outputs(graph: Graph) -> None:
             names.append(part)
             graph.outputs.append(tensor)
         if _is_list(value.type):
-            graph.elements[name] = tuple(names[before:])
+            graph.notes.elements[name] = tuple(names[before:])
     graph.output_names = names
     if not names:
-        shown = ", ".join(graph.elements)
+        shown = ", ".join(graph.notes.elements)
         raise UnsupportedError(
             f"the model has no output: {shown} has no elements", hint="name others (`outputs`)", code="E-OP-006"
         )

@@ -71,7 +71,7 @@ def _layouts(graph: Graph, io_layout: IoLayouts) -> dict[Value, tuple[IoLayout, 
     found: dict[Value, tuple[IoLayout, bool]] = {}
     for value, name in names:
         layout = by_name.get(name, by_name.get(ALL, "source"))
-        is_image = _is_image(value) and name not in graph.complex_names  # pairs, which are the last axis
+        is_image = _is_image(value) and name not in graph.notes.complex_names  # pairs, which are the last axis
         if layout != "source" and name in by_name and not is_image:
             hint = "leave it out, or use `source`"
             raise UsageError(f"{name!r} has no axis order to move: {value.type}", hint=hint, code="E-USE-004")

@@ -66,7 +66,7 @@ class _Splitting:
         b = Builder(self.graph, self.graph.first, maker="complex numbers")
         pair = Term(b, made)
         self.parts[value] = pair.at(0, value.rank), pair.at(1, value.rank)
-        self.graph.complex_names.append(made.name or "")
+        self.graph.notes.complex_names.append(made.name or "")
         return made
 
     def run(self) -> None:
@@ -89,7 +89,7 @@ class _Splitting:
         real, imaginary = (unsqueezed(b, part.value, [value.rank]) for part in self.of(b, value))
         made = b(ops.Concatenate, real, imaginary, axis=value.rank)
         made.name, made.origins, value.name = value.name, value.origins, None
-        self.graph.complex_names.append(name)
+        self.graph.notes.complex_names.append(name)
         return made
 
     def of(self, b: Builder, value: Value) -> Parts:

@@ -37,7 +37,7 @@ _MAKER = "small types"
 def hold_small_types(graph: Graph, io_dtype: IoDtype) -> None:
     """Hold the small types in `graph`; inputs and outputs become their values, or ("bits") their bits.
 
-    `graph.held` has the types of inputs and outputs that changed.
+    `graph.notes.held` has the types of inputs and outputs that changed.
     """
     _Holding(graph, io_dtype == "bits").run()
 
@@ -83,7 +83,7 @@ class _Holding:
         """Change the type of an input; bits are decoded."""
         held = bits_type(dtype) if self.bits else HELD[dtype]
         if not self.is_region:
-            self.graph.held[value.name or ""] = (dtype, held, self.bits)
+            self.graph.notes.held[value.name or ""] = (dtype, held, self.bits)
         uses = list(value.uses)
         value.type = value.tensor_type.with_dtype(held)
         made = value
@@ -235,7 +235,7 @@ class _Holding:
             return value
         held = bits_type(dtype) if self.bits else HELD[dtype]
         name = self.graph.output_names[index] if index < len(self.graph.output_names) else value.name
-        self.graph.held[name or ""] = (dtype, held, self.bits)
+        self.graph.notes.held[name or ""] = (dtype, held, self.bits)
         x = Term(Builder(self.graph, cause=value.producer, maker=_MAKER), value)
         if value not in self.exact and not value.is_constant:
             x = x.apply(ops.ReducePrecision, dtype=dtype)

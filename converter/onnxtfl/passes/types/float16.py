@@ -35,8 +35,8 @@ def may_stay_float16(graph: Graph) -> bool:
 
 
 def keep_float16(graph: Graph, target: Target) -> None:
-    """Compute float16 in float32 but where `target` has kernels; notes in `graph.float16` how many ops of which kind
-    compute in which type.
+    """Compute float16 in float32 but where `target` has kernels; notes in the graph how many ops of which kind compute
+    in which type.
     """
     if not may_stay_float16(graph):
         return
@@ -57,9 +57,9 @@ def in_words(graph: Graph, mode: Mode) -> str:
     """Which ops compute in float16, for the report; "" where that was not asked for."""
     if mode != "native":
         return ""
-    if graph.float16 is None:
+    if graph.notes.float16 is None:
         return "computed in float32: loops, branches, quantized values, or float32 inputs and outputs"
-    native, others = graph.float16
+    native, others = graph.notes.float16
     rest = ", ".join(f"{name} {count}" for name, count in sorted(others.items()))
     found = f"{native} ops compute in float16, {sum(others.values())} in float32"
     return f"{found} (no kernel for float16: {rest})" if rest else found
@@ -94,7 +94,7 @@ class _Islands:
     def run(self) -> None:
         computing = [n for n in self.touching if computes_in_float16(n)]
         wide = Counter(n.op.name for n in computing if n not in self.native)
-        self.graph.float16 = (len(computing) - wide.total(), dict(wide))
+        self.graph.notes.float16 = (len(computing) - wide.total(), dict(wide))
         for node in self.touching:
             moved = [v for v in node.operands if v is not None and not v.is_constant]
             if node in self.native or (node in self.moving and not any(v in self.copies for v in moved)):

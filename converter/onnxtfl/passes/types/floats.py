@@ -45,11 +45,11 @@ def compute_in_float32(graph: Graph, keeps_boundary: bool = True, native: bool =
 
 
 def _note_boundary(graph: Graph, table: Mapping[DType, DType]) -> None:
-    """Note the inputs and outputs whose type changes in `graph.held`."""
+    """Note the inputs and outputs whose type changes in `graph.notes.held`."""
     names = [*graph.output_names, *(v.name or "" for v in graph.outputs[len(graph.output_names) :])]
     for value, name in [*((v, v.name or "") for v in graph.inputs), *zip(graph.outputs, names, strict=True)]:
         if isinstance(value.type, TensorType) and value.type.dtype in table and not value.is_quantized:
-            graph.held[name] = (value.type.dtype, table[value.type.dtype], False)
+            graph.notes.held[name] = (value.type.dtype, table[value.type.dtype], False)
 
 
 def hold_few_bits(graph: Graph) -> None:

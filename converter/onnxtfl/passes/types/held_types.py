@@ -13,9 +13,9 @@ HeldType = tuple[str, str, str, bool]
 
 def held_types(graph: Graph) -> list[HeldType]:
     """The inputs and outputs of another type, in order."""
-    return [(name, source.value, dtype.value, bits) for name, (source, dtype, bits) in graph.held.items()]
+    return [(name, source.value, dtype.value, bits) for name, (source, dtype, bits) in graph.notes.held.items()]
 
 
 def as_property(graph: Graph) -> dict[str, str]:
     """The property of the result that has the same as JSON; none without any."""
-    return {IO_TYPES: json.dumps({name: rest for name, *rest in held_types(graph)})} if graph.held else {}
+    return {IO_TYPES: json.dumps({name: rest for name, *rest in held_types(graph)})} if graph.notes.held else {}

@@ -4,7 +4,7 @@
 
     (%i: int64) %y = Gather(%x, Add(%i, %c: int64))      ->     (%i: int32) %y = Gather(%x, Add(%i, %c': int32))
 
-Inputs and outputs of int64 become int32 (`Graph.held`). That values known only at run time fit is an assumption of the
+Inputs and outputs of int64 become int32 (`Notes.held`). That values known only at run time fit is an assumption of the
 conversion, unless it is proved; a constant that does not fit is an error.
 """
 
@@ -32,7 +32,7 @@ def narrow_int64(graph: Graph) -> None:
     names = [*graph.output_names, *(v.name or "" for v in graph.outputs[len(graph.output_names) :])]
     for value, name in [*((v, v.name or "") for v in graph.inputs), *zip(graph.outputs, names, strict=True)]:
         if is_int64(value):
-            graph.held[name] = (DType.INT64, DType.INT32, False)
+            graph.notes.held[name] = (DType.INT64, DType.INT32, False)
     _assume_range(graph)
     narrow_int64_in_region(graph)
 
