@@ -14,7 +14,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import clone
-from onnxtfl.ir.dims import Dim, symbols
+from onnxtfl.ir.dims import Dim, known_size, symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import unsqueezed
 from onnxtfl.ir.shapes import static_ints
@@ -143,7 +143,7 @@ class _Place:
     def nothing(self) -> Value:
         """No elements joined along `axis`."""
         assert self.element is not None
-        sizes = [0 if i == self.axis else int(str(d)) for i, d in enumerate(self.element.shape or ())]
+        sizes = [0 if i == self.axis else known_size(d) for i, d in enumerate(self.element.shape or ())]
         return constant(np.zeros(sizes, self.element.dtype.numpy), self.element.dtype)
 
     def start(self, b: Builder) -> Value:

@@ -32,7 +32,7 @@ def by_halving(b: Builder, node: Node) -> Value | None:
 
 def _halved(b: Builder, x: Value, axis: int, op: type[Op]) -> Value:
     """`x` with one element along `axis`."""
-    while (size := int(str(x.shape[axis]))) > 1:
+    while (size := x.size(axis)) > 1:
         half = size // 2
         made = b(op, _part(b, x, axis, 0, half), _part(b, x, axis, half, 2 * half))
         if size % 2:

@@ -39,7 +39,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import Dim, ceildiv, fresh, product, static
+from onnxtfl.ir.dims import Dim, ceildiv, fresh, known_size, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
@@ -428,7 +428,7 @@ def _moved(b: Builder, offsets: Value, group: int, axis: int, base: Value) -> Te
 
 def _contracted(b: Builder, samples: Value, kernel: Value, groups: int) -> Value:
     """samples [n, taps, p, c] times kernel [o, c / groups, taps...]: [n, p, o]."""
-    out, depth = (int(str(d)) for d in kernel.shape[:2])
+    out, depth = (known_size(d) for d in kernel.shape[:2])
     flat = reshape(b, kernel, (out, depth, product(kernel.shape[2:])))
     parts = []
     for g in range(groups):

@@ -485,7 +485,7 @@ def axis_by_axis(b: Builder, node: Node) -> Value:
 def _known_axis(b: Builder, node: Node, x: Value, i: int) -> Value:
     dims, sampling = node.attr("dims"), Sampling.of(attributes_of(node))
     axis, scales, roi = dims[i], _constant(node.optional(2)), _constant(node.optional(3))
-    size, resized = (int(str(v.shape[axis])) for v in (x, node.result))
+    size, resized = (v.size(axis) for v in (x, node.result))
     scale = resized / size if scales is None else float(scales[i])
     part = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[len(dims) + i]))
     where = sampling.coordinates(size, resized, scale, part)

@@ -20,7 +20,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import Dim, product, static
+from onnxtfl.ir.dims import Dim, known_size, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.packed import ByteData
@@ -227,7 +227,7 @@ def _embedding_lookup(b: Builder, node: Node) -> Value:
     if quantization.per_tensor:
         return rows.apply(ops.Mul, scales).to(node.result.dtype).value
     count = table.shape[0]
-    each = b(ops.Gather, reshape(b, scales, (count, len(quantization.scales) // int(str(count)))), places, axis=0)
+    each = b(ops.Gather, reshape(b, scales, (count, len(quantization.scales) // known_size(count))), places, axis=0)
     parts = (*places.shape, each.shape[-1], product(table.shape[1:]) // each.shape[-1])
     real = Term(b, reshape(b, rows.value, parts, places)) * Term(b, unsqueezed(b, each, [each.rank]))
     return reshape(b, real.to(node.result.dtype).value, (*places.shape, *table.shape[1:]), places)
@@ -245,7 +245,7 @@ def _as_read(b: Builder, table: Value, quantization: Quantization) -> Value:
     packed = 8 // quantization.dtype.bits if quantization.dtype.bits < 8 else 1
     if not static(table.shape) or product(table.shape[1:]) % packed == 0:
         return integers
-    rows, length = int(str(table.shape[0])), int(str(product(table.shape[1:])))
+    rows, length = table.size(0), known_size(product(table.shape[1:]))
     if table.data is None:
         raise UnsupportedError(f"rows of {length} elements of {quantization.storage} that are no constant")
     firsts = np.arange(rows)[:, None] * length // packed * packed

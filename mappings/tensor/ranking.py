@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.dims import known_size, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
@@ -30,14 +30,14 @@ def top_k_by_comparing(b: Builder, node: Node) -> Sequence[Value] | None:
     if not (x.dtype is DType.FLOAT32 or x.dtype is DType.INT32) or x.is_quantized:
         return None
     size = int(x.shape[-1])
-    if int(str(product(x.shape))) * size <= MOST_COMPARED:
+    if known_size(product(x.shape)) * size <= MOST_COMPARED:
         return _by_rank(b, x, known[0])
     return _by_rounds(b, x, known[0]) if known[0] <= MOST_ROUNDS else None
 
 
 def _by_rank(b: Builder, x: Value, k: int) -> list[Value]:
     """An element's rank is the number of elements before it: larger ones, and equal ones with a smaller index."""
-    size, axis = int(str(x.shape[-1])), x.rank
+    size, axis = x.size(-1), x.rank
     places = np.arange(size, dtype=np.int32)
     one, other = (Term(b, unsqueezed(b, x, [a])) for a in (axis, axis - 1))
     is_first = Term(b, constant(places[:, None] > places))
@@ -56,7 +56,7 @@ def _lowest(x: Value) -> float:
 
 def _by_rounds(b: Builder, x: Value, k: int) -> list[Value]:
     """In each of `k` rounds, the first of the largest elements that are left."""
-    left = constant(np.ones([int(str(d)) for d in x.shape], np.bool_))
+    left = constant(np.ones([known_size(d) for d in x.shape], np.bool_))
     body = _round(left.type, x)
     flags = {"carried": 1, "result_axes": (0, 0), "result_reversed": (False, False)}
     _, values, indices = b.many(ops.Scan, constant(np.asarray(k, np.int64)), left, x, body=body, **flags)
@@ -75,7 +75,7 @@ def _round(left_type: Type | None, like: Value) -> Graph:
     top = left.choose(x, _lowest(like)).reduce("max", [axis], keepdims=True)
     is_top = (left & x.equals(top)).to(DType.FLOAT32) + left.to(DType.FLOAT32) * 0.5
     index = is_top.apply(ops.ArgMax, axis=axis, keepdims=True, dtype=DType.INT32)
-    places = Term(b, constant(np.arange(int(str(like.shape[-1])), dtype=np.int32)))
+    places = Term(b, constant(np.arange(like.size(-1), dtype=np.int32)))
     value = places.equals(index).choose(x, 0).reduce("sum", [axis], keepdims=False)
     region.outputs = [(left & places.differs(index)).value, value.value, reshape(b, index.value, like.shape[:-1])]
     return region

@@ -16,7 +16,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, product, static
+from onnxtfl.ir.dims import Dim, known_size, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.op import Op
@@ -182,7 +182,7 @@ def _sums_by_segments(b: Builder, node: Node) -> Value | None:
     indices, updates, sizes = node.operand(1), node.operand(2), static_ints(node.optional(3))
     if node.operands[0] is not None or node.attr("kind") != "add" or sizes is None or updates.dtype in _NARROW:
         return None
-    depth = int(str(indices.shape[-1]))
+    depth = indices.size(-1)
     rows, places = product(indices.shape[:-1]), flat_positions(b, indices, sizes[:depth], indices)
     count, ids = constant(np.asarray(math.prod(sizes[:depth]), np.int32)), reshape(b, places, (rows,), indices)
     flat = reshape(b, updates, (rows, *sizes[depth:]), updates)
@@ -273,13 +273,13 @@ def _few_pairs(x: Value, ids: Value, axis: int, places: Dim) -> bool:
     """
     if x.dtype not in (DType.FLOAT32, DType.INT32, DType.INT64) or not static((*ids.shape, places)):
         return False
-    pairs = math.prod(int(d) for d in ids.shape) * int(str(ids.shape[axis]))
-    return 4 * pairs <= int(str(places))
+    pairs = math.prod(int(d) for d in ids.shape) * ids.size(axis)
+    return 4 * pairs <= known_size(places)
 
 
 def _without_earlier(b: Builder, ids: Value, updates: Value, axis: int) -> Value:
     """`updates` [*ids, ...], of which those that a later one along `axis` at the same place replaces are 0."""
-    count, inner = int(str(ids.shape[axis])), ids.rank - axis - 1
+    count, inner = ids.size(axis), ids.rank - axis - 1
     same = Term(b, unsqueezed(b, ids, [axis + 1])).equals(Term(b, unsqueezed(b, ids, [axis])))
     order = np.triu(np.ones((count, count), np.bool_), 1).reshape(count, count, *(1,) * inner)
     replaced = (same & Term(b, constant(order))).reduce("any", [axis + 1], keepdims=False).value
@@ -338,7 +338,7 @@ def _scatter_by_pairs(b: Builder, node: Node) -> Value | None:
     these written.
     """
     x, indices, updates = (node.operand(i) for i in range(3))
-    kind, depth = node.attr("kind"), int(str(indices.shape[-1]))
+    kind, depth = node.attr("kind"), indices.size(-1)
     count, inner = product(indices.shape[:-1]), product(x.shape[depth:])
     if isinstance(count, int) and isinstance(inner, int) and count * count * inner > MAX_PAIRS:
         return None

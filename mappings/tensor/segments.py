@@ -10,7 +10,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.dims import known_size, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.op import Op
@@ -75,7 +75,7 @@ def _segments_by_selection(b: Builder, x: Value, ids: Value, count: int, kind: s
 def _segments_by_loop(b: Builder, x: Value, ids: Value, count: int, kind: str) -> Value:
     """Each row of `x` [rows, inner] joined with what its segment has so far; ids below 0 do not count."""
     (inner,) = x.shape[1:]
-    start = constant(np.full((count, int(str(inner))), _blank(kind, x.dtype)), x.dtype)
+    start = constant(np.full((count, known_size(inner)), _blank(kind, x.dtype)), x.dtype)
     region = Graph("element")
     body = Builder(region)
     so_far, row, index = (

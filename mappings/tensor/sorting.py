@@ -187,7 +187,7 @@ def _unique_slices(b: Builder, node: Node) -> Sequence[Value] | None:
     rows = merged(b, x, [[axis], [a for a in range(x.rank) if a != axis]])
     left, right = (Term(b, unsqueezed(b, rows, [place])) for place in (1, 0))
     if 0 in rows.shape[1:]:  # slices of nothing are equal
-        ids = Term(b, constant(np.zeros(int(str(rows.shape[0])), np.int32)))
+        ids = Term(b, constant(np.zeros(rows.size(0), np.int32)))
     else:
         ids = _row_ranks(left, right) if node.attr("sorted") else _first_equal(left, right)
     _, first, inverse, counts = b.many(ops.Unique, ids.value, sorted=True, dtype=node.attr("dtype"))

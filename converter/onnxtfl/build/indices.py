@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxtfl.ir.dims import known_size
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -47,7 +48,7 @@ def _checked(indices: Array, sizes: Sequence[Dim]) -> Array:
 
 def strides_of(sizes: Sequence[Dim]) -> Array:
     """The strides of a tensor in C order, in elements; all sizes except the first must be ints."""
-    inner = [int(str(d)) for d in sizes[1:]]
+    inner = [known_size(d) for d in sizes[1:]]
     return np.asarray([math.prod(inner[i:]) for i in range(len(sizes))], np.int64)
 
 

@@ -25,7 +25,7 @@ def without_negative_padding(b: Builder, x: Value, window: Window) -> tuple[Valu
         return x, window
     crops = [max(-p, 0) for p in window.padding]
     axes = zip(range(2, x.rank), crops, crops[window.rank :], strict=False)
-    x = sliced(b, x, {axis: slice(start, int(str(x.shape[axis])) - end) for axis, start, end in axes})
+    x = sliced(b, x, {axis: slice(start, x.size(axis) - end) for axis, start, end in axes})
     return x, replace(window, padding=tuple(max(p, 0) for p in window.padding))
 
 

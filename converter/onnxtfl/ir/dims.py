@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.budget import LARGEST_EXPRESSION, current
 from onnxtfl.ir.symbols import Unknown, next_number, reserve
 
@@ -250,6 +251,13 @@ def product(dims: Iterable[Dim]) -> Dim:
 def static(shape: Sequence[Dim] | None) -> bool:
     """Whether every dimension of `shape` is an int; False where the rank is unknown."""
     return shape is not None and all(isinstance(d, int) for d in shape)
+
+
+def known_size(dim: Dim) -> int:
+    """A size that has to be known before run time; UnsupportedError for others."""
+    if not isinstance(dim, int):
+        raise UnsupportedError(f"a size has to be known before run time, not {dim}", code="E-SHAPE-001")
+    return dim
 
 
 def nominal(dim: Dim, default: int = 64) -> int:

@@ -18,7 +18,7 @@ from onnxtfl.errors import InternalError
 from onnxtfl.ir.attributes import REQUIRED
 from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.declaration import Declaration, Effect, Permutation, Permuted, SharedAxes, UnknownRankError
-from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.dims import Shape, known_size
 from onnxtfl.ir.history import Remark, with_name
 from onnxtfl.ir.notes import Notes
 from onnxtfl.ir.origin import HasOrigins, Origin
@@ -85,6 +85,10 @@ class Value(HasOrigins):
     def rank(self) -> int:
         """The number of axes; UnknownRankError if it is unknown."""
         return len(self.shape)
+
+    def size(self, axis: int) -> int:
+        """The size of an axis, which has to be known before run time; UnsupportedError if it is not."""
+        return known_size(self.shape[axis])
 
     def numpy(self) -> Array:
         """The elements of this constant, dequantized; TypeError if it is not a constant."""

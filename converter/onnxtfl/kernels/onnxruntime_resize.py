@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
@@ -125,9 +126,9 @@ def _places(b: Builder, node: Node, axis: int) -> tuple[Term, Term | float]:
     size, resized = x.shape[axis], node.result.shape[axis]
     known = isinstance(size, int) and isinstance(resized, int) and (scales is None or scales.is_constant)
     if known and axis in dims:
-        scale = int(str(resized)) / int(str(size)) if scales is None else float(scales.numpy()[dims.index(axis)])
-        where = Sampling.of(attributes_of(node)).coordinates(int(str(size)), int(str(resized)), scale)
-        return Term(b, constant(where)), float(int(str(size)) - 1)
+        scale = known_size(resized) / known_size(size) if scales is None else float(scales.numpy()[dims.index(axis)])
+        where = Sampling.of(attributes_of(node)).coordinates(known_size(size), known_size(resized), scale)
+        return Term(b, constant(where)), float(known_size(size) - 1)
     if axis in dims:
         opened = _opened(b, node, x, dims.index(axis))
         return opened.where, opened.top

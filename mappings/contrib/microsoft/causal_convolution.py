@@ -30,7 +30,7 @@ def _causal_conv(b: Builder, node: Node) -> list[Value]:
     if not static(weight.shape) or ((last_axis := node.attr("channels_last", 0)) and x.rank != 3):
         raise UnsupportedError("a kernel of unknown size, or several axes of channels", code="E-SHAPE-001")
     dilation = int(node.attr("dilation", 1))
-    length = (int(str(weight.shape[-1])) - 1) * dilation
+    length = (weight.size(-1) - 1) * dilation
     swapped = [None if v is None else transposed(b, v, [0, 2, 1]) if last_axis else v for v in (x, past)]
     seen = _with_past(b, swapped[0] or x, swapped[1], length)
     attributes = {"group": weight.shape[0], "dilations": [dilation]}

@@ -18,7 +18,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.dims import known_size, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.packed import FieldData
@@ -98,7 +98,7 @@ def _scores(b: Builder, node: Node, layer: _Experts) -> Value:
 
 def _highest(b: Builder, node: Node, scores: Value) -> tuple[Term, Term]:
     """The `k` highest scores [tokens, k] and their experts; of equal ones the last come first."""
-    count = int(str(scores.shape[1]))
+    count = scores.size(1)
     k = int(node.attr("k", 1))
     if not 0 < k <= count:
         raise InvalidModelError(f"each token takes {k} of {count} experts", code="E-FILE-009")
@@ -109,7 +109,7 @@ def _highest(b: Builder, node: Node, scores: Value) -> tuple[Term, Term]:
 
 def _gates(b: Builder, values: Term, chosen: Term, scores: Value) -> Term:
     """[tokens, experts]: the value of those that are chosen, 0 for the others."""
-    experts = np.arange(int(str(scores.shape[1])), dtype=np.int32)
+    experts = np.arange(scores.size(1), dtype=np.int32)
     mine = Term(b, unsqueezed(b, chosen.value, [2])).apply(
         ops.Compare, constant(experts.reshape(1, 1, -1)), comparison_direction="EQ"
     )
@@ -120,8 +120,8 @@ def _gates(b: Builder, values: Term, chosen: Term, scores: Value) -> Term:
 def _mixed(b: Builder, node: Node, first: _Experts, second: _Experts, gates: Term) -> Value:
     """The sum over the experts of gate * (second @ activation(first @ x))."""
     x = node.operand(0)
-    experts, rows, hidden = (int(str(d)) for d in first.weights.shape)
-    inner = int(str(second.weights.shape[2]))
+    experts, rows, hidden = (known_size(d) for d in first.weights.shape)
+    inner = second.weights.size(2)
     if second.weights.shape[1] != hidden or rows not in (inner, 2 * inner):
         raise UnsupportedError("experts in another order than [experts, rows, columns]")
     tokens = gates.value.shape[0]
@@ -154,7 +154,7 @@ def _activated(b: Builder, node: Node, x: Term) -> Term:
     if kind != "swiglu":
         raise UnsupportedError(f"the activation {kind!r}", hint=_HINT)
     tokens, experts, rows = x.value.shape
-    pairs = Term(b, reshape(b, x.value, [tokens, experts, int(str(rows)) // 2, 2], x.value))
+    pairs = Term(b, reshape(b, x.value, [tokens, experts, known_size(rows) // 2, 2], x.value))
     gate, linear = pairs.at(0, 3), pairs.at(1, 3)
     limit = float(node.attr("swiglu_limit", np.inf))
     if np.isfinite(limit):
@@ -219,7 +219,7 @@ def _group_router(b: Builder, node: Node) -> list[Value]:
     logits, bias, weights = node.operand(0), node.operand(1), node.optional(2)
     if weights is not None:
         logits = contracted(b, logits, weights, logits.rank - 1, 1)
-    count = int(str(bias.shape[0])) if isinstance(bias.shape[0], int) else 0
+    count = bias.size(0) if isinstance(bias.shape[0], int) else 0
     if not count:
         raise UnsupportedError("an unknown number of experts", type_=bias.type, code="E-SHAPE-001")
     flat = reshape(b, logits, [product(logits.shape[:-1]), count], logits)
@@ -250,7 +250,7 @@ _LOWEST = float(np.finfo(np.float32).min)
 
 def _best(b: Builder, scores: Term, k: int) -> Term:
     """Whether each of the last axis of [tokens, n] is one of the `k` largest; of equal ones the first count."""
-    count = int(str(scores.value.shape[1]))
+    count = scores.value.size(1)
     places = b.many(ops.TopK, scores.value, np.array([k]), axis=1, dtype=DType.INT32)[1]
     every = constant(np.arange(count, dtype=np.int32).reshape(1, 1, -1))
     same = Term(b, unsqueezed(b, places, [2])).apply(ops.Compare, every, comparison_direction="EQ")

@@ -16,7 +16,7 @@ from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.dims import Dim, known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.reshape import dim_vector, reshape, transposed, unsqueezed
@@ -77,7 +77,7 @@ def _gated_delta_net(b: Builder, node: Node) -> list[Value]:
     if node.optional(1) is None or (state is None and q.rank == 3):
         raise UnsupportedError("query, key and value in one operand, or a batch of unknown size")
     parts = [_in_batches(b, node, node.operand(i), 4) for i in range(3)]
-    heads = int(str(_known(parts[2].shape[2])))
+    heads = known_size(_known(parts[2].shape[2]))
     if node.attr("qk_l2_norm", 0):
         parts[:2] = [_unit(b, x) for x in parts[:2]]
     decays, corrects = _rule(node)

@@ -22,6 +22,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import transposed
 from onnxtfl.rewriting.registry import lift_onnx
@@ -64,7 +65,7 @@ def _weights(nodes: list[Node]) -> Iterator[tuple[Value, int]]:
 
 def _fits(weights: Value, group: int, block: int) -> bool:
     """Whether the optimizer would make such weights for blocks of this size."""
-    rows, columns = (int(str(d)) for d in weights.shape[:2])
+    rows, columns = (known_size(d) for d in weights.shape[:2])
     alone = group == 1 and columns < block
     return rows % block == 0 and (alone or _is_depthwise(rows, columns, group) or columns % block == 0)
 

@@ -27,6 +27,7 @@ from onnxtfl.checking.metrics.comparison import Expectation, compare
 from onnxtfl.checking.models.widened import HALF
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantization import Quantization, quantize
 from onnxtfl.ir.quantized import quantization_of
@@ -311,7 +312,7 @@ def _expected_form(b: InnerModel, match: Match, array: Array) -> Array | None:
     if way is None or not isinstance(type_, TensorType):
         return None
     if type_.is_static:
-        shape = tuple(int(str(d)) for d in type_.shape or ())
+        shape = tuple(known_size(d) for d in type_.shape or ())
     elif (moved := None if way.back else way.moved(array, ())) is not None:
         shape = moved.shape
     else:

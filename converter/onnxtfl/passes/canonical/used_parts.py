@@ -32,7 +32,7 @@ def _sliced(graph: Graph, node: Node, used: list[Value]) -> bool:
         return False
     b, axis, begin = Builder(graph, node, maker="used parts"), normalize_axis(node.attr("axis"), x.rank), 0
     for result in node.results:
-        end = begin + int(str(result.shape[axis]))
+        end = begin + result.size(axis)
         if result in used:
             starts, limits = [0] * x.rank, list(sizes)
             starts[axis], limits[axis] = begin, end

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Shape, product
+from onnxtfl.ir.dims import Shape, known_size, product
 from onnxtfl.ir.factors import Factors
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use
@@ -76,7 +76,7 @@ def split_columns(b: Builder, node: Node) -> Value | None:
     if len(fine.before[column]) == 1 or any(len(parts) > 1 for parts in fine.before[:column]):
         return None
     (axis,) = roles.rhs_free
-    parts = [int(str(d)) for d in fine.sizes[column:]]
+    parts = [known_size(d) for d in fine.sizes[column:]]
     shape = matrix.data.shape
     split = constant(matrix.data.reshape((*shape[:axis], *parts, *shape[axis + 1 :])))
     contract = _places(_split(len(shape), {axis: len(parts)}), roles.rhs_contract)
@@ -132,7 +132,7 @@ def _unmerged_matrix(matrix: Value, roles: DotRoles, fine: Factors) -> Value:
     assert matrix.data is not None
     sizes: list[list[int]] = [[d] for d in matrix.data.shape]
     for mine, other in zip(roles.lhs_contract, roles.rhs_contract, strict=True):
-        sizes[other] = [int(str(fine.sizes[k])) for k in _places(fine.after, [mine])]
+        sizes[other] = [known_size(fine.sizes[k]) for k in _places(fine.after, [mine])]
     return constant(matrix.data.reshape([d for part in sizes for d in part]))
 
 
