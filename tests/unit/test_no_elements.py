@@ -167,7 +167,7 @@ def test_a_slice_of_six_axes_two_of_which_are_open() -> None:
 
 
 def test_large_products_of_integers_are_computed_in_blocks_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    from onnxtfl.mappings import contraction
+    from onnxtfl.mappings.math import contraction
 
     monkeypatch.setattr(contraction, "_MOST_PRODUCTS", 100)
     node = helper.make_node("MatMul", ["x", "w"], ["y"])

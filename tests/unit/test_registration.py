@@ -13,6 +13,8 @@ from onnxtfl.ir.types import tensor
 from onnxtfl.rewriting import registry
 from onnxtfl.rewriting.registry import Form, RuleError, Rules
 from onnxtfl.rules import row
+from onnxtfl.targets.micro import MicroTarget
+from onnxtfl.targets.tflite import TfliteTarget
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +89,24 @@ def test_decompositions_come_in_their_order(tables: Rules) -> None:
     registry.decompose(ops.Slice, "onnx", "operands")(named("operands"))
     found = {t: [d.__name__ for d in tables.decompositions(ops.Slice, t)] for t in ("tfl", "onnx")}
     assert found == {"tfl": ["elements", "axes", "tfl formula", "formula"], "onnx": ["elements", "operands", "formula"]}
+
+
+def test_a_target_has_the_rules_of_those_that_it_is_one_of(tables: Rules) -> None:
+    registry.decompose(ops.Slice)(named("all"))
+    registry.decompose(ops.Slice, "tfl")(named("tfl"))
+    registry.decompose(ops.Slice, "micro")(named("micro"))
+    known = tables.decompositions
+    found = {t.title: [d.__name__ for d in known(ops.Slice, *t.chain)] for t in (MicroTarget(), TfliteTarget())}
+    assert found == {"TFLite Micro": ["micro", "tfl", "all"], "TFLite": ["tfl", "all"]}
+
+
+def test_rules_with_conditions_come_first_and_decline_where_these_do_not_hold(tables: Rules) -> None:
+    registry.decompose(ops.Slice)(named("plain"))
+    for rank in (1, 2):
+        registry.decompose(ops.Slice, when=lambda node, rank=rank: node.operand(0).rank == rank)(named(f"rank {rank}"))
+    assert [d.__name__ for d in tables.decompositions(ops.Slice, "tfl")] == ["rank 1", "rank 2", "plain"]
+    with pytest.raises(RuleError, match="decomposing Slice for any target"):
+        registry.decompose(ops.Slice)(named("another"))
 
 
 def test_a_derived_op_expands_last(tables: Rules) -> None:

@@ -118,7 +118,7 @@ def acceptable(node: Node, target: Target) -> bool:
 
 
 def _late_rule(node: Node, target: Target) -> DecomposeRule | None:
-    late = rules().late.get(node.op, {}).get(target.name)
+    late = rules().late_rule(node.op, *target.chain)
     return late.func if late is not None and late.when(node) else None
 
 
@@ -196,7 +196,7 @@ def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[V
 
 def _decompose(builder: Builder, node: Node, target: Target) -> list[Value] | None:
     late = _late_rule(node, target)
-    for rule in [late] if late else rules().decompositions(node.op, target.name):
+    for rule in [late] if late else rules().decompositions(node.op, *target.chain):
         builder.maker = rule_name(rule)
         try:
             values = builder.tried(rule, node)

@@ -32,7 +32,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.formula import Derived
@@ -53,13 +53,15 @@ Steps = Generator["Inlined", list[Value], Sequence[Value]]
 PrepareRule = Callable[[Node], "Inlined | Steps | None"]
 DecomposeRule = Callable[[Builder, Node], "Lifted | None"]
 Condition = Callable[[Node], bool]
-Target = Literal["tfl", "onnx"]
+Target = Literal["tfl", "onnx", "micro"]
+"""A target that rules are for. Targets form chains (``micro`` is a ``tfl``): rules for the first come first."""
 K = TypeVar("K")
 R = TypeVar("R")
 Order = Literal["elements", "operands", "axes", "formula"]
 """The order in which decompositions are tried: first those that change the element type, then those that rewrite
 operands for kernels, then those that change or merge axes, last the formulas over other ops. At the same place in the
-order, a rule for one target is tried before a rule for both.
+order, a rule for one target is tried before a rule for those that it is one of, and for all; one with a condition
+before one without.
 """
 ANY_VERSION = 0
 _ORDERS: tuple[Order, ...] = ("elements", "operands", "axes", "formula")
@@ -119,6 +121,13 @@ class LateRule:
     func: DecomposeRule
 
 
+class Decomposition(NamedTuple):
+    """A rule, which declines where its condition does not hold."""
+
+    rule: DecomposeRule
+    has_condition: bool
+
+
 @dataclass
 class Rules:
     """All tables. The keys of `lift_onnx` and `upgrades` are the op (domain, name) and the since-version."""
@@ -131,7 +140,7 @@ class Rules:
     lower_tfl: dict[type[Op], list[tuple[int, LowerTfl]]] = field(default_factory=dict)
     lower_onnx: dict[type[Op], list[tuple[int, LowerOnnx]]] = field(default_factory=dict)
     opsets: dict[type[Op], OpsetRule] = field(default_factory=dict)
-    decompose: dict[type[Op], dict[tuple[Order, Target | None], DecomposeRule]] = field(default_factory=dict)
+    decompose: dict[type[Op], dict[tuple[Order, Target | None], list[Decomposition]]] = field(default_factory=dict)
     late: dict[type[Op], dict[Target, LateRule]] = field(default_factory=dict)
 
     lower_quantized: dict[str, tuple[str, str, QuantizedForm]] = field(default_factory=dict)
@@ -157,12 +166,18 @@ class Rules:
         """Domain and name of the ONNX ops with explicit parameters that nodes may be written as."""
         return frozenset((domain, name) for domain, name, _ in self.lower_quantized.values())
 
-    def decompositions(self, op: type[Op], target: Target) -> list[DecomposeRule]:
-        """The decompositions of `op` for `target`, in order; last the expansion of a derived op."""
+    def decompositions(self, op: type[Op], *chain: Target) -> list[DecomposeRule]:
+        """The decompositions for a target and those that it is one of, in order; last the expansion of a derived op."""
         found = self.decompose.get(op, {})
-        keys = [(order, wanted) for order in _ORDERS for wanted in (target, None)]
+        keys = [(order, wanted) for order in _ORDERS for wanted in (*chain, None)]
+        ordered = (sorted(found.get(key, ()), key=lambda one: not one.has_condition) for key in keys)
         derived = [expand] if issubclass(op, Derived) else []
-        return [*(found[key] for key in keys if key in found), *derived]
+        return [*(one.rule for several in ordered for one in several), *derived]
+
+    def late_rule(self, op: type[Op], *chain: Target) -> LateRule | None:
+        """The decomposition after layout assignment for a target, or for one that it is one of."""
+        found = self.late.get(op, {})
+        return next((found[target] for target in chain if target in found), None)
 
 
 def _ranked(forms: Iterable[tuple[int, Form | None]]) -> list[Form]:
@@ -319,12 +334,29 @@ def lower_quantized(of: str, name: str, domain: str = "") -> Callable[[Quantized
 
 
 def decompose(
-    op: type[Op], target: Target | None = None, order: Order = "formula"
+    op: type[Op], target: Target | None = None, order: Order = "formula", when: Condition | None = None
 ) -> Callable[[DecomposeRule], DecomposeRule]:
-    """Register a rule that replaces `op` by other neutral ops if the target accepts no form of it."""
+    """Register a rule that replaces `op` by other neutral ops if the target accepts no form of it, for nodes for which
+    `when` holds. Several with conditions are tried in the order of their registration; one may have none.
+    """
 
-    table, what = _RULES.decompose.setdefault(op, {}), f"decomposing {op.name} for {target or 'any target'} ({order})"
-    return _decorator(lambda rule: _add(table, (order, target), rule, what))
+    def add(rule: DecomposeRule) -> None:
+        known = _RULES.decompose.setdefault(op, {}).setdefault((order, target), [])
+        plain = next((one.rule for one in known if not one.has_condition), None)
+        if when is None and plain is not None:
+            what = f"decomposing {op.name} for {target or 'any target'} ({order})"
+            raise RuleError(f"{what} has two rules: {rule_name(plain)} and {rule_name(rule)}")
+        known.append(Decomposition(rule if when is None else _guarded(rule, when), when is not None))
+
+    return _decorator(add)
+
+
+def _guarded(rule: DecomposeRule, when: Condition) -> DecomposeRule:
+    @functools.wraps(rule)
+    def guarded(b: Builder, node: Node) -> Lifted | None:
+        return rule(b, node) if when(node) else None
+
+    return guarded
 
 
 def decompose_late(op: type[Op], target: Target, when: Condition) -> Callable[[DecomposeRule], DecomposeRule]:

@@ -18,6 +18,7 @@ class MicroTarget(TfliteTarget):
     """
 
     title = "TFLite Micro"
+    chain = ("micro", *TfliteTarget.chain)
     has_open_sizes = False
     has_uint8_kernels = False
     has_hybrid_kernels = False

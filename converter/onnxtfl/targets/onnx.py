@@ -54,6 +54,7 @@ class OnnxTarget(Target):
     """
 
     name = "onnx"
+    chain = ("onnx",)
     channels_last = False
     shares_inputs = True
 

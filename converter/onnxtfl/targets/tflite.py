@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.rewriting.registry import Form, rules
+from onnxtfl.rewriting.registry import Target as TargetName
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
@@ -49,6 +50,7 @@ class TfliteTarget(Target):
     """
 
     name = "tfl"
+    chain: ClassVar[tuple[TargetName, ...]] = ("tfl",)
     channels_last = True
     shares_inputs = False
     has_integer_ops = True
