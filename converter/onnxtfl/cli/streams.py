@@ -6,8 +6,10 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
+from onnxtfl import system
+
 STREAM = "-"
-_STDOUT = (STREAM, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+_STDOUT = (STREAM, *system.STDOUT)
 
 
 def model_of(path: str) -> str | bytes:
