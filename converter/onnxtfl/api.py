@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from onnxtfl import system
 from onnxtfl.arguments import (
     accepting_former_names,
     checked,
@@ -19,7 +18,7 @@ from onnxtfl.arguments import (
     of_command,
     settings,
 )
-from onnxtfl.conversion import Conversion, ConversionReport, IoType, StateReport, TensorReport
+from onnxtfl.conversion import Conversion, ConversionReport, IoType, StateReport, TensorReport, peak_memory
 from onnxtfl.conversion_check import (
     CheckMode,
     Job,
@@ -419,7 +418,7 @@ def _report(job: Job, result: Report, output: Output, seconds: float) -> Convers
         result.source_size,
         output.size(),
         seconds,
-        system.peak_memory(),
+        peak_memory(),
         tuple((timing.name, timing.seconds, timing.nodes) for timing in result.passes),
         result.quantization,
         tuple(StateReport(state.input, state.output, state.initial) for state in result.states),

@@ -22,7 +22,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from onnxtfl import system
 from onnxtfl.arguments import checked, current_names, of_command
 from onnxtfl.errors import CheckFailedError, InternalError, OnnxtflError, RuntimeUnavailableError, UsageError
 from onnxtfl.journal import Journal
@@ -296,8 +295,8 @@ def _begin_worker(safe_path: str | None, others: Sequence[str]) -> None:
     _set_safe_path(safe_path)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
-    for number in system.ending_signals("SIGHUP"):
-        signal.signal(number, _leave)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _leave)
     end_with_parent(others)
 
 

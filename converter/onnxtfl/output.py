@@ -13,10 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from onnxtfl import system
 from onnxtfl.errors import OutputError, UsageError
 from onnxtfl.temporary import Folder
 
+_DESCRIPTORS = ("/dev/std", "/dev/fd/", "/proc/")
+"""Names of open files, which are written into: another file with their name would not be the open one."""
 _SLASHES = tuple({"/", os.sep})
 PATIENCE = 5.0
 """Seconds until another process must have opened a pipe for reading."""
@@ -131,19 +132,19 @@ class Output:
 
 def _is_special(path: str) -> bool:
     """Whether `path` is a device, a pipe or an open file."""
-    if system.is_descriptor(path):
+    if os.path.abspath(path).startswith(_DESCRIPTORS):
         return True
     return os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
 
 
 def _opened(path: str) -> BinaryIO:
     """A device or pipe, opened for writing; OSError where no process reads the pipe within `PATIENCE`."""
-    if not system.is_pipe(path):
+    if not stat.S_ISFIFO(os.stat(path).st_mode):
         return open(path, "wb")
     limit = time.monotonic() + PATIENCE
     while True:
         try:
-            descriptor = system.opened_pipe(path)
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise

@@ -20,15 +20,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-if __package__:
-    from onnxtfl import system
-else:  # loaded by a script, whose path has no package
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    _spec = spec_from_file_location("onnxtfl_system", Path(__file__).with_name("system.py"))
-    assert _spec is not None and _spec.loader is not None
-    system = module_from_spec(_spec)
-    _spec.loader.exec_module(system)
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 PREFIX, UNLOCKED = "onnxtfl-tmp-", "onnxtfl-unlocked-"
 _NAME = re.compile(r"\.?" + PREFIX + r"[a-z0-9_]{8}")  # what `tempfile.mkdtemp` adds
@@ -38,7 +33,8 @@ _POLL = 0.2
 _open: set[Folder] = set()
 _places: set[str] = set()
 
-system.after_fork(_open.clear)  # the folders of a process are not those of one that it forks
+if hasattr(os, "register_at_fork"):  # the folders of a process are not those of one that it forks
+    os.register_at_fork(after_in_child=_open.clear)
 
 
 class Folder:
@@ -51,7 +47,7 @@ class Folder:
         for _ in range(TRIES):
             self.path = Path(tempfile.mkdtemp(prefix=dot + PREFIX, dir=inside))
             _open.add(self)  # before it is locked: a signal may come at any time, and `sweep` leaves what is locked
-            self._lock = system.locked(self.path)
+            self._lock = _locked(self.path)
             if self._lock is not None:
                 break
             shutil.rmtree(self.path, ignore_errors=True)
@@ -90,10 +86,29 @@ def sweep(place: str) -> None:
     """Remove the folders that processes which have ended left in a directory; those of other users stay."""
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         for path in [Path(entry.path) for entry in entries if _NAME.fullmatch(entry.name)]:
-            held = system.locked(path)
+            held = _locked(path)
             if held is not None:
                 shutil.rmtree(path, ignore_errors=True)
                 os.close(held)
+
+
+def _locked(path: Path) -> int | None:
+    """The descriptor of a folder, which is locked from now on.
+
+    None where another process has locked or removed it, it is another user's, or there are no locks.
+    """
+    if fcntl is None:
+        return None
+    try:
+        held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(held).st_uid == os.getuid() and os.path.samestat(path.lstat(), os.fstat(held)):
+            return held
+    os.close(held)
+    return None
 
 
 def remove_all(others: Iterable[str] = ()) -> None:
@@ -113,16 +128,16 @@ def end_with_parent(others: Iterable[str] = (), parent: int | None = None) -> th
     `others`: the `places` of the parent; `parent`: its number, by default that of the present one. The thread that is
     returned looks at who the parent is: the end of a pipe may be held by a third process.
     """
-    watched = system.parent() if parent is None else parent
-    if watched is None:
+    if os.name != "posix":
         return None
+    watched = os.getppid() if parent is None else parent
     thread = threading.Thread(target=_watch, args=(watched, tuple(others)), daemon=True)
     thread.start()
     return thread
 
 
 def _watch(parent: int, others: tuple[str, ...]) -> None:
-    while system.parent() == parent:
+    while os.getppid() == parent:
         time.sleep(_POLL)
     remove_all({*others, *places()})
     os._exit(1)

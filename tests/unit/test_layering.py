@@ -20,7 +20,6 @@ _ALLOWED = {
     "wording": {"option_table"},
     "error_codes": {"wording"},
     "errors": {"error_codes", "wording"},
-    "system": set(),
     "temporary": set(),
     "ir": set(),
     "formats": {"ir", "schemas"},
@@ -146,7 +145,7 @@ def test_imports() -> None:
     found = list[str]()
     for name, path in _MODULES.items():
         part = _part(name)
-        allowed = _ALLOWED[part] | {part, "errors", "system"}
+        allowed = _ALLOWED[part] | {part, "errors"}
         found += [f"{name} imports {target}" for target in _imports(name, path) if _part(target) not in allowed]
     assert found == []
 

@@ -39,9 +39,10 @@ def was_interrupted() -> bool:
 
 
 def _set(handler: Any) -> None:
-    from onnxtfl import system
-
-    for number in (signal.SIGINT, signal.SIGTERM, *system.ending_signals("SIGHUP")):
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is None or (name == "SIGHUP" and signal.getsignal(number) == signal.SIG_IGN):  # nohup
+            continue
         try:
             signal.signal(number, handler)
         except ValueError:  # not in the main thread
@@ -60,9 +61,7 @@ def _watch() -> None:
     """Let a thread wait for signals."""
     import threading
 
-    from onnxtfl import system
-
-    if threading.current_thread() is threading.main_thread() and system.can_watch_signals():
+    if threading.current_thread() is threading.main_thread() and os.name == "posix":
         told, tell = os.pipe()
         os.set_blocking(tell, False)
         signal.set_wakeup_fd(tell, warn_on_full_buffer=False)  # written to at once, the handler is called later

@@ -32,10 +32,7 @@ class _ModelPath(click.Path):
         """Return the path."""
         if not value:
             self.fail("the path is empty", param, ctx)
-        try:
-            return super().convert(value, param, ctx)
-        except UnicodeEncodeError as error:
-            self.fail(f"no file here can have the name {ascii(value)}: file names are {error.encoding}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 MODEL = _ModelPath(readable=False)

@@ -6,10 +6,8 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from onnxtfl import system
-
 STREAM = "-"
-_STDOUT = (STREAM, *system.STDOUT)
+_STDOUT = (STREAM, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 def model_of(path: str) -> str | bytes:
