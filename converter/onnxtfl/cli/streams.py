@@ -6,8 +6,9 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
+from onnxtfl import platform_calls
+
 STREAM = "-"
-_STDOUT = (STREAM, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 def model_of(path: str) -> str | bytes:
@@ -26,7 +27,7 @@ def model_of(path: str) -> str | bytes:
 
 def is_stdout(path: str) -> bool:
     """Whether a path means standard output."""
-    return path in _STDOUT
+    return path in (STREAM, *platform_calls.STDOUT)
 
 
 def write_to_stdout(data: bytes) -> None:

@@ -3,8 +3,8 @@
 Its arguments are the runtime to import, what each answer begins with (what else is printed does no harm then), and the
 directories in which its parent has temporary folders: where its parent is killed it removes these and ends. It reads
 requests from stdin and answers on stdout, one JSON object a line; arrays travel in npz files. It imports nothing of
-onnxtfl but the script `temporary`, and runs on Python 3.9 and newer, so that another interpreter can run it too
-(tflite-runtime 2.14 wants numpy < 2 and Python 3.11).
+onnxtfl but the scripts `temporary` and `platform_calls`, and runs on Python 3.9 and newer, so that another interpreter
+can run it too (tflite-runtime 2.14 wants numpy < 2 and Python 3.11).
 
 Request: ``{"id", "runtime", "model", "arrays": npz, "runs": [[item]], "feedback": [[output, input]], "results": npz,
 "kernels", "spare", "keep", "large", "source", "time_limit"}``: the inputs of each run of one session or interpreter,
@@ -436,7 +436,7 @@ def limited(request: Item) -> Iterator[None]:
 
 def main() -> None:
     """Answer requests until stdin ends. What the runtimes print on stdout goes to stderr."""
-    parent = os.getppid()
+    parent = script("../platform_calls").parent()
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     runtime, mark, *places = sys.argv[1:]
