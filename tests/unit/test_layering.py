@@ -80,7 +80,7 @@ _ALLOWED = {
     },
     "testing": {_API},
     "pytest_plugin": {_API, "testing"},
-    "pre_commit": {_API},
+    "pre_commit": {_API, "cli"},
 }
 _FOLDERS = {"": ROOT / "converter" / "onnxtfl", "mappings": ROOT / "mappings", "schemas": ROOT / "schemas"}
 

@@ -121,13 +121,23 @@ def test_a_conversion_with_its_check_and_reports(tmp_path: Path, hiding: Environ
     assert sorted(os.listdir(tmp_path)) == ["back.onnx", "m.onnx", "m.tflite", "r.html"]
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere file names are UTF-8")
+def test_file_names_where_their_encoding_is_ascii(tmp_path: Path) -> None:
+    env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = _run(env, saved(onnx_scale(), tmp_path / "μ.onnx"), "-o", tmp_path / "ξ.tflite", "--check")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_many_files(tmp_path: Path, hiding: Environment) -> None:
     for k in range(2):
         saved(onnx_scale(k + 2.0), tmp_path / f"m{k}.onnx")
     done = _run(hiding, *sorted(tmp_path.glob("*.onnx")), "-o", f"{tmp_path / 'out'}/")
     assert (done.returncode, done.stderr) == (0, "")
     assert [name for name in sorted(os.listdir(tmp_path / "out")) if name[0] != "."] == ["m0.tflite", "m1.tflite"]
-    assert [name for name in os.listdir(tmp_path / "out") if "onnxtfl-" in name and "tmp" in name] == []
+    (journal,) = (path for path in (tmp_path / "out").iterdir() if path.suffix != ".tflite")
+    journal.write_bytes(journal.read_bytes().replace(b"\n", b"\r\n"))  # an editor of Windows
+    done = _run(hiding, *sorted(tmp_path.glob("*.onnx")), "-o", f"{tmp_path / 'out'}/")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "2 models: 2 up to date")
 
 
 def test_an_interrupt(tmp_path: Path, hiding: Environment) -> None:
@@ -162,10 +172,7 @@ def test_without_litert(tmp_path: Path) -> None:
     assert done.returncode == 3 and "E-CHECK-002" in done.stderr
 
 
-_NARROW = [
-    {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
-    for encoding in ("cp1252", "ascii")
-]
+_NARROW = [{"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LC_ALL": "C.UTF-8"} for encoding in ("cp1252", "ascii")]
 
 
 def _named_in_greek() -> onnx.ModelProto:
@@ -190,6 +197,17 @@ def test_a_console_with_few_characters(tmp_path: Path, environment: Environment)
         ("main", "inspect", target),
         ("main", "ops"),
         ("main", "explain", "E-RUN-001"),
+        ("onnx2tfl", saved(onnx_scale(), tmp_path / "μ1.onnx"), source, "-o", tmp_path / "many"),
+        (
+            "onnx2tfl",
+            saved(onnx_scale(), tmp_path / "μ.onnx"),
+            "-o",
+            tmp_path / "μ.tflite",
+            "--save-outputs",
+            tmp_path / "μ",
+        ),
+        ("tfl2onnx", target, "-o", tmp_path / "μ.onnx"),
+        ("onnx2tfl", source, "-o", tmp_path, "--list-unsupported", "--json"),
         *(("main", *words, "--help") for words in ((), ("check",), ("inspect",), ("ops",), ("explain",))),
         ("onnx2tfl", "--help"),
         ("tfl2onnx", "--help"),

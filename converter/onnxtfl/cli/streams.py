@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 from collections.abc import Iterator
 
 from onnxtfl import platform_calls
 
 STREAM = "-"
+
+
+def accept_any_text() -> None:
+    """Write what the encoding of standard output or error lacks (cp1252, ASCII) as an escape of Python."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def model_of(path: str) -> str | bytes:
