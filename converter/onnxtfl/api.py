@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+from onnxtfl import platform_calls
 from onnxtfl.arguments import (
     accepting_former_names,
     checked,
@@ -18,7 +19,7 @@ from onnxtfl.arguments import (
     of_command,
     settings,
 )
-from onnxtfl.conversion import Conversion, ConversionReport, IoType, StateReport, TensorReport, peak_memory
+from onnxtfl.conversion import Conversion, ConversionReport, IoType, StateReport, TensorReport
 from onnxtfl.conversion_check import (
     CheckMode,
     Job,
@@ -418,7 +419,7 @@ def _report(job: Job, result: Report, output: Output, seconds: float) -> Convers
         result.source_size,
         output.size(),
         seconds,
-        peak_memory(),
+        platform_calls.peak_memory(),
         tuple((timing.name, timing.seconds, timing.nodes) for timing in result.passes),
         result.quantization,
         tuple(StateReport(state.input, state.output, state.initial) for state in result.states),

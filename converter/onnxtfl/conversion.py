@@ -297,19 +297,3 @@ def _elements(name: str, tensors: Sequence[str]) -> str:
 def _ops(counts: Mapping[str, int], verbose: bool) -> str:
     """The number of nodes and the most frequent operators."""
     return f"{sum(counts.values())}: {ranked(counts, verbose)}" if counts else "0"
-
-
-def peak_memory() -> int | None:
-    """Return the peak resident bytes of this process, None where the system does not report them."""
-    try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-            return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:")), None)
-    except OSError:
-        pass
-    try:
-        import resource
-        import sys
-    except ImportError:  # Windows
-        return None
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return largest if sys.platform == "darwin" else largest * 1024

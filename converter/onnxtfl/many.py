@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
+from onnxtfl import platform_calls
 from onnxtfl.arguments import checked, current_names, of_command
 from onnxtfl.errors import CheckFailedError, InternalError, OnnxtflError, RuntimeUnavailableError, UsageError
 from onnxtfl.journal import Journal
@@ -293,10 +294,8 @@ def _begin_worker(safe_path: str | None, others: Sequence[str]) -> None:
     """Leave Ctrl-C to the parent, which ends this process with SIGTERM: that removes temporary files."""
     gc.enable()
     _set_safe_path(safe_path)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _leave)
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, _leave)
+    for number in platform_calls.ending_signals():
+        signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else _leave)
     end_with_parent(others)
 
 

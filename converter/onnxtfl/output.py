@@ -13,11 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
+from onnxtfl import platform_calls
 from onnxtfl.errors import OutputError, UsageError
 from onnxtfl.temporary import Folder
 
-_DESCRIPTORS = ("/dev/std", "/dev/fd/", "/proc/")
-"""Names of open files, which are written into: another file with their name would not be the open one."""
 _SLASHES = tuple({"/", os.sep})
 PATIENCE = 5.0
 """Seconds until another process must have opened a pipe for reading."""
@@ -132,7 +131,7 @@ class Output:
 
 def _is_special(path: str) -> bool:
     """Whether `path` is a device, a pipe or an open file."""
-    if os.path.abspath(path).startswith(_DESCRIPTORS):
+    if os.path.abspath(path).startswith(platform_calls.OPEN_FILES):
         return True
     return os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
 
@@ -144,16 +143,13 @@ def _opened(path: str) -> BinaryIO:
     limit = time.monotonic() + PATIENCE
     while True:
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            return os.fdopen(platform_calls.open_pipe(path), "wb")
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
             if time.monotonic() > limit:
                 raise OSError(errno.ENXIO, "no process reads this pipe") from error
             time.sleep(0.05)
-            continue
-        os.set_blocking(descriptor, True)
-        return os.fdopen(descriptor, "wb")
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from onnxtfl.cli.streams import accept_any_text
+
 _OTHER = {".onnx": ".tflite", ".tflite": ".onnx"}
 
 
@@ -14,6 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     A pair NAME.onnx and NAME.tflite has to agree, a model without the other one has to convert.
     """
+    accept_any_text()
     words = list(sys.argv[1:] if arguments is None else arguments)
     unknown = [word for word in words if word.startswith("-") and word != "--write"]
     if unknown:

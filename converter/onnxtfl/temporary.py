@@ -4,7 +4,8 @@ A process locks its folders (flock) while it lives. `sweep` removes those in a d
 each process does so before its first folder there, and a child process when its parent is gone (`end_with_parent`).
 Where there are no locks (Windows, some network file systems) a folder has another name, and nothing sweeps it.
 
-This is imported by scripts too: it imports the standard library only, and runs on Python 3.9.
+This is imported by scripts too, without the package on their path: it imports the standard library and the file
+`platform_calls` only, and runs on Python 3.9.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import runpy
 import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+if __package__:
+    from onnxtfl import platform_calls
+else:
+    _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "platform_calls.py")
+    platform_calls = SimpleNamespace(**runpy.run_path(_FILE))  # type: ignore[assignment]
 
 PREFIX, UNLOCKED = "onnxtfl-tmp-", "onnxtfl-unlocked-"
 _NAME = re.compile(r"\.?" + PREFIX + r"[a-z0-9_]{8}")  # what `tempfile.mkdtemp` adds
@@ -33,8 +36,7 @@ _POLL = 0.2
 _open: set[Folder] = set()
 _places: set[str] = set()
 
-if hasattr(os, "register_at_fork"):  # the folders of a process are not those of one that it forks
-    os.register_at_fork(after_in_child=_open.clear)
+platform_calls.after_fork(_open.clear)  # the folders of a process are not those of one that it forks
 
 
 class Folder:
@@ -47,7 +49,7 @@ class Folder:
         for _ in range(TRIES):
             self.path = Path(tempfile.mkdtemp(prefix=dot + PREFIX, dir=inside))
             _open.add(self)  # before it is locked: a signal may come at any time, and `sweep` leaves what is locked
-            self._lock = _locked(self.path)
+            self._lock = platform_calls.locked(self.path)
             if self._lock is not None:
                 break
             shutil.rmtree(self.path, ignore_errors=True)
@@ -86,29 +88,10 @@ def sweep(place: str) -> None:
     """Remove the folders that processes which have ended left in a directory; those of other users stay."""
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         for path in [Path(entry.path) for entry in entries if _NAME.fullmatch(entry.name)]:
-            held = _locked(path)
+            held = platform_calls.locked(path)
             if held is not None:
                 shutil.rmtree(path, ignore_errors=True)
                 os.close(held)
-
-
-def _locked(path: Path) -> int | None:
-    """The descriptor of a folder, which is locked from now on.
-
-    None where another process has locked or removed it, it is another user's, or there are no locks.
-    """
-    if fcntl is None:
-        return None
-    try:
-        held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    with contextlib.suppress(OSError):
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(held).st_uid == os.getuid() and os.path.samestat(path.lstat(), os.fstat(held)):
-            return held
-    os.close(held)
-    return None
 
 
 def remove_all(others: Iterable[str] = ()) -> None:
@@ -128,16 +111,16 @@ def end_with_parent(others: Iterable[str] = (), parent: int | None = None) -> th
     `others`: the `places` of the parent; `parent`: its number, by default that of the present one. The thread that is
     returned looks at who the parent is: the end of a pipe may be held by a third process.
     """
-    if os.name != "posix":
+    watched = platform_calls.parent() if parent is None else parent
+    if watched is None:
         return None
-    watched = os.getppid() if parent is None else parent
     thread = threading.Thread(target=_watch, args=(watched, tuple(others)), daemon=True)
     thread.start()
     return thread
 
 
 def _watch(parent: int, others: tuple[str, ...]) -> None:
-    while os.getppid() == parent:
+    while platform_calls.parent() == parent:
         time.sleep(_POLL)
     remove_all({*others, *places()})
     os._exit(1)

@@ -23,8 +23,8 @@ from onnxtfl import (
     OutputError,
     UnsupportedError,
     UsageError,
-    conversion,
     conversion_check,
+    platform_calls,
 )
 from onnxtfl.checking.settings import Settings
 from onnxtfl.ir.quantization import Quantization
@@ -403,7 +403,7 @@ def test_errors_print_few_scales() -> None:
 
 
 def test_peak_memory() -> None:
-    assert (conversion.peak_memory() or 1) > 0
+    assert (platform_calls.peak_memory() or 1) > 0
 
 
 def every_parameter():

@@ -186,7 +186,7 @@ def test_the_next_process_removes_what_is_left(tmp_path: Path) -> None:
 
 def test_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system has none, folders have a name that is never removed by another process."""
-    monkeypatch.setattr(temporary, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
     with Folder(tmp_path) as folder:
         monkeypatch.undo()
         temporary.sweep(os.fspath(tmp_path))

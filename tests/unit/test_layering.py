@@ -20,6 +20,7 @@ _ALLOWED = {
     "wording": {"option_table"},
     "error_codes": {"wording"},
     "errors": {"error_codes", "wording"},
+    "platform_calls": set(),
     "temporary": set(),
     "ir": set(),
     "formats": {"ir", "schemas"},
@@ -96,7 +97,7 @@ _ALLOWED = {
     },
     "testing": {_API},
     "pytest_plugin": {_API, "testing"},
-    "pre_commit": {_API},
+    "pre_commit": {_API, "cli"},
 }
 _FOLDERS = {"": ROOT / "converter" / "onnxtfl", "mappings": ROOT / "mappings", "schemas": ROOT / "schemas"}
 
@@ -145,7 +146,7 @@ def test_imports() -> None:
     found = list[str]()
     for name, path in _MODULES.items():
         part = _part(name)
-        allowed = _ALLOWED[part] | {part, "errors"}
+        allowed = _ALLOWED[part] | {part, "errors", "platform_calls"}
         found += [f"{name} imports {target}" for target in _imports(name, path) if _part(target) not in allowed]
     assert found == []
 

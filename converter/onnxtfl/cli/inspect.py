@@ -62,6 +62,4 @@ def inspect_command(
 
 
 def _print(lines: Iterable[str]) -> None:
-    encoding = sys.stdout.encoding or "utf-8"
-    for line in lines:
-        sys.stdout.write(f"{line}\n".encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.writelines(f"{line}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: one line and exit code 130, also during imports; imports next to nothing itself.
+"""Ctrl-C and the other signals to end: one line and exit code 130, also during imports; imports next to nothing itself.
 
 The first signal raises KeyboardInterrupt, so that temporary files are removed; while that is done, the second one is
 ignored, and the third one ends the process at once. A long computation in NumPy delays the exception: after `PATIENCE`
@@ -10,6 +10,8 @@ from __future__ import annotations
 import _signal as signal  # type: ignore[import-not-found]  # what `signal` is made of, without its enums: 5 ms less
 import os
 import sys
+
+from onnxtfl import platform_calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,10 +41,7 @@ def was_interrupted() -> bool:
 
 
 def _set(handler: Any) -> None:
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number is None or (name == "SIGHUP" and signal.getsignal(number) == signal.SIG_IGN):  # nohup
-            continue
+    for number in platform_calls.ending_signals():
         try:
             signal.signal(number, handler)
         except ValueError:  # not in the main thread
@@ -61,10 +60,9 @@ def _watch() -> None:
     """Let a thread wait for signals."""
     import threading
 
-    if threading.current_thread() is threading.main_thread() and os.name == "posix":
-        told, tell = os.pipe()
-        os.set_blocking(tell, False)
-        signal.set_wakeup_fd(tell, warn_on_full_buffer=False)  # written to at once, the handler is called later
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if (told := platform_calls.signal_pipe()) is not None:
         threading.Thread(target=_leave_late, args=(told,), daemon=True).start()
 
 

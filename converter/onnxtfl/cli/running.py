@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from onnxtfl.cli import interrupts
+from onnxtfl.cli.streams import accept_any_text
 
 LISTS = ("--inputs", "--outputs")  # options that take all the words up to the next option
 
@@ -20,6 +21,7 @@ LISTS = ("--inputs", "--outputs")  # options that take all the words up to the n
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run ``command`` on ``arguments`` (default: the process's) and leave the process with its exit code."""
     gc.disable()
+    accept_any_text()
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # of NumPy, about values of the model
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -115,8 +117,7 @@ def _show_traceback(error: Exception) -> None:
 def print_error(message: str) -> None:
     """Write one error line to stderr."""
     with suppress(OSError, ValueError):
-        encoding = sys.stderr.encoding or "utf-8"
-        sys.stderr.write(f"error: {message}\n".encode(encoding, "backslashreplace").decode(encoding))
+        sys.stderr.write(f"error: {message}\n")
         sys.stderr.flush()
 
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 from collections.abc import Iterator
 
+from onnxtfl import platform_calls
+
 STREAM = "-"
-_STDOUT = (STREAM, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
+def accept_any_text() -> None:
+    """Write what the encoding of standard output or error lacks (cp1252, ASCII) as an escape of Python."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def model_of(path: str) -> str | bytes:
@@ -26,7 +35,7 @@ def model_of(path: str) -> str | bytes:
 
 def is_stdout(path: str) -> bool:
     """Whether a path means standard output."""
-    return path in _STDOUT
+    return path in (STREAM, *platform_calls.STDOUT)
 
 
 def write_to_stdout(data: bytes) -> None:

@@ -28,6 +28,4 @@ def show_check(a: str, b: str, report: CheckReport, verbose: bool) -> None:
 def show(rows: Sequence[Row]) -> None:
     """Print a table to stdout, in colour on a terminal."""
     width = max(shutil.get_terminal_size((WIDTH, 24)).columns, 40) if sys.stdout.isatty() else WIDTH
-    text = as_text(rows, width, color=sys.stdout.isatty(), interface="cli")
-    encoding = sys.stdout.encoding or "utf-8"  # what stdout cannot encode is written as an escape
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.write(as_text(rows, width, color=sys.stdout.isatty(), interface="cli"))

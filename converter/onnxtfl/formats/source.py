@@ -9,13 +9,13 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
+from onnxtfl import platform_calls
 from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.ir.data import SourceBytes, SourceFile, TensorData
 from onnxtfl.ir.model import FormatName
 
 PathLike = str | os.PathLike[str]
 Content = bytes | bytearray | memoryview
-STREAMS = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")  # another process has another one
 PAGE = 1 << 16
 MAX_PAGES = 128
 _KINDS: tuple[tuple[FormatName | None, int, bytes, str], ...] = (
@@ -40,7 +40,7 @@ def open_source(model: PathLike | Content) -> SourceFile:
         source: SourceFile = SourceBytes(model, "model")
     elif Path(model).is_dir():
         raise InvalidModelError(f"{os.fspath(model)} is a folder", code="E-FILE-002")
-    elif os.fspath(model) in STREAMS or (Path(model).exists() and not Path(model).is_file()):
+    elif os.fspath(model) in platform_calls.STDIN or (Path(model).exists() and not Path(model).is_file()):
         hint = "name a model file, or `- to read it from standard input|pass its bytes`"
         raise InvalidModelError(f"{os.fspath(model)} is not a regular file", hint=hint, code="E-FILE-002")
     else:

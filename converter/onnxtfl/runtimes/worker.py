@@ -3,8 +3,8 @@
 Its arguments are the runtime to import, what each answer begins with (what else is printed does no harm then), and the
 directories in which its parent has temporary folders: where its parent is killed it removes these and ends. It reads
 requests from stdin and answers on stdout, one JSON object a line; arrays travel in npz files. It imports nothing of
-onnxtfl but the script `temporary`, and runs on Python 3.9 and newer, so that another interpreter can run it too
-(tflite-runtime 2.14 wants numpy < 2 and Python 3.11).
+onnxtfl but the scripts `temporary` and `platform_calls`, and runs on Python 3.9 and newer, so that another interpreter
+can run it too (tflite-runtime 2.14 wants numpy < 2 and Python 3.11).
 
 Request: ``{"id", "runtime", "model", "arrays": npz, "runs": [[item]], "feedback": [[output, input]], "results": npz,
 "kernels", "spare", "keep", "large", "source", "time_limit"}``: the inputs of each run of one session or interpreter,
@@ -222,7 +222,7 @@ def new_session(ort: Any, request: Item) -> Any:
     if request.get("source"):
         options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     try:
-        return ort.InferenceSession(request["model"], options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(utf8_path(request["model"]), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise WorkerError(onnx_error_kind(error, "load"), str(error)) from error
 
@@ -334,7 +334,9 @@ def open_interpreter(request: Item) -> Any:
         "reference": module.OpResolverType.BUILTIN_REF,
     }[request["kernels"]]
     try:
-        return module.Interpreter(model_path=request["model"], num_threads=1, experimental_op_resolver_type=resolver)
+        return module.Interpreter(
+            model_path=utf8_path(request["model"]), num_threads=1, experimental_op_resolver_type=resolver
+        )
     except (ValueError, RuntimeError) as error:
         raise WorkerError(tflite_error_kind(error, "load"), str(error)) from error
 
@@ -369,6 +371,11 @@ def run_micro(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]
 def run_reference(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
     """Run the model in onnx.reference."""
     return [[(value, "") for value in outputs] for outputs in script("reference_script").run(request["model"], runs)]
+
+
+def utf8_path(path: str) -> str:
+    """Return a path for a runtime, which encodes it as UTF-8, also where the encoding of file names is ASCII."""
+    return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
 def script(name: str) -> Any:
@@ -436,7 +443,7 @@ def limited(request: Item) -> Iterator[None]:
 
 def main() -> None:
     """Answer requests until stdin ends. What the runtimes print on stdout goes to stderr."""
-    parent = os.getppid()
+    parent = script("../platform_calls").parent()
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     runtime, mark, *places = sys.argv[1:]

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
 
+from onnxtfl import platform_calls
 from onnxtfl.errors import RuntimeUnavailableError
 from onnxtfl.runtimes.adapters import Runtime, runtime_for
 from onnxtfl.runtimes.process import RunOptions, Worker, stored_bytes
@@ -103,9 +104,8 @@ class Workers:
 
 def fit_together(models: Sequence[PathLike]) -> bool:
     """Whether there is memory to hold all ``models`` in their runtimes at the same time; True where unknown."""
+    free = platform_calls.memory_available()
     try:
-        with open("/proc/meminfo", encoding="ascii", errors="replace") as lines:
-            free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-        return HELD * sum(map(stored_bytes, models)) < free
-    except (OSError, StopIteration):
+        return free is None or HELD * sum(map(stored_bytes, models)) < free
+    except OSError:
         return True
