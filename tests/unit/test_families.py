@@ -69,7 +69,8 @@ def neutral_rules() -> Iterator[tuple[str, str | None]]:
     known = rules()
     for table in (known.lower_tfl, known.lower_onnx):
         yield from ((op.name, module_of(rule)) for op, forms in table.items() for _, rule in forms)
-    yield from ((op.name, module_of(rule)) for op, found in known.decompose.items() for rule in found.values())
+    several = ((op, one) for op, found in known.decompose.items() for rules_ in found.values() for one in rules_)
+    yield from ((op.name, module_of(one.rule)) for op, one in several)
     yield from ((op.name, module_of(late.func)) for op, found in known.late.items() for late in found.values())
 
 

@@ -217,3 +217,13 @@ def test_a_console_with_few_characters(tmp_path: Path, environment: Environment)
         assert "UnicodeEncode" not in done.stderr and "Traceback" not in done.stderr, (command, words)
         assert done.stdout or done.stderr
         assert done.returncode in (0, 2), (command, words, done.stderr)
+
+
+def test_a_name_that_the_file_system_cannot_have(tmp_path: Path) -> None:
+    code = "import sys; sys.argv = ['onnx2tfl', 'missing-\\u2192.onnx']; from onnxtfl.cli import onnx2tfl; onnx2tfl()"
+    environment = {**os.environ, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert r"no file here can have the name 'missing-\u2192.onnx'" in done.stderr

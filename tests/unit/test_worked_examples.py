@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-BLOCKS = dict(re.findall(r"<!-- test: ([\w ]+) -->\n```python\n(.*?)```", TEXT, re.DOTALL))
+BLOCKS = dict(re.findall(r"<!-- test: file (\S+) -->\n```python\n(.*?)```", TEXT, re.DOTALL))
 BUILTIN = """
 from onnx import parser
 import onnxtfl
@@ -58,8 +58,12 @@ def run(code: str) -> None:
 
 
 def test_a_builtin() -> None:
-    run(BUILTIN.replace("BLOCK", BLOCKS["builtin"]))
+    run(BUILTIN.replace("BLOCK", BLOCKS["mappings/math/elementwise.py"]))
 
 
 def test_a_pass() -> None:
-    run(PASS.replace("BLOCK", BLOCKS["pass"]).replace("TEST", BLOCKS["pass test"]))
+    run(
+        PASS.replace("BLOCK", BLOCKS["passes/canonical/canonicalize.py"]).replace(
+            "TEST", BLOCKS["tests/passes/test_canonicalize.py"]
+        )
+    )

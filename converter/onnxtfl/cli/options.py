@@ -32,7 +32,10 @@ class _ModelPath(click.Path):
         """Return the path."""
         if not value:
             self.fail("the path is empty", param, ctx)
-        return super().convert(value, param, ctx)
+        try:
+            return super().convert(value, param, ctx)
+        except UnicodeEncodeError as error:
+            self.fail(f"no file here can have the name {value!a}: file names are {error.encoding}", param, ctx)
 
 
 MODEL = _ModelPath(readable=False)
