@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,17 @@ from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import broadcast, dim_value, reshape, transposed, unsqueezed
 from onnxtfl.ir.shapes import distinct_axes, normalize_axis, static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
+from onnxtfl.rewriting.registry import (
+    Condition,
+    DecomposeRule,
+    Form,
+    decompose,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
 
 
 @lower_onnx(ops.Reduce)
@@ -267,38 +277,67 @@ def _sum_of_nothing(b: Builder, node: Node) -> Value:
 decompose(ops.Reduce, "tfl", "operands")(int32_operands(1))
 
 
-def _arg_of_numbers(b: Builder, node: Node, x: Value, attributes: Mapping[str, Any]) -> Value | None:
-    """An int64 result from an int32 one; integers by the places of their extreme, as floats."""
-    if node.attr("dtype") is DType.INT64:
-        return b(ops.Convert, b(node.op, x, **{**attributes, "dtype": DType.INT32}), dtype=DType.INT64)
-    if x.dtype is DType.FLOAT32:
-        return None
-    kind = "max" if node.op is ops.ArgMax else "min"
-    extreme = Term(b, b(ops.Reduce, x, [attributes["axis"]], kind=kind, keepdims=True))
-    found = Term(b, x).equals(extreme).to(DType.FLOAT32)
-    return found.apply(ops.ArgMax, axis=attributes["axis"], dtype=DType.INT32).value
+def _arg_rule(when: Condition) -> Callable[[DecomposeRule], DecomposeRule]:
+    """A decomposition of ArgMax and of ArgMin."""
+
+    def register(rule: DecomposeRule) -> DecomposeRule:
+        for op in (ops.ArgMax, ops.ArgMin):
+            decompose(op, "tfl", when=when)(rule)
+        return rule
+
+    return register
 
 
-@decompose(ops.ArgMax, "tfl")
-@decompose(ops.ArgMin, "tfl")
-def _arg_formula(b: Builder, node: Node) -> Value | None:
-    """The last index by counting from the end; kept axes by a reshape; other element types by their extreme."""
+def _has_kernel(node: Node) -> bool:
+    """Whether the elements have a kernel, with the results of another one: they are not compared with their extreme."""
+    return node.operand(0).dtype in (DType.INT32, DType.FLOAT32)
+
+
+def _arg(b: Builder, node: Node, x: Value, **changes: Any) -> Value:
+    """The node on another operand, with other attributes."""
+    axis = normalize_axis(node.attr("axis"), node.operand(0).rank)
+    return b(node.op, x, **{**node.attributes, "axis": axis, **changes})
+
+
+@_arg_rule(when=lambda node: bool(node.attr("keepdims")))
+def _arg_with_its_axis(b: Builder, node: Node) -> Value:
+    """%y = Unsqueeze(ArgMax(%x) without keepdims)."""
+    flat = _arg(b, node, node.operand(0), keepdims=False)
+    return unsqueezed(b, flat, [normalize_axis(node.attr("axis"), node.operand(0).rank)])
+
+
+@_arg_rule(when=lambda node: bool(node.attr("select_last_index")))
+def _arg_from_the_end(b: Builder, node: Node) -> Value:
+    """%y = size - 1 - ArgMax(Reverse(%x))."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
-    attributes = {**node.attributes, "axis": axis}
-    if node.attr("keepdims"):
-        flat = b(node.op, x, **{**attributes, "keepdims": False})
-        return unsqueezed(b, flat, [axis])
-    if node.attr("select_last_index"):
-        first = b(node.op, b(ops.Reverse, x, dimensions=(axis,)), **{**attributes, "select_last_index": False})
-        last = reshape(b, dim_value(b, x.shape[axis], x), [])
-        return (Term(b, last).to(first.dtype) - 1 - Term(b, first)).value
-    if x.dtype is DType.BOOL:
-        return b(node.op, b(ops.Convert, x, dtype=DType.INT8), **attributes)
-    if x.dtype in (DType.INT32, DType.FLOAT32):  # their kernels have other results
-        return _arg_of_numbers(b, node, x, attributes)
-    kind = "max" if node.op is ops.ArgMax else "min"
+    first = _arg(b, node, b(ops.Reverse, x, dimensions=(axis,)), select_last_index=False)
+    last = reshape(b, dim_value(b, x.shape[axis], x), [])
+    return (Term(b, last).to(first.dtype) - 1 - Term(b, first)).value
+
+
+@_arg_rule(when=lambda node: node.operand(0).dtype is DType.BOOL)
+def _arg_of_bools(b: Builder, node: Node) -> Value:
+    return _arg(b, node, b(ops.Convert, node.operand(0), dtype=DType.INT8))
+
+
+@_arg_rule(when=lambda node: _has_kernel(node) and node.attr("dtype") is DType.INT64)
+def _arg_in_int32(b: Builder, node: Node) -> Value:
+    """%y = Convert(ArgMax(%x) : int32)."""
+    return b(ops.Convert, _arg(b, node, node.operand(0), dtype=DType.INT32), dtype=DType.INT64)
+
+
+def _is_plain(node: Node) -> bool:
+    plain = not node.attr("keepdims") and not node.attr("select_last_index")
+    return plain and node.operand(0).dtype not in (DType.FLOAT32, DType.BOOL)
+
+
+@_arg_rule(when=_is_plain)
+def _arg_by_the_extreme(b: Builder, node: Node) -> Value:
+    """%y = ArgMax(%x == Reduce(%x)): the first place of the extreme, in int32 or, for int32 itself, in float32."""
+    x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
+    kind, dtype = "max" if node.op is ops.ArgMax else "min", DType.FLOAT32 if _has_kernel(node) else DType.INT32
     extreme = Term(b, b(ops.Reduce, x, [axis], kind=kind, keepdims=True))
-    return Term(b, x).equals(extreme).to(DType.INT32).apply(ops.ArgMax, axis=axis, dtype=node.attr("dtype")).value
+    return Term(b, x).equals(extreme).to(dtype).apply(ops.ArgMax, axis=axis, dtype=node.attr("dtype")).value
 
 
 # --- back to ONNX -----------------------------------------------------------------------------------------------------

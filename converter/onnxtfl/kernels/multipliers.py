@@ -42,5 +42,5 @@ def divided(x: Array, exponent: int) -> Array:
 def _doubled_high(x: Array, multiplier: int) -> Array:
     """x * multiplier / 2^31, rounded to the nearest integer, halves up."""
     products = x * np.int64(multiplier)
-    nudged = products + np.where(products >= 0, 1 << (_BITS - 1), 1 - (1 << (_BITS - 1)))
-    return np.asarray(np.sign(nudged) * (np.abs(nudged) >> _BITS))
+    biased = products + np.where(products >= 0, 1 << (_BITS - 1), 1 - (1 << (_BITS - 1)))
+    return np.asarray(np.sign(biased) * (np.abs(biased) >> _BITS))
