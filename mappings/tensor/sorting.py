@@ -63,31 +63,63 @@ def _to_tfl_top_k(node: Node) -> Form | None:
     return Form("TOPK_V2", (x, k if known is None else np.asarray(known[0], np.int32)))
 
 
-@decompose(ops.TopK, "tfl")
-def _top_k_for_kernel(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Steps towards TOPK_V2: the axis last, indices in int32, the largest of the elements in reverse order.
+def _along_the_last_axis(node: Node) -> bool:
+    rank = node.operand(0).rank
+    return normalize_axis(node.attr("axis"), rank) == rank - 1
 
-    A target without the kernel compares the elements.
-    """
+
+@decompose(ops.TopK, "tfl", when=lambda node: not _along_the_last_axis(node))
+def _top_k_with_its_axis_last(b: Builder, node: Node) -> Sequence[Value]:
+    rank = node.operand(0).rank
+    return on_permuted(b, node, moved_last(normalize_axis(node.attr("axis"), rank), rank))
+
+
+decompose(ops.TopK, "tfl", when=lambda node: node.attr("dtype") is not DType.INT32)(
+    partial(with_dtype, dtype=DType.INT32)
+)
+
+
+@decompose(ops.TopK, "tfl", when=lambda node: not node.attr("largest"))
+def _smallest(b: Builder, node: Node) -> Sequence[Value]:
+    """The largest of the elements in reverse order."""
     x, k = node.operand(0), node.operand(1)
-    axis, attributes = normalize_axis(node.attr("axis"), x.rank), node.attributes
-    if axis != x.rank - 1:
-        return on_permuted(b, node, moved_last(axis, x.rank))
-    if (narrow := with_dtype(b, node, DType.INT32)) is not None:
-        return narrow
-    if not node.attr("largest"):
-        values, indices = b.many(ops.TopK, _in_reverse_order(b, x), k, **{**attributes, "largest": True})
-        return [_in_reverse_order(b, values), indices]
-    if not k.is_constant and (k.dtype is not DType.INT32 or k.rank):
-        return b.many(ops.TopK, x, reshape(b, as_int32(b, k), ()), **attributes)
-    if x.rank > 2 and x.tensor_type.is_static:
-        rows = reshape(b, x, (product(x.shape[:-1]), x.shape[-1]))
-        results = b.many(ops.TopK, rows, k, **{**attributes, "axis": 1})
-        return [reshape(b, v, r.shape, x) for v, r in zip(results, node.results, strict=True)]
-    if x.dtype in (DType.INT16, DType.UINT16):
-        values, indices = b.many(ops.TopK, b(ops.Convert, x, dtype=DType.INT32), k, **attributes)
-        return [b(ops.Convert, values, dtype=x.dtype), indices]
-    return top_k_by_comparing(b, node)
+    values, indices = b.many(ops.TopK, _in_reverse_order(b, x), k, **{**node.attributes, "largest": True})
+    return [_in_reverse_order(b, values), indices]
+
+
+def _has_other_count(node: Node) -> bool:
+    k = node.operand(1)
+    return not k.is_constant and (k.dtype is not DType.INT32 or k.rank > 0)
+
+
+@decompose(ops.TopK, "tfl", when=_has_other_count)
+def _top_k_of_an_int32(b: Builder, node: Node) -> Sequence[Value]:
+    k = reshape(b, as_int32(b, node.operand(1)), ())
+    return b.many(ops.TopK, node.operand(0), k, **node.attributes)
+
+
+def _is_of_matrices(node: Node) -> bool:
+    x = node.operand(0)
+    return x.rank > 2 and x.tensor_type.is_static and _along_the_last_axis(node)
+
+
+@decompose(ops.TopK, "tfl", when=_is_of_matrices)
+def _top_k_of_rows(b: Builder, node: Node) -> Sequence[Value]:
+    """All axes but the last merged."""
+    x = node.operand(0)
+    rows = reshape(b, x, (product(x.shape[:-1]), x.shape[-1]))
+    results = b.many(ops.TopK, rows, node.operand(1), **{**node.attributes, "axis": 1})
+    return [reshape(b, v, r.shape, x) for v, r in zip(results, node.results, strict=True)]
+
+
+@decompose(ops.TopK, "tfl", when=lambda node: node.operand(0).dtype in (DType.INT16, DType.UINT16))
+def _top_k_of_int16(b: Builder, node: Node) -> Sequence[Value]:
+    x = node.operand(0)
+    values, indices = b.many(ops.TopK, b(ops.Convert, x, dtype=DType.INT32), node.operand(1), **node.attributes)
+    return [b(ops.Convert, values, dtype=x.dtype), indices]
+
+
+decompose(ops.TopK, "tfl")(top_k_by_comparing)
 
 
 def _in_reverse_order(b: Builder, x: Value) -> Value:

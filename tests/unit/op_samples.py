@@ -314,8 +314,10 @@ OF_OP: dict[str, Draw] = {
     "Split": lambda r: ([_some(r, 2, 6, 3), _one(r, None, known(1, 2, 3))], {"axis": 1, "count": 3}),
     "Squeeze": lambda r: ([_some(r, 1, 3, 1), _one(r, None, known([0]), known([0, 2]))], {}),
     "Tile": lambda r: ([_some(r, 2, 3), known(_one(r, (2, 1), (1, 3), (2, 2)))], {}),
-    "TopK": lambda r: ([r.permutation(24).reshape(2, 3, 4).astype(np.float32), known([2])],
-                       {"axis": _one(r, -1, 1), "largest": bool(r.integers(2))}),
+    "TopK": lambda r: (
+        [r.permutation(24).reshape(2, 3, 4).astype(_one(r, np.float32, np.int16, np.int32)),
+         _one(r, known([2]), np.asarray([2]))],
+        {"axis": _one(r, -1, 1), "largest": bool(r.integers(2)), "dtype": _one(r, DType.INT32, DType.INT64)}),
     "Transpose": lambda r: ([_some(r, 2, 3, 4)], {"permutation": _one(r, (0, 2, 1), (2, 0, 1), (2, 1, 0))}),
     "Unsqueeze": lambda r: ([_some(r, 2, 3), known(_one(r, [0], [1, 3], [-1]))], {}),
 }  # fmt: skip

@@ -352,7 +352,7 @@ def decompose(
 
 
 def _guarded(rule: DecomposeRule, when: Condition) -> DecomposeRule:
-    @functools.wraps(rule)
+    @functools.wraps(getattr(rule, "func", rule))  # of a partial too
     def guarded(b: Builder, node: Node) -> Lifted | None:
         return rule(b, node) if when(node) else None
 
