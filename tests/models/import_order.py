@@ -22,9 +22,10 @@ PATTERNS = ("onnx/*/model.onnx", "onnx-real/*.onnx", "tflite/**/*.tflite")
 
 def digests(backwards: bool) -> dict[str, str]:
     """Name -> digest of the conversion of each model, after the mapping modules were imported in this order."""
-    names = [module.name for module in pkgutil.iter_modules(onnxtfl.mappings.__path__)]
+    names = [module.name for module in pkgutil.walk_packages(onnxtfl.mappings.__path__, "onnxtfl.mappings.")]
+    assert len(names) > 80
     for name in sorted(names, reverse=backwards):
-        importlib.import_module(f"onnxtfl.mappings.{name}")
+        importlib.import_module(name)
     found = {str(path): _digest(path) for pattern in PATTERNS for path in sorted(CORPUS.glob(pattern))}
     return found | {name: _digest(model) for name, model in _op_models()}
 

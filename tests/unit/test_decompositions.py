@@ -24,7 +24,7 @@ from onnxtfl.rewriting.registry import rule_name, rules
 from tests.unit.op_samples import Known, dtype_of, samples
 
 rules()
-COUNT = 40
+COUNT = 30
 """The samples of an op."""
 NOT_DRAWN = {
     "Custom": "a user's op",
