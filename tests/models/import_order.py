@@ -7,7 +7,6 @@ import importlib
 import io
 import pkgutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import onnxtfl.mappings
 
@@ -15,9 +14,6 @@ from onnxtfl import pipeline
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.options import Options
 from tests.conformance.cases import load_cases
-from tests.models.corpus import CORPUS
-
-PATTERNS = ("onnx/*/model.onnx", "onnx-real/*.onnx", "tflite/**/*.tflite")
 
 
 def digests(backwards: bool) -> dict[str, str]:
@@ -26,8 +22,7 @@ def digests(backwards: bool) -> dict[str, str]:
     assert len(names) > 80
     for name in sorted(names, reverse=backwards):
         importlib.import_module(name)
-    found = {str(path): _digest(path) for pattern in PATTERNS for path in sorted(CORPUS.glob(pattern))}
-    return found | {name: _digest(model) for name, model in _op_models()}
+    return {name: _digest(model) for name, model in _op_models()}
 
 
 def _op_models() -> Iterator[tuple[str, bytes]]:
@@ -39,15 +34,13 @@ def _op_models() -> Iterator[tuple[str, bytes]]:
             yield case.name, case.model
 
 
-def _digest(model: Path | bytes) -> str:
-    """The digest of the converted file and, for op models, of its conversion back."""
-    is_tflite = model.suffix == ".tflite" if isinstance(model, Path) else False
-    converted = _converted(model, is_tflite)
-    again = _converted(converted, not is_tflite) if isinstance(model, bytes) else b""
-    return hashlib.sha256(converted + again).hexdigest()
+def _digest(model: bytes) -> str:
+    """The digest of the converted file, and of its conversion back."""
+    converted = _converted(model, False)
+    return hashlib.sha256(converted + _converted(converted, True)).hexdigest()
 
 
-def _converted(model: Path | bytes, is_tflite: bool) -> bytes:
+def _converted(model: bytes, is_tflite: bool) -> bytes:
     out = io.BytesIO()
     try:
         (pipeline.tflite_to_onnx if is_tflite else pipeline.onnx_to_tflite)(model, out, Options())

@@ -16,7 +16,7 @@ def digests(backwards: bool) -> dict[str, str]:
 
 
 def test_the_same_bytes_in_any_order() -> None:
-    """The corpus (where it exists) and models of every op of ONNX."""
+    """Models of every op of ONNX, there and back."""
     with ThreadPoolExecutor(2) as pool:
         forwards, reverse = pool.map(digests, (False, True))
     assert len(forwards) > 100
