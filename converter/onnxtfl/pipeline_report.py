@@ -25,8 +25,8 @@ class Report:
     `elements`: the tensors that each input and output of sequence or optional type became. `vectors`: inputs that
     replace maps. `unranked`: inputs of unknown rank. `complex_names`: complex inputs and outputs, as pairs.
     `source_size`: its bytes, None in memory. `dropped_metadata`: what of the source's metadata was too large.
-    `source_files`: the source's files with external data. `assumptions`: what has to be true of sizes that only a run
-    knows. `io_types`: see `HeldType`. `custom_ops`: those of users. `opset`: ONNX's and why, if not the default.
+    `source_files`: the source's files with external data. `assumptions`: what has to be true of dynamic
+    sizes. `io_types`: see `HeldType`. `custom_ops`: those of users. `opset`: ONNX's and why, if not the default.
     `float16`: which ops compute in it. `input_shapes`: those of all inputs, where the options have `dims`.
     """
 

@@ -214,7 +214,7 @@ def _tidied(target: Target, options: Options) -> Passes:
 
 
 def tidy(target: Target, options: Options) -> Passes:
-    """Moves and parts of tensors that nobody reads."""
+    """Moves that cancel, and parts of tensors that no op reads."""
     parts = Pass("parts", partial(slice_used_parts, when=options.is_quantized_later), EVERYWHERE)
     return [
         Group("tidy", (*_tidied(target, options), parts), needs=LEGAL),

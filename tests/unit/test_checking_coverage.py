@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, parser
@@ -22,6 +24,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.quantization import Quantization, dequantize
 from onnxtfl.ir.types import tensor
+from onnxtfl.metrics.changes import Changes
 from onnxtfl.pipeline import lifted_where_possible
 from tests.unit.tiny_models import onnx_model, saved
 
@@ -111,6 +114,14 @@ def test_channels_that_never_change_are_named(tmp_path: Path) -> None:
 def test_channels_that_change_are_not_named(tmp_path: Path) -> None:
     notes = compared(tmp_path, CLIP % "Relu (a)", CLIP % "Relu (a)").notes
     assert not any("never changed" in note for note in notes), notes
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.bfloat16, object, "S1", np.complex64, np.int64])
+def test_elements_that_are_not_compared_are_left_out(dtype: Any) -> None:
+    seen = Changes()
+    for _ in range(2):
+        seen.add(np.ones((2, 3)).astype(dtype))
+    assert not seen.runs and not seen.constant()
 
 
 def test_what_was_not_reached_is_grouped() -> None:

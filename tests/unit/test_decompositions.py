@@ -40,7 +40,7 @@ NOT_DRAWN = {
 }
 
 
-_OPEN, _LONG, _TYPES = "sizes that only a run knows", "axes or constants longer than samples", "other element types"
+_OPEN, _LONG, _TYPES = "dynamic sizes", "axes or constants longer than samples", "other element types"
 NEEDS_MORE = {
     "casts.BitcastConvert": _TYPES,
     "casts.by_real_values": _TYPES,

@@ -180,11 +180,8 @@ class FurtherInputs:
     def _with_dull(self, report: CheckReport) -> CheckReport:
         """The report, with a note that names the outputs that hardly depend on the inputs."""
         outputs = self.done.later[0][1]
-        dull = (
-            []
-            if self._is_one_set()
-            else [p for p in self.out_pairs if hardly_changes(self.done.outputs[p.a], outputs[p.a])]
-        )
+        pairs = [] if self._is_one_set() else self.out_pairs
+        dull = [p for p in pairs if hardly_changes(self.done.outputs[p.a], outputs[p.a])]
         done = {check.name for check in report.outputs if check.drawn or check.was_accepted_by(PreActivation.name)}
         names = [name for pair in dull if (name := self.a.info.outputs[pair.a].name) not in done]
         said = f"{', '.join(map(repr, names))}: hardly depend{'s' if len(names) == 1 else ''} on the inputs"
@@ -202,8 +199,10 @@ class FurtherInputs:
             self._note_changes(outputs)
         names = {pair.a: self.a.info.outputs[pair.a].name for pair in self.out_pairs}
         said = [f"{found} of {names[k]!r}" for k, seen in self.changes.items() if (found := seen.constant())]
-        note = f"never changed in {max(seen.runs for seen in self.changes.values())} runs: {'; '.join(said)}"
-        return replace(report, notes=(*report.notes, note)) if said else report
+        if not said:
+            return report
+        runs = max(seen.runs for seen in self.changes.values())
+        return replace(report, notes=(*report.notes, f"never changed in {runs} runs: {'; '.join(said)}"))
 
     def _is_one_set(self) -> bool:
         """Whether all ordinary runs are on the same inputs, the user's."""

@@ -29,7 +29,7 @@ from onnxtfl.rewriting.stored_integers import integers_of, labeled
 
 _ONE = 1 << 10
 _MOST_DRIFT = 1 / 512
-"""Elements that a coordinate may be off: neighbours are up to 255 steps of quantization apart, in two axes."""
+"""The largest error of a coordinate, in elements: neighbours are up to 255 quantization steps apart, in two axes."""
 _MOST_WEIGHTS = 4 << 20
 """Elements of the weights of an axis."""
 

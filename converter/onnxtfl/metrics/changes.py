@@ -23,9 +23,12 @@ class Changes:
     def add(self, a: Any) -> None:
         """One more array. An axis along which arrays differ in size is left out.
 
-        Integers of more than 16 bits are indices and counts, of which a constant one says nothing.
+        Types that NumPy lacks are left out, and integers of more than 16 bits: those are indices and counts, of which a
+        constant one says nothing.
         """
-        if not isinstance(a, np.ndarray) or not a.size or not (a.dtype.kind == "f" or a.dtype.itemsize < 4):
+        if not isinstance(a, np.ndarray) or not a.size:
+            return
+        if a.dtype.kind != "f" and not (a.dtype.kind in "iub" and a.dtype.itemsize < 4):
             return
         found = {axis: _bounds(a, axis) for axis in {min(1, a.ndim - 1), a.ndim - 1} if a.ndim}
         if self.runs:
@@ -37,7 +40,7 @@ class Changes:
         self.runs, self.bounds = self.runs + 1, found
 
     def constant(self) -> str:
-        """The slices that had one value in all runs, in words; "" where there are none, or no others."""
+        """The slices that had one value in all runs, as text; "" where there are none, or no others."""
         for axis, (low, high) in sorted(self.bounds.items()):
             indices = np.flatnonzero(low == high).tolist()
             if 0 < len(indices) < low.size and self.runs > 1:
