@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError, reason
-from onnxtfl.ir.budget import MOST_NODES_OF_RULE, current
-from onnxtfl.ir.data import Array, TensorData
-from onnxtfl.ir.declaration import ANY
+from onnxtfl.ir.budget import LARGEST_CONSTANT, MOST_NODES_OF_RULE, current
+from onnxtfl.ir.data import Array, ArrayData, TensorData
+from onnxtfl.ir.declaration import ANY, Effect
 from onnxtfl.ir.declaration import Operand as Declared
-from onnxtfl.ir.dims import SymDim, is_nonnegative, product
+from onnxtfl.ir.dims import SymDim, is_nonnegative, known_size, product
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
 from onnxtfl.ir.op import Op, attributes_of, foreign
 from onnxtfl.ir.permutations import rank_of
@@ -63,6 +64,22 @@ class Builder:
         for type_, contents in zip(types, known, strict=True):
             node.add_result(type_).known = contents
         return self._insert(node)
+
+    def computed(self, op: type[Op], *operands: Operand, **attributes: Any) -> Value:
+        """The result of an op as a constant where its operands are constants in memory, else of a new node.
+
+        For what rules compute of sizes: it may be larger than its operands, up to `LARGEST_CONSTANT` elements.
+        """
+        values = [self.value(v) for v in operands]
+        if not all(v is None or isinstance(v.data, ArrayData) for v in values):
+            return self(op, *values, **attributes)
+        node = Node(op, values, attributes)
+        (type_,) = infer(node)
+        node.attributes = op.checked(attributes)
+        found = _evaluated(node, type_)
+        for i in range(len(values)):
+            node.set_operand(i, None)
+        return self(op, *values, **attributes) if found is None else found
 
     def remade(self, node: Node, *operands: Operand, **changes: Any) -> list[Value]:
         """Make a copy of `node` with other operands and attributes; its results keep their quantization.
@@ -147,6 +164,22 @@ class Builder:
     def scalar(self, number: float, like: Value | DType) -> Value:
         """A constant of rank 0 with the element type of `like`."""
         return constant(np.asarray(number), like if isinstance(like, DType) else like.dtype)
+
+
+def _evaluated(node: Node, type_: Type) -> Value | None:
+    """The constant that `node` with constant operands makes; None where it is quantized or too large for the budget."""
+    if not isinstance(type_, TensorType) or type_.quantization is not None or node.op.effect_of(node) is not Effect.PURE:
+        return None
+    sizes = [v.tensor_type for v in node.operands if v is not None] + [type_]
+    if any(t.quantization is not None or not t.is_static for t in sizes):
+        return None
+    elements = sum(math.prod(map(known_size, t.shape or ())) for t in sizes)
+    if elements > LARGEST_CONSTANT or not current().may_compute(elements):
+        return None
+    operands = [None if v is None else v.numpy() for v in node.operands]
+    with np.errstate(all="ignore"):
+        result = np.asarray(node.op.evaluate(attributes_of(node), *operands))
+    return constant(result.astype(type_.dtype.numpy, copy=False), type_=type_)
 
 
 class ElementTypeError(TypeError):

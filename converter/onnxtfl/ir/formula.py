@@ -53,7 +53,7 @@ class Term:
     def apply(self, op: type[Op] | str, *others: Term | Value | Array | Number | None, **attributes: Any) -> Term:
         """Apply `op` (a class, or its name) to this term and `others`."""
         kind = OPS[op] if isinstance(op, str) else op
-        return Term(self.b, self.b(kind, self.value, *(self._other(o) for o in others), **attributes))
+        return Term(self.b, self.b.computed(kind, self.value, *(self._other(o) for o in others), **attributes))
 
     def _other(self, other: Term | Value | Array | Number | None) -> Value | Array | None:
         if isinstance(other, Term):
@@ -164,7 +164,7 @@ class Term:
     def reduce(self, kind: str, axes: Sequence[int] | Term | None = None, keepdims: bool = True) -> Term:
         """Reduce by `kind` (sum, mean, max, ...) along `axes` (None: all)."""
         along = axes.value if isinstance(axes, Term) else axes if axes is None else list(axes)
-        return Term(self.b, self.b(OPS["Reduce"], self.value, along, kind=kind, keepdims=keepdims))
+        return self.apply("Reduce", along, kind=kind, keepdims=keepdims)
 
     def mean(self, axes: Sequence[int] | Term | None) -> Term:
         """The mean along `axes`, which are kept with size 1."""
@@ -183,6 +183,10 @@ class Term:
     def to(self, dtype: DType) -> Term:
         """Convert to element type `dtype`."""
         return self if dtype is self.dtype else self.apply("Convert", dtype=dtype)
+
+    def real(self) -> Term:
+        """As floats to compute with: float64 where they are known, float32 where a run computes them."""
+        return self.to(DType.FLOAT64 if self.value.is_constant else DType.FLOAT32)
 
     def bits(self, dtype: DType) -> Term:
         """Reinterpret the bits as elements of `dtype`."""
