@@ -1,7 +1,4 @@
-"""Fourier transforms and mel bands of sizes known only at run time: the matrices are computed by ops, in float32.
-
-The arithmetic is that of the constants in `mappings/math/signal.py`.
-"""
+"""Matrices of Fourier transforms and of mel bands: constants where the sizes are known, else computed by ops."""
 
 from __future__ import annotations
 
@@ -9,54 +6,49 @@ import math
 
 import numpy as np
 
-from onnxtfl.build.sizes import as_int32
+from onnxtfl.build.sizes import as_int32, sliced
 from onnxtfl.ir import ops
-from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.reshape import positions, reshape, transposed
+from onnxtfl.ir.reshape import dim_value, positions, reshape, unsqueezed
+from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 
 
-def fourier(taken: int, length: int, inverse: bool, onesided: bool) -> Array:
-    """The matrix [taken, 2, results, parts] that transforms `taken` complex elements (inverse: times `length`).
-
-    Zeros and ones are exact. `onesided`: the results (inverse: the operands) are half of the spectrum, and the
-    results of the inverse are real.
-    """
-    results = length // 2 + 1 if onesided and not inverse else length
-    check_elements(4 * taken * results, "the matrix of the transform")
-    angles = 2 * np.pi * (np.outer(np.arange(taken), np.arange(results)) % length) / length
-    cosine, sine = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
-    matrix = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], 1).round(15)
-    if not (inverse and onesided):
-        return matrix
-    twice = np.where((np.arange(taken) == 0) | (2 * np.arange(taken) == length), 1.0, 2.0)
-    return matrix[..., :1] * twice[:, None, None, None]
+def number(b: Builder, value: Value) -> Term:
+    """An integer operand as an int32 vector of one entry."""
+    return Term(b, reshape(b, as_int32(b, value), (1,)))
 
 
-def open_fourier(
-    b: Builder, taken: Term, length: Term, inverse: bool, onesided: bool, parts: int
-) -> tuple[Value, Term]:
-    """The matrix [taken, parts, results, 1 or 2] that transforms `taken` elements of `parts`; its number of results.
+def size_along(b: Builder, x: Value, axis: int) -> Term:
+    """The size of `x` along `axis`, as an int32 vector of one entry."""
+    return Term(b, as_int32(b, dim_value(b, x.shape[axis], x)))
 
-    `taken`, `length`: int32 vectors of one entry. Rows that a transform of `length` does not read are zero. The
-    inverse is not divided by the length.
+
+def fourier(taken: Term, length: Term, inverse: bool, onesided: bool, parts: int = 2) -> Term:
+    """The matrix [taken, parts, results, 1 or 2] that transforms `taken` elements of `parts` (inverse: times `length`).
+
+    `taken`, `length`: int32 vectors of one entry. Rows that a transform of `length` does not read are zero; zeros and
+    ones are exact. `onesided`: the results (inverse: the operands) are half of the spectrum, and the results of the
+    inverse are real. Float64 where the sizes are known.
     """
     half, real = length.apply(ops.FloorDiv, 2) + 1, inverse and onesided
     results = half if onesided and not inverse else length
-    row, column = Term(b, positions(b, taken.value)).along(0, 2), Term(b, positions(b, results.value))
+    row, column = _places(taken).along(0, 2), _places(results)
     turns = ((row * column) % length) * 4
     cosine, sine = _sine(turns + length, length), _sine(turns, length)
-    weight = (row < (half if real else length)).to(DType.FLOAT32)
+    weight = (row < (half if real else length)).to(cosine.dtype)
     if real:
-        weight = weight * (2.0 - (row.equals(0) | (row * 2).equals(length)).to(DType.FLOAT32))
+        weight = weight * (2.0 - (row.equals(0) | (row * 2).equals(length)).to(cosine.dtype))
     cosine, sine = cosine * weight, sine * weight
     sine = sine if inverse else -sine
     rows = [[cosine, sine], [-sine, cosine]][:parts]
-    return _stack(b, [_stack(b, row[: 1 if real else 2]) for row in rows], 1), results
+    return _stack([_stack(row[: 1 if real else 2], 2) for row in rows], 1)
+
+
+def _places(count: Term) -> Term:
+    return Term(count.b, positions(count.b, count.value))
 
 
 def _sine(quarters: Term, length: Term) -> Term:
@@ -65,81 +57,102 @@ def _sine(quarters: Term, length: Term) -> Term:
     negative = whole > length * 2
     half = negative.choose(length * 4 - whole, whole)
     first = (half > length).choose(length * 2 - half, half)
-    angle = first.to(DType.FLOAT32) * (math.pi / 2) / length.to(DType.FLOAT32)
-    sine = angle.apply(ops.Sin)
+    sine = (first.real() * (math.pi / 2) / length.real()).apply(ops.Sin)
     return negative.choose(-sine, sine)
 
 
-def _stack(b: Builder, parts: list[Term] | list[Value], axis: int = 2) -> Value:
-    """Matrices along a new axis `axis`."""
-    values = [part.value if isinstance(part, Term) else part for part in parts]
-    columns = [_with_unit_axis(b, value, axis) for value in values]
-    return columns[0] if len(columns) == 1 else b(ops.Concatenate, *columns, axis=axis)
+def _stack(parts: list[Term], axis: int) -> Term:
+    """Terms along a new axis `axis`."""
+    columns = [Term(part.b, unsqueezed(part.b, part.value, [axis])) for part in parts]
+    return columns[0].apply(ops.Concatenate, *columns[1:], axis=axis) if len(columns) > 1 else columns[0]
 
 
-def _with_unit_axis(b: Builder, x: Value, axis: int) -> Value:
-    """`x`, of unknown sizes, with a unit axis at `axis`."""
-    shape = b(ops.Shape, x, dtype=DType.INT32)
-    parts = [(0, axis), None, (axis, x.rank)]
-    one = constant(np.ones(1, np.int32))
-    pieces = [one if p is None else b(ops.Slice, shape, [p[0]], [p[1]], [1]) for p in parts if p is None or p[0] < p[1]]
-    return b(ops.Reshape, x, b(ops.Concatenate, *pieces, axis=0))
+def transformed(b: Builder, x: Value, axis: int, length: Term | None, inverse: bool, onesided: bool) -> Value:
+    """The DFT of `x` [..., 1 or 2] along `axis`, of `length` (None: as many as there are): a contraction."""
+    taken = size_along(b, x, axis)
+    if length is None:
+        length = (taken - 1) * 2 if inverse and onesided else taken
+    read = length.apply(ops.FloorDiv, 2) + 1 if inverse and onesided else length
+    x, taken = first_elements(b, x, axis, taken.min(read), taken)
+    matrix = fourier(taken, length, inverse, onesided, x.size(x.rank - 1)).to(x.dtype)
+    axes = {"lhs_contracting_dimensions": (axis, x.rank - 1), "rhs_contracting_dimensions": (0, 1)}
+    order = list(range(x.rank))
+    order.insert(axis, order.pop(x.rank - 2))
+    spread = tuple(order) if axis != x.rank - 2 else ()
+    result = b(ops.DotGeneral, x, matrix.value, **axes, output_permutation=spread)
+    factor = 1.0 / Term(b, reshape(b, length.value, ())).real()
+    return (Term(b, result) * factor.to(x.dtype)).value if inverse else result
 
 
-def transformed_at(b: Builder, x: Value, axis: Value, length: Value | None, inverse: bool, onesided: bool) -> Value:
-    """The DFT of `x` [..., 1 or 2] along `axis`, where this, `length` or a size is known only at run time::
+def first_elements(b: Builder, x: Value, axis: int, count: Term, size: Term) -> tuple[Value, Term]:
+    """The first `count` elements along `axis` and their number, where it is known; else all `size` of them."""
+    known = static_ints(count.value)
+    return (x, size) if known is None else (sliced(b, x, {axis: slice(0, known[0])}), count)
 
-    x -> [outer, n, inner, parts] -> [outer inner, n parts] x matrix -> [outer, inner, results, 2] -> [..., 2]
+
+def transformed_at(b: Builder, x: Value, axis: Value, length: Term | None, inverse: bool, onesided: bool) -> Value:
+    """The DFT of `x` [..., 1 or 2] along an axis that may be known only at run time::
+
+    x -> [outer, n, inner, parts] -> [outer, results, inner, 1 or 2] -> [..., 1 or 2]
     """
-    parts, sizes = x.shape[-1], Term(b, b(ops.Shape, x, dtype=DType.INT32))
-    assert isinstance(parts, int)
-    place, where = Term(b, constant(np.arange(x.rank, dtype=np.int32))), Term(b, reshape(b, as_int32(b, axis), (1,)))
+    known = static_ints(axis)
+    if known is not None:
+        return transformed(b, x, normalize_axis(known[0], x.rank), length, inverse, onesided)
+    sizes, where = Term(b, b(ops.Shape, x, dtype=DType.INT32)), number(b, axis)
+    place = Term(b, constant(np.arange(x.rank, dtype=np.int32)))
     where = (where < 0).choose(where + x.rank, where)
-    taken = Term(b, b(ops.Gather, sizes.value, where.value, axis=0))
+    taken = sizes.apply(ops.Gather, where, axis=0)
     outer = (place < where).choose(sizes, 1).reduce("prod", [0])
     inner = ((place > where) & (place < x.rank - 1)).choose(sizes, 1).reduce("prod", [0])
-    count = (taken - 1) * 2 if inverse and onesided else taken
-    if length is not None:
-        count = Term(b, reshape(b, as_int32(b, length), (1,)))
-    matrix, results = open_fourier(b, taken, count, inverse, onesided, parts)
-    made = 1 if inverse and onesided else 2
-    blocks = transposed(b, _shaped(b, x, outer, taken, inner, parts), (0, 2, 1, 3))
-    rows, columns = _shaped(b, blocks, -1, taken * parts), _shaped(b, matrix, taken * parts, results * made)
-    axes = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (0,)}
-    product = Term(b, b(ops.DotGeneral, rows, Term(b, columns).to(x.dtype).value, **axes))
-    if inverse:
-        product = product / count.to(x.dtype)
-    spread = transposed(b, _shaped(b, product.value, outer, inner, results, made), (0, 2, 1, 3))
+    blocks = outer.apply(ops.Concatenate, taken, inner, np.asarray(x.shape[-1:], np.int32), axis=0)
+    middle = transformed(b, b(ops.Reshape, x, blocks.value), 1, length, inverse, onesided)
+    results, made = size_along(b, middle, 1), middle.size(3)
     last = place.equals(x.rank - 1).choose(place * 0 + made, sizes)
-    return b(ops.Reshape, spread, place.equals(where).choose(results, last).value)
+    return b(ops.Reshape, middle, place.equals(where).choose(results, last).value)
 
 
-def _shaped(b: Builder, x: Value, *sizes: Term | int) -> Value:
-    """`x` reshaped to `sizes`: numbers, or int32 vectors of one entry."""
-    vectors = [s.value if isinstance(s, Term) else constant(np.asarray([s], np.int32)) for s in sizes]
-    return b(ops.Reshape, x, b(ops.Concatenate, *vectors, axis=0))
+def spectrum_of_planes(b: Builder, x: Value, lengths: Value) -> tuple[Term, Term]:
+    """The spectrum of the last two axes of `x`, real and imaginary parts: one axis after the other, the last onesided.
+
+    Too short a signal has zeros after it. `lengths`: an integer vector of two entries.
+    """
+    columns, rows = (number(b, b(ops.Gather, lengths, [i], axis=0)) for i in (0, 1))
+    real = unsqueezed(b, x, [x.rank])
+    half = transformed(b, real, x.rank - 1, rows, inverse=False, onesided=True)
+    full = Term(b, transformed(b, half, x.rank - 2, columns, inverse=False, onesided=False))
+    return full.at(0, x.rank), full.at(1, x.rank)
 
 
-def open_mel_matrix(b: Builder, bins: Value, length: Value, rate: Value, lower: Value, upper: Value) -> Value:
-    """The weights [length // 2 + 1, bins] with which a spectrum is gathered into mel bands; scalars of one entry."""
-    count, size = (Term(b, reshape(b, as_int32(b, v), (1,))) for v in (bins, length))
-    low, high = (_mel(Term(b, reshape(b, v, (1,))).to(DType.FLOAT32)) for v in (lower, upper))
-    step = (high - low) / (count + 2).to(DType.FLOAT32)
-    lines = (size + 1).to(DType.FLOAT32) / Term(b, reshape(b, rate, (1,))).to(DType.FLOAT32)
-    index = Term(b, positions(b, count.value)).to(DType.FLOAT32)
-    left, center, right = (_edges((index + float(i)) * step + low, lines) for i in range(3))
+def mel_matrix(b: Builder, bins: Value, length: Value, rate: Value, lower: Value, upper: Value) -> Term:
+    """The weights [length // 2 + 1, bins] with which a spectrum is gathered into mel bands; scalars of one entry.
+
+    ValueError where bands are known to reach beyond the spectrum.
+    """
+    count, size = number(b, bins), number(b, length)
+    low, high = (_mel(Term(b, reshape(b, v, (1,))).real()) for v in (lower, upper))
+    step = (high - low) / (count + 2).to(low.dtype)
+    lines, hertz = (size + 1).to(low.dtype), Term(b, reshape(b, rate, (1,))).to(low.dtype)
+    index = _places(count).to(low.dtype)
+    left, center, right = (_edges((index + float(i)) * step + low, lines, hertz) for i in range(3))
     half = size.apply(ops.FloorDiv, 2) + 1
-    line = Term(b, positions(b, half.value)).to(DType.FLOAT32).along(0, 2)
+    _check_edges(right, half)
+    line = _places(half).to(low.dtype).along(0, 2)
     rising, falling = (line - left) / (center - left).max(1.0), (right - line) / (right - center).max(1.0)
     between = rising.min(falling).max(0.0)
-    return line.equals(center).choose(between.constant(1.0), between).value
+    return line.equals(center).choose(between.constant(1.0), between)
 
 
 def _mel(hertz: Term) -> Term:
     return (hertz / 700.0 + 1.0).log() * (2595 / math.log(10))
 
 
-def _edges(mels: Term, lines: Term) -> Term:
+def _edges(mels: Term, lines: Term, rate: Term) -> Term:
     """The lines of the spectrum at `mels`, rounded down."""
     hertz = ((mels * (math.log(10) / 2595)).exp() - 1.0) * 700.0
-    return (hertz * lines).floor()
+    return (hertz * lines / rate).floor()
+
+
+def _check_edges(edges: Term, lines: Term) -> None:
+    known = static_ints(lines.value)
+    if known is not None and edges.value.is_constant and (edges.value.numpy() > known[0]).any():
+        raise ValueError(f"bands up to line {edges.value.numpy().max():g} of a spectrum of {known[0]}")

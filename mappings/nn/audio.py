@@ -14,7 +14,6 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
@@ -35,7 +34,8 @@ def _audio_spectrogram(b: Builder, node: Node) -> Value:
         raise ValueError(f"options {options}")
     length = 1 << (size - 1).bit_length()
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
-    matrix = fourier(size, length, False, True)[:, 0] * window[:, None, None]  # [size, lines, parts]
+    counts = (Term(b, constant(np.asarray([n], np.int32))) for n in (size, length))
+    matrix = fourier(*counts, False, True, 1).value.numpy()[:, 0] * window[:, None, None]  # [size, lines, parts]
     sound = unsqueezed(b, transposed(b, x, (1, 0)), [2])
     kernel = constant(matrix.reshape(size, 1, -1).astype(np.float32))
     spatial = {"input_spatial_dimensions": (1,), "output_spatial_dimensions": (1,), "kernel_spatial_dimensions": (0,)}
@@ -65,36 +65,22 @@ def _mfcc(b: Builder, node: Node) -> Value:
     angles = np.pi / bands * np.outer(np.arange(bands) + 0.5, np.arange(count))
     cosines = np.sqrt(2 / bands) * np.cos(angles)
     last = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (0,)}
+    sampled = Term(b, node.operand(1))
     if rate is None:
         assume(f"the sample rate of {shown_name(node)} is above {2 * limits[1]:g} Hz")
-        least = Term(b, node.operand(1)).max(math.ceil(2 * limits[1]))  # so the check draws no other
-        matrix: Value = _open_bands(least, bands, lines, *limits)
-    else:
-        matrix = constant(_bands(bands, lines, rate, *limits).astype(np.float32))
+        sampled = sampled.max(math.ceil(2 * limits[1]))  # so the check draws no other
+    elif int(limits[1] / (0.5 * rate / (lines - 1))) >= lines:
+        raise ValueError(f"bands up to {limits[1]:g} Hz of sound at {rate} Hz")
+    matrix = _bands(sampled, bands, lines, *limits)
     energy = spectra.sqrt().apply(ops.DotGeneral, matrix, **last)
     return energy.max(_FLOOR).log().apply(ops.DotGeneral, cosines.astype(np.float32), **last).value
 
 
-def _bands(bands: int, lines: int, rate: int, lower: float, upper: float) -> Array:
-    """The weights [lines, bands] of triangles that are equally wide on the mel scale; line 0 has none."""
-    width = 0.5 * rate / (lines - 1)
-    first_line, last_line = int(1.5 + lower / width), int(upper / width)
-    if last_line >= lines:
-        raise ValueError(f"bands up to {upper:g} Hz of sound at {rate} Hz")
-    low, high = (1127 * np.log1p(f / 700) for f in (lower, upper))
-    centers = low + (high - low) / (bands + 1) * np.arange(bands + 2)
-    weights = np.zeros((lines, bands + 2))
-    for line in range(first_line, last_line + 1):
-        mel = 1127 * np.log1p(line * width / 700)
-        band = min(int(np.searchsorted(centers[1:], mel)), bands)
-        share = (centers[band + 1] - mel) / (centers[band + 1] - centers[band])
-        weights[line, band] += share
-        weights[line, band + 1] += 1 - share
-    return weights[:, 1:-1]
+def _bands(rate: Term, bands: int, lines: int, lower: float, upper: float) -> Value:
+    """The weights [lines, bands] of triangles that are equally wide on the mel scale; line 0 has none.
 
-
-def _open_bands(rate: Term, bands: int, lines: int, lower: float, upper: float) -> Value:
-    """`_bands` of a rate [1] known only at run time, in float64 as the kernel: 1 - |mel - center| / distance."""
+    In float64 as the kernel: 1 - |mel - center| / distance.
+    """
     low, high = (1127 * np.log1p(f / 700) for f in (lower, upper))
     distance = (high - low) / (bands + 1)
     line = Term(rate.b, constant(np.arange(lines, dtype=np.float64)[:, None]))

@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError, reason
 from onnxtfl.ir.budget import LARGEST_CONSTANT, MOST_NODES_OF_RULE, current
-from onnxtfl.ir.data import Array, ArrayData, TensorData
+from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import ANY, Effect
 from onnxtfl.ir.declaration import Operand as Declared
 from onnxtfl.ir.dims import SymDim, is_nonnegative, known_size, product
@@ -71,7 +71,7 @@ class Builder:
         For what rules compute of sizes: it may be larger than its operands, up to `LARGEST_CONSTANT` elements.
         """
         values = [self.value(v) for v in operands]
-        if not all(v is None or isinstance(v.data, ArrayData) for v in values):
+        if not all(v is None or (v.data is not None and v.data.in_memory) for v in values):
             return self(op, *values, **attributes)
         node = Node(op, values, attributes)
         (type_,) = infer(node)
@@ -168,7 +168,11 @@ class Builder:
 
 def _evaluated(node: Node, type_: Type) -> Value | None:
     """The constant that `node` with constant operands makes; None where it is quantized or too large for the budget."""
-    if not isinstance(type_, TensorType) or type_.quantization is not None or node.op.effect_of(node) is not Effect.PURE:
+    if (
+        not isinstance(type_, TensorType)
+        or type_.quantization is not None
+        or node.op.effect_of(node) is not Effect.PURE
+    ):
         return None
     sizes = [v.tensor_type for v in node.operands if v is not None] + [type_]
     if any(t.quantization is not None or not t.is_static for t in sizes):

@@ -67,6 +67,11 @@ class TensorData(ABC):
         return math.prod(self.shape)
 
     @property
+    def in_memory(self) -> bool:
+        """Whether the elements are in memory, so that a view of them costs nothing."""
+        return False
+
+    @property
     def nbytes(self) -> int:
         """The number of bytes when packed in a file (two int4 to a byte); 0 for strings."""
         return (self.size * self.dtype.bits + 7) // 8
@@ -116,6 +121,10 @@ class ArrayData(TensorData):
         self.dtype = dtype or dtype_of(array.dtype)
         self.shape = tuple(int(d) for d in array.shape)
         self._key: Hashable = None
+
+    @property
+    def in_memory(self) -> bool:
+        return True
 
     @property
     def key(self) -> Hashable:
@@ -274,6 +283,10 @@ class TransposedData(TensorData):
         self.shape = tuple(base.shape[p] for p in permutation)
 
     @property
+    def in_memory(self) -> bool:
+        return self.base.in_memory
+
+    @property
     def key(self) -> Hashable:
         return ("transpose", self.base.key, self.base.shape, self.permutation)
 
@@ -298,6 +311,10 @@ class ReshapedData(TensorData):
             base = base.base
         _check_size(base, shape)
         self.base, self.shape, self.dtype = base, shape, base.dtype
+
+    @property
+    def in_memory(self) -> bool:
+        return self.base.in_memory
 
     @property
     def key(self) -> Hashable:

@@ -11,6 +11,7 @@ from contextlib import suppress
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import Atom, Common, Dim, SymDim, broadcast_dim, common_sizes, is_nonnegative, product
@@ -25,7 +26,7 @@ from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.ops.transpose import Transpose
-from onnxtfl.ir.shapes import broadcast_shapes, known_dims, normalize_axes, possible_rank
+from onnxtfl.ir.shapes import broadcast_shapes, known_dims, normalize_axes, possible_rank, static_ints
 from onnxtfl.ir.types import DType, TensorType
 
 SMALL = 16 << 10
@@ -241,7 +242,9 @@ def _multiple(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value | None
 def positions(b: Builder, size: Value) -> Value:
     """0, 1, ... below `size`, which has one element."""
     stop = reshape(b, size, ())
-    return b(Range, b.scalar(0, stop), stop, b.scalar(1, stop))
+    if (count := static_ints(stop)) is not None:
+        check_elements(count[0], "the positions along an axis")
+    return b.computed(Range, b.scalar(0, stop), stop, b.scalar(1, stop))
 
 
 def as_int64(b: Builder, value: Value) -> Value:
