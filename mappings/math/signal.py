@@ -8,7 +8,6 @@ TFLite          RFFT2D, REAL, IMAG, COMPLEX_ABS; to TFLite a DFT is a contractio
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from onnxtfl.mappings.math.fourier import fourier, mel_matrix, number, size_along, spectrum_of_planes, transformed_at
@@ -109,9 +108,9 @@ def _window(b: Builder, node: Node) -> Value:
     factors, less = _WINDOWS[node.op.name.removeprefix("onnx.")], 0 if node.attr("periodic", 1) else 1
     index, period = (Term(b, v).real() for v in (positions(b, size), reshape(b, size, ())))
     n = index / (period - float(less))
-    total: Any = factors[0]
+    total = n * 0.0 + factors[0]
     for k, factor in enumerate(factors[1:], 1):
-        total = (n * (2 * math.pi * k)).apply(ops.Cos) * (factor * (-1) ** k) + total
+        total = total + (n * (2 * math.pi * k)).apply(ops.Cos) * (factor * (-1) ** k)
     return total.to(DType.FLOAT32).to(dtype).value
 
 

@@ -34,8 +34,8 @@ def _audio_spectrogram(b: Builder, node: Node) -> Value:
         raise ValueError(f"options {options}")
     length = 1 << (size - 1).bit_length()
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
-    counts = (Term(b, constant(np.asarray([n], np.int32))) for n in (size, length))
-    matrix = fourier(*counts, False, True, 1).value.numpy()[:, 0] * window[:, None, None]  # [size, lines, parts]
+    taken, count = (Term(b, constant(np.asarray([n], np.int32))) for n in (size, length))
+    matrix = fourier(taken, count, False, True, 1).value.numpy()[:, 0] * window[:, None, None]  # [size, lines, parts]
     sound = unsqueezed(b, transposed(b, x, (1, 0)), [2])
     kernel = constant(matrix.reshape(size, 1, -1).astype(np.float32))
     spatial = {"input_spatial_dimensions": (1,), "output_spatial_dimensions": (1,), "kernel_spatial_dimensions": (0,)}

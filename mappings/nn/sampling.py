@@ -14,18 +14,17 @@ import math
 import numpy as np
 
 from onnxtfl.build.qlinear import MICROSOFT
+from onnxtfl.build.runtime_axes import named_factors
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.dims import product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.sampling import along_channels, size_in
-from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
-from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.reshape import positions, reshape, transposed, unsqueezed
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lower_onnx, upgrade
 
@@ -34,51 +33,31 @@ from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lower_onnx, u
 def _affine_grid(b: Builder, node: Node) -> Value:
     """theta [n, r, r + 1] applied to the places of a map of `size` [n, c, spatial...]: [n, spatial..., r]."""
     theta, size, corners = node.operand(0), node.operand(1), bool(node.attr("align_corners", 0))
-    known, rank = static_ints(size), theta.shape[1]
-    if not isinstance(rank, int):
-        raise UnsupportedError("the rank of an affine grid is not known", code="E-SHAPE-001")
-    if known is None:
-        return _open_grid(b, theta, size, rank, corners)
-    if len(known) != rank + 2 or min(known) < 0:
-        raise ValueError(f"a size {known} for {rank} spatial axes")
-    check_elements((rank + 1) * math.prod(known[2:]), "the places of the grid")
-    places = np.meshgrid(*(_places(n, corners) for n in known[2:]), indexing="ij")
-    table = np.stack([*(p.reshape(-1) for p in reversed(places)), np.ones(places[0].size)], axis=1)
+    size, (_, _, *counts) = named_factors(b, size)
+    rank = theta.size(1)
+    if len(counts) != rank:
+        raise ValueError(f"a size of {len(counts) + 2} entries for {rank} spatial axes")
+    spatial = Term(b, size).apply(ops.Slice, [2], [rank + 2], [1])
+    check_elements((rank + 1) * math.prod(n for n in counts if isinstance(n, int)), "the places of the grid")
+    places = [_centers(spatial.apply(ops.Gather, [i], axis=0), corners).to(theta.dtype) for i in range(rank)]
+    shape = spatial.apply(ops.Concatenate, [1], axis=0)
+    columns = [p.along(i, rank + 1).apply(ops.BroadcastTo, shape) for i, p in reversed([*enumerate(places)])]
+    ones = columns[0].constant(1.0).apply(ops.BroadcastTo, shape)
+    table = columns[0].apply(ops.Concatenate, *columns[1:], ones, axis=rank).apply(ops.Reshape, [-1, rank + 1])
     axes = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (1,), "output_permutation": (0, 2, 1)}
-    grid = b(ops.DotGeneral, theta, table.astype(theta.dtype.numpy), **axes)
-    return reshape(b, grid, (theta.shape[0], *known[2:], rank))
+    grid = b(ops.DotGeneral, theta, table.value, **axes)
+    return reshape(b, grid, (theta.shape[0], *counts, rank), theta, size)
 
 
-def _places(count: int, corners: bool) -> Array:
+def _centers(count: Term, corners: bool) -> Term:
     """The centers of `count` elements between -1 and 1, the outer ones on these if `corners`.
 
     A single one is at 1 then: so says ONNX Runtime (ONNX does not).
     """
+    index, count = Term(count.b, positions(count.b, count.value)).real(), count.real()
     if corners:
-        return np.asarray(np.linspace(-1, 1, count)) if count > 1 else np.ones(count)
-    return (np.arange(count) * 2 + 1) / count - 1
-
-
-def _open_grid(b: Builder, theta: Value, size: Value, rank: int, corners: bool) -> Value:
-    """The same for a size known at run time: one broadcast product for each column of theta."""
-    total = _theta_column(b, theta, rank, rank)
-    for axis in range(rank):
-        length = reshape(b, b(ops.Gather, size, [2 + axis], axis=0), ())
-        count = Term(b, b(ops.Convert, length, dtype=theta.dtype))
-        steps = b(ops.Range, b.scalar(0, length), length, b.scalar(1, length))
-        x = Term(b, b(ops.Convert, steps, dtype=theta.dtype))
-        place = 1.0 - (count - 1.0 - x) * 2.0 / (count - 1.0).max(1.0) if corners else (x * 2.0 + 1.0) / count - 1.0
-        shape: list[Dim] = [1] * (rank + 2)
-        shape[1 + axis] = place.value.shape[0]
-        along = Term(b, reshape(b, place.value, shape))
-        total = total + along * _theta_column(b, theta, rank - 1 - axis, rank)
-    return total.value
-
-
-def _theta_column(b: Builder, theta: Value, index: int, rank: int) -> Term:
-    """A column of theta as [n, 1..., r]."""
-    column = b(ops.Gather, theta, np.asarray(index), axis=2)
-    return Term(b, reshape(b, column, (theta.shape[0], *[1] * rank, rank)))
+        return 1.0 - (count - 1.0 - index) * 2.0 / (count - 1.0).max(1.0)
+    return (index * 2.0 + 1.0) / count - 1.0
 
 
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}

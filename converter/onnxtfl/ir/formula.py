@@ -18,6 +18,7 @@ from onnxtfl.ir.op import Attributes, Op, Operand, attributes_of
 from onnxtfl.ir.types import DType, Type, dtype_of
 
 Number = int | float | bool
+Vector = Sequence[int]
 
 
 def _unary(op: str, meaning: str) -> Callable[[Term], Term]:
@@ -50,12 +51,12 @@ class Term:
         """The number of axes."""
         return self.value.rank
 
-    def apply(self, op: type[Op] | str, *others: Term | Value | Array | Number | None, **attributes: Any) -> Term:
-        """Apply `op` (a class, or its name) to this term and `others`."""
+    def apply(self, op: type[Op] | str, *others: Term | Value | Array | Vector | Number | None, **given: Any) -> Term:
+        """Apply `op` (a class, or its name) with the attributes `given` to this term and `others`."""
         kind = OPS[op] if isinstance(op, str) else op
-        return Term(self.b, self.b.computed(kind, self.value, *(self._other(o) for o in others), **attributes))
+        return Term(self.b, self.b.computed(kind, self.value, *(self._other(o) for o in others), **given))
 
-    def _other(self, other: Term | Value | Array | Number | None) -> Value | Array | None:
+    def _other(self, other: Term | Value | Array | Vector | Number | None) -> Value | Array | Vector | None:
         if isinstance(other, Term):
             return other.value
         return self.b.scalar(other, self.value) if isinstance(other, Number) else other
