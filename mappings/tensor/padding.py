@@ -15,7 +15,6 @@ from onnxtfl.build.windows import interleaved
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
-from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim
@@ -49,31 +48,14 @@ def _center_crop_pad(b: Builder, node: Node) -> Value:
     """Axes that are too long are cut, those that are too short padded with zeros, the odd one at the end."""
     x, wanted = node.operand(0), known_dims(node.operand(1))
     axes = normalize_axes(node.attr("axes") or tuple(range(x.rank)), x.rank)
-    if wanted is None:
-        return _center_at_run_time(b, x, node.operand(1), axes)
-    rows = np.zeros((x.rank, 2), np.int64)
-    for axis, size in zip(axes, wanted, strict=True):
-        have = x.shape[axis]
-        if not isinstance(have, int) or not isinstance(size, int):
-            return _center_at_run_time(b, x, node.operand(1), axes)
-        before = (size - have) // 2 if size >= have else -((have - size) // 2)
-        rows[axis] = before, size - have - before
-    return b(ops.Pad, x, rows) if rows.any() else x
-
-
-def _center_at_run_time(b: Builder, x: Value, wanted: Value, axes: Sequence[int]) -> Value:
-    """Slice by how much is too much, then Pad by how much is too little."""
-    shape = b(ops.Shape, x, axes=tuple(axes))
-    more = b(ops.Sub, as_int64(b, wanted), shape)
-    zero, two = b.scalar(0, more), b.scalar(2, more)
-    short, long = b(ops.Max, more, zero), b(ops.Max, b(ops.Neg, more), zero)
-    begin = b(ops.FloorDiv, long, two)
-    end = b(ops.Add, begin, b(ops.Min, as_int64(b, wanted), shape))
-    cut = b(ops.Slice, x, *(spread(b, v, axes, x.rank, d) for v, d in ((begin, 0), (end, HUGE), (None, 1))))
-    before = b(ops.FloorDiv, short, two)
-    sides = [spread(b, v, axes, x.rank, 0) for v in (before, b(ops.Sub, short, before))]
-    rows = b(ops.Concatenate, *(reshape(b, v, (x.rank, 1)) for v in sides), axis=1)
-    return b(ops.Pad, cut, rows)
+    more = Term(b, as_int64(b, node.operand(1))) - Term(b, dim_vector(b, [x.shape[axis] for axis in axes], x))
+    before = more / 2  # rounded toward zero
+    sides = [reshape(b, spread(b, v.value, axes, x.rank, 0), (x.rank, 1)) for v in (before, more - before)]
+    padded = b(ops.Pad, x, b(ops.Concatenate, *sides, axis=1))
+    if wanted is not None and not padded.is_constant:
+        sizes = dict(zip(axes, wanted, strict=True))
+        padded.type = padded.tensor_type.with_shape(tuple(sizes.get(i, d) for i, d in enumerate(x.shape)))
+    return padded
 
 
 # --- ONNX ------------------------------------------------------------------------------------------------------------
@@ -257,48 +239,24 @@ def _pad_by_index(b: Builder, node: Node) -> Value | None:
     if mode == "constant" or x.tensor_type.shape is None:
         return None
     known = static_ints(rows)
-    for axis, size in enumerate(x.shape):
-        if known is not None and not any(known[2 * axis : 2 * axis + 2]):
-            continue
-        if known is not None and isinstance(size, int):
-            before, after = known[2 * axis : 2 * axis + 2]
-            check_elements(before + size + after, "the positions along a padded axis")
-            places: Value | Array = _repeated(np.arange(-before, size + after), size, mode)
-        else:
-            places = _repeated_at_run_time(b, x, rows, axis, mode)
-        x = b(ops.Gather, x, places, axis=axis)
+    for axis in range(x.rank):
+        if known is None or any(known[2 * axis : 2 * axis + 2]):
+            x = b(ops.Gather, x, _repeated(b, x, rows, axis, mode).value, axis=axis)
     return x
 
 
-def _repeated(places: Array, size: int, mode: str) -> Array:
-    """The positions in [0, size) that `places` outside of it mean."""
+def _repeated(b: Builder, x: Value, rows: Value, axis: int, mode: str) -> Term:
+    """The positions along `axis` that the padding repeats, those of the elements between."""
+    size = Term(b, reshape(b, dim_value(b, x.shape[axis], x), ()))
+    before, after = (Term(b, rows).to(DType.INT64).at(axis, 0).at(side, 0) for side in (0, 1))
+    places = (-before).apply(ops.Range, size + after, size.constant(1))
     if mode == "edge":
-        return np.clip(places, 0, size - 1)
+        return places.clamp(0, size - 1)
     if mode == "wrap":
         return places % size
-    period = max(2 * size - 2, 1) if mode == "reflect" else 2 * size
-    places = places % period
-    return np.asarray(np.minimum(places, (period if mode == "reflect" else period - 1) - places))
-
-
-def _repeated_at_run_time(b: Builder, x: Value, rows: Value, axis: int, mode: str) -> Value:
-    size = reshape(b, dim_value(b, x.shape[axis], x), ())
-    before, after = (_entry(b, rows, axis, side) for side in (0, 1))
-    one, two = b.scalar(1, size), b.scalar(2, size)
-    places = b(ops.Range, b(ops.Neg, before), b(ops.Add, size, after), one)
-    if mode == "edge":
-        return b(ops.Clamp, places, b.scalar(0, size), b(ops.Sub, size, one))
-    if mode == "wrap":
-        return b(ops.FloorMod, places, size)
-    last = b(ops.Sub, b(ops.Mul, two, size), two if mode == "reflect" else one)
-    period = b(ops.Max, last, one) if mode == "reflect" else b(ops.Mul, two, size)
-    places = b(ops.FloorMod, places, period)
-    return b(ops.Min, places, b(ops.Sub, last, places))
-
-
-def _entry(b: Builder, rows: Value, axis: int, side: int) -> Value:
-    picked = b(ops.Slice, rows, [axis, side], [axis + 1, side + 1], [1, 1])
-    return reshape(b, picked if picked.dtype is DType.INT64 else b(ops.Convert, picked, dtype=DType.INT64), ())
+    last = size * 2 - (2 if mode == "reflect" else 1)
+    places = places % (last.max(1) if mode == "reflect" else size * 2)
+    return places.min(last - places)
 
 
 @lift_tfl("DILATE")

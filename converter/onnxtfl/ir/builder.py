@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError, reason
-from onnxtfl.ir.budget import LARGEST_CONSTANT, MOST_NODES_OF_RULE, current
+from onnxtfl.ir.budget import LARGEST_CONSTANT, MOST_NODES_OF_RULE, check_elements, current
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import ANY, Effect
 from onnxtfl.ir.declaration import Operand as Declared
@@ -68,7 +68,7 @@ class Builder:
     def computed(self, op: type[Op], *operands: Operand, **attributes: Any) -> Value:
         """The result of an op as a constant where its operands are constants in memory, else of a new node.
 
-        For what rules compute of sizes: it may be larger than its operands, up to `LARGEST_CONSTANT` elements.
+        For what rules compute of sizes: it may be larger than its operands. UnsupportedError where it would be too large.
         """
         values = [self.value(v) for v in operands]
         if not all(v is None or (v.data is not None and v.data.in_memory) for v in values):
@@ -177,12 +177,17 @@ def _evaluated(node: Node, type_: Type) -> Value | None:
     sizes = [v.tensor_type for v in node.operands if v is not None] + [type_]
     if any(t.quantization is not None or not t.is_static for t in sizes):
         return None
-    elements = sum(math.prod(map(known_size, t.shape or ())) for t in sizes)
-    if elements > LARGEST_CONSTANT or not current().may_compute(elements):
+    *read, made = (math.prod(map(known_size, t.shape or ())) for t in sizes)
+    if made > sum(read):
+        check_elements(made, f"the result of {node.op.name}")
+    if made + sum(read) > 2 * LARGEST_CONSTANT or not current().may_compute(made + sum(read)):
         return None
     operands = [None if v is None else v.numpy() for v in node.operands]
-    with np.errstate(all="ignore"):
-        result = np.asarray(node.op.evaluate(attributes_of(node), *operands))
+    try:
+        with np.errstate(all="ignore"):
+            result = np.asarray(node.op.evaluate(attributes_of(node), *operands))
+    except NotImplementedError:
+        return None
     return constant(result.astype(type_.dtype.numpy, copy=False), type_=type_)
 
 
