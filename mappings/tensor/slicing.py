@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.build.rows import row
+from onnxtfl.build.runtime_axes import placed
 from onnxtfl.build.sizes import (
     HUGE,
     INT32_MAX,
@@ -57,32 +58,37 @@ def _slice_1(b: Builder, node: Node) -> None:
 def _slice(b: Builder, node: Node) -> Value:
     x, starts, ends = (node.operand(i) for i in range(3))
     axes, steps = node.optional(3), node.optional(4)
-    if axes is None:
-        places: list[int] | None = list(range(_length(starts, ends, steps)))
-    else:
-        places = static_ints(axes)
-    ends = _ends(b, ends, steps)
-    if places is None:
-        return _slice_axes_at_run_time(b, x, starts, ends, axes, steps)
-    where = normalize_axes(places, x.rank)
-    starts = _starts(b, x, starts, steps, where)
-    vectors = [spread(b, vector, where, x.rank, default) for vector, default in ((starts, 0), (ends, HUGE), (steps, 1))]
-    return b(ops.Slice, x, *vectors)
+    where = list(range(_length(starts, ends, steps))) if axes is None else _places(axes, x.rank)
+    bounds = ((starts, 0), (_ends(b, ends, steps), HUGE), (steps, 1))
+    if where is None:
+        assert axes is not None
+        return b(ops.Slice, x, *(placed(b, vector, axes, x.rank, default) for vector, default in bounds))
+    bounds = ((_starts(b, x, starts, steps, where), 0), *bounds[1:])
+    return b(ops.Slice, x, *(spread(b, vector, where, x.rank, default) for vector, default in bounds))
+
+
+def _places(axes: Value, rank: int) -> Sequence[int] | None:
+    known = static_ints(axes)
+    return None if known is None else normalize_axes(known, rank)
+
+
+def _may_go_back(steps: Value | None) -> bool:
+    """Whether a stride may be negative."""
+    known = [] if steps is None else static_ints(steps)
+    return known is None or any(s < 0 for s in known)
 
 
 def _starts(b: Builder, x: Value, starts: Value, steps: Value | None, axes: Sequence[int]) -> Value:
-    """The starts of a Slice; of known backward steps at least the begin of the axis, which ONNX clamps them to."""
-    known, strides = static_ints(starts), [] if steps is None else static_ints(steps)
-    if known is None or not strides:
+    """The starts of a Slice; of backward steps at least the begin of the axis, which ONNX clamps them to.
+
+    -1 is an element of every axis.
+    """
+    if steps is None or not _may_go_back(steps):
         return starts
-    before = [n < -1 and s < 0 for n, s in zip(known, strides, strict=True)]  # -1 is an element of every axis
-    sizes = [x.shape[axis] for axis in axes]
-    if all(isinstance(d, int) for d, is_before in zip(sizes, before, strict=True) if is_before):
-        pairs = zip(known, sizes, before, strict=True)
-        found = [max(n, -d) if is_before and isinstance(d, int) and d else n for n, d, is_before in pairs]
-        return starts if found == known else constant(np.asarray(found, np.int64))
-    lowest = constant(np.where(before, -1, -INT32_MAX).astype(np.int64))
-    return b(ops.Max, as_int64(b, starts), b(ops.Mul, dim_vector(b, sizes, x), lowest))
+    given, strides = (Term(b, as_int64(b, v)) for v in (starts, steps))
+    sizes = Term(b, dim_vector(b, [x.shape[axis] for axis in axes], x))
+    before = (given < -1) & (strides < 0)
+    return given.max(before.choose(-sizes, -INT32_MAX)).value
 
 
 _THROUGH = (INT32_MAX, (1 << 63) - 1)
@@ -91,18 +97,11 @@ _THROUGH = (INT32_MAX, (1 << 63) - 1)
 
 def _ends(b: Builder, ends: Value, steps: Value | None) -> Value:
     """The ends of a Slice, those through the beginning of an axis as -HUGE."""
-    strides = [] if steps is None else static_ints(steps)
-    if strides is not None and all(s > 0 for s in strides):
+    if steps is None or not _may_go_back(steps):
         return ends
-    known = static_ints(ends)
-    if known is not None and strides is not None:
-        pairs = zip(known, strides, strict=True)
-        return constant(np.asarray([-HUGE if s < 0 and n in _THROUGH else n for n, s in pairs], np.int64))
-    assert steps is not None
-    wide, lowest_ = Term(b, as_int64(b, ends)), b.scalar(-INT32_MAX, DType.INT64)
-    backward = Term(b, as_int64(b, steps)) < 0
-    through = wide.equals(_THROUGH[0]) | wide.equals(_THROUGH[1])
-    return (backward & through).choose(Term(b, lowest_), wide).value
+    given, strides = (Term(b, as_int64(b, v)) for v in (ends, steps))
+    through = given.equals(_THROUGH[0]) | given.equals(_THROUGH[1])
+    return ((strides < 0) & through).choose(given.constant(-HUGE), given).value
 
 
 def _length(*vectors: Value | None) -> int:
@@ -111,22 +110,6 @@ def _length(*vectors: Value | None) -> int:
         if shape is not None and len(shape) == 1 and isinstance(shape[0], int):
             return shape[0]
     raise UnsupportedError("how many axes are sliced has to be known before run time", code="E-SHAPE-002")
-
-
-def _slice_axes_at_run_time(
-    b: Builder, x: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None
-) -> Value:
-    """Bounds put at their places by ScatterND, where the axes are known only at run time."""
-    assert axes is not None
-    rows = b(ops.Reshape, b(ops.FloorMod, as_int64(b, axes), b.scalar(x.rank, DType.INT64)), [-1, 1])
-    vectors: list[Value] = []
-    for vector, default in ((starts, 0), (ends, INT32_MAX), (steps, 1)):
-        blank = constant(np.full(x.rank, default, np.int64))
-        given = None if vector is None else as_int64(b, vector)
-        vectors.append(
-            blank if given is None else b(ops.ScatterND, blank, rows, given, kind="none", unique_indices=True)
-        )
-    return b(ops.Slice, x, *vectors)
 
 
 # --- Slice in TFLite -------------------------------------------------------------------------------------------------
@@ -248,14 +231,9 @@ def _from_tfl_slice(b: Builder, node: Node) -> Value:
     if x.rank == 0:
         return x
     ones = np.ones(x.rank, np.int64)
-    known_begins, known_sizes = static_ints(begins), static_ints(sizes)
-    if known_begins is not None and known_sizes is not None:
-        limits = [HUGE if n == -1 else s + n for s, n in zip(known_begins, known_sizes, strict=True)]
-        return b(ops.Slice, x, known_begins, limits, ones)
-    starts, counts = as_int64(b, begins), as_int64(b, sizes)
-    rest = b(ops.Compare, counts, b.scalar(-1, counts), comparison_direction="EQ")
-    limits_ = b(ops.Select, rest, b.scalar(INT32_MAX, counts), b(ops.Add, starts, counts))
-    return b(ops.Slice, x, starts, limits_, ones)
+    starts, counts = (Term(b, as_int64(b, v)) for v in (begins, sizes))
+    limits = counts.equals(-1).choose(counts.constant(HUGE), starts + counts)
+    return b(ops.Slice, x, starts.value, limits.value, ones)
 
 
 # --- TFLite STRIDED_SLICE --------------------------------------------------------------------------------------------
@@ -396,71 +374,59 @@ def _items(node: Node, rank: int, count: int) -> list[_Item]:
 def _bounds(b: Builder, node: Node, items: Sequence[_Item], which: int) -> Value:
     """The starts (0), limits (1) or strides (2), one for each axis of the operand."""
     mask = (node.attr("begin_mask", 0), node.attr("end_mask", 0), 0)[which] or 0
-    entries: list[Value | int] = []
+    entries: list[Term] = []
     for kind, axis, entry in items:
         if entry is None or axis is None:
-            entries.append((0, HUGE, 1)[which])
+            entries.append(_number(b, (0, HUGE, 1)[which]))
             continue
         begins_anywhere = (node.attr("begin_mask", 0) or 0) >> entry & 1
         if kind == "shrink" and begins_anywhere:  # LiteRT reads beyond the axis for a negative stride
-            entries.append((0, 1, 1)[which])
+            entries.append(_number(b, (0, 1, 1)[which]))
         elif kind == "shrink" and which:
-            entries.append(1 if which == 2 else _one_behind(b, node.operand(1), entry))
+            entries.append(_number(b, 1) if which == 2 else _one_behind(_at(b, node, 0, entry)))
         else:
             masked = mask >> entry & 1 and kind != "shrink"
             bound = (_end_of_axis if masked else _entry)(b, node, which, entry)
             entries.append(bound if which != 1 or begins_anywhere else _nothing_before(b, node, axis, entry, bound))
-    if all(isinstance(e, int) for e in entries):
-        return constant(np.asarray(entries, np.int64))
-    return b(ops.Concatenate, *(constant(np.asarray([e])) if isinstance(e, int) else e for e in entries), axis=0)
+    return entries[0].apply(ops.Concatenate, *entries[1:], axis=0).value
 
 
-def _end_of_axis(b: Builder, node: Node, which: int, entry: int) -> Value | int:
-    """The bound that an entry of a mask means: the end of the axis where the steps along it begin, or the other."""
-    forward, backward = (0, HUGE)[which], (HUGE, -HUGE)[which]
-    strides = static_ints(node.operand(3))
-    if strides is not None:
-        return forward if strides[entry] > 0 else backward
-    stride = _at(b, node, 2, entry)
-    return (stride > 0).choose(stride.constant(forward), backward).value
-
-
-def _entry(b: Builder, node: Node, which: int, entry: int) -> Value | int:
-    """An entry of the bounds; a limit before which ONNX Runtime may not stop is one less."""
-    known, strides = static_ints(node.operand(which + 1)), static_ints(node.operand(3))
-    forward = which != 1 or (strides is not None and strides[entry] > 0)
-    if known is not None:
-        return known[entry] if forward else min(known[entry], INT32_MAX - 1)
-    value = _at(b, node, which, entry).value
-    return value if forward else b(ops.Min, value, b.scalar(INT32_MAX - 1, value))
+def _number(b: Builder, number: int) -> Term:
+    return Term(b, constant(np.asarray([number], np.int64)))
 
 
 def _at(b: Builder, node: Node, which: int, entry: int) -> Term:
     """An entry of the starts (0), limits (1) or strides (2), as int64 [1]."""
-    return Term(b, b(ops.Slice, as_int64(b, node.operand(which + 1)), [entry], [entry + 1], [1]))
+    return Term(b, as_int64(b, node.operand(which + 1))).apply(ops.Slice, [entry], [entry + 1], [1])
 
 
-def _nothing_before(b: Builder, node: Node, axis: int, entry: int, limit: Value | int) -> Value | int:
+def _end_of_axis(b: Builder, node: Node, which: int, entry: int) -> Term:
+    """The bound that an entry of a mask means: the end of the axis where the steps along it begin, or the other."""
+    forward, backward = (0, HUGE)[which], (HUGE, -HUGE)[which]
+    stride = _at(b, node, 2, entry)
+    return (stride > 0).choose(stride.constant(forward), backward)
+
+
+def _entry(b: Builder, node: Node, which: int, entry: int) -> Term:
+    """An entry of the bounds; a limit before which ONNX Runtime may not stop is one less."""
+    strides, bound = static_ints(node.operand(3)), _at(b, node, which, entry)
+    goes_forward = strides is not None and strides[entry] > 0
+    return bound if which != 1 or goes_forward else bound.min(INT32_MAX - 1)
+
+
+def _nothing_before(b: Builder, node: Node, axis: int, entry: int, limit: Term) -> Term:
     """A `limit` such that nothing is taken by steps backward from before the axis; ONNX Runtime would start at 0."""
-    size = node.operand(0).shape[axis]
     known, strides = static_ints(node.operand(1)), static_ints(node.operand(3))
-    inside = known is not None and (known[entry] >= 0 or (isinstance(size, int) and known[entry] + size >= 0))
-    if inside or (strides is not None and strides[entry] > 0):
+    if (known is not None and known[entry] >= 0) or (strides is not None and strides[entry] > 0):
         return limit
-    start, length = _at(b, node, 0, entry), Term(b, dim_value(b, size, node.operand(0)))
-    before = ((start + length) < 0) & (_at(b, node, 2, entry) < 0)
-    ends = Term(b, limit if isinstance(limit, Value) else constant(np.asarray([limit])))
-    return before.choose(ends.constant(INT32_MAX - 1), ends).value
+    length = Term(b, dim_value(b, node.operand(0).shape[axis], node.operand(0)))
+    before = ((_at(b, node, 0, entry) + length) < 0) & (_at(b, node, 2, entry) < 0)
+    return before.choose(limit.constant(INT32_MAX - 1), limit)
 
 
-def _one_behind(b: Builder, starts: Value, entry: int) -> Value | int:
-    """The limit for the single position at starts[entry]."""
-    known = static_ints(starts)
-    if known is not None:
-        return HUGE if known[entry] == -1 else known[entry] + 1
-    start = b(ops.Slice, as_int64(b, starts), [entry], [entry + 1], [1])
-    last = b(ops.Compare, start, b.scalar(-1, start), comparison_direction="EQ")
-    return b(ops.Select, last, b.scalar(INT32_MAX, start), b(ops.Add, start, b.scalar(1, start)))
+def _one_behind(start: Term) -> Term:
+    """The limit for the single position at `start`."""
+    return start.equals(-1).choose(start.constant(HUGE), start + 1)
 
 
 row(ops.DynamicUpdateSlice, tfl="DYNAMIC_UPDATE_SLICE", integers=(2,))

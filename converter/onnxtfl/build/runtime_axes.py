@@ -132,6 +132,15 @@ def reversed_at_run_time(b: Builder, x: Value, axes: Value) -> Value:
     return turned
 
 
+def placed(b: Builder, vector: Value | None, axes: Value, rank: int, default: int) -> Value:
+    """A vector with an entry for each of `axes` (known only at run time) as one of `rank` entries, else `default`."""
+    blank = constant(np.full(rank, default, np.int64))
+    if vector is None:
+        return blank
+    rows = reshape(b, counted_from_start(b, axes, rank).value, (*axes.shape, 1))
+    return b(ops.ScatterND, blank, rows, as_int64(b, vector), kind="none", unique_indices=True)
+
+
 def named_factors(b: Builder, vector: Value) -> tuple[Value, list[Dim]]:
     """A vector of sizes as int64, and its entries: symbols for those known only at run time.
 

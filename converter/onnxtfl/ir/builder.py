@@ -68,7 +68,7 @@ class Builder:
     def computed(self, op: type[Op], *operands: Operand, **attributes: Any) -> Value:
         """The result of an op as a constant where its operands are constants in memory, else of a new node.
 
-        For what rules compute of sizes: it may be larger than its operands. UnsupportedError where it would be too large.
+        For what rules compute of sizes: it may be larger than its operands. UnsupportedError where it is too large.
         """
         values = [self.value(v) for v in operands]
         if not all(v is None or (v.data is not None and v.data.in_memory) for v in values):
