@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from onnxtfl.mappings.nn.nearest_resizing import assume_multiples, is_of_bytes, neighbors_like_tfl
 
+from onnxtfl.build.resized_axis import ResizedAxis
 from onnxtfl.build.sizes import int32, with_int32
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
@@ -24,7 +25,6 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.open_resampling import OpenAxis
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import as_int64, dim_vector, reshape
 from onnxtfl.ir.shapes import normalize_axes
@@ -466,46 +466,7 @@ def _over(b: Builder, node: Node, x: Value, axes: Sequence[int]) -> Value:
 
 def axis_by_axis(b: Builder, node: Node) -> Value:
     """One axis after the other: neighbours gathered, or weighted by a matrix."""
-    x, dims, roi = node.operand(0), node.attr("dims"), node.optional(3)
-    Sampling.of(attributes_of(node))
-    for i, axis in enumerate(dims):
-        part = None if roi is None else b(ops.Gather, roi, [i, len(dims) + i], axis=0)
-        scale = None if node.optional(2) is None else b(ops.Gather, node.operand(2), [i], axis=0)
-        known = all(v is None or v.is_constant for v in (node.optional(2), roi))
-        if known and isinstance(x.shape[axis], int) and isinstance(node.result.shape[axis], int):
-            x = _known_axis(b, node, x, i)
-        else:
-            sizes = node.optional(1)
-            new = node.result.shape[axis]
-            size = dim_vector(b, [new], x) if sizes is None else b(ops.Gather, sizes, [i], axis=0)
-            x = OpenAxis(b, node, x, axis, size, scale, part).resampled()
+    x = node.operand(0)
+    for i in range(len(node.attr("dims"))):
+        x = ResizedAxis(b, node, x, i).resampled()
     return x
-
-
-def _known_axis(b: Builder, node: Node, x: Value, i: int) -> Value:
-    dims, sampling = node.attr("dims"), Sampling.of(attributes_of(node))
-    axis, scales, roi = dims[i], _constant(node.optional(2)), _constant(node.optional(3))
-    size, resized = (v.size(axis) for v in (x, node.result))
-    scale = resized / size if scales is None else float(scales[i])
-    part = (0.0, 1.0) if roi is None else (float(roi[i]), float(roi[len(dims) + i]))
-    where = sampling.coordinates(size, resized, scale, part)
-    outside = np.zeros(resized, bool)
-    if sampling.coordinate_transformation_mode == "tf_crop_and_resize":
-        outside = (where < 0) | (where > size - 1)
-    if sampling.mode == "nearest":
-        taken = b(ops.Gather, x, sampling.nearest(where, size).astype(np.int32), axis=axis)
-    else:
-        weights = sampling.matrix(where, size, scale).astype(x.dtype.numpy)
-        axes = {"lhs_contracting_dimensions": (axis,), "rhs_contracting_dimensions": (1,)}
-        taken = b(ops.DotGeneral, x, weights, **axes, output_permutation=_placed(x.rank, axis))
-    if not outside.any():
-        return taken
-    mask = outside.reshape([-1 if a == axis else 1 for a in range(x.rank)])
-    return b(ops.Select, mask, b.scalar(float(node.attr("extrapolation_value")), x), taken)
-
-
-def _placed(rank: int, axis: int) -> tuple[int, ...]:
-    """The last axis moved to `axis`."""
-    order = list(range(rank - 1))
-    order.insert(axis, rank - 1)
-    return () if axis == rank - 1 else tuple(order)

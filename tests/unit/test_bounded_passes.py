@@ -55,7 +55,7 @@ _REFUSED = {
     "a Resize of an axis of 1 to 2^24": (
         f'g (float[1,2,7,5] x) => (float y) <int64[4] s = {{{1 << 24},2,7,5}}> {{ y = Resize <mode = "linear"> '
         '(x, "", "", s) }',
-        "the coordinates of an axis would be a constant of 16777216 elements",
+        "the positions along an axis would be a constant of 16777216 elements",
     ),
     "a sequence of sequences": (
         "g (float x) => (seq(float) y) { a = SequenceConstruct (x, x) b = SequenceInsert (a, a) "

@@ -15,13 +15,12 @@ import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from onnxtfl.build.resized_axis import ResizedAxis
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.open_resampling import OpenAxis
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import dim_value, positions
 from onnxtfl.ir.types import DType
@@ -69,7 +68,7 @@ def integers_like_onnx(b: Builder, node: Node) -> Value | None:
         wide = b(ops.Convert, x, dtype=DType.FLOAT32)
         for i, axis in enumerate(node.attr("dims")):
             if axis not in axes:  # of open size; ONNX Runtime refuses sizes that change
-                wide = _opened(b, node, wide, i).resampled()
+                wide = ResizedAxis(b, node, wide, i).resampled()
         total = _weighted(Term(b, wide), node, axes)
     return as_declared(b, b(ops.Convert, total.value, dtype=x.dtype), node.result.type)
 
@@ -81,12 +80,6 @@ def _spatial_axes(node: Node) -> tuple[int, ...] | None:
     found = _SPATIAL.get(len(x), ())
     fitting = (axes for changed in (dims, known) for axes in found if changed <= set(axes))
     return next(fitting, found[0] if found else None)
-
-
-def _opened(b: Builder, node: Node, x: Value, i: int) -> OpenAxis:
-    """The ``i``-th resized axis of ``x``, which has the sizes of the node's operand along this axis."""
-    scale = None if node.optional(2) is None else b(ops.Gather, node.operand(2), [i], axis=0)
-    return OpenAxis(b, node, x, node.attr("dims")[i], b(ops.Gather, node.operand(1), [i], axis=0), scale, None)
 
 
 def _weighted(wide: Term, node: Node, axes: tuple[int, ...], fixed: bool = False) -> Term:
@@ -120,17 +113,11 @@ def _taps(b: Builder, node: Node, axis: int, fixed: bool) -> _Taps:
     return found.in_fixed_point(where) if fixed else found
 
 
-def _places(b: Builder, node: Node, axis: int) -> tuple[Term, Term | float]:
+def _places(b: Builder, node: Node, axis: int) -> tuple[Term, Term]:
     """The coordinate of each place of the result along an axis, float32, and the largest one of the operand."""
-    x, dims, scales = node.operand(0), node.attr("dims"), node.optional(2)
-    size, resized = x.shape[axis], node.result.shape[axis]
-    known = isinstance(size, int) and isinstance(resized, int) and (scales is None or scales.is_constant)
-    if known and axis in dims:
-        scale = known_size(resized) / known_size(size) if scales is None else float(scales.numpy()[dims.index(axis)])
-        where = Sampling.of(attributes_of(node)).coordinates(known_size(size), known_size(resized), scale)
-        return Term(b, constant(where)), float(known_size(size) - 1)
+    x, dims = node.operand(0), node.attr("dims")
     if axis in dims:
-        opened = _opened(b, node, x, dims.index(axis))
-        return opened.where, opened.top
-    length = dim_value(b, size, x)
+        resized = ResizedAxis(b, node, x, dims.index(axis))
+        return resized.where, resized.top
+    length = dim_value(b, x.shape[axis], x)
     return Term(b, positions(b, length)).to(DType.FLOAT32), Term(b, length).to(DType.FLOAT32) - 1.0
