@@ -33,7 +33,7 @@ def fourier(taken: Term, length: Term, inverse: bool, onesided: bool, parts: int
     ones are exact. `onesided`: the results (inverse: the operands) are half of the spectrum, and the results of the
     inverse are real. Float64 where the sizes are known.
     """
-    half, real = length.apply(ops.FloorDiv, 2) + 1, inverse and onesided
+    half, real = length // 2 + 1, inverse and onesided
     results = half if onesided and not inverse else length
     row, column = _places(taken).along(0, 2), _places(results)
     turns = ((row * column) % length) * 4
@@ -72,7 +72,7 @@ def transformed(b: Builder, x: Value, axis: int, length: Term | None, inverse: b
     taken = size_along(b, x, axis)
     if length is None:
         length = (taken - 1) * 2 if inverse and onesided else taken
-    read = length.apply(ops.FloorDiv, 2) + 1 if inverse and onesided else length
+    read = length // 2 + 1 if inverse and onesided else length
     x, taken = first_elements(b, x, axis, taken.min(read), taken)
     matrix = fourier(taken, length, inverse, onesided, x.size(x.rank - 1)).to(x.dtype)
     axes = {"lhs_contracting_dimensions": (axis, x.rank - 1), "rhs_contracting_dimensions": (0, 1)}
@@ -134,7 +134,7 @@ def mel_matrix(b: Builder, bins: Value, length: Value, rate: Value, lower: Value
     lines, hertz = (size + 1).to(low.dtype), Term(b, reshape(b, rate, (1,))).to(low.dtype)
     index = _places(count).to(low.dtype)
     left, center, right = (_edges((index + float(i)) * step + low, lines, hertz) for i in range(3))
-    half = size.apply(ops.FloorDiv, 2) + 1
+    half = size // 2 + 1
     _check_edges(right, half)
     line = _places(half).to(low.dtype).along(0, 2)
     rising, falling = (line - left) / (center - left).max(1.0), (right - line) / (right - center).max(1.0)

@@ -80,7 +80,7 @@ def _gathered_frames(signal: Value, matrix: Term, length: Term, step: Term) -> V
     x: [n, size, parts] -> [n, frames, length, parts] x matrix [length, parts, results, 2]
     """
     b = matrix.b
-    frames = (size_along(b, signal, 1) - length).apply(ops.FloorDiv, step) + 1
+    frames = (size_along(b, signal, 1) - length) // step + 1
     starts = (Term(b, positions(b, frames.value)) * step).along(0, 2)
     places = starts + Term(b, positions(b, length.value))
     axes = {"lhs_contracting_dimensions": (2, 3), "rhs_contracting_dimensions": (0, 1)}

@@ -119,7 +119,7 @@ def _list_by_list(b: Builder, node: Node, operands: Sequence[Value]) -> Value:
     batches, classes, count = scores.shape
     lists = reshape(b, scores, (batches * classes, count), scores)
     per_batch = as_int64(b, dim_value(b, classes, scores))
-    owners = Term(b, counted(b, batches * classes, lists)).apply(ops.FloorDiv, per_batch)
+    owners = Term(b, counted(b, batches * classes, lists)) // Term(b, per_batch)
     captures = [boxes, *(v for v in operands if not v.is_constant)]
     types = [tensor(scores.dtype, count), tensor(DType.INT64), *(v.type for v in captures)]
     body = _round_of_lists(types, operands, bool(node.attr("center_point_box")))
@@ -129,7 +129,7 @@ def _list_by_list(b: Builder, node: Node, operands: Sequence[Value]) -> Value:
     places = Term(b, counted(b, indices.shape[1], indices)).to(DType.INT32)
     chosen = b(ops.NonZero, (places < Term(b, unsqueezed(b, counts, [1]))).value)
     number = Term(b, b(ops.Gather, chosen, np.asarray(0), axis=0))
-    batch = number.apply(ops.FloorDiv, per_batch)
+    batch = number // Term(b, per_batch)
     kept = Term(b, b(ops.GatherND, indices, transposed(b, chosen, (1, 0)))).to(DType.INT64)
     columns = (batch, number - batch.apply(ops.Mul, per_batch), kept)
     return b(ops.Concatenate, *(unsqueezed(b, column.value, [1]) for column in columns), axis=1)

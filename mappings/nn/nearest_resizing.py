@@ -16,7 +16,7 @@ from onnxtfl.ir.reshape import dim_value
 from onnxtfl.ir.shown_sizes import is_of_inputs
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType
-from onnxtfl.kernels.resize_nearest_neighbor import tfl_nearest, tfl_nearest_of_bytes, tfl_nearest_of_open_sizes
+from onnxtfl.kernels.resize_nearest_neighbor import computed_tfl_nearest, tfl_nearest, tfl_nearest_of_bytes
 
 _BYTES = (DType.INT8, DType.UINT8)
 
@@ -46,7 +46,7 @@ def neighbors_like_tfl(b: Builder, node: Node, sampling: Sampling) -> tuple[Valu
                 continue
         elif corners and centers:
             count = b(ops.Gather, node.operand(1), [i], axis=0)
-            index = tfl_nearest_of_open_sizes(b, dim_value(b, size, node.operand(0)), count)
+            index = computed_tfl_nearest(b, dim_value(b, size, node.operand(0)), count)
         else:
             assume_multiples(node, size, resized)
             left.append(axis)

@@ -89,6 +89,10 @@ class Term:
     def __rtruediv__(self, other: Number) -> Term:
         return self.constant(other) / self
 
+    def __floordiv__(self, other: Term | Number) -> Term:
+        """The quotient rounded down."""
+        return self if other == 1 else self.apply("FloorDiv", other)
+
     def __mod__(self, other: Term | Number) -> Term:
         """The remainder with the divisor's sign."""
         return self.apply("FloorMod", other)

@@ -7,13 +7,13 @@ test_int8_resized_to_computed_sizes_is_what_the_kernel_computes).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
-from onnxtfl.ir.budget import check_count
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim
@@ -30,8 +30,6 @@ from onnxtfl.rewriting.stored_integers import integers_of, labeled
 _ONE = 1 << 10
 _MOST_DRIFT = 1 / 512
 """The largest error of a coordinate, in elements: neighbours are up to 255 quantization steps apart, in two axes."""
-_MOST_WEIGHTS = 4 << 20
-"""Elements of the weights of an axis."""
 
 
 def tfl_bilinear(size: int, resized: int, corners: bool, centers: bool) -> Array:
@@ -65,12 +63,8 @@ def bilinear_of_integers(b: Builder, node: Node, places: Mapping[str, str]) -> V
     corners, centers = mode == "align_corners", mode == "half_pixel"
     total = Term(b, integers_of(b, x)).to(DType.INT64)
     for i, size in enumerate(x.shape[1:3]):
-        weights: Array | Value
-        if resized is not None and isinstance(size, int):
-            weights = _weights(size, resized[i], corners, centers)
-        else:
-            count = b(ops.Gather, as_int64(b, node.operand(1)), [i], axis=0)
-            weights = _open_weights(b, dim_value(b, size, x), count, corners, centers)
+        count = Term(b, as_int64(b, node.operand(1))).apply(ops.Gather, [i], axis=0)
+        weights = _weights(Term(b, dim_value(b, size, x)), count, corners, centers).value
         axes = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,)}
         # [N, H, W, C] * [P, H] -> [N, W, C, P], then [N, W, C, P] * [Q, W] -> [N, C, P, Q]
         total = Term(b, b(ops.DotGeneral, total.value, weights, **axes))
@@ -88,7 +82,8 @@ def fits_fixed_point(sampling: Sampling, size: Dim, resized: Dim, scale: float |
     corners, centers = mode == "align_corners", mode not in ("align_corners", "asymmetric")
     if isinstance(size, int) and isinstance(resized, int):
         where = sampling.coordinates(size, resized, resized / size if scale is None else scale)
-        found = _coordinates(size, resized, corners, centers) / _ONE
+        sizes = np.asarray(size), np.asarray(resized)
+        found = _coordinates(np.arange(resized), *sizes, corners, centers, np.where) / _ONE
         return bool((np.abs(np.clip(found, 0, size - 1) - np.clip(where, 0, size - 1)) <= _MOST_DRIFT).all())
     factor = resized // size if scale is None else float(scale)
     if corners or not isinstance(factor, int | float) or factor < 1 or _ONE % factor:
@@ -96,45 +91,32 @@ def fits_fixed_point(sampling: Sampling, size: Dim, resized: Dim, scale: float |
     return resized == size * int(factor)
 
 
-def _coordinates(size: int, count: int, corners: bool, centers: bool) -> Array:
-    """Where each of `count` means is taken in an axis of `size` elements, in units of 1/1024: int64 [count]."""
-    step = (_ONE * size + count // 2) // count if count else 0
-    if corners and count > 1:
-        step = (_ONE * (size - 1) + (count - 1) // 2) // (count - 1)
-    return np.arange(count) * step + (step // 2 - _ONE // 2 if centers else 0)
+def _coordinates(index: Any, size: Any, count: Any, corners: bool, centers: bool, choose: Callable[..., Any]) -> Any:
+    """Where each of `count` means is taken in an axis of `size` elements, in units of 1/1024.
 
-
-def _open_weights(b: Builder, length: Value, resized: Value, corners: bool, centers: bool) -> Value:
-    """The same as `_weights`, of two sizes (vectors of one entry) that are known only at run time."""
-    size, count = (Term(b, v).to(DType.INT64) for v in (length, resized))
-    step = _quotient(size, count)
+    All are int64 arrays, or terms; `choose`: np.where, or Select.
+    """
+    step = _quotient(size, choose(count > 1, count, 1))
     if corners:
-        step = (count > 1).choose(_quotient(size - 1, count - 1), step)
-    place = Term(b, positions(b, count.value)) * step
-    if centers:
-        place = place + step.apply(ops.FloorDiv, 2) - _ONE // 2
-    low = place.apply(ops.FloorDiv, _ONE).max(0)
-    high = (place + (_ONE - 1)).apply(ops.FloorDiv, _ONE).min(size - 1)
-    rest, elements = place - low * _ONE, Term(b, positions(b, size.value)).along(1, 2)
-    pairs = ((low, -rest + _ONE), (high, rest))
-    first, second = ((elements.equals(index.along(0, 2))).choose(weight.along(0, 2), 0) for index, weight in pairs)
-    return (first + second).value
+        step = choose(count > 1, _quotient(size - 1, choose(count > 1, count - 1, 1)), step)
+    return index * step + (step // 2 - _ONE // 2 if centers else 0)
 
 
-def _quotient(size: Term, count: Term) -> Term:
-    """1024 * size / count, rounded; count is 1 at least."""
-    count = count.max(1)
-    return (size * _ONE + count.apply(ops.FloorDiv, 2)).apply(ops.FloorDiv, count)
+def _quotient(size: Any, count: Any) -> Any:
+    """1024 * size / count, rounded."""
+    return (size * _ONE + count // 2) // count
 
 
-def _weights(size: int, count: int, corners: bool, centers: bool) -> Array:
+def _weights(size: Term, count: Term, corners: bool, centers: bool) -> Term:
     """The weight of each of `size` elements in each of `count` means, in units of 1/1024: int64 [count, size]."""
-    check_count(count * size, "weights of a resize in fixed point", _MOST_WEIGHTS)
-    place = _coordinates(size, count, corners, centers)
-    low, high = np.maximum(place // _ONE, 0), np.minimum((place + _ONE - 1) // _ONE, size - 1)
-    if (low >= size).any():
+    b = size.b
+    index, elements = (Term(b, positions(b, n.value)) for n in (count, size))
+    place: Term = _coordinates(index, size, count, corners, centers, Term.choose)
+    low = (place // _ONE).max(0)
+    if ((low + 1) > size).value.is_constant and ((low + 1) > size).value.numpy().any():
         raise UnsupportedError("TFLite's kernel reads elements after the last one", code="E-OP-001")
-    found, every = np.zeros((count, size), np.int64), np.arange(count)
-    np.add.at(found, (every, low), _ONE - (place - _ONE * low))
-    np.add.at(found, (every, high), place - _ONE * low)
-    return found
+    high = ((place + (_ONE - 1)) // _ONE).min(size - 1)
+    rest = place - low * _ONE
+    pairs = ((low, -rest + _ONE), (high, rest))
+    first, second = ((index.along(0, 2).equals(elements)).choose(weight.along(0, 2), 0) for index, weight in pairs)
+    return first + second

@@ -40,7 +40,7 @@ def tfl_nearest_of_bytes(size: int, resized: int) -> Array:
     return np.asarray(np.minimum(np.arange(resized, dtype=np.int64) * step >> 16, size - 1))
 
 
-def tfl_nearest_of_open_sizes(b: Builder, length: Value, count: Value) -> Value:
+def computed_tfl_nearest(b: Builder, length: Value, count: Value) -> Value:
     """`tfl_nearest` with both options, of two sizes (vectors of one entry) that are known only at run time."""
     size, resized = (Term(b, v).to(DType.FLOAT32) for v in (length, count))
     scale = (resized > 1.0).choose((size - 1.0) / (resized - 1.0).max(1.0), size / resized.max(1.0))
