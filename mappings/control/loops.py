@@ -17,7 +17,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.dims import fresh, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.ops.control import ScanParts
@@ -63,7 +63,7 @@ def unrolled_size(region: Graph) -> int:
     for node in region.nodes:
         rounds = ScanParts.of(node).rounds if node.op is ops.Scan else 1
         each = max(1, sum(map(unrolled_size, node.regions))) if node.regions else 0
-        total += 1 + each * (rounds if isinstance(rounds, int) else 1)
+        total += 1 + each * (size_or(rounds, 1))
     return total
 
 
@@ -203,7 +203,7 @@ class Collected:
             vectors = [dim_vector(b, dims, *sources) for dims in parts]
         except UnsupportedError:
             self.blank, rounds = True, None
-            known = [[d if isinstance(d, int) else 0 for d in dims] for dims in parts]
+            known = [[size_or(d, 0) for d in dims] for dims in parts]
             vectors = [constant(np.asarray(dims, np.int64)) for dims in known]
         self.grows = rounds is None
         count = constant(np.asarray([0], np.int64)) if rounds is None else _count(b, rounds)

@@ -13,7 +13,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData, TensorData
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantized import real_of_stored_zero
@@ -48,8 +48,7 @@ def _lookup(b: Builder, node: Node) -> Sequence[Value]:
     """Rows of `values`, bytes of 0 for a missing key; and whether there is the key."""
     query, keys, values = (node.operand(i) for i in range(3))
     (count,) = keys.shape
-    if not isinstance(count, int):
-        raise UnsupportedError("a table of unknown size", type_=keys.type, code="E-SHAPE-001")
+    count = known_size(count, "the size of a table")
     if not count:
         raise InvalidModelError("a table without rows, which its kernel refuses", code="E-FILE-009")
     check_elements(count, "the positions in a table")

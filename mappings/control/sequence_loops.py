@@ -14,7 +14,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import clone
-from onnxtfl.ir.dims import Dim, known_size, symbols
+from onnxtfl.ir.dims import Dim, known_size, size_or, static, symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import unsqueezed
 from onnxtfl.ir.shapes import static_ints
@@ -103,7 +103,7 @@ def _joined(b: Builder, result: Value, elements: Sequence[Value]) -> Value:
     """The elements of a collected result; of its declared type if there are none."""
     if elements:
         return b(ops.Concatenate, *(unsqueezed(b, v, [0]) for v in elements), axis=0)
-    if not all(isinstance(d, int) for d in result.shape[1:]):
+    if not static(result.shape[1:]):
         raise UnsupportedError("a loop of no rounds collects elements of unknown shape", code="E-OP-006")
     return constant(np.zeros((0, *result.shape[1:]), result.dtype.numpy), result.dtype)
 
@@ -151,7 +151,7 @@ class _Place:
         if elements_of(self.before) != []:
             return stacked(b, self.before)
         assert self.element is not None
-        shape = [d if isinstance(d, int) else 0 for d in self.element.shape or ()]
+        shape = [size_or(d, 0) for d in self.element.shape or ()]
         return constant(np.zeros((0, *shape), self.element.dtype.numpy), self.element.dtype)
 
     def final(self, b: Builder, results: Iterator[Value], collected: Iterator[Value]) -> Value:
@@ -231,7 +231,7 @@ def _varies_along(element: TensorType, axis: int, number: int) -> bool:
     if not -len(shape) <= axis < len(shape):
         return False
     others = [d for i, d in enumerate(shape) if i != axis % len(shape)]
-    return all(isinstance(d, int) for d in others) and _is_of_round(shape[axis], number)
+    return static(others) and _is_of_round(shape[axis], number)
 
 
 def _is_of_round(dim: Dim, number: int) -> bool:

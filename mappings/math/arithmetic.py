@@ -16,6 +16,7 @@ from onnxtfl.build.rows import row
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import differ
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import uniform_scalar
@@ -119,7 +120,7 @@ def _from_tfl_atan2(b: Builder, node: Node) -> Value:
     """The kernel compares ranks only, and reads both operands as if they had the shape of the first (atan2.cc)."""
     y, x = node.operand(0), node.operand(1)
     sizes = zip(y.tensor_type.shape or (), x.tensor_type.shape or (), strict=False)
-    if any(isinstance(m, int) and isinstance(n, int) and m != n for m, n in sizes):
+    if any(differ(m, n) for m, n in sizes):
         raise UnsupportedError("TFLite's kernel takes operands of one shape", type_=x.type, code="E-OP-006")
     return b(ops.Atan2, y, x)
 

@@ -9,7 +9,7 @@ import numpy as np
 from onnxtfl.build.sizes import as_int32, sliced
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.formula import Term
+from onnxtfl.ir.formula import Term, real_type
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.reshape import dim_value, positions, reshape, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
@@ -57,7 +57,8 @@ def _sine(quarters: Term, length: Term) -> Term:
     negative = whole > length * 2
     half = negative.choose(length * 4 - whole, whole)
     first = (half > length).choose(length * 2 - half, half)
-    sine = (first.real() * (math.pi / 2) / length.real()).apply(ops.Sin)
+    real = real_type(first)
+    sine = (first.to(real) * (math.pi / 2) / length.to(real)).apply(ops.Sin)
     return negative.choose(-sine, sine)
 
 
@@ -80,7 +81,7 @@ def transformed(b: Builder, x: Value, axis: int, length: Term | None, inverse: b
     order.insert(axis, order.pop(x.rank - 2))
     spread = tuple(order) if axis != x.rank - 2 else ()
     result = b(ops.DotGeneral, x, matrix.value, **axes, output_permutation=spread)
-    factor = 1.0 / Term(b, reshape(b, length.value, ())).real()
+    factor = 1.0 / Term(b, reshape(b, length.value, ())).to(real_type(length))
     return (Term(b, result) * factor.to(x.dtype)).value if inverse else result
 
 
@@ -129,14 +130,15 @@ def mel_matrix(b: Builder, bins: Value, length: Value, rate: Value, lower: Value
     ValueError where bands are known to reach beyond the spectrum.
     """
     count, size = number(b, bins), number(b, length)
-    low, high = (_mel(Term(b, reshape(b, v, (1,))).real()) for v in (lower, upper))
-    step = (high - low) / (count + 2).to(low.dtype)
-    lines, hertz = (size + 1).to(low.dtype), Term(b, reshape(b, rate, (1,))).to(low.dtype)
-    index = _places(count).to(low.dtype)
-    left, center, right = (_edges((index + float(i)) * step + low, lines, hertz) for i in range(3))
+    hertz, *limits = (Term(b, reshape(b, v, (1,))) for v in (rate, lower, upper))
+    real = real_type(count, size, hertz, *limits)
+    low, high = (_mel(limit.to(real)) for limit in limits)
+    step, lines = (high - low) / (count + 2).to(real), (size + 1).to(real)
+    index = _places(count).to(real)
+    left, center, right = (_edges((index + float(i)) * step + low, lines, hertz.to(real)) for i in range(3))
     half = size // 2 + 1
     _check_edges(right, half)
-    line = _places(half).to(low.dtype).along(0, 2)
+    line = _places(half).to(real).along(0, 2)
     rising, falling = (line - left) / (center - left).max(1.0), (right - line) / (right - center).max(1.0)
     between = rising.min(falling).max(0.0)
     return line.equals(center).choose(between.constant(1.0), between)

@@ -16,7 +16,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, differ, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantized import real_of_stored_zero
@@ -41,8 +41,7 @@ def _diagonal_apart(b: Builder, node: Node) -> Value:
     """Every (n + 1)-th of n * n elements."""
     x = node.operand(0)
     size, batch = x.shape[-1], x.shape[:-2]
-    if not isinstance(size, int):
-        raise UnsupportedError("the diagonal of matrices whose size is unknown", code="E-SHAPE-001")
+    size = known_size(size, "the size of matrices whose diagonal is taken")
     flat = reshape(b, x, (*batch, size * size))
     return sliced(b, flat, {len(batch): slice(None, None, size + 1)})
 
@@ -164,7 +163,7 @@ def _det(b: Builder, node: Node) -> Value:
     """1 for matrices without elements, as in ONNX Runtime."""
     x = node.operand(0)
     n, rows = x.shape[-1], x.shape[-2]
-    if isinstance(n, int) and isinstance(rows, int) and n != rows:
+    if differ(n, rows):
         raise ValueError(f"no determinant of a {rows} x {n} matrix")
     if n == 0:
         return broadcast(b, b.scalar(1.0, x), x.shape[:-2], x)

@@ -12,6 +12,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import reshape, unsqueezed
@@ -30,7 +31,7 @@ Words = list[Term]
 def _random_bits(b: Builder, node: Node) -> list[Value]:
     """The state after, and the bits. The state is the key, the counter, and for Philox perhaps two words more."""
     state, wanted = Term(b, node.operand(0)).to(DType.INT64), node.results[1]
-    shape = [d for d in wanted.shape if isinstance(d, int)]
+    shape = known_sizes(wanted.shape)
     threefry, size = node.attr("algorithm") == "THREEFRY", state.value.shape[0]
     if len(shape) < wanted.rank or size not in ((2,) if threefry else (2, 3)) or not wanted.dtype.is_integer:
         raise UnsupportedError(f"random bits of shape {wanted.shape} by a state of {size} elements")

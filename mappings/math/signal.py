@@ -19,7 +19,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import product
-from onnxtfl.ir.formula import Term
+from onnxtfl.ir.formula import Term, real_type
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import positions, reshape, unsqueezed
 from onnxtfl.ir.shapes import static_ints
@@ -106,7 +106,8 @@ def _window(b: Builder, node: Node) -> Value:
     """a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N), with N the size, or one less if not periodic."""
     size, dtype = node.operand(0), dtype_from(node.attr("output_datatype", 1))
     factors, less = _WINDOWS[node.op.name.removeprefix("onnx.")], 0 if node.attr("periodic", 1) else 1
-    index, period = (Term(b, v).real() for v in (positions(b, size), reshape(b, size, ())))
+    real = real_type(Term(b, size))
+    index, period = (Term(b, v).to(real) for v in (positions(b, size), reshape(b, size, ())))
     n = index / (period - float(less))
     total = n * 0.0 + factors[0]
     for k, factor in enumerate(factors[1:], 1):

@@ -9,11 +9,11 @@ import numpy as np
 from onnxtfl.mappings.math.fourier import fourier
 
 from onnxtfl.build.custom_options import custom_options
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
@@ -57,8 +57,7 @@ def _mfcc(b: Builder, node: Node) -> Value:
     bands, count = (int(options.get(name) or 0) for name in ("filterbank_channel_count", "dct_coefficient_count"))
     limits = [float(options.get(f"{name}_frequency_limit") or 0) for name in ("lower", "upper")]
     lines = spectra.value.shape[2]
-    if not isinstance(lines, int):
-        raise UnsupportedError("an Mfcc of an unknown number of lines", code="E-SHAPE-001")
+    lines = known_size(lines, "the number of lines of an Mfcc")
     if not 0 < count <= bands or not 0 <= limits[0] < limits[1] or (rate is not None and rate <= 0) or lines < 2:
         raise ValueError(f"options {options} for {lines} lines at {rate} Hz")
     check_elements(bands * lines, "the matrix of the bands")

@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 from onnxtfl.mappings.nn.nearest_resizing import assume_multiples, is_of_bytes, neighbors_like_tfl
 
-from onnxtfl.build.resized_axis import ResizedAxis
 from onnxtfl.build.sizes import int32, with_int32
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.dims import Dim, differ, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import as_int64, dim_vector, reshape
+from onnxtfl.ir.resized_axis import ResizedAxis
 from onnxtfl.ir.shapes import normalize_axes
 from onnxtfl.ir.shown_sizes import may_be_fed, shown_dim
 from onnxtfl.ir.source_names import shown_name
@@ -116,7 +116,7 @@ def _given(vector: Value | None, count: int) -> Value | None:
     """An operand that is present: an empty vector means an absent one. ValueError for other than `count` elements."""
     if vector is None or (vector.tensor_type.shape == (0,) and count > 0):
         return None
-    if vector.rank != 1 or (isinstance(vector.shape[0], int) and vector.shape[0] != count):
+    if vector.rank != 1 or (differ(vector.shape[0], count)):
         raise ValueError(f"sizes or scales of type {vector.type} for {count} axes")
     return vector
 
@@ -259,7 +259,7 @@ def _resize_2d(node: Node) -> Form | None:
         return None
     factors = [None, None] if scales is None else list(scales)
     axes = list(zip(sizes, resized, factors, strict=True))
-    target = int32(resized) if all(isinstance(d, int) for d in resized) else node.operand(1)
+    target = int32(resized) if static(resized) else node.operand(1)
     name = {"linear": "RESIZE_BILINEAR", "nearest": "RESIZE_NEAREST_NEIGHBOR"}.get(node.attr("mode"))
     for corners, centers in ((False, False), (False, True), (True, False)):
         if name is not None and all(_agrees(node, *axis, corners, centers) for axis in axes):
@@ -404,7 +404,7 @@ def _resize_for_onnx(b: Builder, node: Node) -> Value:
 def _all_sizes(b: Builder, node: Node, sizes: Value) -> Value:
     """The new size of each axis, resized or not."""
     x, dims, shape = node.operand(0), tuple(node.attr("dims")), node.result.shape
-    if all(isinstance(d, int) for d in shape):
+    if static(shape):
         return dim_vector(b, shape)
     both = b(ops.Concatenate, b(ops.Shape, x), as_int64(b, sizes), axis=0)
     return b(ops.Gather, both, [x.rank + dims.index(a) if a in dims else a for a in range(x.rank)], axis=0)

@@ -20,8 +20,8 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
-from onnxtfl.ir.formula import Term
+from onnxtfl.ir.dims import known_sizes, product, size_or
+from onnxtfl.ir.formula import Term, real_type
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.sampling import along_channels, size_in
 from onnxtfl.ir.reshape import positions, reshape, transposed, unsqueezed
@@ -38,7 +38,7 @@ def _affine_grid(b: Builder, node: Node) -> Value:
     if len(counts) != rank:
         raise ValueError(f"a size of {len(counts) + 2} entries for {rank} spatial axes")
     spatial = Term(b, size).apply(ops.Slice, [2], [rank + 2], [1])
-    check_elements((rank + 1) * math.prod(n for n in counts if isinstance(n, int)), "the places of the grid")
+    check_elements((rank + 1) * math.prod(known_sizes(counts)), "the places of the grid")
     places = [_centers(spatial.apply(ops.Gather, [i], axis=0), corners).to(theta.dtype) for i in range(rank)]
     shape = spatial.apply(ops.Concatenate, [1], axis=0)
     columns = [p.along(i, rank + 1).apply(ops.BroadcastTo, shape) for i, p in reversed([*enumerate(places)])]
@@ -54,7 +54,8 @@ def _centers(count: Term, corners: bool) -> Term:
 
     A single one is at 1 then: so says ONNX Runtime (ONNX does not).
     """
-    index, count = Term(count.b, positions(count.b, count.value)).real(), count.real()
+    real = real_type(count)
+    index, count = Term(count.b, positions(count.b, count.value)).to(real), count.to(real)
     if corners:
         return 1.0 - (count - 1.0 - index) * 2.0 / (count - 1.0).max(1.0)
     return (index * 2.0 + 1.0) / count - 1.0
@@ -153,7 +154,7 @@ def _densely_aligned(b: Builder, node: Node) -> Value:
     half = node.attr("coordinate_transformation_mode") == "half_pixel"
     scaled = Term(b, node.operand(1)) * float(node.attr("spatial_scale")) - (0.5 if half else 0.0)
     x1, y1, x2, y2 = (Term(b, b(ops.Slice, scaled.value, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(4))
-    height, width = (d if isinstance(d, int) else 0 for d in x.shape[2:])
+    height, width = (size_or(d, 0) for d in x.shape[2:])
     if not height * width:
         raise UnsupportedError("so many samples as a region has elements, of a map of open size", code="E-SHAPE-001")
     rows = _shares(y1, y2, int(node.attr("output_height")), height, half)
@@ -243,7 +244,7 @@ def _max_roi_pool(b: Builder, node: Node) -> Value:
     Source: ONNX Runtime roi_pool.cc: corners are rounded, a cell takes each element that it touches, an empty one is 0.
     """
     x, rois = node.operand(0), node.operand(1)
-    sizes = [d for d in x.shape[2:] if isinstance(d, int)]
+    sizes = known_sizes(x.shape[2:])
     if len(sizes) != 2:
         raise UnsupportedError("regions of maps whose sizes are not known", code="E-SHAPE-001")
     numbers = [Term(b, b(ops.Slice, rois, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(5)]

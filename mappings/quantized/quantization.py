@@ -15,6 +15,7 @@ from onnxtfl.build.stored import unpacked
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import limits
@@ -130,8 +131,7 @@ def _repeated(b: Builder, parameter: Value, x: Value, axis: int, block: int) -> 
     if whole.shape[axis] == x.shape[axis]:
         return whole
     size = x.shape[axis]
-    if not isinstance(size, int):
-        raise UnsupportedError("blocks along an axis of unknown size", type_=x.type, code="E-SHAPE-001")
+    size = known_size(size, "an axis of blocks")
     return sliced(b, whole, {axis: slice(0, size)})
 
 

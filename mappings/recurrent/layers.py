@@ -6,6 +6,7 @@ import math
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current
+from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Node
 
 MOST_UNROLLED = 128
@@ -31,6 +32,6 @@ def is_smaller_as_loop(node: Node) -> bool:
     if outputs.uses or node.graph.is_output(outputs):
         return False
     weights = sum(v.data.nbytes for v in node.operands[1:3] if v is not None and v.data is not None)
-    elements = [d for d in x.shape if isinstance(d, int)]
+    elements = known_sizes(x.shape)
     copies = 2 * math.prod(elements) * x.dtype.bits // 8
     return len(elements) == x.rank and weights * 3 // 4 > _BYTES_OF_LOOP + 4 * copies

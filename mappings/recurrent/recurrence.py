@@ -18,7 +18,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import RowsData, TensorData
-from onnxtfl.ir.dims import static
+from onnxtfl.ir.dims import differ, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op, attributes_of
@@ -200,7 +200,7 @@ def _of_direction(b: Builder, x: _Given, index: int, count: int, axis: int, rank
         return x[index]
     if x is None or rank == 1 or (x.rank == rank - 1 and index == 0):
         return x
-    if isinstance(x.shape[axis], int) and x.shape[axis] != count:
+    if differ(x.shape[axis], count):
         raise ValueError(f"an operand of type {x.type} for {count} directions")
     if axis == 0:
         return _part(b, x, index)

@@ -17,6 +17,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantized import quantization_of
@@ -206,8 +207,7 @@ def _matrix(b: Builder, recurrent: Value | None) -> Value | None:
     if recurrent is None or recurrent.rank == 2:
         return recurrent
     size = recurrent.shape[0]
-    if not isinstance(size, int):
-        raise UnsupportedError("recurrent weights of unknown size", type_=recurrent.type, code="E-SHAPE-001")
+    size = known_size(size, "the size of recurrent weights")
     check_elements(size * size, "the matrix of recurrent weights")
     return b(ops.Mul, recurrent, constant(np.eye(size, dtype=np.float32)))
 

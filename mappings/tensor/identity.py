@@ -11,6 +11,7 @@ from onnxtfl.build.sizes import int32
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import scalar
@@ -74,7 +75,7 @@ def _copy_by_reshape(node: Node) -> Form | None:
     shape = node.result.shape
     if (is_open := sum(not isinstance(d, int) for d in shape)) > 1 or (is_open and 0 in shape):
         return None
-    sizes = int32([d if isinstance(d, int) else -1 for d in shape])
+    sizes = int32([size_or(d, -1) for d in shape])
     return Form("RESHAPE", (node.operand(0), sizes), {"new_shape": tuple(sizes.tolist())})
 
 

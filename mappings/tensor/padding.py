@@ -22,7 +22,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.padding import cut_within
 from onnxtfl.ir.quantization import quantize
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, positions, reshape
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.shown_sizes import may_be_fed
 from onnxtfl.ir.signs import never_negative
@@ -249,7 +249,7 @@ def _repeated(b: Builder, x: Value, rows: Value, axis: int, mode: str) -> Term:
     """The positions along `axis` that the padding repeats, those of the elements between."""
     size = Term(b, reshape(b, dim_value(b, x.shape[axis], x), ()))
     before, after = (Term(b, rows).to(DType.INT64).at(axis, 0).at(side, 0) for side in (0, 1))
-    places = (-before).apply(ops.Range, size + after, size.constant(1))
+    places = Term(b, positions(b, (before + size + after).value)) - before
     if mode == "edge":
         return places.clamp(0, size - 1)
     if mode == "wrap":

@@ -12,7 +12,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, is_nonnegative, may_be_one, product, substitute, symbols
+from onnxtfl.ir.dims import Dim, differ, is_nonnegative, may_be_one, product, substitute, symbols
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.reshape import dim_vector, reshape, resized, unsqueezed
 from onnxtfl.ir.shapes import distinct_axes, known_dims, normalize_axes, static_ints
@@ -86,7 +86,7 @@ def _squeeze(b: Builder, node: Node) -> Value:
     if known is None:
         return _squeeze_at_run_time(b, x, axes)
     gone = normalize_axes(known, x.rank)
-    if any(isinstance(x.shape[a], int) and x.shape[a] != 1 for a in gone):
+    if any(differ(x.shape[a], 1) for a in gone):
         raise ValueError(f"axes {known} of {shown_shape(x.shape)} are not all 1")
     return reshape(b, x, [d for i, d in enumerate(x.shape) if i not in gone])
 
@@ -185,7 +185,7 @@ def _may_copy_wrongly(x: Value, dims: Sequence[Dim] | None) -> bool:
     """Whether some of the sizes `dims` may be 0 at run time where that of `x`, which ONNX takes instead, is not."""
     own = x.tensor_type.shape or ()
     same = [i < len(own) and d == own[i] for i, d in enumerate(dims or ())]
-    return dims is None or not all(s or (isinstance(d, int) and d != 0) for s, d in zip(same, dims, strict=True))
+    return dims is None or not all(s or (differ(d, 0)) for s, d in zip(same, dims, strict=True))
 
 
 def _without_zeros(node: Node) -> Array:

@@ -25,7 +25,7 @@ from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, is_open
+from onnxtfl.ir.dims import Dim, is_open, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
@@ -452,7 +452,7 @@ def _update_by_parts(b: Builder, x: Value, update: Value, starts: Value, axes: S
 def _update_by_scattering(b: Builder, node: Node) -> Value:
     """ScatterND of the update at its coordinates, counted from starts that keep it inside."""
     x, update, starts = (node.operand(i) for i in range(3))
-    if not all(isinstance(d, int) for d in update.shape):
+    if not static(update.shape):
         differing = [i for i, (d, n) in enumerate(zip(x.shape, update.shape, strict=True)) if d != n]
         return _update_by_parts(b, x, update, as_int64(b, starts), differing)
     sizes = [int(d) for d in update.shape]

@@ -13,7 +13,7 @@ from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
 from onnxtfl.build.sizes import INT32_MAX, int32, int32_operands, narrow, sliced, spread, whole
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, ceildiv, product
+from onnxtfl.ir.dims import Dim, ceildiv, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
@@ -92,7 +92,7 @@ def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value] | None:
     axis = normalize_axis(node.attr("axis"), x.rank)
     sizes = [part.shape[axis] for part in node.results]
     ends = list(itertools.accumulate(sizes, initial=0))
-    if all(isinstance(size, int) for size in sizes):
+    if static(sizes):
         return [sliced(b, x, {axis: slice(begin, end)}) for begin, end in itertools.pairwise(np.asarray(ends).tolist())]
     if node.optional(1) is not None and known_dims(node.operand(1)) is None:
         return None

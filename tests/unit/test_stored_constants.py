@@ -44,7 +44,7 @@ QUANTIZATIONS = {
         {"onnx.DequantizeLinear"},
         {"tfl.CAST", "tfl.SUB", "tfl.MUL"},
     ),
-    "int32": ("quant<int32 0.5:0>", {"onnx.DequantizeLinear"}, {"tfl.CAST", "tfl.MUL"}),
+    "int32": ("quant<int32 0.5:0>", {"onnx.DequantizeLinear"}, set()),
     "int64": ("quant<int64 0.5:0>", set(), set()),
 }
 

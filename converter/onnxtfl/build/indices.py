@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.ir.dims import known_size
+from onnxtfl.ir.dims import known_size, static
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -30,7 +30,7 @@ def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value
     bound = dim_value(b, size, *sources)
     if bound.dtype is not indices.dtype:
         bound = b(ops.Convert, bound, dtype=indices.dtype)
-    if not isinstance(size, int) and not all(isinstance(d, int) for d in indices.shape):
+    if not isinstance(size, int) and not static(indices.shape):
         bound = b(ops.Max, bound, np.ones(1, indices.dtype.numpy))  # kernels do not divide no elements by 0 either
     return b(ops.FloorMod, indices, bound if indices.rank else b(ops.Reshape, bound, np.zeros(0, np.int64)))
 
@@ -58,7 +58,7 @@ def resolved_rows(b: Builder, x: Value, indices: Value, batch: int) -> Value:
     if not isinstance(depth, int) or x.tensor_type.shape is None:
         raise UnsupportedError("the number of indexed axes is unknown before run time", code="E-SHAPE-001")
     sizes = x.shape[batch : batch + depth]
-    if indices.is_constant and all(isinstance(d, int) for d in sizes):
+    if indices.is_constant and static(sizes):
         values = _checked(indices.numpy(), sizes)
         return constant(np.where(values < 0, values + np.asarray(sizes, values.dtype), values))
     if len(set(sizes)) == 1:
@@ -71,7 +71,7 @@ def flat_positions(b: Builder, rows: Value, sizes: Sequence[Dim], source: Value)
     """Index vectors [..., len(sizes)] as flat indices [...] in C order; `source` has the `sizes` that are open."""
     if len(sizes) == 1:
         return reshape(b, rows, rows.shape[:-1])
-    if all(isinstance(size, int) for size in sizes[1:]):
+    if static(sizes[1:]):
         strides = strides_of((1, *sizes[1:]))
         if rows.is_constant:
             return constant((rows.numpy().astype(np.int64) * strides).sum(-1).astype(rows.dtype.numpy))

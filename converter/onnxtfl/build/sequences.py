@@ -9,7 +9,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.dims import Shape, static
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import unsqueezed
 from onnxtfl.ir.shown_sizes import shown_shape
@@ -76,7 +76,7 @@ def stacked(b: Builder, sequence: Value, like: Value | None = None) -> Value:
     shape = one_shape(*elements, first.shape)
     if elements:
         return b(ops.Concatenate, *(unsqueezed(b, v, [0]) for v in elements), axis=0)
-    if not all(isinstance(d, int) for d in shape):
+    if not static(shape):
         raise UnsupportedError(
             "the sequence is empty, and the shape of its elements is known only at run time", code="E-OP-006"
         )

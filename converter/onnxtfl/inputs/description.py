@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from onnxtfl.formats.onnx.definitions import ROUNDED
-from onnxtfl.ir.dims import SymDim, symbols
+from onnxtfl.ir.dims import SymDim, size_or, symbols
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.metadata import IO_TYPES, as_text
 from onnxtfl.ir.model import FormatName, Model
@@ -79,7 +79,7 @@ def with_fixed_sizes(info: ModelInfo) -> ModelInfo:
 
     def fixed(spec: TensorInfo) -> TensorInfo:
         shape = spec.shape
-        return replace(spec, shape=shape and tuple(dim if isinstance(dim, int) else 1 for dim in shape))
+        return replace(spec, shape=shape and tuple(size_or(dim, 1) for dim in shape))
 
     return replace(info, inputs=tuple(map(fixed, info.inputs)), outputs=tuple(map(fixed, info.outputs)))
 

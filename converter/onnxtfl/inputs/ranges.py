@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType, TensorType
@@ -157,7 +158,7 @@ def _rows(node: Node) -> int:
     else:
         first, depth = node.attr("batch_dims", 0), node.operand(1).tensor_type.shape or (len(shape),)
         picked = shape[first : first + depth[-1]] if isinstance(depth[-1], int) else shape
-    return min((size for size in picked if isinstance(size, int)), default=DEFAULT_ROWS)
+    return min(known_sizes(picked), default=DEFAULT_ROWS)
 
 
 def _first_change(table: Value) -> int:

@@ -15,8 +15,9 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.budget import LARGEST_EXPRESSION, current
@@ -248,16 +249,31 @@ def product(dims: Iterable[Dim]) -> Dim:
     return result
 
 
-def static(shape: Sequence[Dim] | None) -> bool:
+def static(shape: Iterable[Dim] | None) -> TypeGuard[tuple[int, ...]]:
     """Whether every dimension of `shape` is an int; False where the rank is unknown."""
     return shape is not None and all(isinstance(d, int) for d in shape)
 
 
-def known_size(dim: Dim) -> int:
-    """A size that has to be known before run time; UnsupportedError for others."""
+def known_size(dim: Dim, what: str = "a size") -> int:
+    """A size that has to be known before run time; UnsupportedError (about `what`) for others."""
     if not isinstance(dim, int):
-        raise UnsupportedError(f"a size has to be known before run time, not {dim}", code="E-SHAPE-001")
+        raise UnsupportedError(f"{what} has to be known before run time, not {dim}", code="E-SHAPE-001")
     return dim
+
+
+def known_sizes(dims: Iterable[Dim]) -> list[int]:
+    """Those of `dims` that are known before run time."""
+    return [d for d in dims if isinstance(d, int)]
+
+
+def size_or(dim: Dim | str | None, default: int) -> int:
+    """`dim` where it is known before run time, else `default`."""
+    return dim if isinstance(dim, int) else default
+
+
+def differ(a: Dim | None, b: Dim | None) -> bool:
+    """Whether two sizes are known to differ."""
+    return isinstance(a, int) and isinstance(b, int) and a != b
 
 
 def nominal(dim: Dim, default: int = 64) -> int:

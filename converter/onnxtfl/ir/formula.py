@@ -12,6 +12,7 @@ import numpy as np
 from onnxtfl.ir.attributes import REQUIRED, Attribute, of_annotation
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.graph import OPS, Graph, Node, Value, constant
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.op import Attributes, Op, Operand, attributes_of
@@ -178,7 +179,7 @@ class Term:
     def along(self, axis: int, rank: int) -> Term:
         """Append unit axes to this vector, so that it broadcasts along `axis` of a tensor of `rank`."""
         after = [1] * (rank - 1 - axis)
-        sizes = [d if isinstance(d, int) else -1 for d in self.value.shape]
+        sizes = [size_or(d, -1) for d in self.value.shape]
         return self.apply("Reshape", np.asarray([*sizes, *after])) if after else self
 
     def at(self, index: int, axis: int) -> Term:
@@ -189,13 +190,14 @@ class Term:
         """Convert to element type `dtype`."""
         return self if dtype is self.dtype else self.apply("Convert", dtype=dtype)
 
-    def real(self) -> Term:
-        """As floats to compute with: float64 where they are known, float32 where a run computes them."""
-        return self.to(DType.FLOAT64 if self.value.is_constant else DType.FLOAT32)
-
     def bits(self, dtype: DType) -> Term:
         """Reinterpret the bits as elements of `dtype`."""
         return self if dtype is self.dtype else self.apply("BitcastConvert", dtype=dtype)
+
+
+def real_type(*terms: Term) -> DType:
+    """The float type in which a rule computes with `terms`: float64 where all are known, float32 where a run does."""
+    return DType.FLOAT64 if all(term.value.is_constant for term in terms) else DType.FLOAT32
 
 
 class Derived(Op, register=False):

@@ -14,7 +14,18 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import Atom, Common, Dim, SymDim, broadcast_dim, common_sizes, is_nonnegative, product
+from onnxtfl.ir.dims import (
+    Atom,
+    Common,
+    Dim,
+    SymDim,
+    broadcast_dim,
+    common_sizes,
+    is_nonnegative,
+    known_sizes,
+    product,
+    static,
+)
 from onnxtfl.ir.dims import FloorDiv as Quotient
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.ops.arithmetic import Add, FloorDiv, Max, Min, Mul
@@ -40,7 +51,7 @@ def reshape(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value
     """
     if x.tensor_type.shape == tuple(dims):
         return x
-    if all(isinstance(d, int) for d in dims) and (whole := reshaped_constant(x, dims)) is not None:
+    if static(dims) and (whole := reshaped_constant(x, dims)) is not None:
         return whole
     result = b(Reshape, x, reshape_target(b, x, dims, *sources))
     if not result.is_constant:
@@ -118,7 +129,7 @@ def reshaped_constant(x: Value, dims: Sequence[Dim]) -> Value | None:
 
     InvalidModelError if it has another number of elements.
     """
-    sizes = [d for d in dims if isinstance(d, int)]
+    sizes = known_sizes(dims)
     if x.data is not None and x.data.size != product(sizes):
         message = f"a constant of {x.data.size} elements cannot have the shape {tuple(sizes)}"
         raise InvalidModelError(message, node=x.name, code="E-FILE-009")
@@ -176,7 +187,7 @@ def dim_vector(b: Builder, dims: Sequence[Dim], *sources: Value) -> Value:
     A source is a tensor with that size, or an integer vector that contains it; the graph's inputs are tried last.
     UnsupportedError if there is none.
     """
-    if all(isinstance(d, int) for d in dims):
+    if static(dims):
         return constant(np.asarray(dims, np.int64))
     sources = (*sources, *(v for v in b.graph.inputs if isinstance(v.type, TensorType) and v not in sources))
     pieces: list[Value] = []

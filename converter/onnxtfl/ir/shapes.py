@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxtfl.ir.budget import MOST_LISTED
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Shape, broadcast_dim, ceildiv, fresh, is_open
+from onnxtfl.ir.dims import Dim, Shape, broadcast_dim, ceildiv, differ, fresh, is_open, known_sizes, static
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.types import MOST_AXES
 
@@ -28,7 +28,7 @@ def broadcast_shapes(*shapes: Shape | None) -> Shape | None:
 def check_agree(a: Sequence[Dim], b: Sequence[Dim], what: str) -> None:
     """Raise ValueError (about `what`) where two shapes differ, as far as sizes are known."""
     pairs = zip(a, b, strict=False)
-    if len(a) != len(b) or any(isinstance(m, int) and isinstance(n, int) and m != n for m, n in pairs):
+    if len(a) != len(b) or any(differ(m, n) for m, n in pairs):
         raise ValueError(f"{what}: {list(a)} where {list(b)} was expected")
 
 
@@ -40,9 +40,7 @@ def check_spreads(x: Value, *others: Value | None) -> None:
         if shape is None or sizes is None or other is None:
             continue
         pairs = list(zip(reversed(sizes), reversed(shape), strict=False))
-        if len(sizes) > len(shape) or any(
-            isinstance(d, int) and d != 1 and isinstance(n, int) and n != d for d, n in pairs
-        ):
+        if len(sizes) > len(shape) or any(differ(d, 1) and differ(n, d) for d, n in pairs):
             raise ValueError(f"{other.type} does not broadcast to {x.type}")
 
 
@@ -138,7 +136,7 @@ def static_ints(value: Value | None) -> list[int] | None:
             few = value.data is not None and value.data.size <= MOST_LISTED
             return [int(x) for x in value.numpy().reshape(-1)] if few else None
         return None
-    return [d for d in known if isinstance(d, int)] if all(isinstance(d, int) for d in known) else None
+    return known_sizes(known) if static(known) else None
 
 
 def required_ints(vector: Value, what: str) -> list[int]:

@@ -25,7 +25,7 @@ import numpy as np
 from onnxtfl.ir import ops as _families  # noqa: F401 - registers the ops
 from onnxtfl.ir.builder import infer, propagate
 from onnxtfl.ir.data import ArrayData, TensorData
-from onnxtfl.ir.dims import Dim, parse_dim
+from onnxtfl.ir.dims import Dim, known_sizes, parse_dim
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.ir.op import OPS, Op, foreign
 from onnxtfl.ir.quantization import Quantization
@@ -348,7 +348,7 @@ class _Parser:
         self.take("[")
         elements = self.listed("]", self.attribute)
         array = np.asarray(elements, object if type_.dtype is DType.STRING else None).astype(type_.storage.numpy)
-        return ArrayData(array.reshape([d for d in type_.shape or () if isinstance(d, int)]), type_.storage)
+        return ArrayData(array.reshape(known_sizes(type_.shape or ())), type_.storage)
 
     def type(self) -> Type:
         kind = self.take()

@@ -15,7 +15,6 @@ import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from onnxtfl.build.resized_axis import ResizedAxis
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
@@ -23,6 +22,7 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import dim_value, positions
+from onnxtfl.ir.resized_axis import ResizedAxis
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.declared import as_declared
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from onnxtfl.ir.blocks import blocks
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import Quantization, dequantize, quantize, with_other_sign
@@ -241,9 +242,9 @@ def _sizes(shape: Sequence[int | str], own: Sequence[int]) -> list[int]:
     Where several are symbols, they are the array's own sizes but for ones. ValueError where these do not fit.
     """
     if 0 in own:
-        return [d if isinstance(d, int) else 0 for d in shape]
+        return [size_or(d, 0) for d in shape]
     if sum(not isinstance(d, int) for d in shape) <= 1:
-        return [d if isinstance(d, int) else -1 for d in shape]
+        return [size_or(d, -1) for d in shape]
     left = iter([size for size in own if size != 1])
     sizes = [1 if d == 1 else next(left, 1) for d in shape]
     if math.prod(sizes) != math.prod(own) or any(

@@ -16,7 +16,7 @@ from onnxtfl.build.sizes import sliced
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import known_size, known_sizes, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import broadcast, reshape, transposed, unsqueezed
@@ -37,7 +37,7 @@ def _padding(number: int) -> str:
 
 
 def _sizes(x: Value) -> list[int]:
-    sizes = [d for d in x.shape[1:3] if isinstance(d, int)]
+    sizes = known_sizes(x.shape[1:3])
     if x.rank != 4 or len(sizes) < 2:
         raise UnsupportedError("an image of unknown size", code="E-SHAPE-001")
     return sizes
@@ -104,8 +104,7 @@ def _max_pool_with_argmax(b: Builder, node: Node) -> list[Value]:
 
 def _channels(x: Value) -> int:
     count = x.shape[3]
-    if not isinstance(count, int):
-        raise UnsupportedError("an image of an unknown number of channels", code="E-SHAPE-001")
+    count = known_size(count, "the number of channels of an image")
     return count
 
 

@@ -19,7 +19,7 @@ from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, known_size, known_sizes, size_or, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import as_int64, dim_value, reshape, transposed, unsqueezed
@@ -71,8 +71,7 @@ def _projected(
     columns, bias = dot(b, x, w, [], 2, 0), node.optional(2)
     columns = columns if bias is None else columns.apply(ops.Add, bias)
     total = w.shape[1]
-    if not isinstance(total, int):
-        raise UnsupportedError("weights of unknown size", type_=w.type, code="E-SHAPE-001")
+    total = known_size(total, "the size of weights")
     sizes = [int(n) for n in node.attr("qkv_hidden_sizes", ()) or [total // 3] * 3]
     parts = b.many(ops.Split, columns.value, sizes, axis=2)
     heads = int(node.attributes["num_heads"])
@@ -115,7 +114,7 @@ def attended(b: Builder, node: Node, q: Value, k: Value, v: Value, mask: Value |
 def scored(b: Builder, node: Node, q: Value, k: Value, mask: Value | None, added: Value | None) -> Term:
     """What the softmax is taken of, [b, heads, rows, keys]."""
     size = q.shape[3]
-    scale = float(node.attr("scale", 0.0) or 0.0) or (size if isinstance(size, int) else 1) ** -0.5
+    scale = float(node.attr("scale", 0.0) or 0.0) or size_or(size, 1) ** -0.5
     scores = dot(b, q, k, [0, 1], 3, 3) * scale
     if mask is not None and not np.isfinite(np.asarray(_filter(node)).astype(scores.dtype.numpy)):
         scores = scores.to(DType.FLOAT32)  # ONNX Runtime has no kernel for halves
@@ -284,9 +283,9 @@ def _biases(b: Builder, bias: Value | None, parts: Sequence[Value]) -> Sequence[
     if bias is None:
         return [None] * 3
     sizes = [p.shape[2] if p.rank == 3 else p.shape[1] * p.shape[3] for p in parts]
-    if not all(isinstance(size, int) for size in sizes):
+    if not static(sizes):
         raise UnsupportedError("a bias of unknown size", type_=bias.type, code="E-SHAPE-001")
-    found = b.many(ops.Split, bias, [int(size) for size in sizes if isinstance(size, int)], axis=0)
+    found = b.many(ops.Split, bias, known_sizes(sizes), axis=0)
     return [one if part.rank == 3 else None for one, part in zip(found, parts, strict=True)]
 
 

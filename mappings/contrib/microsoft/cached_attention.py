@@ -17,7 +17,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import as_int64, broadcast, dim_value, dim_vector, reshape, transposed, unsqueezed
@@ -87,8 +87,7 @@ def _turned_by(b: Builder, x: Value, cos: Value, sin: Value, interleaved: bool) 
 
 def _half(angles: Value) -> int:
     half = angles.shape[-1]
-    if not isinstance(half, int):
-        raise UnsupportedError("angles of unknown size", type_=angles.type, code="E-SHAPE-001")
+    half = known_size(half, "the number of angles")
     return half
 
 
@@ -181,8 +180,7 @@ def _parts(b: Builder, node: Node, heads: int, groups: int) -> list[Value]:
     query, key, value = node.operand(0), node.optional(1), node.optional(2)
     if key is None or value is None:
         hidden = query.shape[2]
-        if not isinstance(hidden, int):
-            raise UnsupportedError("heads of unknown size", type_=query.type, code="E-SHAPE-001")
+        hidden = known_size(hidden, "the size of heads")
         size = hidden // (heads + 2 * groups)
         query, key, value = b.many(ops.Split, query, [heads * size, groups * size, groups * size], axis=2)
     return [in_heads(b, query, heads), in_heads(b, key, groups), in_heads(b, value, groups)]

@@ -14,6 +14,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.ops.sampling import along_channels
@@ -26,7 +27,7 @@ from onnxtfl.rewriting.registry import lift_onnx
 @lift_onnx("CropAndResize", since=(1,), domain=MICROSOFT)
 def _crop_and_resize(b: Builder, node: Node) -> Value:
     x, boxes, counts, mode = node.operand(0), node.operand(1), static_ints(node.operand(3)), node.attr("mode")
-    sizes = [d for d in x.shape[2:] if isinstance(d, int)]
+    sizes = known_sizes(x.shape[2:])
     if counts is None or len(sizes) != 2:
         raise UnsupportedError("crops of a size, or of maps of sizes, that are not known", code="E-SHAPE-001")
     if mode not in (None, "bilinear", "nearest") or min([*counts, *sizes]) < 1:

@@ -18,7 +18,7 @@ from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, static
+from onnxtfl.ir.dims import Dim, known_size, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
@@ -47,8 +47,7 @@ def _gated_norm(b: Builder, node: Node) -> Value:
     activation, features = node.attr("activation", "silu"), scale.shape[0]
     if activation not in ("silu", "swish", "sigmoid"):
         raise ValueError(f"the activation {activation!r}")
-    if not isinstance(features, int):
-        raise UnsupportedError("a scale whose size is not known", code="E-SHAPE-001")
+    features = known_size(features, "the size of a scale")
     normal = _normalized(Term(b, _branches(b, x, x.shape[-1] // features, features)), node)
     scaled = Term(b, reshape(b, normal.apply(ops.Mul, scale).value, x.shape, x))
     return (scaled * gate.sigmoid() * (1.0 if activation == "sigmoid" else gate)).value
@@ -102,8 +101,7 @@ def _engram_gate(b: Builder, node: Node) -> list[Value]:
     """The value [n, s, H], which all branches share, times a gate of each: how well the keys match the queries."""
     key, query = (_normalized(Term(b, node.operand(i)), node).apply(ops.Mul, node.operand(3 + i)) for i in (0, 1))
     size = key.value.shape[-1]
-    if not isinstance(size, int):
-        raise UnsupportedError("features whose number is not known", code="E-SHAPE-001")
+    size = known_size(size, "the number of features")
     match = (key * query).reduce("sum", [3]) * (1 / math.sqrt(size))
     gate = (match.sign() * match.abs().max(1e-6).sqrt()).sigmoid()
     gated = gate * Term(b, unsqueezed(b, node.operand(2), [2]))

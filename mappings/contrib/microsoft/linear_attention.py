@@ -132,8 +132,7 @@ def _decay(b: Builder, node: Node, heads: int) -> Value:
 
 
 def _known(size: Dim) -> int:
-    if not isinstance(size, int):
-        raise UnsupportedError("heads of unknown size", code="E-SHAPE-001")
+    size = known_size(size, "the size of heads")
     return size
 
 

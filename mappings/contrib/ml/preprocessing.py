@@ -15,7 +15,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import differ, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import reshape, unsqueezed
@@ -28,7 +28,7 @@ def _per_feature(node: Node, parameter: Array, name: str) -> Array:
     """A parameter with one element, or one for each feature: those along axis 1, of a vector its elements."""
     x = node.operand(0)
     size = x.shape[min(1, x.rank - 1)] if x.rank else 1
-    if parameter.size != 1 and (x.rank > 2 or (isinstance(size, int) and size != parameter.size)):
+    if parameter.size != 1 and (x.rank > 2 or (differ(size, parameter.size))):
         raise InvalidModelError(f"{parameter.size} values of {name} for {size} features", code="E-FILE-009")
     return parameter
 

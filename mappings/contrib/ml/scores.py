@@ -14,6 +14,7 @@ from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import differ
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import reshape
@@ -38,7 +39,7 @@ def rows_of(b: Builder, x: Value) -> Term:
 def feature_count(rows: Term, wanted: int) -> None:
     """InvalidModelError where rows have another number of features than `wanted`."""
     size = rows.value.shape[1]
-    if isinstance(size, int) and size != wanted:
+    if differ(size, wanted):
         raise InvalidModelError(f"{size} features, the model has {wanted}", code="E-FILE-009")
 
 

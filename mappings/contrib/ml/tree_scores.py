@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 from onnxtfl.mappings.contrib.ml.trees import Forest
 
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import constant
 from onnxtfl.ir.reshape import reshape
@@ -60,8 +60,7 @@ class Trees:
         parts = [rows if kind == 0 or missing is None else _filled(rows, missing, kind) for kind in used]
         if len(parts) == 1:
             return parts[0], self.forest.feature
-        if not isinstance(size, int):
-            raise UnsupportedError("an unknown number of features", code="E-SHAPE-001")
+        size = known_size(size, "the number of features")
         joined = self.b(ops.Concatenate, *(part.value for part in parts), axis=1)
         places = self.forest.feature + size * np.searchsorted(used, self._kinds())
         return Term(self.b, joined), np.where(self.forest.is_leaf, 0, places).astype(np.int32)

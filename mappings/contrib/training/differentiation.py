@@ -15,7 +15,7 @@ from onnxtfl.build.sizes import sliced
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op, attributes_of
@@ -221,8 +221,7 @@ def _concatenate(node: Node, g: Term, y: Term) -> Sequence[Term]:
     axis, starts = node.attr("axis"), [0]
     for operand in node.operands:
         size = operand.shape[axis] if operand is not None else 0
-        if not isinstance(size, int):
-            raise UnsupportedError("the derivative of a concatenation of unknown sizes", code="E-SHAPE-001")
+        size = known_size(size, "a size that is concatenated")
         starts.append(starts[-1] + size)
     return [Term(g.b, sliced(g.b, g.value, {axis: slice(start, end)})) for start, end in pairwise(starts)]
 

@@ -15,6 +15,7 @@ from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.onnx.state_metadata import KEY, StateEntry, decode
 from onnxtfl.inputs.description import ModelInfo, TensorInfo
 from onnxtfl.inputs.generation import numpy_type
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.model import Model
 
 
@@ -82,5 +83,5 @@ def _filled(spec: TensorInfo, state: StateEntry) -> Any:
     the initial value has others.
     """
     initial = np.zeros((), numpy_type(spec.dtype)) if state.initial is None else state.initial
-    shape = tuple(size if isinstance(size, int) else 1 for size in spec.shape or ())
+    shape = tuple(size_or(size, 1) for size in spec.shape or ())
     return initial if initial.ndim or spec.shape is None else np.broadcast_to(initial, shape)

@@ -11,7 +11,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx.names import name_of
 from onnxtfl.formats.onnx.tensors import element_type, static_shape
 from onnxtfl.formats.unique import UniqueNames
-from onnxtfl.ir.dims import Dim, Shape, SymDim, fresh, symbol
+from onnxtfl.ir.dims import Dim, Shape, SymDim, fresh, known_sizes, symbol
 from onnxtfl.ir.types import DType, MapsType, OptionalType, SequenceType, TensorType, Type
 
 _NOT_A_NAME = re.compile(r"[\W\d_]*|None|unk(nown)?")
@@ -54,7 +54,7 @@ class ValueTypes:
 
     def _shape(self, proto: TensorShapeProto, dtype: DType, where: str) -> Shape:
         dims = tuple(self._dim(d) for d in proto.dim)
-        static_shape((d for d in dims if isinstance(d, int)), dtype, where)
+        static_shape(known_sizes(dims), dtype, where)
         return dims
 
     def _dim(self, dim: TensorShapeProto.Dimension) -> Dim:

@@ -16,6 +16,7 @@ from onnxtfl.formats.tflite.names import TensorNames
 from onnxtfl.formats.tflite.types import encode_strings, quantization_table, type_name
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.metadata import Late, Property
 from onnxtfl.ir.model import Model, Signature
@@ -292,8 +293,8 @@ def _typed(type_: Type | None, name: str) -> dict[str, Any]:
         "has_rank": shape is not None,
     }
     if shape is not None and not type_.is_static:
-        values["shape"] = tuple(d if isinstance(d, int) else 1 for d in shape)
-        values["shape_signature"] = tuple(d if isinstance(d, int) else -1 for d in shape)
+        values["shape"] = tuple(size_or(d, 1) for d in shape)
+        values["shape_signature"] = tuple(size_or(d, -1) for d in shape)
     if values["shape"] and max(values["shape"]) >= 1 << 31:
         raise InvalidModelError("a dimension does not fit into 32 bits", node=name, type_=type_, code="E-OP-008")
     if type_.quantization is not None:

@@ -10,6 +10,7 @@ from onnxtfl.ir import numeric
 from onnxtfl.ir.attributes import Choice, Float
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import differ
 from onnxtfl.ir.formula import Number, Term, by_formula
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import FLOATS, NUMERIC, Op, Operand, SharedAxes, computed_by
@@ -127,7 +128,7 @@ class Gated(Op, register=False):
     def shape(x: Value, *, dim: int) -> Dims:
         axis = normalize_axis(dim, x.rank)
         size = x.shape[axis]
-        if isinstance(size, int) and size % 2:
+        if differ(size % 2, 0):
             raise ValueError(f"axis {axis} of {size} does not halve")
         return (*x.shape[:axis], size // 2, *x.shape[axis + 1 :])
 

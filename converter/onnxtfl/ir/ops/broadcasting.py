@@ -9,7 +9,7 @@ import numpy as np
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.dims import fresh, size_or
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted, SharedAxes
@@ -37,7 +37,7 @@ def DynamicBroadcastInDim(b: Builder, x: Value, shape: Value, broadcast_dimensio
         raise ValueError(f"dimensions {places} of rank {x.rank} in a shape of {length} entries")
     spread = [1] * length
     for place, size in zip(places, x.shape, strict=True):
-        spread[place] = size if isinstance(size, int) else -1
+        spread[place] = size_or(size, -1)
     return b(BroadcastTo, b(Reshape, x, spread), shape)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Axis
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh, fresh_number, sum_of
+from onnxtfl.ir.dims import Dim, fresh, fresh_number, known_sizes, sum_of
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import KNOWN_LIMIT, Node, Value
 from onnxtfl.ir.op import Op, Operand, SharedAxes
@@ -67,7 +67,7 @@ def _contents(value: Value) -> Array | None:
     """The known contents, or as many symbols as the small integer vector has entries."""
     if value.known is not None:
         return value.known
-    sizes = [d for d in value.tensor_type.shape or () if isinstance(d, int)]
+    sizes = known_sizes(value.tensor_type.shape or ())
     if not value.dtype.is_integer or value.tensor_type.rank != len(sizes) or math.prod(sizes) > KNOWN_LIMIT:
         return None
     return dim_array([fresh_number() for _ in range(math.prod(sizes))]).reshape(sizes)

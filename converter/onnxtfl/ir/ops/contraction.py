@@ -11,7 +11,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Axes, Flag, Float, Integers
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, broadcast_dim, product
+from onnxtfl.ir.dims import Dim, broadcast_dim, differ, product
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Formula, Term, by_expansion
 from onnxtfl.ir.graph import Node, Value
@@ -95,7 +95,7 @@ class DotGeneralBias(DotGeneral):
 def _check_bias(bias: Value, natural: Dims) -> None:
     """Raise ValueError where `bias` does not have an element for each index of the last natural axis."""
     count, features = product(bias.tensor_type.shape or (1,)), natural[-1] if natural else 1
-    if isinstance(count, int) and isinstance(features, int) and count != features:
+    if differ(count, features):
         raise ValueError(f"a bias of {count} elements for {features} results")
 
 
@@ -145,7 +145,7 @@ def _free(rank: int, taken: tuple[int, ...]) -> tuple[int, ...]:
 
 def _agree(a: Dim, b: Dim) -> Dim:
     """The common size of two axes: the known one if the other is symbolic."""
-    if isinstance(a, int) and isinstance(b, int) and a != b:
+    if differ(a, b):
         raise ValueError(f"sizes {a} and {b} differ")
     return b if isinstance(b, int) else a
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Axes, Body, Flag, Integer, Several
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh, may_be_one
+from onnxtfl.ir.dims import Dim, fresh, known_sizes, may_be_one, size_or
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import run
@@ -192,7 +192,7 @@ def joined_elements(output: Value, elements: Sequence[Array], axis: int = 0) -> 
     """`elements`, each a value of `output` of a body, along a new axis; unknown sizes are 0 where there are none."""
     if elements:
         return np.stack(elements, axis)
-    shape = [d if isinstance(d, int) else 0 for d in output.shape]
+    shape = [size_or(d, 0) for d in output.shape]
     shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 0)
     return np.zeros(shape, output.dtype.numpy)
 
@@ -234,7 +234,7 @@ class ScanParts:
         """How many rounds there are; a fresh symbol where that is not known before run time."""
         if self.length is None:
             sizes = self.sizes
-            return next((d for d in sizes if isinstance(d, int)), sizes[0] if sizes else fresh())
+            return next(iter([*known_sizes(sizes), *sizes]), fresh())
         known = known_dims(self.length)
         if known is None:
             return fresh()

@@ -13,7 +13,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.dims import differ, fresh
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import FLOATS, INDICES, Op, Operand
 from onnxtfl.ir.shapes import static_ints
@@ -71,7 +71,7 @@ def _check_numbers(numbers: Sequence[Value | None]) -> None:
 
 def _check_corners(boxes: Value) -> None:
     size = 4 if boxes.tensor_type.shape is None else boxes.shape[-1]
-    if isinstance(size, int) and size != 4:
+    if differ(size, 4):
         raise ValueError(f"boxes of {size} numbers, not of 4")
 
 

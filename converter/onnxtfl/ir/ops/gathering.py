@@ -7,6 +7,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Axis, Integer
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import differ
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted, SharedAxes
 from onnxtfl.ir.permutations import rank_of, renumbered
@@ -33,7 +34,7 @@ class Gather(Op):
         if not 0 <= batch_dims <= min(axis, indices.rank):
             raise ValueError(f"{batch_dims} batch dims, axis {axis}, indices of rank {indices.rank}")
         for a, b in zip(x.shape[:batch_dims], indices.shape[:batch_dims], strict=True):
-            if isinstance(a, int) and isinstance(b, int) and a != b:
+            if differ(a, b):
                 raise ValueError(f"batch dims of {a} and {b} elements")
         check_positions(indices, [x.shape[axis]])
         return (*x.shape[:axis], *indices.shape[batch_dims:], *x.shape[axis + 1 :])

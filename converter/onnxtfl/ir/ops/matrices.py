@@ -7,6 +7,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import differ
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted, SharedAxes
 
@@ -20,7 +21,7 @@ class Diagonal(Op):
     @staticmethod
     def shape(x: Value) -> Dims:
         rows, columns = x.shape[-2:]
-        if isinstance(rows, int) and isinstance(columns, int) and rows != columns:
+        if differ(rows, columns):
             raise ValueError(f"no diagonal of matrices of {rows} x {columns}")
         return x.shape[:-1]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from onnxtfl.ir.attributes import Axis, Float, Integer
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import differ, product
 from onnxtfl.ir.formula import Formula, Term, by_formula
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import FLOATS, Operand, SharedAxes
@@ -134,7 +134,7 @@ def GroupNorm(x: Term, scale: Term, bias: Term, num_groups: int, epsilon: float 
     shape, axis = x.value.shape, normalize_axis(feature_index, x.rank)
     check_features(x.value, axis, scale.value, bias.value)
     features = scale.value.shape[0] if shape[axis] != 1 and scale.value.shape[0] != 1 else shape[axis]
-    if isinstance(features, int) and features % num_groups:
+    if differ(features % num_groups, 0):
         raise ValueError(f"{features} features in {num_groups} groups")
     # a scale of one element may go with any number of features: ONNX Runtime broadcasts it
     parts = (*shape[:axis], num_groups, features // num_groups, product(shape[axis + 1 :]))

@@ -12,6 +12,7 @@ from onnxtfl.ir import numeric
 from onnxtfl.ir.attributes import Axis, ElementType, Flag, Integer
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import differ
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import FLOATS, NUMERIC, Op, Operand, Permutation, Permuted, SharedAxes
 from onnxtfl.ir.permutations import rank_of, renumbered
@@ -43,7 +44,7 @@ class Linear(Op, register=False):
                 raise ValueError(f"scales or zero points of rank {len(given)}")
             if shape is not None and given is not None and not block_size and len(given) == 1 != given[0]:
                 size = shape[normalize_axis(axis, len(shape))]
-                if isinstance(size, int) and isinstance(given[0], int) and size != given[0]:
+                if differ(size, given[0]):
                     raise ValueError(f"{given[0]} scales or zero points for an axis of size {size}")
         return shape
 

@@ -17,7 +17,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Attribute, Choice, Flag, Float, Several, Text
 from onnxtfl.ir.budget import current
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, differ
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Derived, Term
 from onnxtfl.ir.graph import Graph, Value
@@ -175,7 +175,7 @@ class Recurrent(Derived, register=False):
 
 def _check_equal(what: str, a: Dim, b: Dim) -> None:
     """Raise ValueError where two sizes are known and differ."""
-    if isinstance(a, int) and isinstance(b, int) and a != b:
+    if differ(a, b):
         raise ValueError(f"{a} {what}, but {b} in another operand")
 
 

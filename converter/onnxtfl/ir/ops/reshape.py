@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh, product
+from onnxtfl.ir.dims import Dim, differ, fresh, product
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.factors import factor_groups, permuted_groups
 from onnxtfl.ir.formula import by_expansion
@@ -79,7 +79,7 @@ class Reshape(Op):
 
 def _differ(before: Dim, after: Dim) -> bool:
     """Whether two numbers of elements are known and differ; with a size of 0, open sizes do not matter."""
-    return isinstance(before, int) and isinstance(after, int) and before != after
+    return differ(before, after)
 
 
 def _remaining(shape: Dims | None, others: Sequence[Dim]) -> Dim:
@@ -118,7 +118,7 @@ def Squeeze(b: Builder, x: Value, axes: Value | None) -> Value:
     gone = [i for i, d in enumerate(x.shape) if d == 1]
     if axes is not None:
         gone = list(normalize_axes(required_ints(axes, "axes"), x.rank))
-        if any(isinstance(x.shape[a], int) and x.shape[a] != 1 for a in gone):
+        if any(differ(x.shape[a], 1) for a in gone):
             raise ValueError(f"axes {gone} of {shown_shape(x.shape)} are not all 1")
     return b(Reshape, x, b(Shape, x, axes=tuple(i for i in range(x.rank) if i not in gone)))
 

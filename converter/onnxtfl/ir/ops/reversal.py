@@ -11,6 +11,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Axes, Axis
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import differ
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import INDICES, Op, Operand, SharedAxes
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
@@ -48,7 +49,7 @@ class ReverseSequence(Op):
         shape, given = x.tensor_type.shape, lengths.tensor_type.shape
         if shape is not None and given is not None:
             size = shape[normalize_axis(batch_axis, len(shape))]
-            if len(given) != 1 or (isinstance(size, int) and isinstance(given[0], int) and size != given[0]):
+            if len(given) != 1 or differ(size, given[0]):
                 raise ValueError(f"lengths of {lengths.type} for an axis of {size}")
             steps = shape[normalize_axis(seq_axis, len(shape))]
             most = steps if isinstance(steps, int) else math.inf

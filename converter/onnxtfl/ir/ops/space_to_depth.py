@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Axes, Axis, Choice, Integer, Integers
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, fresh, product
+from onnxtfl.ir.dims import Dim, differ, fresh, product
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import Value
@@ -104,7 +104,7 @@ class SpaceToBatch(_BlocksInBatch):
         sizes = list(x.shape)
         for i, (block, before, after) in enumerate(block_amounts(amounts, blocks), 1):
             total = sizes[i] + before + after
-            if isinstance(total, int) and total % block:
+            if differ(total % block, 0):
                 raise ValueError(f"{total} does not divide into blocks of {block}")
             sizes[i] = total // block
         return (sizes[0] * product(blocks), *sizes[1:])
@@ -153,7 +153,7 @@ class _Blocks(Derived, register=False):
         space = normalize_axes(space_dims, x.rank)
         for axis, factor in (*((a, block_size) for a in space), (depth, block_size ** len(space))):
             split = (axis != depth) is cls.into_depth
-            if split and isinstance(dims[axis], int) and dims[axis] % factor:
+            if split and differ(dims[axis] % factor, 0):
                 raise ValueError(f"an axis of {dims[axis]} does not divide into blocks of {factor}")
             dims[axis] = dims[axis] // factor if split else dims[axis] * factor
         return tuple(dims)

@@ -10,7 +10,7 @@ from onnxtfl.ir.attributes import Axis, Integer
 from onnxtfl.ir.budget import check_count
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh, is_open
+from onnxtfl.ir.dims import Dim, differ, fresh, is_open, known_sizes
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Value
@@ -47,7 +47,7 @@ class Split(Op):
             raise ValueError("the number of parts has to be known")
         if before is None:
             return [None] * len(parts)
-        axis, known = normalize_axis(axis, len(before)), [part for part in parts if isinstance(part, int)]
+        axis, known = normalize_axis(axis, len(before)), known_sizes(parts)
         if len(known) == len(parts) and isinstance(total, int) and sum(known) != total:
             raise ValueError(f"sizes {parts} for an axis of {total}")
         return [(*before[:axis], size, *before[axis + 1 :]) for size in parts]
@@ -74,6 +74,6 @@ def _equal_parts(total: Dim, count: int) -> list[Dim]:
     if count < 1:
         raise ValueError("neither sizes nor a count of parts")
     check_count(count, "the parts of a split")
-    if isinstance(total, int) and total % count:
+    if differ(total % count, 0):
         raise ValueError(f"{total} does not divide into {count} equal parts")
     return [total // count] * count

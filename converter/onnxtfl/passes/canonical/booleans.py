@@ -17,6 +17,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, scalar, single_use, with_constant
 from onnxtfl.ir.signs import never_negative
@@ -31,7 +32,7 @@ LARGEST = 1 << 12
 def _filled(node: Node, value: bool) -> Value | None:
     """A constant of the result's shape, all elements `value`; None where the shape is not static or too large."""
     shape = node.result.tensor_type.shape
-    sizes = [d for d in shape or () if isinstance(d, int)]
+    sizes = known_sizes(shape or ())
     if shape is None or len(sizes) < len(shape) or math.prod(sizes) > LARGEST:
         return None
     return constant(np.full(sizes, value))

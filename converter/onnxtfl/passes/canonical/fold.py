@@ -21,6 +21,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current
 from onnxtfl.ir.builder import Builder, check
 from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, TensorData
+from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect, Op
@@ -173,7 +174,7 @@ def work_of(node: Node) -> int:
     time; a window reads its volume for each result.
     """
     shapes = [v.type.shape or () for v in (*node.operands, *node.results) if v and isinstance(v.type, TensorType)]
-    sizes = [math.prod(d for d in shape if isinstance(d, int)) for shape in shapes]
+    sizes = [math.prod(known_sizes(shape)) for shape in shapes]
     work = sum(sizes)
     if node.op in _PRODUCTS:
         products = math.isqrt(sizes[0] * sizes[1] * sizes[-1])

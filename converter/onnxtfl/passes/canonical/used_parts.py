@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.shapes import normalize_axis
 
@@ -27,7 +28,7 @@ def slice_used_parts(graph: Graph, when: bool = True) -> bool:
 
 def _sliced(graph: Graph, node: Node, used: list[Value]) -> bool:
     x = node.operand(0)
-    sizes = [int(d) for d in x.shape if isinstance(d, int)]
+    sizes = known_sizes(x.shape)
     if len(sizes) != x.rank or not used or not all(r.tensor_type.is_static for r in node.results):
         return False
     b, axis, begin = Builder(graph, node, maker="used parts"), normalize_axis(node.attr("axis"), x.rank), 0

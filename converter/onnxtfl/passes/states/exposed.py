@@ -15,6 +15,7 @@ import numpy as np
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.data import ArrayData, TensorData
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.graph import Graph, State, Value, constant
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import TensorType
@@ -87,10 +88,8 @@ def _initial(state: State) -> Value:
         raise UnsupportedError(
             "the file has no initial value of a variable", node=state.input.name, hint=_HINT, code="E-OP-007"
         )
-    if state.initial.shape or not type_.shape:
-        shape = state.initial.shape
-    else:  # as in TFLite, a size of a variable tensor that is unknown is 1
-        shape = tuple(d if isinstance(d, int) else 1 for d in type_.shape)
+    unit_sizes = tuple(size_or(d, 1) for d in type_.shape or ())  # as in TFLite, for those that are unknown
+    shape = state.initial.shape or unit_sizes
     data = ArrayData(np.array(np.broadcast_to(state.initial.numpy(), shape)), state.initial.dtype)
     return constant(data, type_=type_.with_shape(data.shape))
 

@@ -21,6 +21,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import along_axis, is_weight, made_by, scalar, single_use, with_constant
 from onnxtfl.ir.shapes import static_ints
@@ -176,7 +177,7 @@ def flatten_into_dot(b: Builder, node: Node) -> Value | None:
     before, after = flat.operand(0).tensor_type.shape, flat.result.tensor_type.shape
     if before is None or after is None or len(after) != 2 or lhs_axes != (1,) or len(before) < 3:
         return None
-    merged = [d for d in before[1:] if isinstance(d, int)]
+    merged = known_sizes(before[1:])
     if before[0] != after[0] or len(merged) < len(before) - 1 or math.prod(merged) != after[1]:
         return None
     (axis,) = rhs_axes

@@ -11,7 +11,7 @@ import operator
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.formula import Term
+from onnxtfl.ir.formula import Term, real_type
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.resampling import Sampling
@@ -38,8 +38,7 @@ class ResizedAxis:
         count = len(node.attr("dims"))
         ends = [] if roi is None else [Term(b, roi).apply(ops.Gather, [at], axis=0) for at in (i, count + i)]
         self.where: Term = self.sampling.places(index, self.length, resized, factor, ends, Term.choose)
-        known = self.where.value.is_constant and self.shrink.value.is_constant
-        self.dtype = DType.FLOAT64 if known else DType.FLOAT32
+        self.dtype = real_type(self.where, self.shrink)
 
     def _new_size(self, i: int) -> Term:
         b, sizes, size = self.x.b, self.node.optional(1), self.node.result.shape[self.axis]
