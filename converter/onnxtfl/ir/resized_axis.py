@@ -1,6 +1,6 @@
 """One axis of a Resize by other ops: elements gathered at coordinates, or weighted by a matrix.
 
-The arithmetic is that of :mod:`onnxtfl.ir.resampling`, with coordinates in float32 as ONNX Runtime's. Where the sizes are
+The arithmetic is that of :mod:`onnxtfl.ir.resampling`, with coordinates in float32 as ONNX Runtime's. Where sizes are
 known, all that is computed of them is constant.
 """
 
