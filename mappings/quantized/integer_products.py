@@ -130,7 +130,7 @@ def _real_blocks(b: Builder, node: Node, dtype: DType, shape: tuple[int, int], b
         points = _zero_points(zero, dtype, (n, count))
         return sliced(b, b(ops.DequantizeLinear, weights, scale, points, axis=1, block_size=block), {1: slice(0, k)})
     codes = _codes(b, packed, dtype, (n, count * block), scale.dtype)
-    points_ = _run_time_zeros(b, zero, dtype, (n, count), scale.dtype)
+    points_ = _computed_zeros(b, zero, dtype, (n, count), scale.dtype)
     order = node.optional(4)
     if order is None:
         blocks = Term(b, reshape(b, codes.value, [n, count, block]))
@@ -154,7 +154,7 @@ def _codes(b: Builder, packed: Value, dtype: DType, shape: tuple[int, int], real
     return Term(b, reshape(b, fields.value, shape)).to(real)
 
 
-def _run_time_zeros(b: Builder, zero: Value | None, dtype: DType, shape: tuple[int, int], real: DType) -> Term:
+def _computed_zeros(b: Builder, zero: Value | None, dtype: DType, shape: tuple[int, int], real: DType) -> Term:
     """Zero points [n, blocks] of a float type: packed fields whose rows fill whole bytes, or floats as they are."""
     rows, count = shape
     if zero is None:

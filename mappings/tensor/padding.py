@@ -83,12 +83,12 @@ def _pad(b: Builder, node: Node) -> Value:
     if axes is not None and places is None:
         if min(static_ints(pads) or (), default=0) < 0:
             raise UnsupportedError("negative padding of axes that only a run knows", code="E-SHAPE-002")
-        return b(ops.Pad, x, _rows_of_axes_at_run_time(b, pads, axes, x.rank), value, mode=mode)
+        return b(ops.Pad, x, _rows_of_axes(b, pads, axes, x.rank), value, mode=mode)
     where = list(range(x.rank)) if places is None else list(normalize_axes(places, x.rank))
-    return b(ops.Pad, x, _rows_at_run_time(b, pads, where, x.rank), value, mode=mode)
+    return b(ops.Pad, x, _rows(b, pads, where, x.rank), value, mode=mode)
 
 
-def _rows_at_run_time(b: Builder, pads: Value, axes: Sequence[int], rank: int) -> Value:
+def _rows(b: Builder, pads: Value, axes: Sequence[int], rank: int) -> Value:
     """Rows of padding for all axes, zeros for those not among `axes`."""
     rows = b(ops.Transpose, b(ops.Reshape, pads, [2, len(axes)]), permutation=(1, 0))
     if list(axes) == list(range(rank)):
@@ -97,7 +97,7 @@ def _rows_at_run_time(b: Builder, pads: Value, axes: Sequence[int], rank: int) -
     return b(ops.Gather, more, [axes.index(i) if i in axes else len(axes) for i in range(rank)], axis=0)
 
 
-def _rows_of_axes_at_run_time(b: Builder, pads: Value, axes: Value, rank: int) -> Value:
+def _rows_of_axes(b: Builder, pads: Value, axes: Value, rank: int) -> Value:
     """Rows of padding put at their places by ScatterND."""
     places = b(ops.FloorMod, axes, b.scalar(rank, axes))
     pairs = b(ops.Transpose, b(ops.Reshape, pads, [2, -1]), permutation=(1, 0))
@@ -205,7 +205,7 @@ def _crop_first(b: Builder, node: Node) -> Value | None:
 
 
 @decompose(ops.Pad, "tfl", "operands")
-def _crop_first_at_run_time(b: Builder, node: Node) -> Value | Sequence[Value] | None:
+def _crop_computed_padding(b: Builder, node: Node) -> Value | Sequence[Value] | None:
     """Padding that may be negative in a run, which LiteRT's PAD refuses: what it cuts off is a Slice before it."""
     x, rows = node.operand(0), node.operand(1)
     if node.attr("mode") != "constant" or static_ints(rows) is not None or never_negative(rows):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.build.operands import to_operand
+from onnxtfl.build.runtime_axes import squeezed, unsqueezed_at
 from onnxtfl.build.sizes import int32, int32_operands, may_hold_zeros, narrow, vector_length
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
@@ -14,8 +15,8 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, differ, is_nonnegative, may_be_one, product, substitute, symbols
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.reshape import dim_vector, reshape, resized, unsqueezed
-from onnxtfl.ir.shapes import distinct_axes, known_dims, normalize_axes, static_ints
+from onnxtfl.ir.reshape import dim_vector, reshape, resized
+from onnxtfl.ir.shapes import distinct_axes, known_dims, static_ints
 from onnxtfl.ir.shown_sizes import shown_dim, shown_shape
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType, TensorType
@@ -36,7 +37,7 @@ def _reshape(b: Builder, node: Node) -> Value:
     copies = not node.attr("allowzero", 0)
     dims = known_dims(shape)
     if dims is None or may_hold_zeros(shape):
-        return b(ops.Reshape, x, _copied_at_run_time(b, x, shape) if copies else shape)
+        return b(ops.Reshape, x, _with_copied_sizes(b, x, shape) if copies else shape)
     if copies and -1 in dims:
         _assume_not_0(x, dims)
     if copies and 0 in dims:
@@ -54,7 +55,7 @@ def _assume_not_0(x: Value, dims: Sequence[Dim]) -> None:
             assume(f"{shown_dim(dim)}, to which a Reshape sets an axis, is at least 1: {text}", is_minor=True)
 
 
-def _copied_at_run_time(b: Builder, x: Value, shape: Value) -> Value:
+def _with_copied_sizes(b: Builder, x: Value, shape: Value) -> Value:
     """The vector with zeros replaced by the operand's sizes."""
     length = shape.tensor_type.shape
     if x.tensor_type.shape is not None and length is not None and isinstance(length[0], int):
@@ -82,13 +83,7 @@ def _squeeze(b: Builder, node: Node) -> Value:
     x, axes = node.operand(0), node.optional(1)
     if axes is None or axes.tensor_type.shape == (0,):
         return _without_unit_axes(b, node)
-    known = static_ints(axes)
-    if known is None:
-        return _squeeze_at_run_time(b, x, axes)
-    gone = normalize_axes(known, x.rank)
-    if any(differ(x.shape[a], 1) for a in gone):
-        raise ValueError(f"axes {known} of {shown_shape(x.shape)} are not all 1")
-    return reshape(b, x, [d for i, d in enumerate(x.shape) if i not in gone])
+    return squeezed(b, x, axes)
 
 
 def _without_unit_axes(b: Builder, node: Node) -> Value:
@@ -122,43 +117,16 @@ def _is_of_input(dim: Dim, graph: Graph) -> bool:
     return any(isinstance(symbol, str) or symbol in of_inputs for symbol in symbols(dim))
 
 
-def _marks(b: Builder, axes: Value, rank: int) -> Value:
-    """For each of `rank` axes, whether it is among those of the vector `axes` (which may be negative), as int64."""
-    places = b(ops.FloorMod, axes, b.scalar(rank, axes))
-    one, zero = b.scalar(1, DType.INT64), b.scalar(0, DType.INT64)
-    rows = b(ops.OneHot, places, b.scalar(rank, DType.INT64), one, zero, axis=-1)
-    return b(ops.Reduce, rows, [0], kind="max", keepdims=False)
-
-
-def _squeeze_at_run_time(b: Builder, x: Value, axes: Value) -> Value:
-    kept = b(ops.Sub, b.scalar(1, DType.INT64), _marks(b, axes, x.rank))
-    places = b(ops.Reshape, b(ops.NonZero, kept), [x.rank - vector_length(axes)])
-    return b(ops.Reshape, x, b(ops.Gather, dim_vector(b, x.shape, x), places, axis=0))
-
-
 @lift_onnx("Unsqueeze", since=(13, 21, 23, 24, 25))
 def _unsqueeze(b: Builder, node: Node) -> Value:
-    x, axes = node.operand(0), node.operand(1)
-    known = [] if axes.tensor_type.shape == (0,) else static_ints(axes)
-    return _unsqueeze_at_run_time(b, x, axes) if known is None else unsqueezed(b, x, known)
+    return unsqueezed_at(b, node.operand(0), node.operand(1))
 
 
 @lift_onnx("ExpandDims", since=(1,), domain="com.microsoft")
+@lift_tfl("EXPAND_DIMS")
 def _expand_dims(b: Builder, node: Node) -> Value:
-    """One new axis, a scalar; ONNX Runtime accepts a vector of one element too."""
-    x, axis = node.operand(0), b(ops.Reshape, node.operand(1), [1])
-    known = static_ints(axis)
-    return _unsqueeze_at_run_time(b, x, axis) if known is None else unsqueezed(b, x, known)
-
-
-def _unsqueeze_at_run_time(b: Builder, x: Value, axes: Value) -> Value:
-    rank = x.rank + vector_length(axes)
-    marks = _marks(b, axes, rank)
-    kept = b(ops.Sub, b.scalar(1, DType.INT64), marks)
-    order = b(ops.CumSum, kept, b.scalar(0, DType.INT64), exclusive=True, reverse=False)
-    sizes = b(ops.Gather, dim_vector(b, [*x.shape, 1], x), order, axis=0)
-    is_new = b(ops.Compare, marks, b.scalar(1, marks), comparison_direction="EQ")
-    return b(ops.Reshape, x, b(ops.Select, is_new, b.scalar(1, sizes), sizes))
+    """One new axis, a scalar; a vector of one element is accepted too."""
+    return unsqueezed_at(b, node.operand(0), reshape(b, node.operand(1), (1,)))
 
 
 @lower_tfl(ops.Reshape)
@@ -221,10 +189,3 @@ def _from_tfl_squeeze(b: Builder, node: Node) -> Value:
         return _without_unit_axes(b, node)
     gone = distinct_axes(axes, x.rank)
     return reshape(b, x, [d for i, d in enumerate(x.shape) if i not in gone])
-
-
-@lift_tfl("EXPAND_DIMS")
-def _from_tfl_expand_dims(b: Builder, node: Node) -> Value:
-    x, axis = node.operand(0), node.operand(1)
-    known = static_ints(axis)
-    return _unsqueeze_at_run_time(b, x, reshape(b, axis, (1,))) if known is None else unsqueezed(b, x, known)

@@ -6,13 +6,13 @@ import numpy as np
 
 from onnxtfl.build.operands import on_permuted
 from onnxtfl.build.rows import Entries, Spelled, row
-from onnxtfl.build.runtime_axes import reversed_at_run_time
+from onnxtfl.build.runtime_axes import reversed_along
 from onnxtfl.build.sizes import HUGE
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import as_int64
-from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
+from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_tfl, lower_onnx
 
@@ -43,10 +43,7 @@ row(ops.ReverseSequence, onnx="ReverseSequence", since=(10, 28), attributes=_FIR
 
 @lift_tfl("REVERSE_V2")
 def _from_tfl_reverse(b: Builder, node: Node) -> Value:
-    x, axes = node.operand(0), static_ints(node.operand(1))
-    if axes is None:
-        return reversed_at_run_time(b, x, node.operand(1))
-    return b(ops.Reverse, x, dimensions=normalize_axes(axes, x.rank))
+    return reversed_along(b, node.operand(0), node.operand(1))
 
 
 @decompose(ops.Reverse, "tfl", "axes")

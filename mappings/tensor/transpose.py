@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from onnxtfl.build.rows import Entries, row
-from onnxtfl.build.runtime_axes import transposed_at_run_time
+from onnxtfl.build.runtime_axes import transposed_by
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import merged, reshape
-from onnxtfl.ir.shapes import normalize_axes, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl
 
@@ -25,12 +24,9 @@ def _transpose(b: Builder, node: Node) -> Value:
 
 @lift_tfl("TRANSPOSE")
 def _from_tfl_transpose(b: Builder, node: Node) -> Value:
-    x, permutation = node.operand(0), static_ints(node.operand(1))
     if node.operand(1).dtype is not DType.INT32:
         raise UnsupportedError("TFLite's kernel reads the permutation as int32", type_=node.operand(1).type)
-    if permutation is None and x.rank > 1:
-        return transposed_at_run_time(b, x, node.operand(1))
-    return b(ops.Transpose, x, permutation=normalize_axes(permutation or (0,) * x.rank, x.rank))
+    return transposed_by(b, node.operand(0), node.operand(1))
 
 
 @decompose(ops.Transpose, "tfl", "axes")

@@ -55,7 +55,7 @@ NEEDS_MORE = {
     "gathering.gathered_strings": _TYPES,
     "gathering.narrow_indices": _TYPES,
     "logic.wide_shift": _TYPES,
-    "padding.crop_first_at_run_time": _OPEN,
+    "padding.crop_computed_padding": _OPEN,
     "padding.pad_merged_axes": _LONG,
     "pooling.pool_of_every_nth": _LONG,
     "recurrence.brought_to_kernel": _LONG,

@@ -1,6 +1,6 @@
-"""Axes, permutations and factors of sizes that are operands known only at run time.
+"""Axes, permutations and factors of sizes that are operands: an attribute where they are constant.
 
-An axis becomes the middle one of three, so that later ops have a constant axis. The entries of a vector of factors get
+Else an axis becomes the middle one of three, so that later ops have a constant axis. The entries of a vector of factors get
 symbols, so that sizes which depend on them are polynomials like all others.
 """
 
@@ -13,11 +13,12 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, fresh, product
+from onnxtfl.ir.dims import Dim, differ, fresh, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_vector, positions, reshape, unsqueezed
-from onnxtfl.ir.shapes import dim_array, known_dims, normalize_axis, static_ints
+from onnxtfl.ir.shapes import dim_array, known_dims, normalize_axes, normalize_axis, static_ints
+from onnxtfl.ir.shown_sizes import shown_shape
 from onnxtfl.ir.types import DType
 from onnxtfl.build.indices import strides_of
 from onnxtfl.build.sizes import HUGE, vector_length
@@ -93,14 +94,17 @@ def _shaped(b: Builder, x: Value, vector: Value, dims: Sequence[Dim]) -> Value:
     return result
 
 
-def transposed_at_run_time(b: Builder, x: Value, permutation: Value) -> Value:
-    """`x` with its axes in an order known only at run time, gathered by flat indices.
+def transposed_by(b: Builder, x: Value, permutation: Value) -> Value:
+    """`x` with its axes in the order of a vector; where a run computes that, gathered by flat indices.
 
     ::
 
         coordinates[i, a] = i // strides of the result[a] % sizes of the result[a]
         result[i] = %x[sum over a: coordinates[i, a] * strides of %x[permutation[a]]]
     """
+    known = (0,) * x.rank if x.rank < 2 else static_ints(permutation)
+    if known is not None:
+        return b(ops.Transpose, x, permutation=normalize_axes(known, x.rank))
     order = counted_from_start(b, permutation, x.rank).value
     own = dim_vector(b, x.shape, x)
     total = b(ops.Reduce, own, [0], kind="prod", keepdims=True)
@@ -122,14 +126,46 @@ def _strides(b: Builder, sizes: Value, rank: int) -> Value:
     return b(ops.Reduce, chosen, [1], kind="prod", keepdims=False)
 
 
-def reversed_at_run_time(b: Builder, x: Value, axes: Value) -> Value:
-    """`x` reversed along `axes` (a vector) by a Slice whose strides are -1 along these."""
+def reversed_along(b: Builder, x: Value, axes: Value) -> Value:
+    """`x` reversed along `axes` (a vector); where a run computes these, by a Slice whose strides are -1 along them."""
+    if (known := static_ints(axes)) is not None:
+        return b(ops.Reverse, x, dimensions=normalize_axes(known, x.rank))
     rows = unsqueezed(b, counted_from_start(b, axes, x.rank).value, [1])
     backward = b(ops.BroadcastTo, b.scalar(-1, rows), dim_vector(b, axes.shape, axes))
     strides = Term(b, b(ops.ScatterND, np.ones(x.rank, np.int64), rows, backward, kind="none", unique_indices=True))
     turned = b(ops.Slice, x, strides.min(0).value, (strides * HUGE).value, strides.value)
     turned.type = turned.tensor_type.with_shape(x.shape)
     return turned
+
+
+def squeezed(b: Builder, x: Value, axes: Value) -> Value:
+    """`x` without `axes` (a vector) of size 1. ValueError where one is known to be of another size."""
+    if (known := static_ints(axes)) is not None:
+        gone = normalize_axes(known, x.rank)
+        if any(differ(x.shape[axis], 1) for axis in gone):
+            raise ValueError(f"axes {known} of {shown_shape(x.shape)} are not all 1")
+        return reshape(b, x, [d for i, d in enumerate(x.shape) if i not in gone])
+    places = b(ops.NonZero, (_is_among(b, axes, x.rank).equals(0)).value)
+    kept = b(ops.Reshape, places, [x.rank - vector_length(axes)])
+    return b(ops.Reshape, x, b(ops.Gather, dim_vector(b, x.shape, x), kept, axis=0))
+
+
+def unsqueezed_at(b: Builder, x: Value, axes: Value) -> Value:
+    """`x` with axes of size 1 inserted at `axes` (a vector) of the result."""
+    known = [] if axes.tensor_type.shape == (0,) else static_ints(axes)
+    if known is not None:
+        return unsqueezed(b, x, known)
+    new = _is_among(b, axes, x.rank + vector_length(axes))
+    order = (1 - new).apply(ops.CumSum, new.constant(0), exclusive=True, reverse=False)
+    sizes = Term(b, dim_vector(b, [*x.shape, 1], x)).apply(ops.Gather, order, axis=0)
+    return b(ops.Reshape, x, new.equals(1).choose(sizes.constant(1), sizes).value)
+
+
+def _is_among(b: Builder, axes: Value, rank: int) -> Term:
+    """1 for each of `rank` axes that is among those of a vector, which may be negative, else 0: int64 [rank]."""
+    places = Term(b, axes) % rank
+    each = places.apply(ops.OneHot, *(b.scalar(n, DType.INT64) for n in (rank, 1, 0)), axis=-1)
+    return each.reduce("max", [0], keepdims=False)
 
 
 def placed(b: Builder, vector: Value | None, axes: Value, rank: int, default: int) -> Value:

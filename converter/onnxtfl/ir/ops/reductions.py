@@ -96,13 +96,13 @@ def reduced_shape(shape: Dims | None, axes: Value | None, keepdims: bool) -> Dim
         return (1,) * len(shape) if keepdims and shape is not None else None if keepdims else ()
     numbers = static_ints(axes)
     if numbers is None or shape is None:
-        return _open_shape(shape, axes.tensor_type.shape, keepdims)
+        return _partly_known_shape(shape, axes.tensor_type.shape, keepdims)
     gone = normalize_axes(numbers, len(shape))
     dims: list[Dim] = [1 if i in gone else d for i, d in enumerate(shape)]
     return tuple(d for i, d in enumerate(dims) if keepdims or i not in gone)
 
 
-def _open_shape(shape: Dims | None, axes: Dims | None, keepdims: bool) -> Dims | None:
+def _partly_known_shape(shape: Dims | None, axes: Dims | None, keepdims: bool) -> Dims | None:
     """What is known where the axes are found at run time: the rank, where their number is known."""
     if shape is None:
         return None

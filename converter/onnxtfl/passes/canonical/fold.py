@@ -113,12 +113,12 @@ def empty_results(graph: Graph) -> None:
     Kernels refuse some of them, or end the process.
     """
     for node in graph.nodes:
-        values = _of_open_sizes(graph, node)
+        values = _empty_results_of(graph, node)
         if values is not None:
             graph.replace(node, values)
 
 
-def _of_open_sizes(graph: Graph, node: Node) -> list[Value] | None:
+def _empty_results_of(graph: Graph, node: Node) -> list[Value] | None:
     """The results of a node that have no elements, though some of their sizes are open; None for all other nodes."""
     if node.op in (ops.BroadcastTo, ops.Copy) or node.op.effect_of(node) is not Effect.PURE or node.regions:
         return None
