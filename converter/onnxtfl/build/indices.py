@@ -13,6 +13,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
 from onnxtfl.ir.signs import never_negative
@@ -21,10 +22,7 @@ from onnxtfl.ir.signs import never_negative
 def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value:
     """Map `indices` from [-size, size) to [0, size); makes no node if they are constant or known to be nonnegative."""
     if indices.is_constant and isinstance(size, int):
-        values = _checked(indices.numpy(), [size])
-        if not (values < 0).any():
-            return indices
-        return constant(np.where(values < 0, values + size, values).astype(values.dtype))
+        _check(indices.numpy(), [size])
     if never_negative(indices):
         return indices
     bound = dim_value(b, size, *sources)
@@ -32,18 +30,17 @@ def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value
         bound = b(ops.Convert, bound, dtype=indices.dtype)
     if not isinstance(size, int) and not static(indices.shape):
         bound = b(ops.Max, bound, np.ones(1, indices.dtype.numpy))  # kernels do not divide no elements by 0 either
-    return b(ops.FloorMod, indices, bound if indices.rank else b(ops.Reshape, bound, np.zeros(0, np.int64)))
+    return b.computed(ops.FloorMod, indices, bound if indices.rank else b(ops.Reshape, bound, np.zeros(0, np.int64)))
 
 
-def _checked(indices: Array, sizes: Sequence[Dim]) -> Array:
-    """Return `indices` [..., len(sizes)] (or of one axis); ValueError if one is out of range for its axis, or none."""
+def _check(indices: Array, sizes: Sequence[Dim]) -> None:
+    """Raise ValueError if one of `indices` [..., len(sizes)] (or of one axis) is out of range for its axis, or none."""
     if indices.dtype.kind not in "iuV":
         raise ValueError(f"indices cannot be {indices.dtype}")
     wide, limits = indices.astype(np.int64), np.asarray(sizes, np.int64)
     outside = (wide >= limits) | (wide < -limits)
     if outside.any():
         raise ValueError(f"the index {wide[outside][0]} is out of range for axes of sizes {', '.join(map(str, sizes))}")
-    return indices
 
 
 def strides_of(sizes: Sequence[Dim]) -> Array:
@@ -59,24 +56,16 @@ def resolved_rows(b: Builder, x: Value, indices: Value, batch: int) -> Value:
         raise UnsupportedError("the number of indexed axes is unknown before run time", code="E-SHAPE-001")
     sizes = x.shape[batch : batch + depth]
     if indices.is_constant and static(sizes):
-        values = _checked(indices.numpy(), sizes)
-        return constant(np.where(values < 0, values + np.asarray(sizes, values.dtype), values))
+        _check(indices.numpy(), sizes)
     if len(set(sizes)) == 1:
         return nonnegative(b, indices, sizes[0], x)
-    wide = as_int64(b, indices)
-    return b(ops.FloorMod, wide, dim_vector(b, sizes, x))
+    return b.computed(ops.FloorMod, as_int64(b, indices), dim_vector(b, sizes, x))
 
 
 def flat_positions(b: Builder, rows: Value, sizes: Sequence[Dim], source: Value) -> Value:
     """Index vectors [..., len(sizes)] as flat indices [...] in C order; `source` has the `sizes` that are open."""
     if len(sizes) == 1:
         return reshape(b, rows, rows.shape[:-1])
-    if static(sizes[1:]):
-        strides = strides_of((1, *sizes[1:]))
-        if rows.is_constant:
-            return constant((rows.numpy().astype(np.int64) * strides).sum(-1).astype(rows.dtype.numpy))
-        scaled = b(ops.Mul, rows, constant(strides.astype(rows.dtype.numpy)))
-    else:
-        steps = [product(sizes[i + 1 :]) for i in range(len(sizes))]
-        scaled = b(ops.Mul, as_int64(b, rows), dim_vector(b, steps, source))
-    return b(ops.Reduce, scaled, [rows.rank - 1], kind="sum", keepdims=False)
+    steps = dim_vector(b, [product(sizes[i + 1 :]) for i in range(len(sizes))], source)
+    steps, rows = (steps, as_int64(b, rows)) if not steps.is_constant else (constant(steps.numpy(), rows.dtype), rows)
+    return (Term(b, rows) * Term(b, steps)).reduce("sum", [rows.rank - 1], keepdims=False).value

@@ -119,11 +119,8 @@ def transposed_by(b: Builder, x: Value, permutation: Value) -> Value:
 
 def _strides(b: Builder, sizes: Value, rank: int) -> Value:
     """The strides of a tensor in C order, in elements, from its sizes."""
-    if (known := static_ints(sizes)) is not None:
-        return constant(strides_of(known))
-    later = constant(np.arange(rank) > np.arange(rank)[:, None])
-    chosen = b(ops.Select, later, sizes, b.scalar(1, sizes))
-    return b(ops.Reduce, chosen, [1], kind="prod", keepdims=False)
+    later = Term(b, constant(np.arange(rank) > np.arange(rank)[:, None]))
+    return later.choose(Term(b, sizes), 1).reduce("prod", [1], keepdims=False).value
 
 
 def reversed_along(b: Builder, x: Value, axes: Value) -> Value:

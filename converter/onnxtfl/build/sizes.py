@@ -130,9 +130,6 @@ def int32_operands(*indices: int) -> DecomposeRule:
 
 def counted(b: Builder, size: Dim, source: Value) -> Value:
     """0, 1, ... below `size` as int64, a size of `source`."""
-    if isinstance(size, int):
-        check_elements(size, "the range")
-        return constant(np.arange(size))
     return positions(b, dim_value(b, size, source))
 
 
@@ -159,12 +156,7 @@ def spread(b: Builder, vector: Value | None, axes: Sequence[int], rank: int, def
         return constant(np.full(rank, default, np.int64))
     if list(axes) == list(range(rank)):
         return as_int64(b, vector)
-    known = static_ints(vector)
-    if known is not None:
-        full = np.full(rank, default, np.int64)
-        full[list(axes)] = known
-        return constant(full)
-    if list(axes) == list(range(axes[0], axes[0] + len(axes))):
+    if axes and list(axes) == list(range(axes[0], axes[0] + len(axes))):
         before, after = [default] * axes[0], [default] * (rank - axes[0] - len(axes))
         return b(ops.Concatenate, *(v for v in (before, as_int64(b, vector), after) if v != []), axis=0)
     padded = b(ops.Concatenate, as_int64(b, vector), [default], axis=0)
