@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from onnxtfl.mappings.contrib.ml.scores import ints, texts, texts_of
 
+from onnxtfl.build.attributes import ML, ints, texts, texts_of
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
@@ -22,7 +22,6 @@ from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx
 
-_ML = "ai.onnx.ml"
 _LISTS = {DType.INT64: "int64s", DType.STRING: "strings", DType.FLOAT32: "floats"}
 _SINGLE = {DType.INT64: "int64", DType.STRING: "string", DType.FLOAT32: "float"}
 _DEFAULTS = {DType.INT64: -1, DType.STRING: "_Unused", DType.FLOAT32: -0.0}
@@ -84,14 +83,14 @@ def _searched(query: Term, keys: Term, count: int) -> Term:
     return found
 
 
-@lift_onnx("LabelEncoder", since=(1,), domain=_ML)
+@lift_onnx("LabelEncoder", since=(1,), domain=ML)
 def _from_label_encoder_1(b: Builder, node: Node) -> Value:
     """Strings to their places among the classes, or places to strings."""
     classes = np.asarray(texts(node, "classes_strings"), object)
     return _between(b, node, classes, np.arange(len(classes)))
 
 
-@lift_onnx("CategoryMapper", since=(1,), domain=_ML)
+@lift_onnx("CategoryMapper", since=(1,), domain=ML)
 def _from_category_mapper(b: Builder, node: Node) -> Value:
     """Strings to integers, or integers to strings."""
     return _between(b, node, np.asarray(texts(node, "cats_strings"), object), ints(node, "cats_int64s"))
@@ -108,7 +107,7 @@ def _between(b: Builder, node: Node, strings: Array, numbers: Array) -> Value:
     return b(ops.Lookup, query, numbers[::-1], strings[::-1], default)
 
 
-@lift_onnx("LabelEncoder", since=(2, 4), domain=_ML)
+@lift_onnx("LabelEncoder", since=(2, 4), domain=ML)
 def _from_label_encoder(b: Builder, node: Node) -> Value:
     """Of equal keys the first one counts. Keys and values are lists, or tensors; the last version finds NaN."""
     query, keys, values = node.operand(0), _listed(node, "keys"), _listed(node, "values")
@@ -165,7 +164,7 @@ def _label_encoder(node: Node, opset: int) -> Form | None:
     table: dict[Any, Any] = dict(zip(keys.numpy().tolist()[::-1], values.numpy().tolist()[::-1], strict=True))
     attributes = {f"keys_{_LISTS[keys.dtype]}": tuple(table), f"values_{_LISTS[values.dtype]}": tuple(table.values())}
     attributes[f"default_{_SINGLE[values.dtype]}"] = default.numpy().reshape(-1).tolist()[0]
-    return Form("LabelEncoder", (query,), attributes, domain=_ML)
+    return Form("LabelEncoder", (query,), attributes, domain=ML)
 
 
 @decompose(ops.Lookup, "onnx", order="operands")

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from onnxtfl.mappings.contrib.ml.scores import ML
 
+from onnxtfl.build.attributes import ML
 from onnxtfl.build.indices import flat_positions, nonnegative, resolved_rows
 from onnxtfl.build.operands import moved_last
 from onnxtfl.build.qlinear import MICROSOFT

@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from onnxtfl.rewriting.registry import rules
+from onnxtfl.rewriting.registry import all_rules
 from tests.conformance.cases import load_cases
 from tests.conformance.history_cases import load_history_cases
 from tests.unit import test_first_versions, test_op_versions
@@ -33,7 +33,7 @@ _SINCE = _since_versions()
 
 def _convert() -> set[OpVersion]:
     """The op versions of the installed onnx that a rule lifts or upgrades."""
-    known = rules()
+    known = all_rules()
     tables = (known.lift_onnx, known.upgrades)
     return {(d, n, v) for (d, n), all_ in _SINCE.items() for v in all_ if any(v in t.get((d, n), {}) for t in tables)}
 

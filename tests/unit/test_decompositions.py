@@ -20,10 +20,10 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node, run
 from onnxtfl.ir.op import OPS, Effect, Op
 from onnxtfl.ir.types import TensorType
-from onnxtfl.rewriting.registry import rule_name, rules
+from onnxtfl.rewriting.registry import all_rules, rule_name
 from tests.unit.op_samples import Known, dtype_of, samples
 
-rules()
+all_rules()
 COUNT = 30
 """The samples of an op."""
 NOT_DRAWN = {
@@ -121,7 +121,7 @@ def is_drawn(op: type[Op]) -> bool:
     return op.effect is Effect.PURE and op.name not in NOT_DRAWN
 
 
-MADE_OF_OTHERS = [op for op in OPS.values() if is_drawn(op) and rules().decompositions(op, "tfl")]
+MADE_OF_OTHERS = [op for op in OPS.values() if is_drawn(op) and all_rules().decompositions(op, "tfl")]
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=lambda op: op.name)
@@ -137,7 +137,7 @@ def test_inferred_types_are_those_of_what_is_computed(op: type[Op]) -> None:
 @pytest.mark.parametrize("target", ["tfl", "onnx"])
 @pytest.mark.parametrize("op", MADE_OF_OTHERS, ids=lambda op: op.name)
 def test_what_an_op_becomes_means_the_same(op: type[Op], target: Any) -> None:
-    known, tried = rules().decompositions(op, target), set[str]()
+    known, tried = all_rules().decompositions(op, target), set[str]()
     for operands, attributes in samples(op, COUNT):
         for rule in known:
             one = built(op, operands, attributes)

@@ -12,7 +12,7 @@ import pytest
 from onnx import defs
 
 from onnxtfl.ir.op import OPS
-from onnxtfl.rewriting.registry import rules
+from onnxtfl.rewriting.registry import all_rules
 from onnxtfl.targets.table import op_names
 
 HERE = Path(__file__).parent
@@ -48,25 +48,25 @@ def misplaced(found: Iterable[tuple[str, str | None]], table: dict[str, str]) ->
 
 
 def test_neutral_ops_are_in_the_module_of_their_family() -> None:
-    rules()
+    all_rules()
     assert misplaced(((name, op.__module__.rpartition(".")[2]) for name, op in OPS.items()), NEUTRAL) == {}
     assert set(NEUTRAL) == set(OPS)
 
 
 def test_onnx_rules_are_in_the_module_of_their_family() -> None:
-    known = rules()
+    known = all_rules()
     for table in (known.lift_onnx, known.upgrades):
         found = ((full_name(*key), module_of(r)) for key, versions in table.items() for r in versions.values())
         assert misplaced(found, ONNX) == {}
 
 
 def test_tfl_rules_are_in_the_module_of_their_family() -> None:
-    assert misplaced(((name, module_of(rule)) for name, rule in rules().lift_tfl.items()), TFL) == {}
+    assert misplaced(((name, module_of(rule)) for name, rule in all_rules().lift_tfl.items()), TFL) == {}
 
 
 def neutral_rules() -> Iterator[tuple[str, str | None]]:
     """Each neutral op with the module of each of its forms and decompositions."""
-    known = rules()
+    known = all_rules()
     for table in (known.lower_tfl, known.lower_onnx):
         yield from ((op.name, module_of(rule)) for op, forms in table.items() for _, rule in forms)
     several = ((op, one) for op, found in known.decompose.items() for rules_ in found.values() for one in rules_)

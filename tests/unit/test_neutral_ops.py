@@ -14,11 +14,11 @@ from onnxtfl.ir.op import OPS, Effect, Op
 from onnxtfl.ir.types import tensor
 from onnxtfl.options import Options
 from onnxtfl.pipeline import inspect as stage
-from onnxtfl.rewriting.registry import rules
+from onnxtfl.rewriting.registry import all_rules
 from tests.models.corpus import CORPUS
 from tests.unit.lifting import inferred
 
-rules()
+all_rules()
 NOT_OPS = {"ONNX", "NumPy"}
 NOWHERE = {"Complex"}
 """Neither format has an op that makes complex numbers of two real ones; transforms over them take these apart."""
@@ -70,7 +70,7 @@ def test_shape_and_compute_take_what_the_op_declares(op: type[Op]) -> None:
 def test_an_op_reaches_the_core(op: type[Op]) -> None:
     """Every other op has a rule, or a form of its own in the one target for which it is made."""
     if not op.core and op.name not in NOWHERE:
-        known = rules()
+        known = all_rules()
         assert (
             known.decompositions(op, "tfl") or op in known.decompose or op in known.lower_onnx or op in known.lower_tfl
         )

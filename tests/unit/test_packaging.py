@@ -20,7 +20,7 @@ _PROBE = """
 import importlib.resources, sys
 import onnxtfl, onnxtfl.mappings, onnxtfl.schemas
 from onnxtfl.rewriting import registry
-registry.rules()
+registry.all_rules()
 assert any(f.name.endswith(".toml") for f in importlib.resources.files(onnxtfl.schemas).iterdir())
 print(onnxtfl.__file__)
 print(*(name for name in sys.modules if name.startswith("onnxtfl.mappings.")))

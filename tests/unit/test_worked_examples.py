@@ -15,9 +15,9 @@ from onnx import parser
 import onnxtfl
 from onnxtfl.ir import ops
 from onnxtfl.build.rows import row
-from onnxtfl.rewriting.registry import rules
+from onnxtfl.rewriting.registry import all_rules
 
-known = rules()
+known = all_rules()
 del known.lift_tfl["FLOOR"], known.lower_tfl[ops.Floor]
 model = parser.parse_model('<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Floor (x) }')
 try:

@@ -21,7 +21,7 @@ from onnxtfl.ir.types import DType, TensorType, Type
 from onnxtfl.rewriting.branches import take_valid_branch
 from onnxtfl.rewriting.declared import as_declared, reinterpreted
 from onnxtfl.rewriting.regions import prepare, set_regions
-from onnxtfl.rewriting.registry import ANY_VERSION, Inlined, LiftRule, Steps, rule_name, rules
+from onnxtfl.rewriting.registry import ANY_VERSION, Inlined, LiftRule, Rules, Steps, rule_name, rules, rules_of
 from onnxtfl.rewriting.stored_integers import (
     check_axes,
     check_parameters,
@@ -114,7 +114,7 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
 
 def _no_conversion(node: Node) -> UnsupportedError:
     """The error for an op without a rule, with the advice that its family has."""
-    message, known, key = "there is no conversion for this op", rules(), _onnx_key(node)
+    message, known, key = "there is no conversion for this op", _rules_of(node), _onnx_key(node)
     advice = known.refused.get(key) if node.op.dialect == "onnx" else known.refused_tfl.get(key[1])
     if advice is None:
         return UnsupportedError(message, code="E-OP-002")
@@ -366,6 +366,12 @@ def _onnx_key(node: Node) -> tuple[str, str]:
     return node.op.domain, node.op.name.partition(".")[2]
 
 
+def _rules_of(node: Node) -> Rules:
+    """The rules, with those of the domain of an op of a file."""
+    is_custom = node.op.name.startswith("tfl.custom:")
+    return rules_of("custom" if is_custom else node.op.domain)
+
+
 def count_ops(graph: Graph) -> dict[str, int]:
     """The number of nodes by op in the graph and its regions, in descending order."""
     return dict(Counter(op_name(node) for node in graph.walk()).most_common())
@@ -375,9 +381,9 @@ def has_conversion(node: Node, is_defined: Callable[[Node], bool]) -> bool:
     """Whether there is a rule for a node of a file's dialect, or (`is_defined`) a definition by other ops."""
     name = node.op.name.partition(".")[2]
     if node.op.dialect == "tfl":
-        return name in rules().lift_tfl or is_defined(node)
+        return name in _rules_of(node).lift_tfl or is_defined(node)
     key = (node.op.domain, name)
-    found = rules().lift_onnx.get(key, {})
+    found = _rules_of(node).lift_onnx.get(key, {})
     if not found:
         return is_defined(node)
     return not {node.op.version, ANY_VERSION}.isdisjoint({*found, *rules().upgrades.get(key, {})})
@@ -385,7 +391,8 @@ def has_conversion(node: Node, is_defined: Callable[[Node], bool]) -> bool:
 
 def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
     key = _onnx_key(node)
-    found, upgrades = rules().lift_onnx.get(key, {}), rules().upgrades.get(key, {})
+    known = _rules_of(node)
+    found, upgrades = known.lift_onnx.get(key, {}), known.upgrades.get(key, {})
     if node.op.version in upgrades:
         upgrades[node.op.version](Builder(graph, node), node)
         return found[max(found)] if found else None  # None: its definition is correct for the node now
@@ -393,13 +400,13 @@ def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
         return None
     rule = found.get(node.op.version) or found.get(ANY_VERSION)
     if rule is None:
-        known = ", ".join(map(str, sorted({*found, *upgrades})))
-        raise UnsupportedError(f"this version of the op is not supported (supported: {known})", code="E-OP-003")
+        versions = ", ".join(map(str, sorted({*found, *upgrades})))
+        raise UnsupportedError(f"this version of the op is not supported (supported: {versions})", code="E-OP-003")
     return rule
 
 
 def _tfl_rule(node: Node) -> LiftRule | None:
-    return rules().lift_tfl.get(node.op.name.partition(".")[2])
+    return _rules_of(node).lift_tfl.get(node.op.name.partition(".")[2])
 
 
 def _replace(graph: Graph, node: Node, values: Sequence[Value]) -> None:

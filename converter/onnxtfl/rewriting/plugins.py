@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from onnxtfl.errors import UsageError
-from onnxtfl.rewriting.registry import RuleError, rules
+from onnxtfl.rewriting.registry import RuleError, all_rules
 
 GROUP = "onnxtfl.mappings"
 """The entry point group of installed packages with rules."""
@@ -23,7 +23,7 @@ def load(names: Sequence[str]) -> None:
 
     Rules of the package come first: a second rule for the same op is an error.
     """
-    rules()
+    all_rules()
     for entry, package in _entry_points():
         _installed(entry, package)
     for name in names:

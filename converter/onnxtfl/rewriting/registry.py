@@ -188,13 +188,45 @@ def _ranked(forms: Iterable[tuple[int, Form | None]]) -> list[Form]:
 _RULES = Rules()
 
 
+_CONTRIB = {
+    "ai.onnx.ml": "ml",
+    "ai.onnx.preview.training": "training",
+    "com.microsoft": "microsoft",
+    "com.microsoft.nchwc": "nchwc",
+    "custom": "mediapipe",
+}
+"""The packages of ``onnxtfl.mappings.contrib``, by the domain of the ops whose rules they have (custom: of TFLite)."""
+
+
 @functools.cache
 def rules() -> Rules:
-    """The tables with the rules of all modules in ``onnxtfl.mappings``, which the first call imports."""
-    package = importlib.import_module("onnxtfl.mappings")
-    for module in pkgutil.walk_packages(package.__path__, "onnxtfl.mappings."):
-        importlib.import_module(module.name)
+    """The tables with the rules of the core modules in ``onnxtfl.mappings``, which the first call imports, and of the
+    domains so far."""
+    _import("onnxtfl.mappings", but="onnxtfl.mappings.contrib")
     return _RULES
+
+
+@functools.cache
+def rules_of(domain: str) -> Rules:
+    """The same tables with the rules of a domain, which the first call imports."""
+    if domain in _CONTRIB:
+        _import(f"onnxtfl.mappings.contrib.{_CONTRIB[domain]}")
+    return rules()
+
+
+def all_rules() -> Rules:
+    """The same tables with the rules of all domains."""
+    for domain in _CONTRIB:
+        rules_of(domain)
+    return rules()
+
+
+def _import(package: str, but: str = "-") -> None:
+    """Import the modules of a package, except for those of the package `but`."""
+    path = importlib.import_module(package).__path__
+    for module in pkgutil.walk_packages(path, f"{package}."):
+        if not module.name.startswith(but):
+            importlib.import_module(module.name)
 
 
 def expand(b: Builder, node: Node) -> list[Value]:

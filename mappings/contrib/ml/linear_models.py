@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 from onnxtfl.mappings.contrib.ml.scores import (
-    ML,
     chosen_label,
     class_labels,
-    floats,
     largest,
     linear,
     rows_of,
@@ -20,6 +18,7 @@ from onnxtfl.mappings.contrib.ml.scores import (
     two_columns,
 )
 
+from onnxtfl.build.attributes import ML, floats
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array

@@ -7,8 +7,9 @@ ONNX      ZipMap 1, DictVectorizer 1, CastMap 1 (of inputs, :mod:`onnxtfl.format
 from __future__ import annotations
 
 import numpy as np
-from onnxtfl.mappings.contrib.ml.scores import ML, class_labels, feature_count, rows_of
+from onnxtfl.mappings.contrib.ml.scores import class_labels, feature_count, rows_of
 
+from onnxtfl.build.attributes import ML
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume

@@ -7,8 +7,9 @@ ONNX      Scaler 1, Normalizer 1, Binarizer 1, Imputer 1, OneHotEncoder 1, Featu
 from __future__ import annotations
 
 import numpy as np
-from onnxtfl.mappings.contrib.ml.scores import ML, floats, ints, rows_of, texts, texts_of
+from onnxtfl.mappings.contrib.ml.scores import rows_of
 
+from onnxtfl.build.attributes import ML, floats, ints, texts, texts_of
 from onnxtfl.build.sizes import sliced
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops

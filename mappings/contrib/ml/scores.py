@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxtfl.build.attributes import ints, texts, texts_of
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -20,8 +21,6 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import DType
 
-ML = "ai.onnx.ml"
-"""The domain of the ops for models that are not neural networks."""
 TRANSFORMS = ("none", "softmax", "logistic", "softmax_zero", "probit")
 _NOT_ZERO = 1e-7
 _ERROR = np.float32(0.147)
@@ -50,23 +49,6 @@ def linear(rows: Term, weights: Array, bias: Array | None) -> Term:
     return product if bias is None else product.apply(ops.Add, np.asarray(bias, np.float32))
 
 
-def floats(node: Node, name: str) -> Array:
-    """A list of floats among the attributes, or the tensor NAME_as_tensor; empty where there is neither."""
-    tensor = node.attr(f"{name}_as_tensor", None)
-    found = tensor.numpy() if tensor is not None else np.asarray(node.attr(name, None) or (), np.float32)
-    return np.asarray(found).reshape(-1)
-
-
-def ints(node: Node, name: str) -> Array:
-    """A list of integers among the attributes; empty where there is none."""
-    return np.asarray(node.attr(name, None) or (), np.int64)
-
-
-def texts(node: Node, name: str) -> list[str]:
-    """A list of strings among the attributes; empty where there is none."""
-    return [s.decode() if isinstance(s, bytes) else str(s) for s in node.attr(name, None) or ()]
-
-
 def transform_of(node: Node) -> str:
     """The attribute `post_transform` in lower case; InvalidModelError where it is none of TRANSFORMS."""
     found = texts_of(node.attr("post_transform", None) or "none")
@@ -74,11 +56,6 @@ def transform_of(node: Node) -> str:
         known = ", ".join(TRANSFORMS).upper()
         raise InvalidModelError(f"post_transform is {found!r}, not one of {known}", code="E-FILE-009")
     return found.lower()
-
-
-def texts_of(value: object) -> str:
-    """A string attribute as text."""
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def transformed(scores: Term, kind: str) -> Term:

@@ -9,21 +9,18 @@ from __future__ import annotations
 import numpy as np
 from onnxtfl.mappings.contrib.ml.pair_probabilities import coupled
 from onnxtfl.mappings.contrib.ml.scores import (
-    ML,
     chosen_label,
     class_labels,
     feature_count,
-    floats,
-    ints,
     largest,
     linear,
     rows_of,
-    texts_of,
     transform_of,
     transformed,
     two_columns,
 )
 
+from onnxtfl.build.attributes import ML, floats, ints, texts_of
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements

@@ -10,16 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from onnxtfl.mappings.contrib.ml.scores import (
-    ML,
     chosen_label,
     class_labels,
-    floats,
-    ints,
     largest,
     probit,
     rows_of,
-    texts,
-    texts_of,
     transform_of,
     transformed,
     two_columns,
@@ -27,6 +22,7 @@ from onnxtfl.mappings.contrib.ml.scores import (
 from onnxtfl.mappings.contrib.ml.tree_scores import Leaves, Trees
 from onnxtfl.mappings.contrib.ml.trees import LEAF, MODES, Nodes, equal_lengths, forest_of, places_of
 
+from onnxtfl.build.attributes import ML, floats, ints, texts, texts_of
 from onnxtfl.build.sizes import sliced
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops

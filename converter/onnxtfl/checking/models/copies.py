@@ -12,7 +12,7 @@ from dataclasses import replace
 from onnxtfl.checking.models.side import Side
 from onnxtfl.formats import files
 from onnxtfl.ir.model import Model
-from onnxtfl.rewriting.registry import rules
+from onnxtfl.rewriting.registry import rules_of
 from onnxtfl.tracing.parts import temporary_directory
 
 LARGEST = 1 << 30
@@ -41,7 +41,7 @@ def _sort_results(model: Model) -> bool:
     changed = False
     for graph in model.graphs():
         for node in graph.walk():
-            wanted = rules().ordered.get((node.op.domain, node.op.name.partition(".")[2]), {})
+            wanted = rules_of(node.op.domain).ordered.get((node.op.domain, node.op.name.partition(".")[2]), {})
             for key, value in wanted.items():
                 if node.attributes.get(key, value) != value:
                     node.attributes[key] = value
