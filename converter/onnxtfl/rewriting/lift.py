@@ -368,8 +368,8 @@ def _onnx_key(node: Node) -> tuple[str, str]:
 
 def _rules_of(node: Node) -> Rules:
     """The rules, with those of the domain of an op of a file."""
-    is_custom = node.op.name.startswith("tfl.custom:")
-    return rules_of("custom" if is_custom else node.op.domain)
+    _, name = _onnx_key(node)
+    return rules_of(node.op.domain or name.partition(":")[0])
 
 
 def count_ops(graph: Graph) -> dict[str, int]:
