@@ -277,12 +277,12 @@ def _sum_of_nothing(b: Builder, node: Node) -> Value:
 decompose(ops.Reduce, "tfl", "operands")(int32_operands(1))
 
 
-def _arg_rule(when: Condition) -> Callable[[DecomposeRule], DecomposeRule]:
+def _arg_rule(when: Condition, benefit: int = 0) -> Callable[[DecomposeRule], DecomposeRule]:
     """A decomposition of ArgMax and of ArgMin."""
 
     def register(rule: DecomposeRule) -> DecomposeRule:
         for op in (ops.ArgMax, ops.ArgMin):
-            decompose(op, "tfl", when=when)(rule)
+            decompose(op, "tfl", when=when, benefit=benefit)(rule)
         return rule
 
     return register
@@ -299,14 +299,14 @@ def _arg(b: Builder, node: Node, x: Value, **changes: Any) -> Value:
     return b(node.op, x, **{**node.attributes, "axis": axis, **changes})
 
 
-@_arg_rule(when=lambda node: bool(node.attr("keepdims")))
+@_arg_rule(when=lambda node: bool(node.attr("keepdims")), benefit=4)
 def _arg_with_its_axis(b: Builder, node: Node) -> Value:
     """%y = Unsqueeze(ArgMax(%x) without keepdims)."""
     flat = _arg(b, node, node.operand(0), keepdims=False)
     return unsqueezed(b, flat, [normalize_axis(node.attr("axis"), node.operand(0).rank)])
 
 
-@_arg_rule(when=lambda node: bool(node.attr("select_last_index")))
+@_arg_rule(when=lambda node: bool(node.attr("select_last_index")), benefit=3)
 def _arg_from_the_end(b: Builder, node: Node) -> Value:
     """%y = size - 1 - ArgMax(Reverse(%x))."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
@@ -315,12 +315,12 @@ def _arg_from_the_end(b: Builder, node: Node) -> Value:
     return (Term(b, last).to(first.dtype) - 1 - Term(b, first)).value
 
 
-@_arg_rule(when=lambda node: node.operand(0).dtype is DType.BOOL)
+@_arg_rule(when=lambda node: node.operand(0).dtype is DType.BOOL, benefit=2)
 def _arg_of_bools(b: Builder, node: Node) -> Value:
     return _arg(b, node, b(ops.Convert, node.operand(0), dtype=DType.INT8))
 
 
-@_arg_rule(when=lambda node: _has_kernel(node) and node.attr("dtype") is DType.INT64)
+@_arg_rule(when=lambda node: _has_kernel(node) and node.attr("dtype") is DType.INT64, benefit=1)
 def _arg_in_int32(b: Builder, node: Node) -> Value:
     """%y = Convert(ArgMax(%x) : int32)."""
     return b(ops.Convert, _arg(b, node, node.operand(0), dtype=DType.INT32), dtype=DType.INT64)
