@@ -87,8 +87,8 @@ LstmMode = Literal["exact", "fused"]
 which goes on where the run before ended (``Conversion.report.kept_states``).
 """
 TfliteTargetName = str
-"""What runs the .tflite: "tflite", the TFLite runtimes from ``min_runtime`` on, or these and another target, named as its
-table in ``onnxtfl/schemas/targets``: "micro", TFLite Micro on a microcontroller.
+"""What runs the .tflite: "tflite", the TFLite runtimes from ``min_runtime`` on, or these and another target, named as
+its table in ``onnxtfl/schemas/targets``: "micro", TFLite Micro on a microcontroller.
 
 For TFLite Micro all sizes have to be fixed. Where tflite-micro is installed, the check runs it as well, and the report
 says how large an arena it needs. `Conversion.c_source` is the result in C++.

@@ -1,0 +1,64 @@
+"""The tables of targets: what they have from their parent, what is no table, and targets two below TFLite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from onnxtfl.schemas import sections, target_tables
+
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.types import tensor
+from onnxtfl.rewriting.registry import Form
+from onnxtfl.targets import table
+from onnxtfl.targets.tflite import TfliteTarget, _forms
+
+CACHES = (sections.texts, sections.names, target_tables.target_tables, table.narrowed, _forms)
+HEAD = '[target]\ntitle = "NPU"\nhelp = "an NPU"\n'
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A folder for tables, beside those that there are."""
+    there = Path(str(sections.folder()))
+    for path in [*there.glob("*.toml"), *there.glob("targets/*.toml")]:
+        (tmp_path / "targets").mkdir(exist_ok=True)
+        (tmp_path / path.relative_to(there)).symlink_to(path)
+    monkeypatch.setattr(sections, "folder", lambda: tmp_path)
+    for cached in CACHES:
+        cached.cache_clear()
+    yield tmp_path / "targets"
+    for cached in CACHES:
+        cached.cache_clear()
+
+
+def test_a_target_of_a_target(folder: Path) -> None:
+    own = 'parent = "micro"\nlacks = "float16"\nruntime = "litert"\n[RELU.kernels]\nnpu = [{ T = "qint8", rank = 4 }]\n'
+    (folder / "npu.toml").write_text(HEAD + own, encoding="utf-8")
+    found, micro = target_tables.target_tables()["npu"], target_tables.target_tables()["micro"]
+    assert [one.name for one in found.chain] == ["npu", "micro", "tflite"]
+    assert found.lacks == micro.lacks and found.weights == micro.weights and found.is_compact
+    assert (found.runtime, micro.runtime) == ("litert", "micro")
+    target = TfliteTarget(table="npu")
+    assert target.chain == ("npu", "micro", "tfl") and target.runtimes == ("2.14", "litert", "micro", "npu")
+    x = Value(tensor("float32", 2))
+    refused = {op: target.refusal(Form(op, (x,)), [x]) for op in ("RELU", "GELU", "ABS")}
+    assert [one and one.kind for one in refused.values()] == ["dtype", "op", None]
+    gelu = refused["GELU"]
+    assert gelu is not None and gelu.message == "TFLite Micro has no op GELU"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('parent = "gpu"', "npu: no table is the parent"),
+        ('parent = "npu"', "npu: no table is the parent"),
+        ('parent = "tflite"\nlacks = "int65"', r"npu.toml: \[target\] has no int65"),
+        ('parent = "tflite"\nruntme = "micro"', r"npu.toml: \[target\] has no runtme"),
+    ],
+)
+def test_what_is_no_table(folder: Path, text: str, said: str) -> None:
+    (folder / "npu.toml").write_text(f"{HEAD}{text}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=said):
+        target_tables.target_tables()
