@@ -5,15 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
-
 from onnxtfl.build.operands import to_operand
 from onnxtfl.build.rows import row
 from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
 from onnxtfl.build.sizes import INT32_MAX, int32, int32_operands, narrow, sliced, spread, whole
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, ceildiv, product
+from onnxtfl.ir.dims import Dim, ceildiv, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
@@ -83,19 +81,32 @@ def _to_tfl_split(node: Node) -> Form:
     return Form("SPLIT_V", (node.operand(0), narrow(sizes), axis.reshape(())), {"num_splits": count})
 
 
-@decompose(ops.Split)
-def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value] | None:
+def _parts(node: Node) -> tuple[int, list[Dim]]:
+    """The axis, and the places where parts end, after 0."""
+    axis = normalize_axis(node.attr("axis"), node.operand(0).rank)
+    return axis, list(itertools.accumulate((part.shape[axis] for part in node.results), initial=0))
+
+
+def _has_known_parts(node: Node) -> bool:
+    return node.operand(0).tensor_type.shape is not None and static(_parts(node)[1])
+
+
+def _has_open_parts(node: Node) -> bool:
+    """Whether sizes that are known only at run time follow from those of the operand."""
+    known = node.optional(1) is None or known_dims(node.operand(1)) is not None
+    return known and node.operand(0).tensor_type.shape is not None and not static(_parts(node)[1])
+
+
+@decompose(ops.Split, when=_has_known_parts)
+def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value]:
     """A Slice for each part, which accepts more element types."""
-    x = node.operand(0)
-    if x.tensor_type.shape is None:
-        return None
-    axis = normalize_axis(node.attr("axis"), x.rank)
-    sizes = [part.shape[axis] for part in node.results]
-    ends = list(itertools.accumulate(sizes, initial=0))
-    if all(isinstance(size, int) for size in sizes):
-        return [sliced(b, x, {axis: slice(begin, end)}) for begin, end in itertools.pairwise(np.asarray(ends).tolist())]
-    if node.optional(1) is not None and known_dims(node.operand(1)) is None:
-        return None
+    axis, ends = _parts(node)
+    return [sliced(b, node.operand(0), {axis: slice(begin, end)}) for begin, end in itertools.pairwise(ends)]
+
+
+@decompose(ops.Split, when=_has_open_parts)
+def _split_at_run_time(b: Builder, node: Node) -> Sequence[Value]:
+    x, (axis, ends) = node.operand(0), _parts(node)
     starts = [spread(b, dim_vector(b, [end], x), [axis], x.rank, 0) for end in ends[:-1]]
     stops = [spread(b, dim_vector(b, [end], x), [axis], x.rank, INT32_MAX) for end in ends[1:]]
     return [b(ops.Slice, x, start, stop, [1] * x.rank) for start, stop in zip(starts, stops, strict=True)]
