@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,17 @@ from onnxtfl.rewriting.registry import Form
 from onnxtfl.targets import table
 from onnxtfl.targets.tflite import TfliteTarget, _forms
 
+KEYS = {one.name for one in fields(table.Narrowed)} - {"activations"}
 CACHES = (sections.texts, sections.names, target_tables.target_tables, table.narrowed, _forms)
 HEAD = '[target]\ntitle = "NPU"\nhelp = "an NPU"\n'
+
+
+@pytest.mark.parametrize("name", target_tables.target_tables())
+def test_the_tables_are_about_ops_and_what_targets_say_of_them(name: str) -> None:
+    text = sections.folder().joinpath(target_tables.target_tables()[name].file).read_text(encoding="utf-8")
+    whole = tomllib.loads(text)
+    assert whole.keys() <= {"target", *table.op_names()}
+    assert [op for op, said in whole.items() if op != "target" and not said.keys() <= KEYS] == []
 
 
 @pytest.fixture
