@@ -12,7 +12,7 @@ from typing import Any
 
 from onnxtfl.schemas.sections import section, tables_in
 
-FOLDER = "targets"
+FOLDER, ROOT = "targets", "tflite"
 _INHERITED = ("weights", "is_compact", "runtime", "advice")
 FEATURES = ("open_sizes", "uint8_kernels", "hybrid_kernels", "int64", "float16")
 """What targets may lack."""
@@ -60,19 +60,17 @@ _KEYS = {one.name for one in fields(TargetTable)} - {"name"}
 def target_tables() -> Mapping[str, TargetTable]:
     """All targets by name, each after its parent. Raises ValueError for a table that is none."""
     heads = {name: section("target", f"{FOLDER}/{name}.toml") for name in tables_in(FOLDER)}
-    found: dict[str, TargetTable] = {}
+    found = {ROOT: _table(ROOT, heads.pop(ROOT), None)}
     while left := [name for name in heads if name not in found]:
-        ready = [name for name in left if heads[name].get("parent") in (None, *found)]
+        ready = [name for name in left if heads[name].get("parent", ROOT) in found]
         if not ready:
-            raise ValueError(
-                f"schemas/{FOLDER}: {', '.join(left)}: no table is the parent, or each is one of the others"
-            )
-        found |= {name: _table(name, heads[name], found) for name in ready}
+            raise ValueError(f"schemas/{FOLDER}: {', '.join(left)}: there is no such parent, or each is one of these")
+        found |= {name: _table(name, heads[name], found[heads[name].get("parent", ROOT)]) for name in ready}
     return found
 
 
-def _table(name: str, head: Mapping[str, Any], known: Mapping[str, TargetTable]) -> TargetTable:
-    parent, lacks = known.get(head.get("parent", "")), frozenset(head.get("lacks", "").split())
+def _table(name: str, head: Mapping[str, Any], parent: TargetTable | None) -> TargetTable:
+    lacks = frozenset(head.get("lacks", "").split())
     if wrong := [*(head.keys() - _KEYS), *lacks.difference(FEATURES)]:
         raise ValueError(f"schemas/{FOLDER}/{name}.toml: [target] has no {', '.join(sorted(wrong))}")
     inherited = {} if parent is None else {key: getattr(parent, key) for key in _INHERITED}

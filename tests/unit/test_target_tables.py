@@ -63,10 +63,10 @@ def test_a_target_of_a_target(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('parent = "gpu"', "npu: no table is the parent"),
-        ('parent = "npu"', "npu: no table is the parent"),
-        ('parent = "tflite"\nlacks = "int65"', r"npu.toml: \[target\] has no int65"),
-        ('parent = "tflite"\nruntme = "micro"', r"npu.toml: \[target\] has no runtme"),
+        ('parent = "gpu"', "npu: there is no such parent"),
+        ('parent = "npu"', "npu: there is no such parent, or each is one of these"),
+        ('lacks = "int65"', r"npu.toml: \[target\] has no int65"),
+        ('runtme = "micro"', r"npu.toml: \[target\] has no runtme"),
     ],
 )
 def test_what_is_no_table(folder: Path, text: str, said: str) -> None:
