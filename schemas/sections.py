@@ -6,15 +6,28 @@ import functools
 import importlib.resources
 import re
 import tomllib
+from importlib.resources.abc import Traversable
 from typing import Any
 
-OPS, MICRO = "tflite_ops.toml", "tflite_micro.toml"
+OPS = "tflite_ops.toml"
+
+
+@functools.cache
+def folder() -> Traversable:
+    """Where the files are."""
+    return importlib.resources.files("onnxtfl.schemas")
+
+
+def tables_in(name: str) -> list[str]:
+    """The names of the tables in a folder of this one, sorted, without the suffix."""
+    found = (file.name.partition(".") for file in folder().joinpath(name).iterdir())
+    return sorted(stem for stem, _, suffix in found if suffix == "toml")
 
 
 @functools.cache
 def names(file: str = OPS) -> tuple[str, ...]:
     """The names of all ops of a file, in its order."""
-    return tuple(name for name in texts(file) if "." not in name)
+    return tuple(name for name in texts(file) if name.isupper() and "." not in name)
 
 
 def section(name: str, file: str = OPS) -> dict[str, Any]:
@@ -25,6 +38,6 @@ def section(name: str, file: str = OPS) -> dict[str, Any]:
 @functools.cache
 def texts(file: str) -> dict[str, str]:
     """The text of each section of a file, by name."""
-    text = importlib.resources.files("onnxtfl.schemas").joinpath(file).read_text(encoding="utf-8")
+    text = folder().joinpath(file).read_text(encoding="utf-8")
     parts = re.split(r"^\[([A-Za-z0-9_.]+)\]$", text, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))

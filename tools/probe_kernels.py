@@ -5,7 +5,7 @@ python tools/probe_kernels.py ADD SELECT_V2          these ops; other tables are
 python tools/probe_kernels.py ADD --verbose --dry    print every case that is not correct, write nothing
 python tools/probe_kernels.py --again                write the tables from the findings of the last run
 python tools/probe_kernels.py --only inexact         write the errors of quantized forms only (or: hybrid, empty)
-python tools/probe_kernels.py --micro                TFLite Micro instead, in schemas/tflite_micro.toml
+python tools/probe_kernels.py --micro                TFLite Micro instead, in schemas/targets/micro.toml
 python tools/probe_kernels.py --costs                measure the times of ops that are alternative forms instead
 
 Uses the LiteRT (ai-edge-litert) of this Python, and the tflite-runtime 2.14 of --runtime-python (default: environment
@@ -24,6 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from onnxtfl.schemas.sections import names
 from tools.probe import measure
 from tools.probe.case import Case
 from tools.probe.costs.measure import costs
@@ -34,12 +35,11 @@ from tools.probe.runtime import ONLY, Runtime
 from tools.probe.summary import is_accepted, list_text, summarize
 from tools.probe.tables import rewrite, rows_text
 
-from onnxtfl.targets.table import micro_ops
 from onnxtfl.targets.tflite import TfliteTarget
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "schemas" / "tflite_ops.toml"
-MICRO_TABLE = ROOT / "schemas" / "tflite_micro.toml"
+MICRO_TABLE = ROOT / "schemas" / "targets" / "micro.toml"
 MICRO_RANK = 6
 """The most axes of tflite::RuntimeShape (kMaxSmallSize), which release builds do not check."""
 FINDINGS = ROOT / "build" / "probe"
@@ -50,7 +50,7 @@ def main() -> int:
     options = _options()
     if options.costs:
         return _costs(options)
-    wanted = options.ops or sorted(probes() if not options.micro else set(probes()) & set(micro_ops()))
+    wanted = options.ops or sorted(probes() if not options.micro else set(probes()) & set(names("targets/micro.toml")))
     runtimes = _runtimes(options)
     measurer = measure.Measurer(runtimes, options.verbose)
     for op in wanted:

@@ -35,6 +35,7 @@ from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
 from onnxtfl.kinds import Size
 from onnxtfl.option_table import CHECK, INSPECT, TO_ONNX, TO_TFLITE
 from onnxtfl.output import Output, placed
+from onnxtfl.schemas.target_tables import target_tables
 
 if TYPE_CHECKING:
     import onnx
@@ -85,8 +86,9 @@ LstmMode = Literal["exact", "fused"]
 """Every run begins from the initial states, as in ONNX; or LSTM and RNN layers that begin from zeros are one kernel,
 which goes on where the run before ended (``Conversion.report.kept_states``).
 """
-TfliteTargetName = Literal["tflite", "micro"]
-"""What runs the .tflite: TFLite runtimes from ``min_runtime`` on, or these and TFLite Micro on a microcontroller.
+TfliteTargetName = str
+"""What runs the .tflite: "tflite", the TFLite runtimes from ``min_runtime`` on, or these and another target, named as
+its table in ``onnxtfl/schemas/targets``: "micro", TFLite Micro on a microcontroller.
 
 For TFLite Micro all sizes have to be fixed. Where tflite-micro is installed, the check runs it as well, and the report
 says how large an arena it needs. `Conversion.c_source` is the result in C++.
@@ -364,11 +366,12 @@ def _quantizing(given: Mapping[str, Any]) -> Quantizing | None:
 
     if quantized_io == "uint8" or (quantized_io == "int8" and mode != "int8"):
         raise UsageError(f"{mode} has no {quantized_io} inputs and outputs", hint="leave out `quantized_io`")
-    target = given["target"]
-    if target == "micro" and mode in ("dynamic", "float16"):
-        raise UsageError(f"TFLite Micro has no kernels for {mode} weights", hint="quantize to int8 or int16x8")
-    runtimes = ("litert", "micro") if target == "micro" else ("litert",)
-    made = Quantizing(mode, calibration, quantized_io != "int8", runtimes, mean, std)
+    target = target_tables()[given["target"]]
+    if mode not in target.weights:
+        raise UsageError(
+            f"{target.title} has no kernels for {mode} weights", hint=f"quantize to {' or '.join(target.weights)}"
+        )
+    made = Quantizing(mode, calibration, quantized_io != "int8", ("litert", *target.narrowed), mean, std)
     made.validate()
     return made
 

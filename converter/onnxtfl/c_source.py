@@ -138,16 +138,16 @@ def split_path(path: str | os.PathLike[str], name: str) -> tuple[Path, str, str]
 def _resolver_methods(model: bytes) -> list[str]:
     """The methods of MicroMutableOpResolver that add the ops of a model, sorted."""
     from onnxtfl.formats.tflite import reader
-    from onnxtfl.targets.table import micro_entry
+    from onnxtfl.targets.table import narrowed
 
     read = reader.read(model)
     graphs = {id(graph): graph for graph in (read.main, *(s.graph for s in read.signatures))}
     ops = {node.op.name.partition(".")[2] for graph in graphs.values() for node in graph.walk()}
-    entries = {op: micro_entry(op) for op in sorted(ops)}
-    if missing := [op for op, known in entries.items() if known is None]:
+    entries = {op: narrowed("micro", op) for op in sorted(ops)}
+    if missing := [op for op, known in entries.items() if known.is_missing]:
         message = f"TFLite Micro does not have these ops of the model: {', '.join(missing)}"
         raise UnsupportedError(message, hint="convert with `target=micro`", code="E-OP-004")
-    return sorted(known.resolver for known in entries.values() if known is not None)
+    return sorted(known.resolver for known in entries.values())
 
 
 def _namespace(name: str) -> str:

@@ -99,7 +99,7 @@ class ConversionReport:
     too large for the result, as text. ``assumptions``: what has to be true of sizes that only a run knows.
     ``minor_assumptions``: those of them about sizes that are computed inside, or that hardly anyone feeds.
     ``complex_names``: inputs and outputs of complex numbers, which became real ones with a trailing axis of 2.
-    ``source``: the path of the source, "" for a model in memory. ``arena``: bytes of the arena that TFLite Micro needs,
+    ``source``: the path of the source, "" for a model in memory. ``arena``: bytes of the arena that the target needs,
     measured on this machine (with pointers of 32 bits it needs less); None where that was not measured. ``io_types``:
     inputs and outputs of another type than in the source. ``opset``: the ONNX opset and why it is newer than the
     default, "" where it is not. ``float16``: which ops compute in float16, where that was asked for.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from onnxtfl import temporary
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError
+from onnxtfl.schemas.target_tables import target_tables
 
 if TYPE_CHECKING:
     from onnxtfl.checking.report import CheckReport
@@ -30,8 +31,8 @@ HEAVY = 64 << 20
 """Bytes of a .tflite that runs on its default kernels only, unless the check is required: the others would take longer
 than the conversion and both runtimes together.
 """
-TfliteRuntime = Literal["litert", "tflite-runtime", "micro"]
-"""What runs .tflite models in a check: LiteRT, the older tflite-runtime, or TFLite Micro."""
+TfliteRuntime = str
+"""What runs .tflite models in a check: "litert", the older "tflite-runtime", or what the table of a target names."""
 NO_LOAD = "ONNXTFL_NO_LOAD"
 """Environment variable: if it is set, results are not loaded before they are written."""
 DEFAULT_OPSET, OLDEST = 21, "2.14"
@@ -49,7 +50,7 @@ seconds for each run, and for the conversion. ``runs``: number of runs, one afte
 ``keep_failed``: write the result also where the check fails. ``input_ranges``: lowest and highest value by input name.
 ``check_data``: inputs to run both models on, by name of the source's input, instead of generated ones. ``check_dims``:
 the size of a dimension in the runs, by its name.
-``runtime``: what runs the .tflite model ("litert", "tflite-runtime", "micro"), by default the first that is installed.
+``runtime``: what runs the .tflite model (`TfliteRuntime`), by default the first that is installed.
 ``per_layer``: find the first op whose result differs, and the errors along the depth (``CheckReport.first_difference``
 and ``layers``). ``profile``: measure the time of each op in both runtimes (``CheckReport.profiles``).
 """
@@ -136,40 +137,46 @@ def check_result(
     settings = _settings(job, result, shapes, heavy, quantized_from)
     sample = sample if job.data is None else job.data
     report = check_models(source, converted, settings, sample, workers)
-    if options.target == "micro" and report.status != "failed" and settings.runtime is None:
-        report = _also_in_micro(report, source, converted, settings, sample)
+    if target_tables()[options.target].runtime and report.status != "failed" and settings.runtime is None:
+        report = _also_in_target(report, job, (source, converted), settings, sample)
     note = f"builtin kernels not compared: the model has more than {HEAVY >> 20} MB"
     return replace(report, notes=(*report.notes, note)) if heavy and report.ok else report
 
 
-def _also_in_micro(report: CheckReport, source: Path, converted: Path, settings: Settings, sample: Any) -> CheckReport:
-    """`report`, if TFLite Micro agrees too; else what it computes. Where it is not installed, a note says so."""
+def _also_in_target(
+    report: CheckReport, job: Job, models: tuple[Path, Path], settings: Settings, sample: Any
+) -> CheckReport:
+    """`report`, if the target's own runtime agrees too; else what it computes. A note where it is not installed."""
     from onnxtfl.checking.session import check_models
-    from onnxtfl.runtimes import MICRO
+    from onnxtfl.runtimes import runtime_for
 
-    if not MICRO.available():
-        note = f"TFLite Micro did not run it: {MICRO.distribution} is not installed (pip install {MICRO.install})"
+    target = target_tables()[job.options.target]
+    runtime = runtime_for("tflite", target.runtime)
+    if not runtime.available():
+        note = f"{target.title} did not run it: {runtime.distribution} is not installed (pip install {runtime.install})"
         return replace(report, notes=(*report.notes, note))
-    once = replace(settings, runtime="micro", per_layer=False, profile=False, quantized_from=None)
-    other = check_models(source, converted, once, sample)
+    once = replace(settings, runtime=target.runtime, per_layer=False, profile=False, quantized_from=None)
+    other = check_models(*models, once, sample)
     if not other.ok or not report.ok:
         return other
     return replace(report, runtimes=(*report.runtimes, *other.runtimes[1:]), seconds=report.seconds + other.seconds)
 
 
 def arena_size(job: Job, converted: Path) -> int | None:
-    """The bytes of the arena that the result needs in TFLite Micro; None where that is not asked for or not installed.
+    """The bytes of the arena that the result needs; None where its target has none, or the runtime is not installed.
 
     Raises UnsupportedError where it does not load.
     """
-    from onnxtfl.runtimes import MICRO, RunError, RunOptions
+    from onnxtfl.runtimes import RunError, RunOptions, runtime_for
     from onnxtfl.runtimes.arenas import least_arena
 
     loads = job.check is not False or (job.load and not os.environ.get(NO_LOAD))
-    if job.options.target != "micro" or not loads or not MICRO.available():
+    name = target_tables()[job.options.target].runtime
+    runtime = None if name is None else runtime_for("tflite", name)
+    if runtime is None or not runtime.has_arena or not loads or not runtime.available():
         return None
     try:
-        with MICRO.worker() as worker:
+        with runtime.worker() as worker:
             return least_arena(worker, converted, RunOptions(time_limit=_load_limit(job, converted)))
     except RunError as error:
         if error.kind == "unavailable":

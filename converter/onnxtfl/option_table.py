@@ -39,6 +39,7 @@ from onnxtfl.kinds import (
     Version,
     Words,
 )
+from onnxtfl.schemas.target_tables import target_tables
 
 TO_TFLITE, TO_ONNX, CHECK, INSPECT, MANY = "onnx2tfl", "tfl2onnx", "check", "inspect", "many"
 """The commands; `MANY` is what both converters have for several models."""
@@ -95,6 +96,10 @@ def _only_commands(name: str, kind: Kind, default: Any, commands: tuple[str, ...
 
 _BOTH, _COMPARING = CONVERT, (*CONVERT, CHECK)
 _SHAPES_HELP = "Sizes of an input, like x:1,3,224,224; x:?,3,64,64 or x:batch,3,64,64 leaves one open (repeatable)."
+_TARGETS = target_tables()
+_TARGETS_HELP = ", or ".join(table.help for table in _TARGETS.values())
+TFLITE_RUNTIMES = dict.fromkeys(("litert", "tflite-runtime", *(t.runtime for t in _TARGETS.values() if t.runtime)))
+"""What runs .tflite models in a check."""
 _QUANTIZED_TYPES = Choice("source", "float", "int8", "uint8")
 CRITERIA = (
     *("tolerance", "quantization-steps", "distribution", "near-ties", "float32-reference", "pre-activation"),
@@ -121,8 +126,7 @@ _RESULT = (
     Option("opset", Integer(13, 24, optional=True), None, (TO_ONNX,),
         "ONNX opset to write, by default 21, or the lowest newer one that has all ops that are needed."),
     Option("min_runtime", Version(), "2.14", _BOTH, "Oldest TFLite runtime that must run the result."),
-    Option("target", Choice("tflite", "micro"), "tflite", (TO_TFLITE,),
-        "What runs the result: TFLite runtimes, or TFLite Micro as well."),
+    Option("target", Choice(*_TARGETS), "tflite", (TO_TFLITE,), f"What runs the result: {_TARGETS_HELP}."),
     _only_commands("emit_c", Place(), None, (TO_TFLITE,),
         "Write the result also as C++ source for TFLite Micro, with its op resolver and arena size.",
         metavar="DIR|FILE.cc"),
@@ -182,7 +186,7 @@ _CHECKING = (
         metavar="DIR", setting="save_outputs"),
     Option("max_steps", Number(least=0), 1.0, (CHECK,),
         "Steps that quantized outputs may differ by.", setting="max_steps"),
-    Option("runtime", Choice(None, "litert", "tflite-runtime", "micro"), None, _COMPARING,
+    Option("runtime", Choice(None, *TFLITE_RUNTIMES), None, _COMPARING,
         "What runs a .tflite.", setting="runtime"),
     Option("time_limit", Number(above=0), 300.0, _COMPARING,
         "Seconds for each run of a model, and for the conversion.", setting="time_limit"),

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from onnxtfl.schemas.target_tables import target_tables
+
 if TYPE_CHECKING:
     from onnxtfl.passes.layout import IoLayout, IoLayouts
     from onnxtfl.passes.quantize import QuantizedIo
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 Quantized = Literal["qdq", "qoperator", "float"]
 LstmMode = Literal["exact", "fused"]
-TfliteTargetName = Literal["tflite", "micro"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Options:
     float8, ...) are their values, or ("bits") their bits as integers; "float32": those of float16 are float32 too.
     `float64`: "narrow" computes in float32, "error" raises. `float16`: "native" computes it where there are
     kernels. `min_runtime`: the
-    oldest runtime that must run the result. `target`: "micro" if TFLite Micro must run it too.
+    oldest runtime that must run the result. `target`: the table in ``schemas/targets/`` of what must run it too.
     `rename`: old name -> new name of inputs and outputs. `inputs`, `outputs`: names of tensors
     where the model begins and ends.
     `opset`: the ONNX opset to write; None: 21, or the lowest newer one that has all ops that are needed.
@@ -51,7 +52,7 @@ class Options:
     float64: Literal["narrow", "error"] = "narrow"
     float16: Literal["float32", "native"] = "float32"
     min_runtime: str = "2.14"
-    target: TfliteTargetName = "tflite"
+    target: str = "tflite"
     rename: Mapping[str, str] | None = None
     inputs: Sequence[str] | None = None
     outputs: Sequence[str] | None = None
@@ -82,12 +83,12 @@ class Options:
 
     @property
     def is_compact(self) -> bool:
-        """Whether loops stay loops: on a microcontroller each tensor takes memory."""
+        """Whether loops stay loops: where memory is little, as each tensor takes some."""
         return bool(self.compact)
 
     @property
     def compact(self) -> Literal["", "loops", "quantized loops"]:
         """What is small rather than fast (see `Budget`)."""
-        if self.target != "micro":
+        if not target_tables()[self.target].is_compact:
             return ""
         return "quantized loops" if self.is_quantized_later else "loops"

@@ -36,7 +36,6 @@ from onnxtfl.rewriting.unsupported import UnsupportedOp, unsupported_ops
 from onnxtfl.stages import Stage, to_onnx, to_tflite
 from onnxtfl.targets import Target
 from onnxtfl.targets.empty import assume_elements
-from onnxtfl.targets.micro import MicroTarget
 from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget, refuse_unknown_versions
 
@@ -130,8 +129,7 @@ def _entry(state: ExposedState, graph: Graph) -> StateEntry:
 
 
 def _tflite_target(options: Options) -> TfliteTarget:
-    target = MicroTarget if options.target == "micro" else TfliteTarget
-    return target(options.min_runtime, hybrid=options.dynamic_quant == "hybrid")
+    return TfliteTarget(options.min_runtime, hybrid=options.dynamic_quant == "hybrid", table=options.target)
 
 
 def _onnx_target(options: Options) -> OnnxTarget:

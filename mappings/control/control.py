@@ -116,12 +116,10 @@ def _resized(node: Node) -> list[int]:
     return found
 
 
-@decompose(ops.While, "tfl")
-def while_with_unit_axes(b: Builder, node: Node) -> list[Value] | None:
+@decompose(ops.While, "tfl", when=lambda node: bool(_resized(node)))
+def while_with_unit_axes(b: Builder, node: Node) -> list[Value]:
     """Values that grow along their first axis get a unit axis before it."""
     wide = _resized(node)
-    if not wide:
-        return None
 
     def region(old: Graph) -> tuple[Graph, Builder, list[Value]]:
         new = Graph(old.name)

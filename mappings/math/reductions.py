@@ -202,37 +202,64 @@ decompose(ops.Reduce, "tfl", "axes")(by_halving)
 # --- decompositions ---------------------------------------------------------------------------------------------------
 
 
-@decompose(ops.Reduce)
-def _reduce_nothing(b: Builder, node: Node) -> Value | None:
-    """Over no axes: the operand; over axes of size 0: the neutral element."""
-    axes, x = ops.reduced_axes(node), node.operand(0)
-    if node.optional(1) is None and x.tensor_type.shape is None and not node.attr("keepdims"):
-        return b(ops.Reduce, b(ops.Reshape, x, [-1]), [0], **node.attributes)  # all axes of an unknown number
-    if axes is None:
-        return _sum_of_nothing(b, node) if _lacks_neutral(node) else None
-    if axes and not _nothing_to_reduce(node, axes):
-        return None
-    if not axes:
-        return b(ops.Copy, x)
-    return broadcast(b, constant(_neutral(node)), node.result.shape, x)
+def _is_of_all_axes_of_an_unknown_number(node: Node) -> bool:
+    return node.optional(1) is None and node.operand(0).tensor_type.shape is None and not node.attr("keepdims")
 
 
-@decompose(ops.Reduce, "tfl")
-def _over_adjacent_axes(b: Builder, node: Node) -> Value | None:
-    """Of many axes: each run of adjacent axes as the second of three, the last run first."""
-    x, axes, kind = node.operand(0), ops.reduced_axes(node), node.attr("kind")
-    if not axes or x.is_quantized or _nothing_to_reduce(node, axes):
-        return None
-    if _is_long_sum(node, axes):
-        return _along_one_axis_after_the_other(b, node, axes)
-    if x.rank <= 4:
-        return None
+@decompose(ops.Reduce, when=_is_of_all_axes_of_an_unknown_number)
+def _reduce_flattened(b: Builder, node: Node) -> Value:
+    return b(ops.Reduce, b(ops.Reshape, node.operand(0), [-1]), [0], **node.attributes)
+
+
+@decompose(ops.Reduce, when=lambda node: ops.reduced_axes(node) is None and _lacks_neutral(node))
+def _sum_of_nothing(b: Builder, node: Node) -> Value:
+    """In the shape of the sum. (Adding infinity to it fails: builtin kernels saturate at the largest number.)"""
+    zeros = b(ops.Reduce, *node.operands, **{**node.attributes, "kind": "sum"})
+    return b(ops.BroadcastTo, _neutral(node), b(ops.Shape, zeros))
+
+
+@decompose(ops.Reduce, when=lambda node: ops.reduced_axes(node) == ())
+def _reduce_no_axes(b: Builder, node: Node) -> Value:
+    return b(ops.Copy, node.operand(0))
+
+
+@decompose(ops.Reduce, when=lambda node: _nothing_to_reduce(node, ops.reduced_axes(node) or ()))
+def _reduce_nothing(b: Builder, node: Node) -> Value:
+    """Over axes of size 0: the neutral element."""
+    return broadcast(b, constant(_neutral(node)), node.result.shape, node.operand(0))
+
+
+@decompose(ops.Reduce, "tfl", when=lambda node: _is_long_sum(node, ops.reduced_axes(node) or ()), benefit=1)
+def _along_one_axis_after_the_other(b: Builder, node: Node) -> Value:
+    """Sums of sums: their error is that of short ones (10^-7), their time the same."""
+    x = node.operand(0)
+    for axis in ops.reduced_axes(node) or ():
+        x = b(ops.Reduce, x, [axis], kind=node.attr("kind"), keepdims=True)
+    return x if node.attr("keepdims") else reshape(b, x, node.result.shape, x)
+
+
+def _last_run(axes: Sequence[int]) -> tuple[int, int]:
+    """The first and last of the adjacent axes that end with the last one."""
     end = start = max(axes)
     while start - 1 in axes:
         start -= 1
+    return start, end
+
+
+def _is_of_many_axes(node: Node) -> bool:
+    """Whether runs of axes may be reduced one after the other: a mean of integers would be rounded each time."""
+    x, axes = node.operand(0), ops.reduced_axes(node)
+    if not axes or x.rank <= 4 or x.is_quantized or _nothing_to_reduce(node, axes):
+        return False
+    return node.attr("kind") != "mean" or x.dtype.is_float or _last_run(axes)[0] == min(axes)
+
+
+@decompose(ops.Reduce, "tfl", when=_is_of_many_axes)
+def _over_adjacent_axes(b: Builder, node: Node) -> Value:
+    """Each run of adjacent axes as the second of three, the last run first."""
+    x, axes, kind = node.operand(0), ops.reduced_axes(node) or (), node.attr("kind")
+    start, end = _last_run(axes)
     rest = [a for a in axes if a < start]
-    if kind == "mean" and rest and not x.dtype.is_float:
-        return None  # each run would be rounded
     lead, trailing = x.shape[:start], x.shape[end + 1 :]
     three = reshape(b, x, (product(lead), product(x.shape[start : end + 1]), product(trailing)))
     part = reshape(b, b(ops.Reduce, three, [1], kind=kind, keepdims=False), (*lead, *trailing), x)
@@ -253,14 +280,6 @@ def _is_long_sum(node: Node, axes: Sequence[int]) -> bool:
     return adds and len(sizes) > 1 and math.prod(s for s in sizes if isinstance(s, int)) >= LONG
 
 
-def _along_one_axis_after_the_other(b: Builder, node: Node, axes: Sequence[int]) -> Value:
-    """Sums of sums: their error is that of short ones (10^-7), their time the same."""
-    x = node.operand(0)
-    for axis in axes:
-        x = b(ops.Reduce, x, [axis], kind=node.attr("kind"), keepdims=True)
-    return x if node.attr("keepdims") else reshape(b, x, node.result.shape, x)
-
-
 def _neutral(node: Node) -> Array:
     dtype, kind = node.result.dtype.numpy, node.attr("kind")
     start = {"sum": 0, "prod": 1, "any": 0, "all": 1, "mean": math.nan if node.result.dtype.is_float else 0}
@@ -268,21 +287,15 @@ def _neutral(node: Node) -> Array:
     return np.asarray(number).astype(dtype)
 
 
-def _sum_of_nothing(b: Builder, node: Node) -> Value:
-    """In the shape of the sum. (Adding infinity to it fails: builtin kernels saturate at the largest number.)"""
-    zeros = b(ops.Reduce, *node.operands, **{**node.attributes, "kind": "sum"})
-    return b(ops.BroadcastTo, _neutral(node), b(ops.Shape, zeros))
-
-
 decompose(ops.Reduce, "tfl", "operands")(int32_operands(1))
 
 
-def _arg_rule(when: Condition) -> Callable[[DecomposeRule], DecomposeRule]:
+def _arg_rule(when: Condition, benefit: int = 0) -> Callable[[DecomposeRule], DecomposeRule]:
     """A decomposition of ArgMax and of ArgMin."""
 
     def register(rule: DecomposeRule) -> DecomposeRule:
         for op in (ops.ArgMax, ops.ArgMin):
-            decompose(op, "tfl", when=when)(rule)
+            decompose(op, "tfl", when=when, benefit=benefit)(rule)
         return rule
 
     return register
@@ -299,14 +312,14 @@ def _arg(b: Builder, node: Node, x: Value, **changes: Any) -> Value:
     return b(node.op, x, **{**node.attributes, "axis": axis, **changes})
 
 
-@_arg_rule(when=lambda node: bool(node.attr("keepdims")))
+@_arg_rule(when=lambda node: bool(node.attr("keepdims")), benefit=4)
 def _arg_with_its_axis(b: Builder, node: Node) -> Value:
     """%y = Unsqueeze(ArgMax(%x) without keepdims)."""
     flat = _arg(b, node, node.operand(0), keepdims=False)
     return unsqueezed(b, flat, [normalize_axis(node.attr("axis"), node.operand(0).rank)])
 
 
-@_arg_rule(when=lambda node: bool(node.attr("select_last_index")))
+@_arg_rule(when=lambda node: bool(node.attr("select_last_index")), benefit=3)
 def _arg_from_the_end(b: Builder, node: Node) -> Value:
     """%y = size - 1 - ArgMax(Reverse(%x))."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
@@ -315,12 +328,12 @@ def _arg_from_the_end(b: Builder, node: Node) -> Value:
     return (Term(b, last).to(first.dtype) - 1 - Term(b, first)).value
 
 
-@_arg_rule(when=lambda node: node.operand(0).dtype is DType.BOOL)
+@_arg_rule(when=lambda node: node.operand(0).dtype is DType.BOOL, benefit=2)
 def _arg_of_bools(b: Builder, node: Node) -> Value:
     return _arg(b, node, b(ops.Convert, node.operand(0), dtype=DType.INT8))
 
 
-@_arg_rule(when=lambda node: _has_kernel(node) and node.attr("dtype") is DType.INT64)
+@_arg_rule(when=lambda node: _has_kernel(node) and node.attr("dtype") is DType.INT64, benefit=1)
 def _arg_in_int32(b: Builder, node: Node) -> Value:
     """%y = Convert(ArgMax(%x) : int32)."""
     return b(ops.Convert, _arg(b, node, node.operand(0), dtype=DType.INT32), dtype=DType.INT64)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from onnxtfl.mappings.nn.nearest_resizing import assume_multiples, is_of_bytes, neighbors_like_tfl
 
-from onnxtfl.build.sizes import int32, with_int32
+from onnxtfl.build.sizes import int32, int32_operands
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
@@ -395,12 +395,6 @@ def _resize_all_axes(b: Builder, node: Node) -> Value:
     return resized
 
 
-@decompose(ops.Resize, "onnx")
-def _resize_for_onnx(b: Builder, node: Node) -> Value:
-    """Modes that the opset does not have: the axes one by one as other ops."""
-    return axis_by_axis(b, node)
-
-
 def _all_sizes(b: Builder, node: Node, sizes: Value) -> Value:
     """The new size of each axis, resized or not."""
     x, dims, shape = node.operand(0), tuple(node.attr("dims")), node.result.shape
@@ -416,31 +410,42 @@ def _spread(b: Builder, vector: Value, dims: Sequence[int], rank: int, default: 
     return b(ops.Gather, joined, [dims.index(a) if a in dims else len(dims) for a in range(rank)], axis=0)
 
 
-@decompose(ops.Resize, "tfl")
-def _resize_for_tfl(b: Builder, node: Node) -> Value | None:
+def _is_sampled(node: Node) -> bool:
+    """Whether elements are gathered, or floats are weighted: means of integers are rounded."""
     x = node.operand(0)
-    if x.tensor_type.shape is None:
-        return None
-    if not x.dtype.is_float and node.attr("mode") != "nearest":
-        if (exact := integers_like_onnx(b, node)) is not None:
-            return exact
-        wide = b(ops.Convert, x, dtype=DType.FLOAT32)
-        return b(ops.Convert, b(ops.Resize, wide, *node.operands[1:], **node.attributes), dtype=x.dtype)
-    if (narrowed := with_int32(b, node, 1)) is not None:
-        return narrowed[0]
-    return _in_four_axes(b, node) or axis_by_axis(b, node)
+    return x.tensor_type.shape is not None and (x.dtype.is_float or node.attr("mode") == "nearest")
 
 
-def _in_four_axes(b: Builder, node: Node) -> Value | None:
-    """The last axes, two at a time and with all others merged, as kernels resample them."""
-    x, dims = node.operand(0), tuple(sorted(node.attr("dims")))
+def _is_mean_of_integers(node: Node) -> bool:
+    return node.operand(0).tensor_type.shape is not None and not _is_sampled(node)
+
+
+decompose(ops.Resize, "tfl", when=_is_mean_of_integers)(integers_like_onnx)
+
+
+@decompose(ops.Resize, when=_is_mean_of_integers)
+def _resize_as_floats(b: Builder, node: Node) -> Value:
+    wide = b(ops.Convert, node.operand(0), dtype=DType.FLOAT32)
+    return b(ops.Convert, b(ops.Resize, wide, *node.operands[1:], **node.attributes), dtype=node.result.dtype)
+
+
+decompose(ops.Resize, "tfl", when=_is_sampled, benefit=1)(int32_operands(1))
+
+
+def _is_of_last_axes(node: Node) -> bool:
+    """Whether kernels resample these axes, two at a time and with all others merged."""
+    x, dims, scales = node.operand(0), tuple(sorted(node.attr("dims"))), node.optional(2)
+    if node.attr("mode") == "cubic" or not _is_sampled(node) or (x.rank, len(dims)) == (4, 2):
+        return False
     last = dims == tuple(range(x.rank - len(dims), x.rank)) or (x.rank == 4 and dims == (2,))
-    if node.attr("mode") == "cubic" or node.optional(3) is not None or not last or (x.rank, len(dims)) == (4, 2):
-        return None
-    if node.optional(2) is not None and _constant(node.optional(2)) is None:
-        return None
-    if node.operand(1).known is None:
-        return None
+    is_known = node.operand(1).known is not None and (scales is None or _constant(scales) is not None)
+    return last and is_known and node.optional(3) is None
+
+
+@decompose(ops.Resize, "tfl", when=_is_of_last_axes)
+def _in_four_axes(b: Builder, node: Node) -> Value:
+    """The last axes, two at a time and with all others merged."""
+    x, dims = node.operand(0), tuple(sorted(node.attr("dims")))
     result = _over(b, node, x, dims[-2:] if len(dims) > 1 else dims)
     for axis in reversed(dims[:-2]):
         result = _over(b, node, result, (axis,))
@@ -470,3 +475,6 @@ def axis_by_axis(b: Builder, node: Node) -> Value:
     for i in range(len(node.attr("dims"))):
         x = ResizedAxis(b, node, x, i).resampled()
     return x
+
+
+decompose(ops.Resize, when=_is_sampled)(axis_by_axis)

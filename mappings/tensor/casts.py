@@ -278,23 +278,52 @@ def _bitcast_of_bools(x: Term, *, dtype: DType) -> Term | None:
 # --- element types that casts do not accept ---------------------------------------------------------------------------
 
 
-@decompose(ops.Convert, None, "elements")
-def _by_real_values(b: Builder, node: Node) -> Value | None:
-    """A constant without a kernel that dequantizes it stays stored, but for 64 bits, which a bias has, and 4 bits,
-    which are widened; a requantization goes through real values."""
-    x, result = node.operand(0), node.result
-    if x.is_quantized and result.is_quantized:
-        real = b(ops.Convert, x, dtype=x.dtype)
-        made = b(ops.Convert, real, dtype=x.dtype)
-        made.type = result.type
-        return made
-    if x.data is not None and x.dtype is DType.FLOAT16 and not result.is_quantized:
-        return constant(x.numpy().astype(result.dtype.numpy), result.dtype)
-    if not x.is_quantized or x.data is None:
-        return None
-    if x.tensor_type.storage in (DType.INT4, DType.UINT4):
-        return b(ops.Convert, _as_bytes(x), dtype=x.dtype)
-    return stored_dequantized(b, x) if x.tensor_type.storage.bits <= 32 else constant(x.numpy(), x.dtype)
+@decompose(ops.Convert, None, "elements", when=lambda node: node.operand(0).is_quantized and node.result.is_quantized)
+def _by_real_values(b: Builder, node: Node) -> Value:
+    real = b(ops.Convert, node.operand(0), dtype=node.operand(0).dtype)
+    made = b(ops.Convert, real, dtype=real.dtype)
+    made.type = node.result.type
+    return made
+
+
+def _is_known_half(node: Node) -> bool:
+    x = node.operand(0)
+    return x.data is not None and x.dtype is DType.FLOAT16 and not node.result.is_quantized
+
+
+@decompose(ops.Convert, None, "elements", when=_is_known_half, benefit=1)
+def _converted_half(b: Builder, node: Node) -> Value:
+    return constant(node.operand(0).numpy().astype(node.result.dtype.numpy), node.result.dtype)
+
+
+_FOUR_BITS = (DType.INT4, DType.UINT4)
+
+
+def _stored(node: Node) -> DType | None:
+    """The type of the integers of a constant that is dequantized; None for all others."""
+    x = node.operand(0)
+    return x.tensor_type.storage if x.is_quantized and x.data is not None and not node.result.is_quantized else None
+
+
+@decompose(ops.Convert, None, "elements", when=lambda node: _stored(node) in _FOUR_BITS)
+def _from_bytes(b: Builder, node: Node) -> Value:
+    return b(ops.Convert, _as_bytes(node.operand(0)), dtype=node.operand(0).dtype)
+
+
+def _has_kernel_type(node: Node) -> bool:
+    stored = _stored(node)
+    return stored is not None and stored not in _FOUR_BITS and stored.bits <= 32
+
+
+@decompose(ops.Convert, None, "elements", when=_has_kernel_type)
+def _from_stored(b: Builder, node: Node) -> Value:
+    """A constant stays stored."""
+    return stored_dequantized(b, node.operand(0))
+
+
+@decompose(ops.Convert, None, "elements", when=lambda node: _stored(node) in (DType.INT64, DType.UINT64))
+def _from_known_bias(b: Builder, node: Node) -> Value:
+    return constant(node.operand(0).numpy(), node.operand(0).dtype)
 
 
 @decompose(ops.Convert, "tfl", "elements")

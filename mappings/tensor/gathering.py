@@ -263,23 +263,36 @@ def _gather_nd(b: Builder, node: Node) -> Value:
     return b(ops.GatherND, x, resolved_rows(b, x, indices, batch), batch_dims=batch)
 
 
-@decompose(ops.GatherND, order="axes")
-def _gather_of_merged_axes(b: Builder, node: Node) -> Value | None:
-    """Merge the indexed axes, and each index vector to one index: a Gather after the batch dims.
+def _has_narrow_indices(node: Node) -> bool:
+    indices = node.operand(1)
+    return indices.dtype is not DType.INT64 and not indices.is_constant and not node.attr("batch_dims")
 
-    An index vector without elements means all of `x`, or of its batch.
-    """
+
+@decompose(ops.GatherND, order="axes", when=_has_narrow_indices, benefit=1)
+def _gather_by_int64(b: Builder, node: Node) -> Value:
+    return b(ops.GatherND, node.operand(0), as_int64(b, node.operand(1)))
+
+
+@decompose(ops.GatherND, order="axes", when=lambda node: node.operand(1).shape[-1] == 0)
+def _gather_all(b: Builder, node: Node) -> Value:
+    """An index vector without elements means all of `x`, or of its batch."""
     x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims")
-    if indices.dtype is not DType.INT64 and not indices.is_constant and not batch:
-        return b(ops.GatherND, x, as_int64(b, indices))
-    depth = indices.shape[-1]
-    if depth == 0:
-        between = (1,) * (indices.rank - 1 - batch)
-        whole = reshape(b, x, (*x.shape[:batch], *between, *x.shape[batch:]))
-        return broadcast(b, whole, (*indices.shape[:-1], *x.shape[batch:]), indices, x)
-    sizes = x.shape[batch : batch + depth] if isinstance(depth, int) else ()
-    if not batch or not sizes:
-        return None
+    between = (1,) * (indices.rank - 1 - batch)
+    whole = reshape(b, x, (*x.shape[:batch], *between, *x.shape[batch:]))
+    return broadcast(b, whole, (*indices.shape[:-1], *x.shape[batch:]), indices, x)
+
+
+def _has_batches(node: Node) -> bool:
+    """Whether a known number of axes is indexed, one at least, after batch dims."""
+    depth = node.operand(1).shape[-1]
+    return bool(node.attr("batch_dims")) and isinstance(depth, int) and depth > 0
+
+
+@decompose(ops.GatherND, order="axes", when=_has_batches)
+def _gather_of_merged_axes(b: Builder, node: Node) -> Value:
+    """Merge the indexed axes, and each index vector to one index: a Gather after the batch dims."""
+    x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims")
+    sizes = x.shape[batch : batch + indices.size(-1)]
     merged = reshape(b, x, (*x.shape[:batch], product(sizes), *x.shape[batch + len(sizes) :]))
     return b(ops.Gather, merged, flat_positions(b, indices, sizes, x), axis=batch, batch_dims=batch)
 

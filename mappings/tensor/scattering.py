@@ -33,18 +33,24 @@ MOST_PAIRS = 1 << 24
 # --- scattering -------------------------------------------------------------------------------------------------------
 
 
-@decompose(ops.ScatterND, "onnx")
-def _joined_first(b: Builder, node: Node) -> Value | None:
+def _joins_few(node: Node, most: int) -> bool:
+    """Whether updates of a known number of indexed axes are joined with elements, and comparing all takes at most so
+    many numbers.
+    """
+    depth = node.operand(1).shape[-1]
+    if node.operands[0] is None or node.attr("kind") == "none" or not isinstance(depth, int):
+        return False
+    count, inner = product(node.operand(1).shape[:-1]), product(node.operand(0).shape[depth:])
+    numbers = count * count * inner
+    return not isinstance(numbers, int) or numbers <= most
+
+
+@decompose(ops.ScatterND, "onnx", when=lambda node: _joins_few(node, MOST_PAIRS))
+def _joined_first(b: Builder, node: Node) -> Value:
     """Combine each update with all others of the same position and its old element: then order does not matter."""
-    if node.operands[0] is None:
-        return None
     x, indices, updates = (node.operand(i) for i in range(3))
-    kind, depth = node.attr("kind"), indices.shape[-1]
-    if kind == "none" or not isinstance(depth, int):
-        return None
+    kind, depth = node.attr("kind"), indices.size(-1)
     count, inner = product(indices.shape[:-1]), product(x.shape[depth:])
-    if isinstance(count, int) and isinstance(inner, int) and count * count * inner > MOST_PAIRS:
-        return None
     rows = reshape(b, indices, (count, depth), indices)
     alike = b(ops.Compare, unsqueezed(b, rows, [1]), unsqueezed(b, rows, [0]), comparison_direction="EQ")
     same = b(ops.Reduce, alike, [2], kind="all", keepdims=False)
@@ -189,32 +195,20 @@ def _sums_by_segments(b: Builder, node: Node) -> Value | None:
     return reshape(b, b(ops.SegmentReduce, flat, as_int32(b, ids), count, kind="sum"), sizes)
 
 
-@decompose(ops.ScatterND, "tfl")
-def _scatter_for_tfl(b: Builder, node: Node) -> Value | None:
-    """Written with SCATTER_ND, gathers or segments; what only makes zeros of a shape is SCATTER_ND already."""
-    if node.operands[0] is None:
-        return None
-    if (gathered := _scatter_by_gathering(b, node)) is not None:
-        return gathered
-    if node.attr("kind") == "none" and not node.attr("unique_indices"):
-        return _last_written(b, node)
-    if node.operand(0).dtype in _NARROW:
-        return _widened(b, node)
-    if node.attr("kind") in ("add", "none"):
-        return _scatter_onto_zeros(b, node.operand(0), node.operand(1), node.operand(2), node.attr("kind"))
-    return _scatter_by_segments(b, node)
+def _writes_known_rows(node: Node) -> bool:
+    x, indices = node.operands[0], node.operand(1)
+    if x is None or node.attr("kind") != "none" or not indices.is_constant or not static(x.shape):
+        return False
+    return 0 not in indices.shape and known_size(product(x.shape[: indices.size(-1)])) <= MAX_CONSTANT_ROWS
 
 
-def _scatter_by_gathering(b: Builder, node: Node) -> Value | None:
-    """Constant indices that are all different: each row of the result is gathered, from the operand or the updates."""
+@decompose(ops.ScatterND, "tfl", when=_writes_known_rows, benefit=3)
+def _scatter_by_gathering(b: Builder, node: Node) -> Value:
+    """Constant indices: each row of the result is gathered, from the operand or the updates."""
     x, indices, updates = (node.operand(i) for i in range(3))
-    if node.attr("kind") != "none" or not indices.is_constant or not static(x.shape) or not indices.numpy().size:
-        return None
-    depth = int(indices.shape[-1])
+    depth = indices.size(-1)
     sizes, inner = [int(d) for d in x.shape[:depth]], x.shape[depth:]
-    rows = int(np.prod(sizes))
-    if rows > MAX_CONSTANT_ROWS:
-        return None
+    rows = math.prod(sizes)
     flat = (indices.numpy().astype(np.int64) * strides_of(sizes)).sum(-1).reshape(-1)
     sources = np.arange(rows)
     sources[flat] = rows + np.arange(len(flat))
@@ -235,6 +229,18 @@ def _picked(b: Builder, parts: Sequence[Value], sources: Array) -> Value:
     return pieces[0] if len(pieces) == 1 else b(ops.Concatenate, *pieces, axis=0)
 
 
+def _has_kinds(node: Node, *kinds: str) -> bool:
+    """Whether elements are combined with updates in one of these ways, of types that kernels have, in any order."""
+    x = node.operands[0]
+    return x is not None and x.dtype not in _NARROW and node.attr("kind") in kinds and not _has_an_order(node)
+
+
+@decompose(ops.ScatterND, "tfl", when=lambda node: _has_kinds(node, "add", "none"))
+def _scatter_by_adding(b: Builder, node: Node) -> Value:
+    """What only makes zeros of a shape is SCATTER_ND already."""
+    return _scatter_onto_zeros(b, node.operand(0), node.operand(1), node.operand(2), node.attr("kind"))
+
+
 def _scatter_onto_zeros(b: Builder, x: Value, indices: Value, updates: Value, kind: str) -> Value:
     """add: the operand plus what SCATTER_ND returns; none: that, where a mask says that something was written."""
     shape = dim_vector(b, x.shape, x)
@@ -244,6 +250,11 @@ def _scatter_onto_zeros(b: Builder, x: Value, indices: Value, updates: Value, ki
     return b(ops.Select, _touched(b, x, indices), written, x)
 
 
+def _has_an_order(node: Node) -> bool:
+    return node.operands[0] is not None and node.attr("kind") == "none" and not node.attr("unique_indices")
+
+
+@decompose(ops.ScatterND, "tfl", when=_has_an_order, benefit=2)
 def _last_written(b: Builder, node: Node) -> Value:
     """kind none, at places of which some may be the same: of several updates, the last one.
 
@@ -290,6 +301,11 @@ def _without_earlier(b: Builder, ids: Value, updates: Value, axis: int) -> Value
 _NARROW = (DType.BOOL, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
 
 
+def _is_narrow(node: Node) -> bool:
+    return node.operands[0] is not None and node.result.dtype in _NARROW
+
+
+@decompose(ops.ScatterND, "tfl", when=_is_narrow, benefit=1)
 def _widened(b: Builder, node: Node) -> Value:
     """The same in int32; truth values are added and multiplied as the largest and the smallest."""
     x, indices, updates = (node.operand(i) for i in range(3))
@@ -310,6 +326,7 @@ def _touched(b: Builder, x: Value, rows: Value) -> Value:
     return reshape(b, hit, (*x.shape[:depth], *(1,) * (x.rank - depth)), x)
 
 
+@decompose(ops.ScatterND, "tfl", when=lambda node: _has_kinds(node, "mul", "max", "min"))
 def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
     """mul, max, min: updates that go to one place are joined as a segment, and then with the operand."""
     x, indices, updates = (node.operand(i) for i in range(3))

@@ -68,18 +68,18 @@ def _along_the_last_axis(node: Node) -> bool:
     return normalize_axis(node.attr("axis"), rank) == rank - 1
 
 
-@decompose(ops.TopK, "tfl", when=lambda node: not _along_the_last_axis(node))
+@decompose(ops.TopK, "tfl", when=lambda node: not _along_the_last_axis(node), benefit=5)
 def _top_k_with_its_axis_last(b: Builder, node: Node) -> Sequence[Value]:
     rank = node.operand(0).rank
     return on_permuted(b, node, moved_last(normalize_axis(node.attr("axis"), rank), rank))
 
 
-decompose(ops.TopK, "tfl", when=lambda node: node.attr("dtype") is not DType.INT32)(
+decompose(ops.TopK, "tfl", when=lambda node: node.attr("dtype") is not DType.INT32, benefit=4)(
     partial(with_dtype, dtype=DType.INT32)
 )
 
 
-@decompose(ops.TopK, "tfl", when=lambda node: not node.attr("largest"))
+@decompose(ops.TopK, "tfl", when=lambda node: not node.attr("largest"), benefit=3)
 def _smallest(b: Builder, node: Node) -> Sequence[Value]:
     """The largest of the elements in reverse order."""
     x, k = node.operand(0), node.operand(1)
@@ -92,7 +92,7 @@ def _has_other_count(node: Node) -> bool:
     return not k.is_constant and (k.dtype is not DType.INT32 or k.rank > 0)
 
 
-@decompose(ops.TopK, "tfl", when=_has_other_count)
+@decompose(ops.TopK, "tfl", when=_has_other_count, benefit=2)
 def _top_k_of_an_int32(b: Builder, node: Node) -> Sequence[Value]:
     k = reshape(b, as_int32(b, node.operand(1)), ())
     return b.many(ops.TopK, node.operand(0), k, **node.attributes)
@@ -103,7 +103,7 @@ def _is_of_matrices(node: Node) -> bool:
     return x.rank > 2 and x.tensor_type.is_static and _along_the_last_axis(node)
 
 
-@decompose(ops.TopK, "tfl", when=_is_of_matrices)
+@decompose(ops.TopK, "tfl", when=_is_of_matrices, benefit=1)
 def _top_k_of_rows(b: Builder, node: Node) -> Sequence[Value]:
     """All axes but the last merged."""
     x = node.operand(0)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
-
 from onnxtfl.build.operands import to_operand
 from onnxtfl.build.rows import row
 from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
-from onnxtfl.build.sizes import INT32_MAX, int32, int32_operands, narrow, sliced, spread, whole
+from onnxtfl.build.sizes import INT32_MAX, int32, int32_operands, narrow, spread, whole
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, ceildiv, product, static
@@ -83,19 +81,23 @@ def _to_tfl_split(node: Node) -> Form:
     return Form("SPLIT_V", (node.operand(0), narrow(sizes), axis.reshape(())), {"num_splits": count})
 
 
-@decompose(ops.Split)
-def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value] | None:
+def _parts(node: Node) -> tuple[int, list[Dim]]:
+    """The axis, and the places where parts end, after 0."""
+    axis = normalize_axis(node.attr("axis"), node.operand(0).rank)
+    return axis, list(itertools.accumulate((part.shape[axis] for part in node.results), initial=0))
+
+
+def _may_be_sliced(node: Node) -> bool:
+    """Whether the sizes of the parts are known, or follow from those of the operand."""
+    if node.operand(0).tensor_type.shape is None:
+        return False
+    return node.optional(1) is None or known_dims(node.operand(1)) is not None or static(_parts(node)[1])
+
+
+@decompose(ops.Split, when=_may_be_sliced)
+def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value]:
     """A Slice for each part, which accepts more element types."""
-    x = node.operand(0)
-    if x.tensor_type.shape is None:
-        return None
-    axis = normalize_axis(node.attr("axis"), x.rank)
-    sizes = [part.shape[axis] for part in node.results]
-    ends = list(itertools.accumulate(sizes, initial=0))
-    if static(sizes):
-        return [sliced(b, x, {axis: slice(begin, end)}) for begin, end in itertools.pairwise(np.asarray(ends).tolist())]
-    if node.optional(1) is not None and known_dims(node.operand(1)) is None:
-        return None
+    x, (axis, ends) = node.operand(0), _parts(node)
     starts = [spread(b, dim_vector(b, [end], x), [axis], x.rank, 0) for end in ends[:-1]]
     stops = [spread(b, dim_vector(b, [end], x), [axis], x.rank, INT32_MAX) for end in ends[1:]]
     return [b(ops.Slice, x, start, stop, [1] * x.rank) for start, stop in zip(starts, stops, strict=True)]

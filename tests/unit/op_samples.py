@@ -200,14 +200,29 @@ def _scattered(rng: RNG) -> Sample:
 
 
 def _of_places(rng: RNG) -> Sample:
-    places = rng.permutation(4)[:2, None]
-    return [_floats(rng, 4, 3), places, _floats(rng, 2, 3)], {"unique_indices": True, **_written(rng)}
+    places, unique, dtype = rng.permutation(4)[:2, None], bool(rng.integers(2)), _one(rng, *OFTEN[:2], DType.INT8)
+    indices = _one(rng, places, Known(places)) if unique else rng.integers(0, 2, (2, 1))
+    return [array(rng, dtype, (4, 3)), indices, array(rng, dtype, (2, 3))], {
+        "unique_indices": unique,
+        **_written(rng, "" if unique else "none"),
+    }
+
+
+def _gathered_rows(rng: RNG) -> Sample:
+    batch, depth = int(rng.integers(2)), int(rng.integers(3))
+    indices = rng.integers(0, 2, (3, *(4,) * batch, depth)).astype(_one(rng, np.int32, np.int64))
+    return [_some(rng, 3, 4, 2), indices], {"batch_dims": batch}
 
 
 def _resized(rng: RNG) -> Sample:
     place = _one(rng, "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
-    how = {"mode": _one(rng, "nearest", "linear", "cubic"), "coordinate_transformation_mode": place}
-    return [_floats(rng, 1, 2, 4, 5), known(rng.integers(2, 9, 2)), None, None], {"dims": (2, 3), **how}
+    mode, (shape, dims) = (
+        _one(rng, "nearest", "linear", "cubic"),
+        _one(rng, ((1, 2, 4, 5), (2, 3)), ((2, 4, 5), (1, 2))),
+    )
+    x = _floats(rng, *shape) if mode == "linear" else array(rng, _one(rng, DType.FLOAT32, DType.INT8), shape)
+    how = {"mode": mode, "coordinate_transformation_mode": place, "dims": dims}
+    return [x, known(rng.integers(2, 9, 2)), None, None], how
 
 
 def _blocks(rng: RNG) -> Sample:
@@ -258,7 +273,7 @@ OF_OP: dict[str, Draw] = {
     "DynamicUpdateSlice": lambda r: ([_floats(r, 4, 5), _floats(r, 2, 3), known(1, 2)], {}),
     "Gather": _gathered,
     "GatherElements": lambda r: ([_some(r, 3, 4), r.integers(0, 3, (2, 4))], {"axis": 0}),
-    "GatherND": lambda r: ([_some(r, 3, 4, 2), r.integers(0, 3, (5, _one(r, 1, 2)))], {"batch_dims": 0}),
+    "GatherND": _gathered_rows,
     "GeGlu": lambda r: ([_floats(r, 2, 4, 6)], {"dim": _one(r, 1, -1), "approximate": _one(r, "none", "tanh")}),
     "Gemm": lambda r: ([_floats(r, 3, 4), _floats(r, 5, 4), _one(r, None, _floats(r, 5))],
                        {"alpha": 0.5, "beta": 2.0, "transB": True}),

@@ -85,7 +85,7 @@ def test_a_decomposition_that_declines_leaves_the_graph_as_it_was(monkeypatch: p
         tried.append(node)
         return litter(b, node)
 
-    monkeypatch.setitem(all_rules().decompose, ops.Mish, {("elements", "tfl"): [Decomposition(rule, False)]})
+    monkeypatch.setitem(all_rules().decompose, ops.Mish, {("elements", "tfl"): [Decomposition(rule)]})
     legalize(graph, TfliteTarget())
     assert tried and ops.Ceil not in {node.op for node in graph.nodes}
 

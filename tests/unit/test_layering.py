@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _API = "the public API"
 _ALLOWED = {
     "kinds": set(),
-    "option_table": {"kinds"},
+    "option_table": {"kinds", "schemas"},
     "wording": {"option_table"},
     "error_codes": {"wording"},
     "errors": {"error_codes", "wording"},
@@ -33,7 +33,7 @@ _ALLOWED = {
     "targets": {"ir", "rewriting", "schemas"},
     "passes": {"ir", "kernels", "rewriting", "targets"},
     "mappings": {"build", "ir", "kernels", "rewriting"},
-    "options": {"passes"},
+    "options": {"passes", "schemas"},
     "pipeline_report": {"ir", "formats", "passes", "rewriting"},
     "stages": {"formats", "options", "passes", "rewriting", "targets"},
     "pipeline_run": {"ir", "formats", "options", "passes", "pipeline_report", "rewriting", "targets"},
@@ -67,12 +67,13 @@ _ALLOWED = {
     "c_source": {"formats", "targets"},
     "conversion_check": {
         *("checking", "formats", "ir", "options", "pipeline_report", "quantizing", "runtimes", "temporary", "tracing"),
+        "schemas",
     },
     "arguments": {"kinds", "option_table", "options"},
     "api": {
         *("arguments", "checking", "conversion", "error_codes", "formats", "ir", "kinds", "metrics", "op_tables"),
         *("conversion_check", "option_table", "options", "output", "pipeline", "pipeline_report", "quantizing"),
-        "rewriting",
+        *("rewriting", "schemas"),
     },
     "signature_conversion": {"api", "arguments", "conversion", "formats"},
     "inspection": {

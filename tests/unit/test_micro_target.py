@@ -18,7 +18,7 @@ import onnxtfl
 from onnxtfl.api import QuantizeMode
 from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.runtimes import MICRO, RunError, Worker
-from onnxtfl.targets.micro import MicroTarget
+from onnxtfl.targets.tflite import TfliteTarget
 from tests.unit.micro_models import cnn, keyword_spotter, recurrent
 from tests.unit.tiny_models import onnx_model, onnx_scale, saved
 
@@ -188,10 +188,11 @@ def test_a_result_of_unknown_size_is_refused() -> None:
 
 
 def test_forms_are_correct_in_micro_and_in_the_others() -> None:
-    assert MicroTarget().runtimes == ("2.14", "litert", "micro")
-    assert MicroTarget("litert-2.3").runtimes == ("litert", "micro")
-    assert MicroTarget().fuses("RELU", "CONV_2D")
-    assert not MicroTarget().fuses("RELU", "CONV_3D")
+    target = TfliteTarget(table="micro")
+    assert target.runtimes == ("2.14", "litert", "micro")
+    assert TfliteTarget("litert-2.3", table="micro").runtimes == ("litert", "micro")
+    assert target.fuses("RELU", "CONV_2D")
+    assert not target.fuses("RELU", "CONV_3D")
 
 
 def test_the_c_source_has_the_bytes_the_ops_and_the_arena(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_one_top_level_module_with_everything_inside(wheel: Path) -> None:
     sources = {"onnxtfl": ROOT / "converter" / "onnxtfl", "onnxtfl/mappings": ROOT / "mappings"}
     wanted = {f"{inside}/{p.relative_to(at).as_posix()}" for inside, at in sources.items() for p in at.rglob("*.py")}
     wanted |= {f"onnxtfl/schemas/{path.name}" for path in (ROOT / "schemas").glob("*.t*")}
+    wanted |= {f"onnxtfl/schemas/targets/{path.name}" for path in (ROOT / "schemas" / "targets").glob("*.toml")}
     wanted |= {f"onnxtfl/reporting/{name}" for name in ("elements.html", "page.css", "page.html", "page.js")}
     assert wanted | {"onnxtfl/py.typed"} <= names
 

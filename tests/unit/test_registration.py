@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +14,6 @@ from onnxtfl.ir.types import tensor
 from onnxtfl.rewriting import registry
 from onnxtfl.rewriting.registry import Form, RuleError, Rules
 from onnxtfl.rules import row
-from onnxtfl.targets.micro import MicroTarget
 from onnxtfl.targets.tflite import TfliteTarget
 
 
@@ -96,17 +96,62 @@ def test_a_target_has_the_rules_of_those_that_it_is_one_of(tables: Rules) -> Non
     registry.decompose(ops.Slice, "tfl")(named("tfl"))
     registry.decompose(ops.Slice, "micro")(named("micro"))
     known = tables.decompositions
-    found = {t.title: [d.__name__ for d in known(ops.Slice, *t.chain)] for t in (MicroTarget(), TfliteTarget())}
+    targets = [TfliteTarget(table=name) for name in ("micro", "tflite")]
+    found = {t.title: [d.__name__ for d in known(ops.Slice, *t.chain)] for t in targets}
     assert found == {"TFLite Micro": ["micro", "tfl", "all"], "TFLite": ["tfl", "all"]}
 
 
-def test_rules_with_conditions_come_first_and_decline_where_these_do_not_hold(tables: Rules) -> None:
-    registry.decompose(ops.Slice)(named("plain"))
+def node_of(rank: int) -> Node:
+    graph = Graph()
+    made = Builder(graph)(ops.Abs, graph.add_input(tensor("float32", *[2] * rank))).producer
+    assert made is not None
+    return made
+
+
+def of_rank(*ranks: int) -> Callable[[Node], bool]:
+    return lambda node: node.operand(0).rank in ranks
+
+
+def names_of(tables: Rules, node: Node) -> list[str]:
+    return [d.__name__ for d in tables.decompositions_of(node, "tfl")]
+
+
+def test_rules_are_for_the_nodes_for_which_their_condition_holds(tables: Rules) -> None:
+    registry.decompose(ops.Abs)(named("plain"))
     for rank in (1, 2):
-        registry.decompose(ops.Slice, when=lambda node, rank=rank: node.operand(0).rank == rank)(named(f"rank {rank}"))
-    assert [d.__name__ for d in tables.decompositions(ops.Slice, "tfl")] == ["rank 1", "rank 2", "plain"]
-    with pytest.raises(RuleError, match="decomposing Slice for any target"):
-        registry.decompose(ops.Slice)(named("another"))
+        registry.decompose(ops.Abs, when=of_rank(rank))(named(f"rank {rank}"))
+    assert [names_of(tables, node_of(rank)) for rank in (1, 2, 3)] == [
+        ["rank 1", "plain"],
+        ["rank 2", "plain"],
+        ["plain"],
+    ]
+    with pytest.raises(RuleError, match="decomposing Abs for any target"):
+        registry.decompose(ops.Abs)(named("another"))
+
+
+def test_a_higher_benefit_comes_first_whatever_the_order_of_registration(tables: Rules) -> None:
+    found = {"plain, better": None, "low": of_rank(1, 2), "high": of_rank(2)}
+    benefits = {"plain, better": 3, "low": 1, "high": 2}
+    for names in itertools.permutations(found):
+        tables.decompose.clear()
+        for name in names:
+            registry.decompose(ops.Abs, when=found[name], benefit=benefits[name])(named(name))
+        assert names_of(tables, node_of(2)) == ["plain, better", "high", "low"]
+
+
+def test_two_rules_of_one_benefit_that_both_hold_are_an_error(tables: Rules) -> None:
+    registry.decompose(ops.Abs, when=of_rank(1, 2))(named("first"))
+    registry.decompose(ops.Abs, when=of_rank(2, 3))(named("second"))
+    assert [names_of(tables, node_of(rank)) for rank in (1, 3)] == [["first"], ["second"]]
+    with pytest.raises(RuleError, match="Abs has two rules of one benefit"):
+        names_of(tables, node_of(2))
+
+
+def test_a_rule_for_a_target_that_is_none_is_an_error() -> None:
+    with pytest.raises(RuleError, match="no target 'mirco', only micro, onnx, tfl"):
+        registry.decompose(ops.Abs, "mirco")(rule)
+    with pytest.raises(RuleError, match="no target 'mirco'"):
+        registry.decompose_late(ops.Abs, "mirco", when=of_rank(1))(rule)
 
 
 def test_a_derived_op_expands_last(tables: Rules) -> None:

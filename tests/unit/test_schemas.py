@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from onnxtfl.schemas import sections
+from onnxtfl.schemas.target_tables import target_tables
 from tools.probe.tables import rewrite
 
 from onnxtfl.formats.tflite import schema
@@ -44,7 +45,7 @@ def test_options_tables_are_those_of_the_format() -> None:
 def test_the_file_is_toml_whose_sections_are_ops() -> None:
     whole = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     assert tuple(whole) == table.op_names()
-    known = {"code", "signature", "options", "versions", "micro", "fuses_as", "matrix_rank", "fixed_results", "kernels"}
+    known = {"code", "signature", "options", "versions", "fuses_as", "matrix_rank", "fixed_results", "kernels"}
     known |= {"symmetric", "interpolated", "unread_zero", "stored", "empty", "reads"}
     known |= {"in_place", "same_memory", "hybrid", "saturated_bits", "scales", "costs", "inexact", "factor_bits"}
     for name, section in whole.items():
@@ -99,8 +100,8 @@ def test_versions_rise_and_forms_are_about_what_the_signature_names(name: str) -
     variables = {p.variable for p in (*entry.operands, *entry.results)}
     names = {p.name for p in (*entry.operands, *entry.results)}
     fields = set(schema.table(entry.options).by_name) if entry.options else set()
-    micro = table.micro_entry(name)
-    measured = [*entry.kernels.values(), *entry.hybrid.values(), *([micro.kernels] if micro is not None else [])]
+    measured = [*entry.kernels.values(), *entry.hybrid.values()]
+    measured += [known for target in target_tables() if (known := table.narrowed(target, name).kernels) is not None]
     for form in (read_form(row) for rows in measured for row in rows):
         assert set(form.types) <= variables
         assert set(form.ranks) <= variables | {"T"}
@@ -109,11 +110,10 @@ def test_versions_rise_and_forms_are_about_what_the_signature_names(name: str) -
 
 
 def test_the_table_of_tflite_micro_has_the_ops_of_its_resolver() -> None:
-    whole = tomllib.loads(TABLE.read_text(encoding="utf-8"))
-    assert set(table.micro_ops()) == {name for name, section in whole.items() if section.get("micro")}
-    conv = table.micro_entry("CONV_2D")
-    assert conv is not None
-    assert (conv.resolver, table.micro_entry("GELU")) == ("AddConv2D", None)
+    conv = table.narrowed("micro", "CONV_2D")
+    assert (conv.resolver, conv.is_missing) == ("AddConv2D", False)
+    assert table.narrowed("micro", "GELU").is_missing
+    assert conv.kernels is not None
     assert {"T": "qint8", "W": "qint8", "B": "qint32", "per_axis": "W B", "rank": "4-4"} in conv.kernels
     assert conv.activations == {"RELU", "RELU6", "RELU_N1_TO_1"}
 

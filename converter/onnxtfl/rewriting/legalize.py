@@ -196,7 +196,7 @@ def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[V
 
 def _decompose(builder: Builder, node: Node, target: Target) -> list[Value] | None:
     late = _late_rule(node, target)
-    for rule in [late] if late else rules().decompositions(node.op, *target.chain):
+    for rule in [late] if late else rules().decompositions_of(node, *target.chain):
         builder.maker = rule_name(rule)
         try:
             values = builder.tried(rule, node)

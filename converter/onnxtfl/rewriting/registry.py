@@ -4,9 +4,10 @@ Modules in ``mappings/`` call the decorators below, and ``rules.row``, while the
 them all (once) and returns the tables to the engine. No one imports a mapping module by name.
 
 The order of imports has no effect. A duplicate is an error (RuleError) at import: two lift rules, or a lift rule and an
-upgrade, for the same op and version; two decompositions for the same op, target and :data:`Order`. A form that does not
-apply to a node returns None. Of the forms that the target accepts, the one with the lowest cost is written; ties are
-resolved by rank, then by name.
+upgrade, for the same op and version; two decompositions without conditions for the same op, target, :data:`Order` and
+benefit. Two with conditions that both hold for a node are an error when it is decomposed. A form that does not apply to
+a node returns None. Of the forms that the target accepts, the one with the lowest cost is written; ties are resolved by
+rank, then by name.
 
 ==================  =======================================================================================
 rule                signature
@@ -20,7 +21,7 @@ lower_tfl           ``(node) -> Form | None``: the tfl op for a neutral node (No
 lower_onnx          ``(node, opset) -> Form | None``: the ONNX op for a neutral node
 requires_opset      ``(node) -> int``: the lowest opset with ops for a neutral node, where not all opsets have them
 decompose           ``(b, node) -> Value | sequence of Values | None``: neutral node as other neutral nodes (None: try
-                    the next rule in order)
+                    the next rule)
 decompose_late      the same, after layout assignment
 ==================  =======================================================================================
 """
@@ -29,8 +30,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import pkgutil
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -39,6 +41,7 @@ from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.schemas.target_tables import target_tables
 
 Lifted = Value | Sequence[Value]
 LiftRule = Callable[[Builder, Node], Lifted]
@@ -53,15 +56,17 @@ Steps = Generator["Inlined", list[Value], Sequence[Value]]
 PrepareRule = Callable[[Node], "Inlined | Steps | None"]
 DecomposeRule = Callable[[Builder, Node], "Lifted | None"]
 Condition = Callable[[Node], bool]
-Target = Literal["tfl", "onnx", "micro"]
-"""A target that rules are for. Targets form chains (``micro`` is a ``tfl``): rules for the first come first."""
+Target = str
+"""A target that rules are for: "onnx", or the `rules` of a table in ``schemas/targets/``. Targets form chains: rules
+for the narrowest come first.
+"""
 K = TypeVar("K")
 R = TypeVar("R")
 Order = Literal["elements", "operands", "axes", "formula"]
 """The order in which decompositions are tried: first those that change the element type, then those that rewrite
 operands for kernels, then those that change or merge axes, last the formulas over other ops. At the same place in the
-order, a rule for one target is tried before a rule for those that it is one of, and for all; one with a condition
-before one without.
+order, a rule for one target is tried before a rule for those that it is one of, and for all; then the one of the
+higher benefit; then one with a condition before one without.
 """
 ANY_VERSION = 0
 _ORDERS: tuple[Order, ...] = ("elements", "operands", "axes", "formula")
@@ -122,10 +127,15 @@ class LateRule:
 
 
 class Decomposition(NamedTuple):
-    """A rule, which declines where its condition does not hold."""
+    """A rule for the nodes for which `when` holds (None: for all), and its benefit."""
 
     rule: DecomposeRule
-    has_condition: bool
+    when: Condition | None = None
+    benefit: int = 0
+
+    def applies(self, node: Node) -> bool:
+        """Whether the rule is one for `node`."""
+        return self.when is None or self.when(node)
 
 
 @dataclass
@@ -167,17 +177,41 @@ class Rules:
         return frozenset((domain, name) for domain, name, _ in self.lower_quantized.values())
 
     def decompositions(self, op: type[Op], *chain: Target) -> list[DecomposeRule]:
-        """The decompositions for a target and those that it is one of, in order; last the expansion of a derived op."""
-        found = self.decompose.get(op, {})
-        keys = [(order, wanted) for order in _ORDERS for wanted in (*chain, None)]
-        ordered = (sorted(found.get(key, ()), key=lambda one: not one.has_condition) for key in keys)
+        """The decompositions for a target and those that it is one of, in order, whether or not their conditions hold;
+        last the expansion of a derived op.
+        """
         derived = [expand] if issubclass(op, Derived) else []
-        return [*(one.rule for several in ordered for one in several), *derived]
+        return [*(one.rule for equal in self._by_precedence(op, chain) for one in equal), *derived]
+
+    def decompositions_of(self, node: Node, *chain: Target) -> Iterator[DecomposeRule]:
+        """Those of `node` whose conditions hold; RuleError where two of the same place and benefit are."""
+        for equal in self._by_precedence(node.op, chain):
+            applying = [one.rule for one in equal if one.applies(node)]
+            if len(applying) > 1:
+                raise RuleError(f"decomposing {node.op.name} has two rules of one benefit: {_listed(applying)}")
+            yield from applying
+        if issubclass(node.op, Derived):
+            yield expand
+
+    def _by_precedence(self, op: type[Op], chain: Sequence[Target]) -> Iterator[list[Decomposition]]:
+        """The decompositions of equal precedence, which their conditions tell apart, in order."""
+        found = self.decompose.get(op, {})
+        for order, target in itertools.product(_ORDERS, (*chain, None)):
+            known = sorted(found.get((order, target), ()), key=_precedence)
+            yield from (list(equal) for _, equal in itertools.groupby(known, _precedence))
 
     def late_rule(self, op: type[Op], *chain: Target) -> LateRule | None:
         """The decomposition after layout assignment for a target, or for one that it is one of."""
         found = self.late.get(op, {})
         return next((found[target] for target in chain if target in found), None)
+
+
+def _precedence(one: Decomposition) -> tuple[int, bool]:
+    return -one.benefit, one.when is None
+
+
+def _listed(found: Iterable[Any]) -> str:
+    return " and ".join(sorted(map(rule_name, found)))
 
 
 def _ranked(forms: Iterable[tuple[int, Form | None]]) -> list[Form]:
@@ -366,29 +400,32 @@ def lower_quantized(of: str, name: str, domain: str = "") -> Callable[[Quantized
 
 
 def decompose(
-    op: type[Op], target: Target | None = None, order: Order = "formula", when: Condition | None = None
+    op: type[Op],
+    target: Target | None = None,
+    order: Order = "formula",
+    when: Condition | None = None,
+    benefit: int = 0,
 ) -> Callable[[DecomposeRule], DecomposeRule]:
     """Register a rule that replaces `op` by other neutral ops if the target accepts no form of it, for nodes for which
-    `when` holds. Several with conditions are tried in the order of their registration; one may have none.
+    `when` holds. `benefit`: of several at the same place of the order, the one with the highest is tried first.
     """
 
     def add(rule: DecomposeRule) -> None:
-        known = _RULES.decompose.setdefault(op, {}).setdefault((order, target), [])
-        plain = next((one.rule for one in known if not one.has_condition), None)
-        if when is None and plain is not None:
+        known = _RULES.decompose.setdefault(op, {}).setdefault((order, _checked(target)), [])
+        if when is None and (plain := [one.rule for one in known if one.when is None and one.benefit == benefit]):
             what = f"decomposing {op.name} for {target or 'any target'} ({order})"
-            raise RuleError(f"{what} has two rules: {rule_name(plain)} and {rule_name(rule)}")
-        known.append(Decomposition(rule if when is None else _guarded(rule, when), when is not None))
+            raise RuleError(f"{what} has two rules: {_listed((*plain, rule))}")
+        known.append(Decomposition(rule, when, benefit))
 
     return _decorator(add)
 
 
-def _guarded(rule: DecomposeRule, when: Condition) -> DecomposeRule:
-    @functools.wraps(getattr(rule, "func", rule))  # of a partial too
-    def guarded(b: Builder, node: Node) -> Lifted | None:
-        return rule(b, node) if when(node) else None
-
-    return guarded
+def _checked(target: Target | None) -> Target | None:
+    """`target`; RuleError if there is no such target."""
+    names = {"onnx", *(table.rules for table in target_tables().values())}
+    if target is not None and target not in names:
+        raise RuleError(f"there is no target {target!r}, only {', '.join(sorted(names))}")
+    return target
 
 
 def decompose_late(op: type[Op], target: Target, when: Condition) -> Callable[[DecomposeRule], DecomposeRule]:
@@ -398,4 +435,5 @@ def decompose_late(op: type[Op], target: Target, when: Condition) -> Callable[[D
     """
 
     table, what = _RULES.late.setdefault(op, {}), f"decomposing {op.name} late for {target}"
+    _checked(target)
     return _decorator(lambda rule: _add(table, target, LateRule(when, rule), what))

@@ -41,7 +41,7 @@ class Target(ABC):
     """A backend that runs files of one format: `name` is the format's dialect, `title` its name in messages."""
 
     name: ClassVar[TargetName]
-    chain: ClassVar[tuple[TargetName, ...]]
+    chain: tuple[TargetName, ...]
     """What the target is one of, the narrowest first: rules for each of them are rules for it."""
     has_integer_ops: bool
     """Whether ops other than those that quantize and dequantize have kernels on quantized types."""

@@ -8,6 +8,7 @@ from onnxtfl.runtimes.adapters import (
     RUNTIMES,
     TFLITE_RUNTIME,
     Runtime,
+    has_arena,
     runtime_for,
 )
 from onnxtfl.runtimes.process import Run, RunOptions, Worker
@@ -28,5 +29,6 @@ __all__ = [
     "Worker",
     "Workers",
     "fit_together",
+    "has_arena",
     "runtime_for",
 ]

@@ -22,7 +22,8 @@ class Runtime:
     """A runtime: ``name``, the model ``format`` it runs ("onnx" or "tflite"), the distribution that it comes in, and
     the package that is imported.
 
-    ``special``: it is used only where it is asked for by name. ``install``: what pip installs.
+    ``special``: it is used only where it is asked for by name. ``install``: what pip installs. ``has_arena``: it plans
+    memory once, in an arena, for the sizes that are in the file, and has one set of kernels.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Runtime:
     find_python: Callable[[], str] = lambda: sys.executable
     special: bool = False
     install: str = ""
+    has_arena: bool = False
 
     def version(self) -> str | None:
         """Return the installed version, or None where the runtime is not installed. Imports nothing."""
@@ -85,9 +87,16 @@ def _version(distribution: str, python: str) -> str | None:
 ONNXRUNTIME = Runtime("onnxruntime", "onnx", "onnxruntime", "onnxruntime")
 LITERT = Runtime("litert", "tflite", "ai-edge-litert", "ai_edge_litert")
 TFLITE_RUNTIME = Runtime("tflite_runtime", "tflite", "tflite-runtime", "tflite_runtime", tflite_runtime_python)
-MICRO = Runtime("micro", "tflite", "tflite-micro", "tflite_micro", special=True, install="'onnxtfl[micro]'")
+MICRO = Runtime(
+    "micro", "tflite", "tflite-micro", "tflite_micro", special=True, install="'onnxtfl[micro]'", has_arena=True
+)
 REFERENCE = Runtime("reference", "onnx", "onnx", "onnx", special=True)
 RUNTIMES = {runtime.name: runtime for runtime in (ONNXRUNTIME, LITERT, TFLITE_RUNTIME, MICRO, REFERENCE)}
+
+
+def has_arena(name: str | None) -> bool:
+    """Whether the runtime that is asked for by this name plans memory in an arena."""
+    return name is not None and RUNTIMES[name.replace("-", "_")].has_arena
 
 
 def runtime_for(format_: str, name: str | None = None) -> Runtime:

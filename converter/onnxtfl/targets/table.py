@@ -1,7 +1,4 @@
-"""The table of tfl ops (``schemas/tflite_ops.toml``), read op by op.
-
-What TFLite Micro's kernels accept is in a file of its own, ``schemas/tflite_micro.toml``.
-"""
+"""The table of tfl ops (``schemas/tflite_ops.toml``), read op by op, and those of targets (``schemas/targets/``)."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnxtfl.rewriting.readings import Reading, reading_of
-from onnxtfl.schemas.sections import MICRO as MICRO_OPS
 from onnxtfl.schemas.sections import names, section
+from onnxtfl.schemas.target_tables import target_tables
 
 Release = tuple[int, ...]
 
@@ -102,51 +99,48 @@ class OpEntry:
 
 
 MEASURED = ("2.14", "litert")
-"""The runtimes whose kernels are measured."""
-MICRO = "micro"
-"""The runtime whose kernels are in a file of their own."""
+"""The runtimes whose kernels are in the table of ops; those of targets are in the tables of these."""
 
 
 @dataclass(frozen=True, slots=True)
-class MicroEntry:
-    """The entry of one op of TFLite Micro.
+class Narrowed:
+    """What the table of a target says of one op, whose keys ``schemas/targets/tflite.toml`` describes.
 
-    `resolver`: the method of MicroMutableOpResolver that adds it. `most_values`: how many operands it may have (None:
-    any number). `needed`, `absent`: operands that have to be present, or missing. `only`: the single value of options.
-    `kernels`, `activations`, `inexact`: as in `OpEntry`.
+    `is_missing`: whether the target has no such op. `kernels`, `hybrid`, `activations`: as in `OpEntry`; None: those of
+    the target's parent. `resolver`: the method of MicroMutableOpResolver that adds the op.
     """
 
-    resolver: str
-    most_values: int | None
-    kernels: tuple[Mapping[str, Any], ...]
-    activations: frozenset[str]
-    inexact: tuple[Mapping[str, Any], ...]
+    is_missing: bool = False
+    most_values: int | None = None
     needed: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     only: Mapping[str, Any] = field(default_factory=dict)
+    kernels: tuple[Mapping[str, Any], ...] | None = None
+    hybrid: tuple[Mapping[str, Any], ...] | None = None
+    activations: frozenset[str] | None = None
+    inexact: tuple[Mapping[str, Any], ...] = ()
+    resolver: str = ""
 
 
 @functools.cache
-def micro_ops() -> tuple[str, ...]:
-    """The names of the ops that TFLite Micro has."""
-    return names(MICRO_OPS)
-
-
-@functools.cache
-def micro_entry(op: str) -> MicroEntry | None:
-    """The entry of `op`; None where TFLite Micro has no such op."""
-    if op not in micro_ops():
-        return None
-    table, kernels = section(op, MICRO_OPS), section(f"{op}.kernels", MICRO_OPS)
-    return MicroEntry(
-        table["resolver"],
+def narrowed(target: str, op: str) -> Narrowed:
+    """What the table of a target says of `op`: nothing of one that it does not name, if it has the other ops."""
+    known = target_tables()[target]
+    missing: dict[str, Any] = {"is_missing": not known.has_other_ops}
+    table = section(op, known.file) if op in names(known.file) else missing
+    kernels, hybrid = section(f"{op}.kernels", known.file), section(f"{op}.hybrid", known.file)
+    is_whole = bool(kernels) or not known.has_other_ops
+    return Narrowed(
+        table.get("is_missing", False),
         table.get("most_values"),
-        tuple(kernels.get(MICRO, ())),
-        frozenset(kernels.get("activations", "").split()),
-        tuple(section(f"{op}.inexact", MICRO_OPS).get("rows", ())),
         tuple(table.get("needed", "").split()),
         tuple(table.get("absent", "").split()),
         table.get("only", {}),
+        tuple(kernels.get(target, ())) if is_whole else None,
+        tuple(hybrid.get(target, ())) if is_whole else None,
+        frozenset(kernels.get("activations", "").split()) if is_whole else None,
+        tuple(section(f"{op}.inexact", known.file).get("rows", ())),
+        table.get("resolver", ""),
     )
 
 

@@ -36,8 +36,8 @@ class Target(engine.Target):
     """
 
     channels_last: ClassVar[bool]
-    has_open_sizes: ClassVar[bool] = True
-    has_uint8_kernels: ClassVar[bool] = True
+    has_open_sizes: bool = True
+    has_uint8_kernels: bool = True
     shares_inputs: ClassVar[bool]
 
     def __init__(self) -> None:

@@ -1,6 +1,7 @@
 """What a TFLite runtime accepts: which forms its kernels compute correctly, and the op version that a node needs.
 
-Everything is read from ``schemas/tflite_ops.toml``; no fact about a kernel is written in code.
+Everything is read from ``schemas/tflite_ops.toml``, and the table of the target in ``schemas/targets/``; no fact about
+a kernel is written in code.
 """
 
 from __future__ import annotations
@@ -8,19 +9,20 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.rewriting.registry import Form, rules
-from onnxtfl.rewriting.registry import Target as TargetName
 from onnxtfl.rewriting.target import Refusal
+from onnxtfl.schemas.target_tables import FEATURES, target_tables
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance, dtypes_of
-from onnxtfl.targets.table import MEASURED, MICRO, CostRow, OpEntry, Release, Version, entry, micro_entry, op_names
+from onnxtfl.targets.narrowed import refusal_by
+from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, Version, entry, narrowed, op_names
 from onnxtfl.targets.target import Target, operands_of
 
 LITERT_RELEASES: Mapping[str, Release] = {
@@ -42,23 +44,28 @@ MEASURED_LITERT: Release = (2, 23)
 
 
 class TfliteTarget(Target):
-    """A TFLite runtime and every later one.
+    """A TFLite runtime and every later one, or a target that is one of these.
 
     `min_runtime`: a TensorFlow or tflite-runtime release ("2.14", the default: what LiteRT and tflite-runtime 2.14 both
     compute correctly), or one of LiteRT's ("litert-2.3": what LiteRT computes correctly). Raises UsageError for other
     text. `release`: `min_runtime` in TensorFlow's numbering. `hybrid`: kernels that quantize activations are accepted.
+    `table`: the target's name in ``schemas/targets/``.
     """
 
     name = "tfl"
-    chain: ClassVar[tuple[TargetName, ...]] = ("tfl",)
     channels_last = True
     shares_inputs = False
     has_integer_ops = True
-    title = "TFLite"
     longest_axis = (1 << 31) - 1
 
-    def __init__(self, min_runtime: str = "2.14", *, hybrid: bool = False) -> None:
+    def __init__(self, min_runtime: str = "2.14", *, hybrid: bool = False, table: str = "tflite") -> None:
         super().__init__()
+        self.table = target_tables()[table]
+        self.title = self.table.title
+        self.chain = tuple(known.rules for known in self.table.chain)
+        self.has_open_sizes, self.has_uint8_kernels, self.has_hybrid_kernels, self.has_int64, self.has_float16 = (
+            name not in self.table.lacks for name in FEATURES
+        )
         self.hybrid = hybrid
         self.min_runtime = min_runtime
         self.release = _release(min_runtime)
@@ -66,7 +73,7 @@ class TfliteTarget(Target):
     @property
     def runtimes(self) -> tuple[str, ...]:
         """The measured runtimes on which a form has to be correct."""
-        return ("litert",) if self.release >= MEASURED_LITERT else ("2.14", "litert")
+        return (*(("litert",) if self.release >= MEASURED_LITERT else MEASURED), *self.table.narrowed)
 
     def forms(self, node: Node) -> Sequence[Form]:
         return rules().tfl_forms(node)
@@ -98,7 +105,13 @@ class TfliteTarget(Target):
     def costs(self, form: Form) -> Sequence[CostRow]:
         return entry(form.op).costs if form.op in op_names() else ()
 
+    def advice(self, node: Node) -> str | None:
+        return self.table.advice
+
     def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
+        for table in self.table.chain if form.op in op_names() else ():
+            if (refused := refusal_by(table, form)) is not None:
+                return refused
         if form.own_version is not None:
             return None
         op, instance = form.op, self.bound(form, results)
@@ -140,7 +153,10 @@ class TfliteTarget(Target):
 
     def fuses(self, activation: str, op: str) -> bool:
         """Whether kernels of `op` apply that fused_activation_function."""
-        return op in op_names() and activation in entry(op).activations
+        if op not in op_names():
+            return False
+        applied = (entry(op).activations, *(narrowed(name, op).activations for name in self.table.narrowed))
+        return all(known is None or activation in known for known in applied)
 
     def _too_new(self, known: OpEntry, instance: OpInstance) -> Refusal | None:
         if all(version.since[:2] <= self.release for version in known.versions):
@@ -184,19 +200,20 @@ def _needed(instance: OpInstance) -> list[Version]:
 
 @functools.cache
 def _forms(op: str, runtimes: tuple[str, ...], *, hybrid: bool = False) -> tuple[KernelForm, ...]:
-    first, *others = ([read_form(t) for t in _tables(op, runtime, hybrid=hybrid)] for runtime in runtimes)
+    tables = (found for runtime in runtimes if (found := _tables(op, runtime, hybrid=hybrid)) is not None)
+    first, *others = ([read_form(table) for table in found] for found in tables)
     for other in others:
         if other != first:
             first = [form for a in first for b in other if (form := intersect(a, b)) is not None]
     return tuple(first)
 
 
-def _tables(op: str, runtime: str, *, hybrid: bool) -> Sequence[Mapping[str, Any]]:
-    """The forms of a runtime's kernels as they are in the tables; TFLite Micro has no hybrid ones."""
-    if runtime != MICRO:
+def _tables(op: str, runtime: str, *, hybrid: bool) -> Sequence[Mapping[str, Any]] | None:
+    """The forms of the kernels of a runtime or target as they are in the tables; None for those of its parent."""
+    if runtime in MEASURED:
         return (entry(op).hybrid if hybrid else entry(op).kernels)[runtime]
-    known = micro_entry(op)
-    return () if known is None or hybrid else known.kernels
+    known = narrowed(runtime, op)
+    return known.hybrid if hybrid else known.kernels
 
 
 def _explain(instance: OpInstance, violations: Sequence[Sequence[Violation]]) -> Refusal:
@@ -244,8 +261,8 @@ def steps_off(instance: OpInstance, runtimes: Sequence[str] = MEASURED) -> int:
 def _inexact_forms(op: str, runtimes: tuple[str, ...]) -> tuple[tuple[KernelForm, int], ...]:
     """The forms that a kernel set of `runtimes` is not exact for, and their errors in steps."""
     found = []
-    micro = micro_entry(op) if MICRO in runtimes else None
-    for row in (*entry(op).inexact, *(micro.inexact if micro is not None else ())):
+    others = (narrowed(name, op).inexact for name in runtimes if name not in MEASURED)
+    for row in (*entry(op).inexact, *(row for rows in others for row in rows)):
         kernels = row.get("kernels", runtimes)
         if any(k.split()[0] in runtimes for k in ([kernels] if isinstance(kernels, str) else kernels)):
             form = read_form({key: value for key, value in row.items() if key not in ("kernels", "steps")})

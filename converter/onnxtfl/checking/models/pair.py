@@ -19,7 +19,7 @@ from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck, Status,
 from onnxtfl.checking.settings import Settings
 from onnxtfl.formats import files
 from onnxtfl.inputs.description import with_fixed_sizes
-from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together
+from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together, has_arena
 
 PathLike = str | os.PathLike[str]
 CHEAP = 0.2
@@ -60,7 +60,7 @@ class ModelPair:
         for side in (found.a, found.b):
             use_sorted_copy(side, stack)
             use_copy_with_weights(side, stack)
-            if settings.runtime == "micro" and side.info.format == "tflite":
+            if has_arena(settings.runtime) and side.info.format == "tflite":
                 side.info = with_fixed_sizes(side.info)
         found.a.flatten(found.b.info)
         found.b.flatten(found.a.info)
@@ -104,7 +104,7 @@ class ModelPair:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The kernel sets on which the second model runs."""
-        several = self.b.info.format == "tflite" and self.settings.runtime != "micro"
+        several = self.b.info.format == "tflite" and not has_arena(self.settings.runtime)
         return self.settings.kernels if several else self.settings.kernels[:1]
 
     @property

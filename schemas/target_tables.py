@@ -1,0 +1,80 @@
+"""The targets that .tflite models are written for: a table for each in ``targets/``, described in ``tflite.toml``.
+
+A target is one of its parent, and so on: this is its chain.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from onnxtfl.schemas.sections import section, tables_in
+
+FOLDER, ROOT = "targets", "tflite"
+_INHERITED = ("weights", "is_compact", "runtime", "advice")
+FEATURES = ("open_sizes", "uint8_kernels", "hybrid_kernels", "int64", "float16")
+"""What targets may lack."""
+
+
+@dataclass(frozen=True)
+class TargetTable:
+    """The section [target] of a table, with what it has from its parent; the keys are described in ``tflite.toml``.
+
+    `name`: that of ``--target`` and of its file. `parent`: None for the TFLite runtimes themselves.
+    """
+
+    name: str
+    title: str
+    help: str
+    rules: str
+    parent: TargetTable | None = None
+    has_other_ops: bool = True
+    lacks: frozenset[str] = frozenset()
+    weights: Sequence[str] = ()
+    is_compact: bool = False
+    runtime: str | None = None
+    advice: str | None = None
+
+    @property
+    def file(self) -> str:
+        """The file of the table, in this package."""
+        return f"{FOLDER}/{self.name}.toml"
+
+    @property
+    def chain(self) -> tuple[TargetTable, ...]:
+        """This table, then those that it is one of, the narrowest first."""
+        return (self, *(self.parent.chain if self.parent is not None else ()))
+
+    @property
+    def narrowed(self) -> tuple[str, ...]:
+        """The names of the targets that narrow what TFLite's kernels accept, from wide to narrow."""
+        return tuple(table.name for table in reversed(self.chain[:-1]))
+
+
+_KEYS = {one.name for one in fields(TargetTable)} - {"name"}
+
+
+@functools.cache
+def target_tables() -> Mapping[str, TargetTable]:
+    """All targets by name, each after its parent. Raises ValueError for a table that is none."""
+    heads = {name: section("target", f"{FOLDER}/{name}.toml") for name in tables_in(FOLDER)}
+    found = {ROOT: _table(ROOT, heads.pop(ROOT), None)}
+    while left := [name for name in heads if name not in found]:
+        ready = [name for name in left if heads[name].get("parent", ROOT) in found]
+        if not ready:
+            raise ValueError(f"schemas/{FOLDER}: {', '.join(left)}: there is no such parent, or each is one of these")
+        found |= {name: _table(name, heads[name], found[heads[name].get("parent", ROOT)]) for name in ready}
+    return found
+
+
+def _table(name: str, head: Mapping[str, Any], parent: TargetTable | None) -> TargetTable:
+    lacks = frozenset(head.get("lacks", "").split())
+    if wrong := [*(head.keys() - _KEYS), *lacks.difference(FEATURES)]:
+        raise ValueError(f"schemas/{FOLDER}/{name}.toml: [target] has no {', '.join(sorted(wrong))}")
+    inherited = {} if parent is None else {key: getattr(parent, key) for key in _INHERITED}
+    given = {"rules": name, **inherited, **head, "name": name, "parent": parent}
+    given["lacks"] = lacks | (frozenset() if parent is None else parent.lacks)
+    given["weights"] = head["weights"].split() if "weights" in head else given["weights"]
+    return TargetTable(**given)

@@ -1,0 +1,75 @@
+"""The tables of targets: what they have from their parent, what is no table, and targets two below TFLite."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from onnxtfl.schemas import sections, target_tables
+
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.types import tensor
+from onnxtfl.rewriting.registry import Form
+from onnxtfl.targets import table
+from onnxtfl.targets.tflite import TfliteTarget, _forms
+
+KEYS = {one.name for one in fields(table.Narrowed)} - {"activations"}
+CACHES = (sections.texts, sections.names, target_tables.target_tables, table.narrowed, _forms)
+HEAD = '[target]\ntitle = "NPU"\nhelp = "an NPU"\n'
+
+
+@pytest.mark.parametrize("name", target_tables.target_tables())
+def test_the_tables_are_about_ops_and_what_targets_say_of_them(name: str) -> None:
+    text = sections.folder().joinpath(target_tables.target_tables()[name].file).read_text(encoding="utf-8")
+    whole = tomllib.loads(text)
+    assert whole.keys() <= {"target", *table.op_names()}
+    assert [op for op, said in whole.items() if op != "target" and not said.keys() <= KEYS] == []
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A folder for tables, beside those that there are."""
+    there = Path(str(sections.folder()))
+    for path in [*there.glob("*.toml"), *there.glob("targets/*.toml")]:
+        (tmp_path / "targets").mkdir(exist_ok=True)
+        (tmp_path / path.relative_to(there)).symlink_to(path)
+    monkeypatch.setattr(sections, "folder", lambda: tmp_path)
+    for cached in CACHES:
+        cached.cache_clear()
+    yield tmp_path / "targets"
+    for cached in CACHES:
+        cached.cache_clear()
+
+
+def test_a_target_of_a_target(folder: Path) -> None:
+    own = 'parent = "micro"\nlacks = "float16"\nruntime = "litert"\n[RELU.kernels]\nnpu = [{ T = "qint8", rank = 4 }]\n'
+    (folder / "npu.toml").write_text(HEAD + own, encoding="utf-8")
+    found, micro = target_tables.target_tables()["npu"], target_tables.target_tables()["micro"]
+    assert [one.name for one in found.chain] == ["npu", "micro", "tflite"]
+    assert found.lacks == micro.lacks and found.weights == micro.weights and found.is_compact
+    assert (found.runtime, micro.runtime) == ("litert", "micro")
+    target = TfliteTarget(table="npu")
+    assert target.chain == ("npu", "micro", "tfl") and target.runtimes == ("2.14", "litert", "micro", "npu")
+    x = Value(tensor("float32", 2))
+    refused = {op: target.refusal(Form(op, (x,)), [x]) for op in ("RELU", "GELU", "ABS")}
+    assert [one and one.kind for one in refused.values()] == ["dtype", "op", None]
+    gelu = refused["GELU"]
+    assert gelu is not None and gelu.message == "TFLite Micro has no op GELU"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('parent = "gpu"', "npu: there is no such parent"),
+        ('parent = "npu"', "npu: there is no such parent, or each is one of these"),
+        ('lacks = "int65"', r"npu.toml: \[target\] has no int65"),
+        ('runtme = "micro"', r"npu.toml: \[target\] has no runtme"),
+    ],
+)
+def test_what_is_no_table(folder: Path, text: str, said: str) -> None:
+    (folder / "npu.toml").write_text(f"{HEAD}{text}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=said):
+        target_tables.target_tables()
