@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from onnxtfl.build.convolutions import as_2d, first, fixed_kernel, kernel_sizes, last, sized_window
 from onnxtfl.build.hybrid import is_hybrid
-from onnxtfl.build.open_windows import Amounts, cropped, grown
 from onnxtfl.build.operands import flat_bias
 from onnxtfl.build.qlinear import MICROSOFT, lifted
 from onnxtfl.build.rows import activated
 from onnxtfl.build.sizes import as_int32, int32, sliced
-from onnxtfl.build.windows import interleaved, onnx_attributes, padded, tfl_strides, tfl_window
+from onnxtfl.build.windows import Amounts, interleaved, onnx_attributes, padded, tfl_strides, tfl_window
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
@@ -195,8 +193,7 @@ def _with_sizes(b: Builder, full: Value, node: Node) -> Value:
     sizes = Term(b, b(ops.Slice, as_int64(b, node.operand(0)), [1], [full.rank - 1], [1]))
     total = Term(b, dim_vector(b, [full.shape[a] for a in dims], full)) - sizes
     before = total.max(0).apply(ops.FloorDiv, 2) if node.attr("padding") == "SAME" else total * 0
-    amounts = Amounts(-before, before - total)
-    return grown(b, cropped(b, full, dims, amounts), dims, amounts)
+    return padded(b, full, dims, Amounts(-before, before - total))
 
 
 @lower_onnx(ops.ConvTranspose)
@@ -206,58 +203,63 @@ def _onnx_conv_transpose(node: Node, opset: int) -> Form | None:
     grow = tuple(max(0, -p) for p in window.after)
     if any(p < 0 for p in window.before) or any(g >= s for g, s in zip(grow, window.strides, strict=True)):
         return None
-    window = replace(window, padding=tuple(max(0, p) for p in window.padding))
+    window = replace(window, padding=tuple(max(0, p) for p in window.explicit_padding))
     operands = tuple(v for v in node.operands[:3] if v is not None)
     attributes = {**onnx_attributes(window), "output_padding": grow, "group": node.attr("feature_group_count")}
     return Form("ConvTranspose", operands, attributes)
 
 
-@decompose(ops.ConvTranspose, "tfl")
-def _conv_transpose_for_tfl(b: Builder, node: Node) -> Value | None:
-    """One step nearer to kernels: a unit axis, no groups, no dilation, SAME or VALID."""
-    window, _ = sized_window(node)
-    if window.rank == 1:
-        return as_2d(b, node)
-    if max(window.strides) > LONGEST_STRIDE:
-        raise UnsupportedError(f"strides over {LONGEST_STRIDE} in a transposed convolution")
-    if node.attr("feature_group_count") > 1:
-        return _as_grouped_conv(b, node, window)
-    if any(d > 1 for d in window.dilations):
-        return b(ops.ConvTranspose, node.operand(0), _dilated(b, node), *node.operands[2:], **_undilated(node))
-    if _tfl_padding(node) is None:
-        return crop_apart(b, node, window)
-    return _as_grouped_conv(b, node, window) if window.rank == 3 else None
+# --- decompositions: steps towards kernels ----------------------------------------------------------------------------
 
 
-def _undilated(node: Node) -> dict[str, Any]:
-    return {**node.attributes, "rhs_dilation": (1,) * len(node.attr("rhs_dilation"))}
+def _is_dilated(node: Node) -> bool:
+    return any(d > 1 for d in node.attr("rhs_dilation"))
 
 
-def _dilated(b: Builder, node: Node) -> Value:
-    """The kernel with zeros between its elements."""
-    kernel = node.operand(1)
-    for axis, dilation in zip(node.attr("kernel_spatial_dimensions"), node.attr("rhs_dilation"), strict=True):
+def _has_groups(node: Node) -> bool:
+    return bool(node.attr("feature_group_count") > 1)
+
+
+def _strides_are_too_long(node: Node) -> bool:
+    return bool(max(node.attr("window_strides")) > LONGEST_STRIDE)
+
+
+decompose(ops.ConvTranspose, "tfl", when=lambda node: len(node.attr("window_strides")) == 1)(as_2d)
+
+
+@decompose(ops.ConvTranspose, "tfl", when=_strides_are_too_long)
+def _refuse_strides(b: Builder, node: Node) -> Value:
+    raise UnsupportedError(f"strides over {LONGEST_STRIDE} in a transposed convolution")
+
+
+@decompose(ops.ConvTranspose, "tfl", when=lambda node: _is_dilated(node) and not _has_groups(node))
+def _conv_transpose_with_zeros(b: Builder, node: Node) -> Value:
+    """A dilation as zeros between the elements of the kernel."""
+    kernel, dilations = node.operand(1), node.attr("rhs_dilation")
+    for axis, dilation in zip(node.attr("kernel_spatial_dimensions"), dilations, strict=True):
         kernel = interleaved(b, kernel, axis, dilation, keep_last=False)
-    return kernel
+    plain = {**node.attributes, "rhs_dilation": (1,) * len(dilations)}
+    return b(ops.ConvTranspose, node.operand(0), kernel, *node.operands[2:], **plain)
+
+
+def _has_other_padding(node: Node) -> bool:
+    return not (_is_dilated(node) or _has_groups(node) or _tfl_padding(node))
 
 
 @decompose(ops.ConvTranspose, "onnx")
-def _conv_transpose_for_onnx(b: Builder, node: Node) -> Value:
-    return crop_apart(b, node, sized_window(node)[0])
-
-
-def crop_apart(b: Builder, node: Node, window: Window) -> Value:
+@decompose(ops.ConvTranspose, "tfl", when=_has_other_padding)
+def _conv_transpose_cropped(b: Builder, node: Node) -> Value:
     """::
 
     %y = ConvTranspose(%x, %k, %b) padding p
       ->
     %y = Add(Pad(Slice(ConvTranspose(%x, %k))), %b)     (without a Pad the bias stays where it was)
     """
-    dims, rank = node.attr("output_spatial_dimensions"), window.rank
+    window, dims = sized_window(node)[0], node.attr("output_spatial_dimensions")
     grow = [min(max(-p, 0), s - 1) for p, s in zip(window.after, window.strides, strict=True)]
     missing = [*(max(0, -p) for p in window.before), *(max(0, -p) - g for p, g in zip(window.after, grow, strict=True))]
     bias = node.optional(2)
-    attributes = {**attributes_of(node), "padding": (*(0,) * rank, *(-g for g in grow))}
+    attributes = {**attributes_of(node), "padding": (*(0,) * window.rank, *(-g for g in grow))}
     full = b(ops.ConvTranspose, node.operand(0), node.operand(1), None if any(missing) else bias, **attributes)
     inside = [slice(max(0, p), -max(0, q) or None) for p, q in zip(window.before, window.after, strict=True)]
     cut = sliced(b, full, dict(zip(dims, inside, strict=True)))
@@ -270,13 +272,19 @@ def crop_apart(b: Builder, node: Node, window: Window) -> Value:
     return b(ops.Add, result, reshape(b, bias, (*bias.shape, *[1] * last_axes)))
 
 
-def _as_grouped_conv(b: Builder, node: Node, window: Window) -> Value:
+def _is_over_several_parts(node: Node) -> bool:
+    """Whether there are groups, or three axes, over which not every target has a kernel."""
+    return _has_groups(node) or (len(node.attr("window_strides")) == 3 and bool(_tfl_padding(node)))
+
+
+@decompose(ops.ConvTranspose, "tfl", when=_is_over_several_parts)
+def _as_grouped_conv(b: Builder, node: Node) -> Value:
     """A convolution with the flipped kernel over the operand with stride - 1 zeros between its elements.
 
     The kernel's input features are those of all groups, one after the other, its output features those of one group; a
     Conv wants all output features and the inputs of one group, so the group axis moves from one to the other.
     """
-    attributes, groups = attributes_of(node), node.attr("feature_group_count")
+    attributes, groups, (window, _) = attributes_of(node), node.attr("feature_group_count"), sized_window(node)
     x = node.operand(0)
     for axis, stride in zip(attributes["input_spatial_dimensions"], window.strides, strict=True):
         x = interleaved(b, x, axis, stride, keep_last=True)

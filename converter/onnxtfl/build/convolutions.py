@@ -21,7 +21,6 @@ def window_attributes(window: Window) -> dict[str, Any]:
         "window_strides": window.strides,
         "padding": window.padding,
         "rhs_dilation": window.dilations,
-        "auto_pad": window.auto_pad,
     }
 
 
@@ -104,8 +103,8 @@ def as_2d(b: Builder, node: Node) -> Value:
         wide.update(_unit_axis_numbers(attributes, side))
     for name in ("window_strides", "rhs_dilation"):
         wide[name] = (1, *attributes[name])
-    low, high = attributes["padding"]
-    wide["padding"] = (0, low, 0, high)
+    padding = attributes["padding"]
+    wide["padding"] = padding if isinstance(padding, str) else (0, padding[0], 0, padding[1])
     x = with_unit_axis(b, node.operand(0), attributes["input_spatial_dimensions"][0])
     kernel = with_unit_axis(b, node.operand(1), attributes["kernel_spatial_dimensions"][0])
     result = b(node.op, x, kernel, node.optional(2), **{**attributes, **wide})

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir.attributes import AUTO_PAD, Attribute, Axes, Axis, Integer, Integers
+from onnxtfl.ir.attributes import Attribute, Axes, Axis, Integer, Integers, Padding
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.dims import Shape as Dims
@@ -105,8 +105,7 @@ def conv_window(attributes: Attributes, kernel_shape: Sequence[Any]) -> Window:
     if not all(isinstance(k, int) for k in shape):
         hint = "freeze the kernel, or fix the sizes of the inputs (`input_shapes`)"
         raise UnsupportedError("the size of the kernel is unknown", hint=hint, code="E-SHAPE-001")
-    strides, dilations, padding = (attributes[n] for n in ("window_strides", "rhs_dilation", "padding"))
-    return Window(shape, tuple(strides), tuple(dilations), tuple(padding), attributes.get("auto_pad", "NOTSET"))
+    return Window.of(shape, *(attributes[name] for name in ("window_strides", "rhs_dilation", "padding")))
 
 
 def placed(attributes: Attributes, batch: Dim, features: Dim, sizes: Sequence[Dim]) -> Dims:
@@ -125,13 +124,13 @@ def is_depthwise(node: Node) -> bool:
 class Conv(Convolution):
     """Convolution (cross-correlation) over n spatial axes, with an optional bias a feature (the spec's ConvBias).
 
-    `padding` and `auto_pad` as in :mod:`onnxtfl.ir.spatial`, negative padding crops; group g of the input features
+    `padding` as in :mod:`onnxtfl.ir.spatial`, negative padding crops; group g of the input features
     meets group g of the kernel's output features. Floats under 32 bits are summed in float32, integers wrap.
     Source: neutral-ops 3.28, 3.29 (lhs_dilation is ConvTranspose, batch_group_count serves training only).
     """
 
     core = True
-    attributes = {**DIMENSIONS, "auto_pad": AUTO_PAD}
+    attributes = {**DIMENSIONS, "padding": Padding()}
 
     @classmethod
     def output_shape(cls, attributes: Attributes, x: Dims, w: Dims) -> Dims:
