@@ -342,10 +342,8 @@ def _spatial_first(attributes: dict[str, Any]) -> tuple[int, ...]:
 def _integer_conv(b: Builder, node: Node) -> Value | None:
     """In float32, over as many input features at a time as that adds up exactly."""
     x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
-    axes, total = (
-        (attributes["input_feature_dimension"], attributes["kernel_input_feature_dimension"]),
-        node.optional(2),
-    )
+    axes = attributes["input_feature_dimension"], attributes["kernel_input_feature_dimension"]
+    total = node.optional(2)
     if total is not None:
         total = reshape(b, total, (*total.shape, *[1] * (x.rank - 1 - attributes["output_feature_dimension"])))
     multiply, parts = partial(b, ops.Conv, **attributes), list(zip((x, kernel), axes, strict=True))

@@ -173,7 +173,7 @@ def _resolve_ceil(b: Builder, x: Value, window: Window) -> Resolved:
         return _of_amounts(b, window, Amounts(before, after + strides - 1), x.shape[2:])
     sizes = Term(b, dim_vector(b, x.shape[2:], x))
     more = _up(sizes + before + after - span, strides)
-    started = (more * strides < sizes + before).to(sizes.dtype)
+    started = (sizes + before - more * strides).max(0).min(1)
     needed = (more + started - 1) * strides + span - before - sizes
     return _of_amounts(b, window, Amounts(before, needed.max(0)))
 
