@@ -166,11 +166,10 @@ def _resolve_same(
 
 def _resolve_ceil(b: Builder, x: Value, window: Window) -> Resolved:
     """As much padding after each axis as the last windows need, which may not start in it."""
-    before, after, strides, span = (
-        _vector(b, v) for v in (window.before, window.after, window.strides, window.span)
-    )
-    if all(a + s <= k for a, s, k in zip(window.after, window.strides, window.span, strict=True)):  # none starts there
-        return _of_amounts(b, window, Amounts(before, after + strides - 1), x.shape[2:])
+    most = [a + s - 1 for a, s in zip(window.after, window.strides, strict=True)]
+    if all(n < span for n, span in zip(most, window.span, strict=True)):  # none starts there
+        return Resolved(replace(window, padding=(*window.before, *most)).trimmed(x.shape[2:]))
+    before, after, strides, span = (_vector(b, v) for v in (window.before, window.after, window.strides, window.span))
     sizes = Term(b, dim_vector(b, x.shape[2:], x))
     more = _up(sizes + before + after - span, strides)
     started = (sizes + before - more * strides).max(0).min(1)
@@ -178,12 +177,12 @@ def _resolve_ceil(b: Builder, x: Value, window: Window) -> Resolved:
     return _of_amounts(b, window, Amounts(before, needed.max(0)))
 
 
-def _of_amounts(b: Builder, window: Window, amounts: Amounts, sizes: Sequence[Dim] = ()) -> Resolved:
+def _of_amounts(b: Builder, window: Window, amounts: Amounts) -> Resolved:
     """The window with padding by `amounts` where these are known; else they are added to its operand."""
     known = amounts.known()
     if known is None:
         return Resolved(window.without_padding(), amounts)
-    window = replace(window, padding=tuple(max(p, 0) for p in known)).trimmed(sizes)
+    window = replace(window, padding=tuple(max(p, 0) for p in known))
     return Resolved(window, amounts.limited(False) if min(known, default=0) < 0 else None)
 
 

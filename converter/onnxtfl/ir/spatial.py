@@ -103,25 +103,31 @@ class Window:
     def explicit(self, sizes: Sequence[Dim]) -> Window:
         """The same window with explicit padding, if `sizes` determine it.
 
-        A stride of 1 needs one padding for all sizes, as do windows of one or two elements: only the second may be
-        padding, if it is not read it makes no other position.
+        A window of one or two elements needs one padding for all sizes: a second element that is padding and is not
+        read makes no other position.
         """
-        axes = list(zip(sizes, self.span, self.strides, strict=True))
-        if not self.is_same or any(not isinstance(n, int) and s > 1 and span > 2 for n, span, s in axes):
+        if not self.is_same:
             return self
-        totals = [_same(n if isinstance(n, int) else 1, span, s) for n, span, s in axes]
+        totals = []
+        for size, span, stride in zip(sizes, self.span, self.strides, strict=True):
+            missing = (ceildiv(size, stride) - 1) * stride + span - size
+            if not isinstance(missing, int) and span > 2:
+                return self
+            totals.append(max(0, missing if isinstance(missing, int) else span - 1))
         return replace(self, padding=(*(t // 2 for t in totals), *(t - t // 2 for t in totals)))
 
     def trimmed(self, sizes: Sequence[Dim]) -> Window:
-        """The same window without the padding after its last position, where `sizes` tell which that is."""
+        """The same window without padding after its last position, positive or negative, where `sizes` tell it."""
         if self.is_same:
             return self
         after = list(self.after)
-        for i, size in enumerate(sizes):
-            room = size + self.before[i] + self.after[i] - self.span[i]
-            unread = room % self.strides[i]
-            if isinstance(unread, int) and not (isinstance(room, int) and room < 0):
-                after[i] = min(after[i], max(0, after[i] - unread))
+        for i, (size, stride) in enumerate(zip(sizes, self.strides, strict=True)):
+            bare = size + self.before[i] - self.span[i]
+            unread = (bare + after[i]) % stride
+            if after[i] < 0:
+                after[i] = 0 if (bare + after[i]) // stride == bare // stride else after[i]
+            elif isinstance(unread, int) and self._count(i, size) != 0:
+                after[i] = max(0, after[i] - unread)
         return replace(self, padding=(*self.before, *after))
 
     def counts(self, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -167,11 +173,6 @@ class Window:
     def elements(self, sizes: Sequence[int]) -> Array:
         """How many elements each position reads, without padding: [positions...]."""
         return np.asarray(self.stack(np.ones(sizes), 0.0).sum(axis=-1))
-
-
-def _same(size: int, span: int, stride: int) -> int:
-    """How much padding ceil(size / stride) positions need."""
-    return max(0, (-(-size // stride) - 1) * stride + span - size)
 
 
 MOST_BETWEEN = 1 << 26
