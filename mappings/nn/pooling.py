@@ -292,12 +292,10 @@ def _max_pool_in_float(b: Builder, node: Node) -> Value:
 @decompose(ops.AveragePool, "tfl", when=_is_over_one_axis)
 def _pool_over_two_axes(b: Builder, node: Node) -> Value:
     """One spatial axis as two, the first a unit axis."""
-    attributes, padding = attributes_of(node), node.attr("padding")
-    (axis,) = attributes["dims"]
-    wide: dict[str, Any] = {name: (1, *attributes[name]) for name in ("kernel_shape", "strides", "dilations")}
-    wide["padding"] = padding if isinstance(padding, str) else (0, padding[0], 0, padding[1])
+    (axis,), window = node.attr("dims"), ops.pool_window(attributes_of(node)).with_unit_axis()
     x = with_unit_axis(b, node.operand(0), axis)
-    return reshape(b, b(node.op, x, **{**attributes, **wide, "dims": (axis, axis + 1)}), node.result.shape)
+    wide = b(node.op, x, **{**node.attributes, **pool_attributes(window, (axis, axis + 1))})
+    return reshape(b, wide, node.result.shape)
 
 
 @decompose(ops.MaxPool, "onnx", when=lambda node: _pads_too_much(node) and not _has_indices(node))

@@ -100,6 +100,11 @@ class Window:
         """The same window over an operand that is padded already."""
         return replace(self, padding=(0,) * (2 * self.rank))
 
+    def with_unit_axis(self) -> Window:
+        """The same window over one more axis, the first, of size 1."""
+        padding = self.padding if isinstance(self.padding, str) else (0, *self.before, 0, *self.after)
+        return Window((1, *self.shape), (1, *self.strides), (1, *self.dilations), padding)
+
     def explicit(self, sizes: Sequence[Dim]) -> Window:
         """The same window with explicit padding, if `sizes` determine it.
 
