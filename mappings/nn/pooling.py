@@ -38,7 +38,7 @@ from onnxtfl.build.windows import (
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import known_size, product
+from onnxtfl.ir.dims import known_size, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.numeric import lowest
@@ -346,15 +346,15 @@ def _mean_of_padded(b: Builder, node: Node) -> Value:
     mean = b(ops.AveragePool, zeros, **pool_attributes(plain, dims))
     if node.attr("count_include_pad"):
         return mean
-    sizes = [n for d in dims if isinstance(n := x.shape[d], int)]
-    if len(sizes) == window.rank:
-        return b(ops.Mul, mean, _volume_by_count(x, dims, window, sizes))
+    if static([x.shape[d] for d in dims]):
+        return b(ops.Mul, mean, _volume_by_count(x, dims, window))
     ones, plain = realize_window(b, spatial_ones(b, x, dims), dims, window)
     return b(ops.Div, mean, b(ops.AveragePool, ones, **pool_attributes(plain, dims)))
 
 
-def _volume_by_count(x: Value, dims: Sequence[int], window: Window, sizes: Sequence[int]) -> Value:
+def _volume_by_count(x: Value, dims: Sequence[int], window: Window) -> Value:
     """The number of elements of the window by the number of those that are no padding, for each position."""
+    sizes = [x.size(d) for d in dims]
     places = math.prod(known_size(n) for n in window.counts(sizes))
     check_elements(math.prod(window.shape) * places, "the number of elements in each window")
     counts = window.elements(sizes)

@@ -40,14 +40,6 @@ class Amounts:
         rank = len(padding) // 2
         return Amounts(_vector(b, padding[:rank]), _vector(b, padding[rank:]))
 
-    def __sub__(self, other: Amounts) -> Amounts:
-        return Amounts(self.before - other.before, self.after - other.after)
-
-    def limited(self, positive: bool) -> Amounts:
-        """What is added only; or what is taken away only."""
-        sides = [side.max(0) if positive else side.min(0) for side in (self.before, self.after)]
-        return Amounts(*sides)
-
     def known(self) -> tuple[int, ...] | None:
         """The padding as integers; None where it depends on sizes known only at run time."""
         before, after = static_ints(self.before.value), static_ints(self.after.value)
@@ -101,8 +93,9 @@ class Resolved:
 
     def beyond(self, b: Builder, padding: tuple[int, ...]) -> Resolved:
         """The same over an operand that has `padding` already."""
-        own = self.amounts or Amounts.of(b, self.window.explicit_padding)
-        return _of_amounts(b, self.window, (own - Amounts.of(b, padding)).limited(True))
+        own, given = self.amounts or Amounts.of(b, self.window.explicit_padding), Amounts.of(b, padding)
+        more = Amounts((own.before - given.before).max(0), (own.after - given.after).max(0))
+        return _of_amounts(b, self.window, more)
 
 
 def onnx_window(node: Node, shape: Sequence[int]) -> Window:
@@ -122,21 +115,19 @@ def resolve_window(b: Builder, node: Node, x: Value, shape: Sequence[int], *, is
     """
     window, auto_pad = onnx_window(node, shape), node.attr("auto_pad") or "NOTSET"
     known = x.tensor_type.shape
-    sizes = [fresh() for _ in shape] if known is None else known[2:]
+    sizes = tuple(fresh() for _ in shape) if known is None else known[2:]
+    if len(sizes) != len(shape):
+        raise ValueError(f"input of rank {x.rank}, a window over {len(shape)} axes")
     if auto_pad.startswith("SAME"):
         return _resolve_same(b, x, window, sizes, is_pool, auto_pad == "SAME_LOWER")
     if not is_pool:
-        if any(isinstance(n, int) and n + p + q < span for n, p, q, span in _each(window, sizes)):
-            raise ValueError(f"a window of {window.span} does not fit into {tuple(sizes)} padded by {window.padding}")
+        if 0 in window.counts(sizes):
+            raise ValueError(f"a window of {window.span} does not fit into {sizes} padded by {window.padding}")
         return Resolved(window)
     if any(p >= k for p, k in zip(window.explicit_padding, 2 * window.shape, strict=True)):
         raise ValueError(f"padding {window.padding} has to be smaller than the window {window.shape}")
     window = _fitted(node, window, x.shape)
     return _resolve_ceil(b, x, window) if node.attr("ceil_mode", 0) else Resolved(window)
-
-
-def _each(window: Window, sizes: Sequence[Dim]) -> zip[tuple[Dim, int, int, int]]:
-    return zip(sizes, window.before, window.after, window.span, strict=True)
 
 
 def _resolve_same(
@@ -182,8 +173,8 @@ def _of_amounts(b: Builder, window: Window, amounts: Amounts) -> Resolved:
     known = amounts.known()
     if known is None:
         return Resolved(window.without_padding(), amounts)
-    window = replace(window, padding=tuple(max(p, 0) for p in known))
-    return Resolved(window, amounts.limited(False) if min(known, default=0) < 0 else None)
+    crops = [min(p, 0) for p in known]
+    return Resolved(replace(window, padding=tuple(max(p, 0) for p in known)), Amounts.of(b, crops) if any(crops) else None)
 
 
 def _fitted(node: Node, window: Window, x: Sequence[Dim]) -> Window:
