@@ -63,6 +63,10 @@ def pool_attributes(window: Window, dims: Sequence[int]) -> dict[str, Any]:
     }
 
 
+def _window(node: Node) -> Window:
+    return ops.pool_window(attributes_of(node))
+
+
 def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[int], **attributes: Any) -> Value:
     """The pool `op`; a Reduce where the window covers the whole input."""
     if window.shape == tuple(x.shape[d] for d in dims) and not window.is_dilated and not window.is_padded:
@@ -153,29 +157,29 @@ def _root(x: Term, p: int) -> Term:
 
 
 @lower_onnx(ops.MaxPool)
+def _onnx_max_pool(node: Node, opset: int) -> Form | None:
+    """Spatial axes last: the layout pass sees to it, but where indices count along the axes as they are."""
+    x, dims = node.operand(0), tuple(node.attr("dims"))
+    moves = x.rank != len(dims) + 2 or (_has_indices(node) and dims != tuple(range(2, x.rank)))
+    options = {**onnx_attributes(_window(node)), "ceil_mode": 0, "storage_order": 0}
+    return None if moves or _pads_too_much(node) else Form("MaxPool", (x,), options)
+
+
 @lower_onnx(ops.AveragePool)
-def _onnx_pool(node: Node, opset: int) -> Form | None:
-    """Spatial axes last (the layout pass sees to it), dilated averages from opset 19 on."""
-    x, attributes = node.operand(0), attributes_of(node)
-    window = ops.pool_window(attributes)
-    if x.tensor_type.rank != window.rank + 2 or _pads_too_much(node):
+def _onnx_average_pool(node: Node, opset: int) -> Form | None:
+    """Spatial axes last (the layout pass sees to it), dilated from opset 19 on."""
+    x, window = node.operand(0), _window(node)
+    if x.rank != window.rank + 2 or _pads_too_much(node) or (window.is_dilated and opset < 19):
         return None
-    options, average = onnx_attributes(window), node.op is ops.AveragePool
-    if not average:
-        # the layout pass does not move the axes that indices count along
-        places = not attributes["return_indices"] or tuple(attributes["dims"]) == (*range(2, x.rank),)
-        return Form("MaxPool", (x,), {**options, "ceil_mode": 0, "storage_order": 0}) if places else None
-    if window.is_dilated and opset < 19:
-        return None
+    options = {**onnx_attributes(window), "ceil_mode": 0, "count_include_pad": int(node.attr("count_include_pad"))}
     if not window.is_dilated:  # ONNX Runtime copies it to its quantized pool, which has no such attribute
         del options["dilations"]
-    counts = {"count_include_pad": int(attributes["count_include_pad"])}
-    return Form("AveragePool", (x,), {**options, "ceil_mode": 0, **counts})
+    return Form("AveragePool", (x,), options)
 
 
 def _pads_too_much(node: Node) -> bool:
     """Whether ONNX has no such padding: as large as the window, or SAME where strides skip elements."""
-    window = ops.pool_window(attributes_of(node))
+    window = _window(node)
     if window.is_same:
         return any(s > k for s, k in zip(window.strides, window.span, strict=True))
     return any(p >= k for p, k in zip(window.explicit_padding, 2 * window.shape, strict=True))
@@ -201,7 +205,7 @@ def _tfl_pool(b: Builder, node: Node) -> Value:
 
 def _pool_2d(node: Node, name: str) -> Form | None:
     """The form of a pool over two of four axes, none dilated."""
-    x, window = node.operand(0), ops.pool_window(attributes_of(node))
+    x, window = node.operand(0), _window(node)
     if x.tensor_type.rank != 4 or window.rank != 2 or window.is_dilated:
         return None
     padding = tfl_padding(window, tuple(x.shape[d] for d in node.attr("dims")))
@@ -222,7 +226,7 @@ def _largest_of_blocks(node: Node) -> Form | None:
 
     Before MAX_POOL_2D, whose int16 kernel has no vector code: REDUCE_MAX is ten times faster (LiteRT 2.3).
     """
-    x, window = node.operand(0), ops.pool_window(attributes_of(node))
+    x, window = node.operand(0), _window(node)
     quantization = quantization_of(x)
     if quantization is None or quantization.storage != "int16" or not x.tensor_type.is_static:
         return None
@@ -261,15 +265,15 @@ def _has_indices(node: Node) -> bool:
 
 
 def _is_over_one_axis(node: Node) -> bool:
-    window = ops.pool_window(attributes_of(node))
+    window = _window(node)
     return node.operand(0).rank == 3 and window.rank == 1 and not window.is_dilated
 
 
 def _is_over_many_axes(node: Node) -> bool:
     """Whether the window slides over all but the first two axes, three or more, each element next to the other."""
-    dims, window = tuple(node.attr("dims")), ops.pool_window(attributes_of(node))
-    plain = not (_is_padded(node) or _has_indices(node) or window.is_dilated or node.operand(0).is_quantized)
-    return plain and window.rank >= 3 and dims == tuple(range(2, node.operand(0).rank))
+    dims, window = tuple(node.attr("dims")), _window(node)
+    many = window.rank >= 3 and dims == tuple(range(2, node.operand(0).rank))
+    return many and not (window.is_padded or window.is_dilated or _has_indices(node))
 
 
 @decompose(ops.MaxPool, "tfl", when=_has_indices)
@@ -292,7 +296,7 @@ def _max_pool_in_float(b: Builder, node: Node) -> Value:
 @decompose(ops.AveragePool, "tfl", when=_is_over_one_axis)
 def _pool_over_two_axes(b: Builder, node: Node) -> Value:
     """One spatial axis as two, the first a unit axis."""
-    (axis,), window = node.attr("dims"), ops.pool_window(attributes_of(node)).with_unit_axis()
+    (axis,), window = node.attr("dims"), _window(node).with_unit_axis()
     x = with_unit_axis(b, node.operand(0), axis)
     wide = b(node.op, x, **{**node.attributes, **pool_attributes(window, (axis, axis + 1))})
     return reshape(b, wide, node.result.shape)
@@ -302,7 +306,7 @@ def _pool_over_two_axes(b: Builder, node: Node) -> Value:
 @decompose(ops.MaxPool, "tfl", when=lambda node: _is_padded(node) and not _has_indices(node))
 def _max_of_padded(b: Builder, node: Node) -> Value:
     """Padding that is never the largest, as a Pad."""
-    x, dims, window = node.operand(0), node.attr("dims"), ops.pool_window(attributes_of(node))
+    x, dims, window = node.operand(0), node.attr("dims"), _window(node)
     below, plain = realize_window(b, x, dims, window, _padding_number(x))
     return b(ops.MaxPool, below, **pool_attributes(plain, dims))
 
@@ -328,7 +332,7 @@ def _weighted_sum(b: Builder, node: Node) -> Value:
 
     So that results in smaller steps than the operand's are rounded once; the pool's kernel has one quantization.
     """
-    x, window = node.operand(0), ops.pool_window(attributes_of(node))
+    x, window = node.operand(0), _window(node)
     shape = (x.size(1), 1, *window.shape)
     check_elements(math.prod(shape), "the kernel of a mean")
     quantization = Quantization("int8", (float(np.float32(1 / (127 * math.prod(window.shape)))),), (0,))
@@ -341,7 +345,7 @@ def _weighted_sum(b: Builder, node: Node) -> Value:
 @decompose(ops.AveragePool, "tfl", when=lambda node: _is_padded(node) and not node.operand(0).is_quantized)
 def _mean_of_padded(b: Builder, node: Node) -> Value:
     """The mean over zeros for padding, by the share of elements that count."""
-    x, dims, window = node.operand(0), node.attr("dims"), ops.pool_window(attributes_of(node))
+    x, dims, window = node.operand(0), node.attr("dims"), _window(node)
     zeros, plain = realize_window(b, x, dims, window)
     mean = b(ops.AveragePool, zeros, **pool_attributes(plain, dims))
     if node.attr("count_include_pad"):
@@ -364,10 +368,10 @@ def _volume_by_count(x: Value, dims: Sequence[int], window: Window) -> Value:
 
 
 @decompose(ops.MaxPool, "tfl", when=_is_over_many_axes)
-@decompose(ops.AveragePool, "tfl", when=_is_over_many_axes)
+@decompose(ops.AveragePool, "tfl", when=lambda node: _is_over_many_axes(node) and not node.operand(0).is_quantized)
 def _pool_axis_by_axis(b: Builder, node: Node) -> Value:
     """Over the last two axes first, all between them and the batch merged, then over the others one by one."""
-    x, window = node.operand(0), ops.pool_window(attributes_of(node))
+    x, window = node.operand(0), _window(node)
     for axes in ((x.rank - 2, x.rank - 1), *((axis,) for axis in range(2, x.rank - 2))):
         x = _over(b, node, x, window, axes)
     return x
