@@ -11,7 +11,6 @@ the kernels' order (targets/layouts.py) before anything is written."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -19,17 +18,16 @@ import numpy as np
 
 from onnxtfl.build.convolutions import as_2d, first, fixed_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.build.hybrid import is_hybrid
-from onnxtfl.build.open_windows import grown, padding_at_run_time, without_skipped, without_unread
 from onnxtfl.build.operands import flat_bias, shifted, summed_in_float
 from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
 from onnxtfl.build.qoperator import qoperator
 from onnxtfl.build.rows import activated
 from onnxtfl.build.sizes import sliced
 from onnxtfl.build.windows import (
-    empty_counts,
     onnx_attributes,
-    onnx_window,
     padded,
+    realize_window,
+    resolve_window,
     tfl_dilations,
     tfl_padding,
     tfl_strides,
@@ -39,18 +37,15 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import Dim, ceildiv, fresh, known_size, product, static
-from onnxtfl.ir.formula import Term
+from onnxtfl.ir.dims import Dim, known_size, product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
 from onnxtfl.ir.ranges import exact_terms
-from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import dim_vector, reshape, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window
 from onnxtfl.ir.types import DType, tensor
 from onnxtfl.kernels.products_int16 import in_int32, remark_narrow_bias, zero_bias
-from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 
 
@@ -62,14 +57,9 @@ def _conv(b: Builder, node: Node) -> Value:
 def convolved(b: Builder, node: Node, x: Value, kernel: Value, bias: Value | None) -> Value:
     """A Conv with the window that the ONNX node's attributes say."""
     sizes = kernel_sizes(node, kernel)
-    kernel = fixed_kernel(b, kernel, sizes)
-    if x.tensor_type.shape is not None:
-        given = onnx_window(node, sizes, [fresh() for _ in sizes])
-        x = without_skipped(b, x, given, node.attr("auto_pad") or "NOTSET")
-    known = x.tensor_type.shape
-    window = onnx_window(node, sizes, [fresh() for _ in sizes] if known is None else known[2:])
-    attributes = {**first(len(sizes)), **window_attributes(window), "feature_group_count": node.attr("group", 1)}
-    return b(ops.Conv, x, kernel, bias, **attributes)
+    found = resolve_window(b, node, x, sizes, is_pool=False)
+    attributes = {**first(len(sizes)), **window_attributes(found.window), "feature_group_count": node.attr("group", 1)}
+    return b(ops.Conv, found.operand(b, x), fixed_kernel(b, kernel, sizes), bias, **attributes)
 
 
 @lift_onnx("ConvInteger", since=(10,))
@@ -138,10 +128,6 @@ def _tfl_conv(b: Builder, node: Node) -> Value:
     x, kernel, name = node.operand(0), node.operand(1), node.op.name.removeprefix("tfl.")
     numbers = _NUMBERS[name]
     window = tfl_window(node, [kernel.shape[a] for a in numbers["kernel_spatial_dimensions"]], x.shape[1:-1])
-    if (counts := empty_counts(node, window, x.shape[1:-1])) is not None:
-        features = kernel.shape[numbers["kernel_output_feature_dimension"]]
-        return broadcast(b, b.scalar(0.0, x), [x.shape[0], *counts, features], x)
-    x = without_unread(b, x, range(1, x.rank - 1), window)
     groups = _groups(node, x.shape[-1], kernel.shape[numbers["kernel_input_feature_dimension"]], kernel)
     attributes = {**numbers, **window_attributes(window), "feature_group_count": groups}
     if name == "CONV_2D" and node.attr("quantized_bias_type", "FLOAT32") == "FLOAT32":
@@ -190,53 +176,122 @@ def _has_one_scale(kernel: Value) -> bool:
 
 @lower_onnx(ops.Conv)
 def _onnx_conv(node: Node, opset: int) -> Form | None:
-    if node.operand(0).tensor_type.shape is None:
+    if node.operand(0).tensor_type.shape is None or _pads_unlike_onnx(node):
         return None
-    window, _ = sized_window(node)
-    if window.auto_pad != "NOTSET" and window.span != window.shape:
-        return None  # ONNX Runtime refuses a dilation beside auto_pad
     operands = tuple(v for v in node.operands if v is not None)
-    return Form("Conv", operands, {**onnx_attributes(window), "group": node.attr("feature_group_count")})
+    options = {**onnx_attributes(sized_window(node)[0]), "group": node.attr("feature_group_count")}
+    return Form("Conv", operands, options)
 
 
-@decompose(ops.Conv, "onnx", "operands")
-def _padded_at_run_time(b: Builder, node: Node) -> Value | None:
-    """SAME_UPPER with a dilation: the sizes determine the padding before the Conv."""
+def _pads_unlike_onnx(node: Node) -> bool:
+    """Whether the padding is SAME beside dilations, which ONNX Runtime refuses, or where strides skip elements."""
+    window, _ = sized_window(node)
+    skips = any(s > k for k, s in zip(window.shape, window.strides, strict=True))
+    return window.is_same and (skips or window.is_dilated)
+
+
+# --- decompositions: steps towards CONV_2D ----------------------------------------------------------------------------
+
+
+def _is_float(node: Node) -> bool:
+    return node.operand(0).tensor_type.shape is not None and not node.operand(0).dtype.is_integer
+
+
+def _exact_terms(node: Node) -> int:
+    """How many products of integers add up exactly in float32; 0 of floats, or if that is unknown."""
+    x, kernel = node.operand(0), node.operand(1)
+    known = x.tensor_type.shape is not None and x.dtype.is_integer
+    depth = kernel.shape[node.attr("kernel_input_feature_dimension")]
+    return (exact_terms(x, kernel) or 0) if known and isinstance(depth, int) else 0
+
+
+def _exact_features(node: Node) -> int:
+    """Over how many input features at a time a convolution of integers adds up exactly in float32."""
+    depth = node.operand(1).shape[node.attr("kernel_input_feature_dimension")]
+    terms = _exact_terms(node) // math.prod(sized_window(node)[0].shape) if _exact_terms(node) else 0
+    return min(depth, terms) if isinstance(depth, int) else 0
+
+
+def _is_by_parts(node: Node) -> bool:
+    """Whether integers do not even add up exactly over all the taps of a window, which has several."""
+    return _exact_terms(node) > 0 and not _exact_features(node) and max(sized_window(node)[0].shape) > 1
+
+
+def _has_other_padding(node: Node) -> bool:
+    if _is_by_parts(node):
+        return any(node.attr("padding"))
+    return _is_float(node) and len(node.attr("rhs_dilation")) > 1 and tfl_padding(*sized_window(node)) is None
+
+
+def _has_other_groups(node: Node) -> bool:
+    depth = node.operand(1).shape[node.attr("kernel_input_feature_dimension")]
+    parts = 0 < _exact_features(node) < depth
+    return bool(node.attr("feature_group_count") > 1 and (parts or _is_float(node)))
+
+
+decompose(ops.Conv, "tfl", when=lambda node: _is_float(node) and len(node.attr("rhs_dilation")) == 1, benefit=6)(as_2d)
+
+
+@decompose(ops.Conv, "onnx", "operands", when=_pads_unlike_onnx)
+@decompose(ops.Conv, "tfl", when=_has_other_padding, benefit=5)
+def _conv_of_padded(b: Builder, node: Node) -> Value:
+    x, window = realize_window(b, node.operand(0), node.attr("input_spatial_dimensions"), sized_window(node)[0])
+    return b(ops.Conv, x, *node.operands[1:], **{**node.attributes, "padding": window.padding})
+
+
+@decompose(ops.Conv, "tfl", when=lambda node: _is_float(node) and _has_gaps(sized_window(node)[0]), benefit=4)
+def _conv_without_gaps(b: Builder, node: Node) -> Value:
+    """Gather what the windows read along axes of long strides or dilations: they are then adjacent."""
     window, sizes = sized_window(node)
-    if window.auto_pad != "SAME_UPPER" or window.span == window.shape:
-        return None
-    x, axes = node.operand(0), node.attr("input_spatial_dimensions")
-    totals: list[Dim] = [0] * x.rank
-    for axis, size, stride, span in zip(axes, sizes, window.strides, window.span, strict=True):
-        totals[axis] = (ceildiv(size, stride) - 1) * stride + span - size
-    total = Term(b, dim_vector(b, totals, x)).apply(ops.Max, 0)
-    before = total.apply(ops.FloorDiv, 2)
-    columns = [unsqueezed(b, part.value, [1]) for part in (before, total - before)]
-    x = b(ops.Pad, x, b(ops.Concatenate, *columns, axis=1))
-    attributes = {**attributes_of(node), "auto_pad": "NOTSET"}
-    return as_declared(b, b(ops.Conv, x, node.operand(1), node.optional(2), **attributes), node.result.type)
+    x, strides, dilations = node.operand(0), list(window.strides), list(window.dilations)
+    for i, axis in enumerate(node.attr("input_spatial_dimensions")):
+        longest = max(strides[i], dilations[i])
+        if longest <= LONGEST_STRIDE:
+            continue
+        count, taps = window.counts(sizes)[i], window.shape[i]
+        if not isinstance(count, int) or window.is_padded:
+            hint = f"strides and dilations over {LONGEST_STRIDE} need sizes that are known (input_shapes)"
+            kind = "stride" if strides[i] == longest else "dilation"
+            raise UnsupportedError(f"a {kind} of {longest} over an open size", hint=hint, code="E-SHAPE-001")
+        check_elements(count * taps, "the positions that the windows read")
+        places = np.arange(count)[:, None] * strides[i] + np.arange(taps) * dilations[i]
+        x = b(ops.Gather, x, places.reshape(-1).astype(np.int32), axis=axis)
+        strides[i], dilations[i] = taps, 1
+    changed = {"window_strides": tuple(strides), "rhs_dilation": tuple(dilations)}
+    return b(ops.Conv, x, *node.operands[1:], **{**node.attributes, **changed})
 
 
-@decompose(ops.Conv, "tfl")
-def _conv_for_tfl(b: Builder, node: Node) -> Value | None:
-    """One step nearer to CONV_2D: a unit axis, separate padding, separate groups."""
-    if node.operand(0).tensor_type.shape is None:
-        return None
+def _has_gaps(window: Window) -> bool:
+    """Whether a stride or dilation is longer than LiteRT's convolutions take."""
+    return max(*window.strides, *window.dilations) > LONGEST_STRIDE
+
+
+@decompose(ops.Conv, "tfl", when=_has_other_groups, benefit=3)
+def _groups_apart(b: Builder, node: Node) -> Value:
+    """Compute each group as a convolution of its own, and concatenate the results."""
+    groups, attributes = node.attr("feature_group_count"), attributes_of(node)
+    x = _parts(b, node.operand(0), groups, attributes["input_feature_dimension"])
+    kernel = _parts(b, node.operand(1), groups, attributes["kernel_output_feature_dimension"])
+    bias = [None] * groups if node.optional(2) is None else _parts(b, node.operand(2), groups, 0)
+    single = {**attributes, "feature_group_count": 1}
+    parts = [b(ops.Conv, *each, **single) for each in zip(x, kernel, bias, strict=True)]
+    return b(ops.Concatenate, *parts, axis=attributes["output_feature_dimension"])
+
+
+def _parts(b: Builder, value: Value, count: int, axis: int) -> list[Value]:
+    return b.many(ops.Split, value, axis=axis, count=count)
+
+
+def _is_over_planes(node: Node) -> bool:
+    """Whether a convolution over three axes has known sizes and a position."""
+    if not _is_float(node) or len(node.attr("rhs_dilation")) != 3 or node.attr("feature_group_count") > 1:
+        return False
     window, sizes = sized_window(node)
-    if node.operand(0).dtype.is_integer:
-        return _integers(b, node, window)
-    if window.rank == 1:
-        return as_2d(b, node)
-    if tfl_padding(window, sizes) is None:
-        return _pad_apart(b, node, window)
-    if _has_gaps(window):
-        return _without_gaps(b, node, window, sizes)
-    if node.attr("feature_group_count") > 1:
-        return _groups_apart(b, node)
-    return _by_planes(b, node, window, sizes) if window.rank == 3 else None
+    return node.operand(0).tensor_type.is_static and not window.is_same and window.counts(sizes)[0] != 0
 
 
-def _by_planes(b: Builder, node: Node, window: Window, sizes: Sequence[Dim]) -> Value | None:
+@decompose(ops.Conv, "tfl", when=_is_over_planes, benefit=2)
+def _conv_by_planes(b: Builder, node: Node) -> Value:
     """A convolution over three axes without CONV_3D: for each tap along the first one, a convolution over the others.
 
     ::
@@ -244,9 +299,8 @@ def _by_planes(b: Builder, node: Node, window: Window, sizes: Sequence[Dim]) -> 
         y[n, d] = sum over k of Conv(x[n, d * stride + k * dilation], kernel[k])
     """
     x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
-    count = window.counts(sizes)[0]
-    if not static(x.shape) or not isinstance(count, int) or window.auto_pad != "NOTSET" or not count:
-        return None
+    window, sizes = sized_window(node)
+    count = known_size(window.counts(sizes)[0])
     depth, *plane = attributes["input_spatial_dimensions"]
     x = padded(b, x, [depth], (window.before[0], window.after[0]))
     x = transposed(b, x, (0, depth, attributes["input_feature_dimension"], *plane))
@@ -281,41 +335,30 @@ def _spatial_first(attributes: dict[str, Any]) -> tuple[int, ...]:
     return (depth, attributes["output_feature_dimension"], *plane)
 
 
-def _integers(b: Builder, node: Node, window: Window) -> Value | None:
+@decompose(ops.Conv, "tfl", when=lambda node: _exact_features(node) > 0, benefit=1)
+def _integer_conv(b: Builder, node: Node) -> Value | None:
     """In float32, over as many input features at a time as that adds up exactly."""
     x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
-    terms = exact_terms(x, kernel)
-    depth = kernel.shape[attributes["kernel_input_feature_dimension"]]
-    if terms is None or not isinstance(depth, int):
-        return None
-    step = min(depth, terms // math.prod(window.shape))
-    if step == 0:
-        return _by_taps(b, node, window, terms)
-    if step < depth and attributes["feature_group_count"] > 1:
-        return _groups_apart(b, node)
     axes = attributes["input_feature_dimension"], attributes["kernel_input_feature_dimension"]
     total = node.optional(2)
     if total is not None:
         total = reshape(b, total, (*total.shape, *[1] * (x.rank - 1 - attributes["output_feature_dimension"])))
-    multiply = partial(b, ops.Conv, **attributes)
-    return summed_in_float(b, list(zip((x, kernel), axes, strict=True)), step, multiply, total)
+    multiply, parts = partial(b, ops.Conv, **attributes), list(zip((x, kernel), axes, strict=True))
+    return summed_in_float(b, parts, _exact_features(node), multiply, total)
 
 
-def _by_taps(b: Builder, node: Node, window: Window, terms: int) -> Value | None:
+@decompose(ops.Conv, "tfl", when=lambda node: _is_by_parts(node) and not any(node.attr("padding")))
+def _integer_conv_by_taps(b: Builder, node: Node) -> Value | None:
     """A convolution of integers whose window has more than `terms` positions: the sum of those over its parts.
 
-    The largest axis of the window is divided, after the padding::
+    The largest axis of the window is divided, without padding::
 
         y[n] = sum over parts [k, l) of Conv(x[k * dilation : size - (window - l) * dilation], kernel[k:l])
     """
+    (window, _), terms = sized_window(node), _exact_terms(node)
     i = max(range(window.rank), key=lambda axis: window.shape[axis])
     length = max(1, terms * window.shape[i] // math.prod(window.shape))
-    if terms == 0 or window.shape[i] == 1:
-        return None
-    if any(window.padding) or window.auto_pad != "NOTSET":
-        return _pad_apart(b, node, window)
-    (x, kernel), attributes = node.operands[:2], attributes_of(node)
-    assert x is not None and kernel is not None
+    x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
     axes = [attributes[f"{side}_spatial_dimensions"][i] for side in ("input", "kernel")]
     total: Value | None = None
     for k in range(0, window.shape[i], length):
@@ -329,114 +372,6 @@ def _by_taps(b: Builder, node: Node, window: Window, terms: int) -> Value | None
 def _first(node: Node, total: Value | None) -> Value | None:
     """The bias of a Conv, for the first one of several that are added."""
     return node.optional(2) if total is None else None
-
-
-def _pad_apart(b: Builder, node: Node, window: Window) -> Value:
-    x, dims = node.operand(0), node.attr("input_spatial_dimensions")
-    if window.auto_pad == "NOTSET":
-        x = padded(b, x, dims, window.padding)
-    else:
-        x = grown(b, x, dims, padding_at_run_time(b, x, dims, window))
-    attributes = {**attributes_of(node), "padding": (0,) * len(window.padding), "auto_pad": "NOTSET"}
-    return b(ops.Conv, x, node.operand(1), node.optional(2), **attributes)
-
-
-def _has_gaps(window: Window) -> bool:
-    """Whether a stride or dilation is longer than LiteRT's convolutions take."""
-    return max(*window.strides, *window.dilations) > LONGEST_STRIDE
-
-
-def _without_gaps(b: Builder, node: Node, window: Window, sizes: Sequence[Dim]) -> Value:
-    """Gather what the windows read along axes of long strides or dilations: they are then adjacent."""
-    x, strides, dilations = node.operand(0), list(window.strides), list(window.dilations)
-    for i, axis in enumerate(node.attr("input_spatial_dimensions")):
-        longest = max(strides[i], dilations[i])
-        if longest <= LONGEST_STRIDE:
-            continue
-        count, taps = window.counts(sizes)[i], window.shape[i]
-        if not isinstance(count, int) or any(window.padding) or window.auto_pad != "NOTSET":
-            hint = f"strides and dilations over {LONGEST_STRIDE} need sizes that are known (input_shapes)"
-            kind = "stride" if strides[i] == longest else "dilation"
-            raise UnsupportedError(f"a {kind} of {longest} over an open size", hint=hint, code="E-SHAPE-001")
-        check_elements(count * taps, "the positions that the windows read")
-        places = np.arange(count)[:, None] * strides[i] + np.arange(taps) * dilations[i]
-        x = b(ops.Gather, x, places.reshape(-1).astype(np.int32), axis=axis)
-        strides[i], dilations[i] = taps, 1
-    attributes = {**attributes_of(node), "window_strides": tuple(strides), "rhs_dilation": tuple(dilations)}
-    return b(ops.Conv, x, node.operand(1), node.optional(2), **attributes)
-
-
-def _groups_apart(b: Builder, node: Node) -> Value:
-    """Compute each group as a convolution of its own, and concatenate the results."""
-    groups, attributes = node.attr("feature_group_count"), attributes_of(node)
-    x = _parts(b, node.operand(0), groups, attributes["input_feature_dimension"])
-    kernel = _parts(b, node.operand(1), groups, attributes["kernel_output_feature_dimension"])
-    bias = [None] * groups if node.optional(2) is None else _parts(b, node.operand(2), groups, 0)
-    single = {**attributes, "feature_group_count": 1}
-    parts = [b(ops.Conv, *each, **single) for each in zip(x, kernel, bias, strict=True)]
-    return b(ops.Concatenate, *parts, axis=attributes["output_feature_dimension"])
-
-
-def _parts(b: Builder, value: Value, count: int, axis: int) -> list[Value]:
-    return b.many(ops.Split, value, axis=axis, count=count)
-
-
-@lift_onnx("DeformConv", since=(19, 22))
-def _deform_conv(b: Builder, node: Node) -> Value:
-    """Bilinear samples at the window's taps moved by `offset`, times `mask`, times the kernel.
-
-    Source: ONNX DeformConv-19; outside of the map are zeros.
-    """
-    x, kernel, offset, bias, mask = (node.optional(i) for i in range(5))
-    assert x is not None and kernel is not None and offset is not None
-    sizes, groups = kernel_sizes(node, kernel), int(node.attr("offset_group", 1))
-    spatial = [d for d in offset.shape[2:] if isinstance(d, int)]
-    if len(sizes) != 2 or len(spatial) != 2 or not static((x.shape[1], *kernel.shape)):
-        raise UnsupportedError("a deformable convolution over other than two axes of known size", code="E-SHAPE-001")
-    window = onnx_window(node, sizes, x.shape[2:])
-    taps, count = list(window.taps()), spatial[0] * spatial[1]
-    check_elements(len(taps) * max(count, *spatial), "the positions of the samples")
-    base = [
-        [(np.arange(n) * s - p + t[i] * d) for t in taps]
-        for i, (n, s, p, d) in enumerate(zip(spatial, window.strides, window.before, window.dilations, strict=True))
-    ]
-    rows = np.stack([np.repeat(r, spatial[1]) for r in base[0]]).reshape(1, -1)
-    columns = np.stack([np.tile(c, spatial[0]) for c in base[1]]).reshape(1, -1)
-    lines = [line.astype(x.dtype.numpy) for line in (rows, columns)]
-    moved = reshape(b, offset, (x.shape[0], groups, len(taps), 2, count))
-    depth, parts = x.shape[1] // groups, []
-    for g in range(groups):
-        part = FeatureMap(Term(b, sliced(b, x, {1: slice(g * depth, (g + 1) * depth)})))
-        places = [_moved(b, moved, g, i, constant(line)) for i, line in enumerate(lines)]
-        sampled = part.sampled(places, "linear")
-        if mask is not None:
-            own = sliced(b, mask, {1: slice(g * len(taps), (g + 1) * len(taps))})
-            sampled = sampled * along_channels(Term(b, reshape(b, own, (x.shape[0], len(taps) * count))))
-        parts.append(reshape(b, sampled.value, (x.shape[0], len(taps), count, depth)))
-    joined = parts[0] if groups == 1 else b(ops.Concatenate, *parts, axis=3)
-    result = _contracted(b, joined, kernel, int(node.attr("group", 1)))
-    image = transposed(b, reshape(b, result, (x.shape[0], *spatial, kernel.shape[0])), (0, 3, 1, 2))
-    return image if bias is None else b(ops.Add, image, reshape(b, bias, (*bias.shape, 1, 1)))
-
-
-def _moved(b: Builder, offsets: Value, group: int, axis: int, base: Value) -> Term:
-    """The places along one axis: [n, taps * positions]."""
-    own = b(ops.Gather, b(ops.Gather, offsets, np.asarray(group), axis=1), np.asarray(axis), axis=2)
-    flat = reshape(b, own, (offsets.shape[0], product(offsets.shape[2:3]) * product(offsets.shape[4:])))
-    return Term(b, b(ops.Add, flat, base))
-
-
-def _contracted(b: Builder, samples: Value, kernel: Value, groups: int) -> Value:
-    """samples [n, taps, p, c] times kernel [o, c / groups, taps...]: [n, p, o]."""
-    out, depth = (known_size(d) for d in kernel.shape[:2])
-    flat = reshape(b, kernel, (out, depth, product(kernel.shape[2:])))
-    parts = []
-    for g in range(groups):
-        own = sliced(b, samples, {3: slice(g * depth, (g + 1) * depth)})
-        rows = sliced(b, flat, {0: slice(g * (out // groups), (g + 1) * (out // groups))})
-        axes = {"lhs_contracting_dimensions": (1, 3), "rhs_contracting_dimensions": (2, 1)}
-        parts.append(b(ops.DotGeneral, own, rows, **axes))
-    return parts[0] if groups == 1 else b(ops.Concatenate, *parts, axis=2)
 
 
 # --- on quantized operands --------------------------------------------------------------------------------------------

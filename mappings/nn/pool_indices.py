@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.build.indices import strides_of
-from onnxtfl.build.open_windows import bare, grown, padding_at_run_time, seen_of_open
-from onnxtfl.build.sizes import sliced
-from onnxtfl.build.windows import padded
+from onnxtfl.build.sizes import counted
+from onnxtfl.build.windows import taps_of, window_amounts
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.reshape import dim_value, positions, reshape, unsqueezed, with_unit_axis
-from onnxtfl.ir.spatial import Window
+from onnxtfl.ir.reshape import dim_value, positions, reshape, with_unit_axis
 from onnxtfl.ir.types import DType
 
 
@@ -37,56 +32,34 @@ def in_fortran_order(b: Builder, indices: Value, x: Value) -> Value:
     return result.value
 
 
+def numbered(b: Builder, x: Value) -> Value:
+    """The positions of the elements of `x` in the flattened `x`, as int32."""
+    count = Term(b, b(ops.Shape, x, dtype=DType.INT32)).reduce("prod", [0])
+    return reshape(b, positions(b, count.value), x.shape, x)
+
+
 def pool_with_indices(b: Builder, node: Node, lowest: float) -> list[Value]:
     """The taps side by side: their largest, and the position of the first such tap in the flattened operand.
 
-    `lowest`: the padding.
-
-    That number is a sum: of the tap's offset, of the window's place, and of the other axes' part.
+    `lowest`: the padding. The position is a sum over the axes: of the window's place, and of the tap's place in it.
     """
-    x, window, dims = node.operand(0), ops.pool_window(attributes_of(node)), node.attr("dims")
-    sizes = [d for d in x.shape if isinstance(d, int)]
-    if len(sizes) != x.rank:
-        return _open_pool_with_indices(b, node, window, lowest)
-    spatial = [sizes[d] for d in dims]
-    overhang = [max(0, n) for n in window.overhang(spatial)]
-    counts = window.static_counts(spatial)
-    pad = padded(b, x, dims, (*window.before, *overhang), lowest)
-    others = math.prod(size for a, size in enumerate(sizes) if a not in dims)
-    check_elements(others * math.prod(counts), "the indices of the windows")
-    seen = (dict(zip(dims, bare(window).seen(tap, counts)[1:], strict=True)) for tap in window.taps())
-    taps = [sliced(b, pad, parts) for parts in seen]
-    stack = b(ops.Concatenate, *(with_unit_axis(b, t, x.rank) for t in taps), axis=x.rank)
+    x, dims, window = node.operand(0), node.attr("dims"), ops.pool_window(attributes_of(node))
+    amounts, counts = window_amounts(b, x, dims, window), list(x.shape)
+    for axis, count in zip(dims, window.counts([x.shape[d] for d in dims]), strict=True):
+        counts[axis] = count
+    check_elements(math.prod(n for n in counts if isinstance(n, int)), "the indices of the windows")
+    taps = taps_of(b, x, dims, window, lowest)
+    stack = b(ops.Concatenate, *(with_unit_axis(b, tap, x.rank) for tap in taps), axis=x.rank)
     best = b(ops.Reduce, stack, [x.rank], kind="max", keepdims=False)
     which = b(ops.ArgMax, stack, axis=x.rank, keepdims=False)
-    offsets, places = _flat_parts(sizes, dims, window, counts)
-    return [best, b(ops.Add, b(ops.Gather, offsets, which, axis=0), places)]
-
-
-def _open_pool_with_indices(b: Builder, node: Node, window: Window, lowest: float) -> list[Value]:
-    """The same over open sizes: the numbers of all elements are padded and sliced as the elements are."""
-    x, dims = node.operand(0), node.attr("dims")
-    amounts = padding_at_run_time(b, x, dims, window)
-    count = Term(b, b(ops.Shape, x, dtype=DType.INT32)).reduce("prod", [0])
-    numbers = reshape(b, positions(b, count.value), x.shape, x)
-    sides = [grown(b, v, dims, amounts, value) for v, value in ((x, lowest), (numbers, 0))]
-    parts = [dict(zip(dims, seen_of_open(window, tap), strict=True)) for tap in window.taps()]
-    elements, places = ([sliced(b, side, part) for part in parts] for side in sides)
-    stacks = [b(ops.Concatenate, *(unsqueezed(b, t, [x.rank]) for t in v), axis=x.rank) for v in (elements, places)]
-    best = b(ops.Reduce, stacks[0], [x.rank], kind="max", keepdims=False)
-    which = Term(b, b(ops.ArgMax, stacks[0], axis=x.rank, keepdims=True))
-    chosen = Term(b, constant(np.arange(len(parts)))).equals(which)
-    number = chosen.choose(Term(b, stacks[1]), 0).reduce("sum", [x.rank], keepdims=False)
-    return [best, number.to(DType.INT64).value]
-
-
-def _flat_parts(
-    sizes: Sequence[int], dims: Sequence[int], window: Window, counts: Sequence[int]
-) -> tuple[Array, Array]:
-    """The offset of each tap, and the number of the first tap's element at each place, in the flattened operand."""
-    weights, steps = strides_of(sizes), [np.arange(size) for size in sizes]
+    steps = [Term(b, dim_value(b, product(x.shape[axis + 1 :]), x)) for axis in range(x.rank)]
+    lines = [Term(b, counted(b, count, x)) for count in counts]
+    places = np.asarray(list(window.taps())) * window.dilations
+    offsets = Term(b, constant(np.zeros(len(taps), np.int64)))
     for i, axis in enumerate(dims):
-        steps[axis] = np.arange(counts[i]) * window.strides[i] - window.before[i]
-    offsets = np.asarray(list(window.taps())) * window.dilations @ weights[list(dims)]
-    places = sum(step * weight for step, weight in zip(np.ix_(*steps), weights, strict=True))
-    return offsets.astype(np.int64), np.asarray(places, np.int64)
+        lines[axis] = lines[axis] * window.strides[i] - Term(b, b(ops.Gather, amounts.before.value, [i], axis=0))
+        offsets = offsets + Term(b, constant(places[:, i])) * steps[axis]
+    index = Term(b, b(ops.Gather, offsets.value, which, axis=0))
+    for axis, (line, step) in enumerate(zip(lines, steps, strict=True)):
+        index = index + (line * step).along(axis, x.rank)
+    return [best, index.value]

@@ -12,25 +12,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from onnxtfl.build.convolutions import as_2d, first, fixed_kernel, kernel_sizes, last, sized_window
+from onnxtfl.build.convolutions import as_2d, first, fixed_kernel, kernel_sizes, last, sized_window, window_attributes
 from onnxtfl.build.hybrid import is_hybrid
-from onnxtfl.build.open_windows import Amounts, cropped, grown
 from onnxtfl.build.operands import flat_bias
 from onnxtfl.build.qlinear import MICROSOFT, lifted
 from onnxtfl.build.rows import activated
-from onnxtfl.build.sizes import as_int32, int32, sliced
-from onnxtfl.build.windows import interleaved, onnx_attributes, padded, tfl_strides, tfl_window
+from onnxtfl.build.sizes import as_int32, int32
+from onnxtfl.build.windows import (
+    Amounts,
+    interleaved,
+    onnx_attributes,
+    onnx_window,
+    padded,
+    tfl_padding,
+    tfl_strides,
+    tfl_window,
+)
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.ops.transposed_convolution import transposed_sizes
 from onnxtfl.ir.reshape import as_int64, dim_vector, reshape
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.shapes import known_dims, static_ints
@@ -44,22 +52,10 @@ from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lif
 def _conv_transpose(b: Builder, node: Node) -> Value:
     x, kernel = node.operand(0), node.operand(1)
     sizes = kernel_sizes(node, kernel)
-    kernel = fixed_kernel(b, kernel, sizes)
-    rank = len(sizes)
-    strides = tuple(node.attr("strides", ())) or (1,) * rank
-    dilations = tuple(node.attr("dilations", ())) or (1,) * rank
-    grow = tuple(node.attr("output_padding", ())) or (0,) * rank
-    if len(grow) != rank or not all(0 <= g <= LONGEST_STRIDE for g in grow):
-        raise ValueError(f"output_padding is {list(grow)}")
-    window = Window(sizes, strides, dilations, (0,) * (2 * rank))
-    attributes = {
-        **first(rank),
-        "window_strides": strides,
-        "rhs_dilation": dilations,
-        "padding": _cropping(node, window, grow, x),
-        "feature_group_count": node.attr("group", 1),
-    }
-    return b(ops.ConvTranspose, x, kernel, node.optional(2), **attributes)
+    window = onnx_window(node, sizes)
+    window = replace(window, padding=_cropping(node, window, x))
+    attributes = {**first(len(sizes)), **window_attributes(window), "feature_group_count": node.attr("group", 1)}
+    return b(ops.ConvTranspose, x, fixed_kernel(b, kernel, sizes), node.optional(2), **attributes)
 
 
 @lift_onnx("ConvTransposeWithDynamicPads", since=(1,), domain=MICROSOFT)
@@ -72,49 +68,34 @@ def _conv_transpose_with_pads(b: Builder, node: Node) -> Value:
     return lifted(b, "ConvTranspose", 11, [node.operand(0), node.operand(1), bias], attributes)
 
 
-def _cropping(node: Node, window: Window, grow: Sequence[int], x: Value) -> tuple[int, ...]:
-    """The padding of an ONNX ConvTranspose: given, or what output_shape or auto_pad leave; `grow` off its ends.
+def _cropping(node: Node, window: Window, x: Value) -> tuple[int, ...]:
+    """The padding of an ONNX ConvTranspose: given, or what output_shape or auto_pad leave; output_padding off its ends.
 
     Source: ONNX ConvTranspose-11: total = stride * (size - 1) + output_padding + span - output_shape; of an odd total
     SAME_UPPER cuts more at the end, everything else more at the beginning. ONNX Runtime reads version 1, whose text
     says the opposite, in the same way. Where the total is negative, an output_shape grows the end; auto_pad cuts
     nothing then, so that the result stays under size * stride (ONNX's own shape inference agrees).
     """
-    rank, auto_pad = window.rank, node.attr("auto_pad", "NOTSET") or "NOTSET"
+    rank, auto_pad = window.rank, node.attr("auto_pad") or "NOTSET"
+    grow = tuple(node.attr("output_padding", ())) or (0,) * rank
+    if len(grow) != rank or not all(0 <= g <= LONGEST_STRIDE for g in grow):
+        raise ValueError(f"output_padding is {list(grow)}")
     wanted = tuple(node.attr("output_shape", ()))[-rank:]
     if not wanted and auto_pad in ("NOTSET", "VALID"):
-        given = tuple(node.attr("pads", ())) if auto_pad == "NOTSET" else ()
-        given = given or (0,) * (2 * rank)
-        return (*given[:rank], *(p - g for p, g in zip(given[rank:], grow, strict=True)))
-    totals = [_total(window, grow, i, x.shape[2 + i], wanted[i] if wanted else None) for i in range(rank)]
-    totals = totals if wanted else [max(t, 0) for t in totals]
-    small = [max(t, 0) // 2 for t in totals]
-    before = small if auto_pad == "SAME_UPPER" else [max(t, 0) - s for t, s in zip(totals, small, strict=True)]
-    return (*before, *(t - f - g for t, f, g in zip(totals, before, grow, strict=True)))
-
-
-def _total(window: Window, grow: Sequence[int], i: int, size: Dim, wanted: int | None) -> int:
-    target = size * window.strides[i] if wanted is None else wanted
-    total = window.strides[i] * (size - 1) + grow[i] + window.span[i] - target
-    if not isinstance(total, int):
-        raise UnsupportedError("output_shape over sizes that are not known", code="E-SHAPE-001")
-    return total
+        return (*window.before, *(p - g for p, g in zip(window.after, grow, strict=True)))
+    sizes = x.shape[2:]
+    full = [n + g for n, g in zip(transposed_sizes(sizes, window.without_padding()), grow, strict=True)]
+    targets = wanted or tuple(n * s for n, s in zip(sizes, window.strides, strict=True))
+    totals = [known_size(n - target) for n, target in zip(full, targets, strict=True)]
+    cut = [max(t, 0) for t in totals]
+    before = [t // 2 if auto_pad == "SAME_UPPER" else t - t // 2 for t in cut]
+    return (*before, *(t - f - g for t, f, g in zip(totals if wanted else cut, before, grow, strict=True)))
 
 
 def _tfl_padding(node: Node) -> str | None:
-    """SAME or VALID if it has the same result as the node's padding and output padding.
-
-    Along each axis, with c = result - stride * operand: VALID has nothing cut in front and stride > c - (span - stride)
-    >= 0; SAME has -stride < c <= 0, and cuts half of span - stride - c in front.
-    """
-    window, _ = sized_window(node)
-    spare = [window.span[i] - window.strides[i] for i in range(window.rank)]
-    rest = [spare[i] - window.before[i] - window.after[i] for i in range(window.rank)]
-    axes = range(window.rank)
-    if all(window.before[i] == 0 and 0 <= rest[i] - spare[i] < window.strides[i] for i in axes):
-        return "VALID"
-    same = all(-window.strides[i] < rest[i] <= 0 and window.before[i] == max(0, spare[i] - rest[i]) // 2 for i in axes)
-    return "SAME" if same else None
+    """The padding with which a convolution of the result would have the operand's size; None for other than these."""
+    window, sizes = sized_window(node)
+    return tfl_padding(window, transposed_sizes(sizes, window))
 
 
 @lower_tfl(ops.ConvTranspose)
@@ -146,57 +127,49 @@ def _tfl_transpose_conv(b: Builder, node: Node) -> Value:
     """The sizes of the result are an operand; what the products have more or less is cropped or padded there."""
     kernel, x = node.operand(1), node.operand(2)
     rank = x.rank - 2
-    place = slice(1, 3) if rank == 2 else slice(0, 3)
-    window = tfl_window(node, kernel.shape[place], [1] * rank)
-    padding = _tfl_cropping(node, window, x)
+    window = tfl_window(node, kernel.shape[1:3] if rank == 2 else kernel.shape[:3], [1] * rank).without_padding()
     numbers = last(2, 3, 0, (1, 2)) if rank == 2 else last(3, 4, 3, (0, 1, 2))
-    attributes = {"window_strides": window.strides, "rhs_dilation": window.dilations}
+    amounts = _tfl_amounts(b, node, window, x)
     if is_hybrid(x, kernel):
         x = on_int8_grid(b, x, range(1, x.rank), asymmetric=True)
-    bias = flat_bias(b, node.optional(3))
-    if padding is not None:
-        result = b(ops.ConvTranspose, x, kernel, bias, **numbers, **attributes, padding=padding)
-        return activated(b, result, node)
-    full = b(ops.ConvTranspose, x, kernel, None, **numbers, **attributes, padding=(0,) * (2 * rank))
-    result = _with_sizes(b, full, node)
+    bias, known = flat_bias(b, node.optional(3)), amounts.known()
+    if known is not None:
+        window = replace(window, padding=tuple(-p for p in known))
+        return activated(b, b(ops.ConvTranspose, x, kernel, bias, **numbers, **window_attributes(window)), node)
+    full = b(ops.ConvTranspose, x, kernel, None, **numbers, **window_attributes(window))
+    result = padded(b, full, range(1, x.rank - 1), amounts)
     return activated(b, result if bias is None else b(ops.Add, result, bias), node)
 
 
-def _tfl_cropping(node: Node, window: Window, x: Value) -> tuple[int, ...] | None:
-    """The padding of the convolution; None where it is known only at run time.
+def _tfl_amounts(b: Builder, node: Node, window: Window, x: Value) -> Amounts:
+    """What is added to the whole convolution, so that it has the sizes in the first operand."""
+    wanted = Term(b, b(ops.Slice, as_int64(b, node.operand(0)), [1], [1 + window.rank], [1]))
+    full = transposed_sizes(_assumed_sizes(node, window, x), window)
+    total = Term(b, dim_vector(b, full, x)) - wanted
+    before = total.max(0).apply(ops.FloorDiv, 2) if node.attr("padding") == "SAME" else total * 0
+    return Amounts(-before, before - total)
 
-    LiteRT's kernels refuse an operand of other sizes than a convolution of the result would have, XNNPACK returns other
-    sizes than the file declares; those of tflite-runtime 2.14 crop, as is converted.
+
+def _assumed_sizes(node: Node, window: Window, x: Value) -> list[Dim]:
+    """The spatial sizes of the operand; of open ones, those that a convolution of the result would have.
+
+    LiteRT's kernels refuse an operand of other sizes than that, XNNPACK returns other sizes than the file declares;
+    those of tflite-runtime 2.14 crop, as is converted.
     """
-    wanted: Sequence[Dim | None] = known_dims(node.operand(0)) or (None,) * x.rank
-    same, before, after = node.attr("padding") == "SAME", list[int](), list[int]()
-    for i in range(window.rank):
-        size, result = x.shape[1 + i], wanted[1 + i]
-        fitting = None
-        if isinstance(result, int):
-            fitting = max(0, -(-(result if same else result - window.span[i] + 1) // window.strides[i]))
-        if isinstance(size, int) and fitting not in (None, size):
+    sizes, wanted = list(x.shape[1:-1]), known_dims(node.operand(0)) or ()
+    for i, (size, result, span, stride) in enumerate(
+        zip(sizes, wanted[1:-1], window.span, window.strides, strict=False)
+    ):
+        if not isinstance(result, int):
+            continue
+        fitting = max(0, -(-(result if node.attr("padding") == "SAME" else result - span + 1) // stride))
+        if not isinstance(size, int):
+            sizes[i], name = fitting, shown_name(node)
+            assume(f"axis {1 + i} of the operand of {name} has {fitting} elements, as its result's shape says")
+        elif fitting != size:
             text = f"axis {1 + i} of {shown_name(node)} has the {result} elements that its first operand says"
             assume(f"{text}: LiteRT refuses that, since {result} elements come from {fitting}, not from {size}")
-        if fitting is not None and not isinstance(size, int):
-            size = fitting
-            assume(f"axis {1 + i} of the operand of {shown_name(node)} has {size} elements, as its result's shape says")
-        total = None if result is None else window.strides[i] * (size - 1) + window.span[i] - result
-        if not isinstance(total, int):
-            return None
-        before.append(max(0, total) // 2 if same else 0)
-        after.append(total - before[i])
-    return (*before, *after)
-
-
-def _with_sizes(b: Builder, full: Value, node: Node) -> Value:
-    """A transposed convolution without padding, cropped or padded to sizes known only at run time."""
-    dims = range(1, full.rank - 1)
-    sizes = Term(b, b(ops.Slice, as_int64(b, node.operand(0)), [1], [full.rank - 1], [1]))
-    total = Term(b, dim_vector(b, [full.shape[a] for a in dims], full)) - sizes
-    before = total.max(0).apply(ops.FloorDiv, 2) if node.attr("padding") == "SAME" else total * 0
-    amounts = Amounts(-before, before - total)
-    return grown(b, cropped(b, full, dims, amounts), dims, amounts)
+    return sizes
 
 
 @lower_onnx(ops.ConvTranspose)
@@ -206,77 +179,83 @@ def _onnx_conv_transpose(node: Node, opset: int) -> Form | None:
     grow = tuple(max(0, -p) for p in window.after)
     if any(p < 0 for p in window.before) or any(g >= s for g, s in zip(grow, window.strides, strict=True)):
         return None
-    window = replace(window, padding=tuple(max(0, p) for p in window.padding))
+    window = replace(window, padding=tuple(max(0, p) for p in window.explicit_padding))
     operands = tuple(v for v in node.operands[:3] if v is not None)
     attributes = {**onnx_attributes(window), "output_padding": grow, "group": node.attr("feature_group_count")}
     return Form("ConvTranspose", operands, attributes)
 
 
-@decompose(ops.ConvTranspose, "tfl")
-def _conv_transpose_for_tfl(b: Builder, node: Node) -> Value | None:
-    """One step nearer to kernels: a unit axis, no groups, no dilation, SAME or VALID."""
-    window, _ = sized_window(node)
-    if window.rank == 1:
-        return as_2d(b, node)
-    if max(window.strides) > LONGEST_STRIDE:
-        raise UnsupportedError(f"strides over {LONGEST_STRIDE} in a transposed convolution")
-    if node.attr("feature_group_count") > 1:
-        return _as_grouped_conv(b, node, window)
-    if any(d > 1 for d in window.dilations):
-        return b(ops.ConvTranspose, node.operand(0), _dilated(b, node), *node.operands[2:], **_undilated(node))
-    if _tfl_padding(node) is None:
-        return crop_apart(b, node, window)
-    return _as_grouped_conv(b, node, window) if window.rank == 3 else None
+# --- decompositions: steps towards kernels ----------------------------------------------------------------------------
 
 
-def _undilated(node: Node) -> dict[str, Any]:
-    return {**node.attributes, "rhs_dilation": (1,) * len(node.attr("rhs_dilation"))}
+def _is_dilated(node: Node) -> bool:
+    return any(d > 1 for d in node.attr("rhs_dilation"))
 
 
-def _dilated(b: Builder, node: Node) -> Value:
-    """The kernel with zeros between its elements."""
-    kernel = node.operand(1)
-    for axis, dilation in zip(node.attr("kernel_spatial_dimensions"), node.attr("rhs_dilation"), strict=True):
+def _has_groups(node: Node) -> bool:
+    return bool(node.attr("feature_group_count") > 1)
+
+
+def _strides_are_too_long(node: Node) -> bool:
+    return bool(max(node.attr("window_strides")) > LONGEST_STRIDE)
+
+
+decompose(ops.ConvTranspose, "tfl", when=lambda node: len(node.attr("window_strides")) == 1, benefit=4)(as_2d)
+
+
+@decompose(ops.ConvTranspose, "tfl", when=_strides_are_too_long, benefit=3)
+def _refuse_strides(b: Builder, node: Node) -> Value:
+    raise UnsupportedError(f"strides over {LONGEST_STRIDE} in a transposed convolution")
+
+
+@decompose(ops.ConvTranspose, "tfl", when=lambda node: _is_dilated(node) and not _has_groups(node), benefit=2)
+def _conv_transpose_with_zeros(b: Builder, node: Node) -> Value:
+    """A dilation as zeros between the elements of the kernel."""
+    kernel, dilations = node.operand(1), node.attr("rhs_dilation")
+    for axis, dilation in zip(node.attr("kernel_spatial_dimensions"), dilations, strict=True):
         kernel = interleaved(b, kernel, axis, dilation, keep_last=False)
-    return kernel
+    plain = {**node.attributes, "rhs_dilation": (1,) * len(dilations)}
+    return b(ops.ConvTranspose, node.operand(0), kernel, *node.operands[2:], **plain)
+
+
+def _has_other_padding(node: Node) -> bool:
+    return not (_is_dilated(node) or _has_groups(node) or _tfl_padding(node))
 
 
 @decompose(ops.ConvTranspose, "onnx")
-def _conv_transpose_for_onnx(b: Builder, node: Node) -> Value:
-    return crop_apart(b, node, sized_window(node)[0])
-
-
-def crop_apart(b: Builder, node: Node, window: Window) -> Value:
+@decompose(ops.ConvTranspose, "tfl", when=_has_other_padding, benefit=1)
+def _conv_transpose_cropped(b: Builder, node: Node) -> Value:
     """::
 
     %y = ConvTranspose(%x, %k, %b) padding p
       ->
-    %y = Add(Pad(Slice(ConvTranspose(%x, %k))), %b)     (without a Pad the bias stays where it was)
+    %y = Add(Pad(ConvTranspose(%x, %k)), %b)     (where the Pad only crops, the bias stays where it was)
     """
-    dims, rank = node.attr("output_spatial_dimensions"), window.rank
+    (window, _), dims, bias = sized_window(node), node.attr("output_spatial_dimensions"), node.optional(2)
     grow = [min(max(-p, 0), s - 1) for p, s in zip(window.after, window.strides, strict=True)]
-    missing = [*(max(0, -p) for p in window.before), *(max(0, -p) - g for p, g in zip(window.after, grow, strict=True))]
-    bias = node.optional(2)
-    attributes = {**attributes_of(node), "padding": (*(0,) * rank, *(-g for g in grow))}
-    full = b(ops.ConvTranspose, node.operand(0), node.operand(1), None if any(missing) else bias, **attributes)
-    inside = [slice(max(0, p), -max(0, q) or None) for p, q in zip(window.before, window.after, strict=True)]
-    cut = sliced(b, full, dict(zip(dims, inside, strict=True)))
-    if not any(missing):
-        return cut
-    result = padded(b, cut, dims, missing)
-    if bias is None:
+    more = [*(-p for p in window.before), *(-p - g for p, g in zip(window.after, grow, strict=True))]
+    inside = bias if max(more) <= 0 else None
+    attributes = {**attributes_of(node), "padding": (*(0,) * window.rank, *(-g for g in grow))}
+    result = padded(b, b(ops.ConvTranspose, *node.operands[:2], inside, **attributes), dims, more)
+    if bias is inside or bias is None:
         return result
-    last_axes = full.rank - 1 - node.attr("output_feature_dimension")
+    last_axes = result.rank - 1 - node.attr("output_feature_dimension")
     return b(ops.Add, result, reshape(b, bias, (*bias.shape, *[1] * last_axes)))
 
 
-def _as_grouped_conv(b: Builder, node: Node, window: Window) -> Value:
+def _is_over_several_parts(node: Node) -> bool:
+    """Whether there are groups, or three axes, over which not every target has a kernel."""
+    return _has_groups(node) or (len(node.attr("window_strides")) == 3 and bool(_tfl_padding(node)))
+
+
+@decompose(ops.ConvTranspose, "tfl", when=_is_over_several_parts)
+def _as_grouped_conv(b: Builder, node: Node) -> Value:
     """A convolution with the flipped kernel over the operand with stride - 1 zeros between its elements.
 
     The kernel's input features are those of all groups, one after the other, its output features those of one group; a
     Conv wants all output features and the inputs of one group, so the group axis moves from one to the other.
     """
-    attributes, groups = attributes_of(node), node.attr("feature_group_count")
+    attributes, groups, (window, _) = attributes_of(node), node.attr("feature_group_count"), sized_window(node)
     x = node.operand(0)
     for axis, stride in zip(attributes["input_spatial_dimensions"], window.strides, strict=True):
         x = interleaved(b, x, axis, stride, keep_last=True)

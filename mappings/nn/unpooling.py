@@ -23,7 +23,7 @@ from onnxtfl.rewriting.registry import lift_onnx
 def _max_unpool(b: Builder, node: Node) -> Value:
     """The elements put back at their numbers in a map of zeros, which `output_shape` may grow at its ends."""
     x, indices, wanted = node.operand(0), node.operand(1), node.optional(2)
-    window = onnx_window(node, node.attr("kernel_shape"), x.shape[2:])
+    window = onnx_window(node, node.attr("kernel_shape"))
     axes = zip(x.shape[2:], window.strides, window.shape, window.before, window.after, strict=True)
     shape = (*x.shape[:2], *((n - 1) * stride + k - before - after for n, stride, k, before, after in axes))
     if not static(shape):

@@ -85,10 +85,10 @@ def test_stored_integers_are_clamped_where_the_bounds_are_stored(high: float, wa
 
 @pytest.mark.parametrize("padding", ["padding = [1, 1, 1, 1], count_include_pad = true", "padding = [0, 0, 0, 0]"])
 def test_an_average_in_finer_steps_is_a_convolution(padding: str) -> None:
-    sides = 'kernel_shape = [3, 3], strides = [1, 1], dilations = [1, 1], dims = [2, 3], auto_pad = "NOTSET"'
+    sides = "kernel_shape = [3, 3], strides = [1, 1], dilations = [1, 1], dims = [2, 3]"
     size = 8 if "true" in padding else 6
     text = f"""graph main(%q: tensor<1x4x8x8xfloat32, quant<int8 0.5:3>>) -> (%y) {{
-      %y = AveragePool(%q) {{{sides}, {padding}, ceil_mode = false}}
+      %y = AveragePool(%q) {{{sides}, {padding}}}
         : tensor<1x4x{size}x{size}xfloat32, quant<int8 0.1:0>>
     }}"""
     graph = parse_graph(text)

@@ -112,15 +112,19 @@ def _one(rng: RNG, *choices: Any) -> Any:
 
 
 def _convolved(rng: RNG, transposed: bool = False) -> Sample:
-    groups, rank = int(_one(rng, 1, 1, 2)), int(_one(rng, 1, 2))
+    rank = int(_one(rng, 1, 2, 2, 3))
+    groups = int(_one(rng, 1, 1, 2)) if rank < 3 else 1
     dims = tuple(range(2, 2 + rank))
     ins, outs = 2 * groups, 3 * groups
-    x, bias = _floats(rng, 2, ins, *(5, 6)[:rank]), _one(rng, None, _floats(rng, outs))
+    dtype = _one(rng, DType.FLOAT32, DType.FLOAT32, DType.FLOAT32 if transposed else DType.INT8)
+    x, bias = array(rng, dtype, (2, ins, *(5, 6, 5)[:rank])), _one(rng, None, array(rng, dtype, (outs,)))
     kernel = (ins, outs // groups) if transposed else (outs, ins // groups)
     names = ("input_spatial_dimensions", "kernel_spatial_dimensions", "output_spatial_dimensions")
     window = {"window_strides": _each(rng, rank, 1, 3), "rhs_dilation": _each(rng, rank, 1, 3)}
-    padding = {"padding": _each(rng, 2 * rank, 0, 2), "feature_group_count": groups}
-    return [x, Known(_floats(rng, *kernel, *(2, 3)[:rank])), bias], {**dict.fromkeys(names, dims), **window, **padding}
+    explicit = _each(rng, 2 * rank, 0, 2)
+    padding = {"padding": explicit if transposed else _one(rng, explicit, "SAME"), "feature_group_count": groups}
+    filters = Known(array(rng, dtype, (*kernel, *(2, 3, 2)[:rank])))
+    return [x, filters, bias], {**dict.fromkeys(names, dims), **window, **padding}
 
 
 def _each(rng: RNG, count: int, low: int, high: int) -> tuple[int, ...]:
@@ -128,10 +132,14 @@ def _each(rng: RNG, count: int, low: int, high: int) -> tuple[int, ...]:
 
 
 def _pooled(rng: RNG, name: str) -> Sample:
-    window = {"kernel_shape": (2, 3), "strides": _each(rng, 2, 1, 3), "dilations": _each(rng, 2, 1, 3)}
-    return [_floats(rng, 2, 3, 6, 8)], {
-        "dims": (2, 3), **window, "padding": _each(rng, 4, 0, 2), "ceil_mode": bool(rng.integers(2)),
-        **({name: bool(rng.integers(2))} if name else {}),
+    rank = int(_one(rng, 1, 2, 2, 3))
+    dilations = _each(rng, rank, 1, 3) if rank == 2 else (1,) * rank
+    padding = _one(rng, "SAME", (0,) * (2 * rank), _each(rng, 2 * rank, 0, 2))
+    window = {"kernel_shape": (2, 3, 2)[:rank], "strides": _each(rng, rank, 1, 4), "dilations": dilations}
+    dtype = _one(rng, DType.FLOAT32, DType.INT8 if name == "return_indices" else DType.FLOAT32)
+    flag = {name: bool(rng.integers(2))}
+    return [array(rng, dtype, (2, 3, *(6, 8, 5)[:rank]))], {
+        "dims": tuple(range(2, 2 + rank)), **window, "padding": padding, **flag
     }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ _CONVS = [
     ((2, 4, 9, 8), (8, 1, 3, 3), conv(2, feature_group_count=4, padding=(0, 1, 0, 0))),
     ((2, 4, 9, 8), (6, 2, 3, 3), conv(2, feature_group_count=2)),
     ((2, 4, 5, 6, 7), (6, 2, 2, 3, 2), conv(3, feature_group_count=2, padding=(1, 1, 1, 0, 0, 0))),
-    ((1, 2, 7, 8), (3, 2, 3, 3), conv(2, auto_pad="SAME_UPPER", window_strides=(2, 2))),
+    ((1, 2, 7, 8), (3, 2, 3, 3), conv(2, padding="SAME", window_strides=(2, 2))),
 ]
 
 

@@ -51,7 +51,8 @@ NEEDS_MORE = {
     "casts.from_packed_bytes": _TYPES,
     "comparison.Select": _TYPES,
     "concatenation.concatenate_halves": _LONG,
-    "convolution.padded_at_run_time": _OPEN,
+    "convolution.conv_without_gaps": _LONG,
+    "convolution.integer_conv_by_taps": _LONG,
     "cumulative.integer_sums": _TYPES,
     "elementwise.Atan": _TYPES,
     "gathering.gathered_run": _LONG,
@@ -61,7 +62,7 @@ NEEDS_MORE = {
     "padding.crop_computed_padding": _OPEN,
     "onnxruntime_resize.integers_like_onnx": "rounded as ONNX Runtime does",
     "padding.pad_merged_axes": _LONG,
-    "pooling.pool_of_every_nth": _LONG,
+    "pooling.weighted_sum": _TYPES,
     "recurrence.brought_to_kernel": _LONG,
     "recurrence.single_step": _LONG,
     "reductions.reduce_bools": _TYPES,
@@ -82,6 +83,7 @@ NEEDS_MORE = {
     "slicing.slice_of_merged_axes": _LONG,
     "slicing.narrow_slice": _OPEN,
     "sorting.top_k_of_int64": _TYPES,
+    "transposed_convolution.refuse_strides": _LONG,
     "uint64.on_signed": _TYPES,
 }
 """The rules whose condition samples do not meet, and why; families' own tests reach them."""

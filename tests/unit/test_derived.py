@@ -98,7 +98,8 @@ CASES: list[tuple[type[Op], list[Any], dict[str, Any], Array]] = [
      windows(np.maximum, INTS, 3, 0, 0, 2)),
     (ops.ReduceWindow, [INTS], {"kind": "min", "padding": (0, 1, 0, 0, 2, 0), **WINDOW},
      windows(np.minimum, INTS, 2**31 - 1, 1, 2, 1)),
-    (ops.ReduceWindow, [INTS[:, :6]], {"kind": "sum", "window_strides": (1, 2, 1), "ceil_mode": True, **WINDOW},
+    (ops.ReduceWindow, [INTS[:, :6]],
+     {"kind": "sum", "window_strides": (1, 2, 1), "padding": (0, 0, 0, 0, 1, 0), **WINDOW},
      windows(np.add, INTS[:, :6], 0, 0, 1, 2)),
 ]  # fmt: skip
 CONSTANT_VECTORS = (ops.Squeeze, ops.Unsqueeze, ops.RealDynamicSlice)

@@ -41,10 +41,11 @@ _CEIL = {"strides": [2, 2], "ceil_mode": 1, "kernel_shape": [3, 3]}
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
 @pytest.mark.parametrize("attributes", [{}, {"pads": [1, 0, 0, 1]}], ids=str)
-def test_ceil_mode_over_open_sizes(op: str, attributes: Any) -> None:
-    check(op, _SIZES, True, **_CEIL, **attributes)
-    if op == "AveragePool":
-        check(op, _SIZES, True, **_CEIL, **attributes, count_include_pad=1)
+def test_ceil_mode(op: str, attributes: Any) -> None:
+    for sizes, open_ in ((_SIZES, True), (_SIZES[:1], False), (_SIZES[1:], False)):
+        check(op, sizes, open_, **_CEIL, **attributes)
+        if op == "AveragePool":
+            check(op, sizes, open_, **_CEIL, **attributes, count_include_pad=1)
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])

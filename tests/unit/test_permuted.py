@@ -66,7 +66,7 @@ CASES: list[Case] = [
     (ops.DequantizeLinear, [INTS.astype(np.uint8), floats(4)], {"axis": 2}),
     (ops.DequantizeLinear, [INTS.astype(np.uint8), floats(2, 3, 4, 2)], {"axis": -1, "block_size": 3}),
     (ops.Conv, [floats(2, 4, 6, 7), floats(6, 2, 3, 2), floats(6)], {**IMAGE, **WINDOWS, "feature_group_count": 2}),
-    (ops.Conv, [floats(2, 4, 6, 7), floats(6, 4, 3, 2)], {**IMAGE, **WINDOWS, "auto_pad": "SAME_UPPER"}),
+    (ops.Conv, [floats(2, 4, 6, 7), floats(6, 4, 3, 2)], {**IMAGE, **WINDOWS, "padding": "SAME"}),
     (ops.ConvTranspose, [floats(2, 4, 6, 7), floats(4, 3, 3, 2), floats(3)],
      {**IMAGE, **WINDOWS, "padding": (1, 0, -1, 1)}),
     (ops.MaxPool, [floats(2, 3, 5, 6)], POOL),

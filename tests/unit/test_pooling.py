@@ -15,6 +15,7 @@ from onnxtfl import onnx_to_tflite
 from onnxtfl.build.windows import tfl_padding
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
+from onnxtfl.ir.dims import symbol
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.spatial import Window
 from tests.fuzz.both_ways import assert_converts_both_ways
@@ -37,9 +38,10 @@ _POOLS = [
     ((2, 3, 9, 8), pool(2)),
     ((2, 3, 9, 8), pool(2, strides=(2, 2), padding=(1, 1, 1, 1))),
     ((2, 3, 9, 8), pool(2, strides=(2, 3), padding=(0, 1, 2, 0))),
-    ((2, 3, 9, 8), pool(2, strides=(2, 2), ceil_mode=True)),
-    ((2, 3, 9, 8), pool(2, strides=(2, 3), padding=(1, 0, 1, 1), ceil_mode=True)),
+    ((2, 3, 9, 8), pool(2, strides=(2, 2), padding="SAME")),
+    ((2, 3, 9, 8), pool(2, strides=(2, 3), padding=(1, 0, 2, 1))),
     ((2, 3, 9, 8), pool(2, dilations=(2, 2))),
+    ((2, 3, 9, 8), pool(2, dilations=(3, 2), padding=(3, 1, 3, 4))),
     ((2, 3, 9, 8), pool(2, strides=(1, 2), padding=(1, 1, 1, 1), dilations=(2, 1))),
     ((2, 3, 5, 6, 7), pool(3, kernel_shape=(2, 3, 2), strides=(2, 1, 2))),
     ((2, 3, 5, 6, 7), pool(3, kernel_shape=(2, 3, 2), padding=(1, 1, 1, 0, 1, 1))),
@@ -76,13 +78,26 @@ def test_max_pools_of_integers(dtype: str) -> None:
         (225, Window((3,), (2,), (1,), (1, 1)), "SAME"),
         (224, Window((3,), (2,), (1,), (0, 1)), "SAME"),
         (224, Window((3,), (2,), (1,), (0, 0)), "VALID"),
-        (112, Window((3,), (2,), (1,), (0, 0), ceil=True), "SAME"),
+        (112, Window((3,), (2,), (1,), (0, 1)), "SAME"),
+        (112, Window((3,), (2,), (1,), "SAME"), "SAME"),
         (8, Window((3,), (1,), (2,), (2, 2)), "SAME"),
         (8, Window((3,), (1,), (1,), (1, 0)), None),
     ],
 )
 def test_padding_that_tflite_has_a_name_for(size: int, window: Window, wanted: str | None) -> None:
     assert tfl_padding(window, (size,)) == wanted
+
+
+def test_padding_that_no_position_reads_is_left_out() -> None:
+    window = Window((3, 3), (2, 2), (1, 1), (1, 1, 1, 1))
+    assert window.trimmed((224, 225)).padding == (1, 1, 0, 1)
+    assert window.trimmed((symbol("h"), 224)).padding == (1, 1, 1, 0)
+
+
+def test_same_padding_that_all_sizes_have() -> None:
+    open_ = (symbol("h"), symbol("w"))
+    assert Window((3, 2), (1, 3), (2, 1), "SAME").explicit(open_).padding == (2, 0, 2, 1)
+    assert Window((3, 3), (1, 2), (1, 1), "SAME").explicit(open_).is_same
 
 
 @pytest.mark.parametrize(("opset", "p"), [(1, 3.0), (2, 3), (22, 1)])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import static
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
+from onnxtfl.ir.ops.convolution import conv_window, known_kernel_sizes, spatial_sizes
 from onnxtfl.ir.reshape import reshape, with_unit_axis
 from onnxtfl.ir.spatial import Window
 
@@ -21,7 +21,6 @@ def window_attributes(window: Window) -> dict[str, Any]:
         "window_strides": window.strides,
         "padding": window.padding,
         "rhs_dilation": window.dilations,
-        "auto_pad": window.auto_pad,
     }
 
 
@@ -52,31 +51,20 @@ def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:
 
     Raises InvalidModelError where these differ, UnsupportedError where the sizes are unknown.
     """
-    given = tuple(node.attr("kernel_shape", ()))
-    shape = kernel.tensor_type.shape
-    if given and shape is not None and not _may_equal(given, shape[2:]):
-        raise InvalidModelError(
-            f"kernel_shape is {list(given)}, the kernel has the shape {kernel.type}", code="E-FILE-009"
-        )
-    sizes = given or (shape[2:] if shape is not None else ())
-    known = tuple(k for k in sizes if isinstance(k, int))
-    if not known or len(known) != len(sizes):
-        raise UnsupportedError(
-            "the size of the kernel is unknown",
-            hint="freeze the kernel, or fix the sizes of the inputs (`input_shapes`)",
-            code="E-SHAPE-001",
-        )
-    return known
-
-
-def _may_equal(given: Sequence[int], sizes: Sequence[Dim]) -> bool:
-    return len(given) == len(sizes) and all(a == b or not isinstance(b, int) for a, b in zip(given, sizes, strict=True))
+    given, shape = tuple(node.attr("kernel_shape", ())), kernel.tensor_type.shape
+    sizes = shape[2:] if shape is not None else given
+    if not given or given == sizes:
+        return known_kernel_sizes(sizes)
+    if len(given) != len(sizes) or any(isinstance(n, int) and n != k for k, n in zip(given, sizes, strict=True)):
+        message = f"kernel_shape is {list(given)}, the kernel has the shape {kernel.type}"
+        raise InvalidModelError(message, code="E-FILE-009")
+    return given
 
 
 def fixed_kernel(b: Builder, kernel: Value, sizes: Sequence[int]) -> Value:
     """`kernel` with the spatial `sizes` where they are unknown in its type."""
     shape = kernel.tensor_type.shape
-    if shape is None or all(isinstance(d, int) for d in shape[2:]):
+    if shape is None or static(shape[2:]):
         return kernel
     fixed = (*shape[:2], *sizes)
     if kernel.producer is None:
@@ -99,13 +87,9 @@ def as_2d(b: Builder, node: Node) -> Value:
     %y = Reshape(Conv(Reshape(%x) [n, c, 1, w], [o, i, 1, k])) [n, o, w']
     """
     attributes = attributes_of(node)
-    wide: dict[str, Any] = {}
+    wide = window_attributes(sized_window(node)[0].with_unit_axis())
     for side in ("input", "kernel", "output"):
         wide.update(_unit_axis_numbers(attributes, side))
-    for name in ("window_strides", "rhs_dilation"):
-        wide[name] = (1, *attributes[name])
-    low, high = attributes["padding"]
-    wide["padding"] = (0, low, 0, high)
     x = with_unit_axis(b, node.operand(0), attributes["input_spatial_dimensions"][0])
     kernel = with_unit_axis(b, node.operand(1), attributes["kernel_spatial_dimensions"][0])
     result = b(node.op, x, kernel, node.optional(2), **{**attributes, **wide})

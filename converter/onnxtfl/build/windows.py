@@ -1,121 +1,216 @@
-"""Window attributes of the two formats: SAME and VALID in TFLite, explicit padding and auto_pad in ONNX."""
+"""Windows of the two formats: what they read is settled here once, so that pools and convolutions know no more of it.
+
+:func:`resolve_window` (lifting) turns auto_pad, ceil_mode and windows that do not fit into a neutral window, whose
+padding is explicit or SAME; :func:`realize_window` (legalization) makes the Pad where a kernel has no such padding.
+"""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
+from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, Shape, floordiv, static
-from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.reshape import reshape
-from onnxtfl.ir.spatial import Window, same_padding_of_pool
-from onnxtfl.build.sizes import sliced
+from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.formula import Term
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, unsqueezed
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.spatial import Window
+from onnxtfl.build.sizes import sliced, spread
+
+# --- amounts of padding -----------------------------------------------------------------------------------------------
 
 
-def without_negative_padding(b: Builder, x: Value, window: Window) -> tuple[Value, Window]:
-    """The tensor without what negative padding takes away, and the window without negative padding."""
-    if all(p >= 0 for p in window.padding):
-        return x, window
-    crops = [max(-p, 0) for p in window.padding]
-    axes = zip(range(2, x.rank), crops, crops[window.rank :], strict=False)
-    x = sliced(b, x, {axis: slice(start, x.size(axis) - end) for axis, start, end in axes})
-    return x, replace(window, padding=tuple(max(p, 0) for p in window.padding))
+@dataclass(frozen=True)
+class Amounts:
+    """What to add along the spatial axes: int64 vectors with an entry for each; negative entries take away."""
+
+    before: Term
+    after: Term
+
+    @staticmethod
+    def of(b: Builder, padding: Sequence[int]) -> Amounts:
+        """Explicit padding: the beginnings of all axes, then the ends."""
+        rank = len(padding) // 2
+        return Amounts(_vector(b, padding[:rank]), _vector(b, padding[rank:]))
+
+    def known(self) -> tuple[int, ...] | None:
+        """The padding as integers; None where it depends on sizes known only at run time."""
+        before, after = static_ints(self.before.value), static_ints(self.after.value)
+        return None if before is None or after is None else (*before, *after)
 
 
-def with_same_padding(window: Window, lower: bool, sizes: Sequence[Dim]) -> Window:
-    """The window with explicit padding: that of the window without dilation, which may be negative."""
-    if not static(sizes) and window.span == window.shape:
-        return window
-    known = [n if isinstance(n, int) else k for n, k in zip(sizes, window.shape, strict=True)]
-    axes = zip(known, window.shape, window.strides, strict=True)
-    pairs = [same_padding_of_pool(n, k, s, lower) for n, k, s in axes]
-    padding = (*(before for before, _ in pairs), *(after for _, after in pairs))
-    return replace(window, padding=padding, auto_pad="NOTSET")
+def padded(
+    b: Builder, x: Value, dims: Sequence[int], padding: Sequence[int] | Amounts, value: float | None = None
+) -> Value:
+    """Pad the axes `dims` of `x` by `padding` (negative: crop) with zeros or `value`."""
+    amounts = padding if isinstance(padding, Amounts) else Amounts.of(b, padding)
+    if (known := amounts.known()) is not None and not any(known):
+        return x
+    sides = [spread(b, side.value, dims, x.rank, 0) for side in (amounts.before, amounts.after)]
+    table = b(ops.Concatenate, *(unsqueezed(b, side, [1]) for side in sides), axis=1)
+    return b(ops.Pad, x, table, None if value is None else b.scalar(value, x), mode="constant")
 
 
-@functools.lru_cache(1024)
-def tfl_padding(window: Window, sizes: Shape) -> str | None:
-    """The TFLite padding that results in the same window positions; None if neither SAME nor VALID does.
-
-    Only the padding before and the number of positions matter: elements after the last window are never read.
-    """
-    if window.auto_pad != "NOTSET":
-        return "SAME" if window.auto_pad == "SAME_UPPER" else None
-    axes = range(window.rank)
-    if all(_is_valid(window, i, sizes[i]) for i in axes):
-        return "VALID"
-    return "SAME" if all(_is_same(window, i, sizes[i]) for i in axes) else None
+def _vector(b: Builder, entries: Sequence[int]) -> Term:
+    return Term(b, constant(np.asarray(entries, np.int64)))
 
 
-def _is_valid(window: Window, i: int, size: Dim) -> bool:
-    if window.before[i]:
-        return False
-    if not isinstance(size, int):
-        return window.after[i] == 0 and (not window.ceil or window.strides[i] == 1)
-    return (
-        size >= window.span[i] and _one(window, i).counts([size])[0] == (size - window.span[i]) // window.strides[i] + 1
-    )
+def _up(a: Term, b: Term) -> Term:
+    """a / b rounded up."""
+    return -((-a).apply(ops.FloorDiv, b))
 
 
-def _is_same(window: Window, i: int, size: Dim) -> bool:
-    single = _one(window, i)
-    padding = single.same([size])
-    if padding is None or padding[0] != window.before[i]:
-        return False
-    if not isinstance(size, int):
-        return padding[1] == window.after[i]
-    return single.counts([size])[0] == -(-size // window.strides[i])
+def _half(a: Term) -> Term:
+    return a.apply(ops.FloorDiv, 2)
 
 
-def _one(window: Window, i: int) -> Window:
-    """The window along axis `i` only."""
-    padding = (window.before[i], window.after[i])
-    return Window((window.shape[i],), (window.strides[i],), (window.dilations[i],), padding, ceil=window.ceil)
+def _missing(b: Builder, sizes: Term, window: Window) -> Term:
+    """How many elements ceil(size / stride) positions read beyond the axes; negative: how many they do not read."""
+    strides = _vector(b, window.strides)
+    return (_up(sizes, strides) - 1) * strides + _vector(b, window.span) - sizes
 
 
-def padding_after(window: Window, sizes: Sequence[Dim]) -> tuple[int, ...]:
-    """The padding after each axis that results in the same window positions without ceil_mode.
-
-    UnsupportedError if an unknown size decides whether the last window starts in the padding.
-    """
-    return tuple(_after(_one(window, i), size) for i, size in enumerate(sizes))
+# --- lifting: ONNX ----------------------------------------------------------------------------------------------------
 
 
-def _after(window: Window, size: Dim) -> int:
-    (after,), (span,), (stride,) = window.after, window.span, window.strides
-    if isinstance(size, int):
-        return max(0, *window.overhang([size]))
-    if window.ceil and after + stride > span:
-        raise UnsupportedError("ceil_mode over unknown sizes is not supported", code="E-SHAPE-001")
-    return after + (stride - 1 if window.ceil else 0)
+@dataclass(frozen=True)
+class Resolved:
+    """A neutral window, over an operand to which `amounts` are added first (None: nothing)."""
+
+    window: Window
+    amounts: Amounts | None = None
+
+    def operand(self, b: Builder, x: Value, value: float = 0.0) -> Value:
+        """`x` [n, c, spatial...] as the window reads it, padded with `value`."""
+        return x if self.amounts is None else padded(b, x, range(2, x.rank), self.amounts, value)
+
+    def beyond(self, b: Builder, padding: tuple[int, ...]) -> Resolved:
+        """The same over an operand that has `padding` already."""
+        own, given = self.amounts or Amounts.of(b, self.window.explicit_padding), Amounts.of(b, padding)
+        more = Amounts((own.before - given.before).max(0), (own.after - given.after).max(0))
+        return _of_amounts(b, self.window, more)
 
 
-def onnx_window(node: Node, shape: Sequence[int], sizes: Sequence[Dim]) -> Window:
-    """The window of an ONNX node with attributes auto_pad, strides, pads, dilations, ceil_mode; with explicit padding
-    if `sizes` determine it.
-    """
+def onnx_window(node: Node, shape: Sequence[int]) -> Window:
+    """The window of an ONNX node with the explicit padding `pads`, that is without auto_pad and ceil_mode."""
     rank = len(shape)
-    auto_pad = node.attr("auto_pad", "NOTSET") or "NOTSET"
-    padding = tuple(node.attr("pads", ())) or (0,) * (2 * rank)
-    explicit = auto_pad in ("NOTSET", "VALID")
-    if not explicit or auto_pad == "VALID":
-        padding = (0,) * (2 * rank)
-    window = Window(
-        tuple(shape),
-        tuple(node.attr("strides", ())) or (1,) * rank,
-        tuple(node.attr("dilations", ())) or (1,) * rank,
-        padding,
-        "NOTSET" if explicit else auto_pad,
-        bool(node.attr("ceil_mode", 0)) and auto_pad in ("NOTSET", "VALID"),
-    )
-    return window.explicit(sizes)
+    pads = node.attr("pads", ()) if (node.attr("auto_pad") or "NOTSET") == "NOTSET" else ()
+    ones = (1,) * rank
+    strides, dilations = (tuple(node.attr(name, ())) or ones for name in ("strides", "dilations"))
+    return Window(tuple(shape), strides, dilations, tuple(pads) or (0,) * (2 * rank))
+
+
+def resolve_window(b: Builder, node: Node, x: Value, shape: Sequence[int], *, is_pool: bool) -> Resolved:
+    """The window of an ONNX pool or convolution over `x` [n, c, spatial...].
+
+    Settles auto_pad, ceil_mode, negative padding, and windows of pools that are larger than the input.
+    ValueError where ONNX Runtime refuses the window.
+    """
+    window, auto_pad = onnx_window(node, shape), node.attr("auto_pad") or "NOTSET"
+    known = x.tensor_type.shape
+    sizes = tuple(fresh() for _ in shape) if known is None else known[2:]
+    if len(sizes) != len(shape):
+        raise ValueError(f"input of rank {x.rank}, a window over {len(shape)} axes")
+    if auto_pad.startswith("SAME"):
+        return _resolve_same(b, x, window, sizes, is_pool, auto_pad == "SAME_LOWER")
+    if not is_pool:
+        if 0 in window.counts(sizes):
+            raise ValueError(f"a window of {window.span} does not fit into {sizes} padded by {window.padding}")
+        return Resolved(window)
+    if any(p >= k for p, k in zip(window.explicit_padding, 2 * window.shape, strict=True)):
+        raise ValueError(f"padding {window.padding} has to be smaller than the window {window.shape}")
+    window = _fitted(node, window, x.shape)
+    return _resolve_ceil(b, x, window) if node.attr("ceil_mode", 0) else Resolved(window)
+
+
+def _resolve_same(
+    b: Builder, x: Value, window: Window, sizes: Sequence[Dim], is_pool: bool, is_lower: bool
+) -> Resolved:
+    """SAME_UPPER or SAME_LOWER.
+
+    ONNX Runtime computes the padding of a dilated pool as if it was not dilated. Where strides skip elements, padding
+    may be negative: half of what is not read is skipped before the first window, less 1 for SAME_LOWER and for a
+    convolution each (measured; ONNX's own evaluator does not skip any before a convolution).
+    """
+    plain = replace(window, dilations=(1,) * window.rank) if is_pool else window
+    is_dilated, less = plain.span != window.span, is_lower + (not is_pool)
+    skips = any(s - k > 1 + less for s, k in zip(plain.strides, plain.span, strict=True))
+    if not (is_lower or is_dilated or skips):
+        return Resolved(replace(window, padding=SAME).explicit(sizes))
+    missing = _missing(b, Term(b, dim_vector(b, sizes, x)), plain)
+    total, unread = missing.max(0), (-missing).max(0)
+    before, after = _half(total), _half(total + 1)
+    if is_lower:
+        before, after = after, before
+    if skips:
+        skipped = _half((unread - less).max(0))
+        before, unread = before - skipped, unread - skipped
+    return _of_amounts(b, window, Amounts(before, after - unread if is_dilated else after))
+
+
+def _resolve_ceil(b: Builder, x: Value, window: Window) -> Resolved:
+    """As much padding after each axis as the last windows need, which may not start in it."""
+    most = [a + s - 1 for a, s in zip(window.after, window.strides, strict=True)]
+    if all(n < span for n, span in zip(most, window.span, strict=True)):  # none starts there
+        return Resolved(replace(window, padding=(*window.before, *most)).trimmed(x.shape[2:]))
+    before, after, strides, span = (_vector(b, v) for v in (window.before, window.after, window.strides, window.span))
+    sizes = Term(b, dim_vector(b, x.shape[2:], x))
+    more = _up(sizes + before + after - span, strides)
+    started = (sizes + before - more * strides).max(0).min(1)
+    needed = (more + started - 1) * strides + span - before - sizes
+    return _of_amounts(b, window, Amounts(before, needed.max(0)))
+
+
+def _of_amounts(b: Builder, window: Window, amounts: Amounts) -> Resolved:
+    """The window with padding by `amounts` where these are known; else they are added to its operand."""
+    known = amounts.known()
+    if known is None:
+        return Resolved(window.without_padding(), amounts)
+    crops = [min(p, 0) for p in known]
+    return Resolved(replace(window, padding=tuple(max(p, 0) for p in known)), Amounts.of(b, crops) if any(crops) else None)
+
+
+def _fitted(node: Node, window: Window, x: Sequence[Dim]) -> Window:
+    """A window that is larger than the padded input, yet has a position, as ONNX Runtime counts: with less taps.
+
+    Its only position sees all of the padded input: ONNX Runtime rounds the number of positions toward zero. Where all
+    padding counts in a mean (AveragePool before 19), it has more padding instead. Of an empty batch, an axis without
+    elements stays one (pool_attributes.h).
+    """
+    counts_all = node.op.version < 19 and node.attr("count_include_pad", 0) and not node.attr("ceil_mode", 0)
+    axes = [list(axis) for axis in zip(window.shape, window.strides, window.before, window.after, strict=True)]
+    for axis, size, span, dilation in zip(axes, x[2:], window.span, window.dilations, strict=True):
+        _, stride, before, after = axis
+        room = size + before + after
+        if x[0] == 0 == size:
+            axis[:] = 1, 1, 0, 0
+        elif isinstance(room, int) and 0 < room < span < room + stride:
+            if counts_all:
+                axis[3] += span - room
+            else:
+                axis[:2] = -(-room // dilation), max(stride, room)
+    shape, strides, befores, afters = (tuple(column) for column in zip(*axes, strict=True))
+    return replace(window, shape=shape, strides=strides, padding=(*befores, *afters))
+
+
+def onnx_attributes(window: Window) -> dict[str, Any]:
+    """The ONNX attributes that describe `window`."""
+    return {
+        "kernel_shape": window.shape,
+        "strides": window.strides,
+        "dilations": tuple(1 if k == 1 else d for k, d in zip(window.shape, window.dilations, strict=True)),
+        **({"auto_pad": "SAME_UPPER"} if window.is_same else {"pads": window.padding}),
+    }
+
+
+# --- lifting: TFLite --------------------------------------------------------------------------------------------------
 
 
 def tfl_window(node: Node, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Window:
@@ -129,34 +224,39 @@ def tfl_window(node: Node, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Window
     axes = ("d", "h", "w")[-len(shape) :]
     strides = tuple(int(node.attr(f"stride_{a}", 1)) for a in axes)
     dilations = tuple(int(node.attr(f"dilation_{a}_factor", 1) or 1) for a in axes)
-    auto_pad = "SAME_UPPER" if node.attr("padding", "SAME") == "SAME" else "NOTSET"
-    return Window(tuple(window), strides, dilations, (0,) * (2 * len(shape)), auto_pad).explicit(sizes)
+    padding = SAME if node.attr("padding", SAME) == SAME else (0,) * (2 * len(shape))
+    return Window(tuple(window), strides, dilations, padding).explicit(sizes)
 
 
-def empty_counts(node: Node, window: Window, sizes: Sequence[Dim]) -> list[Dim] | None:
-    """The numbers of positions of a TFLite window, where an axis has none; else None.
+# --- legalization -----------------------------------------------------------------------------------------------------
 
-    LiteRT rounds (size + stride - span) / stride toward 0, and refuses what is negative then; for SAME, span is 1.
+
+def realize_window(
+    b: Builder, x: Value, dims: Sequence[int], window: Window, value: float | None = None
+) -> tuple[Value, Window]:
+    """Pad the axes `dims` of `x`, by zeros or `value`, as the window does; return that and the window without padding."""
+    return padded(b, x, dims, window_amounts(b, x, dims, window), value), window.without_padding()
+
+
+def window_amounts(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Amounts:
+    """The padding along the axes `dims` of `x` that the window reads."""
+    sizes = [x.shape[d] for d in dims]
+    read = window.explicit(sizes).trimmed(sizes)
+    if not read.is_same:
+        return Amounts.of(b, read.explicit_padding)
+    total = _missing(b, Term(b, dim_vector(b, sizes, x)), window).max(0)
+    return Amounts(_half(total), _half(total + 1))
+
+
+def tfl_padding(window: Window, sizes: Sequence[Dim]) -> str | None:
+    """The TFLite padding that results in the same window positions; None if neither SAME nor VALID does.
+
+    Only the padding before and the number of positions matter: elements after the last window are never read.
     """
-    spans = (1,) * window.rank if node.attr("padding", "SAME") == "SAME" else window.span
-    spare = [n - span if isinstance(n, int) else 0 for n, span in zip(sizes, spans, strict=True)]
-    fits = all(rest > -2 * stride for rest, stride in zip(spare, window.strides, strict=True))
-    if not fits or min(spare, default=0) >= 0:
-        return None
-    each = zip(sizes, spare, spans, window.strides, strict=True)
-    return [0 if rest < 0 else floordiv(n - span, stride) + 1 for n, rest, span, stride in each]
-
-
-def onnx_attributes(window: Window) -> dict[str, Any]:
-    """The ONNX attributes that describe `window`."""
-    attributes: dict[str, Any] = {
-        "kernel_shape": window.shape,
-        "strides": window.strides,
-        "dilations": tuple(1 if k == 1 else d for k, d in zip(window.shape, window.dilations, strict=True)),
-    }
-    if window.auto_pad == "NOTSET":
-        return {**attributes, "pads": window.padding}
-    return {**attributes, "auto_pad": window.auto_pad}
+    read = window.explicit(sizes).trimmed(sizes)
+    if not read.is_padded:
+        return "VALID"
+    return "SAME" if read == replace(window, padding=SAME).explicit(sizes).trimmed(sizes) else None
 
 
 def tfl_strides(window: Window) -> dict[str, int]:
@@ -169,14 +269,21 @@ def tfl_dilations(window: Window) -> dict[str, int]:
     return {f"dilation_{a}_factor": d for a, d in zip(("d", "h", "w")[-window.rank :], window.dilations, strict=True)}
 
 
-def padded(b: Builder, x: Value, dims: Sequence[int], padding: Sequence[int], value: float | None = None) -> Value:
-    """Pad the axes `dims` of `x` by `padding` (beginnings, then ends) with zeros or `value`."""
-    table = np.zeros((x.rank, 2), np.int64)
-    for i, axis in enumerate(dims):
-        table[axis] = padding[i], padding[len(dims) + i]
-    if not table.any():
-        return x
-    return b(ops.Pad, x, table, None if value is None else b.scalar(value, x), mode="constant")
+# --- helpers of rules over windows ------------------------------------------------------------------------------------
+
+
+def taps_of(b: Builder, x: Value, dims: Sequence[int], window: Window, value: float | None = None) -> list[Value]:
+    """The elements of `x`, padded by `value`, that the windows see at each of their places, in C order."""
+    x, taps = realize_window(b, x, dims, window, value)[0], list[Value]()
+    for tap in window.taps():
+        axes = zip(dims, tap, window.dilations, window.span, window.strides, strict=True)
+        taps.append(sliced(b, x, {a: slice(t * d, t * d + 1 - span or None, s) for a, t, d, span, s in axes}))
+    return taps
+
+
+def spatial_ones(b: Builder, x: Value, dims: Sequence[int]) -> Value:
+    """Ones along the spatial axes `dims` of `x`; the other axes have size 1."""
+    return broadcast(b, b.scalar(1.0, x), [x.shape[a] if a in dims else 1 for a in range(x.rank)], x)
 
 
 def interleaved(
@@ -188,8 +295,6 @@ def interleaved(
     size = x.shape[axis]
     table = np.zeros((x.rank + 1, 2), np.int64)
     table[axis + 1, 1] = stride - 1
-    spread = b(ops.Pad, reshape(b, x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :])), table, value)
-    full = reshape(b, spread, (*x.shape[:axis], size * stride, *x.shape[axis + 1 :]))
-    if keep_last:
-        return full
-    return sliced(b, full, {axis: slice(0, 1 - stride)})
+    spread_out = b(ops.Pad, reshape(b, x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :])), table, value)
+    full = reshape(b, spread_out, (*x.shape[:axis], size * stride, *x.shape[axis + 1 :]))
+    return full if keep_last else sliced(b, full, {axis: slice(0, 1 - stride)})

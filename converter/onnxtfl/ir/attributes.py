@@ -158,8 +158,20 @@ def Axes(default: Any = REQUIRED) -> Several:
     return Several(Axis(), default)
 
 
-AUTO_PAD = Choice("NOTSET", "SAME_UPPER", "SAME_LOWER", default="NOTSET")
-"""Explicit padding, or that for ceil(size / stride) positions."""
+SAME = "SAME"
+"""The padding of a window that has ceil(size / stride) positions."""
+
+
+class Padding(Several):
+    """The padding of a window: integers, or SAME."""
+
+    def __init__(self, default: Any = REQUIRED) -> None:
+        super().__init__(Integer(), default)
+
+    def checked(self, name: str, value: Any) -> Any:
+        return value if isinstance(value, str) and value == SAME else super().checked(name, value)
+
+
 _BY_ANNOTATION: dict[str, Callable[[Any], Attribute]] = {
     "bool": Flag,
     "int": Integer,

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxtfl.ir.budget import MOST_LISTED
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Shape, broadcast_dim, ceildiv, differ, fresh, is_open, known_sizes, static
+from onnxtfl.ir.dims import Dim, Shape, broadcast_dim, differ, fresh, is_open, known_sizes, static
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.types import MOST_AXES
 
@@ -91,16 +91,6 @@ def check_positions(indices: Value, sizes: Sequence[Dim]) -> None:
         for index, size in zip(row, sizes, strict=True):
             if isinstance(index, int) and isinstance(size, int) and not -size <= index < size:
                 raise ValueError(f"the index {index} is out of range for an axis of size {size}")
-
-
-def window_dim(size: Dim, window: int, stride: int, before: int, after: int, dilation: int, ceil: bool) -> Dim:
-    """The number of positions of a dilated window on a padded axis (ONNX Conv and pooling, floor or ceil mode)."""
-    span = (window - 1) * dilation + 1
-    room = size + (before + after - span)
-    count = (ceildiv(room, stride) if ceil else room // stride) + 1
-    if ceil and isinstance(count, int) and isinstance(size, int) and (count - 1) * stride >= size + before:
-        count -= 1  # the last window must not start in the padding after the input
-    return max(count, 0) if isinstance(count, int) else count
 
 
 def known_dims(value: Value | None) -> list[Dim] | None:

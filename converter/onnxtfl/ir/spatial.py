@@ -1,7 +1,8 @@
 """Windows over spatial axes, for convolutions and pools: padding, positions, NumPy views.
 
-Padding is a flat tuple as in ONNX: the beginnings of all spatial axes, then the ends. `auto_pad` is "NOTSET" (explicit
-padding), or "SAME_UPPER" or "SAME_LOWER" if the padding depends on sizes that are unknown before run time.
+Padding is explicit, a flat tuple as in ONNX (the beginnings of all spatial axes, then the ends), or `SAME`: as much as
+ceil(size / stride) positions need, the odd one at the end (SAME_UPPER of ONNX, SAME of TFLite). SAME stays only where
+it depends on sizes that are unknown before run time.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.budget import check_count
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, ceildiv, fresh
-from onnxtfl.ir.shapes import window_dim
+from onnxtfl.ir.dims import Dim, ceildiv
 
 Index = tuple[Any, ...]
 LARGEST_WINDOW = 1 << 31
@@ -26,50 +27,52 @@ LONGEST_STRIDE = 2**15 - 1
 """The longest stride, and the longest dilation, of LiteRT's convolutions."""
 
 
-def same_padding(size: int, window: int, stride: int, dilation: int, lower: bool = False) -> tuple[int, int]:
-    """The padding for ceil(size / stride) positions (ONNX SAME_UPPER or SAME_LOWER, TFLite SAME = SAME_UPPER)."""
-    total = max(0, (-(-size // stride) - 1) * stride + (window - 1) * dilation + 1 - size)
-    small = total // 2
-    return (total - small, small) if lower else (small, total - small)
-
-
-def same_padding_of_pool(size: int, window: int, stride: int, lower: bool) -> tuple[int, int]:
-    """The same for a pool of ONNX, whose padding may be negative; ``window``: without its dilation.
-
-    Source: ONNX Runtime's LpPool and dilated MaxPool; where it refuses negative padding, ONNX's own evaluator.
-    """
-    total = (-(-size // stride) - 1) * stride + window - size
-    before = math.trunc((total + lower) / 2)
-    return before, total - before
-
-
 @dataclass(frozen=True)
 class Window:
-    """A window over n spatial axes; every tuple has n entries, `padding` 2n."""
+    """A window over n spatial axes; every tuple has n entries, explicit `padding` 2n."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
-    padding: tuple[int, ...]
-    auto_pad: str = "NOTSET"
-    ceil: bool = False
+    padding: tuple[int, ...] | str
 
     def __post_init__(self) -> None:
-        rank = len(self.shape)
-        if len(self.strides) != rank or len(self.dilations) != rank or len(self.padding) != 2 * rank:
+        explicit = (0,) * (2 * self.rank) if isinstance(self.padding, str) else self.padding
+        if not 2 * self.rank == 2 * len(self.strides) == 2 * len(self.dilations) == len(explicit):
             raise ValueError(
-                f"strides {self.strides}, dilations {self.dilations}, padding {self.padding} for {rank} axes"
+                f"strides {self.strides}, dilations {self.dilations}, padding {self.padding} for {self.rank} axes"
             )
         numbers = (*self.shape, *self.strides, *self.dilations)
-        if any(v < 1 for v in numbers) or any(abs(v) >= LARGEST_WINDOW for v in (*numbers, *self.padding)):
+        if isinstance(self.padding, str) and self.padding != SAME:
+            raise ValueError(f"padding {self.padding}")
+        if any(v < 1 for v in numbers) or any(abs(v) >= LARGEST_WINDOW for v in (*numbers, *explicit)):
             raise ValueError(f"window {self.shape}, strides {self.strides}, dilations {self.dilations}")
-        if self.auto_pad not in ("NOTSET", "SAME_UPPER", "SAME_LOWER"):
-            raise ValueError(f"auto_pad {self.auto_pad}")
+
+    @classmethod
+    def of(cls, shape: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: Any) -> Window:
+        """The window with these attributes of a neutral op."""
+        explicit = padding if isinstance(padding, str) else tuple(padding)
+        return cls(tuple(shape), tuple(strides), tuple(dilations), explicit)
 
     @property
     def rank(self) -> int:
         """The number of spatial axes."""
         return len(self.shape)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the padding is SAME, not explicit."""
+        return isinstance(self.padding, str)
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether there is any padding."""
+        return any(self.padding)
+
+    @property
+    def is_dilated(self) -> bool:
+        """Whether the window skips elements."""
+        return self.span != self.shape
 
     @property
     def span(self) -> tuple[int, ...]:
@@ -78,63 +81,83 @@ class Window:
 
     @property
     def before(self) -> tuple[int, ...]:
-        """The padding before each axis."""
-        return self.padding[: self.rank]
+        """The explicit padding before each axis."""
+        return self.explicit_padding[: self.rank]
 
     @property
     def after(self) -> tuple[int, ...]:
-        """The padding after each axis."""
-        return self.padding[self.rank :]
+        """The explicit padding after each axis."""
+        return self.explicit_padding[self.rank :]
 
-    def same(self, sizes: Sequence[Dim], lower: bool = False) -> tuple[int, ...] | None:
-        """The explicit padding of SAME for `sizes`; None if it depends on unknown sizes."""
-        pairs = []
-        for i, size in enumerate(sizes):
-            if not isinstance(size, int) and self.strides[i] != 1 and self.span[i] > 1:
-                if lower or self.span[i] > 2:
-                    return None
-                pairs.append((0, 1))  # of two elements, only the second may be padding
-                continue
-            known = size if isinstance(size, int) else self.span[i]
-            pairs.append(same_padding(known, self.shape[i], self.strides[i], self.dilations[i], lower))
-        return tuple(low for low, _ in pairs) + tuple(high for _, high in pairs)
+    @property
+    def explicit_padding(self) -> tuple[int, ...]:
+        """The padding before all axes, then after them; ValueError where it is SAME."""
+        if isinstance(self.padding, str):
+            raise ValueError("the padding SAME depends on sizes")
+        return self.padding
+
+    def without_padding(self) -> Window:
+        """The same window over an operand that is padded already."""
+        return replace(self, padding=(0,) * (2 * self.rank))
+
+    def with_unit_axis(self) -> Window:
+        """The same window over one more axis, the first, of size 1."""
+        padding = self.padding if isinstance(self.padding, str) else (0, *self.before, 0, *self.after)
+        return Window((1, *self.shape), (1, *self.strides), (1, *self.dilations), padding)
 
     def explicit(self, sizes: Sequence[Dim]) -> Window:
-        """The same window with explicit padding, if `sizes` determine it."""
-        if self.auto_pad == "NOTSET":
+        """The same window with explicit padding, if `sizes` determine it.
+
+        A window of one or two elements needs one padding for all sizes: a second element that is padding and is not
+        read makes no other position.
+        """
+        if not self.is_same:
             return self
-        padding = self.same(sizes, self.auto_pad == "SAME_LOWER")
-        return self if padding is None else replace(self, padding=padding, auto_pad="NOTSET")
+        totals = []
+        for size, span, stride in zip(sizes, self.span, self.strides, strict=True):
+            missing = (ceildiv(size, stride) - 1) * stride + span - size
+            if not isinstance(missing, int) and span > 2:
+                return self
+            totals.append(max(0, missing if isinstance(missing, int) else span - 1))
+        return replace(self, padding=(*(t // 2 for t in totals), *(t - t // 2 for t in totals)))
+
+    def trimmed(self, sizes: Sequence[Dim]) -> Window:
+        """The same window without padding after its last position, positive or negative, where `sizes` tell it."""
+        if self.is_same:
+            return self
+        after = list(self.after)
+        for i, (size, stride) in enumerate(zip(sizes, self.strides, strict=True)):
+            bare = size + self.before[i] - self.span[i]
+            unread = (bare + after[i]) % stride
+            if after[i] < 0:
+                after[i] = 0 if (bare + after[i]) // stride == bare // stride else after[i]
+            elif isinstance(unread, int) and self._count(i, size) != 0:
+                after[i] = max(0, after[i] - unread)
+        return replace(self, padding=(*self.before, *after))
 
     def counts(self, sizes: Sequence[Dim]) -> tuple[Dim, ...]:
-        """The number of positions along each axis; ValueError if the window does not fit."""
-        if self.auto_pad != "NOTSET":
+        """The number of positions along each axis: 0 where the window does not fit.
+
+        ValueError where it is too large by two strides, which both runtimes refuse.
+        """
+        if self.is_same:
             return tuple(ceildiv(size, stride) for size, stride in zip(sizes, self.strides, strict=True))
         return tuple(self._count(i, size) for i, size in enumerate(sizes))
 
     def _count(self, i: int, size: Dim) -> Dim:
         before, after, span, stride = self.before[i], self.after[i], self.span[i], self.strides[i]
-        if isinstance(size, int) and size + before + after < span:
+        room = size + (before + after - span)
+        if not isinstance(room, int) or room >= 0:
+            return room // stride + 1
+        if room <= -2 * stride:
             raise ValueError(f"a window of {span} does not fit into {size} padded by {before} and {after}")
-        if self.ceil and not isinstance(size, int) and after + stride > span:
-            return fresh()  # whether the last window starts in the padding depends on the size
-        return window_dim(size, self.shape[i], stride, before, after, self.dilations[i], self.ceil)
-
-    def static_counts(self, sizes: Sequence[int]) -> list[int]:
-        """The number of positions along each axis for known sizes."""
-        return [n for n in self.counts(sizes) if isinstance(n, int)]
-
-    def overhang(self, sizes: Sequence[int]) -> tuple[int, ...]:
-        """The padding after each axis up to the end of the last window; negative if elements after it are not read."""
-        counts = self.static_counts(sizes)
-        return tuple((counts[i] - 1) * self.strides[i] + self.span[i] - self.before[i] - n for i, n in enumerate(sizes))
+        return 0
 
     def pad(self, x: Array, value: Any) -> tuple[Array, list[int]]:
         """Pad `x` (spatial axes last) as far as windows reach; also return the number of windows along each axis."""
         sizes = x.shape[x.ndim - self.rank :]
-        window = self.explicit(sizes)
-        padded = pad_spatial(x, (*window.before, *(max(0, p) for p in window.overhang(sizes))), value)
-        return padded, window.static_counts(sizes)
+        window = self.explicit(sizes).trimmed(sizes)
+        return pad_spatial(x, window.explicit_padding, value), [n for n in window.counts(sizes) if isinstance(n, int)]
 
     def taps(self) -> Iterator[tuple[int, ...]]:
         """The positions inside a window, in C order; UnsupportedError where these are too many."""
@@ -144,13 +167,17 @@ class Window:
     def seen(self, tap: Sequence[int], counts: Sequence[int]) -> Index:
         """The index, into the last axes of a padded array, of the elements at position `tap` of all windows."""
         starts = [t * d for t, d in zip(tap, self.dilations, strict=True)]
-        ends = [a + (n - 1) * s + 1 for a, n, s in zip(starts, counts, self.strides, strict=True)]
+        ends = [a + (n - 1) * s + 1 if n else a for a, n, s in zip(starts, counts, self.strides, strict=True)]
         return (Ellipsis, *(slice(a, e, s) for a, e, s in zip(starts, ends, self.strides, strict=True)))
 
     def stack(self, x: Array, value: Any) -> Array:
         """All windows of `x` (spatial axes last), padded with `value`: [..., positions..., taps]."""
         padded, counts = self.pad(x, value)
         return np.stack([padded[self.seen(t, counts)] for t in self.taps()], axis=-1)
+
+    def elements(self, sizes: Sequence[int]) -> Array:
+        """How many elements each position reads, without padding: [positions...]."""
+        return np.asarray(self.stack(np.ones(sizes), 0.0).sum(axis=-1))
 
 
 MOST_BETWEEN = 1 << 26

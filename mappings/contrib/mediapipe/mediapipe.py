@@ -15,6 +15,7 @@ from onnxtfl.build.custom_options import custom_integers, custom_options
 from onnxtfl.build.sizes import sliced
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
+from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import known_size, known_sizes, product
 from onnxtfl.ir.formula import Term
@@ -58,29 +59,15 @@ def _conv_transpose_bias(b: Builder, node: Node) -> Value:
 
 
 def _pool_window(padding: str, shape: tuple[int, int], strides: tuple[int, int], sizes: list[int]) -> Window:
-    spare = [_spare(padding, *sizes) for sizes in zip(shape, strides, sizes, strict=True)]
-    before = [max(0, s) // 2 for s in spare]
-    after = [max(0, s) - f for s, f in zip(spare, before, strict=True)]
-    return Window(shape, strides, (1, 1), (*before, *after))
-
-
-def _spare(padding: str, shape: int, stride: int, size: int) -> int:
-    """How many elements the windows reach beyond an axis of `size`."""
-    return (-(-size // stride) - 1) * stride + shape - size if padding == "SAME" else 0
+    return Window(shape, strides, (1, 1), SAME if padding == "SAME" else (0, 0, 0, 0)).explicit(sizes)
 
 
 def _pooled_with_indices(b: Builder, x: Value, window: Window) -> tuple[Value, Term, Term]:
     """The largest elements, and their rows and columns."""
     height, width = _sizes(x)
-    attributes = {
-        "dims": (2, 3),
-        "kernel_shape": window.shape,
-        "strides": window.strides,
-        "padding": window.padding,
-        "dilations": window.dilations,
-    }
+    attributes = {"kernel_shape": window.shape, "strides": window.strides, "dilations": window.dilations}
     image = transposed(b, x, (0, 3, 1, 2))  # indices count along the axes as they are
-    pair = b.many(ops.MaxPool, image, **attributes, return_indices=True)
+    pair = b.many(ops.MaxPool, image, dims=(2, 3), **attributes, padding=window.padding, return_indices=True)
     largest, flat = (transposed(b, v, (0, 2, 3, 1)) for v in pair)
     place = Term(b, flat)
     return largest, place.apply(ops.Div, width).apply(ops.Rem, height), place.apply(ops.Rem, width)

@@ -6,22 +6,19 @@ three spatial axes the first element of all is never masked. A window of which n
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from onnxtfl.build.qlinear import MICROSOFT
-from onnxtfl.build.windows import onnx_window, padded, padding_after
+from onnxtfl.build.windows import resolve_window, taps_of
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.spatial import Window
 from onnxtfl.rewriting.registry import lift_onnx
 
 MOST_TAPS = 256
@@ -35,15 +32,17 @@ def _masked_pool(b: Builder, node: Node) -> Value:
         raise UnsupportedError("a mask for each channel, which ONNX Runtime's kernel reads at other places")
     if not static((*sizes, *mask.shape)) or mask.shape[2:] != sizes:
         raise UnsupportedError(f"a mask {mask.type} for {x.type}: known sizes expected", code="E-SHAPE-001")
-    window = onnx_window(node, node.attr("kernel_shape"), sizes)
+    found = resolve_window(b, node, x, node.attr("kernel_shape"), is_pool=True)
+    window = found.window
     if math.prod(window.shape) > MOST_TAPS:
         raise UnsupportedError(f"a window of more than {MOST_TAPS} elements", code="E-OP-006")
-    padding, low = (*window.before, *padding_after(window, sizes)), float(np.finfo(x.dtype.numpy).min)
+    low = float(np.finfo(x.dtype.numpy).min)
     unmasked = Term(b, mask).differs(0)
     if len(sizes) > 1:
         unmasked = unmasked | Term(b, constant(_at_first(sizes)))
-    alive = padded(b, unmasked.to(x.dtype).value, dims, padding, 1.0)
-    taps, own = (_taps(b, v, window) for v in (padded(b, x, dims, padding, low), alive))
+    sides = ((x, low), (unmasked.to(x.dtype).value, 1.0))
+    read = [taps_of(b, found.operand(b, v, value), dims, window, value) for v, value in sides]
+    taps, own = ([Term(b, tap) for tap in side] for side in read)
     return functools.reduce(Term.max, _cut_off(taps, own, window.shape[-1], low)).value
 
 
@@ -52,17 +51,6 @@ def _at_first(sizes: Sequence[Dim]) -> Array:
     first = np.zeros((1, 1, *map(int, map(str, sizes))), np.bool_)
     first[(0,) * first.ndim] = True
     return first
-
-
-def _taps(b: Builder, x: Value, window: Window) -> list[Term]:
-    """The elements at each place of the window, of all windows: strided slices."""
-    counts = [(n - k) // s + 1 for n, k, s in zip(x.shape[2:], window.shape, window.strides, strict=True)]
-    steps = [1, 1, *window.strides]
-    ends: list[Term] = []
-    for start in itertools.product(*map(range, window.shape)):
-        stop = [s + (n - 1) * step + 1 for s, n, step in zip(start, counts, window.strides, strict=True)]
-        ends.append(Term(b, b(ops.Slice, x, [0, 0, *start], [1 << 30, 1 << 30, *stop], steps)))
-    return ends
 
 
 def _cut_off(taps: Sequence[Term], alive: Sequence[Term], row: int, low: float) -> list[Term]:

@@ -60,7 +60,7 @@ scattering, segments (kind = none add mul max min)
 contraction
     DotGeneral(lhs, rhs; {lhs,rhs}_batching_dimensions, {lhs,rhs}_contracting_dimensions, output_permutation)
 convolution, transposed_convolution (dimension numbers input_*, kernel_*, output_*; window tuples by spatial axis)
-    Conv(input, kernel, bias?; window_strides, padding, rhs_dilation, feature_group_count, auto_pad)
+    Conv(input, kernel, bias?; window_strides, padding, rhs_dilation, feature_group_count)
     ConvTranspose(input, kernel, bias?; window_strides, padding, rhs_dilation, feature_group_count)
 identity
     Copy(x)
@@ -69,8 +69,8 @@ control (attributes are graphs, which take all captures or values as inputs)
 sequences (resolved while lifting)
     Tuple(elements...)   Unstack(x) -> its slices along axis 0   Absent(; type)
 pooling
-    MaxPool(x; dims, kernel_shape, strides, padding, dilations, auto_pad, ceil_mode, return_indices)
-    AveragePool(x; dims, kernel_shape, strides, padding, dilations, auto_pad, ceil_mode, count_include_pad)
+    MaxPool(x; dims, kernel_shape, strides, padding, dilations, return_indices)
+    AveragePool(x; dims, kernel_shape, strides, padding, dilations, count_include_pad)
 normalization (the others are written with Reduce and arithmetic)
     BatchNormInference(x, scale, bias, mean, variance; epsilon, feature_index)   LRN(x; axis, size, alpha, beta, bias)
 resizing, sampling, detection
@@ -173,7 +173,7 @@ from onnxtfl.ir.ops.losses import BCELoss
 from onnxtfl.ir.ops.matrices import Diagonal, Trilu
 from onnxtfl.ir.ops.normalization import LRN, BatchNormInference, GroupNorm, InstanceNorm, LayerNorm, standardized
 from onnxtfl.ir.ops.padding import DynamicPad, Pad
-from onnxtfl.ir.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool, pool_window, window_counts
+from onnxtfl.ir.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool, pool_window
 from onnxtfl.ir.ops.precision import ReducePrecision
 from onnxtfl.ir.ops.quantization import DequantizeLinear, QuantizeLinear
 from onnxtfl.ir.ops.randomness import Multinomial, RngNormal, RngUniform

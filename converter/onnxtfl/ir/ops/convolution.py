@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir.attributes import AUTO_PAD, Attribute, Axes, Axis, Integer, Integers
+from onnxtfl.ir.attributes import Attribute, Axes, Axis, Integer, Integers, Padding
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.dims import Dim, product, static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import NUMERIC, Attributes, Op, Operand, Permutation, Permuted, attributes_of
@@ -101,12 +101,16 @@ def spatial_sizes(attributes: Attributes, side: str, shape: Sequence[Any]) -> tu
 
 def conv_window(attributes: Attributes, kernel_shape: Sequence[Any]) -> Window:
     """The window of a convolution; UnsupportedError where the kernel's size is not known."""
-    shape = spatial_sizes(attributes, "kernel", kernel_shape)
-    if not all(isinstance(k, int) for k in shape):
+    shape = known_kernel_sizes(spatial_sizes(attributes, "kernel", kernel_shape))
+    return Window.of(shape, *(attributes[name] for name in ("window_strides", "rhs_dilation", "padding")))
+
+
+def known_kernel_sizes(sizes: Sequence[Any]) -> tuple[int, ...]:
+    """The sizes of a kernel, one or more; UnsupportedError where they are not known."""
+    if not sizes or not static(sizes):
         hint = "freeze the kernel, or fix the sizes of the inputs (`input_shapes`)"
         raise UnsupportedError("the size of the kernel is unknown", hint=hint, code="E-SHAPE-001")
-    strides, dilations, padding = (attributes[n] for n in ("window_strides", "rhs_dilation", "padding"))
-    return Window(shape, tuple(strides), tuple(dilations), tuple(padding), attributes.get("auto_pad", "NOTSET"))
+    return tuple(sizes)
 
 
 def placed(attributes: Attributes, batch: Dim, features: Dim, sizes: Sequence[Dim]) -> Dims:
@@ -125,13 +129,13 @@ def is_depthwise(node: Node) -> bool:
 class Conv(Convolution):
     """Convolution (cross-correlation) over n spatial axes, with an optional bias a feature (the spec's ConvBias).
 
-    `padding` and `auto_pad` as in :mod:`onnxtfl.ir.spatial`, negative padding crops; group g of the input features
+    `padding` as in :mod:`onnxtfl.ir.spatial`, negative padding crops; group g of the input features
     meets group g of the kernel's output features. Floats under 32 bits are summed in float32, integers wrap.
     Source: neutral-ops 3.28, 3.29 (lhs_dilation is ConvTranspose, batch_group_count serves training only).
     """
 
     core = True
-    attributes = {**DIMENSIONS, "auto_pad": AUTO_PAD}
+    attributes = {**DIMENSIONS, "padding": Padding()}
 
     @classmethod
     def output_shape(cls, attributes: Attributes, x: Dims, w: Dims) -> Dims:

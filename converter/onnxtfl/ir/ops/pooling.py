@@ -1,6 +1,6 @@
 """Pooling: a window slides over the spatial axes `dims`, every other axis stays as it is.
 
-`padding` and `auto_pad` as in :mod:`onnxtfl.ir.spatial`. Which axes are spatial is data, so a transposed operand is
+`padding` as in :mod:`onnxtfl.ir.spatial`. Which axes are spatial is data, so a transposed operand is
 only renumbered. Source: neutral-ops 3.12, 3.77; ONNX AveragePool, MaxPool."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.attributes import AUTO_PAD, Attribute, Axes, Flag, Integers
+from onnxtfl.ir.attributes import Attribute, Axes, Flag, Integers, Padding
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
@@ -19,28 +19,24 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.numeric import lowest
 from onnxtfl.ir.op import FLOATS, NUMERIC, Attributes, Op, Operand, Permutation, Permuted, Pick, SharedAxes
 from onnxtfl.ir.ops.reductions import Reduce
-from onnxtfl.ir.spatial import Window, pad_spatial
+from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, Type
 
 _WINDOW: dict[str, Attribute] = {
     "dims": Axes(),
     "kernel_shape": Integers(),
     "strides": Integers(),
-    "padding": Integers(),
     "dilations": Integers(),
-    "auto_pad": AUTO_PAD,
-    "ceil_mode": Flag(False),
+    "padding": Padding(),
 }
 
 
 def pool_window(attributes: Attributes) -> Window:
     """The window that a pool's attributes describe."""
-    shape, strides, dilations, padding = (
-        tuple(attributes[name]) for name in ("kernel_shape", "strides", "dilations", "padding")
-    )
-    if min(padding, default=0) < 0:
-        raise ValueError(f"padding {padding} is negative")
-    return Window(shape, strides, dilations, padding, attributes["auto_pad"], bool(attributes["ceil_mode"]))
+    window = Window.of(*(attributes[name] for name in ("kernel_shape", "strides", "dilations", "padding")))
+    if not window.is_same and min(window.explicit_padding, default=0) < 0:
+        raise ValueError(f"padding {window.padding} is negative")
+    return window
 
 
 class _Pool(Op, register=False):
@@ -105,8 +101,7 @@ class MaxPool(_Pool):
 class AveragePool(_Pool):
     """The mean of the elements that the window sees; with `count_include_pad` padding counts as zeros.
 
-    Elements after the padding (in a last window of `ceil_mode`) never count. Source: neutral-ops 3.12,
-    ONNX AveragePool-19.
+    Source: neutral-ops 3.12, ONNX AveragePool-19.
     """
 
     operands = (Operand("input", FLOATS),)
@@ -122,23 +117,9 @@ class AveragePool(_Pool):
     def compute(x: Array, **attributes: Any) -> Array:
         window = pool_window(attributes)
         image, back = _spatial_last(x, attributes["dims"])
-        total = window.stack(image, 0).sum(axis=-1)
-        counts = window_counts(window, image.shape[x.ndim - window.rank :], attributes["count_include_pad"])
+        total, included = window.stack(image, 0).sum(axis=-1), float(attributes["count_include_pad"])
+        counts = window.stack(np.ones(image.shape[x.ndim - window.rank :]), included).sum(axis=-1)
         return np.asarray((total / counts.astype(x.dtype)).transpose(back))
-
-
-def window_counts(window: Window, sizes: Sequence[int], include_padding: bool) -> Array:
-    """How many elements each position of an averaging window sees."""
-    explicit = window.explicit(sizes)
-    ones = pad_spatial(np.ones(sizes), explicit.padding, 1.0 if include_padding else 0.0)
-    shifted = Window(window.shape, window.strides, window.dilations, (0,) * (2 * window.rank), ceil=window.ceil)
-    needed = [max(0, n) for n in explicit.overhang(sizes)]
-    grown = pad_spatial(
-        ones, [*[0] * window.rank, *(max(0, n - a) for n, a in zip(needed, explicit.after, strict=True))], 0.0
-    )
-    counts = explicit.static_counts(sizes)
-    seen = np.stack([grown[shifted.seen(tap, counts)] for tap in window.taps()], axis=-1)
-    return np.asarray(seen.sum(axis=-1))
 
 
 @by_expansion(Operand("input", NUMERIC))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir import numeric
-from onnxtfl.ir.attributes import AUTO_PAD, Choice
+from onnxtfl.ir.attributes import Choice
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import BOOLS, NUMERIC, Op, Operand
@@ -35,7 +33,7 @@ _JOINS: dict[str, tuple[type[Op], Callable[[np.dtype[Any]], Any]]] = {
 @by_expansion(
     Operand("input", NUMERIC | BOOLS),
     Operand("init", NUMERIC | BOOLS, optional=True),
-    attributes={"kind": Choice(*_JOINS), "auto_pad": AUTO_PAD},
+    attributes={"kind": Choice(*_JOINS)},
 )
 def ReduceWindow(
     b: Builder,
@@ -46,39 +44,25 @@ def ReduceWindow(
     window_strides: Sequence[int] = (),
     window_dilations: Sequence[int] = (),
     padding: Sequence[int] = (),
-    auto_pad: str = "NOTSET",
-    ceil_mode: bool = False,
 ) -> Value:
     """Each window of the operand reduced (`kind`: sum, prod, max, min; any, all of bools), beginning with `init`.
 
-    Windows, strides, dilations have an entry for each axis, `padding` (or `auto_pad`, `ceil_mode`, where sizes are
-    known) all lows, then all highs; what is padded is `init` (absent: what changes nothing). Joined axis by axis.
+    Windows, strides, dilations have an entry for each axis, `padding` all lows, then all highs; what is padded is
+    `init` (absent: what changes nothing). Joined axis by axis.
     Source: neutral-ops 3.94 (`kind` is its `computation`); XLA ReduceWindow.
     """
     (join, neutral), ones, rank = _JOINS[kind], (1,) * x.rank, x.rank
     strides, dilations = tuple(window_strides) or ones, tuple(window_dilations) or ones
-    given = tuple(padding) if padding and auto_pad == "NOTSET" else (0,) * (2 * rank)
-    window = _fitted(Window(tuple(window_dimensions), strides, dilations, given, auto_pad, ceil_mode), x.shape)
+    window = Window(tuple(window_dimensions), strides, dilations, tuple(padding) or (0,) * (2 * rank))
     if window.rank != rank:
         raise ValueError(f"windows along {window.rank} of {rank} axes")
-    if any(window.padding):
+    if window.is_padded:
         pairs = np.asarray(window.padding, np.int64).reshape(2, rank).T
         x = b(Pad, x, pairs, init or b.scalar(neutral(x.dtype.numpy), x))
     for axis in range(rank):
         if window.shape[axis] > 1 or strides[axis] > 1:
             x = _join_windows(b, join, x, axis, window.shape[axis], strides[axis], dilations[axis])
     return x if init is None else b(join, x, init)
-
-
-def _fitted(window: Window, sizes: Sequence[Dim]) -> Window:
-    """The window with explicit padding as far as it reaches."""
-    if window.auto_pad == "NOTSET" and not window.ceil:
-        return window
-    known = [d for d in sizes if isinstance(d, int)]
-    if len(known) < len(sizes):
-        raise ValueError("sizes have to be known where windows are padded to fit")
-    window = window.explicit(known)
-    return replace(window, padding=(*window.before, *window.overhang(known)), ceil=False)
 
 
 def _join_windows(b: Builder, join: type[Op], x: Value, axis: int, window: int, stride: int, dilation: int) -> Value:

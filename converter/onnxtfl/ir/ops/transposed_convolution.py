@@ -62,7 +62,7 @@ class ConvTranspose(Convolution):
             for g in range(groups):
                 part = slice(g * depth, (g + 1) * depth)
                 result[g][place] += np.tensordot(rows[:, part], image[:, part], ((1,), (1,)))
-        return finish(attributes, pad_spatial(result, [-p for p in window.padding], 0), bias)
+        return finish(attributes, pad_spatial(result, [-p for p in window.explicit_padding], 0), bias)
 
 
 def transposed_sizes(sizes: Sequence[Dim], window: Window) -> tuple[Dim, ...]:

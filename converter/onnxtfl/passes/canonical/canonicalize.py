@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import converted
 from onnxtfl.ir.data import ArrayData
@@ -105,7 +106,7 @@ def long_strides(b: Builder, node: Node) -> Value | None:
     strides = tuple(attributes["window_strides"])
     if max(strides) <= LONGEST_STRIDE or node.operand(0).tensor_type.shape is None:
         return None
-    if attributes.get("auto_pad", "NOTSET") != "NOTSET":
+    if attributes["padding"] == SAME:
         return None
     window = conv_window(attributes, node.operand(1).shape)
     sizes = spatial_sizes(attributes, "input", node.operand(0).shape)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import made_by, scalar, single_use
@@ -53,7 +54,7 @@ def conv_over_fewer(b: Builder, node: Node) -> Value | None:
 
 
 def _conv_without(b: Builder, node: Node, attributes: dict[str, Any], i: int) -> Value:
-    changed = {name: _without(attributes[name], i) for name in ("window_strides", "rhs_dilation")}
+    changed: dict[str, Any] = {name: _without(attributes[name], i) for name in ("window_strides", "rhs_dilation")}
     changed["padding"] = _unpaired(attributes["padding"], i)
     gone = {side: attributes[f"{side}_spatial_dimensions"][i] for side in _SIDES}
     for side in _SIDES:
@@ -76,7 +77,8 @@ def pool_over_fewer(b: Builder, node: Node) -> Value | None:
         single = x.shape[axis] == 1 == attributes["kernel_shape"][i] and node.result.shape[axis] == 1
         if not single or not _unpadded(attributes["padding"], i):
             continue
-        changed = {name: _without(attributes[name], i) for name in ("kernel_shape", "strides", "dilations")}
+        names = ("kernel_shape", "strides", "dilations")
+        changed: dict[str, Any] = {name: _without(attributes[name], i) for name in names}
         changed["padding"] = _unpaired(attributes["padding"], i)
         changed["dims"] = _renumbered(_without(dims, i), axis)
         result = b(node.op, _dropped(b, x, axis), **{**attributes, **changed})
@@ -114,7 +116,7 @@ def pad_into_pool(b: Builder, node: Node) -> Value | None:
     padding = window_padding(pad, dims) if pad is not None else None
     if pad is None or padding is None or len(node.results) > 1:
         return None
-    if any(node.attr("padding")) or node.attr("auto_pad") != "NOTSET" or node.attr("ceil_mode"):
+    if any(node.attr("padding")):
         return None
     if (padding >= node.attr("kernel_shape") * 2).any():
         return None
@@ -148,7 +150,6 @@ def dilated(b: Builder, node: Node) -> Value | None:
         **{f"{side}_batch_dimension": 0 for side in ("input", "output")},
         "padding": (0,) * (2 * rank),
         "window_strides": (1,) * rank,
-        "auto_pad": "NOTSET",
     }
     if any(attributes[name] != value for name, value in plain.items()):
         return None
@@ -191,15 +192,18 @@ def _rank(value: Value) -> int:
     return 99 if known is None else known
 
 
-def _unpadded(padding: Sequence[int], i: int) -> bool:
-    return padding[i] == 0 == padding[len(padding) // 2 + i]
+def _unpadded(padding: Sequence[int] | str, i: int) -> bool:
+    """Whether axis `i`, over which the window has size 1, has no padding."""
+    return padding == SAME or padding[i] == 0 == padding[len(padding) // 2 + i]
 
 
 def _without(numbers: Sequence[int], i: int) -> tuple[int, ...]:
     return (*numbers[:i], *numbers[i + 1 :])
 
 
-def _unpaired(padding: Sequence[int], i: int) -> tuple[int, ...]:
+def _unpaired(padding: Sequence[int] | str, i: int) -> tuple[int, ...] | str:
+    if isinstance(padding, str):
+        return padding
     half = len(padding) // 2
     return (*_without(padding[:half], i), *_without(padding[half:], i))
 

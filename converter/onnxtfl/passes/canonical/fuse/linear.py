@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import known_sizes
@@ -139,7 +140,7 @@ def pad_into_conv(b: Builder, node: Node) -> Value | None:
     """Fuse a constant pad of zeros on spatial axes into the padding of the convolution."""
     pad = made_by(node.operand(0), ops.Pad)
     added = window_padding(pad, node.attr("input_spatial_dimensions")) if pad is not None else None
-    if pad is None or added is None or node.attr("auto_pad") != "NOTSET":
+    if pad is None or added is None or node.attr("padding") == SAME:
         return None
     if pad.optional(2) is not None and scalar(pad.operand(2)) != 0:
         return None
