@@ -40,11 +40,11 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.dims import Dim, ceildiv, fresh, known_size, product, static
+from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
-from onnxtfl.ir.ranges import exact_terms
 from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, transposed, unsqueezed
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window

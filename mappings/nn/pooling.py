@@ -52,6 +52,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.numeric import lowest
@@ -59,7 +60,6 @@ from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import broadcast, positions, reshape, with_unit_axis
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.declared import as_declared

@@ -11,12 +11,12 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import known_size, product, static
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.reshape import as_int64, dim_vector, reshape, unsqueezed
 from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import decompose, lift_tfl
 

@@ -14,6 +14,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.attributes import REQUIRED, Attribute
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.intervals import Facts
 from onnxtfl.ir.numeric import widened
 from onnxtfl.ir.types import DType, TensorType, dtype_of
 
@@ -108,15 +109,34 @@ class Declaration:
     """The operands whose elements the op moves to its results unchanged, so that quantization is kept."""
     selects: ClassVar[slice | None] = None
     """The operands of which each element of the first result is one, the same for real values and stored integers."""
+    carries: ClassVar[slice | None] = None
+    """The operands whose elements may be elements of the results, of ops that may also have others there."""
     inserts: ClassVar[bool] = False
     """Whether an op that moves elements adds others, so that stored integers cannot be moved as they are."""
     clamps: ClassVar[tuple[float | None, float | None] | None] = None
     """The bounds of an op that clamps its first operand, and does nothing else; None in it: the operand's after it."""
+    bounds: ClassVar[tuple[float, float] | None] = None
+    """The least and the greatest element that results have, but for NaN, whatever the operands are."""
+    defined: ClassVar[tuple[float, float] | None] = None
+    """Of a function of each element of one operand: where it is defined; elsewhere, and of NaN, it is NaN."""
+    monotonic: ClassVar[bool] = False
+    """Whether that function is greater, or the same, for greater elements."""
+    integral: ClassVar[bool] = False
+    """Whether all finite elements of the results are whole numbers."""
+    interval: ClassVar[Callable[..., Facts] | None] = None
+    """What the results may be in exact arithmetic, from the facts of the operands (None: absent)."""
+    positions: ClassVar[int | None] = None
+    """The result that holds positions along the attribute `axis` of the first operand."""
+    discrete: ClassVar[bool] = False
+    """Whether results jump where operands change by little: positions, selected rows, decisions."""
+    commutative: ClassVar[bool] = False
+    """Whether the two operands may change places."""
     expands: ClassVar[bool] = False
     """Whether the types of the results are those of other ops that define the op, so that they may be quantized."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        cls.carries = next((c for c in (cls.carries, cls.moves, cls.selects) if c is not None), None)
         cls.defaults = {name: attribute.default for name, attribute in cls.attributes.items()}
 
     @classmethod

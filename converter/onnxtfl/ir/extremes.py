@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import scalar
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import TensorType
 
 _READ = 1 << 22

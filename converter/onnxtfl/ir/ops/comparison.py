@@ -30,6 +30,7 @@ class Compare(Elementwise):
 
     operands = pair(ANY)
     results = (Operand("output", BOOLS),)
+    discrete = True
     attributes = {"comparison_direction": Choice(*_DIRECTIONS)}
     core = True
     widens = True

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxtfl.ir import intervals
 from onnxtfl.ir.attributes import Axis, ElementType, Flag
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, fresh, product
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.intervals import Facts, FactsOf
 from onnxtfl.ir.op import ANY, INTEGERS, NUMERIC, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.gathering import GatherElements
 from onnxtfl.ir.reshape import dim_value
@@ -38,6 +40,14 @@ class TopK(Op):
     }
     core = True
     shared_axes = SharedAxes(attributes=("axis",))
+    positions = 1
+    discrete = True
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of elements of the operand, and of positions along the axis."""
+        shape = node.operand(0).tensor_type.shape
+        return intervals.counted(None if shape is None else shape[node.attr("axis")]) if index else of(0)
 
     @staticmethod
     def shape(x: Value, k: Value, *, axis: int) -> Dims:
@@ -94,6 +104,11 @@ class Unique(Op):
     results = (Operand("values"), *(Operand(name, like="dtype") for name in ("indices", "inverse", "counts")))
     attributes = {"axis": Axis(None), "sorted": Flag(True), "dtype": ElementType(DType.INT64)}
     core = True
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of elements of the operand, of positions, and of counts."""
+        return intervals.SIZES if index else of(0)
 
     @staticmethod
     def shape(x: Value, *, axis: int | None) -> list[Dims | None]:

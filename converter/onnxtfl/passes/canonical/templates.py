@@ -27,13 +27,13 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import symbol
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.matching import SMALL, is_close, product_of, same, scalar, single_use
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.quantized import touches_quantized
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
 
