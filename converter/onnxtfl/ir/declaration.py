@@ -44,6 +44,7 @@ class Operand:
     """An operand or result: its name, its allowed element types, and whether it is optional or variadic.
 
     `like`: the operand (of a result: or the attribute) with the same element type; `becomes`: those that differ.
+    `likely`: sensible values [low, high) where a model does not say which; where `counts`, whole numbers in floats too.
     A result of several element types is like the first operand; variadic results are each like their own operand.
     """
 
@@ -53,6 +54,8 @@ class Operand:
     variadic: bool = False
     like: str = ""
     becomes: Mapping[DType, DType] = field(default_factory=dict)
+    likely: tuple[float, float] | None = None
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,8 @@ class Declaration:
     """Whether `compute` works in the wide types of its operands (:func:`onnxtfl.ir.numeric.widened`)."""
     moves: ClassVar[slice | None] = None
     """The operands whose elements the op moves to its results unchanged, so that quantization is kept."""
+    keeps_all: ClassVar[Literal["in order", "permuted"] | None] = None
+    """Whether an op that moves elements has each of one operand once, and no others."""
     selects: ClassVar[slice | None] = None
     """The operands of which each element of the first result is one, the same for real values and stored integers."""
     carries: ClassVar[slice | None] = None
@@ -125,6 +130,8 @@ class Declaration:
     """Whether all finite elements of the results are whole numbers."""
     interval: ClassVar[Callable[..., Facts] | None] = None
     """What the results may be in exact arithmetic, from the facts of the operands (None: absent)."""
+    indexes: ClassVar[Literal["axis", "axes"] | None] = None
+    """Whether the operand `indices` selects along the attribute `axis` of the first operand, or along several axes."""
     positions: ClassVar[int | None] = None
     """The result that holds positions along the attribute `axis` of the first operand."""
     discrete: ClassVar[bool] = False

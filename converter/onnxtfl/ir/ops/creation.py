@@ -51,7 +51,11 @@ class Range(Op):
     Operands of rank 0 (or one element). Source: ONNX Range.
     """
 
-    operands = (Operand("start", NUMERIC), Operand("limit", NUMERIC), Operand("delta", NUMERIC))
+    operands = (
+        Operand("start", NUMERIC, likely=(0, 1)),
+        Operand("limit", NUMERIC, likely=(2, 6)),
+        Operand("delta", NUMERIC, likely=(1, 2)),
+    )
     core = True
     propagates = True
 

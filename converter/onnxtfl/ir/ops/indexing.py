@@ -51,7 +51,12 @@ class OneHot(Op):
     outside [0, depth)). `depth`, `on`, `off` have one element. Source: ONNX OneHot, TFLite ONE_HOT.
     """
 
-    operands = (Operand("indices", INTEGERS), Operand("depth", INTEGERS), Operand("on"), Operand("off"))
+    operands = (
+        Operand("indices", INTEGERS, likely=(0, 4), counts=True),
+        Operand("depth", INTEGERS, likely=(4, 7), counts=True),
+        Operand("on"),
+        Operand("off"),
+    )
     results = (Operand("output", like="on"),)
     attributes = {"axis": Axis(-1)}
     core = True

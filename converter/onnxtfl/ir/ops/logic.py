@@ -63,7 +63,7 @@ class Shift(Binary, register=False):
     `in_range`: no amount is outside, so that kernels which differ there may be used.
     """
 
-    operands = pair(INTEGERS)
+    operands = (Operand("lhs", INTEGERS), Operand("rhs", INTEGERS, like="lhs", likely=(0, 8)))
     attributes = {"in_range": Flag(False)}
     widens = False
 

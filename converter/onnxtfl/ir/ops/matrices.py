@@ -37,7 +37,7 @@ class Trilu(Op):
     Source: neutral-ops 3.137, with `k` as an operand as in ONNX.
     """
 
-    operands = (Operand("input"), Operand("k", INDICES, optional=True))
+    operands = (Operand("input"), Operand("k", INDICES, optional=True, likely=(0, 1)))
     attributes = {"upper": Flag(True)}
     core = True
     shared_axes = SharedAxes()

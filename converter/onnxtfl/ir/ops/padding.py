@@ -41,7 +41,11 @@ class Pad(Op):
     Source: neutral-ops 3.86; wrap from ONNX Pad-19.
     """
 
-    operands = (Operand("input"), Operand("padding", INDICES), Operand("value", optional=True, like="input"))
+    operands = (
+        Operand("input"),
+        Operand("padding", INDICES, likely=(0, 2)),
+        Operand("value", optional=True, like="input"),
+    )
     attributes = {"mode": Choice("constant", "edge", "reflect", "symmetric", "wrap", default="constant")}
     core = True
     shared_axes = SharedAxes(vectors=(1,))

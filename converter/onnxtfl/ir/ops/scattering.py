@@ -52,6 +52,7 @@ class ScatterND(Op):
     )
     results = (Operand("output", like="updates"),)
     attributes = {"kind": Choice(*_KINDS, default="none"), "unique_indices": Flag(False)}
+    indexes = "axes"
     core = True
     carries = slice(0, 3, 2)
 
@@ -95,6 +96,7 @@ class ScatterElements(Op):
 
     operands = (Operand("input"), Operand("indices", INTEGERS), Operand("updates", like="input"))
     attributes = {"axis": Axis(0), "kind": Choice(*_KINDS, default="none"), "unique_indices": Flag(False)}
+    indexes = "axis"
     core = True
     carries = slice(0, 3, 2)
 

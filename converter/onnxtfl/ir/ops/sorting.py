@@ -30,7 +30,7 @@ class TopK(Op):
     Source: neutral-ops 3.135, ONNX TopK; `dtype` is the indices'.
     """
 
-    operands = (Operand("input", NUMERIC), Operand("k", INTEGERS))
+    operands = (Operand("input", NUMERIC), Operand("k", INTEGERS, likely=(1, 2)))
     results = (Operand("values"), Operand("indices", like="dtype"))
     attributes = {
         "axis": Axis(-1),
@@ -79,6 +79,7 @@ def _sorted_order(x: Array, axis: int, descending: bool) -> Array:
     Operand("inputs", ANY, variadic=True),
     results=(Operand("outputs", variadic=True),),
     shared_axes=SharedAxes(None, ("dimension",)),
+    discrete=True,
 )
 def Sort(
     b: Builder, *inputs: Value, dimension: int = -1, descending: bool = False, is_stable: bool = True

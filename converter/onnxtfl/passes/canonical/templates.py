@@ -37,7 +37,6 @@ from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
 
-COMMUTATIVE = frozenset({ops.Add, ops.Mul, ops.Max, ops.Min, ops.And, ops.Or, ops.Xor})
 PRODUCTS = (ops.Mul, ops.Div)
 SHAPE = (2, 3)
 EXACT, ROUNDED = 1e-6, 1e-4
@@ -365,7 +364,7 @@ def _made_before(node: Node) -> Iterator[type[Op]]:
 def _swaps(node: Node) -> bool:
     if node.op is ops.Compare:
         return node.attr("comparison_direction") in ("EQ", "NE")
-    return node.op in COMMUTATIVE
+    return node.op.commutative
 
 
 def constants_equal(given: Array, numbers: Array, tolerance: float) -> bool:
