@@ -136,6 +136,12 @@ class Declaration:
     """The result that holds positions along the attribute `axis` of the first operand."""
     discrete: ClassVar[bool] = False
     """Whether results jump where operands change by little: positions, selected rows, decisions."""
+    reduction: ClassVar[str] = ""
+    """The kind of reduction that joins elements by this op of two operands."""
+    integers: ClassVar[Literal["bits", "order"] | None] = None
+    """Whether an op that computes with integers needs their bits only, signed or not, or also their order."""
+    multiplies: ClassVar[Literal["elements", "matrices", "windows"] | None] = None
+    """What of the first two operands is multiplied, for an op that computes products and at most sums of these."""
     commutative: ClassVar[bool] = False
     """Whether the two operands may change places."""
     expands: ClassVar[bool] = False

@@ -63,6 +63,8 @@ Add = computed_by(
     operands=_COMPLEX,
     interval=operator.add,
     commutative=True,
+    reduction="sum",
+    integers="bits",
 )
 Sub = computed_by(
     Arithmetic,
@@ -71,6 +73,7 @@ Sub = computed_by(
     "lhs - rhs. Source: neutral-ops 3.130.",
     operands=_COMPLEX,
     interval=operator.sub,
+    integers="bits",
 )
 
 
@@ -81,6 +84,9 @@ class Mul(Arithmetic):
     compute = np.multiply
     interval = operator.mul
     commutative = True
+    reduction = "prod"
+    multiplies = "elements"
+    integers = "bits"
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
@@ -125,6 +131,8 @@ Max = computed_by(
     selects=slice(None),
     interval=intervals.larger,
     commutative=True,
+    reduction="max",
+    integers="order",
 )
 Min = computed_by(
     Arithmetic,
@@ -134,6 +142,8 @@ Min = computed_by(
     selects=slice(None),
     interval=intervals.smaller,
     commutative=True,
+    reduction="min",
+    integers="order",
 )
 
 

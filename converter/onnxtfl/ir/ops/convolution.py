@@ -131,6 +131,7 @@ class Conv(Convolution):
     """
 
     core = True
+    multiplies = "windows"
     attributes = {**DIMENSIONS, "auto_pad": AUTO_PAD}
 
     @classmethod

@@ -25,6 +25,7 @@ class CumSum(Op):
     core = True
     shared_axes = SharedAxes(axes=(1,))
     widens = True
+    integers = "bits"
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:

@@ -30,6 +30,7 @@ And = computed_by(
     "And, of bools or bits. Source: neutral-ops 3.4, ONNX BitwiseAnd.",
     interval=intervals.both_bits,
     commutative=True,
+    reduction="all",
 )
 Or = computed_by(
     Bits,
@@ -38,6 +39,7 @@ Or = computed_by(
     "Or, of bools or bits. Source: neutral-ops 3.85, ONNX BitwiseOr.",
     interval=intervals.some_bits,
     commutative=True,
+    reduction="any",
 )
 Xor = computed_by(
     Bits,

@@ -37,6 +37,7 @@ class Reduce(Op):
     core = True
     propagates = True
     widens = True
+    integers = "bits"
 
     @classmethod
     def picks(cls, attributes: Attributes) -> Pick | None:
@@ -155,6 +156,7 @@ class _ArgExtreme(Op, register=False):
     core = True
     widens = True
     positions = 0
+    integers = "order"
     discrete = True
 
     @classmethod

@@ -55,6 +55,7 @@ class ScatterND(Op):
     indexes = "axes"
     core = True
     carries = slice(0, 3, 2)
+    integers = "bits"
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
@@ -99,6 +100,7 @@ class ScatterElements(Op):
     indexes = "axis"
     core = True
     carries = slice(0, 3, 2)
+    integers = "bits"
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:

@@ -41,6 +41,7 @@ class TopK(Op):
     core = True
     shared_axes = SharedAxes(attributes=("axis",))
     positions = 1
+    integers = "order"
     discrete = True
 
     @classmethod
@@ -105,6 +106,7 @@ class Unique(Op):
     results = (Operand("values"), *(Operand(name, like="dtype") for name in ("indices", "inverse", "counts")))
     attributes = {"axis": Axis(None), "sorted": Flag(True), "dtype": ElementType(DType.INT64)}
     core = True
+    integers = "order"
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
