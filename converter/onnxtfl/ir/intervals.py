@@ -73,10 +73,6 @@ class Facts:
         """The facts where elements are known to be in [`low`, `high`] as well."""
         return replace(self, low=max(self.low, low), high=min(self.high, high))
 
-    def towards_zero(self) -> Facts:
-        """Of elements between 0 and these."""
-        return replace(self, low=min(self.low, 0), high=max(self.high, 0))
-
     def stored(self, dtype: DType) -> Facts:
         """Of these numbers in an element type: integers beyond it wrap, floats are rounded to the nearest."""
         whole = of_type(dtype)

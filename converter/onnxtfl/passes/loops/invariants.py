@@ -64,12 +64,10 @@ def _moved(body: Graph, same: Mapping[Value, Value]) -> Iterator[Node]:
 def _is_movable(node: Node) -> bool:
     if node.regions or node.op.effect_of(node) is not Effect.PURE or len(node.results) != 1:
         return False
-    if issubclass(node.op, Elementwise):  # an integer division by 0 fails
+    if issubclass(node.op, Elementwise) and node.op is not ops.Convert:  # an integer division by 0 fails
         result = node.result
-        if node.op is ops.Convert:
-            return True
         return result.tensor_type.dtype.is_float and all(v is None or v.rank <= result.rank for v in node.operands)
-    return node.op.keeps_all == "permuted" or node.op.multiplies == "matrices"
+    return node.op is ops.Convert or node.op.keeps_all == "permuted" or node.op.multiplies == "matrices"
 
 
 def _before(b: Builder, body: Graph, same: Mapping[Value, Value], moved: Sequence[Node]) -> list[tuple[Value, Value]]:
