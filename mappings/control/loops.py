@@ -18,12 +18,12 @@ from onnxtfl.ir.budget import current
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import fresh, size_or
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, positions, reshape, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
 from onnxtfl.rewriting.regions import copied
 

@@ -17,13 +17,12 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import differ
+from onnxtfl.ir.facts import fits_int32, never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import uniform_scalar
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.ranges import fits_int32
 from onnxtfl.ir.reshape import broadcast
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import (
     Form,

@@ -22,10 +22,10 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.dims import Dim, broadcast_dim, product
+from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import is_weight
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.ranges import exact_terms
 from onnxtfl.ir.reshape import broadcast, dim_vector, merged, reshape, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.shapes import check_spreads

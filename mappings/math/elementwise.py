@@ -16,44 +16,35 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.kernels.logistic_tanh_int16 import tanh_table
 from onnxtfl.kernels.lookup_int16 import by_table, interpolated
 from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
 
-_BOTH: tuple[tuple[type[Op], str, tuple[int, ...], str], ...] = (
-    (ops.Abs, "Abs", (1, 6, 13), "ABS"),
-    (ops.Neg, "Neg", (1, 6, 13), "NEG"),
-    (ops.Sign, "Sign", (9, 13), "SIGN"),
-    (ops.Ceil, "Ceil", (1, 6, 13), "CEIL"),
-    (ops.Floor, "Floor", (1, 6, 13), "FLOOR"),
-    (ops.RoundNearestEven, "Round", (11, 22), "ROUND"),
-    (ops.Sqrt, "Sqrt", (1, 6, 13), "SQRT"),
-    (ops.Sin, "Sin", (7, 22), "SIN"),
-    (ops.Cos, "Cos", (7, 22), "COS"),
-)
-_ONNX_ONLY: tuple[tuple[type[Op], str, tuple[int, ...]], ...] = (
-    (ops.Exp, "Exp", (1, 6, 13)),
-    (ops.Log, "Log", (1, 6, 13)),
-    (ops.Tanh, "Tanh", (1, 6, 13)),
-    (ops.Tan, "Tan", (7, 22)),
-    (ops.Asin, "Asin", (7, 22)),
-    (ops.Acos, "Acos", (7, 22)),
-    (ops.Atan, "Atan", (7, 22)),
-    (ops.Sinh, "Sinh", (9, 22)),
-    (ops.Cosh, "Cosh", (9, 22)),
-    (ops.Asinh, "Asinh", (9, 22)),
-    (ops.Acosh, "Acosh", (9, 22)),
-    (ops.Atanh, "Atanh", (9, 22)),
-    (ops.Erf, "Erf", (9, 13)),
-    (ops.IsNaN, "IsNaN", (9, 13, 20)),
-)
-for _op, _onnx, _since, _tfl in _BOTH:
-    row(_op, onnx=_onnx, since=_since, tfl=_tfl)
-for _op, _onnx, _since in _ONNX_ONLY:
-    row(_op, onnx=_onnx, since=_since)
+row(ops.Abs, onnx="Abs", since=(1, 6, 13), tfl="ABS")
+row(ops.Neg, onnx="Neg", since=(1, 6, 13), tfl="NEG")
+row(ops.Sign, onnx="Sign", since=(9, 13), tfl="SIGN")
+row(ops.Ceil, onnx="Ceil", since=(1, 6, 13), tfl="CEIL")
+row(ops.Floor, onnx="Floor", since=(1, 6, 13), tfl="FLOOR")
+row(ops.RoundNearestEven, onnx="Round", since=(11, 22), tfl="ROUND")
+row(ops.Sqrt, onnx="Sqrt", since=(1, 6, 13), tfl="SQRT")
+row(ops.Sin, onnx="Sin", since=(7, 22), tfl="SIN")
+row(ops.Cos, onnx="Cos", since=(7, 22), tfl="COS")
+row(ops.Exp, onnx="Exp", since=(1, 6, 13))
+row(ops.Log, onnx="Log", since=(1, 6, 13))
+row(ops.Tanh, onnx="Tanh", since=(1, 6, 13))
+row(ops.Tan, onnx="Tan", since=(7, 22))
+row(ops.Asin, onnx="Asin", since=(7, 22))
+row(ops.Acos, onnx="Acos", since=(7, 22))
+row(ops.Atan, onnx="Atan", since=(7, 22))
+row(ops.Sinh, onnx="Sinh", since=(9, 22))
+row(ops.Cosh, onnx="Cosh", since=(9, 22))
+row(ops.Asinh, onnx="Asinh", since=(9, 22))
+row(ops.Acosh, onnx="Acosh", since=(9, 22))
+row(ops.Atanh, onnx="Atanh", since=(9, 22))
+row(ops.Erf, onnx="Erf", since=(9, 13))
+row(ops.IsNaN, onnx="IsNaN", since=(9, 13, 20))
 row(ops.IsInf, onnx="IsInf", since=(10, 20), attributes="detect_positive detect_negative")
 for _op, _tfl in ((ops.Exp, "EXP"), (ops.Log, "LOG"), (ops.Rsqrt, "RSQRT"), (ops.Tanh, "TANH")):
     row(_op, tfl=_tfl, lifts=False)

@@ -10,7 +10,7 @@ from onnxtfl.ir.ops.slicing import END
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import DType
 
-_PAIRWISE = {"sum": ops.Add, "prod": ops.Mul, "max": ops.Max, "min": ops.Min}
+_KINDS = ("sum", "prod", "max", "min")
 _LONGEST = 1 << 12
 """The longest axis that is halved."""
 
@@ -21,12 +21,12 @@ def by_halving(b: Builder, node: Node) -> Value | None:
     Of int32, where every order of the elements has the same result, and of products.
     """
     x, axes, kind = node.operand(0), ops.reduced_axes(node), node.attr("kind")
-    if not axes or kind not in _PAIRWISE or not (x.dtype is DType.INT32 or (kind == "prod" and x.dtype.is_float)):
+    if not axes or kind not in _KINDS or not (x.dtype is DType.INT32 or (kind == "prod" and x.dtype.is_float)):
         return None
     if x.is_quantized or any(not isinstance(x.shape[a], int) or not 0 < x.shape[a] <= _LONGEST for a in axes):
         return None
     for axis in axes:
-        x = _halved(b, x, axis, _PAIRWISE[kind])
+        x = _halved(b, x, axis, ops.joining(kind))
     return x if node.attr("keepdims") else reshape(b, x, node.result.shape, x)
 
 

@@ -38,9 +38,9 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.dims import Dim, known_size, product
+from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ranges import exact_terms
 from onnxtfl.ir.reshape import dim_vector, reshape, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window

@@ -39,6 +39,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import known_size, product, static
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.numeric import lowest
@@ -46,7 +47,6 @@ from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape, with_unit_axis
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade

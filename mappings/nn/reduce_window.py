@@ -14,7 +14,6 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_tfl, regions_of
@@ -22,9 +21,6 @@ from onnxtfl.rewriting.registry import lift_tfl, regions_of
 MOST_TAPS = 256
 """Positions in a window along all axes, each of which is a slice."""
 _KINDS = {"ADD": "sum", "MUL": "prod", "MINIMUM": "min", "MAXIMUM": "max", "ALL": "all", "ANY": "any"}
-_KINDS_OF_BODIES: dict[type[Op] | None, str] = {
-    ops.Add: "sum", ops.Mul: "prod", ops.Min: "min", ops.Max: "max", ops.And: "all", ops.Or: "any",
-}  # fmt: skip
 _OF_BOOLS = {"sum": "any", "prod": "all", "max": "any", "min": "all"}
 """What arithmetic in C means for bools. Numbers are true unless they are 0 (LiteRT's stablehlo_reduce_window.cc)."""
 
@@ -47,8 +43,9 @@ def _stablehlo_reduce_window(b: Builder, node: Node) -> Value:
     for axis, dilation in enumerate(int_list(node, "base_dilations")):
         x = interleaved(b, x, axis, dilation, start)
     x = b(ops.Pad, x, np.asarray(int_list(node, "padding") or [0] * (2 * rank)).reshape(-1, 2), start)
-    kind = _KINDS_OF_BODIES.get(combining_op(node.attr("body_subgraph_index")))
-    if kind is None:
+    join = combining_op(node.attr("body_subgraph_index"))
+    kind = "" if join is None else join.reduction
+    if not kind:
         raise UnsupportedError("a reduction by another function than sum, product, maximum, minimum")
     window = {name: int_list(node, name) for name in ("window_dimensions", "window_strides", "window_dilations")}
     return _reduced(b, x, start, kind, window)

@@ -20,7 +20,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.op import Op
+from onnxtfl.ir.op import OPS
 from onnxtfl.ir.packed import is_packed
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.reshape import reshape, unsqueezed
@@ -365,11 +365,6 @@ def _from_uint64(x: Term, dtype: DType) -> Term:
     return high * 2.0**32 + low
 
 
-_ON_SIGNED: tuple[type[Op], ...] = (
-    *(ops.Add, ops.Sub, ops.Mul, ops.Max, ops.Min, ops.CumSum, ops.Compare, ops.Select, ops.Reduce),
-    *(ops.ArgMax, ops.ArgMin, ops.TopK, ops.Unique, ops.Gather, ops.GatherND, ops.GatherElements),
-    *(ops.ScatterND, ops.ScatterElements, ops.Slice, ops.DynamicUpdateSlice, ops.Split, ops.Pad, ops.Concatenate),
-    *(ops.Transpose, ops.Reverse, ops.ReverseSequence, ops.BroadcastTo, ops.Tile, ops.DepthToSpace, ops.SpaceToDepth),
-)
-for _op in _ON_SIGNED:
-    decompose(_op, "tfl", "elements")(on_signed)
+for _op in OPS.values():
+    if _op.moves is not None or _op.integers is not None:
+        decompose(_op, "tfl", "elements")(on_signed)

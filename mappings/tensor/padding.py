@@ -18,6 +18,7 @@ from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.padding import cut_within
@@ -25,7 +26,6 @@ from onnxtfl.ir.quantization import quantize
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, positions, reshape
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.shown_sizes import may_be_fed
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType, tensor
 from onnxtfl.rewriting.registry import (

@@ -56,11 +56,14 @@ def _joined_first(b: Builder, node: Node) -> Value:
     same = b(ops.Reduce, alike, [2], kind="all", keepdims=False)
     joined = _joined(b, reshape(b, updates, (count, inner), updates), same, kind)
     joined = reshape(b, joined, updates.shape, updates)
-    return b(ops.ScatterND, x, indices, b(_JOINS[kind], b(ops.GatherND, x, indices), joined), kind="none")
+    return b(ops.ScatterND, x, indices, b(_join(kind), b(ops.GatherND, x, indices), joined), kind="none")
 
 
-_JOINS: dict[str, type[Op]] = {"add": ops.Add, "mul": ops.Mul, "max": ops.Max, "min": ops.Min}
 _REDUCTIONS = {"add": "sum", "mul": "prod"}
+
+
+def _join(kind: str) -> type[Op]:
+    return ops.joining(_REDUCTIONS.get(kind, kind))
 
 
 def _joined(b: Builder, updates: Value, same: Value, kind: str) -> Value:
@@ -341,7 +344,7 @@ def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
     count = reshape(b, dim_value(b, product(sizes), x), ())
     joined = b(ops.SegmentReduce, flat, ids, count, kind=_REDUCTIONS.get(kind, kind))
     joined = reshape(b, joined, x.shape, x)
-    joined = b(_JOINS[kind], x, joined)
+    joined = b(_join(kind), x, joined)
     return joined if kind == "mul" else b(ops.Select, _touched(b, x, indices), joined, x)
 
 
@@ -367,7 +370,7 @@ def _scatter_by_pairs(b: Builder, node: Node) -> Value | None:
     rows, shape = reshape(b, indices, (count, depth), indices), dim_vector(b, x.shape, x)
     blocks = reshape(b, written, (count, *x.shape[depth:]), indices, x)
     full = b(ops.ScatterND, None, rows, blocks, shape, kind="add")
-    return b(ops.Select, _touched(b, x, rows), b(_JOINS[kind], x, full), x)
+    return b(ops.Select, _touched(b, x, rows), b(_join(kind), x, full), x)
 
 
 def _first_of(b: Builder, same: Value, count: Dim, indices: Value) -> Value:
@@ -487,8 +490,8 @@ def _kind(body: object) -> str:
     if isinstance(body, Graph) and body.first is None and body.outputs[0] is body.inputs[1]:
         return "none"
     op = combining_op(body)
-    for kind, join in _JOINS.items():
-        if op is join:
+    for kind in ("add", "mul", "max", "min"):
+        if op is _join(kind):
             return kind
     raise UnsupportedError("a scatter that joins by another function than sum, product, maximum, minimum")
 

@@ -11,12 +11,11 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import known_size, product, static
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.op import Op
 from onnxtfl.ir.reshape import as_int64, dim_vector, reshape, unsqueezed
 from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import decompose, lift_tfl
 
@@ -48,7 +47,6 @@ def _segments_by_scatter(b: Builder, node: Node) -> Value:
 
 MOST_SELECTED = 1 << 12
 """The most elements that a row for each segment and element may have; beyond it, elements are joined one by one."""
-_JOINS: dict[str, type[Op]] = {"sum": ops.Add, "prod": ops.Mul, "max": ops.Max, "min": ops.Min}
 
 
 @decompose(ops.SegmentReduce)
@@ -83,7 +81,7 @@ def _segments_by_loop(b: Builder, x: Value, ids: Value, count: int, kind: str) -
     )
     place = Term(body, index).max(0)
     old = body(ops.Gather, so_far, reshape(body, place.value, (1,)), axis=0)
-    joined = body(_JOINS[kind], old, row)
+    joined = body(ops.joining(kind), old, row)
     joined = (Term(body, index) >= 0).choose(Term(body, joined), Term(body, old)).value
     starts = body(ops.Pad, reshape(body, place.value, (1,)), np.asarray([[0, 1]]), None, mode="constant")
     region.outputs = [body(ops.DynamicUpdateSlice, so_far, joined, starts)]

@@ -18,11 +18,10 @@ from onnxtfl.inputs.sizes import open_shapes
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import SymDim, fresh, sum_of
+from onnxtfl.ir.facts import MOST_VISITS, magnitude, never_negative
 from onnxtfl.ir.graph import Graph, Value, constant
 from onnxtfl.ir.quantization import Quantization
-from onnxtfl.ir.ranges import magnitude
 from onnxtfl.ir.reshape import reshaped_constant
-from onnxtfl.ir.signs import MOST_VISITS, never_negative
 from onnxtfl.ir.spatial import MOST_BETWEEN, pad_spatial
 from onnxtfl.ir.types import DType, tensor
 from onnxtfl.options import Options

@@ -13,9 +13,9 @@ from onnxtfl.build.indices import nonnegative
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import tensor
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.tflite_graphs import SAMPLE, assert_same_as_litert

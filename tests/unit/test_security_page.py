@@ -8,7 +8,7 @@ import pytest
 
 from onnxtfl.formats.onnx import tensors, wire
 from onnxtfl.inputs import generation
-from onnxtfl.ir import budget, signs, types
+from onnxtfl.ir import budget, facts, types
 from onnxtfl.options import Options
 
 PAGE = (Path(__file__).parents[2] / "SECURITY.md").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ LIMITS = {
     "elements of a table that a rule computes": ("2^23", budget.LARGEST_CONSTANT),
     "bytes of an input that the check draws": ("512 MB", generation._MOST_BYTES),
     "terms and factors": ("400", budget.LARGEST_EXPRESSION),
-    "values that an analysis": ("500", signs.MOST_VISITS),
+    "values that an analysis": ("500", facts.MOST_VISITS),
     "axes of a tensor": ("32", types.MOST_AXES),
     "bytes of an ONNX file without": ("512 MB", wire.LARGEST),
     "parts of a Split": ("2^20", budget.MOST_LISTED),

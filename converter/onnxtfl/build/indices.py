@@ -16,7 +16,7 @@ from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
-from onnxtfl.ir.signs import never_negative
+from onnxtfl.ir.facts import never_negative
 
 
 def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value:

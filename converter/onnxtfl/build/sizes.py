@@ -17,6 +17,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.reshape import as_int64, dim_value, merged, positions, reshape
 from onnxtfl.ir.shapes import possible_rank, static_ints
 from onnxtfl.ir.types import DType
@@ -24,8 +25,6 @@ from onnxtfl.rewriting.registry import DecomposeRule
 
 INT32_MAX = (1 << 31) - 1
 HUGE = (1 << 63) - 1
-_MOVING = (ops.Gather, ops.Slice, ops.Reshape, ops.Split)
-_ARITHMETIC = (ops.Add, ops.Sub, ops.Mul, ops.Div, ops.FloorDiv, ops.FloorMod, ops.Max, ops.Min, ops.Neg)
 
 
 def vector_length(vector: Value) -> int:
@@ -94,12 +93,19 @@ def as_int32(b: Builder, value: Value) -> Value:
         return b(ops.Shape, node.operand(0), axes=node.attr("axes"), dtype=DType.INT32)
     if node.op is ops.Convert and node.operand(0).dtype is DType.INT32:
         return node.operand(0)
-    if node.op in (*_MOVING, *_ARITHMETIC, ops.Concatenate):
-        narrowed = 1 if node.op in _MOVING else len(node.operands)  # the other operands are indices
-        operands = [v if v is None or i >= narrowed else as_int32(b, v) for i, v in enumerate(node.operands)]
+    moved = node.op.moves if not node.op.inserts else None  # the other operands are indices
+    if moved is not None or _is_arithmetic(node):
+        narrowed = range(len(node.operands))[moved or slice(None)]
+        operands = [v if v is None or i not in narrowed else as_int32(b, v) for i, v in enumerate(node.operands)]
         results = b.many(node.op, *operands, **node.attributes)
         return results[value.index]
     return b(ops.Convert, value, dtype=DType.INT32)
+
+
+def _is_arithmetic(node: Node) -> bool:
+    """Whether `node` computes sizes from others of the same element type."""
+    same = all(v is None or v.dtype is node.results[0].dtype for v in node.operands)
+    return same and issubclass(node.op, Elementwise) and node.op.propagates
 
 
 def with_int32(b: Builder, node: Node, *indices: int) -> list[Value] | None:

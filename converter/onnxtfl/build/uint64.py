@@ -22,8 +22,7 @@ def on_signed(b: Builder, node: Node) -> list[Value] | None:
         return None
     if kind == "mean" or (kind in ("max", "min") and node.op is not ops.Reduce):
         return None
-    ordering = (ops.Max, ops.Min, ops.TopK, ops.Unique, ops.ArgMax, ops.ArgMin)
-    ordered = node.op in ordering or kind in ("max", "min") or direction not in ("EQ", "NE")
+    ordered = node.op.integers == "order" or kind in ("max", "min") or direction not in ("EQ", "NE")
     shift = SMALLEST_INT64 if ordered else 0
     operands = [
         v if v is None or v.dtype is not DType.UINT64 else (Term(b, v).bits(DType.INT64) + shift).value

@@ -11,9 +11,9 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.source_names import shown_name
 
 MOST = 256

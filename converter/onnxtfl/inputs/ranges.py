@@ -7,7 +7,7 @@ positive. Ops that could not be lifted are in the graph as the file has them: no
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,6 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType, TensorType
 
 Affine = tuple[float, float]
@@ -28,50 +27,9 @@ MOST_ROWS = 1 << 16
 DEFAULT_ROWS = 2
 """Rows of a table of unknown size."""
 
-DOMAINS: Mapping[tuple[type[Op], str], tuple[float, float]] = {
-    (ops.Log, "input"): (0.1, 2),
-    (ops.Sqrt, "input"): (0, 2),
-    (ops.Rsqrt, "input"): (0.1, 2),
-    (ops.Acos, "input"): (-0.9, 0.9),
-    (ops.Asin, "input"): (-0.9, 0.9),
-    (ops.Acosh, "input"): (1, 3),
-    (ops.Atanh, "input"): (-0.9, 0.9),
-    (ops.BatchNormInference, "variance"): (0.5, 1.5),
-    (ops.Range, "start"): (0, 1),
-    (ops.Range, "limit"): (2, 6),
-    (ops.Range, "delta"): (1, 2),
-    **{(shift, "rhs"): (0, 8) for shift in (ops.ShiftLeft, ops.ShiftRightLogical, ops.ShiftRightArithmetic)},
-    (ops.NonMaxSuppression, "iou_threshold"): (0, 1),
-    (ops.Trilu, "k"): (0, 1),
-    (ops.TopK, "k"): (1, 2),
-    (ops.OneHot, "indices"): (0, 4),
-    (ops.OneHot, "depth"): (4, 7),
-    (ops.Tile, "multiples"): (1, 3),
-    (ops.Pad, "padding"): (0, 2),
-    (ops.Resize, "scales"): (1, 3),
-    (ops.BroadcastTo, "shape"): (1, 2),
-    (ops.Reshape, "shape"): (1, 2),
-    (ops.Slice, "starts"): (0, 1),
-    (ops.Slice, "limits"): (2**30, 2**30 + 1),
-    (ops.Slice, "strides"): (1, 2),
-}
-"""Sensible values [low, high) of an operand, by op and operand name."""
-WHOLE = frozenset({(ops.OneHot, "indices"), (ops.OneHot, "depth")})
-"""Operands of these that are whole numbers, though they may be floats."""
 AXES = frozenset({"axis", "axes"})
 """Names of operands that are axes, of any op; axis 0 always exists."""
 EQUALITY = frozenset({"EQ", "NE"})
-
-ROWS = frozenset({ops.Gather, ops.GatherElements, ops.ScatterElements})
-"""Ops whose operand "indices" selects along the attribute "axis" of the first operand."""
-POINTS = frozenset({ops.GatherND, ops.ScatterND})
-"""Ops whose operand "indices" selects along several axes of the first operand."""
-CARRIES: Mapping[type[Op], slice] = {
-    **dict.fromkeys((ops.Convert, ops.Clamp, ops.FloorMod, ops.Pad), slice(0, 1)),
-    **dict.fromkeys((ops.Max, ops.Min), slice(0, 2)),
-    **dict.fromkeys((ops.ScatterElements, ops.ScatterND), slice(0, 3, 2)),
-}
-"""Operands whose elements are elements of the result, of ops whose result may have others too; see also `Op.moves`."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +77,7 @@ def _input_range(value: Value) -> Range | None:
 def _use_range(node: Node, index: int) -> Range | None:
     """Return sensible values of operand ``index`` of a node, None where any will do."""
     name = _operand_name(node, index)
-    if name == "indices" and node.op in ROWS | POINTS:
+    if name == "indices" and node.op.indexes is not None:
         rows = _rows(node)
         return Range("index", _first_change(node.operand(0)) if rows > SMALL else 0, rows, _distinct(node))
     if name in AXES:
@@ -129,8 +87,9 @@ def _use_range(node: Node, index: int) -> Range | None:
         return Range("range", 1, 1 + (steps if isinstance(steps, int) else DEFAULT_ROWS))
     if node.op is ops.BroadcastTo and index == 1 and _is_single(node.operand(0).tensor_type):
         return Range("range", 1, 4)
-    if (node.op, name) in DOMAINS:
-        return Range("index" if (node.op, name) in WHOLE else "range", *DOMAINS[node.op, name])
+    declared = node.op.operands[index] if name else None
+    if declared is not None and declared.likely is not None:
+        return Range("index" if declared.counts else "range", *declared.likely)
     if _is_flag(node, index):
         return Range("mask", 0, 2)
     if _is_counted(node, index):
@@ -152,7 +111,7 @@ def _operand_name(node: Node, index: int) -> str:
 def _rows(node: Node) -> int:
     """Return the number of rows of the operand that is indexed, `DEFAULT_ROWS` where it is unknown."""
     shape = _indexed_shape(node)
-    if node.op in ROWS:
+    if node.op.indexes == "axis":
         axis = node.attr("axis")
         picked = shape[axis : axis + 1 or None]
     else:
@@ -257,7 +216,7 @@ def _carried(node: Node, index: int, affine: Affine) -> Iterator[tuple[Value, Af
 
 def _moved(node: Node, index: int) -> list[Value]:
     """Return the results with elements of operand ``index``."""
-    moves = CARRIES.get(node.op, node.op.moves)
+    moves = node.op.carries
     if moves is None or (node.op is ops.Convert and node.attr("dtype") is DType.BOOL):
         return []
     return node.results if index in range(len(node.operands))[moves] else []

@@ -14,6 +14,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.attributes import REQUIRED, Attribute
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.intervals import Facts
 from onnxtfl.ir.numeric import widened
 from onnxtfl.ir.types import DType, TensorType, dtype_of
 
@@ -43,6 +44,7 @@ class Operand:
     """An operand or result: its name, its allowed element types, and whether it is optional or variadic.
 
     `like`: the operand (of a result: or the attribute) with the same element type; `becomes`: those that differ.
+    `likely`: sensible values [low, high) where a model does not say which; where `counts`, whole numbers in floats too.
     A result of several element types is like the first operand; variadic results are each like their own operand.
     """
 
@@ -52,6 +54,8 @@ class Operand:
     variadic: bool = False
     like: str = ""
     becomes: Mapping[DType, DType] = field(default_factory=dict)
+    likely: tuple[float, float] | None = None
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +110,46 @@ class Declaration:
     """Whether `compute` works in the wide types of its operands (:func:`onnxtfl.ir.numeric.widened`)."""
     moves: ClassVar[slice | None] = None
     """The operands whose elements the op moves to its results unchanged, so that quantization is kept."""
+    keeps_all: ClassVar[Literal["in order", "permuted"] | None] = None
+    """Whether an op that moves elements has each of one operand once, and no others."""
     selects: ClassVar[slice | None] = None
     """The operands of which each element of the first result is one, the same for real values and stored integers."""
+    carries: ClassVar[slice | None] = None
+    """The operands whose elements may be elements of the results, of ops that may also have others there."""
     inserts: ClassVar[bool] = False
     """Whether an op that moves elements adds others, so that stored integers cannot be moved as they are."""
     clamps: ClassVar[tuple[float | None, float | None] | None] = None
     """The bounds of an op that clamps its first operand, and does nothing else; None in it: the operand's after it."""
+    bounds: ClassVar[tuple[float, float] | None] = None
+    """The least and the greatest element that results have, but for NaN, whatever the operands are."""
+    defined: ClassVar[tuple[float, float] | None] = None
+    """Of a function of each element of one operand: where it is defined; elsewhere, and of NaN, it is NaN."""
+    monotonic: ClassVar[bool] = False
+    """Whether that function is greater, or the same, for greater elements."""
+    integral: ClassVar[bool] = False
+    """Whether all finite elements of the results are whole numbers."""
+    interval: ClassVar[Callable[..., Facts] | None] = None
+    """What the results may be in exact arithmetic, from the facts of the operands (None: absent)."""
+    indexes: ClassVar[Literal["axis", "axes"] | None] = None
+    """Whether the operand `indices` selects along the attribute `axis` of the first operand, or along several axes."""
+    positions: ClassVar[int | None] = None
+    """The result that holds positions along the attribute `axis` of the first operand."""
+    discrete: ClassVar[bool] = False
+    """Whether results jump where operands change by little: positions, selected rows, decisions."""
+    reduction: ClassVar[str] = ""
+    """The kind of reduction that joins elements by this op of two operands."""
+    integers: ClassVar[Literal["bits", "order"] | None] = None
+    """Whether an op that computes with integers needs their bits only, signed or not, or also their order."""
+    multiplies: ClassVar[Literal["elements", "matrices", "windows"] | None] = None
+    """What of the first two operands is multiplied, for an op that computes products and at most sums of these."""
+    commutative: ClassVar[bool] = False
+    """Whether the two operands may change places."""
     expands: ClassVar[bool] = False
     """Whether the types of the results are those of other ops that define the op, so that they may be quantized."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        cls.carries = next((c for c in (cls.carries, cls.moves, cls.selects) if c is not None), None)
         cls.defaults = {name: attribute.default for name, attribute in cls.attributes.items()}
 
     @classmethod

@@ -20,6 +20,7 @@ from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.declaration import Declaration, Effect, Permutation, Permuted, SharedAxes, UnknownRankError
 from onnxtfl.ir.dims import Shape, known_size
 from onnxtfl.ir.history import Remark, with_name
+from onnxtfl.ir.intervals import Facts, FactsOf
 from onnxtfl.ir.notes import Notes
 from onnxtfl.ir.origin import HasOrigins, Origin
 from onnxtfl.ir.outputs import indexed, replace_in
@@ -147,6 +148,13 @@ class Op(Declaration):
     @classmethod
     def known_results(cls, node: Node) -> list[Array | None] | None:
         """The elements of the results known before run time (None: unknown), for ops with a rule of their own."""
+        return None
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """What is known of the elements of result `index` in exact arithmetic, from those of operands (by index), for
+        ops with a rule of their own; None: by the traits.
+        """
         return None
 
     @classmethod

@@ -18,13 +18,9 @@ from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.quantization import limits, product_quantization
-from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.quantized import picked, quantization_of
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.registry import Form
-
-_KEEP_SIGN = frozenset({ops.MaxPool, ops.AveragePool, ops.Reshape, ops.Transpose, ops.Slice, ops.Convert})
-"""Ops whose results are nonnegative if their first operand is, on quantized types as well."""
-_NONNEGATIVE = frozenset({ops.Relu, ops.Relu6, ops.Softmax, ops.Sigmoid})
 
 
 def zero_bias(x: Value, weights: Value, features: int) -> Value | None:
@@ -86,6 +82,13 @@ def _adds_up(weights: Array, bias: Array, axis: int, low: int) -> bool:
 def _is_nonnegative(x: Value) -> bool:
     """Whether the real values are nonnegative: then so are the integers, since the zero point is 0."""
     node = x.producer
-    while node is not None and node.op in _KEEP_SIGN:
+    while node is not None and _keeps_sign(node):
         node = node.operand(0).producer
-    return node is not None and node.op in _NONNEGATIVE
+    low, high = (node and (node.op.clamps or node.op.bounds)) or (None, None)
+    return low is not None and low >= 0 and high is not None
+
+
+def _keeps_sign(node: Node) -> bool:
+    """Whether `node` converts its only tensor, or has elements or means of it: on quantized types as well."""
+    one = node.op.moves == slice(0, 1) and not node.op.inserts
+    return node.op is ops.Convert or one or (node.op.moves is None and picked(node) is not None)

@@ -11,10 +11,10 @@ float32 has all integers of 24 bits: elements that are known to be smaller are c
 from __future__ import annotations
 
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.facts import EXACT, magnitude
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Effect
-from onnxtfl.ir.ranges import EXACT, magnitude
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.target import Refusal
 

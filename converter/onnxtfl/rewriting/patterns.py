@@ -49,6 +49,10 @@ class Patterns:
 
         return register
 
+    def has(self, op: type[Op]) -> bool:
+        """Whether there is a rewrite for nodes of this op."""
+        return op in self._by_op
+
     def apply(self, graph: Graph) -> bool:
         """Rewrite `graph` until nothing matches; return whether anything changed."""
         work = deque(graph.nodes)

@@ -12,23 +12,19 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import cloned_attribute
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value, constant, inherit
 from onnxtfl.ir.interpret import evaluate_node, is_small
 from onnxtfl.ir.op import Effect
+from onnxtfl.ir.ops.sequences import Assembled
 from onnxtfl.rewriting.registry import Inlined, Steps, rules
 
 MAX_DEPTH = 8
 """How many producers back a condition is evaluated before run time."""
 SMALL = 1 << 10
 """Elements of the largest constant that is read for it."""
-
-
-SEQUENCES = frozenset({ops.Absent, ops.Tuple, ops.Unstack})
-"""The ops whose results are sequences and optionals, of the operands that their elements are stored in."""
 
 
 def prepare(node: Node) -> Inlined | Steps | None:
@@ -61,7 +57,7 @@ def _capture_elements(node: Node) -> None:
 
 def is_sequence(value: Value) -> bool:
     """Whether `value` is a sequence or an optional that was resolved to its elements."""
-    return value.producer is not None and value.producer.op in SEQUENCES
+    return value.producer is not None and issubclass(value.producer.op, Assembled)
 
 
 def rebuild_input(region: Graph, index: int, maker: Node) -> None:

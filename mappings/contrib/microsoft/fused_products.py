@@ -16,7 +16,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import Op
+from onnxtfl.ir.op import OPS
 from onnxtfl.ir.reshape import transposed, unsqueezed
 from onnxtfl.rewriting.registry import lift_onnx
 
@@ -84,16 +84,13 @@ def _convolved_channels_last(b: Builder, node: Node) -> Value:
     return channels_trailing(b, convolved(b, node, x, node.operand(1), node.optional(2)))
 
 
-_SIMPLE: dict[str, type[Op]] = {"Relu": ops.Relu, "Tanh": ops.Tanh, "Sigmoid": ops.Sigmoid}
-
-
 def after_activation(b: Builder, node: Node, x: Value, parameters: Sequence[float]) -> Value:
     """`x` after the attribute `activation` of `node`, which has these parameters in the order of the ONNX op."""
     name = str(node.attr("activation", ""))
     if not name:
         return x
-    if name in _SIMPLE:
-        return b(_SIMPLE[name], x)
+    if name in ("Relu", "Tanh", "Sigmoid"):
+        return b(OPS[name], x)
     first, second = (*parameters, *(None, None))[:2]
     if name == "LeakyRelu":
         return b(ops.LeakyRelu, x, alpha=0.01 if first is None else first)

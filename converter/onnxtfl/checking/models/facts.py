@@ -19,17 +19,9 @@ from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.types.float16 import computes_in_float16
 
 Array = np.ndarray[Any, np.dtype[Any]]
-POSITIONS = {ops.ArgMax: 0, ops.ArgMin: 0, ops.TopK: 1}
-"""Ops whose result at this index holds positions along the attribute "axis" of the first operand."""
-DISCRETE = frozenset({ops.ArgMax, ops.ArgMin, ops.TopK, ops.Sort, ops.NonMaxSuppression, ops.Compare, ops.NonZero})
-"""Ops whose results jump where operands change by little: positions, selected rows, decisions."""
-MOVING = frozenset({ops.Copy, ops.Reshape, ops.Squeeze, ops.Unsqueeze, ops.Transpose})
-"""Ops whose result has all elements of their first operand and no others."""
 QUANTIZING = frozenset({ops.QuantizeLinear, ops.DequantizeLinear})
 SIGMOID_ERROR = 2.0**-24
 """ONNX Runtime computes a Sigmoid as 0.5 + p(x) / q(x), and so small values with an error of half a step of 0.5."""
-SAME_ELEMENTS = MOVING - {ops.Transpose} | {ops.Convert}
-"""Ops that change type or shape of their first operand, and neither the order nor the values of its elements."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +44,7 @@ class Facts:
     ``float16``: whether one of its ops does more with float16 than move or convert it. ``rounds``: whether it rounds
     real values, at scales that are computed too. ``unsorted``: whether an op of it need not sort its results.
     ``dropped``: whether ONNX Runtime's graph optimizations drop a Relu of it. ``selects``: whether an op selects by its
-    values (`DISCRETE`).
+    values (:attr:`onnxtfl.ir.declaration.Declaration.discrete`).
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -95,7 +87,7 @@ def analyze(graph: Graph) -> Facts:
         any(map(_rounds, graph.walk())),
         any(node.op is ops.TopK and not node.attr("sorted") for node in graph.walk()),
         any(map(_drops_relu, graph.walk())),
-        any(node.op in DISCRETE for node in graph.walk()),
+        any(node.op.discrete for node in graph.walk()),
     )
 
 
@@ -141,7 +133,7 @@ def _step(value: Value) -> float | None:
         quantization = quantization_of(source)
         if quantization is not None and (node.op is ops.Convert or _is_unknown_unary(node)):
             return quantization.scales[0] if quantization.per_tensor else None
-        if node.op not in MOVING or source is None:
+        if node.op.keeps_all is None or source is None:
             return None
         value = source
     return None
@@ -150,7 +142,9 @@ def _step(value: Value) -> float | None:
 def _is_sigmoid(value: Value) -> bool:
     """Whether a value is a Sigmoid, its mean, or a moved one."""
     node = value.producer
-    while node is not None and (node.op in MOVING or (node.op is ops.Reduce and node.attr("kind") == "mean")):
+    while node is not None and (
+        node.op.keeps_all is not None or (node.op is ops.Reduce and node.attr("kind") == "mean")
+    ):
         node = node.operand(0).producer
     return node is not None and node.op is ops.Sigmoid
 
@@ -158,7 +152,7 @@ def _is_sigmoid(value: Value) -> bool:
 def _logits(value: Value) -> str | None:
     """The name of what a Sigmoid reads whose result is `value`, moved or not; None for other values."""
     node = value.producer
-    while node is not None and node.op in MOVING:
+    while node is not None and node.op.keeps_all is not None:
         node = node.operand(0).producer
     return node.operand(0).name if node is not None and node.op is ops.Sigmoid else None
 
@@ -171,10 +165,10 @@ def _is_unknown_unary(node: Node) -> bool:
 def _selection(value: Value) -> Selection | None:
     """Return the selection whose positions a value holds, reshaped or converted or not; None for other values."""
     node = value.producer
-    while node is not None and node.op in SAME_ELEMENTS:
+    while node is not None and (node.op.keeps_all == "in order" or node.op is ops.Convert):
         value = node.operand(0)
         node = value.producer
-    if node is None or POSITIONS.get(node.op) != value.index:
+    if node is None or node.op.positions != value.index:
         return None
     data, axis = node.operand(0), node.attr("axis")
     return None if data.name is None else Selection(data.name, axis % (data.tensor_type.rank or 1))

@@ -13,6 +13,7 @@ from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.dims import differ
 from onnxtfl.ir.formula import Number, Term, by_formula
 from onnxtfl.ir.graph import Value
+from onnxtfl.ir.intervals import EVERYWHERE
 from onnxtfl.ir.op import FLOATS, NUMERIC, Op, Operand, SharedAxes, computed_by
 from onnxtfl.ir.ops.arithmetic import Binary
 from onnxtfl.ir.ops.elementwise import Log1p, Unary
@@ -33,7 +34,15 @@ def _elu(x: Array, *, alpha: float) -> Array:
 
 Relu = computed_by(Unary, "Relu", _relu, "max(input, 0). Source: neutral-ops 3.95.", operands=_NUMERIC)
 Relu.clamps = (0.0, math.inf)
-Sigmoid = computed_by(Unary, "Sigmoid", numeric.sigmoid, "1 / (1 + exp(-input)). Source: neutral-ops 3.116.")
+Sigmoid = computed_by(
+    Unary,
+    "Sigmoid",
+    numeric.sigmoid,
+    "1 / (1 + exp(-input)). Source: neutral-ops 3.116.",
+    defined=EVERYWHERE,
+    monotonic=True,
+    bounds=(0.0, 1.0),
+)
 Elu = computed_by(
     Unary,
     "Elu",
@@ -78,7 +87,7 @@ def Gelu(x: Term, approximate: str = "none") -> Term:
     return x * 0.5 * ((x * math.sqrt(0.5)).erf() + 1.0)
 
 
-@by_formula(Unary)
+@by_formula(Unary, bounds=(0.0, 1.0))
 def HardSigmoid(x: Term, slope: float = 0.2, offset: float = 0.5) -> Term:
     """max(0, min(1, slope * input + offset)). Source: neutral-ops 3.64."""
     return (x * slope + offset).clamp(0.0, 1.0)

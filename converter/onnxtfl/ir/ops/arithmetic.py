@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import operator
+from functools import partial
+
 import numpy as np
 
-from onnxtfl.ir import numeric
+from onnxtfl.ir import intervals, numeric
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term, by_formula
 from onnxtfl.ir.graph import KNOWN_LIMIT, Node
+from onnxtfl.ir.intervals import Facts, FactsOf
 from onnxtfl.ir.op import FLOATS, NUMERIC, Elementwise, Operand, computed_by
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import DType
 
 
@@ -50,24 +55,96 @@ class _Truncating(Arithmetic, register=False):
 
 
 _COMPLEX = pair(NUMERIC | {DType.COMPLEX64, DType.COMPLEX128})
-Add = computed_by(Arithmetic, "Add", np.add, "lhs + rhs. Source: neutral-ops 3.3.", operands=_COMPLEX)
-Sub = computed_by(Arithmetic, "Sub", np.subtract, "lhs - rhs. Source: neutral-ops 3.130.", operands=_COMPLEX)
-Mul = computed_by(Arithmetic, "Mul", np.multiply, "lhs * rhs. Source: ONNX Mul (added).", operands=_COMPLEX)
+Add = computed_by(
+    Arithmetic,
+    "Add",
+    np.add,
+    "lhs + rhs. Source: neutral-ops 3.3.",
+    operands=_COMPLEX,
+    interval=operator.add,
+    commutative=True,
+    reduction="sum",
+    integers="bits",
+)
+Sub = computed_by(
+    Arithmetic,
+    "Sub",
+    np.subtract,
+    "lhs - rhs. Source: neutral-ops 3.130.",
+    operands=_COMPLEX,
+    interval=operator.sub,
+    integers="bits",
+)
+
+
+class Mul(Arithmetic):
+    """lhs * rhs. Source: ONNX Mul (added)."""
+
+    operands = _COMPLEX
+    compute = np.multiply
+    interval = operator.mul
+    commutative = True
+    reduction = "prod"
+    multiplies = "elements"
+    integers = "bits"
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of squares, which are never negative."""
+        return of(0).squared() if node.operand(0) is node.operand(1) else None
+
+
 Div = computed_by(
-    _Truncating, "Div", numeric.truncating_divide, "lhs / rhs; integers are truncated. Source: neutral-ops 3.36."
+    _Truncating,
+    "Div",
+    numeric.truncating_divide,
+    "lhs / rhs; integers are truncated. Source: neutral-ops 3.36.",
+    interval=intervals.quotient,
 )
 FloorDiv = computed_by(
-    Arithmetic, "FloorDiv", numeric.floor_divide, "The quotient rounded down. Source: TFLite FLOOR_DIV (added)."
+    Arithmetic,
+    "FloorDiv",
+    numeric.floor_divide,
+    "The quotient rounded down. Source: TFLite FLOOR_DIV (added).",
+    interval=partial(intervals.quotient, down=True),
 )
 Rem = computed_by(
-    _Truncating, "Rem", numeric.remainder, "The remainder with the dividend's sign. Source: neutral-ops 3.97."
+    _Truncating,
+    "Rem",
+    numeric.remainder,
+    "The remainder with the dividend's sign. Source: neutral-ops 3.97.",
+    interval=intervals.remainder,
 )
 FloorMod = computed_by(
-    Arithmetic, "FloorMod", np.mod, "The remainder with the divisor's sign. Source: TFLite FLOOR_MOD, ONNX Mod (added)."
+    Arithmetic,
+    "FloorMod",
+    np.mod,
+    "The remainder with the divisor's sign. Source: TFLite FLOOR_MOD, ONNX Mod (added).",
+    interval=intervals.modulus,
+    carries=slice(0, 1),
 )
-Max = computed_by(Arithmetic, "Max", np.maximum, "The greater; NaN where either is. Source: neutral-ops 3.76.")
-Min = computed_by(Arithmetic, "Min", np.minimum, "The smaller; NaN where either is. Source: neutral-ops 3.79.")
-Max.selects = Min.selects = slice(None)
+Max = computed_by(
+    Arithmetic,
+    "Max",
+    np.maximum,
+    "The greater; NaN where either is. Source: neutral-ops 3.76.",
+    selects=slice(None),
+    interval=intervals.larger,
+    commutative=True,
+    reduction="max",
+    integers="order",
+)
+Min = computed_by(
+    Arithmetic,
+    "Min",
+    np.minimum,
+    "The smaller; NaN where either is. Source: neutral-ops 3.79.",
+    selects=slice(None),
+    interval=intervals.smaller,
+    commutative=True,
+    reduction="min",
+    integers="order",
+)
 
 
 class Pow(Arithmetic):
@@ -82,6 +159,7 @@ class Atan2(Binary):
 
     operands = pair(FLOATS)
     compute = np.arctan2
+    bounds = (-math.pi, math.pi)
 
 
 @by_formula(Binary)
@@ -89,6 +167,9 @@ def SquaredDifference(lhs: Term, rhs: Term) -> Term:
     """(lhs - rhs) squared. Source: TFLite SQUARED_DIFFERENCE (added)."""
     difference = lhs - rhs
     return difference * difference
+
+
+SquaredDifference.interval = intervals.squared_difference
 
 
 class Clamp(Elementwise):
@@ -103,6 +184,8 @@ class Clamp(Elementwise):
         Operand("max", NUMERIC, optional=True, like="input"),
     )
     clamps = (None, None)
+    carries = slice(0, 1)
+    interval = intervals.clamped
     core = True
     propagates = True
     widens = True

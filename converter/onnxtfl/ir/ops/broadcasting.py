@@ -57,7 +57,7 @@ class BroadcastTo(Op):
     Source: neutral-ops 3.18, 3.41.
     """
 
-    operands = (Operand("input"), Operand("shape", INDICES))
+    operands = (Operand("input"), Operand("shape", INDICES, likely=(1, 2)))
     core = True
     moves = slice(0, 1)
     propagates = True
@@ -89,7 +89,7 @@ class BroadcastTo(Op):
 class Tile(Op):
     """The operand repeated multiples[i] times along axis i. Source: neutral-ops 3.134 (name only), ONNX Tile."""
 
-    operands = (Operand("input"), Operand("multiples", INDICES))
+    operands = (Operand("input"), Operand("multiples", INDICES, likely=(1, 3)))
     core = True
     shared_axes = SharedAxes(vectors=(1,))
     moves = slice(0, 1)

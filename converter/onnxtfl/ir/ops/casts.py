@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir import numeric
+from onnxtfl.ir import intervals, numeric
 from onnxtfl.ir.attributes import Choice, ElementType, Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.intervals import Facts, FactsOf
 from onnxtfl.ir.op import Elementwise, Op, Operand, SharedAxes
 from onnxtfl.ir.types import DType
 
@@ -30,6 +31,13 @@ class Convert(Elementwise):
     }
     core = True
     propagates = True
+    carries = slice(0, 1)
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of floats that become integers, without the fractions."""
+        before, after = node.operand(0).dtype, node.attr("dtype")
+        return intervals.truncated(of(0)) if before.is_float and after.is_integer else of(0)
 
     @staticmethod
     def compute(x: Array, *, dtype: DType, saturate: bool, rounding: str) -> Array:

@@ -30,6 +30,8 @@ class Compare(Elementwise):
 
     operands = pair(ANY)
     results = (Operand("output", BOOLS),)
+    discrete = True
+    integers = "bits"
     attributes = {"comparison_direction": Choice(*_DIRECTIONS)}
     core = True
     widens = True

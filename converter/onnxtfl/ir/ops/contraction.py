@@ -29,6 +29,7 @@ class DotGeneral(Op):
     """
 
     core = True
+    multiplies = "matrices"
     widens = True
     operands: ClassVar[tuple[Operand, ...]] = pair(NUMERIC)
     attributes = {
@@ -209,7 +210,7 @@ def _product(b: Builder, lhs: Value, rhs: Value, lhs_axis: int, rhs_axis: int) -
     )  # fmt: skip
 
 
-@by_expansion(*pair(NUMERIC))
+@by_expansion(*pair(NUMERIC), multiplies="matrices")
 def Dot(b: Builder, lhs: Value, rhs: Value) -> Value:
     """The last axis of `lhs` against the first of `rhs`, both of rank 1 or 2. Source: neutral-ops 3.37; XLA Dot."""
     if not {lhs.rank, rhs.rank} <= {1, 2}:
@@ -220,6 +221,7 @@ def Dot(b: Builder, lhs: Value, rhs: Value) -> Value:
 class Gemm(Formula):
     """alpha * A @ B + beta * C, A and B transposed where the flags say so. Source: neutral-ops 3.55; ONNX Gemm-13."""
 
+    multiplies = "matrices"
     operands = (Operand("a", NUMERIC), Operand("b", NUMERIC), Operand("c", NUMERIC, optional=True))
     attributes = {"alpha": Float(1.0), "beta": Float(1.0), "transA": Flag(False), "transB": Flag(False)}
 

@@ -135,6 +135,7 @@ class Conv(Convolution):
     """
 
     core = True
+    multiplies = "windows"
     attributes = {**DIMENSIONS, "padding": Padding()}
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,8 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.intervals import UNKNOWN, Facts, FactsOf
 from onnxtfl.ir.op import INDICES, NUMERIC, Op, Operand
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.casts import Convert
@@ -49,9 +51,21 @@ class Range(Op):
     Operands of rank 0 (or one element). Source: ONNX Range.
     """
 
-    operands = (Operand("start", NUMERIC), Operand("limit", NUMERIC), Operand("delta", NUMERIC))
+    operands = (
+        Operand("start", NUMERIC, likely=(0, 1)),
+        Operand("limit", NUMERIC, likely=(2, 6)),
+        Operand("delta", NUMERIC, likely=(1, 2)),
+    )
     core = True
     propagates = True
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of integers between start and limit; of floats, which are rounded, the sign."""
+        start, limit, delta = (of(i) for i in range(3))
+        if start.of_integers:
+            return start.or_else(limit)
+        return replace(UNKNOWN, low=0) if start.low >= 0 and delta.low >= 0 else None
 
     @staticmethod
     def shape(*bounds: Value) -> Dims:

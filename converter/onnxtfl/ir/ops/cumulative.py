@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxtfl.ir import intervals
 from onnxtfl.ir.attributes import Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.intervals import MOST, Facts, FactsOf
 from onnxtfl.ir.op import INTEGERS, NUMERIC, Op, Operand, SharedAxes
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 
@@ -23,6 +25,13 @@ class CumSum(Op):
     core = True
     shared_axes = SharedAxes(axes=(1,))
     widens = True
+    integers = "bits"
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of sums of no more elements than there are."""
+        sizes = [d if isinstance(d, int) else MOST for d in node.operand(0).tensor_type.shape or (MOST,)]
+        return intervals.total(of(0), max(sizes))
 
     @staticmethod
     def shape(x: Value, axis: Value) -> Dims:

@@ -35,9 +35,10 @@ class NonMaxSuppression(Op):
         Operand("boxes", FLOATS),
         Operand("scores", FLOATS),
         Operand("max_output_boxes_per_class", INDICES, optional=True),
-        Operand("iou_threshold", FLOATS, optional=True),
+        Operand("iou_threshold", FLOATS, optional=True, likely=(0, 1)),
         Operand("score_threshold", FLOATS, optional=True),
     )
+    discrete = True
     results = (Operand("selected_indices", frozenset({DType.INT64})),)
     attributes = {"center_point_box": Flag(False)}
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import operator
+
 import numpy as np
 
-from onnxtfl.ir import numeric
+from onnxtfl.ir import intervals, numeric
 from onnxtfl.ir.attributes import Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term, by_formula
+from onnxtfl.ir.intervals import EVERYWHERE, FINITE, INF
 from onnxtfl.ir.op import BOOLS, FLOATS, NUMERIC, Elementwise, Operand, computed_by
 from onnxtfl.ir.ops.complex_numbers import REAL_OF
 from onnxtfl.ir.types import DType
@@ -18,6 +22,10 @@ _ALL_FLOATS = (Operand("input", frozenset(d for d in DType if d.is_float)),)
 _WITH_COMPLEX = (Operand("input", NUMERIC | frozenset(REAL_OF)),)
 
 
+def _likely(low: float, high: float) -> tuple[Operand]:
+    return (Operand("input", FLOATS, likely=(low, high)),)
+
+
 class Unary(Elementwise, register=False):
     """One operand, one result of its type and shape."""
 
@@ -26,28 +34,121 @@ class Unary(Elementwise, register=False):
     widens = True
 
 
-Ceil = computed_by(Unary, "Ceil", np.ceil, "The least integer at or above. Source: neutral-ops 3.21.")
-Floor = computed_by(Unary, "Floor", np.floor, "The greatest integer at or below. Source: neutral-ops 3.51.")
-RoundNearestEven = computed_by(Unary, "RoundNearestEven", np.rint, "Halves to even. Source: neutral-ops 3.106.")
-Exp = computed_by(Unary, "Exp", np.exp, "e to the input. Source: neutral-ops 3.49.")
-Expm1 = computed_by(Unary, "Expm1", np.expm1, "exp(input) - 1, exact near 0. Source: neutral-ops 3.50.", core=False)
-Log = computed_by(Unary, "Log", np.log, "The natural logarithm. Source: neutral-ops 3.73.")
-Log1p = computed_by(Unary, "Log1p", np.log1p, "log(1 + input), exact near 0. Source: neutral-ops 3.74.", core=False)
-Sqrt = computed_by(Unary, "Sqrt", np.sqrt, "The square root. Source: neutral-ops 3.128.")
-Sin = computed_by(Unary, "Sin", np.sin, "The sine. Source: neutral-ops 3.118.")
-Cos = computed_by(Unary, "Cos", np.cos, "The cosine. Source: neutral-ops 3.32.")
-Tan = computed_by(Unary, "Tan", np.tan, "The tangent. Source: neutral-ops 3.132.")
-Asin = computed_by(Unary, "Asin", np.arcsin, "The inverse sine, NaN outside [-1, 1]. Source: neutral-ops 3.7.")
-Acos = computed_by(Unary, "Acos", np.arccos, "The inverse cosine, NaN outside [-1, 1]. Source: neutral-ops 3.2.")
-Atan = computed_by(Unary, "Atan", np.arctan, "The inverse tangent. Source: neutral-ops 3.9.")
-Sinh = computed_by(Unary, "Sinh", np.sinh, "The hyperbolic sine. Source: neutral-ops 3.119.")
-Cosh = computed_by(Unary, "Cosh", np.cosh, "The hyperbolic cosine. Source: ONNX Cosh (added).")
-Tanh = computed_by(Unary, "Tanh", np.tanh, "The hyperbolic tangent. Source: neutral-ops 3.133.")
-Asinh = computed_by(Unary, "Asinh", np.arcsinh, "The inverse hyperbolic sine. Source: neutral-ops 3.8.")
-Acosh = computed_by(Unary, "Acosh", np.arccosh, "Inverse hyperbolic cosine, NaN below 1. Source: ONNX Acosh (added).")
-Atanh = computed_by(Unary, "Atanh", np.arctanh, "The inverse hyperbolic tangent. Source: neutral-ops 3.11.")
-Erf = computed_by(Unary, "Erf", numeric.erf, "The error function. Source: neutral-ops 3.48 (ONNX Erf).")
-Sign = computed_by(Unary, "Sign", np.sign, "-1, 0 or 1; NaN stays. Source: neutral-ops 3.117.", operands=_NUMERIC)
+class _Increasing(Unary, register=False):
+    """Greater, or the same, for greater elements."""
+
+    defined = EVERYWHERE
+    monotonic = True
+
+
+class _Bounded(_Increasing, register=False):
+    """In [-1, 1]."""
+
+    bounds = (-1.0, 1.0)
+
+
+class _Wave(Unary, register=False):
+    """In [-1, 1], of finite elements."""
+
+    defined = FINITE
+    bounds = (-1.0, 1.0)
+
+
+class _Rounding(_Increasing, register=False):
+    """To whole numbers."""
+
+    integral = True
+
+
+Ceil = computed_by(_Rounding, "Ceil", np.ceil, "The least integer at or above. Source: neutral-ops 3.21.")
+Floor = computed_by(_Rounding, "Floor", np.floor, "The greatest integer at or below. Source: neutral-ops 3.51.")
+RoundNearestEven = computed_by(_Rounding, "RoundNearestEven", np.rint, "Halves to even. Source: neutral-ops 3.106.")
+Exp = computed_by(_Increasing, "Exp", np.exp, "e to the input. Source: neutral-ops 3.49.", bounds=(0.0, INF))
+Sin = computed_by(_Wave, "Sin", np.sin, "The sine. Source: neutral-ops 3.118.")
+Cos = computed_by(_Wave, "Cos", np.cos, "The cosine. Source: neutral-ops 3.32.")
+Tan = computed_by(Unary, "Tan", np.tan, "The tangent. Source: neutral-ops 3.132.", defined=FINITE)
+Atan = computed_by(_Increasing, "Atan", np.arctan, "The inverse tangent. Source: neutral-ops 3.9.")
+Sinh = computed_by(_Increasing, "Sinh", np.sinh, "The hyperbolic sine. Source: neutral-ops 3.119.")
+Cosh = computed_by(Unary, "Cosh", np.cosh, "The hyperbolic cosine. Source: ONNX Cosh (added).", bounds=(1.0, INF))
+Tanh = computed_by(_Bounded, "Tanh", np.tanh, "The hyperbolic tangent. Source: neutral-ops 3.133.")
+Asinh = computed_by(_Increasing, "Asinh", np.arcsinh, "The inverse hyperbolic sine. Source: neutral-ops 3.8.")
+Erf = computed_by(_Bounded, "Erf", numeric.erf, "The error function. Source: neutral-ops 3.48 (ONNX Erf).")
+
+
+class Expm1(_Increasing):
+    """exp(input) - 1, exact near 0. Source: neutral-ops 3.50."""
+
+    compute = np.expm1
+    core = False
+    bounds = (-1.0, INF)
+
+
+class Log(_Increasing):
+    """The natural logarithm. Source: neutral-ops 3.73."""
+
+    operands = _likely(0.1, 2)
+    compute = np.log
+    defined = (0.0, INF)
+
+
+class Log1p(_Increasing):
+    """log(1 + input), exact near 0. Source: neutral-ops 3.74."""
+
+    compute = np.log1p
+    core = False
+    defined = (-1.0, INF)
+
+
+class Sqrt(_Increasing):
+    """The square root. Source: neutral-ops 3.128."""
+
+    operands = _likely(0, 2)
+    compute = np.sqrt
+    defined = bounds = (0.0, INF)
+
+
+class Asin(_Increasing):
+    """The inverse sine, NaN outside [-1, 1]. Source: neutral-ops 3.7."""
+
+    operands = _likely(-0.9, 0.9)
+    compute = np.arcsin
+    defined = (-1.0, 1.0)
+
+
+class Acos(Unary):
+    """The inverse cosine, NaN outside [-1, 1]. Source: neutral-ops 3.2."""
+
+    operands = _likely(-0.9, 0.9)
+    compute = np.arccos
+    defined = (-1.0, 1.0)
+    bounds = (0.0, math.pi)
+
+
+class Acosh(_Increasing):
+    """The inverse hyperbolic cosine, NaN below 1. Source: ONNX Acosh (added)."""
+
+    operands = _likely(1, 3)
+    compute = np.arccosh
+    defined = (1.0, INF)
+    bounds = (0.0, INF)
+
+
+class Atanh(_Increasing):
+    """The inverse hyperbolic tangent. Source: neutral-ops 3.11."""
+
+    operands = _likely(-0.9, 0.9)
+    compute = np.arctanh
+    defined = (-1.0, 1.0)
+
+
+class Sign(Unary):
+    """-1, 0 or 1; NaN stays. Source: neutral-ops 3.117."""
+
+    operands = _NUMERIC
+    compute = np.sign
+    interval = intervals.sign
+
+
 IsNaN = computed_by(
     Unary, "IsNaN", np.isnan, "Whether not a number. Source: ONNX IsNaN (added).", operands=_ALL_FLOATS, results=_BOOLS
 )
@@ -58,6 +159,7 @@ class Neg(Unary):
 
     operands = _WITH_COMPLEX
     compute = np.negative
+    interval = operator.neg
     propagates = True
 
 
@@ -67,6 +169,7 @@ class Abs(Unary):
     operands = _WITH_COMPLEX
     results = (Operand("output", becomes=REAL_OF),)
     compute = np.abs
+    interval = intervals.absolute
 
 
 class IsInf(Unary):
@@ -87,7 +190,7 @@ def IsFinite(x: Term) -> Term:
     return x.abs() < np.inf
 
 
-@by_formula(Unary)
+@by_formula(_Rounding)
 def Round(x: Term) -> Term:
     """To the nearest integer, halves away from zero. Source: neutral-ops 3.105."""
     size = x.abs()
@@ -95,13 +198,13 @@ def Round(x: Term) -> Term:
     return x.sign() * (size - whole >= 0.5).choose(whole + 1.0, whole)
 
 
-@by_formula(Unary, core=True)
+@by_formula(Unary, core=True, operands=_likely(0.1, 2))
 def Rsqrt(x: Term) -> Term:
     """1 / sqrt(input). Source: neutral-ops 3.107 (infinity for 0, as in TFLite)."""
     return 1 / x.sqrt()
 
 
-@by_formula(Unary)
+@by_formula(_Increasing)
 def Cbrt(x: Term) -> Term:
     """The real cube root. Source: neutral-ops 3.20 (float operands)."""
     return x.sign() * x.abs().power(1 / 3)

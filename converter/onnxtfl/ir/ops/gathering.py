@@ -24,6 +24,7 @@ class Gather(Op):
 
     operands = (Operand("input"), Operand("indices", INTEGERS))
     attributes = {"axis": Axis(0), "batch_dims": Integer(0)}
+    indexes = "axis"
     core = True
     moves = slice(0, 1)
     propagates = True
@@ -99,6 +100,7 @@ class GatherND(Op):
 
     operands = (Operand("input"), Operand("indices", INTEGERS))
     attributes = {"batch_dims": Integer(0)}
+    indexes = "axes"
     core = True
     moves = slice(0, 1)
 
@@ -130,6 +132,7 @@ class GatherElements(Op):
 
     operands = (Operand("input"), Operand("indices", INTEGERS))
     attributes = {"axis": Axis(0)}
+    indexes = "axis"
     core = True
     shared_axes = SharedAxes(None, ("axis",))
     moves = slice(0, 1)

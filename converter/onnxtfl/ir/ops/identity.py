@@ -31,6 +31,7 @@ class Copy(Elementwise):
 
     core = True
     moves = slice(0, 1)
+    keeps_all = "in order"
     operands = (Operand("input"),)
 
     @classmethod

@@ -11,6 +11,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, fresh
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.intervals import SIZES, Facts, FactsOf
 from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.permutations import dropping, rank_of, renumbered
 from onnxtfl.ir.shapes import known_dims, normalize_axis
@@ -26,6 +27,12 @@ class NonZero(Op):
     operands = (Operand("input"),)
     results = (Operand("indices", frozenset({DType.INT64})),)
     core = True
+    discrete = True
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of positions."""
+        return SIZES
 
     @staticmethod
     def shape(x: Value) -> Dims:
@@ -44,10 +51,20 @@ class OneHot(Op):
     outside [0, depth)). `depth`, `on`, `off` have one element. Source: ONNX OneHot, TFLite ONE_HOT.
     """
 
-    operands = (Operand("indices", INTEGERS), Operand("depth", INTEGERS), Operand("on"), Operand("off"))
+    operands = (
+        Operand("indices", INTEGERS, likely=(0, 4), counts=True),
+        Operand("depth", INTEGERS, likely=(4, 7), counts=True),
+        Operand("on"),
+        Operand("off"),
+    )
     results = (Operand("output", like="on"),)
     attributes = {"axis": Axis(-1)}
     core = True
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of `on` and `off`."""
+        return of(2).or_else(of(3))
 
     @staticmethod
     def shape(indices: Value, depth: Value, on: Value, off: Value, *, axis: int) -> Dims:

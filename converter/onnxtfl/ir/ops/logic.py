@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from onnxtfl.ir import numeric
+from onnxtfl.ir import intervals, numeric
 from onnxtfl.ir.attributes import Flag
 from onnxtfl.ir.formula import Term, by_formula
 from onnxtfl.ir.op import BOOLS, INTEGERS, Operand, computed_by
@@ -19,12 +19,35 @@ class Bits(Binary, register=False):
     """Logical ops of bools, bitwise ones of integers (added)."""
 
     operands = pair(BOOLS | INTEGERS)
+    interval = intervals.some_bits
+    commutative = True
 
 
-And = computed_by(Bits, "And", np.bitwise_and, "And, of bools or bits. Source: neutral-ops 3.4, ONNX BitwiseAnd.")
-Or = computed_by(Bits, "Or", np.bitwise_or, "Or, of bools or bits. Source: neutral-ops 3.85, ONNX BitwiseOr.")
+And = computed_by(
+    Bits,
+    "And",
+    np.bitwise_and,
+    "And, of bools or bits. Source: neutral-ops 3.4, ONNX BitwiseAnd.",
+    interval=intervals.both_bits,
+    commutative=True,
+    reduction="all",
+)
+Or = computed_by(
+    Bits,
+    "Or",
+    np.bitwise_or,
+    "Or, of bools or bits. Source: neutral-ops 3.85, ONNX BitwiseOr.",
+    interval=intervals.some_bits,
+    commutative=True,
+    reduction="any",
+)
 Xor = computed_by(
-    Bits, "Xor", np.bitwise_xor, "Exclusive or, of bools or bits. Source: neutral-ops 3.141, ONNX BitwiseXor."
+    Bits,
+    "Xor",
+    np.bitwise_xor,
+    "Exclusive or, of bools or bits. Source: neutral-ops 3.141, ONNX BitwiseXor.",
+    interval=intervals.some_bits,
+    commutative=True,
 )
 
 
@@ -33,6 +56,7 @@ class Not(Unary):
 
     operands = (Operand("input", BOOLS | INTEGERS),)
     compute = np.invert
+    interval = intervals.inverted
 
 
 class Shift(Binary, register=False):
@@ -41,7 +65,7 @@ class Shift(Binary, register=False):
     `in_range`: no amount is outside, so that kernels which differ there may be used.
     """
 
-    operands = pair(INTEGERS)
+    operands = (Operand("lhs", INTEGERS), Operand("rhs", INTEGERS, like="lhs", likely=(0, 8)))
     attributes = {"in_range": Flag(False)}
     widens = False
 
@@ -54,16 +78,18 @@ ShiftRightLogical = computed_by(
     "ShiftRightLogical",
     partial(numeric.shifted, kind="logical"),
     "Shifted right, zeros enter. Source: neutral-ops 3.115 (XLA's).",
+    interval=intervals.shifted_down,
 )
 ShiftRightArithmetic = computed_by(
     Shift,
     "ShiftRightArithmetic",
     partial(numeric.shifted, kind="arithmetic"),
     "Shifted right, the sign enters (zeros for unsigned types). Source: neutral-ops 3.114 (XLA's).",
+    interval=lambda lhs, rhs: lhs.or_else(intervals.ZERO),
 )
 
 
-@by_formula(Unary, operands=(Operand("input", INTEGERS),))
+@by_formula(Unary, operands=(Operand("input", INTEGERS),), bounds=(0, 64))
 def PopulationCount(x: Term) -> Term:
     """The number of ones in the binary form: the bits one by one, as the last bits of shifted elements.
 

@@ -9,6 +9,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.dims import differ
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.intervals import ZERO, Facts, FactsOf
 from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted, SharedAxes
 
 
@@ -37,10 +38,16 @@ class Trilu(Op):
     Source: neutral-ops 3.137, with `k` as an operand as in ONNX.
     """
 
-    operands = (Operand("input"), Operand("k", INDICES, optional=True))
+    operands = (Operand("input"), Operand("k", INDICES, optional=True, likely=(0, 1)))
     attributes = {"upper": Flag(True)}
     core = True
     shared_axes = SharedAxes()
+    carries = slice(0, 1)
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of elements of the operand, and of zeros."""
+        return of(0).or_else(ZERO)
 
     @staticmethod
     def shape(x: Value, k: Value | None) -> Dims:

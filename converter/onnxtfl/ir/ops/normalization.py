@@ -32,7 +32,10 @@ class BatchNormInference(Formula):
     """
 
     core = True
-    operands = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias", "mean", "variance"))
+    operands = (
+        *(Operand(name, FLOATS) for name in ("input", "scale", "bias", "mean")),
+        Operand("variance", FLOATS, likely=(0.5, 1.5)),
+    )
     attributes = {"epsilon": Float(1e-5), "feature_index": Axis()}
     shared_axes = SharedAxes(attributes=("feature_index",))
 

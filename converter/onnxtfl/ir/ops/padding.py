@@ -15,6 +15,7 @@ from onnxtfl.ir.dims import Dim, fresh
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.intervals import ZERO, Facts, FactsOf
 from onnxtfl.ir.op import INDICES, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.transpose import Transpose
@@ -40,7 +41,11 @@ class Pad(Op):
     Source: neutral-ops 3.86; wrap from ONNX Pad-19.
     """
 
-    operands = (Operand("input"), Operand("padding", INDICES), Operand("value", optional=True, like="input"))
+    operands = (
+        Operand("input"),
+        Operand("padding", INDICES, likely=(0, 2)),
+        Operand("value", optional=True, like="input"),
+    )
     attributes = {"mode": Choice("constant", "edge", "reflect", "symmetric", "wrap", default="constant")}
     core = True
     shared_axes = SharedAxes(vectors=(1,))
@@ -62,6 +67,13 @@ class Pad(Op):
         if any(isinstance(d, int) and d < 0 for d in dims):
             raise ValueError(f"padding crops more than the size of {x.shape}")
         return tuple(dims)
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of elements of the operand, and of the value."""
+        if node.attr("mode") != "constant":
+            return of(0)
+        return of(0).or_else(ZERO if node.optional(2) is None else of(2))
 
     @classmethod
     def kept(cls, node: Node, quantization: Quantization, shape: Dims | None) -> Quantization | None:

@@ -12,28 +12,31 @@ from onnxtfl.ir.attributes import Choice
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import BOOLS, NUMERIC, Op, Operand
-from onnxtfl.ir.ops.arithmetic import Add, Max, Min, Mul
-from onnxtfl.ir.ops.logic import And, Or
+from onnxtfl.ir.op import BOOLS, NUMERIC, OPS, Op, Operand
 from onnxtfl.ir.ops.padding import Pad
 from onnxtfl.ir.ops.slicing import END, Slice
 from onnxtfl.ir.spatial import Window
 
-_JOINS: dict[str, tuple[type[Op], Callable[[np.dtype[Any]], Any]]] = {
-    "sum": (Add, lambda _: 0),
-    "prod": (Mul, lambda _: 1),
-    "max": (Max, numeric.lowest),
-    "min": (Min, numeric.highest),
-    "any": (Or, lambda _: False),
-    "all": (And, lambda _: True),
+_NEUTRAL: dict[str, Callable[[np.dtype[Any]], Any]] = {
+    "sum": lambda _: 0,
+    "prod": lambda _: 1,
+    "max": numeric.lowest,
+    "min": numeric.highest,
+    "any": lambda _: False,
+    "all": lambda _: True,
 }
-"""The op that reduces two elements, and the element that it leaves unchanged."""
+"""The element that a reduction leaves unchanged."""
+
+
+def joining(kind: str) -> type[Op]:
+    """The op of two elements by which a reduction of this kind joins them."""
+    return next(op for op in OPS.values() if op.reduction == kind)
 
 
 @by_expansion(
     Operand("input", NUMERIC | BOOLS),
     Operand("init", NUMERIC | BOOLS, optional=True),
-    attributes={"kind": Choice(*_JOINS)},
+    attributes={"kind": Choice(*_NEUTRAL)},
 )
 def ReduceWindow(
     b: Builder,
@@ -51,7 +54,7 @@ def ReduceWindow(
     `init` (absent: what changes nothing). Joined axis by axis.
     Source: neutral-ops 3.94 (`kind` is its `computation`); XLA ReduceWindow.
     """
-    (join, neutral), ones, rank = _JOINS[kind], (1,) * x.rank, x.rank
+    join, neutral, ones, rank = joining(kind), _NEUTRAL[kind], (1,) * x.rank, x.rank
     strides, dilations = tuple(window_strides) or ones, tuple(window_dilations) or ones
     window = Window(tuple(window_dimensions), strides, dilations, tuple(padding) or (0,) * (2 * rank))
     if window.rank != rank:

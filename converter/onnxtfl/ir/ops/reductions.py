@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from onnxtfl.ir import numeric
+from onnxtfl.ir import intervals, numeric
 from onnxtfl.ir.attributes import Axis, Choice, ElementType, Flag
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.dims import Dim, fresh, static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.intervals import MOST, Facts, FactsOf, of_type
 from onnxtfl.ir.op import BOOLS, INDICES, NUMERIC, Attributes, Op, Operand, Permutation, Permuted, Pick
 from onnxtfl.ir.permutations import dropping, rank_of, renumbered
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
@@ -34,11 +37,25 @@ class Reduce(Op):
     core = True
     propagates = True
     widens = True
+    integers = "bits"
 
     @classmethod
     def picks(cls, attributes: Attributes) -> Pick | None:
         found: dict[str, Pick] = {"max": "element", "min": "element", "mean": "mean"}
         return found.get(attributes["kind"])
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of as many elements as the sizes of the axes say; of none, what changes nothing."""
+        kind, count, x = node.attr("kind"), _reduced_count(node), of(0)
+        if kind == "sum":
+            return intervals.total(x, MOST if count is None else count)
+        if kind == "prod":
+            return intervals.power(x, count)
+        if kind == "mean":
+            return intervals.mean(x)
+        every = of_type(node.result.dtype)
+        return x if count else replace(x, low=every.low) if kind == "max" else replace(x, high=every.high)
 
     @staticmethod
     def shape(x: Value, axes: Value | None, *, kind: str, keepdims: bool) -> Dims | None:
@@ -77,6 +94,13 @@ def permuted_reduction(node: Node, index: int, permutation: Permutation, axes: S
     result = permutation if node.attr("keepdims") else dropping(permutation, axes)
     attributes = {"axis": renumbered(axes[0], permutation)} if "axis" in node.op.defaults else {}
     return Permuted((permutation, None)[: len(node.operands)], (result,), attributes, axes={1: permutation})
+
+
+def _reduced_count(node: Node) -> int | None:
+    """How many elements each of the result is made of; None where that is not known."""
+    axes = reduced_axes(node)
+    sizes = None if axes is None else [node.operand(0).shape[a] for a in axes]
+    return None if sizes is None or not static(sizes) else math.prod(sizes)
 
 
 def reduced_axes(node: Node) -> tuple[int, ...] | None:
@@ -131,6 +155,16 @@ class _ArgExtreme(Op, register=False):
     }
     core = True
     widens = True
+    positions = 0
+    integers = "order"
+    discrete = True
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of positions along the axis."""
+        shape = node.operand(0).tensor_type.shape
+        return intervals.counted(None if shape is None else shape[node.attr("axis")])
+
     find: ClassVar[Callable[..., Any]]
     """The first index of the extreme along an axis."""
 

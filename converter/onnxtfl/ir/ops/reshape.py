@@ -28,9 +28,10 @@ class Reshape(Op):
     Zeros mean size 0 (ONNX's copying zeros are resolved when lifting). Source: neutral-ops 3.98, 3.44.
     """
 
-    operands = (Operand("input"), Operand("shape", INDICES))
+    operands = (Operand("input"), Operand("shape", INDICES, likely=(1, 2)))
     core = True
     moves = slice(0, 1)
+    keeps_all = "in order"
     propagates = True
 
     @staticmethod
@@ -109,7 +110,7 @@ def DynamicReshape(b: Builder, x: Value, shape: Value, allowzero: int = 0) -> Va
     return b(Reshape, x, b(Select, b(Compare, shape, b.scalar(0, shape), comparison_direction="EQ"), own, shape))
 
 
-@by_expansion(Operand("input"), Operand("axes", INDICES, optional=True))
+@by_expansion(Operand("input"), Operand("axes", INDICES, optional=True), keeps_all="in order")
 def Squeeze(b: Builder, x: Value, axes: Value | None) -> Value:
     """The operand without `axes` of size 1; where absent, without all that are known to be 1.
 
@@ -123,7 +124,7 @@ def Squeeze(b: Builder, x: Value, axes: Value | None) -> Value:
     return b(Reshape, x, b(Shape, x, axes=tuple(i for i in range(x.rank) if i not in gone)))
 
 
-@by_expansion(Operand("input"), Operand("axes", INDICES))
+@by_expansion(Operand("input"), Operand("axes", INDICES), keeps_all="in order")
 def Unsqueeze(b: Builder, x: Value, axes: Value) -> Value:
     """The operand with axes of size 1 at `axes` of the result. Source: neutral-ops 3.139."""
     given = required_ints(axes, "axes")

@@ -35,7 +35,7 @@ class Resize(Op):
     operands = (
         Operand("input", NUMERIC),
         Operand("sizes", INDICES, optional=True),
-        Operand("scales", FLOATS, optional=True),
+        Operand("scales", FLOATS, optional=True, likely=(1, 3)),
         Operand("roi", FLOATS, optional=True),
     )
     attributes = {

@@ -9,7 +9,8 @@ import numpy as np
 from onnxtfl.ir.attributes import Axis, Choice, Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.intervals import ZERO, Facts, FactsOf
 from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, SharedAxes
 from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.shapes import check_agree, check_positions, dims_from, normalize_axis
@@ -30,6 +31,10 @@ def written(x: Array, place: tuple[Array, ...], updates: Array, kind: str) -> Ar
     return result.astype(x.dtype)
 
 
+def _both(node: Node, of: FactsOf) -> Facts:
+    return (ZERO if node.operands[0] is None else of(0)).or_else(of(2))
+
+
 class ScatterND(Op):
     """input with input[indices[i...]] joined by updates[i...]; the last axis of `indices` holds positions of the first
     axes. Without `input`, onto zeros of `shape`.
@@ -47,7 +52,15 @@ class ScatterND(Op):
     )
     results = (Operand("output", like="updates"),)
     attributes = {"kind": Choice(*_KINDS, default="none"), "unique_indices": Flag(False)}
+    indexes = "axes"
     core = True
+    carries = slice(0, 3, 2)
+    integers = "bits"
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of elements of both, which are combined by others than sums and products."""
+        return None if node.attr("kind") in ("add", "mul") else _both(node, of)
 
     @staticmethod
     def shape(x: Value | None, indices: Value, updates: Value, shape: Value | None) -> Dims | None:
@@ -84,7 +97,16 @@ class ScatterElements(Op):
 
     operands = (Operand("input"), Operand("indices", INTEGERS), Operand("updates", like="input"))
     attributes = {"axis": Axis(0), "kind": Choice(*_KINDS, default="none"), "unique_indices": Flag(False)}
+    indexes = "axis"
     core = True
+    carries = slice(0, 3, 2)
+    integers = "bits"
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of elements of both, which are combined by others than sums and products."""
+        return None if node.attr("kind") in ("add", "mul") else _both(node, of)
+
     shared_axes = SharedAxes(None, ("axis",))
 
     @staticmethod

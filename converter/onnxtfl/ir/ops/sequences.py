@@ -13,7 +13,11 @@ from onnxtfl.ir.op import Op, Operand
 from onnxtfl.ir.types import OptionalType, SequenceType, TupleType, Type
 
 
-class Tuple(Op):
+class Assembled(Op, register=False):
+    """Ops whose results are sequences and optionals, of the operands that their elements are stored in."""
+
+
+class Tuple(Assembled):
     """A sequence of known length: its elements, of any types. Without evaluation. Source: neutral-ops 3.138."""
 
     core = True
@@ -25,7 +29,7 @@ class Tuple(Op):
         return [TupleType(tuple(t for t in types if t is not None))]
 
 
-class Unstack(Op):
+class Unstack(Assembled):
     """A sequence whose length is that of axis 0 of `input`, [n, ...]; element i is input[i]. Without evaluation.
 
     Source: TFLite UNPACK with a number of results that is known only at run time (added).
@@ -40,7 +44,7 @@ class Unstack(Op):
         return [SequenceType(type_.with_shape(None if type_.shape is None else node.operand(0).shape[1:]))]
 
 
-class Absent(Op):
+class Absent(Assembled):
     """An optional without a value, of a type if that is known. Without evaluation. Source: ONNX Optional-15 (added)."""
 
     core = True

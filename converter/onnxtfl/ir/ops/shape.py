@@ -13,6 +13,7 @@ from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.dims import fresh
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.intervals import SIZES, Facts, FactsOf
 from onnxtfl.ir.op import Op, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.reductions import Reduce
 from onnxtfl.ir.permutations import identity, rank_of, renumbered
@@ -31,6 +32,11 @@ class Shape(Op):
     results = (Operand("sizes", like="dtype"),)
     attributes = {"axes": Axes(None), "dtype": ElementType(DType.INT64)}
     core = True
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of sizes."""
+        return SIZES
 
     @staticmethod
     def shape(x: Value, *, axes: Sequence[int] | None) -> Dims:

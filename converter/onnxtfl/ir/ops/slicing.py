@@ -91,9 +91,9 @@ class Slice(Op):
 
     operands = (
         Operand("input"),
-        Operand("starts", INDICES),
-        Operand("limits", INDICES),
-        Operand("strides", INDICES),
+        Operand("starts", INDICES, likely=(0, 1)),
+        Operand("limits", INDICES, likely=(2**30, 2**30 + 1)),
+        Operand("strides", INDICES, likely=(1, 2)),
     )
     core = True
     shared_axes = SharedAxes(vectors=(1, 2, 3))

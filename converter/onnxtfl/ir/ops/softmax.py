@@ -6,6 +6,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Axis
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.intervals import FINITE, INF
 from onnxtfl.ir.op import FLOATS, Op, Operand, SharedAxes
 
 
@@ -20,6 +21,9 @@ class _Normalizing(Op, register=False):
 class Softmax(_Normalizing):
     """exp(input) over its sum along `axis`. Source: neutral-ops 3.124, ONNX Softmax-13."""
 
+    bounds = (0.0, 1.0)
+    defined = FINITE
+
     @staticmethod
     def compute(x: Array, *, axis: int) -> Array:
         powers = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
@@ -28,6 +32,9 @@ class Softmax(_Normalizing):
 
 class LogSoftmax(_Normalizing):
     """The logarithm of Softmax. Source: neutral-ops 3.124 (`logarithmic`), ONNX LogSoftmax-13."""
+
+    bounds = (-INF, 0.0)
+    defined = FINITE
 
     @staticmethod
     def compute(x: Array, *, axis: int) -> Array:

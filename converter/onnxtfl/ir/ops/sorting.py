@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxtfl.ir import intervals
 from onnxtfl.ir.attributes import Axis, ElementType, Flag
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, fresh, product
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.intervals import Facts, FactsOf
 from onnxtfl.ir.op import ANY, INTEGERS, NUMERIC, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.gathering import GatherElements
 from onnxtfl.ir.reshape import dim_value
@@ -28,7 +30,7 @@ class TopK(Op):
     Source: neutral-ops 3.135, ONNX TopK; `dtype` is the indices'.
     """
 
-    operands = (Operand("input", NUMERIC), Operand("k", INTEGERS))
+    operands = (Operand("input", NUMERIC), Operand("k", INTEGERS, likely=(1, 2)))
     results = (Operand("values"), Operand("indices", like="dtype"))
     attributes = {
         "axis": Axis(-1),
@@ -38,6 +40,15 @@ class TopK(Op):
     }
     core = True
     shared_axes = SharedAxes(attributes=("axis",))
+    positions = 1
+    integers = "order"
+    discrete = True
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of elements of the operand, and of positions along the axis."""
+        shape = node.operand(0).tensor_type.shape
+        return intervals.counted(None if shape is None else shape[node.attr("axis")]) if index else of(0)
 
     @staticmethod
     def shape(x: Value, k: Value, *, axis: int) -> Dims:
@@ -69,6 +80,7 @@ def _sorted_order(x: Array, axis: int, descending: bool) -> Array:
     Operand("inputs", ANY, variadic=True),
     results=(Operand("outputs", variadic=True),),
     shared_axes=SharedAxes(None, ("dimension",)),
+    discrete=True,
 )
 def Sort(
     b: Builder, *inputs: Value, dimension: int = -1, descending: bool = False, is_stable: bool = True
@@ -94,6 +106,12 @@ class Unique(Op):
     results = (Operand("values"), *(Operand(name, like="dtype") for name in ("indices", "inverse", "counts")))
     attributes = {"axis": Axis(None), "sorted": Flag(True), "dtype": ElementType(DType.INT64)}
     core = True
+    integers = "order"
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """Of elements of the operand, of positions, and of counts."""
+        return intervals.SIZES if index else of(0)
 
     @staticmethod
     def shape(x: Value, *, axis: int | None) -> list[Dims | None]:

@@ -20,6 +20,7 @@ class Transpose(Op):
     attributes = {"permutation": Integers()}
     core = True
     moves = slice(0, 1)
+    keeps_all = "permuted"
     propagates = True
 
     @staticmethod

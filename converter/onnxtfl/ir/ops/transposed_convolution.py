@@ -34,6 +34,7 @@ class ConvTranspose(Convolution):
     """
 
     core = True
+    multiplies = "windows"
     attributes = {
         **DIMENSIONS,
         "kernel_input_feature_dimension": Axis(0),

@@ -18,9 +18,9 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import known_sizes
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, scalar, single_use, with_constant
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
 

@@ -22,6 +22,7 @@ from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import converted
 from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.facts import fits_int32
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import SMALL, made_by, scalar, single_use, uniform_scalar
@@ -29,7 +30,6 @@ from onnxtfl.ir.op import Elementwise, attributes_of
 from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
 from onnxtfl.ir.quantization import Quantization, dequantize
-from onnxtfl.ir.ranges import fits_int32
 from onnxtfl.ir.reshape import dim_vector, has_constant_target, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.ir.spatial import LONGEST_STRIDE

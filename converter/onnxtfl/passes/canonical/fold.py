@@ -24,7 +24,7 @@ from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, TensorData
 from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
-from onnxtfl.ir.op import Effect, Op
+from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantized import moves_stored, touches_quantized
 from onnxtfl.ir.reshape import broadcast_to_sizes
 from onnxtfl.ir.source_names import source_name
@@ -34,10 +34,6 @@ SMALL = 16 << 10
 """The most bytes of a folded result that is larger than its operands."""
 LARGEST = 64 << 20
 """The most bytes of operands that are folded eagerly."""
-
-
-_PRODUCTS: frozenset[type[Op]] = frozenset({ops.DotGeneral, ops.DotGeneralBias, ops.Dot, ops.Gemm})
-_CONVOLUTIONS: frozenset[type[Op]] = frozenset({ops.Conv, ops.ConvTranspose})
 
 
 def fold(graph: Graph) -> None:
@@ -176,10 +172,10 @@ def work_of(node: Node) -> int:
     shapes = [v.type.shape or () for v in (*node.operands, *node.results) if v and isinstance(v.type, TensorType)]
     sizes = [math.prod(known_sizes(shape)) for shape in shapes]
     work = sum(sizes)
-    if node.op in _PRODUCTS:
+    if node.op.multiplies == "matrices":
         products = math.isqrt(sizes[0] * sizes[1] * sizes[-1])
         work += products // 32 if node.operand(0).dtype.is_float else products
-    elif node.op in _CONVOLUTIONS:
+    elif node.op.multiplies == "windows":
         work += sizes[1] * max(sizes[0], sizes[-1])
     window = node.attributes.get("kernel_shape") or node.attributes.get("window_dimensions") or ()
     return work + sizes[-1] * math.prod(window) if window else work

@@ -27,17 +27,16 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import symbol
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.matching import SMALL, is_close, product_of, same, scalar, single_use
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.quantized import touches_quantized
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
 
-COMMUTATIVE = frozenset({ops.Add, ops.Mul, ops.Max, ops.Min, ops.And, ops.Or, ops.Xor})
 PRODUCTS = (ops.Mul, ops.Div)
 SHAPE = (2, 3)
 EXACT, ROUNDED = 1e-6, 1e-4
@@ -365,7 +364,7 @@ def _made_before(node: Node) -> Iterator[type[Op]]:
 def _swaps(node: Node) -> bool:
     if node.op is ops.Compare:
         return node.attr("comparison_direction") in ("EQ", "NE")
-    return node.op in COMMUTATIVE
+    return node.op.commutative
 
 
 def constants_equal(given: Array, numbers: Array, tolerance: float) -> bool:

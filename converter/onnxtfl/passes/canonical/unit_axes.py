@@ -91,13 +91,12 @@ class UnitReshape:
         return moved
 
 
-SINK = Patterns.of(MOVES)
-"""Includes the canonicalization of moves, so that reshapes that meet cancel."""
+SINK = Patterns()
 
 
 def sink_reshapes(graph: Graph) -> None:
-    """Let reshapes of unit axes sink as far as possible."""
-    SINK.apply(graph)
+    """Let reshapes of unit axes sink as far as possible; those that meet cancel."""
+    Patterns.of(MOVES, SINK).apply(graph)
 
 
 def _through(b: Builder, node: Node, operands: Sequence[Value | None]) -> UnitReshape | None:
@@ -124,7 +123,7 @@ def _may_sink_through(user: Node, move: UnitReshape) -> bool:
     """Whether an equal reshape could sink through `user` too, judged by its op and operands."""
     if user.op is ops.Reshape:
         return UnitReshape.of(user.result) is not None
-    if (user.op not in CARRIERS and not issubclass(user.op, Elementwise)) or len(user.results) > MOST_USERS:
+    if not SINK.has(user.op) or len(user.results) > MOST_USERS:
         return False
     if issubclass(user.op, Elementwise) and user.results[0].tensor_type.shape != move.after:
         return False
@@ -180,12 +179,9 @@ def _two_around_elementwise(b: Builder, node: Node) -> Value | None:
 
 _PER_AXIS: dict[type[Op], dict[int, int]] = {ops.Slice: {1: 0, 2: _TO_THE_END, 3: 1}, ops.Pad: {1: 0}}
 """Operands with an entry for each axis, and the entry that does not change an axis."""
-RENUMBERED = (ops.Slice, ops.Pad, ops.Split, ops.Reduce, ops.Softmax, ops.LogSoftmax)
-CARRIERS: set[type[Op]] = {*RENUMBERED, ops.Concatenate}
-"""The ops other than elementwise ones that a reshape may sink through."""
 
 
-@SINK.on(*RENUMBERED, quantized=True)
+@SINK.on(ops.Slice, ops.Pad, ops.Split, ops.Reduce, ops.Softmax, ops.LogSoftmax, quantized=True)
 def _renumbered(b: Builder, node: Node) -> list[Value] | None:
     """Renumber the axes of an op that does not change unit axes."""
     move = _through(b, node, node.operands[:1]) if len(node.results) <= MOST_USERS else None

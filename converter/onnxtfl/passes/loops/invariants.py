@@ -19,7 +19,6 @@ from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.rewriting.patterns import Patterns
 
 LOOP_INVARIANTS = Patterns()
-_MOVED = (ops.Convert, ops.DotGeneral, ops.Transpose)
 
 
 @LOOP_INVARIANTS.on(ops.While, quantized=True)
@@ -65,10 +64,10 @@ def _moved(body: Graph, same: Mapping[Value, Value]) -> Iterator[Node]:
 def _is_movable(node: Node) -> bool:
     if node.regions or node.op.effect_of(node) is not Effect.PURE or len(node.results) != 1:
         return False
-    if issubclass(node.op, Elementwise):  # an integer division by 0 fails
+    if issubclass(node.op, Elementwise) and node.op is not ops.Convert:  # an integer division by 0 fails
         result = node.result
         return result.tensor_type.dtype.is_float and all(v is None or v.rank <= result.rank for v in node.operands)
-    return node.op in _MOVED
+    return node.op is ops.Convert or node.op.keeps_all == "permuted" or node.op.multiplies == "matrices"
 
 
 def _before(b: Builder, body: Graph, same: Mapping[Value, Value], moved: Sequence[Node]) -> list[tuple[Value, Value]]:

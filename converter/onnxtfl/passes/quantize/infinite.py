@@ -6,7 +6,7 @@
     DequantizeLinear(q, inf, z)   ->  NaN where q = z, -inf where q < z, inf where q > z
     f(Select(c, 0, -inf))         ->  Select(c, f(0), f(-inf))            f: DequantizeLinear and tests
     IsFinite(Add(x, m))           ->  false, if no element of m is finite
-    IsNaN(Convert(q))             ->  false                               q: quantized
+    IsNaN(x)                      ->  false                               x: finite, as dequantized ones are
     Add(x, m) = -inf              ->  x = -inf or m = -inf                m: Select(c, 0, -inf), maybe spread
     Max(Add(x, m)) = -inf         ->  all of Add(x, m) = -inf             Max: along axes
     Select(IsNaN(Softmax(s)), ..) ->  Select(all of s = -inf, ..)         s: a sum with such masks
@@ -23,16 +23,14 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, scalar
 from onnxtfl.ir.quantization import limits
-from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.patterns import Patterns
 
 INFINITE = Patterns()
-_TESTS = ops.IsFinite, ops.IsInf, ops.IsNaN
-_SPREADING = ops.Reshape, ops.Transpose, ops.BroadcastTo
 _MOST_READ = 1 << 22
 """Elements of a constant mask that is looked into."""
 _LARGEST = float(np.finfo(np.float32).max)
@@ -60,7 +58,7 @@ def dequantize_by_infinity(b: Builder, node: Node) -> Value | None:
     return b(ops.Select, b(ops.Compare, x, of, comparison_direction="EQ"), nan, infinite)
 
 
-@INFINITE.on(ops.DequantizeLinear, *_TESTS)
+@INFINITE.on(ops.DequantizeLinear, ops.IsFinite, ops.IsInf, ops.IsNaN)
 def of_chosen(b: Builder, node: Node) -> Value | None:
     """Compute with both constants instead of the chosen one."""
     chosen = _chosen(node.operand(0))
@@ -116,8 +114,15 @@ def _low_terms(b: Builder, value: Value) -> list[Value]:
 
 def _is_product(value: Value) -> bool:
     """Whether this is a product of matrices, maybe scaled and moved."""
-    node = made_by(value, ops.DotGeneral, ops.Mul, ops.Div, *_SPREADING)
+    node = made_by(value, ops.DotGeneral, ops.Mul, ops.Div) or _spread(value)
     return node is not None and (node.op is ops.DotGeneral or _is_product(node.operand(0)))
+
+
+def _spread(value: Value) -> Node | None:
+    """The node that makes `value` of the elements of one operand, and of no others; None if another one makes it."""
+    node = made_by(value)
+    moves = node is not None and node.op.moves == slice(0, 1) and not node.op.inserts and len(node.results) == 1
+    return node if moves else None
 
 
 def _masked(value: Value | None) -> tuple[Value, Value] | None:
@@ -131,7 +136,7 @@ def _masked(value: Value | None) -> tuple[Value, Value] | None:
 
 def _is_mask(value: Value) -> bool:
     """Whether this is a choice of 0 and -infinity, maybe spread, or a constant of these."""
-    if (spread := made_by(value, *_SPREADING)) is not None:
+    if (spread := _spread(value)) is not None:
         return _is_mask(spread.operand(0))
     if value.data is not None:
         few = value.dtype.is_float and not value.is_quantized and value.data.size <= _MOST_READ
@@ -142,7 +147,7 @@ def _is_mask(value: Value) -> bool:
 
 def _is_low(b: Builder, mask: Value) -> Value:
     """Which elements of a mask are -infinity."""
-    if (spread := made_by(mask, *_SPREADING)) is not None:
+    if (spread := _spread(mask)) is not None:
         return b(spread.op, _is_low(b, spread.operand(0)), *spread.operands[1:], **spread.attributes)
     chosen = _chosen(mask)
     if chosen is None:
@@ -165,14 +170,10 @@ def never_finite(b: Builder, node: Node) -> Value | None:
     return _everywhere(b, node, False) if _never_finite(node.operand(0)) else None
 
 
-@INFINITE.on(*_TESTS)
-def of_dequantized(b: Builder, node: Node) -> Value | None:
-    """Replace a test of dequantized values, which are all finite."""
-    source = made_by(node.operand(0), ops.Convert, quantized=True)
-    quantization = quantization_of(source.operand(0)) if source is not None else None
-    if quantization is None or max(quantization.scales) * 2.0 ** (quantization.dtype.bits + 1) > _LARGEST:
-        return None
-    return _everywhere(b, node, node.op is ops.IsFinite)
+@INFINITE.on(ops.IsFinite, ops.IsInf, ops.IsNaN)
+def of_finite(b: Builder, node: Node) -> Value | None:
+    """Replace a test of values that are all finite, as dequantized ones are."""
+    return _everywhere(b, node, node.op is ops.IsFinite) if facts_of(node.operand(0)).is_finite else None
 
 
 @INFINITE.on(ops.Select)
@@ -229,4 +230,4 @@ def _never_finite(value: Value | None, depth: int = 8) -> bool:
         return any(parts)
     if node.op is ops.Select:
         return all(parts[1:])
-    return node.op in (ops.Reshape, ops.Transpose, ops.BroadcastTo) and parts[0]
+    return _spread(value) is not None and parts[0]

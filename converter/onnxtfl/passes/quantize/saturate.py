@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.extremes import ORDINARY, Extremes, extremes
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.passes.quantize.extremes import ORDINARY, Extremes, extremes
 from onnxtfl.targets import Target
 
 

@@ -19,7 +19,6 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.extremes import ORDINARY, Extremes, extremes
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.op import attributes_of
@@ -30,6 +29,7 @@ from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.kernels.resize_bilinear import fits_fixed_point
 from onnxtfl.passes.canonical.fold import fold_node
+from onnxtfl.passes.quantize.extremes import ORDINARY, Extremes, extremes
 from onnxtfl.passes.quantize.wide import as_int16, round_in_float, store_as_int16
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets import Target

@@ -5,6 +5,7 @@ Each pattern family is a module. The values computed stay the same; it runs for 
 
 from __future__ import annotations
 
+from onnxtfl.passes.canonical.canonicalize import MOVES
 from onnxtfl.passes.canonical.fuse.activations import CLAMP
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
@@ -25,7 +26,7 @@ from onnxtfl.passes.recognize.recurrence import (
 from onnxtfl.rewriting.pass_manager import EVERYWHERE, Fact, Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
-_PATTERNS = Patterns.of(CONVOLUTIONS, NORMALIZATION, CLAMP, CONTRACTIONS, RECURRENCE, SINK, CONVERSIONS, LOOPS)
+_PATTERNS = Patterns.of(CONVOLUTIONS, NORMALIZATION, CLAMP, CONTRACTIONS, RECURRENCE, MOVES, SINK, CONVERSIONS, LOOPS)
 MAX_ROUNDS = 32
 
 _NEUTRAL: frozenset[Fact] = frozenset({"neutral"})

@@ -23,12 +23,12 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import made_by, scalar, single_use
 from onnxtfl.ir.op import Elementwise, attributes_of
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import reshape
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.canonical.fuse.linear import window_padding
 from onnxtfl.passes.canonical.unit_axes import UnitReshape

@@ -17,8 +17,8 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.facts import fits_int32
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.ranges import fits_int32
 from onnxtfl.ir.types import DType, TensorType
 
 _LIMITS = np.iinfo(np.int32)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.intervals import FINITE
 from onnxtfl.ir.matching import scalar
-from onnxtfl.ir.op import Op
-from onnxtfl.ir.signs import never_negative
 from onnxtfl.ir.types import TensorType
 
 _READ = 1 << 22
@@ -70,30 +70,22 @@ def _of_node(node: Node, operands: Sequence[Extremes]) -> Extremes:
         return _of_select(node, operands)
     if op is ops.DequantizeLinear:
         return _of_dequantized(node)
-    if op in _BOUNDED:
-        return Extremes(1.0, nan or (op is ops.Softmax and math.isinf(largest)))
-    if op is ops.Clamp:
+    if op.bounds is not None and math.isfinite(most := max(map(abs, op.bounds))):
+        return Extremes(max(1.0, most), nan or (op.defined == FINITE and math.isinf(largest)))
+    if op.clamps is not None:
         return Extremes(_clamped(node, largest), nan)
-    if node.op.moves is not None or op in _SELECTS:
+    if op.carries is not None or op in (ops.Abs, ops.Neg):
         return Extremes(largest, nan)
     nan = nan or math.isinf(largest)
     if op is ops.Div or op is ops.Rsqrt:
         return Extremes(largest, nan) if _never_zero(node.operands[-1]) else Extremes(math.inf, True)
-    if op in _OF_NONNEGATIVE and not never_negative(node.operand(0)):
+    if op.defined == (0, math.inf) and not never_negative(node.operand(0)):
         return Extremes(largest, True)
     if op is ops.Log:
         return Extremes(largest if _never_zero(node.operand(0)) else math.inf, nan)
-    if op in _PRODUCTS:
+    if op.multiplies is not None:
         return Extremes(math.prod(x.largest for x in operands[:2]), nan)
     return Extremes(sum(x.largest for x in operands) if op in (ops.Add, ops.Sub) else largest, nan)
-
-
-_BOUNDED: frozenset[type[Op]] = frozenset({ops.Softmax, ops.Sigmoid, ops.Tanh, ops.Erf, ops.Relu6})
-_SELECTS: frozenset[type[Op]] = frozenset(
-    {ops.Max, ops.Min, ops.MaxPool, ops.Relu, ops.Abs, ops.Neg, ops.Copy, ops.Convert}
-)
-_OF_NONNEGATIVE: frozenset[type[Op]] = frozenset({ops.Sqrt, ops.Log})
-_PRODUCTS: frozenset[type[Op]] = frozenset({ops.Mul, ops.DotGeneral, ops.Conv, ops.ConvTranspose})
 
 
 def _of_dequantized(node: Node) -> Extremes:
@@ -126,7 +118,8 @@ def _tested_for_nan(node: Node) -> Value | None:
 
 
 def _clamped(node: Node, largest: float) -> float:
-    bounds = [scalar(v) if (v := node.optional(i)) is not None else math.inf for i in (1, 2)]
+    given = [math.inf if (v := node.optional(i)) is None else scalar(v) for i in (1, 2)]
+    bounds = [own if own is not None else other for own, other in zip(node.op.clamps or (), given, strict=True)]
     return min(largest, max(math.inf if v is None else abs(v) for v in bounds))
 
 
@@ -143,10 +136,8 @@ def _never_zero(value: Value | None, depth: int = 4) -> bool:
         pairs = ((node.operand(0), node.operand(1)), (node.operand(1), node.operand(0)))
         positive = (_is_positive(c) and (node.op is ops.Max or never_negative(x)) for x, c in pairs)
         return any(positive)
-    return node.op is ops.Exp or (node.op in (ops.Sqrt, *_MOVED) and _never_zero(node.operand(0), depth - 1))
-
-
-_MOVED = ops.Reshape, ops.Transpose, ops.BroadcastTo, ops.Copy
+    moves = node.op.moves == slice(0, 1) and not node.op.inserts
+    return node.op is ops.Exp or ((node.op is ops.Sqrt or moves) and _never_zero(node.operand(0), depth - 1))
 
 
 def _is_positive(value: Value) -> bool:
