@@ -82,7 +82,8 @@ def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[in
 def _resolved(b: Builder, node: Node) -> tuple[Value, Resolved, range]:
     """The operand [n, c, spatial...] of an ONNX pool, what its window reads of it, and the spatial axes."""
     x = node.operand(0)
-    return x, resolve_window(b, node, x, node.attr("kernel_shape"), is_pool=True), range(2, x.rank)
+    is_mean = node.op.name == "onnx.AveragePool"
+    return x, resolve_window(b, node, x, node.attr("kernel_shape"), is_pool=True, is_mean=is_mean), range(2, x.rank)
 
 
 @lift_onnx("MaxPool", since=(1, 8, 10, 11, 12, 22))

@@ -107,8 +107,10 @@ def onnx_window(node: Node, shape: Sequence[int]) -> Window:
     return Window(tuple(shape), strides, dilations, tuple(pads) or (0,) * (2 * rank))
 
 
-def resolve_window(b: Builder, node: Node, x: Value, shape: Sequence[int], *, is_pool: bool) -> Resolved:
-    """The window of an ONNX pool or convolution over `x` [n, c, spatial...].
+def resolve_window(
+    b: Builder, node: Node, x: Value, shape: Sequence[int], *, is_pool: bool, is_mean: bool = False
+) -> Resolved:
+    """The window of an ONNX pool (`is_mean`: that averages) or convolution over `x` [n, c, spatial...].
 
     Settles auto_pad, ceil_mode, negative padding, and windows of pools that are larger than the input.
     ValueError where ONNX Runtime refuses the window.
@@ -122,14 +124,14 @@ def resolve_window(b: Builder, node: Node, x: Value, shape: Sequence[int], *, is
         found = _resolve_same(b, x, window, sizes, is_pool, auto_pad == "SAME_LOWER")
         if found.amounts is not None or found.window.is_same:
             return found
-        return _cropped(b, _fitted(node, found.window, x.shape) if is_pool else found.window)
+        return _cropped(b, _fitted(node, found.window, x.shape, is_mean) if is_pool else found.window)
     if not is_pool:
         if 0 in window.counts(sizes):
             raise ValueError(f"a window of {window.span} does not fit into {sizes} padded by {window.padding}")
         return Resolved(window)
     if any(p >= k for p, k in zip(window.explicit_padding, 2 * window.shape, strict=True)):
         raise ValueError(f"padding {window.padding} has to be smaller than the window {window.shape}")
-    window = _fitted(node, window, x.shape)
+    window = _fitted(node, window, x.shape, is_mean)
     return _resolve_ceil(b, x, window) if rounds_up(node) else Resolved(window)
 
 
@@ -188,12 +190,12 @@ def _cropped(b: Builder, window: Window) -> Resolved:
     return Resolved(replace(window, padding=tuple(added)), Amounts.of(b, crops) if any(crops) else None)
 
 
-def _fitted(node: Node, window: Window, x: Sequence[Dim]) -> Window:
+def _fitted(node: Node, window: Window, x: Sequence[Dim], is_mean: bool) -> Window:
     """A window that is larger than the padded input, yet has a position, as ONNX Runtime counts: with less taps.
 
     Its only position sees all of the padded input: ONNX Runtime rounds the number of positions toward zero. Where all
-    padding counts in a mean (AveragePool before 19), it has more padding instead. Of an empty batch, an axis without
-    elements stays one (pool_attributes.h).
+    padding counts in a mean (before version 19), it has more padding instead. All but means read what negative padding
+    leaves out at the end (measured). Of an empty batch, an axis without elements stays one (pool_attributes.h).
     """
     counts_all = node.op.version < 19 and node.attr("count_include_pad", 0) and not rounds_up(node)
     axes = [list(axis) for axis in zip(window.shape, window.strides, window.before, window.after, strict=True)]
@@ -205,9 +207,10 @@ def _fitted(node: Node, window: Window, x: Sequence[Dim]) -> Window:
         elif isinstance(room, int) and 0 < room < span < room + stride:
             if counts_all:
                 axis[3] += span - room
-            else:  # what negative padding leaves out at the end is read
-                read = room - min(after, 0)
-                axis[:] = -(-read // dilation), max(stride, read), before, max(after, 0)
+            else:
+                left_out = 0 if is_mean else min(after, 0)
+                read = room - left_out
+                axis[:] = -(-read // dilation), max(stride, read), before, after - left_out
     shape, strides, befores, afters = (tuple(column) for column in zip(*axes, strict=True))
     return replace(window, shape=shape, strides=strides, padding=(*befores, *afters))
 
