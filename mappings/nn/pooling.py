@@ -27,9 +27,11 @@ from onnxtfl.build.rows import activated
 from onnxtfl.build.windows import (
     Resolved,
     onnx_attributes,
+    onnx_window,
     padded,
     realize_window,
     resolve_window,
+    rounds_up,
     spatial_ones,
     tfl_padding,
     tfl_strides,
@@ -80,7 +82,8 @@ def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[in
 def _resolved(b: Builder, node: Node) -> tuple[Value, Resolved, range]:
     """The operand [n, c, spatial...] of an ONNX pool, what its window reads of it, and the spatial axes."""
     x = node.operand(0)
-    return x, resolve_window(b, node, x, node.attr("kernel_shape"), is_pool=True), range(2, x.rank)
+    is_mean = node.op.name == "onnx.AveragePool"
+    return x, resolve_window(b, node, x, node.attr("kernel_shape"), is_pool=True, is_mean=is_mean), range(2, x.rank)
 
 
 @lift_onnx("MaxPool", since=(1, 8, 10, 11, 12, 22))
@@ -106,10 +109,10 @@ def _channels_last_max_pool(b: Builder, node: Node) -> Value:
 @lift_onnx("AveragePool", since=(1, 7, 10, 11, 19, 22))
 def _average_pool(b: Builder, node: Node) -> Value:
     """What ceil_mode adds never counts, so padding that does is added to the operand first."""
-    x, found, dims = _resolved(b, node)
-    counts, pads = bool(node.attr("count_include_pad", 0)), tuple(node.attr("pads", ()))
-    if counts and node.attr("ceil_mode", 0):
-        x, found, counts = padded(b, x, dims, pads), found.beyond(b, pads or (0,) * (2 * len(dims))), False
+    (x, found, dims), counts = _resolved(b, node), bool(node.attr("count_include_pad", 0))
+    if counts and rounds_up(node):
+        given = onnx_window(node, node.attr("kernel_shape")).explicit_padding
+        x, found, counts = padded(b, x, dims, given), found.beyond(b, given), False
     mean = pooled(b, ops.AveragePool, found.operand(b, x), found.window, dims, count_include_pad=counts)
     if counts or found.amounts is None:
         return mean

@@ -86,3 +86,28 @@ def test_a_window_larger_than_the_input(op: str) -> None:
         larger = {"kernel_shape": [9, 10], "strides": [5, 5], "count_include_pad": 1}
         check(op, [(7, 7)], False, **larger)
         check(op, [(7, 7)], False, **larger, opset=11)
+
+
+_LARGER = [{"auto_pad": "SAME_LOWER"}, {"auto_pad": "SAME_UPPER"}, {"pads": [1, 0, 0, 0]}]
+
+
+@pytest.mark.parametrize("how", _LARGER, ids=str)
+def test_a_dilated_window_larger_than_one_axis(how: Any) -> None:
+    """SAME padding is that of the window without dilation; all but means read what negative padding leaves out."""
+    window = {"kernel_shape": [3, 2], "strides": [5, 1], "dilations": [3, 3], **how}
+    check("MaxPool", [(4, 6)], False, **window)
+    check("AveragePool", [(4, 6)], False, **window)
+    check("LpPool", [(4, 6)], False, **window)
+
+
+def test_a_window_larger_than_the_one_axis_that_is_known() -> None:
+    node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 4], strides=[1, 3])
+    model = onnx_model([node], [("x", 1, [1, 2, "h", 2])], [("y", 1, None)], {}, 22)
+    data, feeds = onnx_to_tflite(model, check=False).data or b"", {"x": floats(1, 2, 5, 2)}
+    wanted = run_onnx(model.SerializeToString(), feeds)["y"]
+    np.testing.assert_allclose(run_tflite(data, feeds)[0][1], wanted, rtol=1e-5)
+
+
+def test_same_padding_does_not_read_ceil_mode() -> None:
+    same = {"auto_pad": "SAME_LOWER", "ceil_mode": 1, "count_include_pad": 1}
+    check("AveragePool", [(4, 2), (9, 1)], True, kernel_shape=[4, 3], strides=[4, 4], **same)

@@ -107,8 +107,10 @@ def onnx_window(node: Node, shape: Sequence[int]) -> Window:
     return Window(tuple(shape), strides, dilations, tuple(pads) or (0,) * (2 * rank))
 
 
-def resolve_window(b: Builder, node: Node, x: Value, shape: Sequence[int], *, is_pool: bool) -> Resolved:
-    """The window of an ONNX pool or convolution over `x` [n, c, spatial...].
+def resolve_window(
+    b: Builder, node: Node, x: Value, shape: Sequence[int], *, is_pool: bool, is_mean: bool = False
+) -> Resolved:
+    """The window of an ONNX pool (`is_mean`: that averages) or convolution over `x` [n, c, spatial...].
 
     Settles auto_pad, ceil_mode, negative padding, and windows of pools that are larger than the input.
     ValueError where ONNX Runtime refuses the window.
@@ -119,15 +121,23 @@ def resolve_window(b: Builder, node: Node, x: Value, shape: Sequence[int], *, is
     if len(sizes) != len(shape):
         raise ValueError(f"input of rank {x.rank}, a window over {len(shape)} axes")
     if auto_pad.startswith("SAME"):
-        return _resolve_same(b, x, window, sizes, is_pool, auto_pad == "SAME_LOWER")
+        found = _resolve_same(b, x, window, sizes, is_pool, auto_pad == "SAME_LOWER")
+        if found.amounts is not None or found.window.is_same:
+            return found
+        return _cropped(b, _fitted(node, found.window, x.shape, is_mean) if is_pool else found.window)
     if not is_pool:
         if 0 in window.counts(sizes):
             raise ValueError(f"a window of {window.span} does not fit into {sizes} padded by {window.padding}")
         return Resolved(window)
     if any(p >= k for p, k in zip(window.explicit_padding, 2 * window.shape, strict=True)):
         raise ValueError(f"padding {window.padding} has to be smaller than the window {window.shape}")
-    window = _fitted(node, window, x.shape)
-    return _resolve_ceil(b, x, window) if node.attr("ceil_mode", 0) else Resolved(window)
+    window = _fitted(node, window, x.shape, is_mean)
+    return _resolve_ceil(b, x, window) if rounds_up(node) else Resolved(window)
+
+
+def rounds_up(node: Node) -> bool:
+    """Whether an ONNX pool has as many positions as begin in its operand: ceil_mode, which SAME does not read."""
+    return bool(node.attr("ceil_mode", 0)) and not (node.attr("auto_pad") or "NOTSET").startswith("SAME")
 
 
 def _resolve_same(
@@ -171,20 +181,23 @@ def _resolve_ceil(b: Builder, x: Value, window: Window) -> Resolved:
 def _of_amounts(b: Builder, window: Window, amounts: Amounts) -> Resolved:
     """The window with padding by `amounts` where these are known; else they are added to its operand."""
     known = amounts.known()
-    if known is None:
-        return Resolved(window.without_padding(), amounts)
-    crops = [min(p, 0) for p in known]
-    return Resolved(replace(window, padding=tuple(max(p, 0) for p in known)), Amounts.of(b, crops) if any(crops) else None)
+    return Resolved(window.without_padding(), amounts) if known is None else Resolved(replace(window, padding=known))
 
 
-def _fitted(node: Node, window: Window, x: Sequence[Dim]) -> Window:
+def _cropped(b: Builder, window: Window) -> Resolved:
+    """The window without negative padding, over the part of the operand that this leaves."""
+    added, crops = ([f(p, 0) for p in window.explicit_padding] for f in (max, min))
+    return Resolved(replace(window, padding=tuple(added)), Amounts.of(b, crops) if any(crops) else None)
+
+
+def _fitted(node: Node, window: Window, x: Sequence[Dim], is_mean: bool) -> Window:
     """A window that is larger than the padded input, yet has a position, as ONNX Runtime counts: with less taps.
 
     Its only position sees all of the padded input: ONNX Runtime rounds the number of positions toward zero. Where all
-    padding counts in a mean (AveragePool before 19), it has more padding instead. Of an empty batch, an axis without
-    elements stays one (pool_attributes.h).
+    padding counts in a mean (before version 19), it has more padding instead. All but means read what negative padding
+    leaves out at the end (measured). Of an empty batch, an axis without elements stays one (pool_attributes.h).
     """
-    counts_all = node.op.version < 19 and node.attr("count_include_pad", 0) and not node.attr("ceil_mode", 0)
+    counts_all = node.op.version < 19 and node.attr("count_include_pad", 0) and not rounds_up(node)
     axes = [list(axis) for axis in zip(window.shape, window.strides, window.before, window.after, strict=True)]
     for axis, size, span, dilation in zip(axes, x[2:], window.span, window.dilations, strict=True):
         _, stride, before, after = axis
@@ -195,7 +208,9 @@ def _fitted(node: Node, window: Window, x: Sequence[Dim]) -> Window:
             if counts_all:
                 axis[3] += span - room
             else:
-                axis[:2] = -(-room // dilation), max(stride, room)
+                left_out = 0 if is_mean else min(after, 0)
+                read = room - left_out
+                axis[:] = -(-read // dilation), max(stride, read), before, after - left_out
     shape, strides, befores, afters = (tuple(column) for column in zip(*axes, strict=True))
     return replace(window, shape=shape, strides=strides, padding=(*befores, *afters))
 
