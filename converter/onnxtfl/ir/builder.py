@@ -14,7 +14,7 @@ from onnxtfl.ir.budget import LARGEST_CONSTANT, MOST_NODES_OF_RULE, current
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import ANY, Effect
 from onnxtfl.ir.declaration import Operand as Declared
-from onnxtfl.ir.dims import SymDim, is_nonnegative, known_size, product
+from onnxtfl.ir.dims import SymDim, at_most, is_nonnegative, known_size, known_sizes, product
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
 from onnxtfl.ir.op import Op, attributes_of, foreign
 from onnxtfl.ir.permutations import rank_of
@@ -230,8 +230,8 @@ def _check_sizes(type_: Type) -> None:
     shape = type_.shape if isinstance(type_, TensorType) else None
     if shape is not None:
         possible_rank(len(shape))
-    for size in shape or ():
-        if isinstance(size, int) and not 0 <= size < LARGEST_SIZE:
+    for size in known_sizes(shape or ()):
+        if not 0 <= size < LARGEST_SIZE:
             raise ValueError(f"the result would have an axis of size {size}")
 
 
@@ -329,8 +329,7 @@ def _may_wrap(dim: SymDim, dtype: DType) -> bool:
 
 
 def _small(type_: TensorType) -> bool:
-    size = product(type_.shape or ())
-    return type_.is_static and isinstance(size, int) and size <= KNOWN_LIMIT
+    return type_.is_static and at_most(product(type_.shape or ()), KNOWN_LIMIT)
 
 
 def _as_constants(known: Sequence[Array | None], types: Sequence[Type]) -> list[Value] | None:

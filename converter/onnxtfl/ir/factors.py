@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onnxtfl.ir.dims import Dim, FloorDiv, Shape
+from onnxtfl.ir.dims import Dim, Shape
 from onnxtfl.ir.op import Permutation
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]
@@ -53,12 +53,7 @@ def _divides(a: Dim, b: Dim) -> bool:
 
 def _is_factor(a: Dim, b: Dim) -> bool:
     """Whether `a` certainly divides `b`."""
-    if isinstance(a, int) and isinstance(b, int):
-        return b % a == 0
-    quotient = b // a
-    if isinstance(quotient, int):
-        return True
-    return not any(isinstance(atom, FloorDiv) for monomial, _ in quotient.terms for atom, _ in monomial)
+    return b % a == 0
 
 
 def _with_units(cores: Sequence[Group], before: Shape, after: Shape) -> list[Group]:

@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.ir import numeric
 from onnxtfl.ir.attributes import Axis, Choice, ElementType, Flag
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.dims import Dim, fresh, static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Node, Value
@@ -108,9 +108,9 @@ def _partly_known_shape(shape: Dims | None, axes: Dims | None, keepdims: bool) -
         return None
     if keepdims:
         return tuple(d if d == 1 else fresh() for d in shape)
-    if axes is None or any(not isinstance(d, int) for d in axes):
+    if not static(axes):
         return None
-    count = 1 if not axes else int(axes[0])  # type: ignore[arg-type]
+    count = axes[0] if axes else 1
     return tuple(fresh() for _ in range(len(shape) - count))
 
 
