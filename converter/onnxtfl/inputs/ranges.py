@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.dims import known_sizes
+from onnxtfl.ir.dims import known_sizes, size_or
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType, TensorType
@@ -126,7 +126,7 @@ def _use_range(node: Node, index: int) -> Range | None:
         return Range("range", 0, 1)
     if name == "lengths":
         steps = node.operand(0).shape[node.attr("seq_axis", 0)]
-        return Range("range", 1, 1 + (steps if isinstance(steps, int) else DEFAULT_ROWS))
+        return Range("range", 1, 1 + size_or(steps, DEFAULT_ROWS))
     if node.op is ops.BroadcastTo and index == 1 and _is_single(node.operand(0).tensor_type):
         return Range("range", 1, 4)
     if (node.op, name) in DOMAINS:
@@ -157,7 +157,7 @@ def _rows(node: Node) -> int:
         picked = shape[axis : axis + 1 or None]
     else:
         first, depth = node.attr("batch_dims", 0), node.operand(1).tensor_type.shape or (len(shape),)
-        picked = shape[first : first + depth[-1]] if isinstance(depth[-1], int) else shape
+        picked = shape[first:][: size_or(depth[-1], len(shape))]
     return min(known_sizes(picked), default=DEFAULT_ROWS)
 
 

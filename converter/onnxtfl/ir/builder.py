@@ -14,12 +14,12 @@ from onnxtfl.ir.budget import LARGEST_CONSTANT, MOST_NODES_OF_RULE, current
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import ANY, Effect
 from onnxtfl.ir.declaration import Operand as Declared
-from onnxtfl.ir.dims import SymDim, at_most, is_nonnegative, known_size, known_sizes, product
+from onnxtfl.ir.dims import SymDim, at_most, is_nonnegative, known_size, known_sizes, product, static
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
 from onnxtfl.ir.op import Op, attributes_of, foreign
 from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.quantized import with_kept
-from onnxtfl.ir.shapes import normalize_axes, possible_rank
+from onnxtfl.ir.shapes import dims_of, normalize_axes, possible_rank
 from onnxtfl.ir.shown_sizes import operand_types
 from onnxtfl.ir.types import DType, ResourceType, TensorType, TupleType, Type
 
@@ -337,7 +337,7 @@ def _as_constants(known: Sequence[Array | None], types: Sequence[Type]) -> list[
     for contents, type_ in zip(known, types, strict=True):
         if contents is None or not isinstance(type_, TensorType):
             return None
-        if not all(isinstance(d, (int, np.integer)) for d in contents.reshape(-1).tolist()):
+        if not static(dims_of(contents)):
             return None
         values.append(constant(_wrapped(contents, type_.dtype)))
     return values or None

@@ -120,7 +120,12 @@ def known_dims(value: Value | None) -> list[Dim] | None:
     """The known elements of an integer tensor as a flat list of dims; None if they are unknown."""
     if value is None or value.known is None:
         return None
-    return [d if not hasattr(d, "__index__") else int(d) for d in value.known.reshape(-1).tolist()]
+    return dims_of(value.known)
+
+
+def dims_of(elements: Array) -> list[Dim]:
+    """An array of integers and dims as a flat list of dims."""
+    return [d if not hasattr(d, "__index__") else int(d) for d in elements.reshape(-1).tolist()]
 
 
 def dims_from(value: Value, count: int | None = None) -> Shape | None:

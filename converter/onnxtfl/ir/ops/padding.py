@@ -93,9 +93,9 @@ def cut_within(size: Dim, low: int, high: int) -> tuple[int, int]:
 def _repeats_nothing(size: Dim, before: Dim | None, after: Dim | None) -> bool:
     """Whether an axis is padded of which no elements are left."""
     amounts = (before, after)
-    return (
-        static(amounts) and max(amounts) > 0 and exceeds(size, 0) and at_most(size + sum(min(n, 0) for n in amounts), 0)
-    )
+    if not static(amounts) or max(amounts) <= 0:
+        return False
+    return exceeds(size, 0) and at_most(size + sum(min(n, 0) for n in amounts), 0)
 
 
 def _filled(x: Array, rows: Sequence[tuple[int, int]], value: Array | None) -> Array:

@@ -21,6 +21,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import converted
 from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import SMALL, made_by, scalar, single_use, uniform_scalar
@@ -115,7 +116,7 @@ def long_strides(b: Builder, node: Node) -> Value | None:
             least = 1 if size == 1 else strides[i]
         else:
             room = size + window.before[i] + window.after[i] - window.span[i]
-            least = room + 1 if isinstance(room, int) else strides[i]
+            least = size_or(room + 1, strides[i])
         shorter[i] = min(strides[i], least) if strides[i] > LONGEST_STRIDE else strides[i]
     if tuple(shorter) == strides:
         return None
