@@ -16,7 +16,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, differ, known_size
+from onnxtfl.ir.dims import Dim, at_most, differ, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantized import real_of_stored_zero
@@ -116,14 +116,14 @@ def _after_column(b: Builder, state: _State, column: Term, places: Value) -> tup
 def _eliminated(b: Builder, x: Value, what: str) -> _Elimination:
     """Column after column, in a loop where there are many; UnsupportedError for what is not a square matrix."""
     n, rank = x.shape[-1], x.rank
-    if isinstance(n, int) and isinstance(x.shape[-2], int) and (x.shape[-2] != n or n == 0):
+    if differ(x.shape[-2], n) or n == 0:
         raise UnsupportedError(f"{what} of matrices that are not square, or empty", type_=x.type)
     places = counted(b, n, x)
     unit = Term(b, places).equals(Term(b, unsqueezed(b, places, [1]))).to(x.dtype).value
     batch = x.shape[:-2]
     ones = [broadcast(b, b.scalar(1.0, x), sizes, x) for sizes in ((*batch, n), batch)]
     state = _State(Term(b, x), Term(b, broadcast(b, unit, x.shape, x)), *(Term(b, one) for one in ones))
-    if not isinstance(n, int) or n > LARGEST_ELIMINATED:
+    if not at_most(n, LARGEST_ELIMINATED):
         return _eliminated_in_rounds(b, state, places)
     chosen, rows = [], []
     for k in range(n):
@@ -167,7 +167,7 @@ def _det(b: Builder, node: Node) -> Value:
         raise ValueError(f"no determinant of a {rows} x {n} matrix")
     if n == 0:
         return broadcast(b, b.scalar(1.0, x), x.shape[:-2], x)
-    return _by_minors(b, x, n) if isinstance(n, int) and n <= LARGEST_BY_MINORS else _by_pivots(b, x)
+    return _by_minors(b, x, n) if at_most(n, LARGEST_BY_MINORS) else _by_pivots(b, x)
 
 
 def _by_minors(b: Builder, x: Value, n: int) -> Value:

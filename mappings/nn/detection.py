@@ -21,9 +21,8 @@ from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import as_int32, counted, sliced
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
-from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_value, positions, reshape, transposed, unsqueezed
@@ -68,11 +67,11 @@ def _select_boxes(node: Node) -> Form | None:
 def _class_by_class(b: Builder, node: Node) -> Value:
     """Select the boxes of each batch and class separately; each selection follows its batch and class."""
     boxes, scores = node.operand(0), node.operand(1)
-    batches, classes = scores.shape[:2]
     never, *thresholds = _thresholds(b, node)
     operands = [_limit(b, node.optional(2), scores), *thresholds]
-    if not isinstance(batches, int) or not isinstance(classes, int):
+    if not static(counts := scores.shape[:2]):
         return _list_by_list(b, node, [never.value, *operands])
+    batches, classes = counts
     parts, margin = [], np.asarray([[0, 0], [2, 0]])
     for batch in range(batches):
         corners = _with_one_more(b, _item(b, boxes, batch), bool(node.attr("center_point_box")), never)
@@ -203,12 +202,8 @@ def _chosen_once(corners: Term, never: Term) -> Value:
 def _distant(corners: Term) -> Term:
     """[n, 4]: boxes with an area of 1 each, beside one another and far from what other boxes may be."""
     b, count = corners.b, corners.value.shape[0]
-    if isinstance(count, int):
-        check_elements(4 * count, "the places of boxes")
-        first = Term(b, constant(np.arange(1, count + 1, dtype=np.float32)[:, None] * np.float32(_FAR)))
-    else:
-        numbers = Term(b, positions(b, dim_value(b, count, corners.value))).to(DType.FLOAT32)
-        first = (numbers.along(0, 2) + 1) * _FAR
+    numbers = Term(b, positions(b, dim_value(b, count, corners.value))).to(DType.FLOAT32)
+    first = (numbers.along(0, 2) + 1) * _FAR
     unit = np.asarray([[1, 0, 1, 0]], np.float32)
     return first.apply(ops.Mul, unit) + Term(b, constant(np.asarray([[0, 0, _FAR / 2, 2 / _FAR]], np.float32)))
 

@@ -107,7 +107,7 @@ def _ends(b: Builder, ends: Value, steps: Value | None) -> Value:
 def _length(*vectors: Value | None) -> int:
     for vector in vectors:
         shape = None if vector is None else vector.tensor_type.shape
-        if shape is not None and len(shape) == 1 and isinstance(shape[0], int):
+        if static(shape) and len(shape) == 1:
             return shape[0]
     raise UnsupportedError("how many axes are sliced has to be known before run time", code="E-SHAPE-002")
 

@@ -315,6 +315,11 @@ def exceeds(dim: Dim | None, limit: Dim) -> bool:
     return isinstance(dim, int) and isinstance(limit, int) and dim > limit
 
 
+def indivisible(dim: Dim, by: Dim) -> bool:
+    """Whether two sizes are known before run time, and the second does not divide the first."""
+    return differ(dim // by * by, dim)
+
+
 def with_texts(dims: Iterable[Dim], text: Callable[[Dim], str] = str) -> tuple[int | str, ...]:
     """The sizes as ints where they are known before run time, else as texts."""
     return tuple(d if isinstance(d, int) else text(d) for d in dims)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, differ, fresh, known_size, known_sizes, product, static
+from onnxtfl.ir.dims import Dim, differ, fresh, indivisible, known_size, known_sizes, product, static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.factors import factor_groups, permuted_groups
 from onnxtfl.ir.formula import by_expansion
@@ -89,10 +89,9 @@ def _remaining(shape: Dims | None, others: Sequence[Dim]) -> Dim:
     total, rest = product(shape), product(others)
     if rest == 0:
         raise ValueError("-1 beside a size of 0 can be anything")
-    quotient = total // rest
-    if differ(quotient * rest, total):
+    if indivisible(total, rest):
         raise ValueError(f"{shown_shape(shape)} does not divide by {shown_shape(others)}")
-    return quotient
+    return total // rest
 
 
 @by_expansion(Operand("input"), Operand("shape", INDICES))
