@@ -14,14 +14,12 @@ from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import counted, sliced
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
-from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, at_most, differ, known_size
+from onnxtfl.ir.dims import Dim, at_most, differ, known_size, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantized import real_of_stored_zero
 from onnxtfl.ir.reshape import as_int64, broadcast, dim_vector, reshape, unsqueezed
-from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx
 
@@ -55,7 +53,7 @@ def _eye_like(b: Builder, node: Node) -> Value:
     x, k, number = node.operand(0), node.attributes.get("k", 0), node.attributes.get("dtype")
     dtype = x.dtype if number is None else dtype_from(number)
     rows, columns = x.shape
-    if isinstance(rows, int) and isinstance(columns, int) and rows * columns <= _MOST_WRITTEN_OUT:
+    if static(x.shape) and rows * columns <= _MOST_WRITTEN_OUT:
         return constant(np.eye(rows, columns, k).astype(dtype.numpy))
     row, column = (counted(b, size, x) for size in (rows, columns))
     diagonal = Term(b, unsqueezed(b, row, [1])) + k
@@ -222,12 +220,7 @@ def _trilu_by_mask(b: Builder, node: Node) -> Value:
 
 
 def _mask(b: Builder, rows: Dim, columns: Dim, source: Value, direction: str, k: Value | None = None) -> Value:
-    """Where column - row compares with `k` (absent: 0): bools [rows, columns], constant if these are known."""
-    known = [0] if k is None else static_ints(k)
-    if isinstance(rows, int) and isinstance(columns, int) and known is not None:
-        check_elements(rows * columns, "the mask")
-        distance = np.arange(columns) - np.arange(rows)[:, None]
-        return constant(ops.Compare.compute(distance, np.asarray(known[0]), comparison_direction=direction))
+    """Where column - row compares with `k` (absent: 0): bools [rows, columns]."""
     row, column = (Term(b, unsqueezed(b, counted(b, d, source), [i])) for d, i in ((rows, 1), (columns, 0)))
     diagonal = 0 if k is None else Term(b, as_int64(b, reshape(b, k, ())))
     return (column - row).compared(direction, diagonal).value

@@ -26,7 +26,6 @@ from onnxtfl.ir.dims import product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_value, positions, reshape, transposed, unsqueezed
-from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType, Type, tensor
 from onnxtfl.rewriting.registry import Form, decompose, lift_tfl, lower_tfl
@@ -152,14 +151,10 @@ def _item(b: Builder, x: Value, index: int) -> Value:
 
 def _limit(b: Builder, limit: Value | None, scores: Value) -> Value:
     """The limit as int32 of rank 0, at most the number of boxes."""
-    known, count = static_ints(limit), scores.shape[2]
     if limit is None:
         return constant(np.asarray(0, np.int32))
-    if known is not None and isinstance(count, int):
-        return constant(np.asarray(max(0, min(known[0], count)), np.int32))
-    size = reshape(b, as_int32(b, dim_value(b, count, scores)), ())
-    bounded = b(ops.Min, reshape(b, as_int64(b, limit), ()), b(ops.Convert, size, dtype=DType.INT64))
-    return b(ops.Convert, bounded, dtype=DType.INT32)
+    asked, count = (reshape(b, v, ()) for v in (as_int64(b, limit), dim_value(b, scores.shape[2], scores)))
+    return Term(b, asked).min(Term(b, count)).max(0).to(DType.INT32).value
 
 
 def _thresholds(b: Builder, node: Node) -> tuple[Term, Value, Value]:

@@ -217,13 +217,13 @@ def _expected(node: Node, index: int) -> Range | None:
     """Return the integer that an operand of one element is compared with: a sampling rate, a mode; from a lower bound
     to twice that.
     """
-    number = scalar(node.operands[1 - index]) if node.op is ops.Max and len(node.operands) == 2 else None
-    if isinstance(number, int) and number > SMALL and _is_single(node.operand(index).tensor_type):
+    number = _integer(node.operands[1 - index]) if node.op is ops.Max and len(node.operands) == 2 else None
+    if number is not None and number > SMALL and _is_single(node.operand(index).tensor_type):
         return Range("range", number, 2 * number)
     if node.op is not ops.Compare or node.attr("comparison_direction") not in EQUALITY:
         return None
-    number = scalar(node.operands[1 - index])
-    if not isinstance(number, int) or not _is_single(node.operand(index).tensor_type):
+    number = _integer(node.operands[1 - index])
+    if number is None or not _is_single(node.operand(index).tensor_type):
         return None
     return Range("value", number, number + 1)
 
@@ -241,6 +241,12 @@ def scalar(value: Value | None) -> int | float | None:
         return None
     number = array.reshape(-1)[0]
     return number.item() if isinstance(number, np.generic) else number if isinstance(number, int) else None
+
+
+def _integer(value: Value | None) -> int | None:
+    """As `scalar`, None for other numbers than integers."""
+    number = scalar(value)
+    return number if isinstance(number, int) else None
 
 
 def _carried(node: Node, index: int, affine: Affine) -> Iterator[tuple[Value, Affine]]:
@@ -270,8 +276,8 @@ def _computed(node: Node, index: int, scale: float, offset: float) -> Affine | N
         return (scale / step, offset / step + (zero or 0)) if step else None
     if node.op not in (ops.Add, ops.Sub, ops.Mul):
         return None
-    number = scalar(node.operands[1 - index])
-    if not isinstance(number, int):
+    number = _integer(node.operands[1 - index])
+    if number is None:
         return None
     if node.op is ops.Add:
         return scale, offset + number

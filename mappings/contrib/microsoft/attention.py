@@ -92,7 +92,7 @@ def in_heads(b: Builder, x: Value, heads: int) -> Value:
     """[b, s, heads * size] as [b, heads, s, size]."""
     batch, length, hidden = x.shape
     if known_size(hidden, "the size of all heads together") % heads:
-        raise UnsupportedError(f"{heads} heads of unknown size", type_=x.type, code="E-SHAPE-001")
+        raise UnsupportedError(f"{hidden} columns for {heads} heads", type_=x.type, code="E-SHAPE-001")
     return transposed(b, reshape(b, x, [batch, length, heads, hidden // heads], x), (0, 2, 1, 3))
 
 

@@ -50,7 +50,7 @@ def _exact(hidden: Dim, half: Dim) -> int:
     """The number of heads of `hidden` columns, each of twice `half`."""
     hidden, size = (known_size(d, "the size of heads") for d in (hidden, 2 * half))
     if not size or hidden % size:
-        raise UnsupportedError("heads of unknown size", code="E-SHAPE-001")
+        raise UnsupportedError(f"{hidden} columns for heads of {size}", code="E-SHAPE-001")
     return hidden // size
 
 
