@@ -498,17 +498,16 @@ def dim_text(dim: Dim, naming: Naming = str) -> str:
 def _atom_text(atom: Atom, naming: Naming) -> str:
     if isinstance(atom, FloorDiv):
         divisor = dim_text(atom.denominator, naming)
-        plain = isinstance(atom.denominator, int) or _single(atom.denominator)
-        return f"({dim_text(atom.numerator, naming)})//{divisor if plain else f'({divisor})'}"
+        shown = f"({divisor})" if _is_expression(atom.denominator) else divisor
+        return f"({dim_text(atom.numerator, naming)})//{shown}"
     if isinstance(atom, Common):
         return f"broadcast({', '.join(dim_text(d, naming) for d in atom.sizes)})"
     return atom if isinstance(atom, str) else naming(atom)
 
 
-def _single(dim: SymDim) -> bool:
-    """Whether `dim` is a single symbol."""
-    atom = _only_atom(dim)
-    return atom is not None and not isinstance(atom, FloorDiv)
+def _is_expression(dim: Dim) -> bool:
+    """Whether `dim` is neither a number nor a symbol."""
+    return any(True for _ in symbols(dim)) and isinstance(_only_atom(dim), FloorDiv | None)
 
 
 def _term_text(monomial: Monomial, c: int, naming: Naming) -> str:
