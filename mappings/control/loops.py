@@ -17,7 +17,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import fresh, size_or
+from onnxtfl.ir.dims import at_most, fresh, known_size, size_or
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
@@ -83,7 +83,7 @@ def is_called(node: Node) -> bool:
     if is_compact():
         return False
     rounds, values = parts.rounds, (*parts.body.inputs, *parts.body.outputs)
-    if not isinstance(rounds, int) or not 1 < rounds <= MOST_CALLS or not all(v.tensor_type.is_static for v in values):
+    if not at_most(rounds, MOST_CALLS) or rounds < 2 or not all(v.tensor_type.is_static for v in values):
         return False
     passed = sum(math.prod(v.shape) * v.tensor_type.storage.bits // 8 for v in parts.captures if not v.is_constant)
     return passed <= MOST_PASSED and not is_unrolled(parts)
@@ -92,15 +92,14 @@ def is_called(node: Node) -> bool:
 def is_unrolled(parts: ScanParts) -> bool:
     """Whether a Scan becomes copies of its body."""
     rounds, most = parts.rounds, MOST_COMPACT if is_compact() else MOST_UNROLLED
-    if not isinstance(rounds, int) or rounds * max(1, unrolled_size(parts.body)) > most:
+    if not at_most(rounds, most // max(1, unrolled_size(parts.body))):
         return False
     return rounds < 2 or rounds * constant_bytes(parts.body) <= MOST_PACKED
 
 
 def called(b: Builder, parts: ScanParts) -> list[Value]:
     """The results of a Scan whose rounds are an If on one body each: TFLite has no other call of a subgraph."""
-    rounds, body = parts.rounds, parts.body
-    assert isinstance(rounds, int)
+    rounds, body = known_size(parts.rounds), parts.body
     sources = [_copied_from(v) for v in body.outputs]
     distinct = list(dict.fromkeys(sources))
 
@@ -337,8 +336,7 @@ def _packable(body: Graph) -> int:
 
 def _in_chunks(b: Builder, parts: ScanParts, size: int) -> list[Value]:
     """The results of a Scan of known length by a While of `size` rounds at a time, and single rounds for the rest."""
-    assert isinstance(parts.rounds, int)
-    count, rest = divmod(parts.rounds, size)
+    count, rest = divmod(known_size(parts.rounds), size)
     region, body = Graph(parts.body.name), parts.body
     states = [region.add_input(v.type) for v in body.inputs[: parts.count]]
     whole = [

@@ -34,8 +34,7 @@ def _find(b: Builder, node: Node) -> Value:
         raise UnsupportedError("the table has no constant contents", code="E-OP-007")
     keys, values, query, default = (node.operand(i) for i in range(4))
     keys, values = (reshape(b, v, (product(v.shape),)) for v in (keys, values))
-    if not isinstance(product(keys.shape), int):
-        raise UnsupportedError("a table of unknown size", type_=keys.type, code="E-SHAPE-001")
+    known_size(keys.shape[0], "the size of a table")
     if keys.shape == (0,):
         return b(ops.BroadcastTo, default, b(ops.Shape, query))
     first = b(ops.Gather, reshape(b, default, (product(default.shape),)), np.asarray(0), axis=0)
@@ -172,7 +171,7 @@ def _by_position(b: Builder, node: Node) -> Value | None:
     """Look up the position in the constant keys, then the row of the values that are not attributes."""
     query, keys, values, default = (node.operand(i) for i in range(4))
     (count,) = keys.shape
-    if not keys.is_constant or not isinstance(count, int) or (values.rank == 1 and values.dtype is DType.INT64):
+    if not keys.is_constant or (values.rank == 1 and values.dtype is DType.INT64):
         return None
     if keys.dtype is DType.INT32:
         query, keys = (b(ops.Convert, v, dtype=DType.INT64) for v in (query, keys))

@@ -21,7 +21,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.dims import Dim, broadcast_dim, product
+from onnxtfl.ir.dims import Dim, broadcast_dim, differ, known_sizes, product, size_or, static
 from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import is_weight
@@ -158,8 +158,7 @@ def _has_rows(x: Value, features: Dim, kept: bool) -> bool:
 
     It checks the axis if `kept`, the result having the other axes; without, a run may find another size.
     """
-    same = x.shape[-1] == features
-    return same or not (isinstance(x.shape[-1], int) and isinstance(features, int)) if kept else same and x.rank == 2
+    return not differ(x.shape[-1], features) if kept else x.shape[-1] == features and x.rank == 2
 
 
 _EXACT = {"asymmetric_quantize_inputs": False}
@@ -212,12 +211,7 @@ def _fully_connected(node: Node) -> Form | None:
         "asymmetric_quantize_inputs": rhs.is_quantized and not lhs.is_quantized,
     }
     bias = node.optional(2)
-    if (
-        bias is None
-        and (q := quantization_of(lhs)) is not None
-        and q.storage == "int16"
-        and isinstance(rhs.shape[0], int)
-    ):
+    if bias is None and (q := quantization_of(lhs)) is not None and q.storage == "int16" and static(rhs.shape[:1]):
         bias = zero_bias(lhs, rhs, rhs.shape[0])
     return Form("FULLY_CONNECTED", (lhs, weights, bias), options)
 
@@ -350,7 +344,7 @@ def _natural(node: Node) -> list[Dim]:
 
 def _products(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
     """Integers, which no kernel multiplies as matrices: in float32 where that is exact, else a sum of products."""
-    terms, depths = exact_terms(lhs, rhs), [d for a in roles.lhs_contract if isinstance(d := lhs.shape[a], int)]
+    terms, depths = exact_terms(lhs, rhs), known_sizes(lhs.shape[a] for a in roles.lhs_contract)
     if terms and len(depths) == 1:
         (i,), (j,) = roles.lhs_contract, roles.rhs_contract
         multiply = partial(b, ops.DotGeneral, **roles.attributes)
@@ -451,7 +445,7 @@ def _flattens(node: Node) -> bool:
 def _flatten_and_multiply(b: Builder, node: Node) -> Value:
     """Flatten, then a Gemm."""
     lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
-    rows = b(ops.Reshape, lhs, [-1 if not isinstance(lhs.shape[0], int) else lhs.shape[0], _size(lhs.shape[1:])])
+    rows = b(ops.Reshape, lhs, [size_or(lhs.shape[0], -1), _size(lhs.shape[1:])])
     matrix = merged(b, rhs, [roles.rhs_free, roles.rhs_contract])
     contract = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,)}
     return b(node.op, rows, matrix, *node.operands[2:], **contract)

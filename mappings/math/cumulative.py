@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from onnxtfl.build.rows import Spelled, row
 from onnxtfl.build.sizes import int32_operands
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op
@@ -48,8 +48,6 @@ def _integer_sums(b: Builder, node: Node) -> Value | None:
 
 
 def _products(b: Builder, x: Value, axis: int, exclusive: bool, reverse: bool) -> Value:
-    if not isinstance(x.shape[axis], int):
-        raise UnsupportedError("products along an axis of unknown size", code="E-SHAPE-001")
     return _doubled(b, x, _Running(ops.Mul, 1, axis, reverse), exclusive)
 
 
@@ -65,8 +63,7 @@ class _Running:
 
 def _doubled(b: Builder, x: Value, running: _Running, exclusive: bool) -> Value:
     """By doubling: each round joins to every element what ends where its own begins."""
-    step, size = 1, x.shape[running.axis]
-    assert isinstance(size, int)
+    step, size = 1, known_size(x.shape[running.axis], "the size of an axis with running products")
     result = _moved_along(b, x, running, 1) if exclusive else x
     while step < size:
         result = b(running.op, result, _moved_along(b, result, running, step))
@@ -77,8 +74,7 @@ def _doubled(b: Builder, x: Value, running: _Running, exclusive: bool) -> Value:
 def _moved_along(b: Builder, x: Value, running: _Running, step: int) -> Value:
     """`x` moved by `step` along the axis, filled with the neutral element."""
     axis, reverse, neutral = running.axis, running.reverse, b.scalar(running.neutral, x)
-    size = x.shape[axis]
-    assert isinstance(size, int)
+    size = x.size(axis)
     room = broadcast(b, neutral, [step if i == axis else d for i, d in enumerate(x.shape)], x)
     if step >= size:
         return broadcast(b, neutral, x.shape, x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import at_most
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.ops.slicing import END
@@ -23,7 +24,7 @@ def by_halving(b: Builder, node: Node) -> Value | None:
     x, axes, kind = node.operand(0), ops.reduced_axes(node), node.attr("kind")
     if not axes or kind not in _KINDS or not (x.dtype is DType.INT32 or (kind == "prod" and x.dtype.is_float)):
         return None
-    if x.is_quantized or any(not isinstance(x.shape[a], int) or not 0 < x.shape[a] <= _LONGEST for a in axes):
+    if x.is_quantized or any(not at_most(x.shape[a], _LONGEST) or x.shape[a] == 0 for a in axes):
         return None
     for axis in axes:
         x = _halved(b, x, axis, ops.joining(kind))

@@ -14,14 +14,12 @@ from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import counted, sliced
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
-from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, differ, known_size
+from onnxtfl.ir.dims import Dim, at_most, differ, known_size, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantized import real_of_stored_zero
 from onnxtfl.ir.reshape import as_int64, broadcast, dim_vector, reshape, unsqueezed
-from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx
 
@@ -55,7 +53,7 @@ def _eye_like(b: Builder, node: Node) -> Value:
     x, k, number = node.operand(0), node.attributes.get("k", 0), node.attributes.get("dtype")
     dtype = x.dtype if number is None else dtype_from(number)
     rows, columns = x.shape
-    if isinstance(rows, int) and isinstance(columns, int) and rows * columns <= _MOST_WRITTEN_OUT:
+    if static(x.shape) and rows * columns <= _MOST_WRITTEN_OUT:
         return constant(np.eye(rows, columns, k).astype(dtype.numpy))
     row, column = (counted(b, size, x) for size in (rows, columns))
     diagonal = Term(b, unsqueezed(b, row, [1])) + k
@@ -116,14 +114,14 @@ def _after_column(b: Builder, state: _State, column: Term, places: Value) -> tup
 def _eliminated(b: Builder, x: Value, what: str) -> _Elimination:
     """Column after column, in a loop where there are many; UnsupportedError for what is not a square matrix."""
     n, rank = x.shape[-1], x.rank
-    if isinstance(n, int) and isinstance(x.shape[-2], int) and (x.shape[-2] != n or n == 0):
+    if differ(x.shape[-2], n) or n == 0:
         raise UnsupportedError(f"{what} of matrices that are not square, or empty", type_=x.type)
     places = counted(b, n, x)
     unit = Term(b, places).equals(Term(b, unsqueezed(b, places, [1]))).to(x.dtype).value
     batch = x.shape[:-2]
     ones = [broadcast(b, b.scalar(1.0, x), sizes, x) for sizes in ((*batch, n), batch)]
     state = _State(Term(b, x), Term(b, broadcast(b, unit, x.shape, x)), *(Term(b, one) for one in ones))
-    if not isinstance(n, int) or n > LARGEST_ELIMINATED:
+    if not at_most(n, LARGEST_ELIMINATED):
         return _eliminated_in_rounds(b, state, places)
     chosen, rows = [], []
     for k in range(n):
@@ -167,7 +165,7 @@ def _det(b: Builder, node: Node) -> Value:
         raise ValueError(f"no determinant of a {rows} x {n} matrix")
     if n == 0:
         return broadcast(b, b.scalar(1.0, x), x.shape[:-2], x)
-    return _by_minors(b, x, n) if isinstance(n, int) and n <= LARGEST_BY_MINORS else _by_pivots(b, x)
+    return _by_minors(b, x, n) if at_most(n, LARGEST_BY_MINORS) else _by_pivots(b, x)
 
 
 def _by_minors(b: Builder, x: Value, n: int) -> Value:
@@ -222,12 +220,7 @@ def _trilu_by_mask(b: Builder, node: Node) -> Value:
 
 
 def _mask(b: Builder, rows: Dim, columns: Dim, source: Value, direction: str, k: Value | None = None) -> Value:
-    """Where column - row compares with `k` (absent: 0): bools [rows, columns], constant if these are known."""
-    known = [0] if k is None else static_ints(k)
-    if isinstance(rows, int) and isinstance(columns, int) and known is not None:
-        check_elements(rows * columns, "the mask")
-        distance = np.arange(columns) - np.arange(rows)[:, None]
-        return constant(ops.Compare.compute(distance, np.asarray(known[0]), comparison_direction=direction))
+    """Where column - row compares with `k` (absent: 0): bools [rows, columns]."""
     row, column = (Term(b, unsqueezed(b, counted(b, d, source), [i])) for d, i in ((rows, 1), (columns, 0)))
     diagonal = 0 if k is None else Term(b, as_int64(b, reshape(b, k, ())))
     return (column - row).compared(direction, diagonal).value

@@ -18,7 +18,7 @@ from onnxtfl.build.qlinear import MICROSOFT, lifted
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import known_size, product
 from onnxtfl.ir.formula import Term, real_type
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import positions, reshape, unsqueezed
@@ -39,8 +39,7 @@ def _dft(b: Builder, node: Node) -> Value:
 
 
 def _check_parts(x: Value) -> None:
-    if not isinstance(x.shape[-1], int):
-        raise UnsupportedError("a transform whose number of parts (1 or 2) is unknown", code="E-SHAPE-001")
+    known_size(x.shape[-1], "the number of parts (1 or 2) of a transform")
 
 
 @lift_onnx("STFT", since=(17,))

@@ -21,13 +21,11 @@ from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import as_int32, counted, sliced
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
-from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_value, positions, reshape, transposed, unsqueezed
-from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType, Type, tensor
 from onnxtfl.rewriting.registry import Form, decompose, lift_tfl, lower_tfl
@@ -68,11 +66,11 @@ def _select_boxes(node: Node) -> Form | None:
 def _class_by_class(b: Builder, node: Node) -> Value:
     """Select the boxes of each batch and class separately; each selection follows its batch and class."""
     boxes, scores = node.operand(0), node.operand(1)
-    batches, classes = scores.shape[:2]
     never, *thresholds = _thresholds(b, node)
     operands = [_limit(b, node.optional(2), scores), *thresholds]
-    if not isinstance(batches, int) or not isinstance(classes, int):
+    if not static(counts := scores.shape[:2]):
         return _list_by_list(b, node, [never.value, *operands])
+    batches, classes = counts
     parts, margin = [], np.asarray([[0, 0], [2, 0]])
     for batch in range(batches):
         corners = _with_one_more(b, _item(b, boxes, batch), bool(node.attr("center_point_box")), never)
@@ -153,14 +151,10 @@ def _item(b: Builder, x: Value, index: int) -> Value:
 
 def _limit(b: Builder, limit: Value | None, scores: Value) -> Value:
     """The limit as int32 of rank 0, at most the number of boxes."""
-    known, count = static_ints(limit), scores.shape[2]
     if limit is None:
         return constant(np.asarray(0, np.int32))
-    if known is not None and isinstance(count, int):
-        return constant(np.asarray(max(0, min(known[0], count)), np.int32))
-    size = reshape(b, as_int32(b, dim_value(b, count, scores)), ())
-    bounded = b(ops.Min, reshape(b, as_int64(b, limit), ()), b(ops.Convert, size, dtype=DType.INT64))
-    return b(ops.Convert, bounded, dtype=DType.INT32)
+    asked, count = (reshape(b, v, ()) for v in (as_int64(b, limit), dim_value(b, scores.shape[2], scores)))
+    return Term(b, asked).min(Term(b, count)).max(0).to(DType.INT32).value
 
 
 def _thresholds(b: Builder, node: Node) -> tuple[Term, Value, Value]:
@@ -203,12 +197,8 @@ def _chosen_once(corners: Term, never: Term) -> Value:
 def _distant(corners: Term) -> Term:
     """[n, 4]: boxes with an area of 1 each, beside one another and far from what other boxes may be."""
     b, count = corners.b, corners.value.shape[0]
-    if isinstance(count, int):
-        check_elements(4 * count, "the places of boxes")
-        first = Term(b, constant(np.arange(1, count + 1, dtype=np.float32)[:, None] * np.float32(_FAR)))
-    else:
-        numbers = Term(b, positions(b, dim_value(b, count, corners.value))).to(DType.FLOAT32)
-        first = (numbers.along(0, 2) + 1) * _FAR
+    numbers = Term(b, positions(b, dim_value(b, count, corners.value))).to(DType.FLOAT32)
+    first = (numbers.along(0, 2) + 1) * _FAR
     unit = np.asarray([[1, 0, 1, 0]], np.float32)
     return first.apply(ops.Mul, unit) + Term(b, constant(np.asarray([[0, 0, _FAR / 2, 2 / _FAR]], np.float32)))
 

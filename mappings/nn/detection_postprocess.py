@@ -63,7 +63,7 @@ def _detection_postprocess(b: Builder, node: Node) -> list[Value]:
     options = _options(node)
     encodings, scores, anchors = (node.operand(i) for i in range(3))
     boxes = _decoded(b, reshape(b, encodings, encodings.shape[1:]), anchors, options)
-    background = scores.shape[2] - options.classes if isinstance(scores.shape[2], int) else None
+    background = scores.shape[2] - options.classes
     if scores.shape[0] != 1 or background not in (0, 1):
         raise ValueError(f"scores of shape {scores.shape} for {options.classes} classes")
     scores = sliced(b, reshape(b, scores, scores.shape[1:]), {1: slice(background, None)})

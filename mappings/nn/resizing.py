@@ -19,7 +19,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, differ, product, static
+from onnxtfl.ir.dims import Dim, differ, known_sizes, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.numeric import highest, lowest
@@ -107,7 +107,7 @@ def _resize_19(b: Builder, node: Node) -> Value:
 
 def _roi(vector: Value | None, count: int) -> Value:
     """The operand `roi`, the starts and ends of `count` axes."""
-    if vector is None or vector.rank != 1 or (isinstance(vector.shape[0], int) and vector.shape[0] != 2 * count):
+    if vector is None or vector.rank != 1 or differ(vector.shape[0], 2 * count):
         raise ValueError(f"roi has no {2 * count} elements")
     return vector
 
@@ -125,7 +125,7 @@ def _kept_aspect(b: Builder, x: Value, dims: Sequence[int], sizes: Value, policy
     """Scales (where they are not new size by old) and sizes under a keep_aspect_ratio_policy."""
     if policy == "stretch":
         return None, sizes
-    known = [d for a in dims if isinstance(d := x.shape[a], int)]
+    known = known_sizes(x.shape[a] for a in dims)
     if sizes.is_constant and len(known) == len(dims):
         ratio = (np.min if policy == "not_larger" else np.max)(sizes.numpy() / np.asarray(known))
         scales = constant(np.full(len(dims), ratio, np.float32))
@@ -265,7 +265,7 @@ def _resize_2d(node: Node) -> Form | None:
         if name is not None and all(_agrees(node, *axis, corners, centers) for axis in axes):
             _assume_not_1(node, axes)
             for size, resized, _ in axes if node.attr("mode") == "nearest" else ():
-                if not (isinstance(size, int) and isinstance(resized, int)):
+                if not static((size, resized)):
                     assume_multiples(node, size, resized)
             return Form(name, (x, target), {"align_corners": corners, "half_pixel_centers": centers})
     return None
@@ -366,7 +366,7 @@ def whole_factors(node: Node) -> Array | None:
     if sizes is None or sizes.is_constant or node.optional(2) is not None:
         return None
     pairs = [(node.operand(0).shape[d], node.result.shape[d]) for d in node.attr("dims")]
-    factors = [f for size, new in pairs if size != 0 and isinstance(f := new // size, int) and size * f == new]
+    factors = known_sizes(new // size for size, new in pairs if size != 0 and new % size == 0)
     return np.asarray(factors, np.float32) if len(factors) == len(pairs) else None
 
 

@@ -20,7 +20,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import known_sizes, product, size_or
+from onnxtfl.ir.dims import known_size, known_sizes, product, size_or
 from onnxtfl.ir.formula import Term, real_type
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.sampling import along_channels, size_in
@@ -124,8 +124,7 @@ def _onnx_roi_align(node: Node, opset: int) -> Form | None:
 def _roi_align_apart(b: Builder, node: Node) -> Value:
     """The samples of all regions gathered by fours, weighted, and pooled by cells."""
     x, rois, count = node.operand(0), node.operand(1), int(node.attr("sampling_ratio"))
-    if not isinstance(x.shape[1], int):
-        raise UnsupportedError("regions of maps whose number of channels is not known", code="E-SHAPE-001")
+    known_size(x.shape[1], "the number of channels of a map with regions")
     if count == 0:
         return _densely_aligned(b, node)
     half = node.attr("coordinate_transformation_mode") == "half_pixel"

@@ -10,7 +10,7 @@ from onnxtfl.build.qoperator import parameters, quantized_operand
 from onnxtfl.build.rows import row
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
@@ -68,7 +68,7 @@ def _softmax_tfl(b: Builder, node: Node) -> Value:
     if stored is not None and x.value.shape[-1] == 1:
         return (x * 0.0 + 1.0).value
     found = int16_softmax(b, node, beta) or (x * beta).apply(ops.Softmax).value
-    if stored is None or stored.dtype is not DType.UINT8 or isinstance(x.value.shape[-1], int):
+    if stored is None or stored.dtype is not DType.UINT8 or static(x.value.shape[-1:]):
         return found
     return Term(b, found).min(255 / 256).value
 

@@ -39,7 +39,6 @@ def _tile_by_broadcasting(b: Builder, node: Node) -> Value | None:
     narrow: list[int] = []
     wide: list[int] = []
     for size, count in zip(x.shape, times, strict=True):
-        assert isinstance(size, int)
         if count == 1 and narrow and narrow[-1] == wide[-1]:
             narrow[-1] = wide[-1] = narrow[-1] * size
             continue

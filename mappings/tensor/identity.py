@@ -11,7 +11,7 @@ from onnxtfl.build.sizes import int32
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import size_or
+from onnxtfl.ir.dims import open_axes, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import scalar
@@ -73,7 +73,7 @@ row(ops.Copy, onnx="Identity", lifts=False)
 def _copy_by_reshape(node: Node) -> Form | None:
     """A reshape to the same shape; beside a size of 0 an open one cannot be computed from the number of elements."""
     shape = node.result.shape
-    if (is_open := sum(not isinstance(d, int) for d in shape)) > 1 or (is_open and 0 in shape):
+    if (is_open := len(open_axes(shape))) > 1 or (is_open and 0 in shape):
         return None
     sizes = int32([size_or(d, -1) for d in shape])
     return Form("RESHAPE", (node.operand(0), sizes), {"new_shape": tuple(sizes.tolist())})

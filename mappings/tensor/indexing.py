@@ -10,7 +10,7 @@ from onnxtfl.build.sizes import narrow
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import product, static
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -63,7 +63,7 @@ def _compress(b: Builder, node: Node) -> Value:
     if axis is None:
         x, axis = reshape(b, x, (product(x.shape),)), 0
     size, length = x.shape[normalize_axis(axis, x.rank)], condition.shape[0]
-    if isinstance(size, int) and isinstance(length, int):
+    if static((size, length)):
         condition = b(ops.Slice, condition, [0], [min(size, length)], [1])
     elif length != size:
         places_of_all = Term(b, positions(b, dim_value(b, length, condition)))

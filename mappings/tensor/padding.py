@@ -17,7 +17,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, exceeds, known_sizes, open_axes
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -163,7 +163,7 @@ def _mirrors_once(node: Node) -> bool:
         return True
     spare = 1 if node.attr("mode") == "reflect" else 0
     pairs = zip(known[::2], known[1::2], node.operand(0).shape, strict=True)
-    return all(max(a, c) <= n - spare for a, c, n in pairs if isinstance(n, int) and (a or c))
+    return not any(exceeds(max(a, c), n - spare) for a, c, n in pairs if a or c)
 
 
 @lift_tfl("PAD", "PADV2")
@@ -192,11 +192,11 @@ def _crop_first(b: Builder, node: Node) -> Value | None:
         return None
     sizes, rows = node.operand(0).shape, np.asarray(known, np.int64).reshape(-1, 2)
     rows = np.asarray([cut_within(n, *row) for n, row in zip(sizes, rows.tolist(), strict=True)], np.int64)
-    for size, row in zip(sizes, rows.tolist(), strict=True):
-        if not isinstance(size, int) and min(row) < 0 < max(row):
+    for axis in open_axes(sizes):
+        if min(rows[axis]) < 0 < max(rows[axis]):
             assume(
-                f"an axis that {shown_name(node)} cuts and pads has {-min(row)} elements or more",
-                is_minor=not may_be_fed(size, 1),
+                f"an axis that {shown_name(node)} cuts and pads has {-min(rows[axis])} elements or more",
+                is_minor=not may_be_fed(sizes[axis], 1),
             )
     starts, limits = np.maximum(-rows[:, 0], 0), np.where(rows[:, 1] < 0, rows[:, 1], HUGE)
     cut = b(ops.Slice, node.operand(0), starts, limits, np.ones_like(starts))
@@ -296,9 +296,9 @@ def _stablehlo_pad(b: Builder, node: Node) -> Value:
     rows = zip(x.shape, node.attr("edge_padding_low"), node.attr("edge_padding_high"), strict=True)
     amounts = np.asarray([cut_within(*row) for row in rows], np.int64).reshape(-1, 2)
     sizes = [n + sum(row) for n, row in zip(x.shape, amounts.tolist(), strict=True)]
-    if any(isinstance(n, int) and n <= 0 for n in sizes):
+    if min(known_sizes(sizes), default=1) <= 0:
         return b(ops.BroadcastTo, value, [0] * x.rank)  # the kernel's result for a size of 0 along any axis
-    if any(sum(row) < 0 and not isinstance(n, int) for n, row in zip(x.shape, amounts.tolist(), strict=True)):
+    if any(sum(amounts[axis]) < 0 for axis in open_axes(x.shape)):
         assume(
             f"{shown_name(node)} leaves elements: without any, TFLite's result has size 0 along every axis",
             is_minor=True,

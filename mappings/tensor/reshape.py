@@ -13,7 +13,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, differ, is_nonnegative, may_be_one, product, substitute, symbols
+from onnxtfl.ir.dims import Dim, differ, is_nonnegative, may_be_one, product, static, substitute, symbols
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.reshape import dim_vector, reshape, resized
 from onnxtfl.ir.shapes import distinct_axes, known_dims, static_ints
@@ -50,15 +50,14 @@ def _assume_not_0(x: Value, dims: Sequence[Dim]) -> None:
     own = x.tensor_type.shape or ()
     for dim, copied in zip(dims, own, strict=False):
         both = all(substitute(copied, {symbol: 0}) == 0 for symbol in symbols(dim))
-        if not isinstance(dim, int) and not both and not is_nonnegative(dim - 1):
+        if not both and not is_nonnegative(dim - 1):
             text = "ONNX Runtime takes the operand's size for one that is computed to be 0"
             assume(f"{shown_dim(dim)}, to which a Reshape sets an axis, is at least 1: {text}", is_minor=True)
 
 
 def _with_copied_sizes(b: Builder, x: Value, shape: Value) -> Value:
     """The vector with zeros replaced by the operand's sizes."""
-    length = shape.tensor_type.shape
-    if x.tensor_type.shape is not None and length is not None and isinstance(length[0], int):
+    if x.tensor_type.shape is not None and static(shape.tensor_type.shape):
         rank = vector_length(shape)
         own = dim_vector(b, [*x.shape, *(1,) * rank][:rank], x)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onnxtfl.build.rows import row
@@ -10,7 +12,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import known_size, product, static
+from onnxtfl.ir.dims import known_size, product, size_or, static
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
@@ -55,8 +57,8 @@ def _segments_without_kernel(b: Builder, node: Node) -> Value | None:
     x, ids, known = node.operand(0), as_int32(b, node.operand(1)), static_ints(node.operand(2))
     if known is None or not static(x.shape) or not static(ids.shape) or x.dtype not in (DType.FLOAT32, DType.INT32):
         return None
-    rows, inner = product(ids.shape), product(x.shape[ids.rank :])
-    if not isinstance(rows, int) or not isinstance(inner, int) or not (rows and inner and known[0]):
+    rows, inner = math.prod(ids.shape), math.prod(x.shape[ids.rank :])
+    if not (rows and inner and known[0]):
         return None
     flat, flat_ids = reshape(b, x, (rows, inner)), reshape(b, ids, (rows,))
     by = _segments_by_selection if known[0] * rows * inner <= MOST_SELECTED else _segments_by_loop
@@ -106,7 +108,7 @@ def _segment_sum(b: Builder, node: Node) -> Value:
         count = constant(np.asarray(known[-1] + 1 if known else 0, np.int32))
     else:
         last = Term(b, b(ops.Reduce, ids, [0], kind="max", keepdims=False))
-        count = (last + 1 if isinstance(ids.shape[0], int) else (last + 1).max(0)).value  # of no ids, the lowest number
+        count = (last + 1 if static(ids.shape) else (last + 1).max(0)).value  # of no ids, the lowest number
     return b(ops.SegmentReduce, x, ids, count, kind="sum")
 
 
@@ -117,7 +119,7 @@ def _embedding_lookup_sparse(b: Builder, node: Node) -> Value:
     Source: LiteRT kernels/embedding_lookup_sparse.cc, for places in ascending order, as a SparseTensor has them.
     """
     ids, places, shape, weights, table = (node.operand(i) for i in range(5))
-    outer = places.shape[1] - 1 if isinstance(places.shape[1], int) else 0
+    outer = size_or(places.shape[1], 1) - 1
     sizes = static_ints(shape)
     if sizes is None or len(sizes) != outer + 1:
         raise UnsupportedError("a sparse lookup of unknown shape", code="E-SHAPE-001")

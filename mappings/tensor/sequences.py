@@ -18,7 +18,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.cloning import clone
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, positions, reshape, transposed, unsqueezed
@@ -61,7 +61,7 @@ def _split_to_sequence(b: Builder, node: Node) -> Value:
     sliced_by_one = split is None or (split.shape == () and static_ints(split) == [1])
     keeps = not sliced_by_one or bool(node.attr("keepdims", 1))
     sizes = _part_sizes(split, x.shape[axis])
-    if split is not None and sizes is None and split.shape != () and isinstance(split.shape[0], int):
+    if split is not None and sizes is None and split.shape != () and static(split.shape):
         return b(ops.Tuple, *_parts(b, x, split, split.shape[0], axis))
     if split is not None and sizes is None and split.rank:
         raise UnsupportedError("a tensor is split into parts whose number is known only at run time", code="E-OP-006")

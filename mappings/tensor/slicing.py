@@ -25,7 +25,7 @@ from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, is_open, static
+from onnxtfl.ir.dims import Dim, is_open, size_or, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
@@ -107,7 +107,7 @@ def _ends(b: Builder, ends: Value, steps: Value | None) -> Value:
 def _length(*vectors: Value | None) -> int:
     for vector in vectors:
         shape = None if vector is None else vector.tensor_type.shape
-        if shape is not None and len(shape) == 1 and isinstance(shape[0], int):
+        if static(shape) and len(shape) == 1:
             return shape[0]
     raise UnsupportedError("how many axes are sliced has to be known before run time", code="E-SHAPE-002")
 
@@ -128,20 +128,17 @@ def _to_tfl_slice(node: Node) -> Form | None:
     begins: list[int] = []
     sizes: list[int] = []
     for d, n, start, limit in zip(shape, node.result.shape, starts, _limits(node), strict=True):
-        begin = start + d if start < 0 and isinstance(d, int) else start
-        size = n if isinstance(n, int) else -1 if limit is not None and limit >= INT32_MAX else None
-        if not isinstance(begin, int) or (begin != 0 and not isinstance(d, int)) or size is None:
+        size = size_or(n, -1)
+        if (size < 0 and limit < INT32_MAX) or (start != 0 and not static((d,))):
             return None
-        begins.append(min(max(begin, 0), d) if isinstance(d, int) else begin)
+        begins.append(slice(start, None).indices(size_or(d, 0))[0])
         sizes.append(size)
     return Form("SLICE", (node.operand(0), int32(begins), int32(sizes)))
 
 
-def _limits(node: Node) -> list[int | None]:
-    known = known_dims(node.operand(2))
-    if known is None:
-        return [None] * node.operand(0).rank
-    return [d if isinstance(d, int) else None for d in known]
+def _limits(node: Node) -> list[int]:
+    """The limits of a Slice, 0 where they are not known."""
+    return [size_or(d, 0) for d in known_dims(node.operand(2)) or [0] * node.operand(0).rank]
 
 
 @lower_tfl(ops.Slice)
@@ -291,14 +288,15 @@ def _check_counts(node: Node, items: Sequence[_Item]) -> None:
             message = f"offset with {count} elements of axis {i} of {shown_dim(size)}"
             message += f" from {'any' if start is None else start} on: the kernel leaves what is beyond unwritten"
             raise UnsupportedError(message, hint="count those that the axis has")
-        if kind != "shrink" and (start is None or count is None or not isinstance(size, int)):
+        if kind != "shrink" and not static((start, count, size)):
             assume(f"the starts of {shown_name(node)} leave as many elements as it counts", is_minor=True)
 
 
 def _is_rest(start: int | None, count: int | None, stride: int | None, size: Dim) -> bool:
     """Whether as many elements are counted from a start as the axis has from there on, as far as known."""
-    if start is None or count is None or not stride or not isinstance(size, int):
+    if not stride or not static(known := (start, count, size)):
         return False
+    start, count, size = known
     lowest, limit = (0, size) if stride > 0 else (-1, -1)
     first = min(max(start + size if start < 0 else start, lowest), size + lowest)
     return len(range(first, limit, stride)) == _steps(count, stride)

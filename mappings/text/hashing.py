@@ -82,8 +82,8 @@ def _key(b: Builder, seeds: Value, x: Value) -> _Key:
     """What is hashed for each seed [s, 1] and element of `x` [n]: the bytes of the seed, then those of the element."""
     if x.dtype is DType.STRING or x.dtype.is_complex or x.dtype.bits < 8:
         raise UnsupportedError(f"elements of type {x.dtype.value}", code="E-OP-006")
-    inner, size = product(x.shape[1:]), x.dtype.bits // 8
-    if not isinstance(inner, int) or 4 + inner * size > _LONGEST:
+    inner, size = known_size(product(x.shape[1:]), "how many numbers an element has"), x.dtype.bits // 8
+    if 4 + inner * size > _LONGEST:
         raise UnsupportedError(f"elements of {inner} numbers, at most {_LONGEST - 4} bytes expected", code="E-OP-006")
     rows = Term(b, reshape(b, x, (x.shape[0], inner), x)).bits(_STORED[size])
     parts = [(0, 4, _unsigned(Term(b, seeds).bits(DType.INT32)))]

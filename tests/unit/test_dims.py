@@ -6,20 +6,31 @@ import itertools
 import pytest
 
 from onnxtfl.ir.dims import (
+    Dim,
+    at_most,
     broadcast_dim,
     ceildiv,
+    differ,
     dim_text,
     evaluate,
+    exceeds,
     floordiv,
     fresh,
     fresh_number,
+    indivisible,
     is_open,
+    known_of,
+    lower_bound,
     nominal,
+    open_axes,
     parse_dim,
+    positive_part,
     product,
     substitute,
     symbol,
     symbols,
+    truncdiv,
+    with_texts,
 )
 from onnxtfl.ir.symbols import Unknown, symbol_scope
 
@@ -129,3 +140,48 @@ def test_sizes_that_may_be_1_broadcast_to_one_of_both() -> None:
     assert [evaluate(both, {"n": a, "m": b}) for a, b in ((1, 5), (5, 1), (1, 0), (1, 1))] == [5, 5, 0, 1]
     assert substitute(both, {"n": 4}) == 4 and substitute(both, {"n": 1}) == m and substitute(both, {"n": m}) == m
     assert [*symbols(both)] == ["m", "n"]
+
+
+@pytest.mark.parametrize(("a", "b"), [(7, 2), (-7, 2), (7, -2), (-7, -2), (-6, 2), (0, -3)])
+def test_truncated_quotients(a: int, b: int) -> None:
+    assert truncdiv(a, b) == int(a / b)
+
+
+def test_truncated_quotients_of_known_sign() -> None:
+    assert truncdiv(H, 2) == H // 2
+    assert truncdiv(-H, 2) == -(H // 2)
+    assert evaluate(truncdiv(H, -2), {"h": 7}) == -3
+    assert truncdiv(4 - 4 * H, 4) == 1 - H
+    with pytest.raises(TypeError, match="sign"):
+        truncdiv(H - 3, 2)
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+def test_the_rest_of_a_number(size: int) -> None:
+    assert evaluate(7 % H, {"h": size}) == 7 % size
+    assert (3 * H) % H == 0 == 0 % H
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "differs", "more", "rest"),
+    [
+        (4, 4, False, False, False),
+        (5, 4, True, True, True),
+        (4, 5, True, False, True),
+        (8, 4, True, True, False),
+        (H, 4, False, False, False),
+        (4, H, False, False, False),
+        (4 * H + 1, 4, False, False, False),
+    ],
+)
+def test_what_is_known_of_two_sizes(a: Dim, b: Dim, differs: bool, more: bool, rest: bool) -> None:
+    assert (differ(a, b), exceeds(a, b), indivisible(a, b)) == (differs, more, rest)
+
+
+def test_what_is_known_of_sizes() -> None:
+    assert at_most(3, 3) and not at_most(4, 3) and not at_most(H, 3) and not at_most(None, 3)
+    assert [positive_part(d) for d in (-2, 3, H - 1)] == [0, 3, H - 1]
+    assert [lower_bound(d) for d in (-2, H + 3, 5 - H)] == [-2, 3, 0]
+    assert (known_of(H, B, 4, B), known_of(H, B)) == (4, H)
+    assert open_axes([H, 2, 2 * B]) == [0, 2]
+    assert with_texts([H + 1, 2]) == ("h + 1", 2)

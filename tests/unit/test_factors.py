@@ -16,6 +16,7 @@ N = symbol("n")
         ((4, 6), (12, 2), (4, 3, 2), (((0,), (1, 2)), ((0, 1), (2,)))),
         ((N, 12), (N, 3, 4), (N, 3, 4), (((0,), (1, 2)), ((0,), (1,), (2,)))),
         ((4 * N, 3), (N, 12), (N, 4, 3), (((0, 1), (2,)), ((0,), (1, 2)))),
+        ((4 * (N // 2), 3), (4, 3 * (N // 2)), (4, N // 2, 3), (((0, 1), (2,)), ((0,), (1, 2)))),
         ((5, 1), (5,), (5,), (((0,), ()), ((0,),))),
         ((1, 5), (5, 1), (5,), (((), (0,)), ((0,), ()))),
     ],
@@ -28,7 +29,10 @@ def test_common_factors(
     assert Factors.of(after, before) == Factors(sizes, *parts[::-1])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("before", "after"), [((6, 4), (4, 6)), ((0, 3), (3, 0)), ((2, 3), (5,)), ((N, 4), (4, N))])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [((6, 4), (4, 6)), ((0, 3), (3, 0)), ((2, 3), (5,)), ((N, 4), (4, N)), ((4 * N + 2, 2), (4, 2 * N + 1))],
+)
 def test_none_in_common(before: tuple[Dim, ...], after: tuple[Dim, ...]) -> None:
     assert Factors.of(before, after) is None
 

@@ -102,5 +102,5 @@ def test_a_table_whose_size_only_a_run_knows_is_refused() -> None:
     shape = "tensor<[n]xfloat32>"
     inputs = ", ".join(f"%{name}: {shape}" for name in "abcd")
     text = f"graph main({inputs}) -> (%y) {{\n%y = tfl.HASHTABLE_FIND@1(%a, %b, %c, %d) : {shape}\n}}"
-    with pytest.raises(onnxtfl.UnsupportedError, match="a table of unknown size"):
+    with pytest.raises(onnxtfl.UnsupportedError, match="the size of a table has to be known"):
         onnxtfl.tflite_to_onnx(tflite(text), check=False)

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.ir.dims import known_size, static
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.dims import Dim, known_size, product, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
@@ -21,8 +19,7 @@ from onnxtfl.ir.facts import never_negative
 
 def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value:
     """Map `indices` from [-size, size) to [0, size); makes no node if they are constant or known to be nonnegative."""
-    if indices.is_constant and isinstance(size, int):
-        _check(indices.numpy(), [size])
+    _check(indices, [size])
     if never_negative(indices):
         return indices
     bound = dim_value(b, size, *sources)
@@ -33,11 +30,14 @@ def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value
     return b.computed(ops.FloorMod, indices, bound if indices.rank else b(ops.Reshape, bound, np.zeros(0, np.int64)))
 
 
-def _check(indices: Array, sizes: Sequence[Dim]) -> None:
-    """Raise ValueError if one of `indices` [..., len(sizes)] (or of one axis) is out of range for its axis, or none."""
-    if indices.dtype.kind not in "iuV":
-        raise ValueError(f"indices cannot be {indices.dtype}")
-    wide, limits = indices.astype(np.int64), np.asarray(sizes, np.int64)
+def _check(indices: Value, sizes: Sequence[Dim]) -> None:
+    """Raise ValueError if a constant one of `indices` [..., len(sizes)] (or of one axis) is out of range, or none."""
+    if not indices.is_constant or not static(sizes):
+        return
+    given, limits = indices.numpy(), np.asarray(sizes, np.int64)
+    if given.dtype.kind not in "iuV":
+        raise ValueError(f"indices cannot be {given.dtype}")
+    wide = given.astype(np.int64)
     outside = (wide >= limits) | (wide < -limits)
     if outside.any():
         raise ValueError(f"the index {wide[outside][0]} is out of range for axes of sizes {', '.join(map(str, sizes))}")
@@ -51,12 +51,9 @@ def strides_of(sizes: Sequence[Dim]) -> Array:
 
 def resolved_rows(b: Builder, x: Value, indices: Value, batch: int) -> Value:
     """Map index vectors [..., depth] into the axes of `x` from `batch` on to nonnegative ones."""
-    depth = indices.shape[-1]
-    if not isinstance(depth, int) or x.tensor_type.shape is None:
-        raise UnsupportedError("the number of indexed axes is unknown before run time", code="E-SHAPE-001")
+    depth = known_size(indices.shape[-1], "the number of indexed axes")
     sizes = x.shape[batch : batch + depth]
-    if indices.is_constant and static(sizes):
-        _check(indices.numpy(), sizes)
+    _check(indices, sizes)
     if len(set(sizes)) == 1:
         return nonnegative(b, indices, sizes[0], x)
     return b.computed(ops.FloorMod, as_int64(b, indices), dim_vector(b, sizes, x))

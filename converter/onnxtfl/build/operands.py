@@ -9,11 +9,12 @@ from typing import Any, overload
 
 import numpy as np
 
+from onnxtfl.build.sizes import sliced
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import extent
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import known_sizes, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
@@ -22,7 +23,6 @@ from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Target, UpgradeRule, append_operand, decompose
-from onnxtfl.build.sizes import sliced
 
 
 @overload
@@ -167,7 +167,7 @@ def summed_in_float(
     wide = DType.INT32 if dtype.bits < 32 else dtype
     if total is not None and total.dtype is not wide:
         total = b(ops.Convert, total, dtype=wide)
-    depth = min(size for value, axis in operands if isinstance(size := value.shape[axis], int))
+    depth = min(known_sizes(value.shape[axis] for value, axis in operands))
     for start in range(0, depth, step):
         part = slice(start, min(start + step, depth)) if step < depth else slice(None)
         reals = [b(ops.Convert, sliced(b, v, {axis: part}), dtype=DType.FLOAT32) for v, axis in operands]

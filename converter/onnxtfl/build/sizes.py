@@ -12,10 +12,9 @@ import numpy as np
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
-from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, at_most, static
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.reshape import as_int64, dim_value, merged, positions, reshape
@@ -30,7 +29,7 @@ HUGE = (1 << 63) - 1
 def vector_length(vector: Value) -> int:
     """The number of entries of a vector with one for each axis; UnsupportedError if it is unknown before run time."""
     shape = vector.tensor_type.shape
-    if shape is None or len(shape) != 1 or not isinstance(shape[0], int):
+    if not static(shape) or len(shape) != 1:
         raise UnsupportedError("the number of axes is unknown before run time", code="E-SHAPE-001")
     return possible_rank(shape[0])
 
@@ -152,7 +151,7 @@ def sliced(b: Builder, x: Value, parts: Mapping[int, slice]) -> Value:
 
 def _is_whole(part: slice, size: Dim) -> bool:
     """Whether a slice takes all of an axis."""
-    reaches = part.stop is None or part.stop == size or (isinstance(size, int) and part.stop >= size)
+    reaches = part.stop is None or part.stop == size or at_most(size, part.stop)
     return not part.start and reaches and part.step in (None, 1)
 
 

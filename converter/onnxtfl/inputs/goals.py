@@ -11,6 +11,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import at_most
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantized import quantization_of
@@ -140,7 +141,7 @@ def _rows(node: Node) -> Iterator[Goal]:
     if not table.is_constant or not name:
         return
     rows = table.shape[node.attr("axis")]
-    if isinstance(rows, int) and 1 < rows <= MOST_ROWS:
+    if at_most(rows, MOST_ROWS) and rows > 1:
         yield Goal("rows of", "Gather", shown_name(node), name, rows=tuple(range(rows)))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.dims import known_sizes
+from onnxtfl.ir.dims import known_sizes, size_or
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.types import DType, TensorType
 
@@ -84,7 +84,7 @@ def _use_range(node: Node, index: int) -> Range | None:
         return Range("range", 0, 1)
     if name == "lengths":
         steps = node.operand(0).shape[node.attr("seq_axis", 0)]
-        return Range("range", 1, 1 + (steps if isinstance(steps, int) else DEFAULT_ROWS))
+        return Range("range", 1, 1 + size_or(steps, DEFAULT_ROWS))
     if node.op is ops.BroadcastTo and index == 1 and _is_single(node.operand(0).tensor_type):
         return Range("range", 1, 4)
     declared = node.op.operands[index] if name else None
@@ -116,7 +116,7 @@ def _rows(node: Node) -> int:
         picked = shape[axis : axis + 1 or None]
     else:
         first, depth = node.attr("batch_dims", 0), node.operand(1).tensor_type.shape or (len(shape),)
-        picked = shape[first : first + depth[-1]] if isinstance(depth[-1], int) else shape
+        picked = shape[first:][: size_or(depth[-1], len(shape))]
     return min(known_sizes(picked), default=DEFAULT_ROWS)
 
 
@@ -176,13 +176,13 @@ def _expected(node: Node, index: int) -> Range | None:
     """Return the integer that an operand of one element is compared with: a sampling rate, a mode; from a lower bound
     to twice that.
     """
-    number = scalar(node.operands[1 - index]) if node.op is ops.Max and len(node.operands) == 2 else None
-    if isinstance(number, int) and number > SMALL and _is_single(node.operand(index).tensor_type):
+    number = _integer(node.operands[1 - index]) if node.op is ops.Max and len(node.operands) == 2 else None
+    if number is not None and number > SMALL and _is_single(node.operand(index).tensor_type):
         return Range("range", number, 2 * number)
     if node.op is not ops.Compare or node.attr("comparison_direction") not in EQUALITY:
         return None
-    number = scalar(node.operands[1 - index])
-    if not isinstance(number, int) or not _is_single(node.operand(index).tensor_type):
+    number = _integer(node.operands[1 - index])
+    if number is None or not _is_single(node.operand(index).tensor_type):
         return None
     return Range("value", number, number + 1)
 
@@ -200,6 +200,12 @@ def scalar(value: Value | None) -> int | float | None:
         return None
     number = array.reshape(-1)[0]
     return number.item() if isinstance(number, np.generic) else number if isinstance(number, int) else None
+
+
+def _integer(value: Value | None) -> int | None:
+    """As `scalar`, None for other numbers than integers."""
+    number = scalar(value)
+    return number if isinstance(number, int) else None
 
 
 def _carried(node: Node, index: int, affine: Affine) -> Iterator[tuple[Value, Affine]]:
@@ -229,8 +235,8 @@ def _computed(node: Node, index: int, scale: float, offset: float) -> Affine | N
         return (scale / step, offset / step + (zero or 0)) if step else None
     if node.op not in (ops.Add, ops.Sub, ops.Mul):
         return None
-    number = scalar(node.operands[1 - index])
-    if not isinstance(number, int):
+    number = _integer(node.operands[1 - index])
+    if number is None:
         return None
     if node.op is ops.Add:
         return scale, offset + number

@@ -16,7 +16,7 @@ from typing import Literal
 from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.ir import dims, ops
-from onnxtfl.ir.dims import SymDim
+from onnxtfl.ir.dims import SymDim, differ, size_or, static
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.ops.contraction import DotRoles
@@ -182,7 +182,7 @@ def check_fixed(
     for given, shape in shapes.items():
         pairs = zip(fixed.get(given, fixed.get(others.get(given, ""), ())), shape, strict=False)
         for axis, (have, want) in enumerate(pairs):
-            if isinstance(have, int) and isinstance(want, int) and want not in (-1, have):
+            if differ(have, want) and want != -1:
                 message = f"axis {axis} of input {given!r} has {have} elements in the model, not {want}"
                 hint = f"write {have}, or `?|None`, for this axis"
                 raise UsageError(message, hint=hint, code="E-USE-004")
@@ -251,7 +251,7 @@ def _sized(
     shape = []
     for axis, dim in enumerate(info.shape or ()):
         kind: Kind = "batch" if one_batch and axis == 0 and dim is None else _kind(info, axis)
-        size = dim if isinstance(dim, int) else size_of(kind)
+        size = size_or(dim, size_of(kind))
         shape.append(symbols.setdefault(dim, size) if isinstance(dim, str) else size)
     return tuple(shape)
 
@@ -268,20 +268,19 @@ def _kind(info: TensorInfo, axis: int) -> Kind:
         return "batch"
     if isinstance(dim, str) and re.search(LENGTH_NAME, dim.lower()):
         return last
-    states = len(shape) == 3 and isinstance(shape[0], int) and shape[0] > 1 and isinstance(shape[2], int)
+    states = len(shape) == 3 and size_or(shape[0], 1) > 1 and static(shape[2:])
     return "batch" if (axis == 0 and len(shape) > 1) or (axis == 1 and states) else last
 
 
 def _kind_in_image(info: TensorInfo, axis: int) -> Kind:
     """As `_kind`, of four axes or more: channels are the last axis where that alone is known, else the second."""
     shape = info.shape or ()
-    last = isinstance(shape[-1], int) and not isinstance(shape[1], int)
+    last = static(shape[-1:]) and not static(shape[1:2])
     channels = len(shape) - 1 if last else 1
     if axis in (0, channels):
         return "batch" if axis == 0 else "channels"
     if len(shape) == 4:
-        cache = isinstance(shape[channels], int) and shape[channels] not in (1, 3, 4)
-        return "ids" if cache else "image"
+        return "image" if size_or(shape[channels], 1) in (1, 3, 4) else "ids"
     return "volume"
 
 
@@ -290,8 +289,8 @@ def fits(infos: Sequence[TensorInfo], shapes: Shapes, facts: ShapeFacts) -> bool
     env: dict[dims.Symbol, int] = {}
     for info, shape in zip(infos, shapes, strict=True):
         for dim, size in zip(facts.inputs.get(info.name, ()), shape, strict=False):
-            name = dim if isinstance(dim, int) else next(dims.symbols(dim))
-            if not isinstance(name, int) and dim == dims.symbol(name) and env.setdefault(name, size) != size:
+            name = next(dims.symbols(dim), None)
+            if name is not None and dim == dims.symbol(name) and env.setdefault(name, size) != size:
                 return False
     try:
         return (

@@ -108,7 +108,7 @@ def _sums(infos: Sequence[TensorInfo], facts: ShapeFacts, known: set[Symbol]) ->
 
 
 def _is_lone(dim: dims.Dim, related: set[Symbol]) -> bool:
-    names = [] if isinstance(dim, int) else list(dims.symbols(dim))
+    names = list(dims.symbols(dim))
     return len(names) == 1 and dim == dims.symbol(names[0]) and names[0] not in related
 
 

@@ -14,12 +14,12 @@ from onnxtfl.ir.budget import LARGEST_CONSTANT, MOST_NODES_OF_RULE, current
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import ANY, Effect
 from onnxtfl.ir.declaration import Operand as Declared
-from onnxtfl.ir.dims import SymDim, is_nonnegative, known_size, product
+from onnxtfl.ir.dims import SymDim, at_most, is_nonnegative, known_size, known_sizes, product, static
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
 from onnxtfl.ir.op import Op, attributes_of, foreign
 from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.quantized import with_kept
-from onnxtfl.ir.shapes import normalize_axes, possible_rank
+from onnxtfl.ir.shapes import dims_of, normalize_axes, possible_rank
 from onnxtfl.ir.shown_sizes import operand_types
 from onnxtfl.ir.types import DType, ResourceType, TensorType, TupleType, Type
 
@@ -230,8 +230,8 @@ def _check_sizes(type_: Type) -> None:
     shape = type_.shape if isinstance(type_, TensorType) else None
     if shape is not None:
         possible_rank(len(shape))
-    for size in shape or ():
-        if isinstance(size, int) and not 0 <= size < LARGEST_SIZE:
+    for size in known_sizes(shape or ()):
+        if not 0 <= size < LARGEST_SIZE:
             raise ValueError(f"the result would have an axis of size {size}")
 
 
@@ -329,8 +329,7 @@ def _may_wrap(dim: SymDim, dtype: DType) -> bool:
 
 
 def _small(type_: TensorType) -> bool:
-    size = product(type_.shape or ())
-    return type_.is_static and isinstance(size, int) and size <= KNOWN_LIMIT
+    return type_.is_static and at_most(product(type_.shape or ()), KNOWN_LIMIT)
 
 
 def _as_constants(known: Sequence[Array | None], types: Sequence[Type]) -> list[Value] | None:
@@ -338,7 +337,7 @@ def _as_constants(known: Sequence[Array | None], types: Sequence[Type]) -> list[
     for contents, type_ in zip(known, types, strict=True):
         if contents is None or not isinstance(type_, TensorType):
             return None
-        if not all(isinstance(d, (int, np.integer)) for d in contents.reshape(-1).tolist()):
+        if not static(dims_of(contents)):
             return None
         values.append(constant(_wrapped(contents, type_.dtype)))
     return values or None

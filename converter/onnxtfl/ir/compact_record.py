@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from onnxtfl.ir.dims import with_texts
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.record import TensorEntry
@@ -125,7 +126,7 @@ def _follows(name: str, rank: int | None, origin: Origin, orders: Mapping[int, P
 
 
 def _rest(origin: Origin) -> list[Any]:
-    shape = None if origin.shape is None else [d if isinstance(d, int) else str(d) for d in origin.shape]
+    shape = None if origin.shape is None else list(with_texts(origin.shape))
     order = None if origin.permutation is None else list(origin.permutation)
     return [order, shape] if shape is not None else [order] if order is not None else []
 

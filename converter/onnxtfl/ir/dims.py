@@ -15,7 +15,7 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -93,6 +93,9 @@ class SymDim:
     def __mod__(self, other: Dim) -> Dim:
         return self - (self // other) * other
 
+    def __rmod__(self, other: Dim) -> Dim:
+        return other - (other // self) * self
+
     def __str__(self) -> str:
         return dim_text(self)
 
@@ -169,11 +172,16 @@ def floordiv(a: Dim, b: Dim) -> Dim:
 def truncdiv(a: Dim, b: Dim) -> Dim:
     """`a / b` rounded toward zero; TypeError where that depends on a sign that is not known."""
     quotient = floordiv(a, b)
-    if isinstance(a, int) and isinstance(b, int):
-        return quotient + ((a < 0) is not (b < 0) and quotient * b != a)
-    if (is_nonnegative(a) and is_nonnegative(b)) or quotient * b == a:
+    if _are_nonnegative(a, b) or _are_nonnegative(-a, -b) or quotient * b == a:
         return quotient
+    if _are_nonnegative(-a, b) or _are_nonnegative(a, -b):
+        return ceildiv(a, b)
     raise TypeError(f"the sign of {a} or {b} is not known")
+
+
+def _are_nonnegative(a: Dim, b: Dim) -> bool:
+    """Whether both are known to be >= 0."""
+    return is_nonnegative(a) and is_nonnegative(b)
 
 
 def broadcast_dim(a: Dim, b: Dim) -> Dim:
@@ -183,7 +191,7 @@ def broadcast_dim(a: Dim, b: Dim) -> Dim:
     """
     if b in (a, 1) or a == 1:
         return a if b == 1 else b
-    if isinstance(a, int) and isinstance(b, int):
+    if differ(a, b):
         raise ValueError(f"dimensions {a} and {b} do not broadcast")
     fixed = next((d for d in sorted((a, b), key=lambda d: isinstance(d, SymDim)) if not may_be_one(d)), None)
     if fixed is not None:
@@ -200,9 +208,10 @@ def common_sizes(dim: Dim) -> tuple[Dim, ...]:
 
 def _only_atom(dim: Dim) -> Atom | None:
     """The atom that `dim` is; None for other expressions."""
-    if isinstance(dim, int) or len(dim.terms) != 1:
+    terms = _terms(dim)
+    if len(terms) != 1:
         return None
-    ((monomial, factor),) = dim.terms
+    ((monomial, factor),) = terms
     return monomial[0][0] if factor == 1 == len(monomial) == monomial[0][1] else None
 
 
@@ -218,9 +227,7 @@ def may_be_one(dim: Dim) -> bool:
 
 def is_nonnegative(dim: Dim) -> bool:
     """Whether `dim` is known to be >= 0 for all sizes, which may be 0."""
-    if isinstance(dim, int):
-        return dim >= 0
-    return all(c > 0 and all(_is_nonnegative_atom(atom) for atom, _ in m) for m, c in dim.terms)
+    return all(c > 0 and all(_is_nonnegative_atom(atom) for atom, _ in m) for m, c in _terms(dim))
 
 
 def _is_nonnegative_atom(atom: Atom) -> bool:
@@ -229,6 +236,18 @@ def _is_nonnegative_atom(atom: Atom) -> bool:
     if isinstance(atom, FloorDiv):
         return is_nonnegative(atom.numerator) and is_nonnegative(atom.denominator)
     return atom.is_size if isinstance(atom, Unknown) else True
+
+
+def lower_bound(dim: Dim) -> int:
+    """A lower bound of `dim`, every symbol being a size."""
+    if any(c < 0 for m, c in _terms(dim) if m):
+        return 0
+    return sum(c for m, c in _terms(dim) if not m)
+
+
+def positive_part(dim: Dim) -> Dim:
+    """`dim`, or 0 where it is known to be negative."""
+    return 0 if exceeds(0, dim) else dim
 
 
 def ceildiv(a: Dim, b: Dim) -> Dim:
@@ -249,7 +268,7 @@ def product(dims: Iterable[Dim]) -> Dim:
     return result
 
 
-def static(shape: Iterable[Dim] | None) -> TypeGuard[tuple[int, ...]]:
+def static(shape: Iterable[object] | None) -> TypeGuard[tuple[int, ...]]:
     """Whether every dimension of `shape` is an int; False where the rank is unknown."""
     return shape is not None and all(isinstance(d, int) for d in shape)
 
@@ -261,9 +280,19 @@ def known_size(dim: Dim, what: str = "a size") -> int:
     return dim
 
 
-def known_sizes(dims: Iterable[Dim]) -> list[int]:
+def known_sizes(dims: Iterable[object]) -> list[int]:
     """Those of `dims` that are known before run time."""
     return [d for d in dims if isinstance(d, int)]
+
+
+def known_of(*dims: Dim) -> Dim:
+    """Of sizes that are equal, one that is known before run time where there is one, else the first."""
+    return next(iter(known_sizes(dims)), dims[0])
+
+
+def open_axes(dims: Sequence[object]) -> list[int]:
+    """The places of the sizes that are not known before run time."""
+    return [i for i, d in enumerate(dims) if not isinstance(d, int)]
 
 
 def size_or(dim: Dim | str | None, default: int) -> int:
@@ -271,31 +300,45 @@ def size_or(dim: Dim | str | None, default: int) -> int:
     return dim if isinstance(dim, int) else default
 
 
-def differ(a: Dim | None, b: Dim | None) -> bool:
-    """Whether two sizes are known to differ."""
-    return isinstance(a, int) and isinstance(b, int) and a != b
+def differ(a: Dim | str | None, b: Dim | str | None) -> bool:
+    """Whether two sizes are known before run time, and differ."""
+    return a != b and static((a, b))
+
+
+def at_most(dim: Dim | None, limit: int) -> TypeGuard[int]:
+    """Whether a size is known before run time, and not more than `limit`."""
+    return isinstance(dim, int) and dim <= limit
+
+
+def exceeds(dim: Dim | None, limit: Dim) -> bool:
+    """Whether two sizes are known before run time, and the first is more than the second."""
+    return isinstance(dim, int) and isinstance(limit, int) and dim > limit
+
+
+def indivisible(dim: Dim, by: Dim) -> bool:
+    """Whether two sizes are known before run time, and the second does not divide the first."""
+    return differ(dim // by * by, dim)
+
+
+def with_texts(dims: Iterable[Dim], text: Callable[[Dim], str] = str) -> tuple[int | str, ...]:
+    """The sizes as ints where they are known before run time, else as texts."""
+    return tuple(d if isinstance(d, int) else text(d) for d in dims)
 
 
 def nominal(dim: Dim, default: int = 64) -> int:
     """An estimate of the size for cost models: every symbol is `default`."""
-    if isinstance(dim, int):
-        return dim
-    return max(1, evaluate(dim, {}, default))
+    return size_or(dim, max(1, evaluate(dim, {}, default)))
 
 
 def evaluate(dim: Dim, env: Mapping[Symbol, int] | Mapping[str, int], default: int | None = None) -> int:
     """The value of `dim` with the symbols in `env`; others are `default` (KeyError if that is None)."""
-    if isinstance(dim, int):
-        return dim
-    return sum(c * math.prod(_atom_value(a, env, default) ** p for a, p in m) for m, c in dim.terms)
+    return sum(c * math.prod(_atom_value(a, env, default) ** p for a, p in m) for m, c in _terms(dim))
 
 
 def substitute(dim: Dim, env: Replacements) -> Dim:
     """`dim` with the symbols in `env`, and the sizes to which others broadcast, replaced."""
-    if isinstance(dim, int):
-        return dim
     total: Dim = 0
-    for monomial, c in dim.terms:
+    for monomial, c in _terms(dim):
         term: Dim = c
         for atom, power in monomial:
             base = _substitute_atom(atom, env)
@@ -307,7 +350,7 @@ def substitute(dim: Dim, env: Replacements) -> Dim:
 
 def symbols(dim: Dim) -> Iterator[Symbol]:
     """The symbols in `dim`, with repetitions."""
-    for monomial, _ in () if isinstance(dim, int) else dim.terms:
+    for monomial, _ in _terms(dim):
         for atom, _ in monomial:
             if isinstance(atom, FloorDiv | Common):
                 yield from itertools.chain.from_iterable(map(symbols, parts(atom)))
@@ -340,12 +383,13 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
 
 
 def _parse_ast(node: ast.expr) -> Dim:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return node.value
-    if isinstance(node, ast.Name):
-        return symbol(node.id)
-    if isinstance(node, ast.Subscript):
-        return _parse_unknown(node)
+    match node:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.Name(id=name):
+            return symbol(name)
+        case ast.Subscript():
+            return _parse_unknown(node)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "broadcast":
         return functools.reduce(broadcast_dim, map(_parse_ast, node.args))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -454,17 +498,16 @@ def dim_text(dim: Dim, naming: Naming = str) -> str:
 def _atom_text(atom: Atom, naming: Naming) -> str:
     if isinstance(atom, FloorDiv):
         divisor = dim_text(atom.denominator, naming)
-        plain = isinstance(atom.denominator, int) or _single(atom.denominator)
-        return f"({dim_text(atom.numerator, naming)})//{divisor if plain else f'({divisor})'}"
+        shown = f"({divisor})" if _is_expression(atom.denominator) else divisor
+        return f"({dim_text(atom.numerator, naming)})//{shown}"
     if isinstance(atom, Common):
         return f"broadcast({', '.join(dim_text(d, naming) for d in atom.sizes)})"
     return atom if isinstance(atom, str) else naming(atom)
 
 
-def _single(dim: SymDim) -> bool:
-    """Whether `dim` is a single symbol."""
-    atom = _only_atom(dim)
-    return atom is not None and not isinstance(atom, FloorDiv)
+def _is_expression(dim: Dim) -> bool:
+    """Whether `dim` is neither a number nor a symbol."""
+    return any(True for _ in symbols(dim)) and isinstance(_only_atom(dim), FloorDiv | None)
 
 
 def _term_text(monomial: Monomial, c: int, naming: Naming) -> str:

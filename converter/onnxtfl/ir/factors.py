@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onnxtfl.ir.dims import Dim, FloorDiv, Shape
+from onnxtfl.ir.dims import Dim, Shape, differ, exceeds
 from onnxtfl.ir.op import Permutation
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]
@@ -48,17 +48,12 @@ def _core_groups(before: Shape, after: Shape) -> list[Group] | None:
 
 def _divides(a: Dim, b: Dim) -> bool:
     """Whether `a` may be a factor of `b`: for ints, whether it is smaller; else, whether it certainly divides `b`."""
-    return a < b if isinstance(a, int) and isinstance(b, int) else _is_factor(a, b)
+    return exceeds(b, a) or (not differ(a, b) and _is_factor(a, b))
 
 
 def _is_factor(a: Dim, b: Dim) -> bool:
     """Whether `a` certainly divides `b`."""
-    if isinstance(a, int) and isinstance(b, int):
-        return b % a == 0
-    quotient = b // a
-    if isinstance(quotient, int):
-        return True
-    return not any(isinstance(atom, FloorDiv) for monomial, _ in quotient.terms for atom, _ in monomial)
+    return b % a == 0
 
 
 def _with_units(cores: Sequence[Group], before: Shape, after: Shape) -> list[Group]:

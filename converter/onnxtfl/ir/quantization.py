@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.dims import Shape, product, static
+from onnxtfl.ir.dims import Shape, differ, product, static
 from onnxtfl.ir.dtypes import Array, DType
 
 UINT8_OFFSET = 128
@@ -77,8 +77,7 @@ class Quantization:
         if not self.axis < len(shape):
             return False
         if self.block is None:
-            size = shape[self.axis]
-            return size == len(self.scales) or not isinstance(size, int)
+            return not differ(shape[self.axis], len(self.scales))
         return not static(shape) or math.prod(self.blocked(shape)) == len(self.scales)
 
     def blocked(self, shape: Sequence[Any]) -> list[int]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.dims import Shape, with_texts
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.types import TensorType
@@ -98,7 +98,7 @@ def _entries(value: Value, name: str) -> Iterator[TensorEntry]:
 
 def _sizes(origin: Origin) -> tuple[int | str, ...] | None:
     shape: Shape | None = origin.shape
-    return None if shape is None else tuple(d if isinstance(d, int) else str(d) for d in shape)
+    return None if shape is None else with_texts(shape)
 
 
 def _op_entry(node: Node, names: Mapping[Value, str]) -> OpEntry:

@@ -5,7 +5,7 @@ A size known only at run time is read from the shape of a tensor that has it, or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -21,9 +21,12 @@ from onnxtfl.ir.dims import (
     SymDim,
     broadcast_dim,
     common_sizes,
+    differ,
     is_nonnegative,
     known_sizes,
+    open_axes,
     product,
+    size_or,
     static,
 )
 from onnxtfl.ir.dims import FloorDiv as Quotient
@@ -61,18 +64,18 @@ def reshape(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value
 
 def has_constant_target(dims: Sequence[Dim]) -> bool:
     """Whether the target of :func:`reshape` to `dims` is constant: at most one size is unknown, and then none is 0."""
-    return sum(not isinstance(d, int) for d in dims) <= (0 not in dims)
+    return len(open_axes(dims)) <= (0 not in dims)
 
 
 def reshape_target(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
     """The target vector of :func:`reshape`: constant if at most one size is unknown."""
-    where = [i for i, d in enumerate(dims) if not isinstance(d, int)]
+    where = open_axes(dims)
     if len(where) > 1:
         offered = [d for source in (x, *sources) for d in _offered(source)]
         where = [i for i in where if dims[i] not in offered]
     if not where or 0 in dims:
         return dim_vector(b, dims, x, *sources)
-    if sum(not isinstance(d, int) for d in dims) > 1:  # a -1 beside a size of 0 is any size
+    if len(open_axes(dims)) > 1:  # a -1 beside a size of 0 is any size
         with suppress(UnsupportedError):
             return dim_vector(b, dims, x, *sources)
     for hole in reversed(where[1:]):
@@ -87,9 +90,8 @@ def resized(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value
     if -1 in dims and shape is not None:
         others = product(d for d in dims if d != -1)
         if others != 0:
-            rest = product(shape) // others
-            if isinstance(rest, int):
-                dims = [rest if d == -1 else d for d in dims]
+            rest = size_or(product(shape) // others, -1)
+            dims = [rest if d == -1 else d for d in dims]
     if -1 not in dims:
         return reshape(b, x, dims, *sources)
     return b(Reshape, x, dim_vector(b, dims, x, *sources))
@@ -178,7 +180,7 @@ def broadcast_to_sizes(b: Builder, x: Value, dims: Sequence[Dim], *sources: Valu
 
 def _joint(own: Dim, asked: Dim) -> Dim:
     """Two known sizes that do not fit are left to BroadcastTo, which says so."""
-    return asked if isinstance(own, int) and isinstance(asked, int) else broadcast_dim(own, asked)
+    return asked if differ(own, asked) else broadcast_dim(own, asked)
 
 
 def dim_vector(b: Builder, dims: Sequence[Dim], *sources: Value) -> Value:
@@ -206,9 +208,7 @@ _Piece = tuple[int, "Value | tuple[Value, tuple[int, ...]]"]
 
 def _run(dims: Sequence[Dim], start: int, sources: Sequence[Value]) -> _Piece | None:
     """The longest run of dims from `start` on that is constant, or consecutive in the shape of one source."""
-    end = start
-    while end < len(dims) and isinstance(dims[end], int):
-        end += 1
+    end = next((i for i in open_axes(dims) if i >= start), len(dims))
     if end > start:
         return end, constant(np.asarray(dims[start:end], np.int64))
     best: _Piece | None = None
@@ -218,8 +218,7 @@ def _run(dims: Sequence[Dim], start: int, sources: Sequence[Value]) -> _Piece | 
             n = 1
             while at + n < len(shape) and start + n < len(dims) and shape[at + n] == dims[start + n]:
                 n += 1
-            while isinstance(dims[start + n - 1], int):
-                n -= 1
+            n = open_axes(dims[start : start + n])[-1] + 1
             if best is None or start + n > best[0]:
                 best = start + n, (source, tuple(range(at, at + n)))
     return best
@@ -239,7 +238,7 @@ def dim_value(b: Builder, dim: Dim, *sources: Value) -> Value:
 
 def _multiple(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value | None:
     """`dim` as factor * size + rest, with int factor and rest and a size of a source; None if there is none."""
-    for have in dict.fromkeys(d for source in sources for d in _offered(source) if not isinstance(d, int)):
+    for have in dict.fromkeys(_open_sizes(sources)):
         monomial, unit = have.terms[0]
         factor, over = divmod(next((c for m, c in dim.terms if m == monomial), 0), unit)
         rest = dim - have * factor
@@ -283,7 +282,7 @@ def _computed(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value:
 
 def _atom(b: Builder, atom: Atom, sources: Sequence[Value]) -> Value:
     """An unknown of sizes: a size of a source, a divisor of one, or what it is computed of."""
-    for have in (d for source in sources for d in _offered(source) if not isinstance(d, int)):
+    for have in _open_sizes(sources):
         if [monomial for monomial, _ in have.terms] == [((atom, 1),)]:
             size, factor = dim_value(b, have, *sources), have.terms[0][1]
             return size if factor == 1 else b(FloorDiv, size, [factor])
@@ -307,6 +306,10 @@ def _common(b: Builder, atom: Common, sources: Sequence[Value]) -> Value:
     for size in sizes[1:]:
         largest, least = b(Max, largest, size), b(Min, least, size)
     return b(Mul, largest, b(Min, least, [1]))
+
+
+def _open_sizes(sources: Sequence[Value]) -> Iterator[SymDim]:
+    return (d for source in sources for d in _offered(source) if isinstance(d, SymDim))
 
 
 def _offered(source: Value) -> list[Dim]:

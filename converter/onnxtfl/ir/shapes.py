@@ -8,7 +8,18 @@ import numpy as np
 
 from onnxtfl.ir.budget import MOST_LISTED
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Shape, broadcast_dim, differ, fresh, is_open, known_sizes, static
+from onnxtfl.ir.dims import (
+    Dim,
+    Shape,
+    broadcast_dim,
+    differ,
+    exceeds,
+    fresh,
+    is_open,
+    known_of,
+    known_sizes,
+    static,
+)
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.types import MOST_AXES
 
@@ -50,17 +61,17 @@ def check_features(x: Value, axis: int, *vectors: Value | None) -> Shape:
     Returns the shape of `x`, with the size that the vectors have where that of `x` is open.
     """
     axis = normalize_axis(axis, x.rank)
-    sizes = {x.shape[axis]} if isinstance(x.shape[axis], int) else set()
+    sizes = [x.shape[axis]]
     for vector in vectors:
         shape = None if vector is None else vector.tensor_type.shape
         if vector is None or shape is None:
             continue
         if len(shape) != 1:
             raise ValueError(f"{vector.type} is not a vector")
-        sizes |= {shape[0]} if isinstance(shape[0], int) else set()
-    if len(sizes) > 1:
-        raise ValueError(f"vectors and features of sizes {sorted(sizes)}")
-    return (*x.shape[:axis], *(sizes or {x.shape[axis]}), *x.shape[axis + 1 :])
+        sizes.append(shape[0])
+    if len(known := set(known_sizes(sizes))) > 1:
+        raise ValueError(f"vectors and features of sizes {sorted(known)}")
+    return (*x.shape[:axis], known_of(*sizes), *x.shape[axis + 1 :])
 
 
 def normalize_axis(axis: int, rank: int) -> int:
@@ -89,7 +100,7 @@ def check_positions(indices: Value, sizes: Sequence[Dim]) -> None:
         return
     for row in indices.known.reshape(-1, len(sizes)).tolist():
         for index, size in zip(row, sizes, strict=True):
-            if isinstance(index, int) and isinstance(size, int) and not -size <= index < size:
+            if exceeds(-size, index) or exceeds(index, size - 1):
                 raise ValueError(f"the index {index} is out of range for an axis of size {size}")
 
 
@@ -97,7 +108,12 @@ def known_dims(value: Value | None) -> list[Dim] | None:
     """The known elements of an integer tensor as a flat list of dims; None if they are unknown."""
     if value is None or value.known is None:
         return None
-    return [d if not hasattr(d, "__index__") else int(d) for d in value.known.reshape(-1).tolist()]
+    return dims_of(value.known)
+
+
+def dims_of(elements: Array) -> list[Dim]:
+    """An array of integers and dims as a flat list of dims."""
+    return [d if not hasattr(d, "__index__") else int(d) for d in elements.reshape(-1).tolist()]
 
 
 def dims_from(value: Value, count: int | None = None) -> Shape | None:
@@ -106,8 +122,8 @@ def dims_from(value: Value, count: int | None = None) -> Shape | None:
     if known is not None:
         return tuple(known)
     shape = value.tensor_type.shape
-    if shape is not None and len(shape) == 1 and isinstance(shape[0], int):
-        count = shape[0]
+    if static(shape) and len(shape) == 1:
+        (count,) = shape
     return None if count is None else tuple(fresh() for _ in range(possible_rank(count)))
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from onnxtfl.ir.dims import Dim, Shape, Symbol, SymDim, dim_text, symbol, symbols
+from onnxtfl.ir.dims import Dim, Shape, Symbol, dim_text, symbol, symbols
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.types import TensorType, Type
 
@@ -59,8 +59,6 @@ def remember_inputs(values: Iterable[Value]) -> None:
 
 def shown_dim(dim: Dim) -> str:
     """A size for a sentence: a number, a name, a short formula, or what the size depends on."""
-    if isinstance(dim, int):
-        return str(dim)
     names = _names(dim)
     if names is None:
         return COMPUTED
@@ -75,7 +73,7 @@ def shown_shape(shape: Sequence[Dim]) -> str:
 
 def dim_in_shape(dim: Dim) -> str:
     """A size for the listing of a shape; see `shown_shape`."""
-    names = () if isinstance(dim, int) else _names(dim)
+    names = _names(dim)
     if names is None:
         return "?"
     formula = _formula(dim)
@@ -106,7 +104,7 @@ def may_be_fed(dim: Dim, size: int) -> bool:
 
 def is_of_inputs(dim: Dim | None) -> bool:
     """Whether `dim` is known from the sizes of the inputs."""
-    return dim is not None and (isinstance(dim, int) or _names(dim) is not None)
+    return dim is not None and _names(dim) is not None
 
 
 def _symbol(dim: Dim) -> Symbol | None:
@@ -115,7 +113,7 @@ def _symbol(dim: Dim) -> Symbol | None:
     return found if found is not None and dim == symbol(found) else None
 
 
-def _names(dim: SymDim) -> list[str] | None:
+def _names(dim: Dim) -> list[str] | None:
     """The names of the symbols of `dim`, each once; None where one has none."""
     inputs = _CURRENT.get(None)
     known = {} if inputs is None else inputs.names

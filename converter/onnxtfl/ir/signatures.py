@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from onnxtfl.ir.dims import with_texts
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.shown_sizes import dim_in_shape
 from onnxtfl.ir.types import TensorType
@@ -16,7 +17,7 @@ def described(value: Value) -> Description:
     """Name, dtype and shape of `value`; sizes that are open as texts."""
     type_, name = value.type, value.name or ""
     if isinstance(type_, TensorType):
-        return name, type_.storage.value, tuple(d if isinstance(d, int) else dim_in_shape(d) for d in type_.shape or ())
+        return name, type_.storage.value, with_texts(type_.shape or (), dim_in_shape)
     return name, str(type_), ()
 
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from onnxtfl.ir.dims import Dim, Shape, parse_dim, static
+from onnxtfl.ir.dims import Dim, Shape, differ, parse_dim, static
 from onnxtfl.ir.dtypes import DType, dtype_of
 from onnxtfl.ir.quantization import Quantization
 
@@ -167,9 +167,7 @@ def shapes_compatible(a: Shape | None, b: Shape | None) -> bool:
     """Whether two shapes can be equal at run time."""
     if a is None or b is None:
         return True
-    return len(a) == len(b) and all(
-        x == y or not (isinstance(x, int) and isinstance(y, int)) for x, y in zip(a, b, strict=True)
-    )
+    return len(a) == len(b) and not any(map(differ, a, b))
 
 
 def tensor(dtype: DType | str, *shape: Dim | str) -> TensorType:

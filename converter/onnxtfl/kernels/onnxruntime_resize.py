@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
@@ -76,7 +77,7 @@ def integers_like_onnx(b: Builder, node: Node) -> Value | None:
 def _spatial_axes(node: Node) -> tuple[int, ...] | None:
     """The axes that ONNX Runtime resizes: those that have all which may change, or else all which do change."""
     x, resized, dims = node.operand(0).shape, node.result.shape, set(node.attr("dims"))
-    known = {d for d in dims if isinstance(x[d], int) and isinstance(resized[d], int)}
+    known = {d for d in dims if static((x[d], resized[d]))}
     found = _SPATIAL.get(len(x), ())
     fitting = (axes for changed in (dims, known) for axes in found if changed <= set(axes))
     return next(fitting, found[0] if found else None)

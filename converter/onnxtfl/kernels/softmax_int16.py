@@ -13,6 +13,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantization import Quantization
@@ -42,7 +43,7 @@ def int16_softmax(b: Builder, node: Node, beta: float) -> Value | None:
     if x is None or y is None or {x.storage, y.storage} != {"int16"} or not shape or any(x.zero_points):
         return None
     size, last = shape[-1], [len(shape) - 1]
-    if not 0 < x.scales[0] * beta < _STEEPEST or (isinstance(size, int) and not 0 < size < _LONGEST):
+    if not 0 < x.scales[0] * beta < _STEEPEST or not 0 < size_or(size, 1) < _LONGEST:
         return None
     highest = max(15, math.floor(math.log2(size * 32768.0))) if isinstance(size, int) else _HIGHEST
     stored = Term(b, stored_int16(b, node.operand(0)))

@@ -14,6 +14,7 @@ from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current
 from onnxtfl.ir.builder import Builder, ElementTypeError
+from onnxtfl.ir.dims import exceeds
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.op import Effect
@@ -107,7 +108,7 @@ def _check_sizes(node: Node, target: Target) -> None:
     """Raise UnsupportedError for a result with an axis that is longer than tensors of the target may be."""
     for result in node.results:
         shape = result.type.shape if isinstance(result.type, TensorType) else None
-        if any(isinstance(d, int) and d > target.longest_axis for d in shape or ()):
+        if any(exceeds(d, target.longest_axis) for d in shape or ()):
             message = f"{target.title} has no tensors with an axis of more than {target.longest_axis} elements"
             raise UnsupportedError(message, op=node.op.name, type_=result.type, code="E-OP-008")
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import cloned_attribute
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import static
 from onnxtfl.ir.graph import Graph, Node, Value, constant, inherit
 from onnxtfl.ir.interpret import evaluate_node, is_small
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.ops.sequences import Assembled
+from onnxtfl.ir.shapes import known_dims
 from onnxtfl.rewriting.registry import Inlined, Steps, rules
 
 MAX_DEPTH = 8
@@ -138,7 +138,7 @@ def condition_value(value: Value) -> bool | None:
 def _known(value: Value, steps: int) -> Array | None:
     if value.data is not None:
         return value.stored() if value.data.size <= SMALL else None
-    if value.known is not None and all(isinstance(d, (int, np.integer)) for d in value.known.reshape(-1).tolist()):
+    if value.known is not None and static(known_dims(value)):
         return value.known.astype(value.dtype.numpy)
     node = value.producer
     if node is None or not steps or node.op.dialect != "neutral" or node.op.effect_of(node) is not Effect.PURE:

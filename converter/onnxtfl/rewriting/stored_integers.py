@@ -16,6 +16,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import converted
 from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.dims import exceeds
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import Quantization, product_quantization
 from onnxtfl.ir.quantized import quantization_of
@@ -136,7 +137,7 @@ def _has_scales_of(result: Value, moved: Value, is_joined: bool) -> bool:
     if sizes is None or others is None or len(sizes) != len(others):
         return False
     pairs = zip(sizes, others, strict=True)
-    grows = any(a != b and not (isinstance(a, int) and isinstance(b, int) and b < a) for a, b in pairs)
+    grows = any(a != b and not exceeds(a, b) for a, b in pairs)
     axes = {q.axis for q in (first, second) if q.axis is not None}
     longer, shorter = (_pairs(q) for q in ((first, second) if is_joined else (second, first)))
     fits = all((sizes[axis], others[axis]) == (len(longer), len(shorter)) for axis in axes)

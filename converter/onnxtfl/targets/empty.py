@@ -63,7 +63,7 @@ def _failures(node: Node) -> Iterator[tuple[Dim, str]]:
     results = [result.type.shape or () for result in node.results if isinstance(result.type, TensorType)]
     kept = {symbol for sizes in results for d in sizes for symbol in symbols(d)}
     for axis, dim in enumerate(shape):
-        if isinstance(dim, int) or is_nonnegative(dim - 1):
+        if dim == 0 or is_nonnegative(dim - 1):
             continue
         place = "last" if axis == len(shape) - 1 else "inner" if axis else "first"
         verdict = known.get(place if kept & set(symbols(dim)) else "filled")

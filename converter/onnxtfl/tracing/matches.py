@@ -18,7 +18,7 @@ import numpy as np
 
 from onnxtfl.ir.blocks import blocks
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import size_or
+from onnxtfl.ir.dims import differ, open_axes, size_or
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import Quantization, dequantize, quantize, with_other_sign
@@ -243,12 +243,10 @@ def _sizes(shape: Sequence[int | str], own: Sequence[int]) -> list[int]:
     """
     if 0 in own:
         return [size_or(d, 0) for d in shape]
-    if sum(not isinstance(d, int) for d in shape) <= 1:
+    if len(open_axes(shape)) <= 1:
         return [size_or(d, -1) for d in shape]
     left = iter([size for size in own if size != 1])
     sizes = [1 if d == 1 else next(left, 1) for d in shape]
-    if math.prod(sizes) != math.prod(own) or any(
-        d != s for d, s in zip(shape, sizes, strict=True) if isinstance(d, int)
-    ):
+    if math.prod(sizes) != math.prod(own) or any(map(differ, shape, sizes)):
         raise ValueError(f"an array of {list(own)} has no shape {list(shape)}")
     return sizes

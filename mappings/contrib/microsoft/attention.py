@@ -18,8 +18,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, known_size, known_sizes, size_or, static
+from onnxtfl.ir.dims import Dim, differ, indivisible, known_size, known_sizes, size_or, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import as_int64, dim_value, reshape, transposed, unsqueezed
@@ -92,8 +91,8 @@ def past_of(b: Builder, past: Value, index: int) -> Value:
 def in_heads(b: Builder, x: Value, heads: int) -> Value:
     """[b, s, heads * size] as [b, heads, s, size]."""
     batch, length, hidden = x.shape
-    if not isinstance(hidden, int) or hidden % heads:
-        raise UnsupportedError(f"{heads} heads of unknown size", type_=x.type, code="E-SHAPE-001")
+    if known_size(hidden, "the size of all heads together") % heads:
+        raise UnsupportedError(f"{hidden} columns for {heads} heads", type_=x.type, code="E-SHAPE-001")
     return transposed(b, reshape(b, x, [batch, length, heads, hidden // heads], x), (0, 2, 1, 3))
 
 
@@ -152,7 +151,7 @@ def _filter(node: Node) -> float:
 def _between(b: Builder, mask: Value, scores: Term) -> Term:
     """Where positions are below the ends, and from the starts on, as bools [b, total]."""
     batch, keys = scores.value.shape[0], scores.value.shape[3]
-    if mask.rank != 1 or (isinstance(mask.shape[0], int) and isinstance(batch, int) and mask.shape[0] % batch):
+    if mask.rank != 1 or indivisible(mask.shape[0], batch):
         raise UnsupportedError("this form of the mask", type_=mask.type)
     places = Term(b, counted(b, keys, scores.value)).to(mask.dtype)
     if mask.shape[0] == batch:
@@ -177,13 +176,9 @@ def _ends_and_starts(b: Builder, mask: Value, batch: Dim, source: Value) -> list
 def _of_earlier(b: Builder, scores: Term) -> Term:
     """The scores, the lowest number for keys after the position of their row; the last row sees all keys."""
     rows, keys = scores.value.shape[2:]
-    if isinstance(rows, int) and isinstance(keys, int):
-        check_elements(rows * keys, "the mask of later positions")
+    check_elements(size_or(rows * keys, 0), "the mask of later positions")
     row, key = (counted(b, d, scores.value) for d in (rows, keys))
-    more: Array | Term = np.asarray([keys - rows])
-    if not isinstance(keys - rows, int):
-        more = Term(b, dim_value(b, keys, scores.value)) - Term(b, dim_value(b, rows, scores.value))
-    last = Term(b, unsqueezed(b, row, [1])).apply(ops.Add, more)
+    last = Term(b, unsqueezed(b, row, [1])).apply(ops.Add, dim_value(b, keys - rows, scores.value))
     allowed = Term(b, key) <= last
     low = float(np.finfo(scores.dtype.numpy).min)
     return allowed.choose(scores, low)
@@ -241,9 +236,9 @@ def _in_buffers(
 ) -> list[Value]:
     """One position, whose key and value are put after `count` others in buffers [b, heads, most, size]."""
     q, *new = parts
+    if differ(q.shape[2], 1):
+        raise UnsupportedError("several positions at once, of buffers that past and present share")
     if q.shape[2] != 1:
-        if isinstance(q.shape[2], int):
-            raise UnsupportedError("several positions at once, of buffers that past and present share")
         assume("each run of a decoder, whose past and present share a buffer, has one position")
     before = as_int64(b, reshape(b, count, [1]))
     zero, everything = np.zeros(1, np.int64), np.full(1, INT32_MAX, np.int64)

@@ -48,9 +48,10 @@ def _rotary(b: Builder, node: Node) -> Value:
 
 def _exact(hidden: Dim, half: Dim) -> int:
     """The number of heads of `hidden` columns, each of twice `half`."""
-    if not isinstance(hidden, int) or not isinstance(half, int) or not half or hidden % (2 * half):
-        raise UnsupportedError("heads of unknown size", code="E-SHAPE-001")
-    return hidden // (2 * half)
+    hidden, size = (known_size(d, "the size of heads") for d in (hidden, 2 * half))
+    if not size or hidden % size:
+        raise UnsupportedError(f"{hidden} columns for heads of {size}", code="E-SHAPE-001")
+    return hidden // size
 
 
 def _merged_heads(b: Builder, x: Value, source: Value) -> Value:
@@ -255,8 +256,7 @@ def _grouped(b: Builder, node: Node, q: Value, cache: _Cache, groups: int) -> tu
 
     With `qk_output` 2 these are after the softmax; before it, they are 0 for keys that do not count.
     """
-    batch, heads, length, size = q.shape
-    assert isinstance(heads, int) and isinstance(size, int)
+    batch, heads, length, size = q.shape[0], q.size(1), q.shape[2], q.size(3)
     per = heads // groups
     scale = float(node.attr("scale", 0.0) or 0.0) or size**-0.5
     stacked = reshape(b, q, [batch, groups, length * per, size], q)

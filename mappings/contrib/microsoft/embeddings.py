@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnxtfl.build.qlinear import MICROSOFT, Quantized, dequantized
-from onnxtfl.build.sizes import counted, sliced
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import dim_vector
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_onnx
 
@@ -66,7 +66,5 @@ def _rows(b: Builder, ids: Value, positions: Value, places: Value | None) -> Val
     """The embeddings of positions: those at `places`, else the first ones."""
     if places is not None:
         return b(ops.Gather, positions, places, axis=0)
-    rows = ids.shape[1]
-    if isinstance(rows, int):
-        return sliced(b, positions, {0: slice(0, rows)})
-    return b(ops.Gather, positions, counted(b, rows, ids), axis=0)
+    limits = dim_vector(b, [ids.shape[1], positions.shape[1]], ids, positions)
+    return b(ops.Slice, positions, [0, 0], limits, [1, 1])

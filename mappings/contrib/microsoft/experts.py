@@ -18,7 +18,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import known_size, product, static
+from onnxtfl.ir.dims import known_size, product, size_or, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.packed import FieldData
@@ -219,7 +219,7 @@ def _group_router(b: Builder, node: Node) -> list[Value]:
     logits, bias, weights = node.operand(0), node.operand(1), node.optional(2)
     if weights is not None:
         logits = contracted(b, logits, weights, logits.rank - 1, 1)
-    count = bias.size(0) if isinstance(bias.shape[0], int) else 0
+    count = size_or(bias.shape[0], 0)
     if not count:
         raise UnsupportedError("an unknown number of experts", type_=bias.type, code="E-SHAPE-001")
     flat = reshape(b, logits, [product(logits.shape[:-1]), count], logits)

@@ -22,7 +22,7 @@ from onnxtfl.build.attributes import ML, floats
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, size_or
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.rewriting.registry import lift_onnx
 
@@ -30,11 +30,12 @@ from onnxtfl.rewriting.registry import lift_onnx
 def _weights(node: Node, targets: int, features: Dim) -> Array:
     """The coefficients as [targets, features]; of too many the first, as in ONNX Runtime (its example logreg_iris)."""
     found = floats(node, "coefficients")
-    if isinstance(features, int) and found.size > targets * features > 0:
-        found = found[: targets * features]
+    expected = size_or(targets * features, found.size)
+    if found.size > expected > 0:
+        found = found[:expected]
     if targets < 1 or found.size % targets:
         raise InvalidModelError(f"{found.size} coefficients for {targets} targets", code="E-FILE-009")
-    if isinstance(features, int) and found.size != targets * features:
+    if found.size != expected:
         raise InvalidModelError(f"{found.size} coefficients for {features} features", code="E-FILE-009")
     return np.asarray(found, np.float32).reshape(targets, -1)
 

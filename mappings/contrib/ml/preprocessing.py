@@ -11,12 +11,12 @@ from onnxtfl.mappings.contrib.ml.scores import rows_of
 
 from onnxtfl.build.attributes import ML, floats, ints, texts, texts_of
 from onnxtfl.build.sizes import sliced
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import differ, product
+from onnxtfl.ir.dims import differ, known_size, product, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import reshape, unsqueezed
@@ -81,8 +81,7 @@ def _imputer(b: Builder, node: Node) -> Value:
     replaced = node.attr(f"replaced_value_{kind}", 0)
     size = x.value.shape[min(1, x.rank - 1)]
     if values.size not in (1, size):
-        if not isinstance(size, int):
-            raise UnsupportedError("values for each of an unknown number of features", code="E-SHAPE-001")
+        known_size(size, "the number of features with a value each")
         values = values[:1]  # as ONNX Runtime does
     if x.rank > 2 and values.size > 1:
         raise InvalidModelError(f"features of rank {x.rank}: rows of features expected", code="E-FILE-009")
@@ -127,7 +126,7 @@ def _sized(b: Builder, x: Value, size: int) -> Value:
     have = flat.shape[1]
     if have == size:
         return flat
-    missing = size - have if isinstance(have, int) else size  # of an open number, more than enough
+    missing = size - size_or(have, 0)  # of an open number, more than enough
     if missing > 0:
         flat = b(ops.Pad, flat, np.asarray([[0, 0], [0, missing]]), None, mode="constant")
     return sliced(b, flat, {1: slice(0, size)}) if flat.shape[1] != size else flat

@@ -113,9 +113,7 @@ def _into_blocks(b: Builder, node: Node) -> Value:
     """Channels second, padded to whole blocks."""
     x = node.operand(0)
     x = transposed(b, x, (0, 3, 1, 2)) if node.attr("channels_last", 0) else x
-    channels = x.shape[1]
-    if not isinstance(channels, int):
-        raise UnsupportedError("an unknown number of channels", type_=x.type, code="E-SHAPE-001")
+    channels = known_size(x.shape[1], "the number of channels")
     missing = -channels % _block(node) if channels % 16 else 0
     return padded(b, x, [1], [0, missing]) if missing else x
 

@@ -209,11 +209,10 @@ def _reduce(node: Node, g: Term, y: Term) -> Sequence[Term]:
     if kind not in ("sum", "mean") or (axes is not None and static_ints(axes) is None):
         raise UnsupportedError(f"the derivative of Reduce ({kind}) is not known", code="E-OP-006")
     kept = reshape(g.b, g.value, [1 if i in along else d for i, d in enumerate(x.shape)], x)
-    count = product([x.shape[i] for i in along])
-    if kind == "mean" and not isinstance(count, int):
-        raise UnsupportedError("the derivative of a mean of an unknown number of elements", code="E-SHAPE-001")
     spread_ = Term(g.b, broadcast(g.b, kept, x.shape, x))
-    return [spread_ / count if kind == "mean" and isinstance(count, int) else spread_]
+    if kind == "sum":
+        return [spread_]
+    return [spread_ / known_size(product([x.shape[i] for i in along]), "the number of elements of a mean")]
 
 
 @_derivative(ops.Concatenate)

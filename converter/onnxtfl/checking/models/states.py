@@ -37,18 +37,18 @@ class Hidden:
         """The inputs and outputs of a model that are ``states``. Raises `InvalidModelError` for an unknown name."""
         inputs, outputs = ({spec.name: i for i, spec in enumerate(specs)} for specs in (info.inputs, info.outputs))
         try:
-            named = [(s.input and inputs[s.input], s.output and outputs[s.output], s) for s in states]
+            named = [(inputs[s.input] if s.input else None, outputs[s.output] if s.output else None, s) for s in states]
         except KeyError as error:
             raise InvalidModelError(
                 f"the metadata name the state {error}, which is no input or output", code="E-FILE-009"
             ) from error
-        fed = {i: _filled(info.inputs[i], s) for i, _, s in named if isinstance(i, int)}
-        written = {o for _, o, _ in named if isinstance(o, int)}
+        fed = {i: _filled(info.inputs[i], s) for i, _, s in named if i is not None}
+        written = {o for _, o, _ in named if o is not None}
         return cls(
             tuple(i for i in range(len(info.inputs)) if i not in fed),
             tuple(o for o in range(len(info.outputs)) if o not in written),
             fed,
-            tuple((o, i) for i, o, _ in named if isinstance(i, int) and isinstance(o, int)),
+            tuple((o, i) for i, o, _ in named if i is not None and o is not None),
         )
 
     def given(self, values: Sequence[Any]) -> list[Any]:

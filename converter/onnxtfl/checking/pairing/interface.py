@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from onnxtfl.inputs.description import Dim, MismatchError, TensorInfo
+from onnxtfl.ir.dims import differ
 from onnxtfl.ir.record import TensorEntry
 
 Layout = Literal["auto", "source", "channels-last", "channels-first"]
@@ -115,15 +116,11 @@ def permutations(a: tuple[Dim, ...] | None, b: tuple[Dim, ...] | None, layout: L
     if layout == "channels-first":
         moved.reverse()
     order = [same] if layout == "source" else [same, *moved] if layout == "auto" else [*moved, same]
-    fitting = [p for p in order if all(_fits(a[axis], b[k]) for k, axis in enumerate(p))]
+    fitting = [p for p in order if not any(differ(a[axis], b[k]) for k, axis in enumerate(p))]
     known = {p: sum(isinstance(b[k], int) and a[axis] == b[k] for k, axis in enumerate(p)) for p in fitting}
     if moved and known.get(moved[0], -1) == known.get(moved[1], -2):  # channels-last is what converters make
         fitting = [p for p in fitting if p in (same, moved[0])]
     return sorted(fitting, key=lambda p: -known[p])
-
-
-def _fits(a: Dim, b: Dim) -> bool:
-    return a == b or not isinstance(a, int) or not isinstance(b, int)
 
 
 def is_moved(permutation: Permutation) -> bool:

@@ -37,7 +37,7 @@ from onnxtfl.formats.tflite.resources import resource_name
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData, TensorData
-from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.dims import fresh, static
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.origin import Origin
@@ -417,9 +417,9 @@ def _is_static(value: Value) -> bool:
 
 def _filled(value: Value, initial: TensorData) -> Value:
     """`initial`, broadcast to the type of `value`, as a constant."""
-    if not _is_static(value):
+    shape = value.shape
+    if not static(shape):
         raise UnsupportedError("a variable tensor of dynamic shape", node=value.name, type_=value.type, code="E-OP-007")
-    shape = tuple(int(d) for d in value.shape if isinstance(d, int))
     return constant(ArrayData(np.array(np.broadcast_to(initial.numpy(), shape)), initial.dtype), type_=value.type)
 
 

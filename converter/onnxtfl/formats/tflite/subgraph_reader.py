@@ -14,6 +14,7 @@ from onnxtfl.formats.tflite.buffers import Buffers
 from onnxtfl.formats.tflite.types import read_shape, read_type
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, TensorData
+from onnxtfl.ir.dims import static
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.ir.op import foreign
 from onnxtfl.ir.origin import Origin
@@ -171,9 +172,9 @@ class SubgraphReader:
 
     def _data(self, tensor: Mapping[str, Any], type_: Type, number: int) -> TensorData | None:
         """The values of a constant, also of a tensor without elements and without producer."""
-        if not isinstance(type_, TensorType) or type_.shape is None or not type_.is_static:
+        shape = type_.shape if isinstance(type_, TensorType) else None
+        if not isinstance(type_, TensorType) or not static(shape):
             return None
-        shape = tuple(int(d) for d in type_.shape if isinstance(d, int))
         data = self.model.buffers.constant(tensor, type_.storage, shape, self._choose(number, ""))
         if data is None and 0 in shape:
             if math.prod(filter(None, shape)) > LARGEST_EMPTY:
@@ -200,7 +201,7 @@ class SubgraphReader:
     def _default_features(self, operator: Mapping[str, Any], inputs: Sequence[Value | None]) -> dict[str, int]:
         """The stored size of the last axis of a convolution's operand where it is open, which implies its groups."""
         type_ = inputs[0].type if inputs and inputs[0] is not None else None
-        if not isinstance(type_, TensorType) or not type_.shape or isinstance(type_.shape[-1], int):
+        if not isinstance(type_, TensorType) or not type_.shape or static(type_.shape[-1:]):
             return {}
         return {"default_features": int(self._tensor(operator["inputs"][0])["shape"][-1])}
 

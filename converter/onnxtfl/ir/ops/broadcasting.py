@@ -32,8 +32,8 @@ def DynamicBroadcastInDim(b: Builder, x: Value, shape: Value, broadcast_dimensio
 
     Source: neutral-ops 3.41.
     """
-    length, places = shape.shape[0], list(broadcast_dimensions)
-    if not isinstance(length, int) or places != sorted(set(places)) or len(places) != x.rank:
+    length, places = shape.size(0), list(broadcast_dimensions)
+    if places != sorted(set(places)) or len(places) != x.rank:
         raise ValueError(f"dimensions {places} of rank {x.rank} in a shape of {length} entries")
     spread = [1] * length
     for place, size in zip(places, x.shape, strict=True):

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Axis
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh, fresh_number, known_sizes, sum_of
+from onnxtfl.ir.dims import Dim, fresh, fresh_number, known_of, known_sizes, sum_of
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import KNOWN_LIMIT, Node, Value
 from onnxtfl.ir.op import Op, Operand, SharedAxes
@@ -75,7 +75,4 @@ def _contents(value: Value) -> Array | None:
 
 def _agreed(dims: Sequence[Dim]) -> Dim | None:
     """The size that all `dims` have (an int wins over symbols); None where two ints differ."""
-    ints = {d for d in dims if isinstance(d, int)}
-    if len(ints) > 1:
-        return None
-    return ints.pop() if ints else dims[0]
+    return known_of(*dims) if len(set(known_sizes(dims))) < 2 else None

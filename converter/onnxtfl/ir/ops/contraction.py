@@ -11,7 +11,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Axes, Flag, Float, Integers
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, broadcast_dim, differ, product
+from onnxtfl.ir.dims import Dim, broadcast_dim, differ, known_of, product
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Formula, Term, by_expansion
 from onnxtfl.ir.graph import Node, Value
@@ -148,7 +148,7 @@ def _agree(a: Dim, b: Dim) -> Dim:
     """The common size of two axes: the known one if the other is symbolic."""
     if differ(a, b):
         raise ValueError(f"sizes {a} and {b} differ")
-    return b if isinstance(b, int) else a
+    return known_of(a, b)
 
 
 def _permuted_operand(node: Node, index: int, permutation: Permutation) -> Permuted:

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Axes, Body, Flag, Integer, Several
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh, known_sizes, may_be_one, size_or
+from onnxtfl.ir.dims import Dim, fresh, known_of, known_sizes, may_be_one, positive_part, size_or
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import run
@@ -215,7 +215,7 @@ class ScanParts:
             raise ValueError(f"{len(values)} values for {self.count} carried and {len(self.axes)} scanned ones")
         if length is None and not self.axes:
             raise ValueError("neither a length nor a scanned value")
-        if length is None and len({d for d in self.sizes if isinstance(d, int)}) > 1:
+        if length is None and len(set(known_sizes(self.sizes))) > 1:
             raise ValueError(f"scanned axes of sizes {self.sizes}")
 
     @classmethod
@@ -233,12 +233,11 @@ class ScanParts:
     def rounds(self) -> Dim:
         """How many rounds there are; a fresh symbol where that is not known before run time."""
         if self.length is None:
-            sizes = self.sizes
-            return next(iter([*known_sizes(sizes), *sizes]), fresh())
+            return known_of(*self.sizes) if self.sizes else fresh()
         known = known_dims(self.length)
         if known is None:
             return fresh()
-        return max(known[0], 0) if isinstance(known[0], int) else known[0]
+        return positive_part(known[0])
 
     def counter(self, index: int) -> tuple[int, int] | None:
         """Start and step of carried value `index` if that is an integer that only counts; None for others."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open
+from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open, known_size
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
@@ -27,9 +27,7 @@ from onnxtfl.ir.types import DType
 @by_expansion(Operand("shape", INDICES), results=(Operand("output", like="dtype"),))
 def DynamicIota(b: Builder, shape: Value, iota_dimension: int, dtype: DType = DType.INT64) -> Value:
     """Integers that count up from 0 along one dimension of a tensor of `shape`. Source: neutral-ops 3.42."""
-    length = shape.shape[0]
-    if not isinstance(length, int):
-        raise ValueError("the rank has to be known before run time")
+    length = known_size(shape.shape[0], "the rank")
     axis = normalize_axis(iota_dimension, length)
     size = b(Convert, b(Gather, shape, np.asarray(axis, np.int64), axis=0), dtype=DType.INT64)
     counts = b(Convert, b(Range, b.scalar(0, size), size, b.scalar(1, size)), dtype=dtype)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from onnxtfl.ir.attributes import Axis, Float, Integer
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import differ, product
+from onnxtfl.ir.dims import differ, known_of, product
 from onnxtfl.ir.formula import Formula, Term, by_formula
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import FLOATS, Operand, SharedAxes
@@ -87,7 +87,7 @@ def _spread_over(x: Value, *others: Value | None) -> Dims:
     """The shape of `x`, to which scale and bias have to broadcast; a size that they show is that of an open axis."""
     check_spreads(x, *others)
     shape = broadcast_shapes(x.shape, *(v.tensor_type.shape for v in others if v is not None)) or x.shape
-    return tuple(known if isinstance(known, int) else dim for known, dim in zip(shape, x.shape, strict=True))
+    return tuple(map(known_of, x.shape, shape))
 
 
 def _by_feature(x: Value, *vectors: Value | None, feature_index: int) -> Dims:

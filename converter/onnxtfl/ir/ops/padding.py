@@ -11,7 +11,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Choice
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.dims import Dim, at_most, exceeds, fresh, known_sizes, static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
@@ -64,7 +64,7 @@ class Pad(Op):
             dims.append(fresh() if before is None or after is None else d + before + after)
             if mode != "constant" and _repeats_nothing(d, before, after):
                 raise ValueError(f"padding cuts off all {d} elements of an axis, of which {mode} would repeat some")
-        if any(isinstance(d, int) and d < 0 for d in dims):
+        if min(known_sizes(dims), default=0) < 0:
             raise ValueError(f"padding crops more than the size of {x.shape}")
         return tuple(dims)
 
@@ -104,9 +104,10 @@ def cut_within(size: Dim, low: int, high: int) -> tuple[int, int]:
 
 def _repeats_nothing(size: Dim, before: Dim | None, after: Dim | None) -> bool:
     """Whether an axis is padded of which no elements are left."""
-    if not isinstance(size, int) or not isinstance(before, int) or not isinstance(after, int):
+    amounts = (before, after)
+    if not static(amounts) or max(amounts) <= 0:
         return False
-    return size > 0 and max(before, after) > 0 and size + min(before, 0) + min(after, 0) <= 0
+    return exceeds(size, 0) and at_most(size + sum(min(n, 0) for n in amounts), 0)
 
 
 def _filled(x: Array, rows: Sequence[tuple[int, int]], value: Array | None) -> Array:

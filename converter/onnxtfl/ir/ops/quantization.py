@@ -12,7 +12,7 @@ from onnxtfl.ir import numeric
 from onnxtfl.ir.attributes import Axis, ElementType, Flag, Integer
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import differ
+from onnxtfl.ir.dims import ceildiv, differ
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import FLOATS, NUMERIC, Op, Operand, Permutation, Permuted, SharedAxes
 from onnxtfl.ir.permutations import rank_of, renumbered
@@ -65,9 +65,9 @@ def _check_blocks(shape: Dims, parameters: Sequence[Dims | None], axis: int, blo
     for given in parameters:
         if given is not None and len(given) != len(shape):
             raise ValueError(f"scales or zero points of rank {len(given)} for blocks of a tensor of rank {len(shape)}")
-        count, size = (None, None) if given is None else (given[axis], shape[axis])
-        if isinstance(count, int) and isinstance(size, int) and count != -(-size // block):
-            raise ValueError(f"{count} scales or zero points for an axis of size {size} in blocks of {block}")
+        if given is not None and differ(given[axis], ceildiv(shape[axis], block)):
+            text = f"for an axis of size {shape[axis]} in blocks of {block}"
+            raise ValueError(f"{given[axis]} scales or zero points {text}")
 
 
 def _parameters(x: Array, scale: Array, zero: Array | None, axis: int, block_size: int) -> tuple[Array, Array | int]:

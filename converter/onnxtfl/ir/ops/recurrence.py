@@ -17,7 +17,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Attribute, Choice, Flag, Float, Several, Text
 from onnxtfl.ir.budget import current
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, differ
+from onnxtfl.ir.dims import Dim, differ, exceeds, known_of
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Derived, Term
 from onnxtfl.ir.graph import Graph, Value
@@ -97,7 +97,7 @@ class Recurrent(Derived, register=False):
                     raise ValueError(f"a state {state.type}, not of [batch, elements]")
                 _check_equal("sequences", batch, state.shape[0])
                 _check_equal("elements of a state", width, state.shape[1])
-                batch = state.shape[0] if isinstance(state.shape[0], int) else batch  # also where the input's is open
+                batch = known_of(batch, state.shape[0])
         return [(steps, batch, recurrent.shape[1]), (batch, recurrent.shape[1])]
 
     @classmethod
@@ -206,8 +206,7 @@ class _Layer:
         """Whether each step multiplies its part of the input: a loop holds what it scans several times."""
         features, rows = self.input.shape[-1], self.weights.shape[0]
         constants = all(v is None or _is_weight(v) for v in (self.weights, self.bias))
-        known = isinstance(features, int) and isinstance(rows, int)
-        return bool(current().compact) and constants and known and bool(features < rows)
+        return bool(current().compact) and constants and exceeds(rows, features)
 
     def product(self, b: Builder, x: Value) -> Value:
         """The products [..., gates * H] of `x` [..., I] with the weights, with the bias."""

@@ -132,9 +132,9 @@ def _partly_known_shape(shape: Dims | None, axes: Dims | None, keepdims: bool) -
         return None
     if keepdims:
         return tuple(d if d == 1 else fresh() for d in shape)
-    if axes is None or any(not isinstance(d, int) for d in axes):
+    if not static(axes):
         return None
-    count = 1 if not axes else int(axes[0])  # type: ignore[arg-type]
+    count = axes[0] if axes else 1
     return tuple(fresh() for _ in range(len(shape) - count))
 
 

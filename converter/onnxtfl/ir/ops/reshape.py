@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, differ, fresh, product
+from onnxtfl.ir.dims import Dim, differ, fresh, indivisible, known_size, known_sizes, product, static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.factors import factor_groups, permuted_groups
 from onnxtfl.ir.formula import by_expansion
@@ -39,7 +39,7 @@ class Reshape(Op):
         dims, before = target_dims(shape), x.tensor_type.shape
         if dims is None:
             return None
-        if sum(d == -1 for d in dims) > 1 or any(isinstance(d, int) and d < -1 for d in dims):
+        if sum(d == -1 for d in dims) > 1 or min(known_sizes(dims), default=0) < -1:
             raise ValueError(f"shape {shown_shape(dims)} has more than one open size")
         if -1 in dims:
             dims[dims.index(-1)] = _remaining(before, [d for d in dims if d != -1])
@@ -90,7 +90,7 @@ def _remaining(shape: Dims | None, others: Sequence[Dim]) -> Dim:
     total, rest = product(shape), product(others)
     if rest == 0:
         raise ValueError("-1 beside a size of 0 can be anything")
-    if isinstance(total, int) and isinstance(rest, int) and total % rest:
+    if indivisible(total, rest):
         raise ValueError(f"{shown_shape(shape)} does not divide by {shown_shape(others)}")
     return total // rest
 
@@ -101,11 +101,9 @@ def DynamicReshape(b: Builder, x: Value, shape: Value, allowzero: int = 0) -> Va
     known = static_ints(shape)
     if allowzero or (known is not None and 0 not in known):
         return b(Reshape, x, shape)
-    if known is not None and all(isinstance(x.shape[i], int) for i, d in enumerate(known) if d == 0):
+    if known is not None and static(x.shape[i] for i, d in enumerate(known) if d == 0):
         return b(Reshape, x, [x.shape[i] if d == 0 else d for i, d in enumerate(known)])
-    count = shape.shape[0]
-    if not isinstance(count, int):
-        raise ValueError("the number of sizes has to be known before run time")
+    count = known_size(shape.shape[0], "the number of sizes")
     own = b(Gather, b(Concatenate, b(Shape, x), [1] * count, axis=0), list(range(count)), axis=0)
     return b(Reshape, x, b(Select, b(Compare, shape, b.scalar(0, shape), comparison_direction="EQ"), own, shape))
 

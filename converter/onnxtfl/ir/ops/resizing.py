@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Axes, Choice, Flag, Float
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.dims import Dim, differ, fresh
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, Attributes, Op, Operand, Pick, SharedAxes
@@ -71,7 +71,7 @@ class Resize(Op):
         if after is None or len(after) != len(dims):
             raise ValueError(f"sizes {after} for the axes {tuple(dims)}")
         pairs = list(zip(dims, after, strict=True))
-        grown = [(axis, size) for axis, size in pairs if shape[axis] == 0 and isinstance(size, int) and size]
+        grown = [(axis, size) for axis, size in pairs if shape[axis] == 0 and differ(size, 0)]
         for axis, size in pairs:
             shape[axis] = size
         if grown and 0 not in shape:

@@ -6,6 +6,7 @@ import numpy as np
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import Operand
@@ -46,8 +47,8 @@ class Lookup(Derived):
     @staticmethod
     def expand(b: Builder, query: Value, keys: Value, values: Value, default: Value) -> Value:
         rows = b(Concatenate, values, b(Unsqueeze, default, [0]), axis=0)
-        count = keys.shape[0]
-        if not isinstance(count, int) or not count:
+        count = size_or(keys.shape[0], 0)
+        if not count:
             raise ValueError("a table of unknown size, or without contents")
         equal = b(Compare, b(Unsqueeze, query, [-1]), keys, comparison_direction="EQ")
         places = b(Select, equal, np.arange(count, dtype=np.int32), np.asarray(count, np.int32))

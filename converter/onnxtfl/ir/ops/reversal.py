@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Axes, Axis
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import differ
+from onnxtfl.ir.dims import differ, exceeds
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import INDICES, Op, Operand, SharedAxes
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
@@ -52,8 +51,7 @@ class ReverseSequence(Op):
             if len(given) != 1 or differ(size, given[0]):
                 raise ValueError(f"lengths of {lengths.type} for an axis of {size}")
             steps = shape[normalize_axis(seq_axis, len(shape))]
-            most = steps if isinstance(steps, int) else math.inf
-            if any(not 0 <= n <= most for n in static_ints(lengths) or ()):
+            if any(n < 0 or exceeds(n, steps) for n in static_ints(lengths) or ()):
                 raise ValueError(f"lengths outside of an axis of {steps}")
         return shape
 

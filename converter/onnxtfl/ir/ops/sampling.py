@@ -15,7 +15,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Choice, Flag, Float, Integer
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.dims import Dim, differ, product
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Value
@@ -135,8 +135,7 @@ class GridSample(Formula):
     def shape(x: Value, grid: Value) -> Dims:
         if grid.rank < 3:
             raise ValueError(f"a grid of rank {grid.rank}")
-        fits = grid.shape[-1] == x.rank - 2 or not isinstance(grid.shape[-1], int)
-        if grid.rank != x.rank or x.rank < 3 or not fits:
+        if grid.rank != x.rank or x.rank < 3 or differ(grid.shape[-1], x.rank - 2):
             raise ValueError(f"a grid of rank {grid.rank} of places of {grid.shape[-1]} for a map of rank {x.rank}")
         return (*x.shape[:2], *grid.shape[1:-1])
 
@@ -174,11 +173,6 @@ def _place(x: Term, size: _Size, mode: str, corners: bool) -> Term:
     return place.apply("RoundNearestEven") if mode == "nearest" else place
 
 
-def _may_equal(a: Dim, b: Dim) -> bool:
-    """Whether two sizes are equal, or open ones that a run may make so."""
-    return a == b or not (isinstance(a, int) and isinstance(b, int))
-
-
 MOST_SAMPLES = 1 << 16
 """The most that a region is cut into along one axis."""
 
@@ -209,7 +203,7 @@ class RoiAlign(Op):
         if x.rank != 4 or rois.rank != 2:
             raise ValueError(f"regions of shape {rois.shape} of a map of shape {x.shape}")
         numbers = batch_indices.tensor_type.shape
-        if numbers is not None and (len(numbers) != 1 or not _may_equal(numbers[0], rois.shape[0])):
+        if numbers is not None and (len(numbers) != 1 or differ(numbers[0], rois.shape[0])):
             raise ValueError(f"regions of shape {rois.shape}, their numbers of shape {numbers}")
         height, width = attributes["output_height"], attributes["output_width"]
         if not (1 <= height <= MOST_SAMPLES and 1 <= width <= MOST_SAMPLES):

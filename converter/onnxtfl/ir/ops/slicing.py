@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, ceildiv, fresh
+from onnxtfl.ir.dims import Dim, ceildiv, exceeds, fresh, lower_bound, positive_part, static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Value, constant
@@ -21,43 +21,32 @@ from onnxtfl.ir.ops.scattering import ScatterND
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.shapes import entry_of, normalize_axes, normalize_axis, required_ints
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.types import DType, shapes_compatible
 
 HUGE = 1 << 31
 """Bounds of slices from here on mean the end of the axis."""
 
 
-def lower_bound(dim: Dim) -> int:
-    """A lower bound of `dim`, every symbol being a size."""
-    if isinstance(dim, int):
-        return dim
-    if any(c < 0 for m, c in dim.terms if m):
-        return 0
-    return sum(c for m, c in dim.terms if not m)
-
-
 def slice_dim(size: Dim, start: Dim | None, limit: Dim | None, stride: Dim | None) -> Dim:
     """How many positions a slice takes of an axis; a fresh symbol if that depends on unknown bounds."""
-    if isinstance(stride, int) and stride > 0 and isinstance(limit, int) and limit == 0:
+    if not isinstance(stride, int):
+        return fresh()
+    if limit == 0 and stride > 0:
         return 0  # wherever it starts
-    if start is None or limit is None or not isinstance(stride, int):
+    if start is None or limit is None:
         return fresh()
     if stride == 0:
         raise ValueError("a slice of stride 0")
-    if isinstance(size, int) and isinstance(start, int) and isinstance(limit, int):
-        return len(range(*slice(start, limit, stride).indices(size)))
-    if (
-        isinstance(start, int)
-        and isinstance(limit, int)
-        and (start < 0) == (limit < 0)
-        and (start >= limit if stride > 0 else start <= limit)
-    ):
-        return 0  # counted from the same end
+    if static(bounds := (start, limit)):
+        first, last = bounds
+        if isinstance(size, int):
+            return len(range(*slice(first, last, stride).indices(size)))
+        if (first < 0) == (last < 0) and not range(first, last, stride):
+            return 0  # counted from the same end
     begin, end = _position(size, start, stride > 0, True), _position(size, limit, stride > 0, False)
     if begin is None or end is None:
         return fresh()
-    count = ceildiv(end - begin, stride)
-    return max(count, 0) if isinstance(count, int) else count
+    return positive_part(ceildiv(end - begin, stride))
 
 
 def _position(size: Dim, at: Dim, forward: bool, is_start: bool) -> Dim | None:
@@ -103,7 +92,7 @@ class Slice(Op):
     @staticmethod
     def shape(x: Value, *bounds: Value) -> Dims:
         for vector in bounds:
-            if vector.tensor_type.shape not in (None, (x.rank,)) and isinstance(vector.shape[0], int):
+            if not shapes_compatible(vector.tensor_type.shape, (x.rank,)):
                 raise ValueError(f"bounds of {vector.type} for rank {x.rank}")
         return tuple(slice_dim(d, *(entry_of(v, i) for v in bounds)) for i, d in enumerate(x.shape))
 
@@ -127,7 +116,7 @@ class DynamicUpdateSlice(Op):
         if rank_of(update.type) not in (None, x.rank):
             raise ValueError("the update has another rank")
         sizes = zip(update.tensor_type.shape or (), x.tensor_type.shape or (), strict=False)
-        if any(isinstance(m, int) and isinstance(n, int) and m > n for m, n in sizes):
+        if any(exceeds(m, n) for m, n in sizes):
             raise ValueError(f"an update of {update.type} does not fit into {x.type}")
         return x.shape
 

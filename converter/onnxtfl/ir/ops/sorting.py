@@ -8,7 +8,7 @@ from onnxtfl.ir import intervals
 from onnxtfl.ir.attributes import Axis, ElementType, Flag
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh, product
+from onnxtfl.ir.dims import Dim, exceeds, fresh, product, size_or
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
@@ -56,7 +56,7 @@ class TopK(Op):
         if known is not None and len(known) != 1:
             raise ValueError(f"k has {len(known)} elements")
         count, size = known[0] if known else fresh(), x.shape[axis]
-        if isinstance(count, int) and count > (size if isinstance(size, int) else MOST):
+        if exceeds(count, size_or(size, MOST)):
             raise ValueError(f"the top {count} of {size}")
         return (*x.shape[:axis], count, *x.shape[axis + 1 :])
 

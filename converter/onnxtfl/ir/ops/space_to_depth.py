@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Axes, Axis, Choice, Integer, Integers
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, differ, fresh, product
+from onnxtfl.ir.dims import Dim, differ, fresh, known_sizes, product
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import Value
@@ -62,7 +62,7 @@ def block_amounts(value: Value, blocks: Sequence[int]) -> list[tuple[int, Dim, D
     if value.tensor_type.is_static and value.shape not in ((len(blocks), 2), (2 * len(blocks),)):
         raise ValueError(f"{value.type} is not a pair for each of {len(blocks)} axes")
     known, count = known_dims(value), 2 * len(blocks)
-    if any(isinstance(amount, int) and amount < 0 for amount in known or ()):
+    if min(known_sizes(known or ()), default=0) < 0:
         raise ValueError(f"padding or cropping of {known}")
     dims = known if known is not None and len(known) == count else [fresh() for _ in range(count)]
     return list(zip(blocks, dims[::2], dims[1::2], strict=True))

@@ -10,7 +10,7 @@ from onnxtfl.ir.attributes import Axis, Integer
 from onnxtfl.ir.budget import check_count
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, differ, fresh, is_open, known_sizes
+from onnxtfl.ir.dims import Dim, differ, fresh, is_open, static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Value
@@ -47,8 +47,8 @@ class Split(Op):
             raise ValueError("the number of parts has to be known")
         if before is None:
             return [None] * len(parts)
-        axis, known = normalize_axis(axis, len(before)), known_sizes(parts)
-        if len(known) == len(parts) and isinstance(total, int) and sum(known) != total:
+        axis = normalize_axis(axis, len(before))
+        if static(parts) and differ(sum(parts), total):
             raise ValueError(f"sizes {parts} for an axis of {total}")
         return [(*before[:axis], size, *before[axis + 1 :]) for size in parts]
 
@@ -62,9 +62,9 @@ def _given_parts(sizes: Value) -> list[Dim] | None:
     known = known_dims(sizes)
     if known is None:
         listed, shape = static_ints(sizes), sizes.tensor_type.shape
-        count = shape[0] if shape is not None and len(shape) == 1 else None
-        if listed is not None or not isinstance(count, int):
+        if listed is not None or not static(shape) or len(shape) != 1:
             return None if listed is None else [*listed]
+        (count,) = shape
         check_count(count, "the parts of a split")
         known = [fresh() for _ in range(count)]
     return [fresh() if is_open(d) else d for d in known]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.types import TensorType
 
@@ -42,4 +43,4 @@ def _have(count: int) -> str:
 def _fixed(value: Value) -> str:
     """An example of sizes, as on the command line: 1 for each that is open."""
     sizes = value.tensor_type.shape or ()
-    return f"{value.name}:{','.join(str(size) if isinstance(size, int) else '1' for size in sizes)}"
+    return f"{value.name}:{','.join(str(size_or(size, 1)) for size in sizes)}"

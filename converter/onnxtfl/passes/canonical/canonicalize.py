@@ -22,6 +22,7 @@ from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import converted
 from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.facts import fits_int32
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -116,7 +117,7 @@ def long_strides(b: Builder, node: Node) -> Value | None:
             least = 1 if size == 1 else strides[i]
         else:
             room = size + window.before[i] + window.after[i] - window.span[i]
-            least = room + 1 if isinstance(room, int) else strides[i]
+            least = size_or(room + 1, strides[i])
         shorter[i] = min(strides[i], least) if strides[i] > LONGEST_STRIDE else strides[i]
     if tuple(shorter) == strides:
         return None

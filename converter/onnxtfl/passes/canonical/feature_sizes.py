@@ -87,11 +87,11 @@ def _solved(dim: Dim, size: int, exact: Collection[Dim]) -> tuple[Symbol | Commo
     return _solved(atom.numerator, rest // factor * atom.denominator, exact)
 
 
-def _features(node: Node) -> int | None:
-    """The number of input features that the kernel of a convolution fixes; None if it is not known."""
-    depth = node.operand(1).shape[node.attr("kernel_input_feature_dimension")]
+def _features(node: Node) -> Dim:
+    """The number of input features that the kernel of a convolution fixes."""
+    depth: Dim = node.operand(1).shape[node.attr("kernel_input_feature_dimension")]
     groups = int(node.attr("feature_group_count")) if node.op is ops.Conv else 1
-    return depth * groups if isinstance(depth, int) else None
+    return depth * groups
 
 
 def _values(graph: Graph) -> Iterator[Value]:

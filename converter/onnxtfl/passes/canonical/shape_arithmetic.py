@@ -22,6 +22,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import at_most
 from onnxtfl.ir.facts import fits_int32
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use
@@ -44,7 +45,7 @@ def _length(value: Value | None) -> int | None:
     if not isinstance(type_, TensorType) or type_.shape is None or len(type_.shape) != 1 or not type_.dtype.is_integer:
         return None
     (size,) = type_.shape
-    return size if isinstance(size, int) and size <= LONGEST else None
+    return size if at_most(size, LONGEST) else None
 
 
 def _gathered(value: Value, rank: int = 1) -> list[Entry] | None:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Shape, known_size, product
+from onnxtfl.ir.dims import Shape, known_size, product, size_or
 from onnxtfl.ir.factors import Factors
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use
@@ -162,8 +162,8 @@ def diagonal(b: Builder, node: Node) -> Value | None:
     bounds = [static_ints(v) for v in node.operands[1:4]]
     if flat is None or source is None or len(source) < 2 or None in bounds or source[-1] != source[-2]:
         return None
-    starts, strides, size = bounds[0] or [], bounds[2] or [], source[-1]
-    if not isinstance(size, int) or flat.result.shape != (*source[:-2], product(source[-2:])) or size < 2:
+    starts, strides, size = bounds[0] or [], bounds[2] or [], size_or(source[-1], 0)
+    if size < 2 or flat.result.shape != (*source[:-2], product(source[-2:])):
         return None
     whole = node.result.shape == (*source[:-2], size) and not any(starts) and strides[:-1] == [1] * (len(strides) - 1)
     return b(ops.Diagonal, flat.operand(0)) if whole and strides[-1] == size + 1 else None

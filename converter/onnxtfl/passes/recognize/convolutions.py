@@ -23,6 +23,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import static
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import made_by, scalar, single_use
@@ -155,7 +156,7 @@ def dilated(b: Builder, node: Node) -> Value | None:
         return None
     added, cut = (ops.block_amounts(v, blocks) for v in (phases.operand(1), node.operand(1)))
     padding = [p - c for side in (1, 2) for p, c in ((a[side], z[side]) for a, z in zip(added, cut, strict=True))]
-    if not all(isinstance(p, int) and p >= 0 for p in padding):
+    if not static(padding) or min(padding) < 0:
         return None
     dilation = tuple(d * block for d, block in zip(attributes["rhs_dilation"], blocks, strict=True))
     changed = {**attributes, "padding": tuple(padding), "rhs_dilation": dilation}

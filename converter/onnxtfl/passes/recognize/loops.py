@@ -20,12 +20,11 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh, symbols
+from onnxtfl.ir.dims import Dim, exceeds, fresh, is_nonnegative, size_or
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.reshape import dim_vector, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
-from onnxtfl.ir.symbols import Unknown
 from onnxtfl.rewriting.patterns import Patterns, erase_dead
 from onnxtfl.rewriting.regions import copied
 
@@ -201,8 +200,7 @@ class _Rows:
 
     def fits(self, size: Dim) -> bool:
         """Whether there is an index for each round in `size`."""
-        more = size - self.rounds
-        return isinstance(more, int) and more >= 0
+        return is_nonnegative(size - self.rounds)
 
     def write(self, index: int) -> _Write | None:
         """The write of carried value `index`."""
@@ -325,7 +323,7 @@ def _part(b: Builder, x: Value, axis: int, start: Dim, end: Dim) -> Value:
 
 def _reaches(end: Dim | None, size: Dim) -> bool:
     """Whether a slice to `end` takes all of an axis of `size`."""
-    return end == size or (isinstance(end, int) and end >= (size if isinstance(size, int) else INT32_MAX))
+    return end == size or exceeds(end, size_or(size, INT32_MAX) - 1)
 
 
 def _entries(value: Value, depth: int = DEPTH) -> list[Dim | None] | None:
@@ -352,20 +350,11 @@ def _chosen(condition: Value) -> bool | None:
     if lhs is None or rhs is None or lhs[0] is None or rhs[0] is None:
         return None
     difference, direction = lhs[0] - rhs[0], node.attr("comparison_direction")
-    if _is_positive(difference):
+    if is_nonnegative(difference - 1):
         return bool(direction in ("GT", "GE", "NE"))
-    if difference == 0 or _is_positive(difference * -1):
+    if difference == 0 or is_nonnegative(-difference - 1):
         return bool(direction in ("LE", "EQ", "GE") if difference == 0 else direction in ("LT", "LE", "NE"))
     return None
-
-
-def _is_positive(dim: Dim) -> bool:
-    """Whether `dim` is a positive number plus sizes."""
-    if isinstance(dim, int):
-        return dim > 0
-    constants = [c for m, c in dim.terms if not m]
-    sizes = all(not isinstance(s, Unknown) or s.is_size for s in symbols(dim))
-    return sizes and all(c > 0 for _, c in dim.terms) and bool(constants)
 
 
 @LOOPS.on(ops.Slice, quantized=True)

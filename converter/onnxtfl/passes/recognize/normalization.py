@@ -25,7 +25,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import static
+from onnxtfl.ir.dims import at_most, known_sizes, size_or, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import SMALL, along_axis, made_by, single_use, with_constant
@@ -160,8 +160,8 @@ def bare_norm(b: Builder, node: Node) -> Value | None:
     features = [a for a in range(1, found.x.rank) if a not in found.axes]
     single = 0 not in found.axes and len(features) == 1
     count = found.x.shape[features[0]] if single else None
-    sizes = [d for d in found.x.shape[found.axes[0] :] if isinstance(d, int)]
-    most = min(LARGEST_SCALE, count) if isinstance(count, int) else LARGEST_SCALE
+    sizes = known_sizes(found.x.shape[found.axes[0] :])
+    most = min(LARGEST_SCALE, size_or(count, LARGEST_SCALE))
     if _is_trailing(found) and len(sizes) == len(found.axes) and math.prod(sizes) <= most:
         ones = constant(np.ones(sizes, found.x.dtype.numpy))
         return b(ops.LayerNorm, found.x, ones, None, axis=found.axes[0], epsilon=found.epsilon)
@@ -206,8 +206,7 @@ _MOST_FEATURES = 1 << 20
 
 def _along(value: Value, x: Value, axis: int) -> Array | None:
     size = x.shape[axis]
-    few = isinstance(size, int) and size <= _MOST_FEATURES
-    vector = along_axis(value, x.rank, axis, int(size)) if few else None
+    vector = along_axis(value, x.rank, axis, size) if at_most(size, _MOST_FEATURES) else None
     return None if vector is None else np.ascontiguousarray(vector)
 
 
