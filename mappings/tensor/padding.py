@@ -17,7 +17,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, exceeds, known_sizes, open_axes
+from onnxtfl.ir.dims import exceeds, known_sizes, open_axes
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -265,26 +265,8 @@ def _dilate(b: Builder, node: Node) -> Value:
     x, value = node.operand(0), reshape(b, node.operand(2), ())
     factors, dilations = named_factors(b, node.operand(1))
     for axis, step in enumerate(dilations):
-        if isinstance(step, int):
-            x = interleaved(b, x, axis, step, value)
-        elif x.shape[axis] not in (0, 1):
-            x = _interleaved_at_run_time(b, x, axis, step, value, factors)
+        x = interleaved(b, x, axis, step, value, factors)
     return x
-
-
-def _interleaved_at_run_time(b: Builder, x: Value, axis: int, step: Dim, value: Value, factors: Value) -> Value:
-    """The same along one axis by a `step` that is an entry of `factors`::
-
-    %x: [n]    ->    Slice(Reshape(Pad(Reshape(%x, [n, 1]), [[0, 0], [0, step - 1]]), [n step]), 0, (n - 1) step + 1)
-    """
-    before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
-    room = [step - 1 if i == 2 * axis + 3 else 0 for i in range(2 * x.rank + 2)]
-    amounts = reshape(b, dim_vector(b, room, factors), (x.rank + 1, 2))
-    rows = b(ops.Pad, reshape(b, x, (*before, size, 1, *after)), amounts, value)
-    whole = reshape(b, rows, (*before, size * step, *after), x, factors)
-    length, by = Term(b, dim_value(b, size, x)), Term(b, dim_value(b, step, factors))
-    limits = spread(b, ((length - 1) * by + 1).value, [axis], x.rank, HUGE)
-    return b(ops.Slice, whole, [0] * x.rank, limits, [1] * x.rank)
 
 
 @lift_tfl("STABLEHLO_PAD")

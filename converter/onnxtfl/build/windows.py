@@ -16,13 +16,13 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.dims import Dim, fresh, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, unsqueezed
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.spatial import Window
-from onnxtfl.build.sizes import sliced, spread
+from onnxtfl.build.sizes import INT32_MAX, sliced, spread
 
 # --- amounts of padding -----------------------------------------------------------------------------------------------
 
@@ -302,14 +302,22 @@ def spatial_ones(b: Builder, x: Value, dims: Sequence[int]) -> Value:
 
 
 def interleaved(
-    b: Builder, x: Value, axis: int, stride: int, value: Value | None = None, *, keep_last: bool = False
+    b: Builder, x: Value, axis: int, stride: Dim, value: Value | None = None, *sources: Value, keep_last: bool = False
 ) -> Value:
-    """Insert stride - 1 zeros (or `value`) after each element along `axis`; after the last only with `keep_last`."""
-    if stride == 1 or x.shape[axis] == 0:
-        return x
+    """Insert stride - 1 zeros (or `value`) after each element along `axis`; after the last only with `keep_last`::
+
+        %x: [n]    ->    Slice(Reshape(Pad(Reshape(%x, [n, 1]), [[0, 0], [0, stride - 1]]), [n stride]))
+
+    `sources` have the stride, where that is known only at run time.
+    """
     size = x.shape[axis]
-    table = np.zeros((x.rank + 1, 2), np.int64)
-    table[axis + 1, 1] = stride - 1
+    if stride == 1 or size == 0 or (size == 1 and not keep_last):
+        return x
+    room = [stride - 1 if i == 2 * axis + 3 else 0 for i in range(2 * x.rank + 2)]
+    table = reshape(b, dim_vector(b, room, *sources), (x.rank + 1, 2))
     spread_out = b(ops.Pad, reshape(b, x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :])), table, value)
-    full = reshape(b, spread_out, (*x.shape[:axis], size * stride, *x.shape[axis + 1 :]))
-    return full if keep_last else sliced(b, full, {axis: slice(0, 1 - stride)})
+    full = reshape(b, spread_out, (*x.shape[:axis], size * stride, *x.shape[axis + 1 :]), x, *sources)
+    if keep_last:
+        return full
+    limit = dim_vector(b, [1 - stride if static((stride,)) else (size - 1) * stride + 1], x, *sources)
+    return b(ops.Slice, full, [0] * x.rank, spread(b, limit, [axis], x.rank, INT32_MAX), [1] * x.rank)
