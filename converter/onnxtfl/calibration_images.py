@@ -12,7 +12,6 @@ import numpy as np
 
 from onnxtfl.errors import RuntimeUnavailableError, UsageError
 from onnxtfl.inputs.description import TensorInfo
-from onnxtfl.ir.dims import size_or, static
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 COLOURS = {1: "L", 3: "RGB"}
@@ -59,11 +58,11 @@ class ImageInput:
             shown = ", ".join(f"{info.name} {info.dtype} {list(info.shape or ())}" for info in infos)
             raise UsageError(f"images do not fit the inputs ({shown})", hint="use .npz files", code="E-QUANT-002")
         first = shape[1] in COLOURS
-        channels, *sizes = (shape[1], *shape[2:]) if first else (shape[3], *shape[1:3])
-        if channels not in COLOURS or not static(sizes):
+        channels, height, width = (shape[1], *shape[2:]) if first else (shape[3], *shape[1:3])
+        if channels not in COLOURS or not isinstance(height, int) or not isinstance(width, int):
             message = f"images need an input of known size and 1 or 3 channels, not {infos[0].name} {list(shape)}"
             raise UsageError(message, hint="fix its sizes (`input_shapes`), or use .npz files", code="E-QUANT-002")
-        (height, width), batch = sizes, size_or(shape[0], 1)
+        batch = shape[0] if isinstance(shape[0], int) else 1
         return cls(infos[0].name, height, width, int(channels), first, batch, infos[0].dtype == "float32")
 
 

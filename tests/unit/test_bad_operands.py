@@ -313,7 +313,7 @@ def test_more_boxes_than_a_constant_can_place() -> None:
         onnx_file([named_node("NonMaxSuppression", "x s n")], [1, 2**31, 4], {"n": np.asarray([3])})
     )
     model.graph.input.append(helper.make_tensor_value_info("s", TensorProto.FLOAT, [1, 1, 2**31]))
-    with pytest.raises(onnxtfl.UnsupportedError, match="the places of boxes would be a constant of"):
+    with pytest.raises(onnxtfl.UnsupportedError, match="the positions along an axis would be a constant of"):
         onnxtfl.onnx_to_tflite(model, check=False)
 
 

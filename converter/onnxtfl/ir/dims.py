@@ -174,8 +174,10 @@ def truncdiv(a: Dim, b: Dim) -> Dim:
     quotient = floordiv(a, b)
     if _are_nonnegative(a, b) or _are_nonnegative(-a, -b) or quotient * b == a:
         return quotient
-    if _are_nonnegative(-a, b) or _are_nonnegative(a, -b):
-        return ceildiv(a, b)
+    if _are_nonnegative(-a, b):
+        return -floordiv(-a, b)
+    if _are_nonnegative(a, -b):
+        return -floordiv(a, -b)
     raise TypeError(f"the sign of {a} or {b} is not known")
 
 
