@@ -16,10 +16,10 @@ NODES_OF_STEP = 64
 """Nodes that are looked at for each step; those of layers have fewer than 30."""
 NODES_OF_SINGLE_STEP = 40
 """Nodes that are looked at after the product with the state of a single step."""
-_PRODUCTS = (ops.DotGeneral, ops.DotGeneralBias)
+PRODUCTS = (ops.DotGeneral, ops.DotGeneralBias)
 _PARTS = (ops.Reshape, ops.Copy, ops.Slice, ops.Split, ops.Gather, ops.Transpose)
 """Ops whose result is a part of what they are applied to."""
-_LINEAR = (ops.Reshape, ops.Copy, *_PRODUCTS, ops.Split, ops.Slice, ops.Mul, ops.Add)
+_LINEAR = (ops.Reshape, ops.Copy, *PRODUCTS, ops.Split, ops.Slice, ops.Mul, ops.Add)
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,11 @@ def chains_of(split: Node) -> Iterator[Chain]:
     if not _may_be_steps(split):
         return
     for reverse in (False, True):
-        if split.graph is not None:
-            steps = _StepNodes(split.results[::-1] if reverse else split.results)
-            taken = steps.taken()
-            if taken is not None:
-                yield Chain(
-                    split, split.operand(0), split.attr("axis"), steps.parts, taken,
-                    dict.fromkeys(steps.nodes), steps.level, steps.collecting, reverse,
-                )  # fmt: skip
+        steps = _StepNodes(split.results[::-1] if reverse else split.results)
+        if (taken := steps.taken()) is not None:
+            x, nodes = split.operand(0), dict.fromkeys(steps.nodes)
+            axis = split.attr("axis")
+            yield Chain(split, x, axis, steps.parts, taken, nodes, steps.level, steps.collecting, reverse)
 
 
 def _may_be_steps(node: Node) -> bool:
@@ -85,7 +82,7 @@ class _StepNodes:
     def taken(self) -> list[list[Value]] | None:
         """For each step, the values of the step before that it takes; None where these are no states."""
         near = _near(self.parts, NODES_OF_STEP * len(self.parts))
-        if not any(node.op in _PRODUCTS for node in near):
+        if not any(node.op in PRODUCTS for node in near):
             return None
         self.level.update((part, i) for i, part in enumerate(self.parts))
         self._sort(near)
@@ -155,16 +152,16 @@ def _before_products(value: Value) -> Value:
 
 def single_steps(dot: Node, sources: set[Value]) -> Iterator[Chain]:
     """What may be the only step of a layer, where `dot` multiplies its state: a part of one of `sources`."""
-    if dot.op not in _PRODUCTS:
+    if dot.op not in PRODUCTS:
         return
     for x, hidden in _operands(dot, sources):
         near = {dot: None, **_near(dot.results, NODES_OF_SINGLE_STEP)}
-        if any(not isinstance(v.tensor_type.shape, tuple) for v in (x, hidden)) or x.producer in near:
+        known = all(isinstance(v.tensor_type.shape, tuple) and v.dtype.is_float for v in (x, hidden))
+        if not known or x.producer in near:
             continue
         for cell in [*_cells(near, hidden, sources), None]:
-            if dot.graph is not None and x.dtype.is_float:
-                taken = [hidden] if cell is None else [hidden, cell]
-                yield Chain(dot, x, 0, [x], [taken], near, {r: 0 for node in near for r in node.results})
+            taken = [hidden] if cell is None else [hidden, cell]
+            yield Chain(dot, x, 0, [x], [taken], near, {r: 0 for node in near for r in node.results})
 
 
 def sources_of(graph: Graph) -> set[Value]:
@@ -220,7 +217,7 @@ def _after(value: Value) -> Iterator[Node]:
 
 def _product_of(value: Value) -> Node | None:
     """The product that `value` is, is a part of, or is the sum of with a constant."""
-    while (node := value.producer) is not None and node.op not in _PRODUCTS:
+    while (node := value.producer) is not None and node.op not in PRODUCTS:
         constants = all(v is None or v.is_constant for v in node.operands[1:])
         if node.op not in (*_PARTS, ops.Add) or not constants:
             return None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
+from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.reshape import reshape
-from onnxtfl.passes.recognize.recurrence.chains import Chain, chains_of, single_steps, sources_of
+from onnxtfl.passes.recognize.recurrence.chains import PRODUCTS, Chain, chains_of, single_steps, sources_of
 from onnxtfl.passes.recognize.recurrence.polynomials import UnfitError
 from onnxtfl.passes.recognize.recurrence.reroll import Rolled, rerolled
 from onnxtfl.rewriting.patterns import erase_dead
@@ -17,12 +19,11 @@ from onnxtfl.rewriting.patterns import erase_dead
 
 def recognize_steps(graph: Graph) -> bool:
     """Replace the steps of recurrent layers by the layers, single ones last; returns whether there were any."""
-    changed = False
-    for chain in (chain for node in list(graph.nodes) for chain in chains_of(node)):
-        changed |= _is_replaced(graph, chain)
-    sources = sources_of(graph)
-    for chain in (chain for node in list(graph.nodes) for chain in single_steps(node, sources)):
-        changed |= _is_replaced(graph, chain)
+    changed, sources = False, sources_of(graph)
+    for chains in (chains_of, functools.partial(single_steps, sources=sources)):
+        for node in [n for n in graph.nodes if n.op in (ops.Split, *PRODUCTS)]:
+            if node.graph is graph:
+                changed |= any(_is_replaced(graph, chain) for chain in chains(node))
     return changed
 
 
