@@ -4,13 +4,12 @@ Steps written out, and single ones, are Scans again (`chains`: which nodes they 
 layer in their place), and so are several steps in each round (`blocks`). One reader knows the round of a Scan as that
 of a layer: `rounds`, with `polynomials` and `reading` (what a step computes, however it is written) and `matching`
 (which layer's step that is). `scans`: the Scans that files have. `layers`: the op for a recognized layer.
-`cleanup`: what is around it. `bidirectional`, `directions`: two layers as a bidirectional one.
+`cleanup`: what is around it. `directions`: two layers as a bidirectional one.
 """
 
 from __future__ import annotations
 
 from onnxtfl.ir.graph import Graph
-from onnxtfl.passes.recognize.recurrence.bidirectional import DIRECTIONS
 from onnxtfl.passes.recognize.recurrence.blocks import BLOCKS, join_parts
 from onnxtfl.passes.recognize.recurrence.cleanup import AROUND_LAYERS, LAST_OUTPUTS
 from onnxtfl.passes.recognize.recurrence.directions import join_directions
@@ -20,7 +19,7 @@ from onnxtfl.rewriting.patterns import Patterns
 
 __all__ = ["LAST_OUTPUTS", "LAYERS_IN_SCANS", "RECURRENCE", "join_directions", "join_parts", "recognize_layers"]
 
-RECURRENCE = Patterns.of(LAST_OUTPUTS, AROUND_LAYERS, DIRECTIONS)
+RECURRENCE = Patterns.of(LAST_OUTPUTS, AROUND_LAYERS)
 """Rewrites of layers that are there."""
 
 
