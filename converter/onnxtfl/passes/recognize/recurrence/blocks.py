@@ -29,7 +29,7 @@ from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.passes.recognize.recurrence.chains import chains_of
-from onnxtfl.passes.recognize.recurrence.cleanup import LAYERS, is_zero, operands_of, remade
+from onnxtfl.passes.recognize.recurrence.cleanup import LAYERS, is_zero, remade
 from onnxtfl.passes.recognize.recurrence.polynomials import UnfitError
 from onnxtfl.passes.recognize.recurrence.reading import peeled
 from onnxtfl.passes.recognize.recurrence.reroll import Rolled, rerolled
@@ -107,7 +107,7 @@ def _joined(graph: Graph, node: Node) -> bool:
     if not _is_all(graph, first.results[1:], second):
         return False
     b = Builder(graph, second, maker="recurrent layers")
-    given = operands_of(first)
+    given = ops.operands_of(first)
     given["input"] = b(ops.Concatenate, early.operand(0), late.operand(0), axis=0)
     output, *states = remade(b, first, given)
     for made in b.created:
@@ -125,7 +125,7 @@ def _continues(first: Node, second: Node) -> bool:
         return False
     if touches_quantized(first) or touches_quantized(second):
         return False
-    lhs, rhs = operands_of(first), operands_of(second)
+    lhs, rhs = ops.operands_of(first), ops.operands_of(second)
     states = [rhs.get(name) for name in _STATES[: len(first.results) - 1]]
     if any(v is None or peeled(v) is not r for v, r in zip(states, first.results[1:], strict=True)):
         return False

@@ -19,7 +19,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.reshape import transposed
-from onnxtfl.passes.recognize.recurrence.cleanup import LAYERS, operands_of
+from onnxtfl.passes.recognize.recurrence.cleanup import LAYERS
 from onnxtfl.rewriting.patterns import erase_dead
 
 MOST_BETWEEN = 1 << 10
@@ -56,7 +56,7 @@ def _is_plain(node: Node) -> bool:
 
 def _key(node: Node, reverse: bool) -> Hashable:
     """What a layer has in common with the one that it is joined with, which is `reverse` or not."""
-    given = operands_of(node)
+    given = ops.operands_of(node)
     common = tuple(sorted((k, str(v)) for k, v in attributes_of(node).items() if k not in _OF_DIRECTION))
     return node.op, node.operand(0), given["lengths"], node.operand(1).shape, node.operand(2).shape, common, reverse
 
