@@ -46,6 +46,8 @@ def scan_of_blocks(b: Builder, node: Node) -> list[Value] | None:
     parts = ScanParts.of(node)
     if parts.count not in (1, 2) or parts.length is not None or not _has_blocks(parts):
         return None
+    if any(touches_quantized(inner) for inner in parts.body.nodes):
+        return None
     chains = (chain for inner in parts.body.nodes for chain in chains_of(inner))
     scans = (rolled for chain in chains for rolled in rerolled(parts.body, chain))
     return next((results for rolled in scans if (results := _flat(b, node, parts, rolled)) is not None), None)
