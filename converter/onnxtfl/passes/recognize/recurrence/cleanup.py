@@ -141,11 +141,8 @@ def slice_of_operand(b: Builder, node: Node) -> Value | None:
 
 @AROUND_LAYERS.on(ops.Concatenate)
 def joined_parts(b: Builder, node: Node) -> Value | None:
-    """All parts of a value, joined again: the states of both directions."""
+    """All slices of a value, joined again: the states of both directions."""
     axis, parts = normalize_axis(node.attr("axis"), node.result.rank), [v for v in node.operands if v is not None]
-    split = made_by(parts[0], ops.Split)
-    if split is not None and normalize_axis(split.attr("axis"), split.operand(0).rank) == axis:
-        return split.operand(0) if parts == split.results else None
     whole, end = None, 0
     for part in parts:
         cut = made_by(part, ops.Slice)
