@@ -154,9 +154,8 @@ def single_steps(dot: Node, sources: set[Value]) -> Iterator[Chain]:
     """What may be the only step of a layer, where `dot` multiplies its state: a part of one of `sources`."""
     if dot.op not in PRODUCTS:
         return
-    states = list(_operands(dot, sources))
-    near = {dot: None, **_near(dot.results, NODES_OF_SINGLE_STEP)} if states else {}
-    for x, hidden in ((x, h) for given, h in states for x in (_added(near) if given is None else [given])):
+    for x, hidden in _operands(dot, sources):
+        near = {dot: None, **_near(dot.results, NODES_OF_SINGLE_STEP)}
         known = all(isinstance(v.tensor_type.shape, tuple) and v.dtype.is_float for v in (x, hidden))
         if not known or x.producer in near:
             continue
@@ -179,8 +178,8 @@ def source_of(value: Value) -> Value:
     return value
 
 
-def _operands(dot: Node, sources: set[Value]) -> Iterator[tuple[Value | None, Value]]:
-    """What may be the input of a step (None: another product has it), and the state, of which `dot` is a product."""
+def _operands(dot: Node, sources: set[Value]) -> Iterator[tuple[Value, Value]]:
+    """What may be the input of a step, and the state before it, of which `dot` is a product."""
     left = peeled(dot.operand(0))
     if not dot.operand(1).is_constant or not left.dtype.is_float:
         return
@@ -189,14 +188,21 @@ def _operands(dot: Node, sources: set[Value]) -> Iterator[tuple[Value | None, Va
         first, second = node.operand(0), node.operand(1)
         yield from ((x, h) for x, h in ((first, second), (second, first)) if source_of(h) in sources)
     elif source_of(left) in sources:
-        yield None, dot.operand(0)
+        yield from ((x, dot.operand(0)) for x in _added(dot.result))
 
 
-def _added(near: Mapping[Node, None]) -> list[Value]:
-    """What is multiplied by the matrices whose products are added near the product of a state."""
-    operands = [v for node in near if node.op is ops.Add for v in node.operands if v is not None]
-    found = {dot: dot.operand(0) for v in operands if (dot := _product_of(v)) is not None and dot not in near}
-    return list(dict.fromkeys(found.values()))
+def _added(value: Value) -> list[Value]:
+    """What is multiplied by the matrices whose products are added to `value`, or to parts of it."""
+    found: dict[Value, None] = {}
+    work = list(value.users())
+    for node in work:
+        if node.op in (ops.Reshape, ops.Split, ops.Slice):
+            work.extend(user for result in node.results for user in result.users())
+        for operand in node.operands if node.op is ops.Add else ():
+            dot = None if operand is None else _product_of(operand)
+            if dot is not None and dot.result is not value:
+                found[dot.operand(0)] = None
+    return list(found)
 
 
 def _product_of(value: Value) -> Node | None:
