@@ -9,6 +9,10 @@ from onnxtfl.ir.budget import current
 from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Node
 
+KERNEL_ACTIVATIONS = {
+    "NONE": "none", "RELU": "relu", "RELU_N1_TO_1": "relu_n1_to_1", "RELU6": "relu6", "TANH": "tanh",
+}  # fmt: skip
+"""The activations that the kernels of layers have, by the names of TFLite's options."""
 MOST_UNROLLED = 128
 """Steps of the longest sequence that is written out."""
 _BYTES_OF_LOOP = 5000

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from onnxtfl.mappings.control.loops import MOST_CALLS, MOST_PACKED, is_compact
-from onnxtfl.mappings.recurrent.layers import is_smaller_as_loop, most_steps
+from onnxtfl.mappings.recurrent.layers import KERNEL_ACTIVATIONS, is_smaller_as_loop, most_steps
 from onnxtfl.mappings.recurrent.lengths import with_steps
 
 from onnxtfl.build.qlinear import MICROSOFT
@@ -21,45 +20,37 @@ from onnxtfl.ir.data import RowsData, TensorData
 from onnxtfl.ir.dims import differ, static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.op import Op, attributes_of
+from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.reshape import dim_value, positions, reshape, transposed, unsqueezed
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lower_onnx, lower_tfl
 
-
-@dataclass(frozen=True)
-class _Layer:
-    """An ONNX op: its neutral op, the number of gates, of states, and the default activations of one direction."""
-
-    op: type[Op]
-    gates: int
-    states: int
-    activations: tuple[str, ...]
-
-
-_RNN = _Layer(ops.Rnn, 1, 1, ("Tanh",))
-_GRU = _Layer(ops.Gru, 3, 1, ("Sigmoid", "Tanh"))
-_LSTM = _Layer(ops.Lstm, 4, 2, ("Sigmoid", "Tanh", "Tanh"))
-_LAYERS = {"RNN": _RNN, "GRU": _GRU, "LSTM": _LSTM, "DynamicQuantizeLSTM": _LSTM}
+_Kind = type[ops.Recurrent]
+_LAYERS: Mapping[str, _Kind] = {
+    "RNN": ops.Rnn, "GRU": ops.Gru, "LSTM": ops.Lstm, "DynamicQuantizeLSTM": ops.Lstm,
+}  # fmt: skip
 
 _ACTIVATIONS: Mapping[str, tuple[str, float | None, float | None]] = {
-    "affine": ("affine", 0.0, 0.0),
-    "elu": ("elu", 1.0, None),
-    "hardsigmoid": ("hard_sigmoid", 0.2, 0.5),
-    "leakyrelu": ("leaky_relu", 0.01, None),
-    "relu": ("relu", None, None),
-    "scaledtanh": ("scaled_tanh", 0.0, 0.0),
-    "sigmoid": ("sigmoid", None, None),
-    "softplus": ("softplus", None, None),
-    "softsign": ("softsign", None, None),
-    "tanh": ("tanh", None, None),
-    "thresholdedrelu": ("thresholded_relu", 0.0, None),
+    "Affine": ("affine", 0.0, 0.0),
+    "Elu": ("elu", 1.0, None),
+    "HardSigmoid": ("hard_sigmoid", 0.2, 0.5),
+    "LeakyRelu": ("leaky_relu", 0.01, None),
+    "Relu": ("relu", None, None),
+    "ScaledTanh": ("scaled_tanh", 0.0, 0.0),
+    "Sigmoid": ("sigmoid", None, None),
+    "Softplus": ("softplus", None, None),
+    "Softsign": ("softsign", None, None),
+    "Tanh": ("tanh", None, None),
+    "ThresholdedRelu": ("thresholded_relu", 0.0, None),
 }
-"""ONNX's names, in lower case -> ours, and the defaults of alpha and beta (None: the function has no such parameter).
+"""ONNX's names, whose letters files have in any case -> ours, and the defaults of alpha and beta.
 
-Source: ONNX Runtime, rnn_helpers.cc, which also says that the lists of alphas and betas have entries only for those
-functions that have the parameter.
+None: the function has no such parameter. Source: ONNX Runtime, rnn_helpers.cc, which also says that the lists of alphas
+and betas have entries only for those functions that have the parameter.
 """
+_BY_LETTERS = {name.lower(): found for name, found in _ACTIVATIONS.items()}
+_NAMES = {"none": "Affine", **{ours: name for name, (ours, _, _) in _ACTIVATIONS.items()}}
+"""Our names of activations -> ONNX's; "none" is Affine with factor 1."""
 
 # --- from ONNX --------------------------------------------------------------------------------------------------------
 
@@ -110,7 +101,7 @@ def _lifted(b: Builder, node: Node, operands: Sequence[_Given]) -> list[Value]:
         raise ValueError(f"hidden_size is {size}, but the recurrent weights are {recurrent.type}")
     each = list(_attributes(node, layer))
     directions = [
-        b.many(layer.op, *_operands(b, x, layer, operands, (i, len(each)), batch_major), **attributes)
+        b.many(layer, *_operands(b, x, layer, operands, (i, len(each)), batch_major), **attributes)
         for i, attributes in enumerate(each)
     ]
     outputs, *states = zip(*directions, strict=True)
@@ -136,19 +127,20 @@ def _joined_states(b: Builder, states: Sequence[Value], batch_major: bool) -> Va
     return parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=axis)
 
 
-def _attributes(node: Node, layer: _Layer) -> Iterator[dict[str, Any]]:
+def _attributes(node: Node, layer: _Kind) -> Iterator[dict[str, Any]]:
     """The attributes of the op of each direction."""
     direction = _text(node.attr("direction", "forward"))
     reversed_ = (False, True) if direction == "bidirectional" else (direction == "reverse",)
-    names = [_text(n) for n in node.attr("activations", ())] or [*layer.activations] * len(reversed_)
-    count = len(layer.activations)
+    usual = [_NAMES[kind] for kind in layer.defaults["activations"]]
+    count = len(usual)
+    names = [_text(n) for n in node.attr("activations", ())] or usual * len(reversed_)
     if len(names) != count * len(reversed_):
         raise ValueError(f"{len(names)} activations, not {count * len(reversed_)}")
     functions = list(_functions(names, node.attr("activation_alpha", ()), node.attr("activation_beta", ())))
     shared: dict[str, Any] = {"clip": max(float(node.attr("clip", 0.0)), 0.0)}
-    if layer is _GRU:
+    if layer is ops.Gru:
         shared["linear_before_reset"] = bool(node.attr("linear_before_reset", 0))
-    if layer is _LSTM:
+    if layer is ops.Lstm:
         shared["coupled"] = bool(node.attr("input_forget", 0))
     for i, reverse in enumerate(reversed_):
         kinds, alphas, betas = zip(*functions[i * count : (i + 1) * count], strict=True)
@@ -165,24 +157,29 @@ def _functions(
     """Name, alpha and beta of each activation."""
     next_alpha, next_beta = iter(alphas), iter(betas)
     for name in names:
-        if name.lower() not in _ACTIVATIONS:
+        if name.lower() not in _BY_LETTERS:
             raise UnsupportedError(f"the activation {name}")
-        kind, alpha, beta = _ACTIVATIONS[name.lower()]
+        kind, alpha, beta = _BY_LETTERS[name.lower()]
         first = 0.0 if alpha is None else float(next(next_alpha, alpha))
         yield kind, first, 0.0 if beta is None else float(next(next_beta, beta))
 
 
 def _operands(
-    b: Builder, x: Value, layer: _Layer, operands: Sequence[_Given], which: tuple[int, int], batch_major: bool
+    b: Builder,
+    x: Value,
+    layer: _Kind,
+    operands: Sequence[_Given],
+    which: tuple[int, int],
+    batch_major: bool,
 ) -> list[Value | None]:
     """The operands of the neutral op of the direction `which[0]` of `which[1]`, in its order."""
     w, r, bias, lengths, hidden, cell, peepholes = (
         _of_direction(b, v, *which, 1 if batch_major and i in (4, 5) else 0, rank)
         for i, (v, rank) in enumerate(zip(operands[1:], _RANKS, strict=True))
     )
-    if layer is _LSTM:
+    if layer is ops.Lstm:
         return [x, w, r, _summed(b, bias), lengths, hidden, cell, peepholes]
-    if layer is _GRU:
+    if layer is ops.Gru:
         return [x, w, r, *_halves(b, bias), lengths, hidden]
     return [x, w, r, _summed(b, bias), lengths, hidden]
 
@@ -220,30 +217,14 @@ def _summed(b: Builder, bias: Value | None) -> Value | None:
 
 # --- to ONNX ----------------------------------------------------------------------------------------------------------
 
-_NAMES = {
-    "affine": "Affine",
-    "elu": "Elu",
-    "hard_sigmoid": "HardSigmoid",
-    "leaky_relu": "LeakyRelu",
-    "none": "Affine",
-    "relu": "Relu",
-    "scaled_tanh": "ScaledTanh",
-    "sigmoid": "Sigmoid",
-    "softplus": "Softplus",
-    "softsign": "Softsign",
-    "tanh": "Tanh",
-    "thresholded_relu": "ThresholdedRelu",
-}
-"""Our names of activations -> ONNX's; "none" is Affine with factor 1."""
-
 
 @lower_onnx(ops.Rnn)
 @lower_onnx(ops.Gru)
 @lower_onnx(ops.Lstm)
 def _layer_onnx(node: Node, opset: int) -> Form | None:
     """One direction; its results get an axis of directions."""
-    name = next(name for name, layer in _LAYERS.items() if layer.op is node.op)
-    given, activations = _operands_of(node), _functions_onnx(node)
+    name = next(name for name, op in _LAYERS.items() if op is node.op)
+    given, activations = ops.operands_of(node), _functions_onnx(node)
     if activations is None or not _has_onnx_form(node):
         return None
     x, lengths = node.operand(0), given["lengths"]
@@ -276,7 +257,7 @@ def _cells(node: Node) -> Any:
 
 def _has_onnx_form(node: Node) -> bool:
     """Whether ONNX's op computes the layer."""
-    given = _operands_of(node)
+    given = ops.operands_of(node)
     if node.attr("rows") or not isinstance(_cells(node), int) or not isinstance(node.operand(1).shape[0], int):
         return False
     if node.op is not ops.Lstm:
@@ -296,13 +277,12 @@ def _functions_onnx(node: Node) -> dict[str, Any] | None:
     names = [_NAMES[kind] for kind in kinds]
     alphas, betas = (_padded(node.attr(n), len(kinds)) for n in ("alphas", "betas"))
     alphas = [1.0 if kind == "none" else alpha for kind, alpha in zip(kinds, alphas, strict=True)]
-    parameters = [_ACTIVATIONS[name.lower()] for name in names]
+    parameters = [_ACTIVATIONS[name] for name in names]
     kept = {
         "activation_alpha": [a for a, (_, alpha, _) in zip(alphas, parameters, strict=True) if alpha is not None],
         "activation_beta": [v for v, (_, _, beta) in zip(betas, parameters, strict=True) if beta is not None],
     }
-    layer = next(layer for layer in _LAYERS.values() if layer.op is node.op)
-    functions = {} if tuple(names) == layer.activations else {"activations": names}
+    functions = {} if tuple(kinds) == node.op.defaults["activations"] else {"activations": names}
     return functions | {name: values for name, values in kept.items() if values}
 
 
@@ -371,18 +351,14 @@ def _written_out(b: Builder, node: Node) -> list[Value]:
     return node.op.unrolled(b, *node.op.padded(node.operands), **attributes_of(node))
 
 
-_FUSED = {"none": "NONE", "relu": "RELU", "relu_n1_to_1": "RELU_N1_TO_1", "relu6": "RELU6", "tanh": "TANH"}
+_FUSED = {kind: name for name, kind in KERNEL_ACTIVATIONS.items()}
 """The activations that the kernels of whole layers have; that of LSTM has no "none" (see `stateful_layers`)."""
 
 
 def _keeps_state(node: Node) -> bool:
     """Whether the layer begins from a state of the graph, which only a kernel with states does."""
-    hidden = _operands_of(node)["hidden"]
+    hidden = ops.operands_of(node)["hidden"]
     return node.graph is not None and any(state.input is hidden for state in node.graph.states)
-
-
-def _operands_of(node: Node) -> dict[str, Value | None]:
-    return {o.name: v for o, v in zip(node.op.operands, node.op.padded(node.operands), strict=True)}
 
 
 def _is_fused(node: Node) -> bool:
@@ -392,7 +368,7 @@ def _is_fused(node: Node) -> bool:
     states of another size than the file says only where no tensor before them has a size that is computed
     (ArenaPlanner, persistent tensors).
     """
-    given, (steps, batch, _) = _operands_of(node), node.operand(0).shape
+    given, (steps, batch, _) = ops.operands_of(node), node.operand(0).shape
     if not isinstance(batch, int):
         return False
     if isinstance(steps, int) and not _keeps_state(node):
@@ -421,7 +397,7 @@ def _brought_to_kernel(b: Builder, node: Node) -> list[Value] | None:
 
     The last hidden state is the last output.
     """
-    given, outside = _operands_of(node), b.graph.output_set()
+    given, outside = ops.operands_of(node), b.graph.output_set()
     x, lengths, reverse = node.operand(0), given["lengths"], node.attr("reverse")
     used = any(r.uses or r in outside for r in node.results[1:])
     if not _is_fused(node) or (lengths is not None and used) or _takes_kernel_form(node):
@@ -453,7 +429,7 @@ def _masked(b: Builder, x: Value, lengths: Value) -> Value:
 
 
 def _takes_kernel_form(node: Node) -> bool:
-    given = _operands_of(node)
+    given = ops.operands_of(node)
     sized = all((v := given[n]) is not None and static(v.shape) for n in ("bias", "hidden", "cell") if n in given)
     return not node.attr("reverse") and given["lengths"] is None and sized
 
@@ -480,7 +456,7 @@ def _lstm_kernel(node: Node) -> Form | None:
     """
     if not (_is_fused(node) and _takes_kernel_form(node)):
         return None
-    given, coupled = _operands_of(node), node.attr("coupled")
+    given, coupled = ops.operands_of(node), node.attr("coupled")
 
     def gates(name: str, order: Sequence[int | None], count: int = 4) -> list[TensorData | None]:
         value = given[name]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from onnxtfl.mappings.recurrent.layers import KERNEL_ACTIVATIONS
 
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.rows import activated
@@ -27,15 +28,12 @@ from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.registry import lift_tfl
 
-_ACTIVATION = {"NONE": "none", "RELU": "relu", "RELU_N1_TO_1": "relu_n1_to_1", "RELU6": "relu6", "TANH": "tanh"}
-"""Activations by the names of TFLite's options, those of recurrent layers."""
-
 
 def _fused(node: Node) -> str:
     name = node.attributes.get("fused_activation_function", "NONE")
-    if name not in _ACTIVATION:
+    if name not in KERNEL_ACTIVATIONS:
         raise UnsupportedError(f"a recurrent layer with the activation {name}", code="E-OP-003")
-    return _ACTIVATION[name]
+    return KERNEL_ACTIVATIONS[name]
 
 
 def _fused_lstm(node: Node, is_integer: bool) -> str:

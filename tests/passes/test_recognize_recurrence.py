@@ -5,8 +5,10 @@ import pytest
 
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
-from onnxtfl.ir.text import parse_graph
+from onnxtfl.ir.text import parse_graph, print_graph
 from onnxtfl.ir.verify import verify
+from onnxtfl.passes.recognize.recurrence.chains import chains_of
+from onnxtfl.passes.recognize.recurrence.reroll import rerolled
 from tests.passes.helpers import op_counts, recognize_layers, transformed
 
 DOT = "{lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1]}"
@@ -33,6 +35,17 @@ def test_unrolled_steps() -> None:
     graph = transformed(f"{RNN}  %y = Concatenate(%h0, %h1, %h2) {{axis = 0}}\n}}", recognize_layers)
     assert op_counts(graph)["Rnn"] == 1
     assert op_counts(graph)["DotGeneral"] == 0
+
+
+def test_steps_are_rolled_up_without_a_change_of_the_graph() -> None:
+    graph = parse_graph(f"{RNN}  %y = Concatenate(%h0, %h1, %h2) {{axis = 0}}\n}}")
+    before = print_graph(graph)
+    rolled = [r for node in graph.nodes for chain in chains_of(node) for r in rerolled(graph, chain)]
+    assert [(r.layer.pattern.kind.name, r.steps.count, r.steps.reverse, r.initial) for r in rolled] == [
+        ("Rnn", 3, False, [None])
+    ]
+    assert [node.op.name for node in rolled[0].collecting] == ["Concatenate"]
+    assert print_graph(graph) == before
 
 
 def test_only_the_last_state_is_used() -> None:

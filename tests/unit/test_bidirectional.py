@@ -34,6 +34,14 @@ def test_both_directions() -> None:
     assert dict(op_counts(recognized(text))) == {"Bidirectional": 1}
 
 
+def test_outputs_that_are_batch_major_before_they_are_joined() -> None:
+    moved = "".join(f"  %{v}t = Transpose(%{v}) {{permutation = [1, 0, 2]}}\n" for v in "fb")
+    text = LAYERS.replace("  %y = Concatenate(%f, %b)", f"{moved}  %y = Concatenate(%ft, %bt)")
+    assert dict(op_counts(recognized(text))) == {"Bidirectional": 1, "Transpose": 1}
+    one = text.replace("%ft, %bt", "%f, %b").replace("%n)", "%n, %bt)", 1)
+    assert op_counts(recognized(one))["Bidirectional"] == 0
+
+
 def test_two_forward_layers_stay() -> None:
     assert op_counts(recognized(LAYERS.replace("reverse = true", "reverse = false")))["Bidirectional"] == 0
 

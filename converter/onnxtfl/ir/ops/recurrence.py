@@ -20,7 +20,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, differ, exceeds, known_of
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Derived, Term
-from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import FLOATS, INDICES, Attributes, Operand
 from onnxtfl.ir.ops.arithmetic import Add
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
@@ -171,6 +171,11 @@ class Recurrent(Derived, register=False):
         recurrent = given["recurrent"]
         assert recurrent is not None
         return [recurrent.shape[1]]
+
+
+def operands_of(layer: Node) -> dict[str, Value | None]:
+    """The operands of `layer` by name; None for those that are absent."""
+    return {o.name: v for o, v in zip(layer.op.operands, layer.op.padded(layer.operands), strict=True)}
 
 
 def _check_equal(what: str, a: Dim, b: Dim) -> None:

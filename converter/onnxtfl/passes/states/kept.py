@@ -29,19 +29,15 @@ def keep_states(graph: Graph, target: Target) -> None:
             _keep(graph, node, target)
 
 
-def _operands(node: Node) -> dict[str, Value | None]:
-    return {o.name: v for o, v in zip(node.op.operands, node.op.padded(node.operands), strict=True)}
-
-
 def _begins_from_zeros(node: Node) -> bool:
     """Whether all states are zeros of known shape."""
-    states = [v for name, v in _operands(node).items() if name in _STATES]
+    states = [v for name, v in ops.operands_of(node).items() if name in _STATES]
     zeros = all(v is None or (v.data is not None and not v.numpy().any()) for v in states)
     return zeros and all(r.tensor_type.is_static for r in node.results[1:])
 
 
 def _keep(graph: Graph, node: Node, target: Target) -> None:
-    given, before = _operands(node), len(graph.states)
+    given, before = ops.operands_of(node), len(graph.states)
     names = [name for name in given if name in _STATES]
     b = Builder(graph, node, maker="keep states")
     if given["bias"] is None:

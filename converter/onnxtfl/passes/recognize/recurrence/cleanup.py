@@ -31,11 +31,6 @@ MOST_BYTES = 1 << 20
 """The largest constant that is compared with zeros."""
 
 
-def operands_of(layer: Node) -> dict[str, Value | None]:
-    """The operands of `layer` by name."""
-    return {o.name: v for o, v in zip(layer.op.operands, layer.op.padded(layer.operands), strict=True)}
-
-
 def remade(b: Builder, layer: Node, given: Mapping[str, Value | None], **changes: object) -> list[Value]:
     """The results of `layer` with the operands `given` and attributes changed."""
     operands = list(given.values())
@@ -56,7 +51,7 @@ def is_zero(value: Value | None) -> bool:
 @AROUND_LAYERS.on(*LAYERS)
 def zero_states(b: Builder, node: Node) -> list[Value] | None:
     """Initial states that are zeros are absent."""
-    given = operands_of(node)
+    given = ops.operands_of(node)
     zeros = [name for name in ("hidden", "cell") if is_zero(given.get(name))]
     return remade(b, node, {**given, **dict.fromkeys(zeros)}) if zeros else None
 
@@ -64,7 +59,7 @@ def zero_states(b: Builder, node: Node) -> list[Value] | None:
 @AROUND_LAYERS.on(*LAYERS)
 def reversed_layer(b: Builder, node: Node) -> list[Value] | None:
     """A layer over a reversed sequence goes backwards over the sequence."""
-    reverse, given = made_by(node.operand(0), ops.Reverse), operands_of(node)
+    reverse, given = made_by(node.operand(0), ops.Reverse), ops.operands_of(node)
     if reverse is None or tuple(reverse.attr("dimensions")) != (0,) or given["lengths"] is not None:
         return None
     given["input"] = reverse.operand(0)
@@ -118,7 +113,7 @@ def _layer_with_steps(value: Value, axis: int) -> Node | None:
 def _layer_with_output(value: Value) -> Node | None:
     """The layer of which `value` is the output, where all sequences have the same length."""
     layer = made_by(value, *LAYERS)
-    return None if layer is None or value.index or operands_of(layer)["lengths"] is not None else layer
+    return None if layer is None or value.index or ops.operands_of(layer)["lengths"] is not None else layer
 
 
 def _is_last(layer: Node, index: int) -> bool:
@@ -146,11 +141,8 @@ def slice_of_operand(b: Builder, node: Node) -> Value | None:
 
 @AROUND_LAYERS.on(ops.Concatenate)
 def joined_parts(b: Builder, node: Node) -> Value | None:
-    """All parts of a value, joined again: the states of both directions."""
+    """All slices of a value, joined again: the states of both directions."""
     axis, parts = normalize_axis(node.attr("axis"), node.result.rank), [v for v in node.operands if v is not None]
-    split = made_by(parts[0], ops.Split)
-    if split is not None and normalize_axis(split.attr("axis"), split.operand(0).rank) == axis:
-        return split.operand(0) if parts == split.results else None
     whole, end = None, 0
     for part in parts:
         cut = made_by(part, ops.Slice)
@@ -187,7 +179,7 @@ def masked_layer(b: Builder, node: Node) -> Value | None:
     users = [u for u in layer.results[0].users() if u.op is not ops.Shape]
     if any(r.uses for r in layer.results[1:]) or len(users) != 1 or layer.attr("reverse"):
         return None
-    lengths, given = _lengths(node.operand(0), layer.results[0]), operands_of(layer)
+    lengths, given = _lengths(node.operand(0), layer.results[0]), ops.operands_of(layer)
     if lengths is None:
         return None
     if back is not None:
@@ -232,7 +224,7 @@ _UP_TO_ONE = frozenset({"sigmoid", "hard_sigmoid", "tanh", "softsign", "sign", "
 @AROUND_LAYERS.on(ops.Lstm)
 def inert_clip(b: Builder, node: Node) -> list[Value] | None:
     """A bound that cells do not reach: each step adds at most 1."""
-    clip, steps, given = node.attr("cell_clip"), node.operand(0).shape[0], operands_of(node)
+    clip, steps, given = node.attr("cell_clip"), node.operand(0).shape[0], ops.operands_of(node)
     gates, candidate, _ = node.attr("activations")
     if (
         not clip

@@ -1,39 +1,46 @@
-"""Two layers of which only the last states are used, or that other nodes stand between, as a bidirectional layer.
+"""Layers that differ in direction only, as a bidirectional one.
 
 ::
 
-    %f, %h = Lstm(%x, ...)
-    %b, %k = Lstm(%x, ...) {reverse = true}      ->      _, %h, %k = Bidirectional(%x, ..., %x, ...)
+    %f, %h = Lstm(%x, ...)                             %y, %h, %c, %k, %d = Bidirectional(%x, ..., %x, ...)
+    %b, %k = Lstm(%x, ...) {reverse = true}      ->
+    %y = Concatenate(%f, %b) {axis = 2}
+
+The outputs may be batch-major where they are joined, or not be used, and other nodes may stand between the layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.quantized import touches_quantized
-from onnxtfl.passes.recognize.recurrence.cleanup import LAYERS, operands_of
+from onnxtfl.ir.reshape import transposed
+from onnxtfl.passes.recognize.recurrence.cleanup import LAYERS
+from onnxtfl.rewriting.patterns import erase_dead
 
 MOST_BETWEEN = 1 << 10
 """Nodes between two layers that are joined."""
 _OF_DIRECTION = ("activations", "alphas", "betas", "reverse")
+_BATCH_MAJOR = (1, 0, 2)
 
 
 def join_directions(graph: Graph) -> bool:
     """Join layers that differ in direction; returns whether there were any."""
     single: dict[Hashable, Node] = {}
     changed = False
-    for node in list(graph.nodes):
-        if node.op not in LAYERS or not _is_plain(node):
+    for node in [n for n in graph.nodes if n.op in LAYERS]:
+        if not _is_plain(node):
             continue
         other = single.pop(_key(node, not node.attr("reverse")), None)
         if other is not None:
             forward, backward = (node, other) if other.attr("reverse") else (other, node)
-            if _is_pair(graph, forward, backward) and _brought_together(other, node):
-                _join(graph, forward, backward, at=other)
+            joining = _joining(graph, [forward.results[0], backward.results[0]])
+            if joining is not None and _brought_together(other, node):
+                _join(graph, forward, backward, joining, at=other)
                 changed = True
                 continue
         single[_key(node, node.attr("reverse"))] = node
@@ -49,7 +56,7 @@ def _is_plain(node: Node) -> bool:
 
 def _key(node: Node, reverse: bool) -> Hashable:
     """What a layer has in common with the one that it is joined with, which is `reverse` or not."""
-    given = operands_of(node)
+    given = ops.operands_of(node)
     common = tuple(sorted((k, str(v)) for k, v in attributes_of(node).items() if k not in _OF_DIRECTION))
     return node.op, node.operand(0), given["lengths"], node.operand(1).shape, node.operand(2).shape, common, reverse
 
@@ -80,18 +87,28 @@ def _brought_together(first: Node, second: Node) -> bool:
     return True
 
 
-def _is_pair(graph: Graph, forward: Node, backward: Node) -> bool:
-    """Whether the outputs are used joined only, or not at all."""
-    outputs = [node.results[0] for node in (forward, backward)]
-    users = [user for v in outputs for user in v.users()]
-    return not any(graph.is_output(v) for v in outputs) and all(_joins(user, outputs) for user in users)
+def _joining(graph: Graph, outputs: list[Value]) -> dict[Node, bool] | None:
+    """The nodes that join `outputs`, and whether these are batch-major there; None where they have other users."""
+    moved = [next((user.result for user in v.users() if _moves_batch(user)), v) for v in outputs]
+    if len({a is b for a, b in zip(outputs, moved, strict=True)}) > 1:
+        return None
+    found = {}
+    for values in (outputs, moved):
+        if any(graph.is_output(v) for v in values):
+            return None
+        for user in (user for v in values for user in v.users()):
+            if user.op is ops.Concatenate and user.operands == values and user.attr("axis") in (2, -1):
+                found[user] = values is moved
+            elif user.results[0] not in moved:
+                return None
+    return found if moved != outputs else dict.fromkeys(found, False)
 
 
-def _joins(node: Node, outputs: Sequence[Value]) -> bool:
-    return node.op is ops.Concatenate and node.operands == outputs and node.attr("axis") in (2, -1)
+def _moves_batch(node: Node) -> bool:
+    return node.op is ops.Transpose and tuple(node.attr("permutation")) == _BATCH_MAJOR
 
 
-def _join(graph: Graph, forward: Node, backward: Node, at: Node) -> None:
+def _join(graph: Graph, forward: Node, backward: Node, joining: Mapping[Node, bool], at: Node) -> None:
     b = Builder(graph, at, maker="bidirectional layers")
     operands = [v for node in (forward, backward) for v in node.op.padded(node.operands)]
     attributes = {k: v for k, v in forward.attributes.items() if k in ops.Bidirectional.defaults}
@@ -99,8 +116,10 @@ def _join(graph: Graph, forward: Node, backward: Node, at: Node) -> None:
     output, *states = b.many(ops.Bidirectional, *operands, **{**attributes, **both}, layer=forward.op.name)
     for made in b.created:
         made.add_history(forward, backward)
-    for user in forward.results[0].users():
-        graph.replace(user, [output])
+    for user, batch_major in joining.items():
+        inside = Builder(graph, user, cause=user, maker="bidirectional layers")
+        graph.replace(user, [transposed(inside, output, _BATCH_MAJOR) if batch_major else output])
+    erase_dead(graph, list(forward.results[0].users()) + list(backward.results[0].users()))
     for old, new in zip([*forward.results[1:], *backward.results[1:]], states, strict=True):
         graph.substitute(old, new)
     graph.remove(forward)

@@ -16,7 +16,6 @@ from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.reshape import reshape, transposed
 from onnxtfl.passes.recognize.recurrence.cleanup import range_along
 from onnxtfl.passes.recognize.recurrence.matching import (
-    GATES,
     GIVEN,
     INPUT,
     PART,
@@ -100,7 +99,7 @@ class Layer:
     @property
     def _starts(self) -> list[int]:
         """The first row of each gate; one that is not computed (of a coupled layer) has the weights of the first."""
-        return [gate * self.cells for gate in range(GATES[self.pattern.kind])]
+        return [gate * self.cells for gate in range(self.pattern.kind.gates)]
 
     def _input(self, b: Builder, steps: Steps) -> tuple[Value, Value, Array]:
         """The input [T, N, I], its weights, and the bias of all gates."""

@@ -15,7 +15,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.ops.recurrence import ACTIVATIONS, Recurrent
+from onnxtfl.ir.ops.recurrence import Recurrent
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.recognize.recurrence.polynomials import (
     Atom,
@@ -62,7 +62,6 @@ class Option:
     attributes: Mapping[str, Any]
 
 
-GATES: Mapping[type[Recurrent], int] = {ops.Rnn: 1, ops.Gru: 3, ops.Lstm: 4}
 _BATCH = 2
 
 
@@ -78,7 +77,7 @@ def pattern(atoms: Atoms, option: Option, cells: int) -> Pattern:
 def _pattern(atoms: Atoms, option: Option, cells: int) -> Pattern:
     graph = Graph("step")
     b = Builder(graph)
-    gates = GATES[option.kind]
+    gates = option.kind.gates
     shapes: dict[str, tuple[int, ...]] = {"peepholes": (3 * cells,), "recurrent_bias": (gates * cells,)}
     x = graph.add_input(TensorType(DType.FLOAT32, (_BATCH, gates * cells)))
     states = [graph.add_input(TensorType(DType.FLOAT32, (_BATCH, cells))) for _ in option.kind.results[1:]]
@@ -107,7 +106,7 @@ def options(hidden: Poly, states: int, gates: int) -> Iterator[Option]:
     kinds: Sequence[type[Recurrent]] = (ops.Lstm,) if states == 2 else (ops.Gru, ops.Rnn)
     arguments = [product.arguments[0].atom for product in products(hidden)]
     if not any(atom is not None and atom.name == PART for atom in arguments):
-        kinds = [kind for kind in kinds if GATES[kind] == gates]
+        kinds = [kind for kind in kinds if kind.gates == gates]
     used = list(dict.fromkeys(functions(hidden)))
     names = frozenset(atom.name for atom in used)
     for kind in kinds:
@@ -143,38 +142,31 @@ _MORE: Mapping[type[Recurrent], Sequence[tuple[tuple[str, ...], Mapping[str, Any
 """The optional operands and attributes of each kind that change its step."""
 
 Activation = tuple[str, float, float]
-_OPS: Mapping[type[Op], tuple[str, ...]] = {
+_OF_OPS: Mapping[type[Op], tuple[str, ...]] = {
     ops.Sigmoid: ("sigmoid",),
     ops.Tanh: ("tanh",),
     ops.Relu: ("relu",),
     ops.Softplus: ("softplus",),
     ops.Div: ("softsign",),
     ops.Sign: ("sign",),
-    ops.Elu: ("elu",),
-    ops.LeakyRelu: ("leaky_relu",),
-    ops.ThresholdedRelu: ("thresholded_relu",),
-    ops.HardSigmoid: ("hard_sigmoid",),
+    ops.Elu: ("elu", "alpha"),
+    ops.LeakyRelu: ("leaky_relu", "alpha"),
+    ops.ThresholdedRelu: ("thresholded_relu", "alpha"),
+    ops.HardSigmoid: ("hard_sigmoid", "slope", "offset"),
     ops.Relu6: ("relu6",),
     ops.ReluN1To1: ("relu_n1_to_1",),
 }
-"""Activations by the op that they contain."""
-_PARAMETERS: Mapping[type[Op], tuple[str, ...]] = {
-    ops.Elu: ("alpha",),
-    ops.LeakyRelu: ("alpha",),
-    ops.ThresholdedRelu: ("alpha",),
-    ops.HardSigmoid: ("slope", "offset"),
-}
+"""Activations by the op that they contain, with the names of its attributes that are alpha and beta."""
 
 
 def _activations(used: Sequence[Atom]) -> list[Activation]:
     """The activations that the functions of a step may be."""
     found: dict[Activation, None] = {}
     for atom in used:
-        attributes = dict(atom.detail[0]) if atom.detail is not None else {}
-        values = [float(attributes[name]) for name in _PARAMETERS.get(atom.name, ())]
-        for name in _OPS.get(atom.name, ()):
-            assert name in ACTIVATIONS
-            alpha, beta = [*values, 0.0, 0.0][:2]
+        if atom.name in _OF_OPS:
+            attributes = dict(atom.detail[0])
+            name, *parameters = _OF_OPS[atom.name]
+            alpha, beta = [*(float(attributes[p]) for p in parameters), 0.0, 0.0][:2]
             found[name, alpha, beta] = None
     return [*found, ("none", 0.0, 0.0)]
 
@@ -182,7 +174,7 @@ def _activations(used: Sequence[Atom]) -> list[Activation]:
 def _covers(activations: Sequence[Activation], names: frozenset[type[Op]]) -> bool:
     """Whether every function of a step is one of `activations`."""
     wanted = {name for name, _, _ in activations}
-    return all(wanted & set(of) for name, of in _OPS.items() if name in names)
+    return all(of[0] in wanted for op, of in _OF_OPS.items() if op in names)
 
 
 def _clips_of(kind: type[Recurrent], used: Sequence[Atom]) -> Iterator[Mapping[str, float]]:

@@ -21,10 +21,10 @@ from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.passes.recognize.recurrence.cleanup import counts, is_zero
-from onnxtfl.passes.recognize.recurrence.layers import Steps, layer_of, output_of
-from onnxtfl.passes.recognize.recurrence.matching import PART, state
-from onnxtfl.passes.recognize.recurrence.polynomials import Atoms, Piece, Poly, UnfitError, number
-from onnxtfl.passes.recognize.recurrence.reading import Columns, Reader, peeled
+from onnxtfl.passes.recognize.recurrence.layers import Steps, output_of
+from onnxtfl.passes.recognize.recurrence.polynomials import Piece, Poly, UnfitError, number
+from onnxtfl.passes.recognize.recurrence.reading import peeled
+from onnxtfl.passes.recognize.recurrence.rounds import Rounds
 from onnxtfl.rewriting.patterns import Patterns
 
 LAYERS_IN_SCANS = Patterns()
@@ -51,14 +51,21 @@ class _Body:
     def __init__(self, node: Node, parts: ScanParts, order: Sequence[int]) -> None:
         self.node, self.parts, self.order = node, parts, order
         self.body: Graph = parts.body
-        hidden = self.body.inputs[order[0]]
-        if any(v.tensor_type.shape is None or v.rank < 2 or not v.dtype.is_float for v in parts.carried):
-            raise UnfitError
-        self.batch, self.cells = product(hidden.shape[:-1]), hidden.shape[-1]
-        if not isinstance(self.cells, int):
-            raise UnfitError
+        count = parts.count
+        slices, inside = self.body.inputs[count : count + len(parts.axes)], self.body.inputs[count + len(parts.axes) :]
         self.place = self._scanned()
-        self.reader = self._reader()
+        states = [self.body.inputs[i] for i in order]
+        self.rounds = Rounds(slices[self.place], states)
+        self.reader, places = self.rounds.reader(slices[self.place], states)
+        for value, outside in zip(slices, parts.scanned, strict=True):
+            if counts(outside):
+                places[value] = [(1, self.rounds.atoms.mask(POSITION))]
+        for value, outside in zip(inside, parts.captures, strict=True):
+            self.reader.outside[value] = outside
+            if outside.rank == 2 and outside.tensor_type.is_static:
+                self.reader.matrices[value] = [Piece.whole(outside, *outside.shape)]
+            elif outside.rank == 1 and outside.is_constant and outside.dtype.is_float:
+                places[value] = [(outside.shape[0], number(outside.numpy()))]
 
     def _scanned(self) -> int:
         """The index of the only scanned value that is not the number of the step."""
@@ -67,31 +74,10 @@ class _Body:
             raise UnfitError
         return floats[0]
 
-    def _reader(self) -> Reader:
-        places: dict[Value, Columns] = {}
-        atoms, count = Atoms(), self.parts.count
-        reader = Reader(atoms, self.batch, places.get)
-        slices = self.body.inputs[count : count + len(self.parts.axes)]
-        for role, place in enumerate(self.order):
-            value = self.body.inputs[place]
-            places[value] = reader.named(value, state(role))
-        self.width = reader.width(slices[self.place])
-        places[slices[self.place]] = reader.named(slices[self.place], PART)
-        for value, outside in zip(slices, self.parts.scanned, strict=True):
-            if counts(outside):
-                places[value] = [(1, atoms.mask(POSITION))]
-        for value, outside in zip(self.body.inputs[count + len(slices) :], self.parts.captures, strict=True):
-            reader.outside[value] = outside
-            if outside.rank == 2 and outside.tensor_type.is_static:
-                reader.matrices[value] = [Piece.whole(outside, *outside.shape)]
-            elif outside.rank == 1 and outside.is_constant and outside.dtype.is_float:
-                places[value] = [(outside.shape[0], number(outside.numpy()))]
-        return reader
-
     def written(self, b: Builder) -> list[Value]:
         """The results of the layer in place of those of the Scan; UnfitError where it is none."""
         polys = [self.reader.poly(self.body.outputs[i]) for i in self.order]
-        found = layer_of(self.reader.atoms, self.cells, polys[0], None if len(polys) == 1 else polys[1:], self.width)
+        found = self.rounds.layer(polys[0], polys[1:] or None)
         if found is None:
             raise UnfitError
         layer, count = found[0], self.parts.count
@@ -106,12 +92,8 @@ class _Body:
         return [*results, *(self._collected(b, steps, output, i) for i in range(len(self.parts.result_axes)))]
 
     def _steps(self) -> Steps:
-        x = self.parts.scanned[self.place]
-        axis = normalize_axis(self.parts.axes[self.place], x.rank)
-        before = product(x.shape[:axis])
-        if before not in (1, self.batch):
-            raise UnfitError
-        return Steps(x, x.shape[axis], self.batch, before == 1, self.parts.reversed[self.place])
+        x, axis = self.parts.scanned[self.place], self.parts.axes[self.place]
+        return self.rounds.steps(x, axis, x.shape[axis], self.parts.reversed[self.place])
 
     def _check_collected(self, wanted: Poly) -> None:
         """UnfitError where the Scan collects something else than the output."""
@@ -123,6 +105,6 @@ class _Body:
     def _collected(self, b: Builder, steps: Steps, output: Value, index: int) -> Value:
         result = self.node.results[self.parts.count + index]
         before = product(result.shape[: normalize_axis(self.parts.result_axes[index], result.rank)])
-        if before not in (1, self.batch):
+        if before not in (1, self.rounds.batch):
             raise UnfitError
         return replace(steps, time_first=before == 1).as_written(b, output, result)

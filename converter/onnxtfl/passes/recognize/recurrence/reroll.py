@@ -1,0 +1,225 @@
+"""Steps that a file has one by one, as the Scan of which they are the rounds.
+
+::
+
+    %p0, %p1, %p2 = Split(%products)
+    %h0 = Tanh(%p0)                                          %h2, %y = Scan(%zeros, %products) {
+    %h1 = Tanh(Add(%p1, DotGeneral(%h0, %R)))          ->      body = (%h, %p) -> (%n, %n) {
+    %h2 = Tanh(Add(%p2, DotGeneral(%h1, %R)))                    %n = Tanh(Add(%p, DotGeneral(%h, %R))) } }
+    %y = Concatenate(%h0, %h1, %h2)
+
+The last step is read as a round of its part and of values of the step before, its states; each step before has to
+compute the same, and the first the same from initial states, which are zeros or values of the graph. A single step,
+whose states are outside, is a Scan of one round. The Scan is written only as the layer that it is: steps that are no
+layer stay as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.shapes import normalize_axis
+from onnxtfl.passes.recognize.recurrence.chains import Chain, source_of
+from onnxtfl.passes.recognize.recurrence.layers import Layer, Steps, output_of
+from onnxtfl.passes.recognize.recurrence.matching import state
+from onnxtfl.passes.recognize.recurrence.polynomials import ZERO, Atom, Poly, UnfitError, functions
+from onnxtfl.passes.recognize.recurrence.reading import Reader, peeled
+from onnxtfl.passes.recognize.recurrence.rounds import Rounds
+
+NEAR = 6
+"""How far before the first step an initial state is looked for, in nodes."""
+MOST_INITIAL = 4
+"""Values that are tried as initial states."""
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """The Scan that the steps of `chain` are, whose body is the step of `layer`.
+
+    `initial`: the carried values, None for zeros. `finals`: values of the last step, and the state that each is;
+    `collecting`: the nodes that join the outputs of all steps, and whether as [T, N, H], not [N, T, H].
+    """
+
+    chain: Chain
+    layer: Layer
+    steps: Steps
+    initial: Sequence[Value | None]
+    finals: Mapping[Value, int]
+    collecting: Mapping[Node, bool]
+
+    def write(self, b: Builder) -> list[Value]:
+        """The output of the layer, and its last states."""
+        return self.layer.write(b, self.steps, self.initial)
+
+
+def rerolled(graph: Graph, chain: Chain) -> Iterator[Rolled]:
+    """The Scans that the steps of `chain` may be: more than one where values may be states in several ways."""
+    with contextlib.suppress(UnfitError):
+        steps = _Steps(graph, chain)
+        orders = chain.taken if chain.is_single else itertools.permutations(chain.taken[-1])
+        for order in orders:
+            for layer, polys in steps.layers(order):
+                with contextlib.suppress(UnfitError):
+                    yield steps.rolled(layer, polys, order)
+
+
+class _Steps:
+    """The steps of what may be a layer."""
+
+    def __init__(self, graph: Graph, chain: Chain) -> None:
+        self.graph, self.chain, self.count = graph, chain, len(chain.parts)
+        self.rounds = Rounds(chain.parts[0], [v for values in chain.taken for v in values])
+        self.others, self.atoms = set(chain.parts), self.rounds.atoms
+        batch = self.rounds.batch
+        single = Steps(chain.sequence, 1, batch)
+        self.steps = (
+            single if chain.is_single else self.rounds.steps(chain.sequence, chain.axis, self.count, chain.reverse)
+        )
+
+    def layers(self, order: Sequence[Value]) -> Iterator[tuple[Layer, list[Poly]]]:
+        """Layers of which a step is one, with its states; `order`: the states that the last step takes, by role."""
+        last = self.count - 1
+        if last > 1:  # the step before the last computes all states, also those that nothing uses after the last
+            for before in itertools.permutations(self.chain.taken[last - 1]):
+                reader = self._reader(last - 1, before)
+                hidden, *others = [reader.poly(v) for v in order]
+                found = self.rounds.layer(hidden, others or None)
+                if found is not None:
+                    yield found
+            return
+        read = self._last_polys(order)
+        polys = list(read.values())
+        polys += [p for poly in polys for p in self._states_of(poly)]
+        for hidden in reversed(polys):
+            found = self.rounds.layer(hidden, polys if len(order) == 2 else None)
+            if found is not None and (not self.chain.is_single or self._is_single(found[0], hidden, read)):
+                yield found
+
+    def _is_single(self, layer: Layer, hidden: Poly, read: Mapping[Value, Poly]) -> bool:
+        """Whether a single step is one of `layer`: sums of products are only if they are the next state."""
+        if layer.lengths is not None or not all(v.is_constant for v in layer.values):
+            return False
+        return layer.pattern.kind is not ops.Rnn or any(
+            p.key == hidden.key and self._is_kept(v) for v, p in read.items()
+        )
+
+    def _is_kept(self, value: Value) -> bool:
+        """Whether `value` is what the graph returns as the next state."""
+        source = source_of(self.chain.taken[0][0])
+        kept = [s.output for s in self.graph.states if s.input is source]
+        kept += [v for v in self.graph.outputs if source in self.graph.inputs and v.tensor_type == source.tensor_type]
+        return any(peeled(v) is peeled(value) for v in kept)
+
+    def _last_polys(self, order: Sequence[Value]) -> dict[Value, Poly]:
+        """What the last step computes for each cell."""
+        last, level = self.count - 1, self.chain.level
+        values = [r for node in self.chain.nodes for r in node.results if level[r] == last and r.dtype.is_float]
+        return self.rounds.polys(self._reader(last, order), values)
+
+    def _states_of(self, poly: Poly) -> Iterator[Poly]:
+        """The states after a step, which nothing uses, if `poly` is an output that is masked by zeros."""
+        atom, cells = poly.atom, self.rounds.cells
+        if atom is None or atom.name is not ops.Select or atom.arguments[2].terms:
+            return
+        mask, after, _ = atom.arguments
+        yield self.atoms.apply(ops.Select, None, [mask, after, self.atoms.leaf(state(0), 0, cells)])
+        for inner in functions(after):
+            for argument in inner.arguments:
+                yield self.atoms.apply(ops.Select, None, [mask, argument, self.atoms.leaf(state(1), 0, cells)])
+
+    def _reader(self, step: int, states: Sequence[Value]) -> Reader:
+        """A reader of `step`, which takes `states` in the order of their roles."""
+        index = self.count - 1 - step if self.chain.reverse else step
+        return self.rounds.reader(self.chain.parts[step], states, self.others, index)[0]
+
+    def rolled(self, layer: Layer, polys: Sequence[Poly], order: Sequence[Value]) -> Rolled:
+        """The Scan if all steps compute `polys`, else UnfitError; `order`: what the last step takes, by role."""
+        read = self._last_polys(order)
+        readers, initial = {self.count - 1: self._reader(self.count - 1, order)}, list[Value | None](order)
+        for step in range(self.count - 2, 0, -1):
+            order, readers[step] = self._before(step, order, polys)
+        collecting = {}
+        if not self.chain.is_single:
+            readers[0] = self._reader(0, ())
+            candidates = self._candidates(readers[0])
+            initial = self._initial(readers[0], order, polys, candidates)
+            output = output_of(self.atoms, layer, polys[0])
+            started = self._started(output, [candidates[v] for v in initial])
+            collecting = self._collecting(readers, [started.key, *[output.key] * (self.count - 1)])
+        finals = {v: role for role, poly in enumerate(polys) for v, p in read.items() if p.key == poly.key}
+        return Rolled(self.chain, layer, self.steps, initial, finals, collecting)
+
+    def _before(self, step: int, after: Sequence[Value], polys: Sequence[Poly]) -> tuple[Sequence[Value], Reader]:
+        """The states that `step` takes, by role, so that `after` are its new states `polys`; and its reader."""
+        for order in itertools.permutations(self.chain.taken[step]):
+            reader = self._reader(step, order)
+            if all(reader.poly(v).key == poly.key for v, poly in zip(after, polys, strict=True)):
+                return order, reader
+        raise UnfitError
+
+    def _candidates(self, reader: Reader) -> dict[Value | None, Poly]:
+        """What may be initial states: zeros, and values near the first step that do not depend on the sequence."""
+        found: dict[Value | None, Poly] = {None: ZERO}
+        found.update(self.rounds.polys(reader, self._invariants()).items())
+        return found
+
+    def _initial(
+        self,
+        reader: Reader,
+        after: Sequence[Value],
+        polys: Sequence[Poly],
+        candidates: Mapping[Value | None, Poly],
+    ) -> list[Value | None]:
+        """The initial states, by role, with which the first step has the new states `after`."""
+        wanted = [reader.poly(v).key for v in after]
+        for chosen in itertools.product(candidates, repeat=len(polys)):
+            if [self._started(p, [candidates[v] for v in chosen]).key for p in polys] == wanted:
+                return list(chosen)
+        raise UnfitError
+
+    def _started(self, poly: Poly, initial: Sequence[Poly]) -> Poly:
+        """`poly` with initial states for the states."""
+        names = {state(role): value for role, value in enumerate(initial)}
+
+        def leaf(atom: Atom) -> Poly | None:
+            value = names.get(atom.name)
+            return value if value is None else self.atoms.columns(value, atom.start, atom.start + atom.detail)
+
+        return self.atoms.substitute(poly, leaf)
+
+    def _invariants(self) -> Iterable[Value]:
+        level, found = self.chain.level, dict[Value, None]()
+        work = [v for node in self.chain.nodes if level[node.results[0]] == 0 for v in node.operands]
+        for _ in range(NEAR):
+            values = [v for v in work if v is not None and not v.is_constant and v not in level]
+            found |= {peeled(v): None for v in values if isinstance(v.tensor_type.shape, tuple) and v.dtype.is_float}
+            work = [o for v in values if v.producer is not None for o in v.producer.operands]
+        return list(found)[:MOST_INITIAL]
+
+    def _collecting(self, readers: Mapping[int, Reader], wanted: Sequence[object]) -> dict[Node, bool]:
+        """The nodes that join `wanted` of all steps, and whether as [T, N, H], not [N, T, H]."""
+        found = {}
+        for node in self.chain.collecting:
+            values = node.operands[::-1] if self.chain.reverse else node.operands
+            with contextlib.suppress(UnfitError):
+                keys = [readers[i].poly(v).key for i, v in enumerate(values) if v is not None]
+                if keys == wanted:
+                    found[node] = self._is_time_first(node)
+        return found
+
+    def _is_time_first(self, node: Node) -> bool:
+        """Whether `node` joins [N, H] of all steps to [T, N, H]; UnfitError where it is not [N, T, H] either."""
+        shape, axis = node.result.shape, normalize_axis(node.attr("axis"), node.result.rank)
+        before, after = product(shape[:axis]), product(shape[axis:])
+        if before == 1:
+            return True
+        if before != self.rounds.batch or after != self.count * self.rounds.cells:
+            raise UnfitError
+        return False

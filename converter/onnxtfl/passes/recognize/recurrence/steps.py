@@ -1,0 +1,101 @@
+"""Layers in place of steps that a file has one by one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.quantized import touches_quantized
+from onnxtfl.ir.reshape import reshape
+from onnxtfl.passes.recognize.recurrence.chains import PRODUCTS, Chain, chains_of, single_steps, sources_of
+from onnxtfl.passes.recognize.recurrence.polynomials import UnfitError
+from onnxtfl.passes.recognize.recurrence.reroll import Rolled, rerolled
+from onnxtfl.rewriting.patterns import erase_dead
+
+
+def recognize_steps(graph: Graph) -> bool:
+    """Replace the steps of recurrent layers by the layers, single ones last; returns whether there were any."""
+    changed, sources = False, sources_of(graph)
+    for chains in (chains_of, functools.partial(single_steps, sources=sources)):
+        for node in [n for n in graph.nodes if n.op in (ops.Split, *PRODUCTS)]:
+            if node.graph is graph:
+                changed |= any(_is_replaced(graph, chain) for chain in chains(node))
+    return changed
+
+
+def _is_replaced(graph: Graph, chain: Chain) -> bool:
+    """Replace the steps of `chain` by a layer, if they are one."""
+    return any(_is_written(graph, rolled) for rolled in rerolled(graph, chain))
+
+
+def _is_written(graph: Graph, rolled: Rolled) -> bool:
+    """Write the layer; not if the steps have other users."""
+    chain, finals, collecting = rolled.chain, rolled.finals, rolled.collecting
+    joined = [v for node in collecting for v in node.operands if v is not None]
+    inside, outside = _made_for(chain, [*finals, *joined]), graph.output_set()
+    kept = {r for node in inside for r in node.results if r not in finals}
+    if any(touches_quantized(node) for node in (*inside, *collecting)):
+        return False
+    if any(r in outside or any(u not in inside and u not in collecting for u in r.users()) for r in kept):
+        return False
+    sources = [rolled.steps.sequence, *rolled.layer.values, *(v for v in rolled.initial if v is not None)]
+    before = _place(chain, sources, inside)
+    if before is None:
+        return False
+    b = Builder(graph, before, cause=chain.start, maker="recurrent layers")
+    try:
+        output, *states = rolled.write(b)
+    except UnfitError:
+        b.undo()
+        return False
+    for made in b.created:
+        made.add_history(*inside)
+    for value, role in finals.items():
+        graph.substitute(value, reshape(b, states[role], value.shape, states[role], value))
+    for node, time_first in collecting.items():
+        steps = replace(rolled.steps, time_first=time_first)
+        graph.replace(node, [steps.as_written(b, output, node.result)])
+    erase_dead(graph, [v.producer for v in (*finals, *joined) if v.producer is not None])
+    return True
+
+
+def _made_for(chain: Chain, values: Sequence[Value]) -> set[Node]:
+    """The nodes of the steps that `values` depend on."""
+    inside: set[Node] = set()
+    work = [v.producer for v in values]
+    while work:
+        node = work.pop()
+        if node is not None and node in chain.nodes and node not in inside:
+            inside.add(node)
+            work.extend(v.producer for v in node.operands if v is not None)
+    return inside
+
+
+def _place(chain: Chain, sources: Sequence[Value], inside: set[Node]) -> Node | None:
+    """The node that is the first after all producers of `sources`; None where one depends on the steps."""
+    waiting = {node for v in sources if (node := v.producer) is not None}
+    place: Node | None = chain.start
+    node, seen, left = place, set[Node](), len(inside)
+    while node is not None and left:
+        left -= node in inside
+        seen.add(node)
+        place = node.next if node in waiting else place
+        node = node.next
+    return None if _reaches([n for n in waiting if n in seen], seen, inside) else place
+
+
+def _reaches(work: list[Node], among: set[Node], inside: set[Node]) -> bool:
+    """Whether one of `work` depends on a node of `inside` through nodes of `among`."""
+    done: set[Node] = set()
+    while work:
+        node = work.pop()
+        if node in inside:
+            return True
+        if node not in done:
+            done.add(node)
+            work.extend(p for v in node.operands if v is not None and (p := v.producer) is not None and p in among)
+    return False
