@@ -26,7 +26,7 @@ from onnxtfl.rewriting.patterns import Patterns
 
 AROUND_LAYERS = Patterns()
 LAST_OUTPUTS = Patterns()
-LAYERS = (ops.Rnn, ops.Gru, ops.Lstm)
+LAYERS = tuple(ops.Recurrent.__subclasses__())
 MOST_BYTES = 1 << 20
 """The largest constant that is compared with zeros."""
 
