@@ -20,6 +20,10 @@ ROOT = HERE.parents[1]
 FAMILIES: dict[str, dict[str, list[str]]] = tomllib.loads((HERE / "families.toml").read_text(encoding="utf-8"))
 
 
+SERVES = {"approximations": "elementwise", "halving": "reductions", "ranking": "sorting"}
+"""Modules with parts of another family's rules, which are in the same folder."""
+
+
 def family_of(side: str) -> dict[str, str]:
     """The family of each op of one side; an op that is listed twice fails."""
     pairs = [(op, family) for family, sides in FAMILIES.items() for op in sides.get(side, ())]
@@ -35,7 +39,7 @@ def module_of(rule: Callable[..., Any]) -> str | None:
     if isinstance(rule, functools.partial):
         return module_of(rule.func)
     package, _, module = rule.__module__.rpartition(".")
-    return module if package.endswith("mappings") else None
+    return SERVES.get(module, module) if "mappings" in package.split(".") else None
 
 
 def full_name(domain: str, name: str) -> str:
@@ -57,7 +61,9 @@ def test_onnx_rules_are_in_the_module_of_their_family() -> None:
     known = all_rules()
     for table in (known.lift_onnx, known.upgrades):
         found = ((full_name(*key), module_of(r)) for key, versions in table.items() for r in versions.values())
-        assert misplaced(found, ONNX) == {}
+        placed = list(found)
+        assert misplaced(placed, ONNX) == {}
+        assert len([module for _, module in placed if module is not None]) > len(placed) // 2
 
 
 def test_tfl_rules_are_in_the_module_of_their_family() -> None:
