@@ -5,19 +5,17 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-import numpy as np
 from onnxtfl.mappings.math.contraction import batched
 
-from onnxtfl.build.dtypes import dtype_from
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import counted, sliced
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, at_most, differ, known_size, static
+from onnxtfl.ir.dims import Dim, at_most, differ, known_size
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantized import real_of_stored_zero
 from onnxtfl.ir.reshape import as_int64, broadcast, dim_vector, reshape, unsqueezed
 from onnxtfl.ir.types import DType, TensorType
@@ -42,22 +40,6 @@ def _diagonal_apart(b: Builder, node: Node) -> Value:
     size = known_size(size, "the size of matrices whose diagonal is taken")
     flat = reshape(b, x, (*batch, size * size))
     return sliced(b, flat, {len(batch): slice(None, None, size + 1)})
-
-
-_MOST_WRITTEN_OUT = 1 << 14
-
-
-@lift_onnx("EyeLike", since=(9, 22))
-def _eye_like(b: Builder, node: Node) -> Value:
-    """Ones on the diagonal `k` above the main one: a constant, or where column - row is k."""
-    x, k, number = node.operand(0), node.attributes.get("k", 0), node.attributes.get("dtype")
-    dtype = x.dtype if number is None else dtype_from(number)
-    rows, columns = x.shape
-    if static(x.shape) and rows * columns <= _MOST_WRITTEN_OUT:
-        return constant(np.eye(rows, columns, k).astype(dtype.numpy))
-    row, column = (counted(b, size, x) for size in (rows, columns))
-    diagonal = Term(b, unsqueezed(b, row, [1])) + k
-    return Term(b, column).equals(diagonal).to(dtype).value
 
 
 LARGEST_BY_MINORS = 6

@@ -1,20 +1,25 @@
-"""Tensors made of sizes and constants: Constant, ConstantOfShape, FILL, Range, DENSIFY."""
+"""Tensors made of sizes and constants: Constant, ConstantOfShape, EyeLike, FILL, Range, DENSIFY."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from onnxtfl.build.dtypes import dtype_from
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.rows import row
+from onnxtfl.build.sizes import counted
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.dims import static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import broadcast, reshape
+from onnxtfl.ir.reshape import broadcast, reshape, unsqueezed
 from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
 
+_MOST_WRITTEN_OUT = 1 << 14
+"""Elements of a matrix that is a constant; larger ones are computed at run time."""
 _PLAIN = {"value_float": np.float32, "value_int": np.int64, "value_string": np.object_}
 """The element types of a Constant's plain numbers and strings, of one or (with an s) a vector."""
 
@@ -88,3 +93,15 @@ row(ops.Range, onnx="Range", tfl="RANGE", lifts=False)
 @lift_tfl("FILL")
 def _fill(b: Builder, node: Node) -> Value:
     return b(ops.BroadcastTo, reshape(b, node.operand(1), ()), node.operand(0))
+
+
+@lift_onnx("EyeLike", since=(9, 22))
+def _eye_like(b: Builder, node: Node) -> Value:
+    """Ones on the diagonal `k` above the main one: a constant, or where column - row is k."""
+    x, k, number = node.operand(0), node.attributes.get("k", 0), node.attributes.get("dtype")
+    dtype = x.dtype if number is None else dtype_from(number)
+    rows, columns = x.shape
+    row, column = (counted(b, size, x) for size in (rows, columns))
+    made = b.computed if static(x.shape) and rows * columns <= _MOST_WRITTEN_OUT else b
+    diagonal = made(ops.Add, unsqueezed(b, row, [1]), np.asarray(k))
+    return made(ops.Convert, made(ops.Compare, column, diagonal, comparison_direction="EQ"), dtype=dtype)
