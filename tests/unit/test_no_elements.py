@@ -83,7 +83,7 @@ def assumed(node, shape, constants=None, others=()) -> tuple[str, ...]:
 
 def test_the_report_names_open_sizes_that_a_kernel_needs() -> None:
     softmax = helper.make_node("Softmax", ["x"], ["y"], axis=-1)
-    assert assumed(softmax, ["batch", "words"]) == ("words is at least 1: of no elements, SOFTMAX ends the process",)
+    assert assumed(softmax, ["batch", "words"]) == ("words is at least 1: on empty tensors, SOFTMAX ends the process",)
     assert assumed(softmax, ["batch", 10]) == ()
     assert assumed(helper.make_node("Relu", ["x"], ["y"]), ["batch", "words"]) == ()
 
@@ -93,7 +93,7 @@ def test_one_line_for_all_ops_and_sizes() -> None:
     softmax = helper.make_node("Softmax", ["m"], ["y"], axis=-1)
     (line,) = assumed([mean, softmax], [1, "words", "height", "width"])
     assert line == (
-        "height, width, words are at least 1: of no elements, SOFTMAX ends the process, MEAN computes other values"
+        "height, width, words are at least 1: on empty tensors, SOFTMAX ends the process, MEAN returns wrong results"
     )
 
 
@@ -132,7 +132,7 @@ def test_a_pool_without_a_batch_has_sizes_from_memory_that_was_never_written() -
     assert empty_rows("MAX_POOL_2D", found) == ['{ axis = "first", verdict = "wrong", kernels = "litert xnnpack" }']
     pool = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])
     assert assumed(pool, ["batch", 2, 4, 4]) == (
-        "batch is at least 1: of no elements, MAX_POOL_2D computes other values",
+        "batch is at least 1: on empty tensors, MAX_POOL_2D returns wrong results",
     )
 
 

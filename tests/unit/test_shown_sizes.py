@@ -108,7 +108,7 @@ def softmax_of(others: list[tuple[str, int, list[str | int]]]) -> onnxtfl.Conver
 
 
 def test_the_table_lists_assumptions_about_sizes_that_are_fed() -> None:
-    text = "n is at least 1: of no elements, SOFTMAX ends the process"
+    text = "n is at least 1: on empty tensors, SOFTMAX ends the process"
     for others, is_listed in (([], False), ([("z", FLOAT, [2, 3])], True)):
         report = softmax_of(others).report
         assert report.assumptions == (text,)

@@ -1,4 +1,4 @@
-"""Which open sizes of a graph of tfl ops may not be 0, since a kernel then ends the process or computes other values.
+"""Which open sizes of a graph of tfl ops may not be 0, since a kernel then ends the process or returns wrong results.
 
 [OP.empty] of ``schemas/tflite_ops.toml`` has what was measured. Where a kernel refuses such a run, the runtime says so
 itself: these sizes are not reported. Sizes that are 0 in the file are not looked at: legalization replaces their ops.
@@ -17,7 +17,7 @@ from onnxtfl.targets.table import failures_at_zero
 
 Failure = tuple[Node, Dim, str]
 """An op, a size at which its kernel fails if that is 0, and the verdict."""
-_FAILURES = {"abort": "ends the process", "wrong": "computes other values"}
+_FAILURES = {"abort": "ends the process", "wrong": "returns wrong results"}
 """By verdict, what is reported; from bad to better."""
 _SHOWN = 4
 """Most sizes that are named."""
@@ -47,7 +47,7 @@ def _assume(failures: Sequence[Failure], is_minor: bool) -> None:
     }
     why = ", ".join(f"{' or '.join(ops[verdict])} {what}" for verdict, what in _FAILURES.items() if ops[verdict])
     verb = "is" if len(names) == 1 else "are"
-    assume(f"{', '.join(shown)} {verb} at least 1: of no elements, {why}", is_minor=is_minor)
+    assume(f"{', '.join(shown)} {verb} at least 1: on empty tensors, {why}", is_minor=is_minor)
 
 
 def _name(node: Node) -> str:
