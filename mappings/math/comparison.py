@@ -59,7 +59,7 @@ _FINE = 1.001 / 256
 
 
 def _is_exact(node: Node) -> bool:
-    """Whether the kernel tells all different values apart: it rounds to 1/256, except to order int16."""
+    """Whether the kernel distinguishes all different values: it rounds to 1/256, except to order int16."""
     lhs, rhs = (quantization_of(node.operand(i)) for i in (0, 1))
     if lhs is None and rhs is None:
         return True

@@ -429,7 +429,7 @@ def _onnx_gemm(node: Node, opset: int) -> Form | None:
 
 
 def _flattens(node: Node) -> bool:
-    """A constant matrix over all axes of lhs but the first: how these lie, layout chooses."""
+    """A constant matrix over all axes of lhs but the first; the layout pass chooses their order."""
     lhs, rhs = node.operand(0), node.operand(1)
     if lhs.tensor_type.rank is None or node.attr("output_permutation") or not rhs.is_constant:
         return False

@@ -250,7 +250,7 @@ def _arithmetic_onnx(b: Builder, node: Node) -> Value | None:
 @decompose(ops.Or, "onnx")
 @decompose(ops.Xor, "onnx")
 def _bitwise(b: Builder, node: Node) -> Value | None:
-    """Bit by bit along a new axis in front, as 0 and 1: the product, the greater, or whether they differ."""
+    """Bit by bit along a new leading axis, as 0 and 1: the product, the greater, or whether they differ."""
     dtype = node.result.dtype
     if not dtype.is_integer or dtype.bits > 32:
         return None
@@ -266,7 +266,7 @@ def _powers(count: int, rank: int) -> Array:
 
 
 def _bits(b: Builder, value: Value, rank: int) -> Term:
-    """The bits, lowest first, along a new axis in front of `rank` axes: those of -1 are all ones."""
+    """The bits, lowest first, along a new axis before `rank` axes: those of -1 are all ones."""
     full = reshape(b, value, (*[1] * (rank - value.rank), *value.shape), value)
     wide = Term(b, unsqueezed(b, full, [0])).apply(ops.Convert, dtype=DType.INT64)
     return wide.apply(ops.FloorDiv, _powers(value.dtype.bits, rank)) % 2

@@ -156,7 +156,7 @@ def _for_onnx(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.Multinomial, "onnx")
 def _multinomial_counted(b: Builder, node: Node) -> Value | None:
-    """A count of samples that only a run knows: the largest of logits + Gumbel noise, for each sample."""
+    """A dynamic number of samples: the largest of logits + Gumbel noise, for each sample."""
     logits, count = node.operands[:2]
     if logits is None or count is None or static_ints(count) is not None or not logits.dtype.is_float:
         return None

@@ -85,7 +85,7 @@ def _axes(b: Builder, node: Node) -> Value | None:
 
 
 def _all_if_empty(b: Builder, axes: Value, rank: int | None) -> Value:
-    """The axes; all of `rank` where only a run knows how many there are, and there are none."""
+    """The axes; all of `rank` where their number is known only at run time, and there are none."""
     shape = axes.tensor_type.shape
     if rank is None or shape is None or all(isinstance(d, int) for d in shape):
         return axes

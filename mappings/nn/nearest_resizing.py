@@ -30,7 +30,7 @@ def is_of_bytes(x: Value) -> bool:
 def neighbors_like_tfl(b: Builder, node: Node, sampling: Sampling) -> tuple[Value, list[int]]:
     """The operand gathered along those axes where `sampling` reads other elements than the kernel, and the other axes.
 
-    Of sizes that only a run knows, those are all axes if both options are set, which no mode of ONNX matches.
+    For dynamic sizes, those are all axes if both options are set, which no mode of ONNX matches.
     """
     x, left = node.operand(0), []
     corners, centers = bool(node.attr("align_corners")), bool(node.attr("half_pixel_centers"))
@@ -56,7 +56,7 @@ def neighbors_like_tfl(b: Builder, node: Node, sampling: Sampling) -> tuple[Valu
 
 
 def assume_multiples(node: Node, size: Dim, resized: Dim | None) -> None:
-    """Record what is assumed of sizes that only a run knows: LiteRT multiplies by a ratio, and ONNX Runtime divides."""
+    """Record what is assumed about dynamic sizes: LiteRT multiplies by a ratio, and ONNX Runtime divides."""
     ratio = None if resized is None else resized // size
     if not isinstance(ratio, int) or resized != size * ratio:
         text = "is a multiple of the old one: of other sizes, rounding may choose the neighbour of a nearest element"

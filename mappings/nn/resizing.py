@@ -272,7 +272,7 @@ def _resize_2d(node: Node) -> Form | None:
 
 
 def _assume_not_1(node: Node, axes: Sequence[tuple[Dim, Dim, float | None]]) -> None:
-    """Record what is assumed of new sizes that only a run knows, since pytorch_half_pixel treats 1 in its own way."""
+    """Record what is assumed about dynamic new sizes, since pytorch_half_pixel treats 1 in its own way."""
     if node.attr("coordinate_transformation_mode") != "pytorch_half_pixel":
         return
     for size, resized, _ in axes:

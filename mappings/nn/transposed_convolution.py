@@ -63,7 +63,7 @@ def _conv_transpose_with_pads(b: Builder, node: Node) -> Value:
     """ConvTranspose whose padding is an operand, in the order of the attribute."""
     known, bias = static_ints(node.operand(2)), node.optional(3)
     if known is None:
-        raise UnsupportedError("padding that only a run knows", hint="make it an initializer", code="E-OP-006")
+        raise UnsupportedError("padding known only at run time", hint="make it an initializer", code="E-OP-006")
     attributes = {**node.attributes, "pads": known}
     return lifted(b, "ConvTranspose", 11, [node.operand(0), node.operand(1), bias], attributes)
 

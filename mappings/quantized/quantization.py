@@ -75,7 +75,7 @@ def _axis(node: Node) -> int:
 
 @lift_onnx("DynamicQuantizeLinear", since=(11,))
 def _dynamic(b: Builder, node: Node) -> list[Value]:
-    """To uint8, over the range of the numbers and 0; a range of nothing has the scale 1, as in ONNX Runtime."""
+    """To uint8, over the range of the numbers and 0; an empty tensor gets scale 1, as in ONNX Runtime."""
     return list(quantized_over_range(b, node.operand(0)))
 
 

@@ -82,7 +82,7 @@ def _pad(b: Builder, node: Node) -> Value:
     places = static_ints(axes)
     if axes is not None and places is None:
         if min(static_ints(pads) or (), default=0) < 0:
-            raise UnsupportedError("negative padding of axes that only a run knows", code="E-SHAPE-002")
+            raise UnsupportedError("negative padding of axes known only at run time", code="E-SHAPE-002")
         return b(ops.Pad, x, _rows_of_axes(b, pads, axes, x.rank), value, mode=mode)
     where = list(range(x.rank)) if places is None else list(normalize_axes(places, x.rank))
     return b(ops.Pad, x, _rows(b, pads, where, x.rank), value, mode=mode)

@@ -470,7 +470,7 @@ def _sparse_to_dense(b: Builder, node: Node) -> Value:
 
 @lift_tfl("STABLEHLO_SCATTER")
 def _scatter(b: Builder, node: Node) -> Value:
-    """Rows, or whole blocks, written at indices of the axes in front."""
+    """Rows, or whole blocks, written at indices of the leading axes."""
     x, updates = node.operand(0), node.operand(2)
     mapped, inserted = int_list(node, "scatter_dims_to_operand_dims"), int_list(node, "inserted_window_dims")
     windows = int_list(node, "update_window_dims")

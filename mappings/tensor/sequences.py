@@ -75,7 +75,7 @@ def _split_to_sequence(b: Builder, node: Node) -> Value:
 
 
 def _equal_parts(b: Builder, node: Node, split: Value, axis: int, sizes: Sequence[int] | None) -> Value:
-    """Parts of one size that only a run knows: [parts, ..., size, ...].
+    """Parts of one dynamic size: [parts, ..., size, ...].
 
     A size that does not divide the axis ends the run with an error: of a Reshape.
     """

@@ -160,7 +160,7 @@ def _to_tfl_strided_slice(node: Node) -> Form:
 
 
 def _masked(node: Node, which: int, strides: Sequence[int] | None) -> tuple[Value | Array, int]:
-    """The bounds, and a mask of those that lie beyond what int32 can say of an axis (they are 0 then)."""
+    """The bounds, and a mask of those beyond the range of int32 (they are 0 then)."""
     known = static_ints(node.operand(which))
     if known is None or strides is None:
         return narrow(node.operand(which)), 0

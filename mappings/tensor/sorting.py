@@ -218,7 +218,7 @@ def _unique_slices(b: Builder, node: Node) -> Sequence[Value] | None:
         raise UnsupportedError("unique slices need a shape known before run time", code="E-SHAPE-001")
     rows = merged(b, x, [[axis], [a for a in range(x.rank) if a != axis]])
     left, right = (Term(b, unsqueezed(b, rows, [place])) for place in (1, 0))
-    if 0 in rows.shape[1:]:  # slices of nothing are equal
+    if 0 in rows.shape[1:]:  # empty slices compare equal
         ids = Term(b, constant(np.zeros(rows.size(0), np.int32)))
     else:
         ids = _row_ranks(left, right) if node.attr("sorted") else _first_equal(left, right)

@@ -436,7 +436,7 @@ def test_negative_padding_of_axes_that_only_a_run_knows() -> None:
     found = model_of("Pad", [([2, 3], FLOAT)], [np.asarray([0, 0, 0, -1]), None])
     found.graph.node[0].input.append("axes")
     found.graph.input.append(helper.make_tensor_value_info("axes", INT64, [2]))
-    with pytest.raises(UnsupportedError, match="negative padding of axes that only a run knows"):
+    with pytest.raises(UnsupportedError, match="negative padding of axes known only at run time"):
         onnx_to_tflite(found, check=False)
 
 

@@ -142,7 +142,7 @@ def quantized(b: Builder, real: Value, scale: Value, zero: Value | None, dtype: 
 
 
 def quantized_over_range(b: Builder, x: Value) -> tuple[Value, Value, Value]:
-    """`x` as uint8 over the range of its elements and 0, with scale and zero point; a range of nothing has scale 1.
+    """`x` as uint8 over the range of its elements and 0, with scale and zero point; an empty tensor gets scale 1.
 
     Source: ONNX DynamicQuantizeLinear-11; the scale of an empty range as in ONNX Runtime.
     """

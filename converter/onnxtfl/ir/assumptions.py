@@ -1,4 +1,4 @@
-"""What a conversion assumes of sizes that only a run knows, where nothing else can be written; the report prints it."""
+"""What a conversion assumes about dynamic sizes, where nothing else can be written; the report prints it."""
 
 from __future__ import annotations
 

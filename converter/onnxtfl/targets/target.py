@@ -31,7 +31,7 @@ class Target(engine.Target):
     """A target with tables of its ops and their costs.
 
     `channels_last`: the axis order of its convolution kernels. `shares_inputs`: whether an output may be an input of
-    the same name. `has_open_sizes`: whether tensors may have sizes that only a run knows.
+    the same name. `has_open_sizes`: whether tensors may have dynamic sizes.
     `has_uint8_kernels`: whether convolutions compute on uint8.
     """
 

@@ -91,7 +91,7 @@ _NAN, _NEVER = LEAF + 1, LEAF + 2
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees as tables over their nodes, children behind their parents: the child where the test of node i fails is
+    """Trees as tables over their nodes, parents before children: the child where the test of node i fails is
     ``child[i]``, the other one ``child[i] + 1``; a leaf is its own child, and its test always fails.
 
     `copy`: which copy of the features a node reads (plain, NaN as -inf, NaN as inf). `source`: the number of each node

@@ -30,7 +30,7 @@ from onnxtfl.rewriting.registry import lift_onnx
 _NCHWC = "com.microsoft.nchwc"
 _BLOCKS = (8, 16)
 _FOUND = "block"
-"""The attribute that the first op of a graph gives all of them: the number of channels in a block."""
+"""The attribute that the first op of a graph sets for all of them: the number of channels in a block."""
 
 
 def _block(node: Node) -> int:

@@ -59,7 +59,7 @@ class BatchNormInference(Formula):
 class LRN(Formula):
     """x / (bias + alpha / size * sum of squares) ^ beta, the sum over `size` neighbours along `axis`.
 
-    The window begins (size - 1) // 2 in front; what is outside counts as zeros. Source: ONNX LRN-13 (added).
+    The window begins (size - 1) // 2 channels before; channels outside are zeros. Source: ONNX LRN-13 (added).
     """
 
     core = True

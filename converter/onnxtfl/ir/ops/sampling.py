@@ -29,7 +29,7 @@ _Size = Term | float
 
 
 def size_in(b: Builder, dim: Dim, source: Value, dtype: DType) -> _Size:
-    """The size `dim` of `source` to compute with in `dtype`; a vector of one entry where only a run knows it."""
+    """The size `dim` of `source` to compute with in `dtype`; a vector of one entry where it is dynamic."""
     if isinstance(dim, int):
         return dim if dtype.is_integer else float(dim)
     return Term(b, b(Convert, dim_value(b, dim, source), dtype=dtype))

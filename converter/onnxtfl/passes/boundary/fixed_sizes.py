@@ -1,4 +1,4 @@
-"""For targets without open sizes: inputs, and results of ops, whose sizes only a run knows are refused."""
+"""For targets without dynamic sizes: inputs and results with such sizes are refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refuse_open_results(graph: Graph, title: str) -> None:
     for node in graph.walk():
         found = next((v for v in node.results if _is_open(v)), None)
         if found is not None:
-            message = f"{title} has no open sizes, and this result has one that only a run knows"
+            message = f"{title} has no dynamic sizes, and this result has one"
             hint = "cut the model around it (`inputs`, `outputs`), or make constant what decides the size"
             name = node.name or found.name
             raise UnsupportedError(message, node=name, op=node.op.name, type_=found.type, hint=hint, code="E-OP-009")

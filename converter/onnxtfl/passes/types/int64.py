@@ -24,7 +24,7 @@ from onnxtfl.ir.types import DType, TensorType
 _LIMITS = np.iinfo(np.int32)
 _MAKER = "narrow int64"
 _SATURATED = frozenset({ops.Slice})
-"""Ops whose bounds may lie beyond every size: the largest and the smallest int32 have the same meaning."""
+"""Ops whose bounds may exceed every size: the largest and the smallest int32 mean the same."""
 
 
 def narrow_int64(graph: Graph) -> None:
@@ -56,7 +56,7 @@ def _assume_range(graph: Graph) -> None:
         names = [v.name for v in found if v.name][:3]
         more = f"{len(found) - len(names)} others" if len(found) > len(names) else ""
         listed = ", ".join([*names, *([more] if more else [])])
-        assume(f"int64 is computed as int32: values lie from -2**31 to 2**31 - 1 in {listed}")
+        assume(f"int64 is computed as int32: values are from -2**31 to 2**31 - 1 in {listed}")
 
 
 class _Narrowing:
