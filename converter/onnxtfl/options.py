@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from onnxtfl.passes.layout import IoLayout, IoLayouts
     from onnxtfl.passes.quantize import QuantizedIo
     from onnxtfl.passes.states.exposed import StateMode
-    from onnxtfl.passes.types.few_bits import IoDtype
+    from onnxtfl.passes.types.small_types import IoDtype
 
 Progress = Callable[[str], None]
 Quantized = Literal["qdq", "qoperator", "float"]

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 STAGES: tuple[Stage, ...] = (
     Stage("lift", of.lift),
     Stage("dequantize", of.dequantized, to_onnx),
-    Stage("few bits", of.few_bits, to_onnx),
+    Stage("small types", of.small_types, to_onnx),
     Stage("recognize", of.RECOGNIZED, to_onnx),
     Stage("element types", of.element_types, to_tflite),
     Stage("dynamic products", of.dynamic_products),

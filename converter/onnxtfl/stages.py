@@ -96,10 +96,10 @@ def element_types(target: Target, options: Options) -> Passes:
     return replaced_types(target, options.float64, options.io_dtype, options.float16)
 
 
-def few_bits(target: Target, options: Options) -> Passes:
+def small_types(target: Target, options: Options) -> Passes:
     """Integers of few bits and complex numbers, of which ONNX has fewer types."""
     return (
-        Pass("few bits", hold_few_bits, hold_two_bits, needs=NEUTRAL),
+        Pass("small types", hold_few_bits, hold_two_bits, needs=NEUTRAL),
         Pass("complex numbers", split_complex, split_complex_in_region, needs=NEUTRAL),
     )
 

@@ -22,7 +22,7 @@ STAGES = {
         *("cleanup", "lower", "fuse activations", "pass through", "state tensors", "memory", "prepared outputs"),
     ),
     ".tflite": (
-        *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "few bits", "complex numbers"),
+        *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "small types", "complex numbers"),
         *("recognize", "recognize layers", "quantized types", "simplify", "fuse quantized", "uint8 storage"),
         *("quantized io", "int32 outputs", "opset", "formulas"),
         *("separate outputs", "legalize", "tidy", "sink", "layout", "legalize late", "loop invariants", "cleanup"),

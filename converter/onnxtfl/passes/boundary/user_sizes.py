@@ -1,4 +1,4 @@
-"""Sizes of inputs that the user asked for, and errors of operands that do not fit since they do not suit the model."""
+"""Input sizes that the user asked for, and the errors where the model does not fit them."""
 
 from __future__ import annotations
 

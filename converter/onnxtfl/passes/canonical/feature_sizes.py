@@ -1,4 +1,4 @@
-"""Sizes that convolutions fix: a feature axis whose size has a symbol has the size that the kernel says, everywhere.
+"""Feature sizes from kernels: a symbolic feature axis of a convolution gets the size of its kernel, everywhere.
 
 The same holds for the size of a bias.
 

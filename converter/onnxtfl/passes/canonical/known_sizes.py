@@ -1,4 +1,4 @@
-"""Sizes that were unknown when a node was made, since what decides them became constant later.
+"""Infers types again for nodes whose sizes became known after they were made.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Shape arithmetic: gathers from, and concatenations of, short vectors of sizes in their shortest form.
+"""Shape arithmetic: gathers and concatenations of short vectors of sizes, in their shortest form.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Parts of a Split that nothing uses are not made: a quantizer, which sees no values of theirs, leaves them float.
+"""Removes unused results of a Split: a quantizer sees no values of these, and leaves them float.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The axis orders that inputs and outputs may have where they are asked to be channels-last or channels-first.
+"""Axis orders that inputs and outputs may have, for those that the user wants channels-last or channels-first.
 
 Which axis holds the channels is what ops with dimension numbers say (convolutions, pools, resizes), through ops that
 only renumber their axes::

@@ -1,4 +1,4 @@
-"""Loop-invariant code motion: what a loop computes from values that no round changes is computed before it.
+"""Loop-invariant code motion: what depends on no loop-carried value is computed before the loop.
 
 ::
 

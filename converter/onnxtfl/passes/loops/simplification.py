@@ -1,4 +1,4 @@
-"""Loop simplification: a Scan or While carries and takes only what its rounds need.
+"""Loop simplification: a Scan or While carries and captures only the values that its rounds use.
 
 ::
 

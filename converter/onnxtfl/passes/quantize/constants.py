@@ -1,4 +1,4 @@
-"""Writes ops between dequantized operands and a quantized result, with real constants, as integer kernels take them.
+"""Ops between dequantized operands and a quantized result, with float constants, in the form of integer kernels.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Puts ops between dequantized operands and quantized results on quantized types.
+"""DequantizeLinear, op, QuantizeLinear becomes the op on quantized types.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Quantization by an infinite scale, as calibration with masks of -infinity makes it, said as a choice of constants.
+"""Rewrites Q/DQ with scale = inf, which calibration with masks of -infinity produces, as Select.
 
 ::
 

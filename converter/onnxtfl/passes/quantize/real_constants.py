@@ -1,4 +1,4 @@
-"""Constants that are dequantized at run time become real constants.
+"""Replaces constants that are dequantized at run time by float constants.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Stores uint8 tensors as int8, for which kernels exist: 128 less, and so the zero point.
+"""Stores uint8 tensors as int8, for which kernels exist: values and zero point minus 128.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Quantizes what ops that move elements make of dequantized values, as ONNX Runtime's integer kernels expect it.
+"""Adds Q/DQ after ops that move dequantized elements, as ONNX Runtime's integer kernels expect.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Stores int8 activations as uint8 for ONNX Runtime: 128 more, and so the zero point.
+"""Stores int8 activations as uint8 for ONNX Runtime: values and zero point plus 128.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Weights with a zero point, which int8 kernels do not take: stored with zero point 0 where that is exact.
+"""Weights with a zero point, which int8 kernels refuse, get zero point 0 where that is exact.
 
 ::
 

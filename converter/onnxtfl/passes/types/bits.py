@@ -1,4 +1,4 @@
-"""The bits of elements of small types: formulas that read and write them, of the values that are held."""
+"""Formulas between the values and the bits of small types."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Literal
 
 from onnxtfl.passes.canonical.simplify import SIMPLIFY
-from onnxtfl.passes.types.few_bits import IoDtype, hold_in_region, hold_small_types
 from onnxtfl.passes.types.floats import compute_in_float32, compute_region_in_float32, narrow_float64
 from onnxtfl.passes.types.int64 import narrow_int64, narrow_int64_in_region
+from onnxtfl.passes.types.small_types import IoDtype, hold_in_region, hold_small_types
 from onnxtfl.passes.types.uint8 import compute_uint8_in_int32
 from onnxtfl.rewriting.pass_manager import EVERYWHERE, Fact, Group, Pass
 from onnxtfl.rewriting.target import Target

@@ -1,4 +1,4 @@
-"""Types that the target computes in another one, which has all of their values or more range.
+"""Element types that the target computes in another type with at least their range: float64, bfloat16, ...
 
 ::
 
@@ -59,12 +59,12 @@ def hold_few_bits(graph: Graph) -> None:
     for value in filter(_has_few_bits, graph.inputs):
         before, uses = value.dtype, list(value.uses)
         value.type = value.tensor_type.with_dtype(_FEW_BITS[before])
-        narrow = Builder(graph, graph.first, maker="few bits")(ops.Convert, value, dtype=before)
+        narrow = Builder(graph, graph.first, maker="small types")(ops.Convert, value, dtype=before)
         for node, index in uses:
             node.set_operand(index, narrow)
     for i, value in enumerate(graph.outputs):
         if _has_few_bits(value):
-            b = Builder(graph, cause=value.producer, maker="few bits")
+            b = Builder(graph, cause=value.producer, maker="small types")
             graph.outputs[i] = held = b(ops.Convert, value, dtype=_FEW_BITS[value.dtype])
             held.name, value.name, held.origins = value.name, None, value.origins
 

@@ -1,4 +1,4 @@
-"""What is told of inputs and outputs whose type is not that of the source."""
+"""Reports inputs and outputs whose element type differs from the source's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What files have around a recurrent layer, since the kernels of TFLite do not have it, becomes part of the layer.
+"""Reverses, selects and slices around a recurrent layer, which TFLite's kernels lack, become part of the layer.
 
 ::
 

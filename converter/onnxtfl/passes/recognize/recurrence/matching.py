@@ -1,4 +1,4 @@
-"""Which layer a step is: the steps of the layers, as they are defined, are unified with the step that is found."""
+"""Matches a step with the steps of the known layers, by unification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of few bits, which TFLite's kernels do not have, held in types that they have.
+"""Small types (int4, float8, ...), which TFLite's kernels lack, computed in types that they have.
 
 ::
 
