@@ -1,4 +1,4 @@
-"""Custom ops of files that were compiled for one vendor's hardware: what they compute is in code for that hardware."""
+"""Custom ops of files that were compiled for one vendor's hardware: their meaning is in code for that hardware."""
 
 from __future__ import annotations
 

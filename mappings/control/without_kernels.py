@@ -1,4 +1,4 @@
-"""Ops of TFLite's format that no runtime has a kernel for, so that nothing says what they compute in a file."""
+"""Ops of TFLite's format that have no kernel in any runtime, so that their meaning is not defined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MatMul, Gemm and their kin: one neutral op, DotGeneral.
+"""MatMul, Gemm and other contractions: one neutral op, DotGeneral.
 
 =====================  ==========================================================================================
 ONNX                   MatMul 1 9 13, Gemm 1 6 7 9 11 13

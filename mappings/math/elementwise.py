@@ -1,4 +1,4 @@
-"""Unary mathematics: one op on each side, and formulas for what TFLite or ONNX has no op for.
+"""Unary mathematics: one op on each side, and formulas for functions that TFLite or ONNX has no op for.
 
 The formulas keep relative accuracy where the plain ones cancel (asinh, atanh, sinh near 0), and reach infinity and NaN
 where the function does."""

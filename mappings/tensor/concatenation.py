@@ -1,4 +1,4 @@
-"""Concatenation along an axis, old or new."""
+"""Concatenation along an existing or a new axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes of ops of files as arrays and strings, and the domains of the ops that have them."""
+"""Reads attributes of a file's ops as arrays and strings; the domains of these ops."""
 
 from __future__ import annotations
 

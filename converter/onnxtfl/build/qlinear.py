@@ -1,4 +1,4 @@
-"""Ops on quantized operands with explicit parameters (QLinearConv and its kin): dequantize, the float op, quantize.
+"""Ops on quantized operands with explicit parameters (QLinearConv and similar): dequantize, the float op, quantize.
 
 ONNX and com.microsoft have some twenty of them; each is a row that names the float op, which operands are
 (elements, scale, zero point), and which parameters the result has.

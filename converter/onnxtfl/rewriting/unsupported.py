@@ -1,4 +1,4 @@
-"""What of a model has no conversion: all of it, not only what is met first."""
+"""Collects all unsupported ops of a model, not only the first."""
 
 from __future__ import annotations
 

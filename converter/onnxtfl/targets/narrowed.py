@@ -1,4 +1,4 @@
-"""What the table of a target does not accept of a form, besides what its kernels compute: ops, operands, options."""
+"""Constraints of a target on forms, from its table: ops, operands and options that it does not accept."""
 
 from __future__ import annotations
 
