@@ -152,14 +152,11 @@ def _top_k_of_int64(b: Builder, node: Node) -> Sequence[Value] | None:
 @lift_onnx("Unique", since=(11, 28))
 def _unique(b: Builder, node: Node) -> Sequence[Value]:
     x, axis = node.operand(0), node.attributes.get("axis")
-    is_bool = x.dtype is DType.BOOL
-    x = b(ops.Convert, x, dtype=DType.UINT8) if is_bool else x
     if axis is None:
         x = reshape(b, x, (product(x.shape),))
     elif x.rank == 1:
         axis = None
     results = b.many(ops.Unique, x, axis=axis, sorted=bool(node.attr("sorted", 1)))
-    results = [b(ops.Convert, results[0], dtype=DType.BOOL), *results[1:]] if is_bool else results
     return results[: len(node.results)]
 
 
@@ -184,7 +181,17 @@ def _wanted(node: Node, *indices: int) -> bool:
     return any(node.results[i].uses or node.results[i] in outputs for i in indices)
 
 
-@decompose(ops.Unique, "tfl")
+def _is_of_bools(node: Node) -> bool:
+    return node.operand(0).dtype is DType.BOOL
+
+
+@decompose(ops.Unique, None, "elements", when=_is_of_bools)
+def _unique_bools(b: Builder, node: Node) -> Sequence[Value]:
+    values, *others = b.many(ops.Unique, b(ops.Convert, node.operand(0), dtype=DType.UINT8), **node.attributes)
+    return [b(ops.Convert, values, dtype=DType.BOOL), *others]
+
+
+@decompose(ops.Unique, "tfl", when=lambda node: not _is_of_bools(node))
 def _unique_from_unsorted(b: Builder, node: Node) -> Sequence[Value] | None:
     """All four results from UNIQUE's two: sorted by TopK, first indices and counts by segments."""
     x = node.operand(0)

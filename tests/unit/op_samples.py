@@ -11,13 +11,15 @@ import numpy as np
 from onnxtfl.ir.attributes import REQUIRED, Attribute, Axis, Choice, ElementType, Flag, Float, Integer, Several
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.types import DType, TensorType
 
 RNG = np.random.Generator
 Sample = tuple[list[Any], dict[str, Any]]
 Draw = Callable[[RNG], Sample]
 OFTEN = (DType.FLOAT32, DType.INT32, DType.INT64, DType.BOOL)
 TYPES = (*OFTEN, *OFTEN, DType.UINT8, DType.INT8, DType.INT16, DType.UINT32, DType.UINT64)
+RARE = (DType.UINT64, DType.UINT16, DType.INT16, DType.INT64, DType.BOOL)
 SHAPES = ((2, 3, 4), (3, 4), (2, 3, 4), (1, 2, 1, 2, 2, 1, 3))
 
 
@@ -26,8 +28,64 @@ def samples(op: type[Op], count: int, seed: int = 0) -> Iterator[Sample]:
     ops whose operands depend on each other have a draw of their own.
     """
     for number in range(count):
-        rng = np.random.default_rng((seed, number))
-        yield OF_OP[op.name](rng) if op.name in OF_OP else _declared(op, rng)
+        yield _sample(op, np.random.default_rng((seed, number)))
+
+
+def varied_samples(op: type[Op], count: int) -> Iterator[Sample]:
+    """`samples`; then those of `MORE`; then a few of each rare element type, with operands that only a run knows, and
+    with sizes that only a run knows.
+    """
+    yield from samples(op, count)
+    for draw in MORE.get(op.name, ()):
+        yield from (draw(np.random.default_rng(number)) for number in range(3))
+    for dtype in RARE:
+        yield from (retyped(op, one, dtype) for one in samples(op, 3, seed=1) if _is_typed(op, dtype))
+    for one in samples(op, 5, seed=2):
+        yield computed(one)
+        if op.name == "Squeeze":  # removes the axes that are known to be 1
+            continue
+        yield opened(one, rank_is_known=True)
+        yield opened(computed(one), rank_is_known=False)
+
+
+def _sample(op: type[Op], rng: RNG) -> Sample:
+    return OF_OP[op.name](rng) if op.name in OF_OP else _declared(op, rng)
+
+
+def _is_typed(op: type[Op], dtype: DType) -> bool:
+    return bool(op.operands) and dtype in op.operands[0].dtypes
+
+
+def retyped(op: type[Op], sample: Sample, dtype: DType) -> Sample:
+    """The sample with the first operand, and those of its type that may be, of another element type."""
+    operands, attributes = sample
+    first = operands[0]
+    if first is None or isinstance(first, Known):
+        return sample
+    allowed = [op.operands[min(i, len(op.operands) - 1)].dtypes for i in range(len(operands))]
+    return [
+        np.abs(v).astype(dtype.numpy)
+        if not isinstance(v, Known | None) and _like(v, first) and dtype in allowed[i]
+        else v
+        for i, v in enumerate(operands)
+    ], attributes
+
+
+def _like(x: Any, first: Any) -> bool:
+    return np.asarray(x).dtype == np.asarray(first).dtype
+
+
+def computed(sample: Sample) -> Sample:
+    """The sample with inputs in place of constants."""
+    return [v.array if isinstance(v, Known) else v for v in sample[0]], sample[1]
+
+
+def opened(sample: Sample, rank_is_known: bool) -> Sample:
+    """The sample with an operand whose sizes only a run knows, and where asked for, its rank."""
+    first, *rest = sample[0] or [None]
+    if first is None or isinstance(first, Known | Open | Stored):
+        return sample
+    return [Open(np.asarray(first), rank_is_known), *rest], sample[1]
 
 
 def _declared(op: type[Op], rng: RNG) -> Sample:
@@ -58,6 +116,29 @@ class Known:
     """An operand that is a constant: sizes, axes, pads, which most rules have to know."""
 
     array: Array
+
+
+@dataclass(frozen=True)
+class Open:
+    """An operand whose sizes, and maybe its rank, only a run knows."""
+
+    array: Array
+    rank_is_known: bool
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A quantized operand, by its integers; a constant where asked for."""
+
+    array: Array
+    scale: float
+    zero_point: int
+    is_constant: bool = False
+
+    @property
+    def type(self) -> TensorType:
+        quantization = Quantization(self.array.dtype.name, (self.scale,), (self.zero_point,))
+        return TensorType(DType.FLOAT32, self.array.shape, quantization)
 
 
 def known(*numbers: Any, dtype: Any = np.int64) -> Known:
@@ -131,6 +212,9 @@ def _each(rng: RNG, count: int, low: int, high: int) -> tuple[int, ...]:
     return tuple(rng.integers(low, high, count).tolist())
 
 
+_PLAIN_WINDOW = {"kernel_shape": (2, 3), "strides": (1, 1), "dilations": (1, 1), "padding": (0, 0, 0, 0)}
+
+
 def _pooled(rng: RNG, name: str) -> Sample:
     rank = int(_one(rng, 1, 2, 2, 3))
     dilations = _each(rng, rank, 1, 3) if rank == 2 else (1,) * rank
@@ -162,6 +246,24 @@ def _layer(rng: RNG, gates: int, states: int, **more: Any) -> Sample:
         "reverse": bool(rng.integers(2)),
         **more,
     }
+
+
+def _one_step(sample: Sample) -> Sample:
+    (x, *rest), attributes = sample
+    return [x[:1], *rest], attributes
+
+
+def _stored(rng: RNG, dtype: Any, *shape: int, known: bool = True) -> Stored:
+    return Stored(rng.integers(-8, 8, shape).astype(dtype), 0.125, 0 if known else 1, known)
+
+
+def _strided(rng: RNG, stride: int) -> Sample:
+    (_, kernel, _), attributes = _convolved(rng)
+    rank = len(attributes["window_strides"])
+    features = kernel.array.shape[1] * attributes["feature_group_count"]
+    x = _floats(rng, 1, features, *(3 * stride, 6)[:rank])
+    weights = Known(kernel.array.astype(np.float32))
+    return [x, weights, None], {**attributes, "window_strides": (stride, 1)[:rank], "padding": (0,) * (2 * rank)}
 
 
 def _normalized(rng: RNG, *operands: int, **more: Any) -> Sample:
@@ -345,3 +447,66 @@ OF_OP: dict[str, Draw] = {
     "Unsqueeze": lambda r: ([_some(r, 2, 3), known(_one(r, [0], [1, 3], [-1]))], {}),
 }  # fmt: skip
 """Draws for ops whose operands depend on each other, or whose kinds do not say what their numbers mean."""
+MORE: dict[str, tuple[Draw, ...]] = {
+    "Pad": (
+        lambda r: ([_some(r, 2, 3, 1, 2, 3, 2), known([[0, 0], [0, 0], [1, 0], [0, 0], [0, 0], [0, 1]]), None], {}),
+    ),
+    "Slice": (lambda r: ([_some(r, 2, 3, 1, 2, 3, 2), known([0] * 6), known([9, 9, 9, 9, 2, 9]), known([1] * 6)], {}),),
+    "Reduce": (
+        lambda r: ([_floats(r, 2, 3, 2, 1, 2, 2), known([1, 2, 4])], {"kind": "sum", "keepdims": bool(r.integers(2))}),
+        lambda r: ([_floats(r, 3, 0, 2), known([1])], {"kind": _one(r, "sum", "prod", "mean"), "keepdims": True}),
+        lambda r: ([_floats(r, 600, 700), known([0, 1])], {"kind": _one(r, "sum", "mean"), "keepdims": False}),
+        lambda r: ([array(r, DType.BOOL, (2, 3)), known([1])], {"kind": _one(r, "any", "all"), "keepdims": False}),
+        lambda r: ([Open(_floats(r, 2, 3), False), None], {"kind": "sum", "keepdims": False}),
+        lambda r: ([_floats(r, 2, 3), np.asarray([1])], {"kind": _one(r, "max", "min", "prod"), "keepdims": True}),
+        lambda r: ([_stored(r, np.int8, 1, 3, 4, 6, known=False), known([1, 2])], {"kind": "mean", "keepdims": True}),
+    ),
+    "Lstm": (lambda r: _one_step(_layer(r, 4, 2)),),
+    "Gru": (lambda r: _one_step(_layer(r, 3, 1)),),
+    "Rnn": (lambda r: _one_step(_layer(r, 1, 1)),),
+    "Conv": (lambda r: _strided(r, 1 << 15),),
+    "Convert": (
+        lambda r: ([Known(_floats(r, 2, 3).astype(np.float16))], {"dtype": DType.FLOAT32}),
+        lambda r: ([_stored(r, np.int16, 2, 3)], {"dtype": DType.FLOAT32}),
+        lambda r: ([_stored(r, np.int64, 2, 3)], {"dtype": DType.FLOAT32}),
+        lambda r: ([_stored(r, DType.INT4.numpy, 2, 3)], {"dtype": DType.FLOAT32}),
+        lambda r: ([_stored(r, DType.INT4.numpy, 64, 1024)], {"dtype": DType.FLOAT32}),
+    ),
+    "AveragePool": (lambda r: ([_stored(r, np.int8, 1, 3, 4, 6, known=False)], {"dims": (2, 3), **_PLAIN_WINDOW}),),
+    "Select": (lambda r: ([array(r, DType.BOOL, (2, 3)), *(array(r, DType.UINT64, (2, 3)) for _ in range(2))], {}),),
+    "CumSum": (
+        lambda r: (
+            [
+                array(r, DType.INT32, (2, 3)),
+                known(1).array.reshape(()),
+            ],
+            {},
+        ),
+        lambda r: ([array(r, DType.INT32, (2, 3)), Known(np.asarray(1))], {"exclusive": bool(r.integers(2))}),
+    ),
+    "ScatterND": (
+        lambda r: ([None, r.permutation(4)[:2, None], _floats(r, 2, 3), known(4, 3)], {"kind": "add"}),
+        lambda r: ([None, r.permutation(4)[:2, None], _floats(r, 2, 3), known(4, 3)], {"kind": _one(r, "none", "max")}),
+        lambda r: ([_floats(r, 4, 3), r.permutation(4)[:2, None].astype(np.int32), _floats(r, 2, 3)], {"kind": "none"}),
+    ),
+    "SegmentReduce": (
+        lambda r: ([_floats(r, 5, 2), r.integers(0, 3, 5), Known(np.asarray(3))], {"kind": _one(r, "sum", "max")}),
+    ),
+    "Gather": (
+        lambda r: ([_some(r, 2, 1, 3, 2, 2, 3), known([1, 0])], {"axis": 2, "batch_dims": 0}),
+        lambda r: ([_some(r, 3, 400), known(np.arange(5, 300))], {"axis": 1, "batch_dims": 0}),
+        lambda r: ([_stored(r, np.int8, 5, 3, known=False), r.integers(0, 5, 4)], {"axis": 0, "batch_dims": 0}),
+    ),
+    "Concatenate": (lambda r: ([array(r, DType.INT64, (1,)) for _ in range(200)], {"axis": 0}),),
+    "Atan": (lambda r: ([_floats(r, 2, 3)], {}), lambda r: ([_floats(r, 2, 3).astype(np.float64)], {})),
+    "DequantizeLinear": (lambda r: (_quantized(r, False)[0], {"dtype": DType.FLOAT16}),),
+    "BitcastConvert": (
+        lambda r: ([array(r, DType.INT32, (2, 3))], {"dtype": _one(r, DType.UINT32, DType.FLOAT32)}),
+        lambda r: ([array(r, DType.INT16, (2, 4))], {"dtype": DType.UINT16}),
+        lambda r: ([array(r, DType.BOOL, (2, 4))], {"dtype": DType.UINT8}),
+        lambda r: ([array(r, DType.INT64, (2, 4))], {"dtype": DType.INT32}),
+    ),
+    "ArgMax": (lambda r: ([_floats(r, 2, 3)], {"axis": 1, "dtype": DType.INT32}),),
+    "ArgMin": (lambda r: ([_floats(r, 2, 3)], {"axis": 1, "dtype": DType.INT32}),),
+}
+"""Samples beside those of `OF_OP`: long axes, many axes, axes without elements."""
