@@ -91,7 +91,7 @@ class ConversionReport:
     external data. ``seconds``: duration of
     the conversion without the check. ``peak_memory``: peak resident bytes of this process, None where the system
     does not report it. ``passes``: (name, seconds, nodes after it) of each pass, in order. ``quantization``: which ops
-    of a quantized model compute on integers, which in float and why, which biases got another scale, which tensors
+    of a quantized model use integer kernels, which are float and why, which biases got another scale, which tensors
     were requantized; None where nothing is quantized. ``states``: those that became inputs and outputs.
     ``kept_states``: tensors of a .tflite that the next run begins with, None where that was not asked for.
     ``other_signatures``: the entry points of the source that were not converted. ``elements``: the names of the tensors
@@ -229,24 +229,25 @@ def _state_rows(states: Sequence[StateReport]) -> list[Row]:
 
 
 def _kept_rows(names: Sequence[str] | None, verbose: bool) -> list[Row]:
-    """What is kept from run to run, where that was asked for."""
+    """The lines about the states that the result keeps between runs; none unless the option asks for it."""
     if names is None:
         return []
     if not names:
-        return [Row("state", "no layer begins from zeros and has a kernel that keeps its state", "yellow")]
-    return titled("state", [f"kept from run to run: {some(names, verbose)}", "(reset_all_variables() begins anew)"])
+        return [Row("state", "not kept: no layer has zero initial state and a kernel that keeps its state", "yellow")]
+    return titled("state", [f"kept from run to run: {some(names, verbose)}", "(reset_all_variables() resets it)"])
 
 
 def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]:
     """The lines about a quantized model; a warning where ops are quantized in the source only."""
+    integers = sum(summary.integer_ops.values())
     counts = [
-        (sum(summary.integer_ops.values()), "ops compute on integers"),
-        (sum(summary.hybrid_ops.values()), "on floats and integer weights"),
-        (len(summary.float_ops), "on floats"),
+        (integers, "op uses integer kernels" if integers == 1 else "ops use integer kernels"),
+        (sum(summary.hybrid_ops.values()), "hybrid kernels (integer weights)"),
+        (len(summary.float_ops), "float kernels"),
     ]
     lines = [", ".join(f"{count} {how}" for i, (count, how) in enumerate(counts) if count or not i)]
     own = Counter(op.op for op in summary.float_ops if not op.island)
-    lines += [f"on floats, as in the source: {ranked(own, verbose)}"] if own else []
+    lines += [f"float, as in the source: {ranked(own, verbose)}"] if own else []
     for entries, one, many in (
         (summary.rescaled_biases, "bias with another scale", "biases with another scale"),
         (summary.requantized, "tensor requantized", "tensors requantized"),

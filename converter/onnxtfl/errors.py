@@ -16,16 +16,16 @@ from onnxtfl.error_codes import default_hint
 from onnxtfl.wording import Interface, worded
 
 SCALES = 3
-MANY = 12  # names that an advice lists
-MOST_COMPARED = 5000  # names among which the nearest one is searched
+MANY = 12  # names listed in a suggestion
+MOST_COMPARED = 5000  # names compared to find the nearest one
 _QUANTIZED = re.compile(r"(quant<[^<>]*?)((?: [^\s:<>]+:-?\d+)+)>")
 """A quantization in the text form: storage type, axis and block, then "scale:zero_point" pairs."""
 _OF_PYTHON = re.compile(
     r"values to unpack|^zip\(\)|object is not|object cannot be|not supported between|unsupported operand|^expected str"
 )
-"""What Python says of a list of another length, or of a value of another type."""
+"""Messages of Python's own exceptions for a wrong length or type, which do not help a user."""
 _CODE = re.compile(r" \(E-[A-Z]+-\d{3}\)")
-"""The code of an error whose line is part of another one's message."""
+"""The code of an error that is quoted in the message of another one."""
 
 
 class OnnxtflError(Exception):
@@ -75,7 +75,7 @@ class OnnxtflError(Exception):
         return self.text("python")
 
     def text(self, interface: Interface) -> str:
-        """Return the line, with parameters called as in ``interface``; its own code is the only one."""
+        """Return the line with parameter names as in ``interface``; codes of quoted errors are removed."""
         message = _CODE.sub("", self.message) if self.code else self.message
         text = f"{message} [{self.place}]" if self.place else message
         hint = default_hint(self.code) if self.hint is None else self.hint
@@ -84,7 +84,7 @@ class OnnxtflError(Exception):
 
 
 def _restored(kind: type[OnnxtflError], args: tuple[Any, ...], fields: dict[str, Any]) -> OnnxtflError:
-    """The error that was pickled: fields as they were, without a call of its class."""
+    """Restore a pickled error from its fields, without calling its class."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(fields)
     return error
@@ -147,7 +147,7 @@ class OutputError(OnnxtflError):
 
 
 def reason(error: Exception) -> str:
-    """Return what ``error``, raised by a rule or an inference, says about the op: words of Python do not."""
+    """Return the reason for ``error``, raised by a rule or a type inference; messages of Python itself are replaced."""
     if isinstance(error, ZeroDivisionError):
         return "a size, stride or factor is 0"
     text = str(error)
@@ -157,7 +157,7 @@ def reason(error: Exception) -> str:
 
 
 def suggestion(name: str, known: Iterable[str], what: str) -> str:
-    """Return the advice for an unknown name: the nearest known one, else all of them (``what``: "the inputs")."""
+    """Return a hint for an unknown name: the nearest known one, else up to `MANY` of them (``what``: "the inputs")."""
     import difflib
 
     names = [str(other) for other in known]

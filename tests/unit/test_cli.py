@@ -77,8 +77,8 @@ def test_a_quantized_model_says_what_computes_on_floats(
     printed = capsys.readouterr().out.splitlines()
     start = next(k for k, line in enumerate(printed) if line.startswith("quantized"))
     assert [line.partition("  ")[2].strip() for line in printed[start : start + 6]] == [
-        "5 ops compute on integers, 3 on floats",
-        "on floats, as in the source: 1 ABS",
+        "5 ops use integer kernels, 3 float kernels",
+        "float, as in the source: 1 ABS",
         "1 bias with another scale: b",
         "10 tensors requantized: t0, t1, t2, t3, t4, t5, t6, t7, and 2 more",
         "2 ops that the source quantizes compute on floats:",
