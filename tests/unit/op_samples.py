@@ -449,6 +449,7 @@ OF_OP: dict[str, Draw] = {
 """Draws for ops whose operands depend on each other, or whose kinds do not say what their numbers mean."""
 MORE: dict[str, tuple[Draw, ...]] = {
     "Pad": (
+        lambda r: ([_floats(r, 3, 4), np.asarray([[-1, 2], [1, -2]]), None], {"mode": "constant"}),
         lambda r: ([_some(r, 2, 3, 1, 2, 3, 2), known([[0, 0], [0, 0], [1, 0], [0, 0], [0, 0], [0, 1]]), None], {}),
     ),
     "Slice": (lambda r: ([_some(r, 2, 3, 1, 2, 3, 2), known([0] * 6), known([9, 9, 9, 9, 2, 9]), known([1] * 6)], {}),),

@@ -162,7 +162,7 @@ class Atan2(Binary):
     bounds = (-math.pi, math.pi)
 
 
-@by_formula(Binary)
+@by_formula(Binary, commutative=True)
 def SquaredDifference(lhs: Term, rhs: Term) -> Term:
     """(lhs - rhs) squared. Source: TFLite SQUARED_DIFFERENCE (added)."""
     difference = lhs - rhs
