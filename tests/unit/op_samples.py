@@ -366,6 +366,7 @@ OF_OP: dict[str, Draw] = {
     "BatchToSpace": lambda r: ([_some(r, 4, 2, 3, 2), known([[0, 1], [1, 0]])], {"blocks": (2, 2)}),
     "BroadcastInDim": lambda r: ([_some(r, 3)], {"broadcast_dimensions": (1,), "shape": (2, 3, 4)}),
     "BroadcastTo": lambda r: ([_some(r, 3, 1), known(2, 3, 4)], {}),
+    "Concatenate": lambda r: ([_floats(r, 2, n, 3) for n in (1, 4, 2)], {"axis": _one(r, 1, -2)}),
     "Contraction": _contracted,
     "Conv": _convolved,
     "ConvTranspose": lambda r: _convolved(r, True),

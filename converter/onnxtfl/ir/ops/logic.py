@@ -29,7 +29,6 @@ And = computed_by(
     np.bitwise_and,
     "And, of bools or bits. Source: neutral-ops 3.4, ONNX BitwiseAnd.",
     interval=intervals.both_bits,
-    commutative=True,
     reduction="all",
 )
 Or = computed_by(
@@ -37,8 +36,6 @@ Or = computed_by(
     "Or",
     np.bitwise_or,
     "Or, of bools or bits. Source: neutral-ops 3.85, ONNX BitwiseOr.",
-    interval=intervals.some_bits,
-    commutative=True,
     reduction="any",
 )
 Xor = computed_by(
@@ -46,8 +43,6 @@ Xor = computed_by(
     "Xor",
     np.bitwise_xor,
     "Exclusive or, of bools or bits. Source: neutral-ops 3.141, ONNX BitwiseXor.",
-    interval=intervals.some_bits,
-    commutative=True,
 )
 
 
