@@ -499,7 +499,10 @@ MORE: dict[str, tuple[Draw, ...]] = {
         lambda r: ([_some(r, 3, 400), known(np.arange(5, 300))], {"axis": 1, "batch_dims": 0}),
         lambda r: ([_stored(r, np.int8, 5, 3, known=False), r.integers(0, 5, 4)], {"axis": 0, "batch_dims": 0}),
     ),
-    "Concatenate": (lambda r: ([array(r, DType.INT64, (1,)) for _ in range(200)], {"axis": 0}),),
+    "Concatenate": (
+        lambda r: ([array(r, DType.INT64, (1,)) for _ in range(200)], {"axis": 0}),
+        lambda r: ([_floats(r, 1, 2, 1, n, 2, 1, 3) for n in (2, 1)], {"axis": 3}),
+    ),
     "Atan": (lambda r: ([_floats(r, 2, 3)], {}), lambda r: ([_floats(r, 2, 3).astype(np.float64)], {})),
     "DequantizeLinear": (lambda r: (_quantized(r, False)[0], {"dtype": DType.FLOAT16}),),
     "BitcastConvert": (
