@@ -53,7 +53,8 @@ def _sample(op: type[Op], rng: RNG) -> Sample:
 
 
 def _is_typed(op: type[Op], dtype: DType) -> bool:
-    return bool(op.operands) and dtype in op.operands[0].dtypes
+    """Whether the op has a form of an element type; no format stores quantized values in 64 bits."""
+    return bool(op.operands) and dtype in op.operands[0].dtypes and op.name != "DequantizeLinear"
 
 
 def retyped(op: type[Op], sample: Sample, dtype: DType) -> Sample:
@@ -63,16 +64,15 @@ def retyped(op: type[Op], sample: Sample, dtype: DType) -> Sample:
     if first is None or isinstance(first, Known):
         return sample
     allowed = [op.operands[min(i, len(op.operands) - 1)].dtypes for i in range(len(operands))]
-    return [
-        np.abs(v).astype(dtype.numpy)
-        if not isinstance(v, Known | None) and _like(v, first) and dtype in allowed[i]
-        else v
-        for i, v in enumerate(operands)
-    ], attributes
+    return [_retyped(v, first, dtype) if dtype in allowed[i] else v for i, v in enumerate(operands)], attributes
 
 
-def _like(x: Any, first: Any) -> bool:
-    return np.asarray(x).dtype == np.asarray(first).dtype
+def _retyped(x: Any, first: Any, dtype: DType) -> Any:
+    if isinstance(x, Known):
+        return Known(_retyped(x.array, first, dtype))
+    if x is None or np.asarray(x).dtype != np.asarray(first).dtype:
+        return x
+    return np.abs(x).astype(dtype.numpy)
 
 
 def computed(sample: Sample) -> Sample:

@@ -104,7 +104,7 @@ class DequantizeLinear(Linear):
     Source: ONNX DequantizeLinear (added).
     """
 
-    operands = (Operand("input"), Operand("scale", FLOATS), Operand("zero_point", optional=True, like="input"))
+    operands = (Operand("input"), Operand("scale", FLOATS), Operand("zero_point", optional=True))
     attributes = {"dtype": ElementType(None), "axis": Axis(1), "block_size": Integer(0)}
 
     @classmethod
