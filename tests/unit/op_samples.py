@@ -32,8 +32,8 @@ def samples(op: type[Op], count: int, seed: int = 0) -> Iterator[Sample]:
 
 
 def varied_samples(op: type[Op], count: int) -> Iterator[Sample]:
-    """`samples`; then those of `MORE`; then a few of each rare element type, with operands that only a run knows, and
-    with sizes that only a run knows.
+    """`samples`; then those of `MORE`; then a few of each rare element type, with computed operands, and
+    with dynamic sizes.
     """
     yield from samples(op, count)
     for draw in MORE.get(op.name, ()):
@@ -81,7 +81,7 @@ def computed(sample: Sample) -> Sample:
 
 
 def opened(sample: Sample, rank_is_known: bool) -> Sample:
-    """The sample with an operand whose sizes only a run knows, and where asked for, its rank."""
+    """The sample with an operand of dynamic sizes and, where asked for, rank."""
     first, *rest = sample[0] or [None]
     if first is None or isinstance(first, Known | Open | Stored):
         return sample
@@ -120,7 +120,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Open:
-    """An operand whose sizes, and maybe its rank, only a run knows."""
+    """An operand of dynamic sizes, and maybe rank."""
 
     array: Array
     rank_is_known: bool
