@@ -1,4 +1,4 @@
-"""Activations, those of com.microsoft and the experimental ones of old opsets among them."""
+"""Activations, including those of com.microsoft and the experimental ops of old opsets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ row(ops.Swish, onnx="QuickGelu", since=(1,), domain=_MICROSOFT, onnx_attributes=
 row(ops.Selu, onnx="Selu", since=(6, 22), attributes="alpha gamma")
 row(ops.Celu, onnx="Celu", since=(12, 28), attributes="alpha")
 
-# Ops that were experimental before opset 10 had no since-version of their own: in files it is that of their opset.
+# Experimental ops (before opset 10) have no since-version: files give them the version of their opset.
 _EXPERIMENTAL = tuple(range(1, 10))
 row(ops.ThresholdedRelu, onnx="ThresholdedRelu", since=(*_EXPERIMENTAL, 10, 22), attributes="alpha")
 
@@ -78,7 +78,7 @@ def _gelu(b: Builder, node: Node) -> Value:
 
 @upgrade("Selu", since=(1,))
 def _selu_1(b: Builder, node: Node) -> None:
-    """The defaults of Selu-1 are those of Selu-6, less exactly."""
+    """Selu-1 has the defaults of Selu-6, with fewer digits."""
     node.attributes = {"alpha": 1.6732, "gamma": 1.0507, **node.attributes}
 
 
@@ -100,9 +100,9 @@ def _parametric_softplus(x: Term, *, alpha: float = 1.0, beta: float = 1.0) -> T
 @lift_onnx("Shrink", since=(9,))
 @on_terms
 def _shrink(x: Term, *, bias: float = 0.0, lambd: float = 0.5) -> Term:
-    """Towards 0 by `bias` outside [-lambd, lambd], 0 inside.
+    """Return x + bias for x < -lambd, x - bias for x > lambd, else 0.
 
-    Integers are computed as float32 and truncated, as in ONNX Runtime (ONNX's definition truncates the numbers first).
+    Integers are computed in float32 and truncated, as in ONNX Runtime (ONNX's text truncates the attributes first).
     """
     wide = x.to(DType.FLOAT32) if x.dtype.is_integer else x
     return (wide < -lambd).choose(wide + bias, (wide > lambd).choose(wide - bias, 0.0)).to(x.dtype)
@@ -130,7 +130,7 @@ lift_onnx("BiasGelu", since=(1,), domain=_MICROSOFT)(on_terms(lambda x, bias: (x
 
 @formula(ops.Softplus, "tfl")
 def _softplus(x: Term, *, beta: float) -> Term:
-    """log1p(u) by a polynomial, since u = e**-|z| is at most 1."""
+    """Return max(z, 0) + log1p(e**-|z|), log1p by a polynomial on [0, 1]."""
     z = x * beta
     return (z.relu() + log1p_of_small((-z.abs()).exp())) / beta
 
@@ -145,26 +145,26 @@ def _mish(x: Term) -> Term:
 
 @formula(ops.Relu)
 def _relu(x: Term) -> Term | None:
-    """Integers, for which no kernel is."""
+    """Decompose integer Relu, which has no kernel."""
     return x.max(0) if x.dtype.is_integer else None
 
 
 @formula(ops.Elu, "tfl")
 def _elu(x: Term, *, alpha: float) -> Term | None:
-    """The kernel knows alpha = 1 only: max(x, 0) + alpha * elu(min(x, 0))."""
+    """Return max(x, 0) + alpha * elu(min(x, 0)): the kernel has alpha = 1 only."""
     return None if alpha == 1.0 else (x.relu() + x.min(0.0).apply(ops.Elu) * alpha)
 
 
 @upgrade("PRelu", since=(1, 6))
 def _slope_by_channel(b: Builder, node: Node) -> None:
-    """A vector of slopes runs along axis 1."""
+    """Return a vector of slopes in a shape that broadcasts along axis 1."""
     x, slope = node.operand(0), node.operand(1)
     if slope.tensor_type.rank == 1 and slope.shape != (1,) and x.rank > 2:
         node.set_operand(1, unsqueezed(b, slope, range(1, x.rank - 1)))
 
 
 def _prelu(b: Builder, node: Node) -> Value:
-    """One slope for all is LeakyRelu. (XNNPACK of tflite-runtime 2.14 reads past the end of such a constant.)"""
+    """A single slope becomes LeakyRelu: XNNPACK of tflite-runtime 2.14 reads past the end of such a constant."""
     x, slope = node.operand(0), node.operand(1)
     number = uniform_scalar(x, slope)
     if number is not None and x.dtype.is_float:
@@ -177,7 +177,7 @@ lift_onnx("PRelu", since=(7, 9, 16))(_prelu)
 
 @lift_tfl("PRELU")
 def _tfl_prelu(b: Builder, node: Node) -> Value:
-    """The int16 kernel reads slopes of 8 bits, whatever their type is (LiteRT kernels/activations.cc)."""
+    """The int16 kernel reads slopes as 8-bit values, whatever their dtype (LiteRT kernels/activations.cc)."""
     x, slope = (quantization_of(node.operand(i)) for i in (0, 1))
     if x is not None and slope is not None and x.storage == "int16" and slope.storage != "int8":
         message = f"LiteRT's kernel reads {slope.storage} slopes of int16 as int8"

@@ -27,7 +27,7 @@ _FLOOR = 1e-12
 
 @lift_tfl("custom:AudioSpectrogram")
 def _audio_spectrogram(b: Builder, node: Node) -> Value:
-    """Sound [samples, channels] as spectra [channels, frames, lines] of windows of Hann: a convolution."""
+    """Convert sound [samples, channels] to spectra [channels, frames, frequencies] of Hann windows by a convolution."""
     options, x = custom_options(node), node.operand(0)
     size, step = int(options.get("window_size") or 0), int(options.get("stride") or 0)
     if size < 2 or step < 1:
@@ -50,16 +50,16 @@ def _audio_spectrogram(b: Builder, node: Node) -> Value:
 
 @lift_tfl("custom:Mfcc")
 def _mfcc(b: Builder, node: Node) -> Value:
-    """Squared spectra [channels, frames, lines] as coefficients: mel bands, logarithm, cosine transform."""
+    """Convert squared spectra [channels, frames, frequencies] to coefficients: mel bands, log, cosine transform."""
     options, spectra = custom_options(node), Term(b, node.operand(0))
     known = static_ints(node.operand(1))
     rate = known[0] if known else None
     bands, count = (int(options.get(name) or 0) for name in ("filterbank_channel_count", "dct_coefficient_count"))
     limits = [float(options.get(f"{name}_frequency_limit") or 0) for name in ("lower", "upper")]
     lines = spectra.value.shape[2]
-    lines = known_size(lines, "the number of lines of an Mfcc")
+    lines = known_size(lines, "the number of frequencies of an Mfcc")
     if not 0 < count <= bands or not 0 <= limits[0] < limits[1] or (rate is not None and rate <= 0) or lines < 2:
-        raise ValueError(f"options {options} for {lines} lines at {rate} Hz")
+        raise ValueError(f"options {options} for {lines} frequencies at {rate} Hz")
     check_elements(bands * lines, "the matrix of the bands")
     angles = np.pi / bands * np.outer(np.arange(bands) + 0.5, np.arange(count))
     cosines = np.sqrt(2 / bands) * np.cos(angles)
@@ -67,7 +67,7 @@ def _mfcc(b: Builder, node: Node) -> Value:
     sampled = Term(b, node.operand(1))
     if rate is None:
         assume(f"the sample rate of {shown_name(node)} is above {2 * limits[1]:g} Hz")
-        sampled = sampled.max(math.ceil(2 * limits[1]))  # so the check draws no other
+        sampled = sampled.max(math.ceil(2 * limits[1]))  # a lower bound for the inputs that the check draws
     elif int(limits[1] / (0.5 * rate / (lines - 1))) >= lines:
         raise ValueError(f"bands up to {limits[1]:g} Hz of sound at {rate} Hz")
     matrix = _bands(sampled, bands, lines, *limits)
@@ -76,7 +76,7 @@ def _mfcc(b: Builder, node: Node) -> Value:
 
 
 def _bands(rate: Term, bands: int, lines: int, lower: float, upper: float) -> Value:
-    """The weights [lines, bands] of triangles that are equally wide on the mel scale; line 0 has none.
+    """The weights [frequencies, bands] of triangles of equal width on the mel scale; frequency 0 has none.
 
     In float64 as the kernel: 1 - |mel - center| / distance.
     """

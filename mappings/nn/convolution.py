@@ -55,7 +55,7 @@ def _conv(b: Builder, node: Node) -> Value:
 
 
 def convolved(b: Builder, node: Node, x: Value, kernel: Value, bias: Value | None) -> Value:
-    """A Conv with the window that the ONNX node's attributes say."""
+    """Return a Conv whose window the attributes of the ONNX `node` define."""
     sizes = kernel_sizes(node, kernel)
     found = resolve_window(b, node, x, sizes, is_pool=False)
     attributes = {**first(len(sizes)), **window_attributes(found.window), "feature_group_count": node.attr("group", 1)}
@@ -64,13 +64,13 @@ def convolved(b: Builder, node: Node, x: Value, kernel: Value, bias: Value | Non
 
 @lift_onnx("ConvInteger", since=(10,))
 def _conv_integer(b: Builder, node: Node) -> Value:
-    """In int32, the zero points taken away first, so that padding is zero."""
+    """Return Conv(x - x_zero, kernel - kernel_zero) in int32; the padding is 0 after the subtraction."""
     x, kernel = (shifted(b, node.operand(i), node.optional(i + 2), axis) for i, axis in ((0, 1), (1, 0)))
     return convolved(b, node, x, kernel, None)
 
 
 def bias_operand(node: Node) -> Operand | Computed:
-    """The bias; integer kernels and older delegates need one, so an absent one of float32 becomes zeros."""
+    """Return the bias; zeros if it is absent and x is float32, since integer kernels and older delegates need one."""
     bias, x, kernel = node.optional(2), node.operand(0), node.operand(1)
     features = kernel.shape[node.attr("kernel_output_feature_dimension")]
     if bias is not None or x.dtype is not DType.FLOAT32:
@@ -83,13 +83,13 @@ def bias_operand(node: Node) -> Operand | Computed:
 
 
 def _zeros(b: Builder, kernel: Value, features: Dim) -> Value:
-    """As many zeros as `kernel` has output features at run time."""
+    """Return zeros [features], for a dynamic number of output features of `kernel`."""
     return b(ops.BroadcastTo, constant(np.zeros(1, np.float32)), dim_vector(b, [features], kernel))
 
 
 @lower_tfl(ops.Conv)
 def _conv_2d(node: Node) -> Form | None:
-    """Groups are seen by the kernel from the number of channels of input and filter."""
+    """The kernel derives the number of groups from the channels of input and filter."""
     if len(node.attr("input_spatial_dimensions")) not in (2, 3) or node.operand(0).tensor_type.shape is None:
         return None
     window, sizes = sized_window(node)
@@ -111,7 +111,7 @@ def _conv_2d(node: Node) -> Form | None:
 
 @lower_tfl(ops.Conv, rank=-1)
 def _conv_2d_in_int32(node: Node) -> Form | None:
-    """Before the form that adds up in int64: its kernel is ten times faster."""
+    """Tried before the form that accumulates in int64, whose kernel is ten times slower."""
     form = _conv_2d(node)
     return in_int32(form, axis=node.attr("kernel_output_feature_dimension")) if form and form.op == "CONV_2D" else None
 
@@ -138,15 +138,15 @@ def _tfl_conv(b: Builder, node: Node) -> Value:
 
 
 def _groups(node: Node, features: Dim, each: Dim, kernel: Value) -> int:
-    """The number of groups, which kernels compute from the features of the operand and those of the kernel, `each`.
+    """Return the number of groups: input features divided by the kernel's input features, `each`.
 
-    Of an operand of unknown features, the one that its stored size implies, or for a depthwise kernel its multiplier.
+    If the input features are unknown, the stored default size implies it, or a depthwise kernel's multiplier.
     """
     if isinstance(features, int) and isinstance(each, int):
         if not each or features % each:
             raise InvalidModelError(f"{features} input features, kernel for {each}", code="E-FILE-009")
         return features // each
-    if node.op.name != "tfl.DEPTHWISE_CONV_2D":  # with another number of groups, a runtime would refuse the result
+    if node.op.name != "tfl.DEPTHWISE_CONV_2D":  # the runtime would refuse any other number of groups
         return _implied_groups(int(node.attr("default_features", 0)), each, kernel.shape[0])
     results, multiplier = kernel.shape[3], int(node.attr("depth_multiplier", 0))
     if not isinstance(results, int) or multiplier < 1 or results % multiplier:
@@ -158,7 +158,7 @@ def _groups(node: Node, features: Dim, each: Dim, kernel: Value) -> int:
 
 
 def _implied_groups(features: int, each: Dim, results: Dim) -> int:
-    """The number of groups at the sizes that LiteRT allocates when nothing is resized; 1 where it would not run."""
+    """Return the number of groups at the sizes that LiteRT allocates by default; 1 if they are invalid."""
     if not isinstance(each, int) or not isinstance(results, int) or not each:
         return 1
     groups, rest = divmod(features, each)
@@ -184,7 +184,7 @@ def _onnx_conv(node: Node, opset: int) -> Form | None:
 
 
 def _pads_unlike_onnx(node: Node) -> bool:
-    """Whether the padding is SAME beside dilations, which ONNX Runtime refuses, or where strides skip elements."""
+    """Whether ONNX Runtime has no such SAME padding: with dilations, or with strides larger than the window."""
     window, _ = sized_window(node)
     skips = any(s > k for k, s in zip(window.shape, window.strides, strict=True))
     return window.is_same and (skips or window.is_dilated)
@@ -198,7 +198,7 @@ def _is_float(node: Node) -> bool:
 
 
 def _exact_terms(node: Node) -> int:
-    """How many products of integers add up exactly in float32; 0 of floats, or if that is unknown."""
+    """Return how many integer products float32 accumulates exactly; 0 for floats, or if unknown."""
     x, kernel = node.operand(0), node.operand(1)
     known = x.tensor_type.shape is not None and x.dtype.is_integer
     depth = kernel.shape[node.attr("kernel_input_feature_dimension")]
@@ -206,14 +206,14 @@ def _exact_terms(node: Node) -> int:
 
 
 def _exact_features(node: Node) -> int:
-    """Over how many input features at a time a convolution of integers adds up exactly in float32."""
+    """Return over how many input features an integer convolution is exact in float32."""
     depth = node.operand(1).shape[node.attr("kernel_input_feature_dimension")]
     terms = _exact_terms(node) // math.prod(sized_window(node)[0].shape) if _exact_terms(node) else 0
     return min(depth, terms) if isinstance(depth, int) else 0
 
 
 def _is_by_parts(node: Node) -> bool:
-    """Whether integers do not even add up exactly over all the taps of a window, which has several."""
+    """Whether float32 is inexact even for one input feature, and the window has several taps."""
     return _exact_terms(node) > 0 and not _exact_features(node) and max(sized_window(node)[0].shape) > 1
 
 
@@ -241,7 +241,7 @@ def _conv_of_padded(b: Builder, node: Node) -> Value:
 
 @decompose(ops.Conv, "tfl", when=lambda node: _is_float(node) and _has_gaps(sized_window(node)[0]), benefit=4)
 def _conv_without_gaps(b: Builder, node: Node) -> Value:
-    """Gather what the windows read along axes of long strides or dilations: they are then adjacent."""
+    """Gather the elements that the windows read along axes of long strides or dilations, so that they are adjacent."""
     window, sizes = sized_window(node)
     x, strides, dilations = node.operand(0), list(window.strides), list(window.dilations)
     for i, axis in enumerate(node.attr("input_spatial_dimensions")):
@@ -250,9 +250,9 @@ def _conv_without_gaps(b: Builder, node: Node) -> Value:
             continue
         count, taps = window.counts(sizes)[i], window.shape[i]
         if not isinstance(count, int) or window.is_padded:
-            hint = f"strides and dilations over {LONGEST_STRIDE} need sizes that are known (input_shapes)"
+            hint = f"strides and dilations over {LONGEST_STRIDE} need known sizes (input_shapes)"
             kind = "stride" if strides[i] == longest else "dilation"
-            raise UnsupportedError(f"a {kind} of {longest} over an open size", hint=hint, code="E-SHAPE-001")
+            raise UnsupportedError(f"a {kind} of {longest} over a dynamic size", hint=hint, code="E-SHAPE-001")
         check_elements(count * taps, "the positions that the windows read")
         places = np.arange(count)[:, None] * strides[i] + np.arange(taps) * dilations[i]
         x = b(ops.Gather, x, places.reshape(-1).astype(np.int32), axis=axis)
@@ -262,13 +262,13 @@ def _conv_without_gaps(b: Builder, node: Node) -> Value:
 
 
 def _has_gaps(window: Window) -> bool:
-    """Whether a stride or dilation is longer than LiteRT's convolutions take."""
+    """Whether a stride or dilation is over the limit of LiteRT's convolutions."""
     return max(*window.strides, *window.dilations) > LONGEST_STRIDE
 
 
 @decompose(ops.Conv, "tfl", when=_has_other_groups, benefit=3)
 def _groups_apart(b: Builder, node: Node) -> Value:
-    """Compute each group as a convolution of its own, and concatenate the results."""
+    """Compute one convolution per group and concatenate the results."""
     groups, attributes = node.attr("feature_group_count"), attributes_of(node)
     x = _parts(b, node.operand(0), groups, attributes["input_feature_dimension"])
     kernel = _parts(b, node.operand(1), groups, attributes["kernel_output_feature_dimension"])
@@ -292,7 +292,7 @@ def _is_over_planes(node: Node) -> bool:
 
 @decompose(ops.Conv, "tfl", when=_is_over_planes, benefit=2)
 def _conv_by_planes(b: Builder, node: Node) -> Value:
-    """A convolution over three axes without CONV_3D: for each tap along the first one, a convolution over the others.
+    """Compute a 3-D convolution without CONV_3D: a 2-D one for each tap along the first axis.
 
     ::
 
@@ -337,7 +337,7 @@ def _spatial_first(attributes: dict[str, Any]) -> tuple[int, ...]:
 
 @decompose(ops.Conv, "tfl", when=lambda node: _exact_features(node) > 0, benefit=1)
 def _integer_conv(b: Builder, node: Node) -> Value | None:
-    """In float32, over as many input features at a time as that adds up exactly."""
+    """Compute in float32, over as many input features at a time as it accumulates exactly."""
     x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
     axes = attributes["input_feature_dimension"], attributes["kernel_input_feature_dimension"]
     total = node.optional(2)
@@ -349,7 +349,7 @@ def _integer_conv(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.Conv, "tfl", when=lambda node: _is_by_parts(node) and not any(node.attr("padding")))
 def _integer_conv_by_taps(b: Builder, node: Node) -> Value | None:
-    """A convolution of integers whose window has more than `terms` positions: the sum of those over its parts.
+    """Compute a convolution of integers whose window has more than `terms` taps as the sum over parts of the window.
 
     The largest axis of the window is divided, without padding::
 
@@ -370,7 +370,7 @@ def _integer_conv_by_taps(b: Builder, node: Node) -> Value | None:
 
 
 def _first(node: Node, total: Value | None) -> Value | None:
-    """The bias of a Conv, for the first one of several that are added."""
+    """Return the bias for the first of several convolutions that are added, None for the others."""
     return node.optional(2) if total is None else None
 
 

@@ -26,16 +26,16 @@ from onnxtfl.rewriting.registry import lift_onnx
 
 @lift_onnx("DeformConv", since=(19, 22))
 def _deform_conv(b: Builder, node: Node) -> Value:
-    """Bilinear samples at the window's taps moved by `offset`, times `mask`, times the kernel.
+    """Return Conv of bilinear samples at the window's taps, moved by `offset` and multiplied by `mask`.
 
-    Source: ONNX DeformConv-19; outside of the map are zeros.
+    Samples outside of x are 0. Source: ONNX DeformConv-19.
     """
     x, kernel, offset, bias, mask = (node.optional(i) for i in range(5))
     assert x is not None and kernel is not None and offset is not None
     sizes, groups = kernel_sizes(node, kernel), int(node.attr("offset_group", 1))
     spatial = [d for d in offset.shape[2:] if isinstance(d, int)]
     if len(sizes) != 2 or len(spatial) != 2 or not static((x.shape[1], *kernel.shape)):
-        raise UnsupportedError("a deformable convolution over other than two axes of known size", code="E-SHAPE-001")
+        raise UnsupportedError("a deformable convolution needs two spatial axes of known size", code="E-SHAPE-001")
     window = onnx_window(node, sizes)
     taps, count = list(window.taps()), spatial[0] * spatial[1]
     check_elements(len(taps) * max(count, *spatial), "the positions of the samples")
@@ -63,14 +63,14 @@ def _deform_conv(b: Builder, node: Node) -> Value:
 
 
 def _moved(b: Builder, offsets: Value, group: int, axis: int, base: Value) -> Term:
-    """The places along one axis: [n, taps * positions]."""
+    """Return the sample coordinates along one axis: [n, taps * positions]."""
     own = b(ops.Gather, b(ops.Gather, offsets, np.asarray(group), axis=1), np.asarray(axis), axis=2)
     flat = reshape(b, own, (offsets.shape[0], product(offsets.shape[2:3]) * product(offsets.shape[4:])))
     return Term(b, b(ops.Add, flat, base))
 
 
 def _contracted(b: Builder, samples: Value, kernel: Value, groups: int) -> Value:
-    """samples [n, taps, p, c] times kernel [o, c / groups, taps...]: [n, p, o]."""
+    """Return samples [n, taps, p, c] times kernel [o, c / groups, taps...] as [n, p, o]."""
     out, depth = (known_size(d) for d in kernel.shape[:2])
     flat = reshape(b, kernel, (out, depth, product(kernel.shape[2:])))
     parts = []

@@ -5,10 +5,10 @@ ONNX            NonMaxSuppression 10 11
 TFLite          NON_MAX_SUPPRESSION_V4, NON_MAX_SUPPRESSION_V5: one list of boxes at a time
 ==============  =============================================================================================
 
-TFLite drops a box whose overlap reaches the threshold, ONNX one whose overlap exceeds it. LiteRT's kernel drops a
-chosen box only since that overlaps itself: one without an area, or any with a threshold above 1, it chooses in each
-round. Of boxes with equal scores ONNX Runtime chooses the first one first, LiteRT as its heap has them
-(kernels/internal/reference/non_max_suppression.h): those above the least score are sorted first.
+TFLite suppresses a box whose overlap is >= the threshold, ONNX a box whose overlap is > the threshold. LiteRT's kernel
+removes a chosen box only because it overlaps itself: a box of area 0, or any box at a threshold above 1, is chosen
+again in each iteration. Among equal scores ONNX Runtime chooses the first box, LiteRT depends on the order of its heap
+(kernels/internal/reference/non_max_suppression.h): boxes above the lowest score are therefore sorted first.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _tfl_select_boxes_softly(b: Builder, node: Node) -> list[Value]:
 
 
 def _selected(b: Builder, node: Node) -> list[Value]:
-    """Limit and thresholds have one element, of any shape."""
+    """Limit and thresholds have one element and any shape."""
     numbers = [v if v is None or product(v.shape) != 1 else reshape(b, v, ()) for v in node.operands[2:]]
     return b.many(ops.SelectBoxes, node.operand(0), node.operand(1), *numbers)
 
@@ -64,7 +64,7 @@ def _select_boxes(node: Node) -> Form | None:
 
 @decompose(ops.NonMaxSuppression, "tfl")
 def _class_by_class(b: Builder, node: Node) -> Value:
-    """Select the boxes of each batch and class separately; each selection follows its batch and class."""
+    """Select the boxes of each batch and class separately, as rows (batch, class, box)."""
     boxes, scores = node.operand(0), node.operand(1)
     never, *thresholds = _thresholds(b, node)
     operands = [_limit(b, node.optional(2), scores), *thresholds]
@@ -87,10 +87,10 @@ def _class_by_class(b: Builder, node: Node) -> Value:
 
 
 def _first_of_equals(b: Builder, corners: Value, scores: Value, operands: Sequence[Value]) -> tuple[Value, Value]:
-    """The boxes of one list that are chosen, of those with equal scores the first one first, and how many these are.
+    """Return the chosen boxes of one list (the first of equal scores first) and their number.
 
-    The boxes above the least score, which are few in most models, are sorted, and then have their places from the end
-    as scores. A box of place 0 is never chosen: there is always one.
+    The boxes above the lowest score (few in most models) are sorted; their ranks, counted from the end, replace the
+    scores. A box of rank 0 is never chosen, and always exists.
     """
     limit, overlap, least = operands
     inside = b(ops.NonZero, (Term(b, scores) > Term(b, least)).value)
@@ -108,10 +108,10 @@ def _first_of_equals(b: Builder, corners: Value, scores: Value, operands: Sequen
 
 
 def _list_by_list(b: Builder, node: Node, operands: Sequence[Value]) -> Value:
-    """Where the number of batches or classes is open: one selection in each round, padded to the limit.
+    """Select in a loop over a dynamic number of batches and classes, each selection padded to the limit.
 
-    `operands`: whether no overlap exceeds its limit, the most boxes, the thresholds. Of the rows [r, j] those below the
-    counts are kept; the batch and the class of list r follow from it.
+    `operands`: whether no overlap exceeds the threshold, the limit, the thresholds. Rows [r, j] with j below the count
+    of list r are kept; r determines batch and class.
     """
     boxes, scores = node.operand(0), node.operand(1)
     batches, classes, count = scores.shape
@@ -134,7 +134,7 @@ def _list_by_list(b: Builder, node: Node, operands: Sequence[Value]) -> Value:
 
 
 def _round_of_lists(types: Sequence[Type | None], operands: Sequence[Value], centered: bool) -> Graph:
-    """The selection from one list of scores, given the number of its batch, and how many of it count."""
+    """Return the loop body: from the scores of one list and its batch index, the selection and its length."""
     region = Graph("round")
     b = Builder(region)
     scores, batch, boxes, *captured = (region.add_input(t) for t in types)
@@ -150,7 +150,7 @@ def _item(b: Builder, x: Value, index: int) -> Value:
 
 
 def _limit(b: Builder, limit: Value | None, scores: Value) -> Value:
-    """The limit as int32 of rank 0, at most the number of boxes."""
+    """Return min(limit, number of boxes) as an int32 scalar."""
     if limit is None:
         return constant(np.asarray(0, np.int32))
     asked, count = (reshape(b, v, ()) for v in (as_int64(b, limit), dim_value(b, scores.shape[2], scores)))
@@ -158,7 +158,7 @@ def _limit(b: Builder, limit: Value | None, scores: Value) -> Value:
 
 
 def _thresholds(b: Builder, node: Node) -> tuple[Term, Value, Value]:
-    """Whether no overlap exceeds its limit; the next larger number, at most 1; and the least score."""
+    """Return whether no overlap can exceed the threshold, the next larger float (at most 1), and the lowest score."""
     overlap, least = node.optional(3), node.optional(4)
     score = b.scalar(_LOWEST, DType.FLOAT32) if least is None else reshape(b, least, ())
     limit = b.scalar(0.0, DType.FLOAT32) if overlap is None else reshape(b, overlap, ())
@@ -171,7 +171,7 @@ def _thresholds(b: Builder, node: Node) -> tuple[Term, Value, Value]:
 
 
 def _corners(b: Builder, boxes: Value, centered: bool) -> Term:
-    """Boxes [n, 4] as lower and upper corners."""
+    """Return boxes [n, 4] as minimum and maximum corners."""
     first, second = (Term(b, b(ops.Slice, boxes, [0, i], [1 << 30, i + 2], [1, 1])) for i in (0, 2))
     half = second * 0.5
     low, high = (first - half, first + half) if centered else (first.min(second), first.max(second))
@@ -179,23 +179,25 @@ def _corners(b: Builder, boxes: Value, centered: bool) -> Term:
 
 
 def _with_one_more(b: Builder, boxes: Value, centered: bool, never: Term) -> Value:
-    """Boxes [n, 4] as corners of which the kernel chooses each once, and one more that it never chooses."""
+    """Return corners [n + 1, 4] such that the kernel chooses each box at most once, and the added last one never."""
     corners = _chosen_once(_corners(b, boxes, centered), never)
     return b(ops.Pad, corners, np.asarray([[0, 1], [0, 0]]), None, mode="constant")
 
 
 def _chosen_once(corners: Term, never: Term) -> Value:
-    """Move boxes that drop no box to where each overlaps itself only; `never`: whether this is so for all."""
+    """Move boxes that suppress no other box to where each overlaps only itself; `never`: whether all are such."""
     constantly = never.value.is_constant
     if constantly and never.value.numpy().item():
         return _distant(corners).value
     low, high = (Term(corners.b, sliced(corners.b, corners.value, {1: slice(i, i + 2)})) for i in (0, 2))
-    is_flat = (high - low).max(0.0).reduce("prod", [1]) <= 0  # a negative size, of a box by its center, is none
+    is_flat = (high - low).max(0.0).reduce(
+        "prod", [1]
+    ) <= 0  # a box given by its center may have a negative size: its area counts as 0
     return (is_flat if constantly else is_flat | never).choose(_distant(corners), corners).value
 
 
 def _distant(corners: Term) -> Term:
-    """[n, 4]: boxes with an area of 1 each, beside one another and far from what other boxes may be."""
+    """Return [n, 4] disjoint boxes of area 1, far from any real box."""
     b, count = corners.b, corners.value.shape[0]
     numbers = Term(b, positions(b, dim_value(b, count, corners.value))).to(DType.FLOAT32)
     first = (numbers.along(0, 2) + 1) * _FAR
@@ -205,7 +207,7 @@ def _distant(corners: Term) -> Term:
 
 @decompose(ops.SelectBoxes, "onnx")
 def _select_in_onnx(b: Builder, node: Node) -> list[Value]:
-    """A batch of one list and one class, the selection padded with zeros to the limit."""
+    """Run NonMaxSuppression on one batch and one class, its result padded with zeros to the limit."""
     boxes, scores, limit, overlap, least = (node.operand(i) for i in range(5))
     sigma = node.optional(5)
     if not _is_zero(sigma) or (overlap.is_constant and float(overlap.numpy()) <= 0):
@@ -231,25 +233,25 @@ def _is_zero(sigma: Value | None) -> bool:
 
 
 def _assume_overlaps(node: Node, boxes: Value, overlap: Value) -> None:
-    """Record what lets LiteRT drop a chosen box, as ONNX does: it drops what overlaps a chosen box by the threshold,
-    and so chooses a box without an area in each round, and nothing after the first box for a threshold of 0.
+    """Record the assumptions under which LiteRT never chooses a box again, as ONNX: LiteRT removes boxes whose overlap
+    with the chosen one is >= the threshold, so a box of area 0 stays, and a threshold of 0 removes all boxes.
     """
     corners = boxes.numpy() if boxes.is_constant else None
     if corners is None or (corners[:, :2] == corners[:, 2:]).any():
-        assume(f"each box of {shown_name(node)} has an area (LiteRT chooses one without an area in each round)")
+        assume(f"each box of {shown_name(node)} has a positive area (LiteRT chooses a box of area 0 in each iteration)")
     if not overlap.is_constant:
-        assume(f"the threshold of overlaps of {shown_name(node)} is above 0")
+        assume(f"the IoU threshold of {shown_name(node)} is above 0")
 
 
 def _select_softly(b: Builder, node: Node, sigma: Value) -> list[Value]:
-    """In each of `limit` rounds, the box with the highest score is chosen, and scores of those that overlap it sink.
+    """Choose the box with the highest score `limit` times; each time, reduce the scores of boxes that overlap it.
 
     ::
 
         scores = scores > least & overlap < threshold ? scores * exp(-0.5 / sigma * overlap**2) : -inf
 
-    A box overlaps itself, so it is chosen once, but for one without an area. LiteRT lowers scores only of boxes that
-    come first, with the same result where no score is negative.
+    A box overlaps itself, so it is chosen once, unless its area is 0. LiteRT reduces a score only when it pops the box
+    from its heap; the result is the same if no score is negative.
     """
     boxes, scores, limit, overlap, least = (node.operand(i) for i in range(5))
     if not _is_zero(sigma) and not (least.is_constant and float(least.numpy()) >= 0):
@@ -271,7 +273,7 @@ def _select_softly(b: Builder, node: Node, sigma: Value) -> list[Value]:
 
 
 def _round_of_soft_selection(types: Sequence[Type | None]) -> Graph:
-    """Scores and count after a round, and the index and score that it chooses, 0 if all are chosen."""
+    """Return scores and count after an iteration, and the chosen index and score (0 if none is left)."""
     region = Graph("round")
     b = Builder(region)
     scores, chosen, corners, overlap, least, scale, count = (Term(b, region.add_input(t)) for t in types)
@@ -288,7 +290,7 @@ def _round_of_soft_selection(types: Sequence[Type | None]) -> Graph:
 
 
 def _overlaps(boxes: Term, box: Term) -> Term:
-    """[n, 4], [4] -> [n]: intersection over union; 0 for boxes without an area."""
+    """Return the intersection over union of boxes [n, 4] and a box [4] as [n]; 0 for boxes of area 0."""
     b = boxes.b
     low, high = (Term(b, b(ops.Slice, boxes.value, [0, i], [1 << 30, i + 2], [1, 1])) for i in (0, 2))
     low_of, high_of = (Term(b, b(ops.Slice, box.value, [i], [i + 2], [1])) for i in (0, 2))

@@ -1,8 +1,8 @@
-"""TFLite_Detection_PostProcess, the custom op at the end of SSD detectors: boxes are decoded from their anchors, then
-selected over all classes at once (fast) or class by class (regular).
+"""TFLite_Detection_PostProcess, the custom op at the end of SSD detectors.
 
-Source: LiteRT kernels/detection_postprocess.cc. The results are padded to the most detections: with zeros, where the
-fast form of the kernel leaves its memory as it was."""
+Boxes are decoded from their anchors, then selected over all classes at once (fast) or class by class (regular).
+Source: LiteRT kernels/detection_postprocess.cc. The results are padded with zeros to max_detections; the kernel's fast
+form leaves that memory uninitialized."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from onnxtfl.rewriting.registry import lift_tfl
 
 @dataclass(frozen=True)
 class _Options:
-    """The op's options. `per_class`: the most boxes of one class. `labels`: how many classes of a box are returned."""
+    """The op's options. `per_class`: the most boxes per class. `labels`: the number of classes returned per box."""
 
     most: int
     labels: int
@@ -71,7 +71,7 @@ def _detection_postprocess(b: Builder, node: Node) -> list[Value]:
 
 
 def _decoded(b: Builder, encodings: Value, anchors: Value, options: _Options) -> Value:
-    """Boxes [n, 4] (ymin, xmin, ymax, xmax) of encodings and anchors (y, x, h, w)."""
+    """Return boxes [n, 4] (ymin, xmin, ymax, xmax) from encodings and anchors (y, x, h, w)."""
     middle, size = (Term(b, sliced(b, anchors, {1: slice(i, i + 2)})) for i in (0, 2))
     shift, growth = (Term(b, sliced(b, encodings, {1: slice(i, i + 2)})) for i in (0, 2))
     scales = np.asarray(options.scales, np.float32)
@@ -81,15 +81,15 @@ def _decoded(b: Builder, encodings: Value, anchors: Value, options: _Options) ->
 
 
 def _selected(b: Builder, boxes: Value, scores: Value, most: int, options: _Options) -> Value:
-    """Rows (0, class, box) that stay, of scores [class, box]: boxes from the lowest score that counts upward."""
+    """Return the selected rows (0, class, box) of scores [class, box], of boxes at or above the score threshold."""
     one = [reshape(b, boxes, (1, *boxes.shape)), reshape(b, scores, (1, *scores.shape))]
-    least = np.nextafter(options.score, np.float32(-np.inf))  # the kernel keeps a box at the threshold
+    least = np.nextafter(options.score, np.float32(-np.inf))  # the kernel keeps a box whose score equals the threshold
     limits = [np.asarray([most], np.int64), np.asarray([options.overlap]), np.asarray([least])]
     return b(ops.NonMaxSuppression, *one, *limits)
 
 
 def _padded(b: Builder, x: Value, count: int) -> Value:
-    """A vector with `count` zeros after it."""
+    """Return the vector padded with `count` zeros at the end."""
     return b(ops.Pad, x, np.asarray([[0, count]]), None, mode="constant")
 
 
@@ -98,7 +98,7 @@ def _column(b: Builder, rows: Value, i: int) -> Value:
 
 
 def _fast(b: Builder, boxes: Value, scores: Value, options: _Options) -> list[Value]:
-    """Selected by the best score of each box; then the best classes of each."""
+    """Select by the best score of each box, then return the best classes of each."""
     best = Term(b, scores).reduce("max", [1], keepdims=False)
     rows = _selected(b, boxes, reshape(b, best.value, (1, *best.value.shape)), options.most, options)
     picked = _column(b, rows, 2)
@@ -123,7 +123,7 @@ def _fast(b: Builder, boxes: Value, scores: Value, options: _Options) -> list[Va
 
 
 def _kept(b: Builder, picked: Value, options: _Options) -> Term:
-    """Whether a box was picked for each of the first places, as a column."""
+    """Return a column: whether each output row holds a detection."""
     index = np.arange(options.most, dtype=np.int64)
     below = b(ops.Compare, index, b(ops.Shape, picked), comparison_direction="LT")
     return Term(b, unsqueezed(b, below, [1]))
@@ -135,7 +135,7 @@ def _count(b: Builder, picked: Value, most: int | None = None) -> Value:
 
 
 def _regular(b: Builder, boxes: Value, scores: Value, options: _Options) -> list[Value]:
-    """Selected class by class; then the best of all."""
+    """Select class by class, then keep the best of all."""
     by_class, most = transposed(b, scores, (1, 0)), options.most
     rows = _selected(b, boxes, by_class, min(options.per_class, most), options)
     labels, places = (_column(b, rows, i) for i in (1, 2))
@@ -151,7 +151,7 @@ def _regular(b: Builder, boxes: Value, scores: Value, options: _Options) -> list
     ]
     results = [unsqueezed(b, v.value, [0]) for v in (corners, *flat)]
     repeated = most * options.labels
-    if options.labels > 1:  # the kernel writes the first of them
+    if options.labels > 1:  # the kernel writes only the first ones
         results = [
             b(ops.Pad, v, np.asarray([(0, 0), (0, repeated - most), *[(0, 0)] * (v.rank - 2)]), None, mode="constant")
             for v in results

@@ -1,4 +1,4 @@
-"""ImageDecoder, which is refused: TFLite has no kernel that decodes image files."""
+"""ImageDecoder is refused: TFLite has no kernel that decodes image files."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from onnxtfl.rewriting.registry import refuse_onnx
 refuse_onnx(
     "ImageDecoder",
     why="TFLite has no kernel that decodes image files",
-    hint="decode the image before the model, whose input is then the pixels (`inputs`)",
+    hint="decode the image before the model and make the pixels its input (`inputs`)",
 )

@@ -26,12 +26,12 @@ def _cross_entropy(b: Builder, node: Node) -> Sequence[Value]:
 
 
 def _flat(b: Builder, x: Value) -> Value:
-    """Merge all axes after the second: [n, c, others]."""
+    """Merge all axes after the second one: [n, c, rest]."""
     return reshape(b, x, (*x.shape[:2], product(x.shape[2:])))
 
 
 def _loss(b: Builder, node: Node, logs: Value) -> Value:
-    """-log probability of the target class times its weight; of ignored targets 0."""
+    """Return -log(probability of the target class) * its weight; 0 for ignored targets."""
     target, weights, ignore = node.operand(1), node.optional(2), node.attr("ignore_index")
     classes = Term(b, reshape(b, target, (logs.shape[0], 1, logs.shape[2])))
     ignored = None if ignore is None else classes.equals(int(ignore))
@@ -47,7 +47,7 @@ def _loss(b: Builder, node: Node, logs: Value) -> Value:
             return reshape(b, loss.value, target.shape)
         case "sum":
             return _total(b, loss)
-    if weight is None and 0 in loss.value.shape:  # ONNX Runtime's mean of no elements is 0
+    if weight is None and 0 in loss.value.shape:  # in ONNX Runtime the mean of an empty tensor is 0
         return _total(b, loss)
     if weight is None:
         return b(ops.Reduce, loss.value, [0, 1, 2], kind="mean", keepdims=False)

@@ -1,4 +1,4 @@
-"""Resizing to the nearest elements where TFLite's RESIZE_NEAREST_NEIGHBOR reads others than ONNX's Resize."""
+"""Nearest-neighbor resizing where TFLite's RESIZE_NEAREST_NEIGHBOR and ONNX's Resize read different elements."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def is_of_bytes(x: Value) -> bool:
 
 
 def neighbors_like_tfl(b: Builder, node: Node, sampling: Sampling) -> tuple[Value, list[int]]:
-    """The operand gathered along those axes where `sampling` reads other elements than the kernel, and the other axes.
+    """Gather along the axes where `sampling` and the kernel read different elements; return that and the other axes.
 
-    For dynamic sizes, those are all axes if both options are set, which no mode of ONNX matches.
+    For dynamic sizes these are all axes if both options are set, since no ONNX mode matches.
     """
     x, left = node.operand(0), []
     corners, centers = bool(node.attr("align_corners")), bool(node.attr("half_pixel_centers"))
@@ -56,10 +56,10 @@ def neighbors_like_tfl(b: Builder, node: Node, sampling: Sampling) -> tuple[Valu
 
 
 def assume_multiples(node: Node, size: Dim, resized: Dim | None) -> None:
-    """Record what is assumed about dynamic sizes: LiteRT multiplies by a ratio, and ONNX Runtime divides."""
+    """Record an assumption about dynamic sizes, since LiteRT multiplies by a ratio and ONNX Runtime divides."""
     ratio = None if resized is None else resized // size
     if not isinstance(ratio, int) or resized != size * ratio:
-        text = "is a multiple of the old one: of other sizes, rounding may choose the neighbour of a nearest element"
+        text = "is a multiple of the old one (for other sizes, rounding may select an adjacent element)"
         is_minor = not (is_of_inputs(size) and is_of_inputs(resized))
         assume(f"a new size of {shown_name(node)} {text}", is_minor=is_minor)
 

@@ -45,9 +45,9 @@ decompose_late(ops.BatchNormInference, "onnx", when=_channels_elsewhere)(expand)
 
 @upgrade("BatchNormalization", since=(1, 6, 7, 9))
 def _batch_norm_9(b: Builder, node: Node) -> None:
-    """Whether this is training is given by is_test in versions 1 and 6, by the number of results in 7 and 9.
+    """Training mode: is_test = 0 in versions 1 and 6, more than one result in 7 and 9.
 
-    Version 9 dropped `spatial` 0 (statistics for each element rather than channel).
+    Versions before 9 have `spatial` = 0, with statistics per element, not per channel.
     """
     if not node.attr("spatial", 1):
         raise UnsupportedError("spatial = 0", hint="convert the model to opset 9 or newer first")
@@ -59,7 +59,7 @@ def _batch_norm_9(b: Builder, node: Node) -> None:
 
 @lift_onnx("BatchNormalization", since=(14, 15))
 def _batch_norm(b: Builder, node: Node) -> list[Value]:
-    """The features are axis 1; an input of one axis is the batch, with one feature."""
+    """Axis 1 is the feature axis; an input of rank 1 is a batch with one feature."""
     x = node.operand(0)
     if x.rank == 1:
         node.set_operand(0, unsqueezed(b, x, [1]))
@@ -73,7 +73,7 @@ def _batch_norm_inference(b: Builder, node: Node) -> Value:
 
 
 def _batch_norm_training(b: Builder, node: Node) -> list[Value]:
-    """With the batch's own statistics; the second and third result are the running ones, updated by `momentum`."""
+    """Normalize by the statistics of the batch; results 1 and 2 are the running statistics, updated by `momentum`."""
     x, scale, bias, *old = (Term(b, node.operand(i)) for i in range(5))
     axes, keep = [a for a in range(x.rank) if a != 1], float(node.attr("momentum", 0.9))
     mean = x.mean(axes)
@@ -96,9 +96,9 @@ row(ops.BatchNormInference, onnx="BatchNormalization", attributes="epsilon", whe
 @lift_onnx("LayerNormalization", since=(17, ANY_VERSION))
 @lift_onnx("LayerNormalization", since=(1,), domain="com.microsoft")
 def _layer_norm(b: Builder, node: Node) -> list[Value]:
-    """The mean and the inverse deviation are results too.
+    """Return the normalized x, the mean, and the inverse standard deviation.
 
-    ONNX Runtime's optimizer writes the op in models of opsets before it, 17, too; the result has the scale's type then.
+    ONNX Runtime's optimizer writes the op into models before opset 17 too; the result then has the dtype of the scale.
     """
     x, axes, epsilon = Term(b, node.operand(0)), _axes(node), float(node.attr("epsilon", 1e-5))
     dtype = node.operand(1).dtype
@@ -110,19 +110,19 @@ def _layer_norm(b: Builder, node: Node) -> list[Value]:
 
 
 def _axes(node: Node) -> list[int]:
-    """The axes from `axis` on."""
+    """Return the axes from `axis` to the last one."""
     x = node.operand(0)
     return list(range(normalize_axis(int(node.attr("axis", -1)), x.rank), x.rank))
 
 
 def _stash(node: Node) -> DType:
-    """The type of the statistics: float32 for smaller floats, unless `stash_type` is another."""
+    """Return the dtype of the statistics: `stash_type`, by default float32 for smaller floats."""
     dtype = node.operand(0).dtype
     return DType.FLOAT32 if dtype.bits < 32 and node.attr("stash_type", 1) == 1 else dtype
 
 
 def _affine(x: Term, scale: Value | None, bias: Value | None) -> Term:
-    """x * scale + bias, where present."""
+    """Return x * scale + bias, either of which may be absent."""
     check_spreads(x.value, scale, bias)
     x = x if scale is None else x.apply(ops.Mul, scale)
     return x if bias is None else x.apply(ops.Add, bias)
@@ -136,7 +136,7 @@ def _rms_norm(b: Builder, node: Node) -> list[Value]:
 
 
 def _root_mean_square(x: Term, node: Node, scale: Value) -> tuple[Value, Value]:
-    """x / sqrt(mean of squares + epsilon) * scale, of the scale's type, and the inverse root."""
+    """Return x / sqrt(mean(x**2) + epsilon) * scale in the dtype of scale, and the inverse square root."""
     wide = x.to(_stash(node))
     inverse = ((wide * wide).mean(_axes(node)) + float(node.attr("epsilon", 1e-5))).rsqrt()
     return _affine((wide * inverse).to(scale.dtype), scale, None).value, inverse.value
@@ -144,7 +144,7 @@ def _root_mean_square(x: Term, node: Node, scale: Value) -> tuple[Value, Value]:
 
 @lift_onnx("SkipLayerNormalization", since=(1,), domain="com.microsoft")
 def _skip_layer_norm(b: Builder, node: Node) -> list[Value]:
-    """Results: output, mean, inverse deviation (both float32), and the sum that was normalized."""
+    """Return the output, the mean and inverse standard deviation (float32), and the sum before normalization."""
     x = _sum(b, node, 4)
     result, mean, inverse = ops.standardized(x.to(_stash(node)), [x.rank - 1], float(node.attr("epsilon", 1e-12)))
     scaled = _affine(result.to(x.dtype), node.optional(2), node.optional(3))
@@ -152,7 +152,7 @@ def _skip_layer_norm(b: Builder, node: Node) -> list[Value]:
 
 
 def _sum(b: Builder, node: Node, extra: int) -> Term:
-    """The sum of the first two operands, and of operand `extra` if present."""
+    """Return the sum of the first two operands and, if present, operand `extra`."""
     total = Term(b, node.operand(0)) + Term(b, node.operand(1))
     third = node.optional(extra)
     return total if third is None else total.apply(ops.Add, third)
@@ -160,7 +160,7 @@ def _sum(b: Builder, node: Node, extra: int) -> Term:
 
 @lift_onnx("SkipSimplifiedLayerNormalization", since=(1,), domain="com.microsoft")
 def _skip_rms_norm(b: Builder, node: Node) -> list[Value]:
-    """Results as those of SkipLayerNormalization; the mean, which is not computed, is 0 in ONNX Runtime."""
+    """Return the same results as SkipLayerNormalization; the mean is not computed (0 in ONNX Runtime)."""
     x = _sum(b, node, 3)
     result, inverse = _root_mean_square(x, node, node.operand(2))
     mean = Term(b, inverse) * 0.0
@@ -169,7 +169,7 @@ def _skip_rms_norm(b: Builder, node: Node) -> list[Value]:
 
 @upgrade("GroupNormalization", since=(18,))
 def _group_norm_18(b: Builder, node: Node) -> None:
-    """Scale and bias were for each group, not for each channel."""
+    """Version 18 has one scale and bias per group, version 21 per channel."""
     x, groups = node.operand(0), int(node.attr("num_groups"))
     for i in (1, 2):
         rows = broadcast(b, unsqueezed(b, node.operand(i), [1]), (groups, x.shape[1] // groups), x)
@@ -179,9 +179,9 @@ def _group_norm_18(b: Builder, node: Node) -> None:
 @lift_onnx("MeanVarianceNormalization", since=(9, 13))
 @on_terms
 def _mean_variance_norm(x: Term, *, axes: Sequence[int] = (0, 2, 3)) -> Term:
-    """(x - mean) / (deviation + 1e-9). Source: the function body of the op.
+    """Return (x - mean) / (standard deviation + 1e-9). Source: the function body of the op.
 
-    Axes that an input of fewer axes does not have are left out, as in ONNX Runtime: a scene of one dimension.
+    Axes beyond the rank of the input are ignored, as in ONNX Runtime.
     """
     return _standardized(x, axes)
 
@@ -195,14 +195,14 @@ def _standardized(x: Term, axes: Sequence[int], divided: bool = True) -> Term:
 @lift_onnx("MeanVarianceNormalization", since=tuple(range(1, 9)))
 @on_terms
 def _mean_variance_norm_1(x: Term, *, across_channels: int = 0, normalize_variance: int = 1) -> Term:
-    """The op before ONNX had it (9). Source: ONNX Runtime, contrib_defs.cc and mean_variance_normalization.h."""
+    """The experimental op before version 9. Source: ONNX Runtime, contrib_defs.cc and mean_variance_normalization.h."""
     axes = [axis for axis in range(x.rank) if axis != 1 or across_channels]
     return _standardized(x, axes, bool(normalize_variance))
 
 
 @lift_onnx("LpNormalization", since=(1, 22))
 def _lp_norm(b: Builder, node: Node) -> Value:
-    """x over its norm along an axis; zeros stay zeros."""
+    """Return x / norm(x) along an axis; 0 where the norm is 0."""
     x = Term(b, node.operand(0))
     smallest = float(np.finfo(np.float32 if x.dtype.bits >= 32 else np.float16).tiny)
     return _over_norm(x, _axes(node)[0], "l1" if node.attr("p", 2) == 1 else "l2", smallest).value
@@ -215,7 +215,7 @@ def _over_norm(x: Term, axis: int, kind: str, smallest: float) -> Term:
 
 @lift_tfl("L2_NORMALIZATION")
 def _tfl_l2_norm(b: Builder, node: Node) -> Value:
-    """Along the last axis, the norm at least 1e-6. Source: LiteRT l2normalization.h."""
+    """Return x / max(norm(x), 1e-6) along the last axis. Source: LiteRT l2normalization.h."""
     x = Term(b, node.operand(0))
     return activated(b, _over_norm(x, x.rank - 1, "l2", 1e-6).value, node)
 
@@ -225,7 +225,7 @@ _LRN_DEFAULTS = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
 
 @lift_tfl("LOCAL_RESPONSE_NORMALIZATION")
 def _tfl_lrn(b: Builder, node: Node) -> Value:
-    """TFLite's alpha multiplies the sum, the neutral op's the mean over the window."""
+    """TFLite multiplies the sum over the window by alpha, the neutral op the mean."""
     x, size = node.operand(0), 2 * int(node.attr("radius")) + 1
     numbers = {name: float(node.attr(name)) for name in _LRN_DEFAULTS}
     numbers["alpha"] *= size
@@ -234,10 +234,9 @@ def _tfl_lrn(b: Builder, node: Node) -> Value:
 
 @decompose(ops.LRN)
 def _lrn(b: Builder, node: Node) -> Value:
-    """x / (bias + alpha * mean of squares over a window of channels) ^ beta.
+    """Return x / (bias + alpha * mean(x**2 over a window of channels)) ** beta.
 
-    The window is a pool over [batch, 1, other axes, channels], the order of elements if channels are last; elements
-    outside count as zeros. The sizes of the other axes may be unknown.
+    The mean is a pool over [batch, 1, other axes, channels], padded with zeros. The other axes may be dynamic.
     """
     x, axis, size = node.operand(0), node.attr("axis"), node.attr("size")
     others = [a for a in range(1, x.rank) if a != axis]

@@ -20,7 +20,7 @@ from onnxtfl.ir.types import DType
 
 
 def in_fortran_order(b: Builder, indices: Value, x: Value) -> Value:
-    """Positions in the flattened `x` whose spatial axes, the last ones, have the first as the fastest."""
+    """Convert positions in the flattened `x` [n, c, spatial...] to column-major order of the spatial axes."""
     spatial, result, place = x.shape[2:], Term(b, indices), Term(b, indices)
 
     def times(*dims: Dim) -> Term:
@@ -33,15 +33,15 @@ def in_fortran_order(b: Builder, indices: Value, x: Value) -> Value:
 
 
 def numbered(b: Builder, x: Value) -> Value:
-    """The positions of the elements of `x` in the flattened `x`, as int32."""
+    """Return a tensor like `x` that holds the position of each element in the flattened `x`, as int32."""
     count = Term(b, b(ops.Shape, x, dtype=DType.INT32)).reduce("prod", [0])
     return reshape(b, positions(b, count.value), x.shape, x)
 
 
 def pool_with_indices(b: Builder, node: Node, lowest: float) -> list[Value]:
-    """The taps side by side: their largest, and the position of the first such tap in the flattened operand.
+    """Concatenate the taps; return their maximum and its (first) position in the flattened operand.
 
-    `lowest`: the padding. The position is a sum over the axes: of the window's place, and of the tap's place in it.
+    `lowest`: the padding value. The position is the sum over the axes of (window start + tap offset) * axis stride.
     """
     x, dims, window = node.operand(0), node.attr("dims"), ops.pool_window(attributes_of(node))
     amounts, counts = window_amounts(b, x, dims, window), list(x.shape)

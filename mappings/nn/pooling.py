@@ -6,8 +6,8 @@ ONNX            MaxPool 1 8 10 11 12 22, AveragePool 1 7 10 11 19 22, GlobalMaxP
 TFLite          MAX_POOL_2D, AVERAGE_POOL_2D, L2_POOL_2D
 ==============  =============================================================================================
 
-A window that covers the whole input is a Reduce (MEAN, REDUCE_MAX): such pools are what ONNX calls global. Which
-elements a window reads is settled in :mod:`onnxtfl.build.windows`.
+A window over the whole input (ONNX: a global pool) is a Reduce (MEAN, REDUCE_MAX). :mod:`onnxtfl.build.windows`
+resolves which elements a window reads.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lif
 
 
 def pool_attributes(window: Window, dims: Sequence[int]) -> dict[str, Any]:
-    """`window` over the axes `dims` in the attributes of the neutral pools."""
+    """Return the attributes of a neutral pool with `window` over the axes `dims`."""
     return {
         "dims": tuple(dims),
         "kernel_shape": window.shape,
@@ -70,7 +70,7 @@ def _window(node: Node) -> Window:
 
 
 def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[int], **attributes: Any) -> Value:
-    """The pool `op`; a Reduce where the window covers the whole input."""
+    """Return the pool `op` of `x`, or a Reduce if the window covers the whole input."""
     if window.shape == tuple(x.shape[d] for d in dims) and not window.is_dilated and not window.is_padded:
         return b(ops.Reduce, x, list(dims), kind="max" if op is ops.MaxPool else "mean", keepdims=True)
     return b(op, x, **pool_attributes(window, dims), **attributes)
@@ -80,7 +80,7 @@ def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[in
 
 
 def _resolved(b: Builder, node: Node) -> tuple[Value, Resolved, range]:
-    """The operand [n, c, spatial...] of an ONNX pool, what its window reads of it, and the spatial axes."""
+    """Return the operand [n, c, spatial...] of an ONNX pool, its resolved window, and the spatial axes."""
     x = node.operand(0)
     is_mean = node.op.name == "onnx.AveragePool"
     return x, resolve_window(b, node, x, node.attr("kernel_shape"), is_pool=True, is_mean=is_mean), range(2, x.rank)
@@ -93,7 +93,7 @@ def _max_pool(b: Builder, node: Node) -> list[Value]:
     if len(node.results) == 1:
         return [pooled(b, ops.MaxPool, read, found.window, dims)]
     best, indices = b.many(ops.MaxPool, read, **pool_attributes(found.window, dims), return_indices=True)
-    if found.amounts is not None:  # of the elements of `x`, numbered, which are padded and cropped the same way
+    if found.amounts is not None:  # positions in `x`, padded and cropped like `x`
         places = found.operand(b, numbered(b, x))
         flat = reshape(b, places, [product(places.shape)], places)
         indices = b(ops.Convert, b(ops.Gather, flat, indices, axis=0), dtype=DType.INT64)
@@ -108,7 +108,7 @@ def _channels_last_max_pool(b: Builder, node: Node) -> Value:
 
 @lift_onnx("AveragePool", since=(1, 7, 10, 11, 19, 22))
 def _average_pool(b: Builder, node: Node) -> Value:
-    """What ceil_mode adds never counts, so padding that does is added to the operand first."""
+    """Padding of ceil_mode is never counted in the mean; explicit padding that is counted becomes a Pad."""
     (x, found, dims), counts = _resolved(b, node), bool(node.attr("count_include_pad", 0))
     if counts and rounds_up(node):
         given = onnx_window(node, node.attr("kernel_shape")).explicit_padding
@@ -130,7 +130,7 @@ def _global_pool(b: Builder, node: Node) -> Value:
 @upgrade("LpPool", since=(1,))
 @upgrade("GlobalLpPool", since=(1,))
 def _lp_1(b: Builder, node: Node) -> None:
-    """p was a float."""
+    """Version 1 has p as a float."""
     node.attributes["p"] = int(node.attr("p", 2.0))
 
 
@@ -142,7 +142,7 @@ def _global_lp_pool(b: Builder, node: Node) -> Value:
 
 @lift_onnx("LpPool", since=(2, 11, 18, 22))
 def _lp_pool(b: Builder, node: Node) -> Value:
-    """(sum over the window of |x|^p)^(1/p), as an average times the window's volume; padding is zero."""
+    """Return sum(|x| ** p over the window) ** (1 / p), from an average pool; the padding is 0."""
     (x, found, dims), p = _resolved(b, node), int(node.attr("p", 2))
     powers, window = _powered(Term(b, found.operand(b, x)), p), found.window
     mean = powers.apply(ops.AveragePool, **pool_attributes(window, dims), count_include_pad=True)
@@ -150,18 +150,18 @@ def _lp_pool(b: Builder, node: Node) -> Value:
 
 
 def _powered(x: Term, p: int) -> Term:
-    """|x|^p."""
+    """Return |x| ** p."""
     return x.abs() if p == 1 else x * x if p == 2 else x.abs().power(float(p))
 
 
 def _root(x: Term, p: int) -> Term:
-    """x^(1/p) for x >= 0."""
+    """Return x ** (1 / p) for x >= 0."""
     return x if p == 1 else x.sqrt() if p == 2 else x.power(1.0 / p)
 
 
 @lower_onnx(ops.MaxPool)
 def _onnx_max_pool(node: Node, opset: int) -> Form | None:
-    """Spatial axes last: the layout pass sees to it, but where indices count along the axes as they are."""
+    """The layout pass puts spatial axes last; not for indices, whose values depend on the axis order."""
     x, dims = node.operand(0), tuple(node.attr("dims"))
     moves = x.rank != len(dims) + 2 or (_has_indices(node) and dims != tuple(range(2, x.rank)))
     options = {**onnx_attributes(_window(node)), "ceil_mode": 0, "storage_order": 0}
@@ -170,18 +170,18 @@ def _onnx_max_pool(node: Node, opset: int) -> Form | None:
 
 @lower_onnx(ops.AveragePool)
 def _onnx_average_pool(node: Node, opset: int) -> Form | None:
-    """Spatial axes last (the layout pass sees to it), dilated from opset 19 on."""
+    """The layout pass puts spatial axes last; dilations need opset 19."""
     x, window = node.operand(0), _window(node)
     if x.rank != window.rank + 2 or _pads_too_much(node) or (window.is_dilated and opset < 19):
         return None
     options = {**onnx_attributes(window), "ceil_mode": 0, "count_include_pad": int(node.attr("count_include_pad"))}
-    if not window.is_dilated:  # ONNX Runtime copies it to its quantized pool, which has no such attribute
+    if not window.is_dilated:  # ONNX Runtime copies attributes to its quantized pool, which has no dilations
         del options["dilations"]
     return Form("AveragePool", (x,), options)
 
 
 def _pads_too_much(node: Node) -> bool:
-    """Whether ONNX has no such padding: as large as the window, or SAME where strides skip elements."""
+    """Whether ONNX has no such padding: as large as the window, or SAME with strides larger than the window."""
     window = _window(node)
     if window.is_same:
         return any(s > k for s, k in zip(window.strides, window.span, strict=True))
@@ -207,7 +207,7 @@ def _tfl_pool(b: Builder, node: Node) -> Value:
 
 
 def _pool_2d(node: Node, name: str) -> Form | None:
-    """The form of a pool over two of four axes, none dilated."""
+    """Return the form of a pool over two of four axes without dilations, None for others."""
     x, window = node.operand(0), _window(node)
     if x.tensor_type.rank != 4 or window.rank != 2 or window.is_dilated:
         return None
@@ -225,9 +225,9 @@ def _max_pool_2d(node: Node) -> Form | None:
 
 @lower_tfl(ops.MaxPool, rank=-1)
 def _largest_of_blocks(node: Node) -> Form | None:
-    """Adjacent windows [k, l] of int16: the largest along axes 1 and 3 of [n h/k, k, w/l, l, c].
+    """int16 with strides equal to the window [k, l]: REDUCE_MAX over axes 1 and 3 of [n h/k, k, w/l, l, c].
 
-    Before MAX_POOL_2D, whose int16 kernel has no vector code: REDUCE_MAX is ten times faster (LiteRT 2.3).
+    Tried before MAX_POOL_2D, whose int16 kernel is not vectorized and ten times slower (LiteRT 2.3).
     """
     x, window = node.operand(0), _window(node)
     quantization = quantization_of(x)
@@ -252,7 +252,7 @@ def _largest_of_blocks(node: Node) -> Form | None:
 
 @lower_tfl(ops.AveragePool)
 def _average_pool_2d(node: Node) -> Form | None:
-    """TFLite leaves padding out of the count."""
+    """TFLite's mean excludes the padding."""
     return None if node.attr("count_include_pad") and _is_padded(node) else _pool_2d(node, "AVERAGE_POOL_2D")
 
 
@@ -273,7 +273,7 @@ def _is_over_one_axis(node: Node) -> bool:
 
 
 def _is_over_many_axes(node: Node) -> bool:
-    """Whether the window slides over all but the first two axes, three or more, each element next to the other."""
+    """Whether the window moves over all axes after the second (at least three), without padding and dilations."""
     dims, window = tuple(node.attr("dims")), _window(node)
     many = window.rank >= 3 and dims == tuple(range(2, node.operand(0).rank))
     return many and not (window.is_padded or window.is_dilated or _has_indices(node))
@@ -298,7 +298,7 @@ def _max_pool_in_float(b: Builder, node: Node) -> Value:
 @decompose(ops.MaxPool, "tfl", when=lambda node: _is_over_one_axis(node) and not _has_indices(node), benefit=3)
 @decompose(ops.AveragePool, "tfl", when=_is_over_one_axis, benefit=4)
 def _pool_over_two_axes(b: Builder, node: Node) -> Value:
-    """One spatial axis as two, the first a unit axis."""
+    """Insert a unit axis before the only spatial axis."""
     (axis,), window = node.attr("dims"), _window(node).with_unit_axis()
     x = with_unit_axis(b, node.operand(0), axis)
     wide = b(node.op, x, **{**node.attributes, **pool_attributes(window, (axis, axis + 1))})
@@ -308,21 +308,21 @@ def _pool_over_two_axes(b: Builder, node: Node) -> Value:
 @decompose(ops.MaxPool, "onnx", when=lambda node: _pads_too_much(node) and not _has_indices(node))
 @decompose(ops.MaxPool, "tfl", when=lambda node: _is_padded(node) and not _has_indices(node), benefit=2)
 def _max_of_padded(b: Builder, node: Node) -> Value:
-    """Padding that is never the largest, as a Pad."""
+    """Replace padding by a Pad with a value that is never the maximum."""
     x, dims, window = node.operand(0), node.attr("dims"), _window(node)
     below, plain = realize_window(b, x, dims, window, _padding_number(x))
     return b(ops.MaxPool, below, **pool_attributes(plain, dims))
 
 
 def _padding_number(x: Value) -> float:
-    """What is never larger than an element of `x`: 0 where that will do, since delegates pad by nothing else."""
+    """Return a lower bound of the elements of `x`; 0 if possible, since delegates only pad with 0."""
     if (quantization := x.tensor_type.quantization) is not None and quantization.per_tensor and not never_negative(x):
         return quantization.bounds[0]
     return 0.0 if never_negative(x) else float(lowest(x.dtype.numpy))
 
 
 def _is_weighted_sum(node: Node) -> bool:
-    """Whether a mean of quantized values is a convolution with one weight for all elements."""
+    """Whether a mean of quantized values equals a convolution with a constant weight."""
     x, padding = node.operand(0), node.attr("padding")
     counts_all = not any(padding) or (node.attr("count_include_pad") and not isinstance(padding, str))
     last = tuple(node.attr("dims")) == tuple(range(2, x.rank))
@@ -331,9 +331,9 @@ def _is_weighted_sum(node: Node) -> bool:
 
 @decompose(ops.AveragePool, "tfl", when=_is_weighted_sum, benefit=3)
 def _weighted_sum(b: Builder, node: Node) -> Value:
-    """On quantized values: a convolution of each feature by itself, with the same weights of 8 bits everywhere.
+    """Compute a quantized mean as a depthwise convolution with a constant int8 weight.
 
-    So that results in smaller steps than the operand's are rounded once; the pool's kernel has one quantization.
+    AVERAGE_POOL_2D needs equal quantization of operand and result; a convolution rounds once to the result's scale.
     """
     x, window = node.operand(0), _window(node)
     shape = (x.size(1), 1, *window.shape)
@@ -347,7 +347,7 @@ def _weighted_sum(b: Builder, node: Node) -> Value:
 @decompose(ops.AveragePool, "onnx", when=_pads_too_much)
 @decompose(ops.AveragePool, "tfl", when=lambda node: _is_padded(node) and not node.operand(0).is_quantized, benefit=2)
 def _mean_of_padded(b: Builder, node: Node) -> Value:
-    """The mean over zeros for padding, by the share of elements that count."""
+    """Return the mean over x padded with zeros, times window volume / number of counted elements."""
     x, dims, window = node.operand(0), node.attr("dims"), _window(node)
     zeros, plain = realize_window(b, x, dims, window)
     mean = b(ops.AveragePool, zeros, **pool_attributes(plain, dims))
@@ -360,7 +360,7 @@ def _mean_of_padded(b: Builder, node: Node) -> Value:
 
 
 def _volume_by_count(x: Value, dims: Sequence[int], window: Window) -> Value:
-    """The number of elements of the window by the number of those that are no padding, for each position."""
+    """Return window volume / number of elements without padding, for each position of the window."""
     sizes = [x.size(d) for d in dims]
     places = math.prod(known_size(n) for n in window.counts(sizes))
     check_elements(math.prod(window.shape) * places, "the number of elements in each window")
@@ -375,7 +375,7 @@ def _volume_by_count(x: Value, dims: Sequence[int], window: Window) -> Value:
     ops.AveragePool, "tfl", when=lambda node: _is_over_many_axes(node) and not node.operand(0).is_quantized, benefit=1
 )
 def _pool_axis_by_axis(b: Builder, node: Node) -> Value:
-    """Over the last two axes first, all between them and the batch merged, then over the others one by one."""
+    """Pool over the last two axes first (the axes before them merged), then over each other axis."""
     x, window = node.operand(0), _window(node)
     for axes in ((x.rank - 2, x.rank - 1), *((axis,) for axis in range(2, x.rank - 2))):
         x = _over(b, node, x, window, axes)
@@ -383,7 +383,7 @@ def _pool_axis_by_axis(b: Builder, node: Node) -> Value:
 
 
 def _over(b: Builder, node: Node, x: Value, window: Window, axes: Sequence[int]) -> Value:
-    """The pool over some spatial axes only, on a tensor of four axes."""
+    """Pool over the spatial axes `axes` only, reshaped to rank 4."""
     first, trailing = axes[0], x.shape[axes[-1] + 1 :]
     rest = [product(trailing)] if trailing else []
     fours = (x.shape[0], product(x.shape[1:first]), *(x.shape[a] for a in axes), *rest)
@@ -411,7 +411,7 @@ def _mean_of_slices(b: Builder, node: Node) -> Value:
 
 
 def _by_slices(b: Builder, node: Node, kind: str) -> Value:
-    """The reduction over the windows, which is made of strided slices."""
+    """Return the ReduceWindow of `kind`, which is decomposed to strided slices."""
     x, sides = node.operand(0), [node.attr(name) for name in ("kernel_shape", "strides", "dilations")]
     full = [dict(zip(node.attr("dims"), side, strict=True)) for side in sides]
     names = ("window_dimensions", "window_strides", "window_dilations")

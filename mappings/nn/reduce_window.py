@@ -1,4 +1,4 @@
-"""Reductions over windows on any axes."""
+"""Reductions over windows along any axes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_tfl, regions_of
 
 MOST_TAPS = 256
-"""Positions in a window along all axes, each of which is a slice."""
+"""The maximum of window elements, each of which becomes a slice."""
 _KINDS = {"ADD": "sum", "MUL": "prod", "MINIMUM": "min", "MAXIMUM": "max", "ALL": "all", "ANY": "any"}
 _OF_BOOLS = {"sum": "any", "prod": "all", "max": "any", "min": "all"}
-"""What arithmetic in C means for bools. Numbers are true unless they are 0 (LiteRT's stablehlo_reduce_window.cc)."""
+"""The bool ops that C's arithmetic is; nonzero is true (LiteRT's stablehlo_reduce_window.cc)."""
 
 
 @lift_tfl("REDUCE_WINDOW")
@@ -30,7 +30,7 @@ def _reduce_window(b: Builder, node: Node) -> Value:
     found = [static_ints(node.operand(i)) for i in (2, 3, 4)]
     names = ("window_dimensions", "window_strides", "window_dilations")
     if None in found:
-        raise UnsupportedError("a window that is known at run time only", code="E-SHAPE-002")
+        raise UnsupportedError("a window known only at run time", code="E-SHAPE-002")
     kind = _KINDS.get(node.attr("reduce_function"))
     if kind is None:
         raise UnsupportedError(f"reduce_function {node.attr('reduce_function')}")
@@ -46,7 +46,7 @@ def _stablehlo_reduce_window(b: Builder, node: Node) -> Value:
     join = combining_op(node.attr("body_subgraph_index"))
     kind = "" if join is None else join.reduction
     if not kind:
-        raise UnsupportedError("a reduction by another function than sum, product, maximum, minimum")
+        raise UnsupportedError("a reduction other than sum, product, maximum, minimum")
     window = {name: int_list(node, name) for name in ("window_dimensions", "window_strides", "window_dilations")}
     return _reduced(b, x, start, kind, window)
 
@@ -64,4 +64,4 @@ def _reduced(b: Builder, x: Value, start: Value, kind: str, window: Mapping[str,
 
 @regions_of("tfl.STABLEHLO_REDUCE_WINDOW")
 def _body_as_it_is(node: Node) -> None:
-    """The types of the body's inputs are in the file."""
+    """Convert the body as a region: the file has the types of its inputs."""

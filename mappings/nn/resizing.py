@@ -70,8 +70,10 @@ def _resize(b: Builder, node: Node) -> Value:
 
 
 def _by_factors(b: Builder, node: Node, grows: bool) -> Value:
-    """Version 10 knows factors only and reads at x / factor: the nearest neighbour rounded down where an axis grows,
-    up where it shrinks (as in ONNX Runtime), so that these are two steps. `grows`: no axis shrinks.
+    """Version 10 has factors only and reads at x / factor.
+
+    As in ONNX Runtime, the nearest neighbor is floor for growing axes and ceil for shrinking ones, so these are two
+    steps. `grows`: no axis shrinks.
     """
     scales = node.operand(1)
     node.set_operand(1, None)
@@ -89,9 +91,9 @@ def _by_factors(b: Builder, node: Node, grows: bool) -> Value:
 
 
 def _resize_19(b: Builder, node: Node) -> Value:
-    """A Resize in the form of version 19 (a superset of 11 on)."""
+    """Lift a Resize with the attributes of version 19, a superset of versions 11 to 18."""
     x = node.operand(0)
-    axes = node.attr("axes")  # ONNX Runtime resizes all where there are none
+    axes = node.attr("axes")  # ONNX Runtime resizes all axes if `axes` is empty
     dims = normalize_axes(axes, x.rank) if axes else tuple(range(x.rank))
     crops = node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
     roi = _roi(node.optional(1), len(dims)) if crops else None
@@ -106,14 +108,14 @@ def _resize_19(b: Builder, node: Node) -> Value:
 
 
 def _roi(vector: Value | None, count: int) -> Value:
-    """The operand `roi`, the starts and ends of `count` axes."""
+    """Return the operand `roi`: the starts, then the ends, of `count` axes."""
     if vector is None or vector.rank != 1 or differ(vector.shape[0], 2 * count):
-        raise ValueError(f"roi has no {2 * count} elements")
+        raise ValueError(f"roi has to have {2 * count} elements")
     return vector
 
 
 def _given(vector: Value | None, count: int) -> Value | None:
-    """An operand that is present: an empty vector means an absent one. ValueError for other than `count` elements."""
+    """Return an optional operand; an empty vector is absent. ValueError unless it has `count` elements."""
     if vector is None or (vector.tensor_type.shape == (0,) and count > 0):
         return None
     if vector.rank != 1 or (differ(vector.shape[0], count)):
@@ -122,7 +124,7 @@ def _given(vector: Value | None, count: int) -> Value | None:
 
 
 def _kept_aspect(b: Builder, x: Value, dims: Sequence[int], sizes: Value, policy: str) -> tuple[Value | None, Value]:
-    """Scales (where they are not new size by old) and sizes under a keep_aspect_ratio_policy."""
+    """Return scales (None if new size / old size) and sizes under keep_aspect_ratio_policy."""
     if policy == "stretch":
         return None, sizes
     known = known_sizes(x.shape[a] for a in dims)
@@ -139,9 +141,9 @@ def _kept_aspect(b: Builder, x: Value, dims: Sequence[int], sizes: Value, policy
 
 
 def _scaled_sizes(b: Builder, x: Value, dims: Sequence[int], scales: Value) -> Value:
-    """floor(size * scale), with symbols kept where a scale is a whole number or one by a whole number.
+    """Return floor(size * scale), symbolic if the scale is k or 1 / k for an integer k.
 
-    ONNX's text multiplies by the part of the axis that `roi` leaves too, ONNX Runtime (resize kernel) does not.
+    ONNX's text also multiplies by the extent of `roi`; ONNX Runtime's resize kernel does not.
     """
     lengths = [x.shape[d] for d in dims]
     if scales.is_constant:
@@ -155,7 +157,7 @@ def _scaled_sizes(b: Builder, x: Value, dims: Sequence[int], scales: Value) -> V
 def _of_changed(
     b: Builder, node: Node, x: Value, dims: Sequence[int], sizes: Value, scales: Value | None, roi: Value | None
 ) -> Value:
-    """A Resize of those axes only whose size or coordinates change."""
+    """Return a Resize of only the axes whose size or coordinates change."""
     kept = [i for i, d in enumerate(dims) if _changes(x.shape[d], i, len(dims), sizes, scales, roi)]
     if not kept:
         return x
@@ -183,11 +185,11 @@ def _of_changed(
 
 
 _TRUNCATED = (DType.INT8, DType.UINT8, DType.INT32)
-"""Integers that ONNX Runtime has linear kernels for, which truncate; of other ones ONNX's reference rounds."""
+"""Integer types with linear kernels in ONNX Runtime, which truncate; ONNX's reference rounds other types."""
 
 
 def _saturated(x: Term, dtype: DType) -> Term:
-    """float32 as the nearest integers of a type."""
+    """Round float32 to the nearest integers of a type, saturated."""
     low, high = (np.float32(bound(dtype.numpy)) for bound in (lowest, highest))
     if float(high) > highest(dtype.numpy):
         high = np.nextafter(high, np.float32(0))
@@ -195,7 +197,7 @@ def _saturated(x: Term, dtype: DType) -> Term:
 
 
 def _changes(size: Dim, i: int, count: int, sizes: Value, scales: Value | None, roi: Value | None) -> bool:
-    """Whether axis i is resampled, as far as known."""
+    """Whether axis i is resampled; True if unknown."""
     if roi is not None and not (roi.is_constant and roi.numpy()[i] == 0 and roi.numpy()[count + i] == 1):
         return True
     if scales is not None:
@@ -215,7 +217,7 @@ def _tfl_resize(b: Builder, node: Node) -> Value:
     corners, centers = bool(node.attr("align_corners")), bool(node.attr("half_pixel_centers"))
     if node.op.name == "tfl.RESIZE_NEAREST_NEIGHBOR":
         return _tfl_nearest_neighbor(b, node, _places(corners, centers))
-    if corners and centers:  # which TensorFlow and, for constant sizes, LiteRT's kernel refuse
+    if corners and centers:  # refused by TensorFlow and, for constant sizes, by LiteRT's kernel
         raise UnsupportedError("align_corners together with half_pixel_centers")
     if (found := bilinear_of_integers(b, node, _places(corners, centers))) is not None:
         return found
@@ -227,7 +229,7 @@ def _tfl_resize(b: Builder, node: Node) -> Value:
 
 
 def _places(corners: bool, centers: bool) -> dict[str, str]:
-    """The attributes of Resize for TFLite's options; both together are no mode of ONNX."""
+    """Return the attributes of Resize for TFLite's options; ONNX has no mode for both options together."""
     if corners:
         return {"coordinate_transformation_mode": "align_corners", "nearest_mode": "round_prefer_ceil"}
     if centers:
@@ -236,7 +238,7 @@ def _places(corners: bool, centers: bool) -> dict[str, str]:
 
 
 def _tfl_nearest_neighbor(b: Builder, node: Node, places: dict[str, str]) -> Value:
-    """Resize along the axes where it reads what the kernel reads, else Gather: coordinates round in other ways."""
+    """Resize along axes where it reads the elements that the kernel reads, else Gather: rounding may differ."""
     attributes = {**ops.Resize.defaults, **places, "mode": "nearest"}
     x, dims = neighbors_like_tfl(b, node, Sampling.of(attributes))
     if not dims:
@@ -249,7 +251,7 @@ def _tfl_nearest_neighbor(b: Builder, node: Node, places: dict[str, str]) -> Val
 
 @lower_tfl(ops.Resize)
 def _resize_2d(node: Node) -> Form | None:
-    """Two of four axes, where a kernel reads the same places with the same weights."""
+    """Resize two of four axes, if a kernel reads the same positions with the same weights."""
     x, dims = node.operand(0), node.attr("dims")
     if x.tensor_type.rank != 4 or len(dims) != 2 or node.optional(3) is not None:
         return None
@@ -272,7 +274,7 @@ def _resize_2d(node: Node) -> Form | None:
 
 
 def _assume_not_1(node: Node, axes: Sequence[tuple[Dim, Dim, float | None]]) -> None:
-    """Record what is assumed about dynamic new sizes, since pytorch_half_pixel treats 1 in its own way."""
+    """Record the assumption that dynamic new sizes are not 1, a special case of pytorch_half_pixel."""
     if node.attr("coordinate_transformation_mode") != "pytorch_half_pixel":
         return
     for size, resized, _ in axes:
@@ -286,7 +288,7 @@ def _constant(vector: Value | None) -> Array | None:
 
 
 def _agrees(node: Node, size: Dim, resized: Dim, scale: float | None, corners: bool, centers: bool) -> bool:
-    """Whether TFLite's kernel with these options resamples an axis of `size` as the node does."""
+    """Whether TFLite's kernel with these options resamples an axis of `size` like the node."""
     sampling = Sampling.of(attributes_of(node))
     is_bilinear = sampling.mode == "linear" and is_of_bytes(node.operand(0))
     if is_bilinear and not fits_fixed_point(sampling, size, resized, scale):
@@ -308,7 +310,7 @@ def _agrees(node: Node, size: Dim, resized: Dim, scale: float | None, corners: b
 
 
 def _agrees_always(node: Node, size: Dim, resized: Dim, scale: float | None, corners: bool, centers: bool) -> bool:
-    """The same for sizes that are not known: by the modes alone."""
+    """Whether the kernel agrees for all sizes, judged by the modes alone."""
     if size == resized and scale in (None, 1):
         return True
     mode = _mode_of_place(node, resized)
@@ -327,9 +329,9 @@ def _agrees_always(node: Node, size: Dim, resized: Dim, scale: float | None, cor
 
 
 def _mode_of_place(node: Node, resized: Dim) -> str:
-    """The coordinate mode for this new size.
+    """Return the coordinate mode for this new size.
 
-    pytorch_half_pixel reads the first element for a new size of 1, and is half_pixel for all others.
+    pytorch_half_pixel reads the first element for a new size of 1, and equals half_pixel for others.
     """
     mode: str = node.attr("coordinate_transformation_mode")
     if mode != "pytorch_half_pixel":
@@ -338,7 +340,7 @@ def _mode_of_place(node: Node, resized: Dim) -> str:
 
 
 def _nearest_by_centers(node: Node, mode: str, scale: float | None) -> bool:
-    """Whether half-pixel centers rounded by halves are (x + 0.5) / scale rounded down: no ties for whole factors."""
+    """Whether rounded half-pixel coordinates equal floor((x + 0.5) / scale), that is no ties for integer factors."""
     nearest = node.attr("nearest_mode")
     halves = nearest == "round_prefer_ceil" or (nearest == "round_prefer_floor" and scale is not None)
     return mode in ("half_pixel", "pytorch_half_pixel") and halves
@@ -346,7 +348,7 @@ def _nearest_by_centers(node: Node, mode: str, scale: float | None) -> bool:
 
 @lower_onnx(ops.Resize)
 def _onnx_resize(node: Node, opset: int) -> Form | None:
-    """With an entry for each axis: ONNX Runtime's optimizer mistakes `axes` (since 18) when it moves transposes."""
+    """Write an entry for every axis: ONNX Runtime's optimizer mishandles `axes` (since 18) when it moves transposes."""
     x, sizes, scales, roi = (node.optional(i) for i in range(4))
     dims, mode = node.attr("dims"), node.attr("coordinate_transformation_mode")
     needed = {"half_pixel_symmetric": 19, "tf_half_pixel_for_nn": 99}.get(mode, 18 if node.attr("antialias") else 11)
@@ -361,7 +363,7 @@ def _onnx_resize(node: Node, opset: int) -> Form | None:
 
 
 def whole_factors(node: Node) -> Array | None:
-    """The factors of a Resize to a size known at run time only, where they are whole numbers."""
+    """Return the factors of a Resize to a dynamic size, if they are integers."""
     sizes = node.optional(1)
     if sizes is None or sizes.is_constant or node.optional(2) is not None:
         return None
@@ -377,7 +379,7 @@ def _of_some_axes(node: Node) -> bool:
 
 @decompose_late(ops.Resize, "onnx", when=_of_some_axes)
 def _resize_all_axes(b: Builder, node: Node) -> Value:
-    """Vectors with an entry for each axis."""
+    """Extend the vectors of a Resize to all axes."""
     x, sizes, scales, roi = (node.optional(i) for i in range(4))
     assert x is not None
     dims = tuple(node.attr("dims"))
@@ -391,12 +393,12 @@ def _resize_all_axes(b: Builder, node: Node) -> Value:
         roi = b(ops.Concatenate, starts, ends, axis=0)
     whole = None if sizes is None else _all_sizes(b, node, sizes)
     resized = b(ops.Resize, x, whole, scales, roi, **{**node.attributes, "dims": tuple(range(x.rank))})
-    resized.type = node.result.type  # inference knows less of factors
+    resized.type = node.result.type  # factors would lose the inferred size
     return resized
 
 
 def _all_sizes(b: Builder, node: Node, sizes: Value) -> Value:
-    """The new size of each axis, resized or not."""
+    """Return the new sizes of all axes, resized or not."""
     x, dims, shape = node.operand(0), tuple(node.attr("dims")), node.result.shape
     if static(shape):
         return dim_vector(b, shape)
@@ -405,13 +407,13 @@ def _all_sizes(b: Builder, node: Node, sizes: Value) -> Value:
 
 
 def _spread(b: Builder, vector: Value, dims: Sequence[int], rank: int, default: float) -> Value:
-    """A float vector with an entry for each axis."""
+    """Return a float vector with an entry for every axis."""
     joined = b(ops.Concatenate, vector, np.full(1, default, np.float32), axis=0)
     return b(ops.Gather, joined, [dims.index(a) if a in dims else len(dims) for a in range(rank)], axis=0)
 
 
 def _is_sampled(node: Node) -> bool:
-    """Whether elements are gathered, or floats are weighted: means of integers are rounded."""
+    """Whether elements are gathered or floats are interpolated (interpolated integers need rounding)."""
     x = node.operand(0)
     return x.tensor_type.shape is not None and (x.dtype.is_float or node.attr("mode") == "nearest")
 
@@ -433,7 +435,7 @@ decompose(ops.Resize, "tfl", when=_is_sampled, benefit=1)(int32_operands(1))
 
 
 def _is_of_last_axes(node: Node) -> bool:
-    """Whether kernels resample these axes, two at a time and with all others merged."""
+    """Whether kernels can resample these trailing axes, two at a time with all others merged."""
     x, dims, scales = node.operand(0), tuple(sorted(node.attr("dims"))), node.optional(2)
     if node.attr("mode") == "cubic" or not _is_sampled(node) or (x.rank, len(dims)) == (4, 2):
         return False
@@ -444,7 +446,7 @@ def _is_of_last_axes(node: Node) -> bool:
 
 @decompose(ops.Resize, "tfl", when=_is_of_last_axes)
 def _in_four_axes(b: Builder, node: Node) -> Value:
-    """The last axes, two at a time and with all others merged."""
+    """Resize the trailing axes, two at a time with all others merged."""
     x, dims = node.operand(0), tuple(sorted(node.attr("dims")))
     result = _over(b, node, x, dims[-2:] if len(dims) > 1 else dims)
     for axis in reversed(dims[:-2]):
@@ -453,7 +455,7 @@ def _in_four_axes(b: Builder, node: Node) -> Value:
 
 
 def _over(b: Builder, node: Node, x: Value, axes: Sequence[int]) -> Value:
-    """Resize some axes as those of rank 4: two leading axes, the resized ones, after a single one the trailing ones."""
+    """Resize one or two axes in rank 4: leading axes merged to two, the resized axes, then the trailing ones merged."""
     lead, trailing = x.shape[: axes[0]], x.shape[axes[-1] + 1 :]
     inner = [x.shape[a] for a in axes] + ([product(trailing)] if trailing else [])
     spare = 2 - len(inner)
@@ -470,7 +472,7 @@ def _over(b: Builder, node: Node, x: Value, axes: Sequence[int]) -> Value:
 
 
 def axis_by_axis(b: Builder, node: Node) -> Value:
-    """One axis after the other: neighbours gathered, or weighted by a matrix."""
+    """Resize one axis after the other, by Gather (nearest) or by a matrix of weights."""
     x = node.operand(0)
     for i in range(len(node.attr("dims"))):
         x = ResizedAxis(b, node, x, i).resampled()

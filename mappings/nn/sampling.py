@@ -1,4 +1,4 @@
-"""Sampling of feature maps at computed places.
+"""Sampling of feature maps at computed coordinates.
 
 ==============  =============================================================================================
 ONNX            GridSample 16 20 22, RoiAlign 10 16 22, MaxRoiPool 1 22
@@ -31,14 +31,14 @@ from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lower_onnx, u
 
 @lift_onnx("AffineGrid", since=(20,))
 def _affine_grid(b: Builder, node: Node) -> Value:
-    """theta [n, r, r + 1] applied to the places of a map of `size` [n, c, spatial...]: [n, spatial..., r]."""
+    """Apply theta [n, r, r + 1] to the coordinates of a map of `size` [n, c, spatial...]: [n, spatial..., r]."""
     theta, size, corners = node.operand(0), node.operand(1), bool(node.attr("align_corners", 0))
     size, (_, _, *counts) = named_factors(b, size)
     rank = theta.size(1)
     if len(counts) != rank:
-        raise ValueError(f"a size of {len(counts) + 2} entries for {rank} spatial axes")
+        raise ValueError(f"`size` has {len(counts) + 2} entries, theta {rank} spatial axes")
     spatial = Term(b, size).apply(ops.Slice, [2], [rank + 2], [1])
-    check_elements((rank + 1) * math.prod(known_sizes(counts)), "the places of the grid")
+    check_elements((rank + 1) * math.prod(known_sizes(counts)), "the points of the grid")
     places = [_centers(spatial.apply(ops.Gather, [i], axis=0), corners).to(theta.dtype) for i in range(rank)]
     shape = spatial.apply(ops.Concatenate, [1], axis=0)
     columns = [p.along(i, rank + 1).apply(ops.BroadcastTo, shape) for i, p in reversed([*enumerate(places)])]
@@ -50,9 +50,9 @@ def _affine_grid(b: Builder, node: Node) -> Value:
 
 
 def _centers(count: Term, corners: bool) -> Term:
-    """The centers of `count` elements between -1 and 1, the outer ones on these if `corners`.
+    """Return the centers of `count` elements in [-1, 1]; with `corners`, the outer ones are -1 and 1.
 
-    A single one is at 1 then: so says ONNX Runtime (ONNX does not).
+    With `corners`, a single element is at 1, as in ONNX Runtime (not in ONNX's reference).
     """
     real = real_type(count)
     index, count = Term(count.b, positions(count.b, count.value)).to(real), count.to(real)
@@ -77,19 +77,19 @@ def _grid_sample(b: Builder, node: Node) -> Value:
 
 
 def _sampled_as(dtype: DType, nearest: bool) -> DType:
-    """The type in which a map is sampled. Integers have no weights: no runtime has such kernels, and ONNX's reference
-    makes integers of the weights.
+    """Return the dtype in which a map is sampled. UnsupportedError for interpolated integers: no runtime has such a
+    kernel, and ONNX's reference casts the weights to integers.
     """
     if dtype.is_float or (nearest and dtype.is_integer):
         return dtype
     if nearest and dtype is DType.BOOL:
         return DType.UINT8
-    raise UnsupportedError(f"weighted elements of type {dtype.value}", hint="cast the map to float32")
+    raise UnsupportedError(f"interpolated elements of type {dtype.value}", hint="cast the map to float32")
 
 
 @lower_onnx(ops.GridSample)
 def _onnx_grid_sample(node: Node, opset: int) -> Form | None:
-    """Before opset 20 two spatial axes, and other names for the modes."""
+    """Versions before 20 have two spatial axes, and other names for the modes."""
     if opset < 16 or (opset < 20 and node.operand(0).tensor_type.rank != 4):
         return None
     mode = node.attr("mode")
@@ -102,7 +102,7 @@ def _onnx_grid_sample(node: Node, opset: int) -> Form | None:
 
 @upgrade("RoiAlign", since=(10,))
 def _roi_align_10(b: Builder, node: Node) -> None:
-    """Version 10 does not shift by half an element."""
+    """Version 10 has no offset of half an element."""
     node.attributes["coordinate_transformation_mode"] = "output_half_pixel"
 
 
@@ -122,7 +122,7 @@ def _onnx_roi_align(node: Node, opset: int) -> Form | None:
 
 @decompose(ops.RoiAlign)
 def _roi_align_apart(b: Builder, node: Node) -> Value:
-    """The samples of all regions gathered by fours, weighted, and pooled by cells."""
+    """Gather the four neighbors of all samples, interpolate, and pool the cells."""
     x, rois, count = node.operand(0), node.operand(1), int(node.attr("sampling_ratio"))
     known_size(x.shape[1], "the number of channels of a map with regions")
     if count == 0:
@@ -142,20 +142,22 @@ def _roi_align_apart(b: Builder, node: Node) -> Value:
 
 
 def _densely_aligned(b: Builder, node: Node) -> Value:
-    """The mean of so many samples of each cell as a region has elements for it, along one axis after the other.
+    """Average an adaptive number of samples (sampling_ratio = 0), one axis after the other.
 
     Source: ONNX Runtime, core/providers/cpu/object_detection/roialign.cc.
     """
     if node.attr("mode") == "max":
-        raise UnsupportedError("the largest of so many samples as a region has elements (sampling_ratio = 0)")
-    assume("each region of a RoiAlign is no larger than the map it is of")
+        raise UnsupportedError("the maximum of an adaptive number of samples (sampling_ratio = 0)")
+    assume("no region of a RoiAlign is larger than the feature map")
     x = node.operand(0)
     half = node.attr("coordinate_transformation_mode") == "half_pixel"
     scaled = Term(b, node.operand(1)) * float(node.attr("spatial_scale")) - (0.5 if half else 0.0)
     x1, y1, x2, y2 = (Term(b, b(ops.Slice, scaled.value, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(4))
     height, width = (size_or(d, 0) for d in x.shape[2:])
     if not height * width:
-        raise UnsupportedError("so many samples as a region has elements, of a map of open size", code="E-SHAPE-001")
+        raise UnsupportedError(
+            "an adaptive number of samples (sampling_ratio = 0) of a map of dynamic size", code="E-SHAPE-001"
+        )
     rows = _shares(y1, y2, int(node.attr("output_height")), height, half)
     columns = _shares(x1, x2, int(node.attr("output_width")), width, half)
     if x.shape[0] == 1:
@@ -170,7 +172,7 @@ def _densely_aligned(b: Builder, node: Node) -> Value:
 
 
 def _shares(start: Term, end: Term, cells: int, size: int, half: bool) -> Term:
-    """How much of each element of an axis is in each cell, [regions, cells, size]; at most of the whole axis."""
+    """Return the weight of each element of an axis in each cell, [regions, cells, size], for regions inside the map."""
     b, most = start.b, -(-size // cells) + 1
     check_elements(cells * most * size, "the samples along a side of a region")
     length = end - start if half else (end - start).max(1.0)
@@ -190,9 +192,9 @@ _Side = list[tuple[Term, Term]]
 
 
 def weighted_corners(b: Builder, x: Value, batches: Value, rows: _Side, columns: _Side) -> list[Term]:
-    """The neighbours of each sample times their weights: [regions, rows, columns, channels].
+    """Interpolate each sample from its neighbors: [regions, rows, columns, channels].
 
-    `batches`: the place in the batch of each region; `rows`, `columns`: the neighbours along an axis and their weights.
+    `batches`: the batch index of each region; `rows`, `columns`: the neighbors along an axis and their weights.
     """
     elements = reshape(b, transposed(b, x, (0, 2, 3, 1)), [product((x.shape[0], *x.shape[2:])), x.shape[1]])
     height, width = (size_in(b, d, x, DType.INT32) for d in x.shape[2:])
@@ -207,7 +209,7 @@ def weighted_corners(b: Builder, x: Value, batches: Value, rows: _Side, columns:
 
 
 def _samples(start: Term, end: Term, cells: int, count: int, half: bool) -> Term:
-    """The places sampled along a side: [regions, cells * count]."""
+    """Return the coordinates of the samples along one axis: [regions, cells * count]."""
     check_elements(cells * count, "the samples along a side of a region")
     length = end - start
     cell = (length if half else length.max(1.0)) * (1.0 / cells)
@@ -216,7 +218,7 @@ def _samples(start: Term, end: Term, cells: int, count: int, half: bool) -> Term
 
 
 def _sides(places: Term, size: Term | float) -> _Side:
-    """The two neighbours of each place along an axis, and their weights; both are 0 beyond one element outside."""
+    """Return the two neighbors of each coordinate and their weights, which are 0 more than one element outside."""
     b = places.b
     inside = Term(b, b(ops.Convert, ((places >= -1.0) & (places <= size)).value, dtype=places.dtype))
     clipped = places.max(0.0).min(size - 1.0)
@@ -238,14 +240,14 @@ def _row(term: Term) -> Term:
 
 @lift_onnx("MaxRoiPool", since=(1, 22))
 def _max_roi_pool(b: Builder, node: Node) -> Value:
-    """Regions (batch, x1, y1, x2, y2) cut into cells, the largest element of each: rows first, then columns.
+    """Return the maximum of each cell of regions (batch, x1, y1, x2, y2), over rows first, then over columns.
 
-    Source: ONNX Runtime roi_pool.cc: corners are rounded, a cell takes each element that it touches, an empty one is 0.
+    Source: ONNX Runtime roi_pool.cc: corners are rounded, a cell covers each element that it touches, an empty one is 0.
     """
     x, rois = node.operand(0), node.operand(1)
     sizes = known_sizes(x.shape[2:])
     if len(sizes) != 2:
-        raise UnsupportedError("regions of maps whose sizes are not known", code="E-SHAPE-001")
+        raise UnsupportedError("regions of maps of dynamic size", code="E-SHAPE-001")
     numbers = [Term(b, b(ops.Slice, rois, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(5)]
     batch = reshape(b, b(ops.Convert, numbers[0].value, dtype=DType.INT32), (rois.shape[0],))
     corners = [(n * float(node.attr("spatial_scale", 1.0))).apply(ops.Round) for n in numbers[1:]]
@@ -257,7 +259,7 @@ def _max_roi_pool(b: Builder, node: Node) -> Value:
 
 
 def _cell_maxima(image: Value, axis: int, size: int, cells: int, start: Term, end: Term) -> Value:
-    """The largest element of each cell along an axis; the lowest number where a cell is empty."""
+    """Return the maximum of each cell along an axis; the lowest value of the dtype for an empty cell."""
     b = start.b
     length = (end - start + 1.0).max(1.0) * (1.0 / cells)
     check_elements(size, "the positions along an axis")

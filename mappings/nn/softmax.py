@@ -1,4 +1,4 @@
-"""Softmax, LogSoftmax and Hardmax, with their old forms that read the operand as a matrix."""
+"""Softmax, LogSoftmax and Hardmax, also their old versions, which flatten the operand to a matrix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Along = Callable[[Builder, Value, int], Value]
 
 
 def _hardmax(b: Builder, x: Value, axis: int) -> Value:
-    """1 at the first largest element, 0 elsewhere."""
+    """Return 1 at the first maximum, 0 elsewhere."""
     if 0 in x.shape:
         return x
     largest = b(ops.ArgMax, x, axis=axis)
@@ -43,7 +43,7 @@ _OPS: dict[str, _Along] = {
 @lift_onnx("LogSoftmax", since=(1, 11, 13))
 @lift_onnx("Hardmax", since=(1, 11, 13))
 def _lift(b: Builder, node: Node) -> Value:
-    """Version 13 computes along one axis, 1 and 11 along all from `axis` on, merged."""
+    """Version 13 computes along one axis, versions 1 and 11 along all axes from `axis`, merged."""
     x, along = node.operand(0), _OPS[node.op.name]
     if node.op.version >= 13:
         axis = node.attributes.get("axis", -1)
@@ -58,10 +58,9 @@ def _lift(b: Builder, node: Node) -> Value:
 
 @lift_tfl("SOFTMAX")
 def _softmax_tfl(b: Builder, node: Node) -> Value:
-    """The int16 kernel's result differs from the function by dozens of steps: it is computed as the kernel does.
+    """Reproduce the int16 kernel, whose result differs from the function by dozens of steps.
 
-    ONNX Runtime's uint8 kernel has 0 for the only element of an axis: without the step after the largest one, the
-    kernel is not used.
+    ONNX Runtime's uint8 kernel returns 0 for the only element of an axis of size 1, so that kernel is avoided there.
     """
     beta, x = finite_on_integers(node, "beta"), Term(b, node.operand(0))
     stored = quantization_of(node.operand(0))
@@ -75,7 +74,7 @@ def _softmax_tfl(b: Builder, node: Node) -> Value:
 
 @lift_tfl("LOG_SOFTMAX")
 def _log_softmax_tfl(b: Builder, node: Node) -> Value:
-    """Along the last axis; a tensor without axes is one element."""
+    """Compute along the last axis; a scalar is treated as one element."""
     x = node.operand(0)
     return reshape(b, b(ops.LogSoftmax, x if x.rank else reshape(b, x, (1,)), axis=-1), x.shape, x)
 
@@ -93,7 +92,7 @@ row(ops.LogSoftmax, tfl="LOG_SOFTMAX", when=_is_last, lifts=False)
 @decompose(ops.Softmax, "tfl")
 @decompose(ops.LogSoftmax, "tfl")
 def _on_last_axis(b: Builder, node: Node) -> Value | list[Value] | None:
-    """The kernels compute along the last axis; layout assignment includes these transposes."""
+    """Move the axis last, where the kernels compute; layout assignment may merge these transposes."""
     x = node.operand(0)
     if x.rank < 2:
         return None
@@ -104,7 +103,7 @@ def _on_last_axis(b: Builder, node: Node) -> Value | list[Value] | None:
 
 @lift_onnx("QLinearSoftmax", since=(1,), domain="com.microsoft")
 def _quantized_softmax(b: Builder, node: Node) -> Value:
-    """`opset`: that of the Softmax it was made from."""
+    """QLinearSoftmax; `opset` is that of the original Softmax."""
     version = 13 if node.attr("opset", 13) >= 13 else 11
     real = lifted(b, "Softmax", version, [dequantized(b, node, Quantized(0, 1, 2))], {"axis": node.attr("axis", -1)})
     return quantized(b, real, node.operand(3), node.optional(4), node.operand(0).dtype)

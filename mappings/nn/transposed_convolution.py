@@ -5,8 +5,8 @@ ONNX            ConvTranspose 1 11 22
 TFLite          TRANSPOSE_CONV, CONV_3D_TRANSPOSE
 ==============  =============================================================================================
 
-TFLite's kernels take the result's shape as an operand, and SAME or VALID: the padding with which a convolution of the
-result would have the operand's size. Groups and dilation they do not know."""
+TFLite's kernels have the result's shape as an operand, and padding SAME or VALID such that a convolution of the result
+would have the operand's size. They have no groups and no dilations."""
 
 from __future__ import annotations
 
@@ -60,21 +60,21 @@ def _conv_transpose(b: Builder, node: Node) -> Value:
 
 @lift_onnx("ConvTransposeWithDynamicPads", since=(1,), domain=MICROSOFT)
 def _conv_transpose_with_pads(b: Builder, node: Node) -> Value:
-    """ConvTranspose whose padding is an operand, in the order of the attribute."""
+    """ConvTranspose with padding as an operand, in the order of the attribute."""
     known, bias = static_ints(node.operand(2)), node.optional(3)
     if known is None:
-        raise UnsupportedError("padding known only at run time", hint="make it an initializer", code="E-OP-006")
+        raise UnsupportedError("dynamic padding", hint="make it an initializer", code="E-OP-006")
     attributes = {**node.attributes, "pads": known}
     return lifted(b, "ConvTranspose", 11, [node.operand(0), node.operand(1), bias], attributes)
 
 
 def _cropping(node: Node, window: Window, x: Value) -> tuple[int, ...]:
-    """The padding of an ONNX ConvTranspose: given, or what output_shape or auto_pad leave; output_padding off its ends.
+    """Return the padding of an ONNX ConvTranspose: pads, output_shape or auto_pad, less output_padding at the ends.
 
-    Source: ONNX ConvTranspose-11: total = stride * (size - 1) + output_padding + span - output_shape; of an odd total
-    SAME_UPPER cuts more at the end, everything else more at the beginning. ONNX Runtime reads version 1, whose text
-    says the opposite, in the same way. Where the total is negative, an output_shape grows the end; auto_pad cuts
-    nothing then, so that the result stays under size * stride (ONNX's own shape inference agrees).
+    Source: ONNX ConvTranspose-11: total = stride * (size - 1) + output_padding + span - output_shape; if it is
+    odd, SAME_UPPER crops more at the end, other modes more at the beginning. ONNX Runtime does so for version 1 too,
+    whose text says the opposite. If it is negative, output_shape extends the end, and auto_pad crops nothing: the
+    result is then smaller than size * stride (ONNX's shape inference agrees).
     """
     rank, auto_pad = window.rank, node.attr("auto_pad") or "NOTSET"
     grow = tuple(node.attr("output_padding", ())) or (0,) * rank
@@ -93,7 +93,7 @@ def _cropping(node: Node, window: Window, x: Value) -> tuple[int, ...]:
 
 
 def _tfl_padding(node: Node) -> str | None:
-    """The padding with which a convolution of the result would have the operand's size; None for other than these."""
+    """Return SAME or VALID if a convolution of the result with it would have the operand's size, else None."""
     window, sizes = sized_window(node)
     return tfl_padding(window, transposed_sizes(sizes, window))
 
@@ -124,7 +124,7 @@ def _result_shape(node: Node) -> Array | Computed:
 
 @lift_tfl("TRANSPOSE_CONV", "CONV_3D_TRANSPOSE")
 def _tfl_transpose_conv(b: Builder, node: Node) -> Value:
-    """The sizes of the result are an operand; what the products have more or less is cropped or padded there."""
+    """The sizes of the result are an operand; the full convolution is cropped or padded to them."""
     kernel, x = node.operand(1), node.operand(2)
     rank = x.rank - 2
     window = tfl_window(node, kernel.shape[1:3] if rank == 2 else kernel.shape[:3], [1] * rank).without_padding()
@@ -142,7 +142,7 @@ def _tfl_transpose_conv(b: Builder, node: Node) -> Value:
 
 
 def _tfl_amounts(b: Builder, node: Node, window: Window, x: Value) -> Amounts:
-    """What is added to the whole convolution, so that it has the sizes in the first operand."""
+    """Return the amounts to add to the full convolution so that it has the sizes in the first operand."""
     wanted = Term(b, b(ops.Slice, as_int64(b, node.operand(0)), [1], [1 + window.rank], [1]))
     full = transposed_sizes(_assumed_sizes(node, window, x), window)
     total = Term(b, dim_vector(b, full, x)) - wanted
@@ -151,10 +151,10 @@ def _tfl_amounts(b: Builder, node: Node, window: Window, x: Value) -> Amounts:
 
 
 def _assumed_sizes(node: Node, window: Window, x: Value) -> list[Dim]:
-    """The spatial sizes of the operand; of open ones, those that a convolution of the result would have.
+    """Return the spatial sizes of the operand; for dynamic ones the sizes that a convolution of the result would have.
 
-    LiteRT's kernels refuse an operand of other sizes than that, XNNPACK returns other sizes than the file declares;
-    those of tflite-runtime 2.14 crop, as is converted.
+    For other sizes, LiteRT's kernels fail, XNNPACK returns a shape that the file does not declare, and tflite-runtime
+    2.14 crops, which is what the conversion does.
     """
     sizes, wanted = list(x.shape[1:-1]), known_dims(node.operand(0)) or ()
     for i, (size, result, span, stride) in enumerate(
@@ -165,16 +165,16 @@ def _assumed_sizes(node: Node, window: Window, x: Value) -> list[Dim]:
         fitting = max(0, -(-(result if node.attr("padding") == "SAME" else result - span + 1) // stride))
         if not isinstance(size, int):
             sizes[i], name = fitting, shown_name(node)
-            assume(f"axis {1 + i} of the operand of {name} has {fitting} elements, as its result's shape says")
+            assume(f"axis {1 + i} of the operand of {name} has {fitting} elements, as the shape of its result implies")
         elif fitting != size:
-            text = f"axis {1 + i} of {shown_name(node)} has the {result} elements that its first operand says"
-            assume(f"{text}: LiteRT refuses that, since {result} elements come from {fitting}, not from {size}")
+            text = f"axis {1 + i} of {shown_name(node)} has {result} elements, as its first operand says"
+            assume(f"{text}: LiteRT refuses that, since {result} elements need an operand of {fitting}, not {size}")
     return sizes
 
 
 @lower_onnx(ops.ConvTranspose)
 def _onnx_conv_transpose(node: Node, opset: int) -> Form | None:
-    """Negative padding at the ends is output padding, which ONNX Runtime wants under the stride."""
+    """Negative padding at the ends becomes output_padding, which has to be less than the stride in ONNX Runtime."""
     window, _ = sized_window(node)
     grow = tuple(max(0, -p) for p in window.after)
     if any(p < 0 for p in window.before) or any(g >= s for g, s in zip(grow, window.strides, strict=True)):
@@ -210,7 +210,7 @@ def _refuse_strides(b: Builder, node: Node) -> Value:
 
 @decompose(ops.ConvTranspose, "tfl", when=lambda node: _is_dilated(node) and not _has_groups(node), benefit=2)
 def _conv_transpose_with_zeros(b: Builder, node: Node) -> Value:
-    """A dilation as zeros between the elements of the kernel."""
+    """Replace a dilation by zeros between the elements of the kernel."""
     kernel, dilations = node.operand(1), node.attr("rhs_dilation")
     for axis, dilation in zip(node.attr("kernel_spatial_dimensions"), dilations, strict=True):
         kernel = interleaved(b, kernel, axis, dilation, keep_last=False)
@@ -229,7 +229,7 @@ def _conv_transpose_cropped(b: Builder, node: Node) -> Value:
 
     %y = ConvTranspose(%x, %k, %b) padding p
       ->
-    %y = Add(Pad(ConvTranspose(%x, %k)), %b)     (where the Pad only crops, the bias stays where it was)
+    %y = Add(Pad(ConvTranspose(%x, %k)), %b)     (if the Pad only crops, the bias stays in the ConvTranspose)
     """
     (window, _), dims, bias = sized_window(node), node.attr("output_spatial_dimensions"), node.optional(2)
     grow = [min(max(-p, 0), s - 1) for p, s in zip(window.after, window.strides, strict=True)]
@@ -244,16 +244,16 @@ def _conv_transpose_cropped(b: Builder, node: Node) -> Value:
 
 
 def _is_over_several_parts(node: Node) -> bool:
-    """Whether there are groups, or three axes, over which not every target has a kernel."""
+    """Whether there are groups, or three spatial axes, for which not every target has a kernel."""
     return _has_groups(node) or (len(node.attr("window_strides")) == 3 and bool(_tfl_padding(node)))
 
 
 @decompose(ops.ConvTranspose, "tfl", when=_is_over_several_parts)
 def _as_grouped_conv(b: Builder, node: Node) -> Value:
-    """A convolution with the flipped kernel over the operand with stride - 1 zeros between its elements.
+    """Return a Conv with the reversed kernel over the operand with stride - 1 zeros between its elements.
 
-    The kernel's input features are those of all groups, one after the other, its output features those of one group; a
-    Conv wants all output features and the inputs of one group, so the group axis moves from one to the other.
+    The kernel has the input features of all groups and the output features of one group; Conv's kernel is the
+    opposite, so the group axis moves.
     """
     attributes, groups, (window, _) = attributes_of(node), node.attr("feature_group_count"), sized_window(node)
     x = node.operand(0)
@@ -276,7 +276,7 @@ def _as_grouped_conv(b: Builder, node: Node) -> Value:
 
 
 def _regrouped(b: Builder, kernel: Value, into: int, out: int, spatial: Sequence[int], groups: int) -> Value:
-    """[group * input, output, ...] as [group * output, input, ...]."""
+    """Reorder [group * input, output, ...] to [group * output, input, ...]."""
     shape = kernel.shape
     ordered = b(ops.Transpose, kernel, permutation=(into, out, *spatial))
     depth, rest = shape[into] // groups, [shape[a] for a in spatial]

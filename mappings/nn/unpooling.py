@@ -21,13 +21,13 @@ from onnxtfl.rewriting.registry import lift_onnx
 
 @lift_onnx("MaxUnpool", since=(9, 11, 22))
 def _max_unpool(b: Builder, node: Node) -> Value:
-    """The elements put back at their numbers in a map of zeros, which `output_shape` may grow at its ends."""
+    """Scatter the elements to their positions in a tensor of zeros, which `output_shape` may extend at the ends."""
     x, indices, wanted = node.operand(0), node.operand(1), node.optional(2)
     window = onnx_window(node, node.attr("kernel_shape"))
     axes = zip(x.shape[2:], window.strides, window.shape, window.before, window.after, strict=True)
     shape = (*x.shape[:2], *((n - 1) * stride + k - before - after for n, stride, k, before, after in axes))
     if not static(shape):
-        raise UnsupportedError("unpooling to a size that is not known", code="E-SHAPE-001")
+        raise UnsupportedError("unpooling to a dynamic size", code="E-SHAPE-001")
     count = product(x.shape)
     places, values = reshape(b, indices, (count, 1)), reshape(b, x, (count,))
     flat = b(ops.ScatterND, None, places, values, dim_vector(b, [product(shape)]), kind="none")

@@ -64,7 +64,7 @@ _REFUSED = {
     "a cropping Resize without its roi": (
         "g (float[1,1,4,4] x, int64[4] s) => (float y) { y = Resize <coordinate_transformation_mode = "
         '"tf_crop_and_resize", mode = "linear"> (x, "", "", s) }',
-        "roi has no 8 elements",
+        "roi has to have 8 elements",
     ),
 }
 

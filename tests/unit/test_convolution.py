@@ -168,7 +168,7 @@ def test_windows_without_a_position() -> None:
 @pytest.mark.parametrize(
     ("op", "kernel", "options", "message"),
     [
-        ("CONV_2D", [-1, -1, -1, 3], {}, "a kernel whose size is known only at run time"),
+        ("CONV_2D", [-1, -1, -1, 3], {}, "a kernel of dynamic size"),
         (
             "DEPTHWISE_CONV_2D",
             [1, 2, 2, 8],

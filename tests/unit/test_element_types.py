@@ -103,7 +103,7 @@ REFUSED: dict[str, tuple[str, str]] = {
         "(string[1,1,2,2] x) => (string[1,1,4,4] y) <float[4] s = {1, 1, 2, 2}>",
         "y = Resize (x,,s)",
     ),
-    "weighted elements of type int32": (
+    "interpolated elements of type int32": (
         "(int32[1,1,2,2] x, float[1,1,1,2] g) => (int32[1,1,1,1] y)",
         "y = GridSample (x, g)",
     ),

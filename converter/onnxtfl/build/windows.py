@@ -1,7 +1,7 @@
-"""Windows of the two formats: what they read is settled here once, so that pools and convolutions know no more of it.
+"""Windows of pools and convolutions in both formats: padding modes, ceil_mode and their corner cases.
 
-:func:`resolve_window` (lifting) turns auto_pad, ceil_mode and windows that do not fit into a neutral window, whose
-padding is explicit or SAME; :func:`realize_window` (legalization) makes the Pad where a kernel has no such padding.
+:func:`resolve_window` (lifting) converts auto_pad, ceil_mode and windows larger than the input to a neutral window,
+whose padding is explicit or SAME; :func:`realize_window` (legalization) adds a Pad if a kernel has no such padding.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from onnxtfl.build.sizes import INT32_MAX, sliced, spread
 
 @dataclass(frozen=True)
 class Amounts:
-    """What to add along the spatial axes: int64 vectors with an entry for each; negative entries take away."""
+    """Padding along the spatial axes: int64 vectors with an entry for each axis; negative entries crop."""
 
     before: Term
     after: Term
 
     @staticmethod
     def of(b: Builder, padding: Sequence[int]) -> Amounts:
-        """Explicit padding: the beginnings of all axes, then the ends."""
+        """Return explicit padding: the beginnings of all axes, then the ends."""
         rank = len(padding) // 2
         return Amounts(_vector(b, padding[:rank]), _vector(b, padding[rank:]))
 
     def known(self) -> tuple[int, ...] | None:
-        """The padding as integers; None where it depends on sizes known only at run time."""
+        """Return the padding as integers; None if it depends on dynamic sizes."""
         before, after = static_ints(self.before.value), static_ints(self.after.value)
         return None if before is None or after is None else (*before, *after)
 
@@ -63,7 +63,7 @@ def _vector(b: Builder, entries: Sequence[int]) -> Term:
 
 
 def _up(a: Term, b: Term) -> Term:
-    """a / b rounded up."""
+    """Return ceil(a / b)."""
     return -((-a).apply(ops.FloorDiv, b))
 
 
@@ -72,7 +72,7 @@ def _half(a: Term) -> Term:
 
 
 def _missing(b: Builder, sizes: Term, window: Window) -> Term:
-    """How many elements ceil(size / stride) positions read beyond the axes; negative: how many they do not read."""
+    """Return how many elements beyond the axes ceil(size / stride) positions read; negative: how many are unread."""
     strides = _vector(b, window.strides)
     return (_up(sizes, strides) - 1) * strides + _vector(b, window.span) - sizes
 
@@ -82,24 +82,24 @@ def _missing(b: Builder, sizes: Term, window: Window) -> Term:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A neutral window, over an operand to which `amounts` are added first (None: nothing)."""
+    """A neutral window over an operand that is first padded by `amounts` (None: not padded)."""
 
     window: Window
     amounts: Amounts | None = None
 
     def operand(self, b: Builder, x: Value, value: float = 0.0) -> Value:
-        """`x` [n, c, spatial...] as the window reads it, padded with `value`."""
+        """Return `x` [n, c, spatial...] padded with `value` as the window needs it."""
         return x if self.amounts is None else padded(b, x, range(2, x.rank), self.amounts, value)
 
     def beyond(self, b: Builder, padding: tuple[int, ...]) -> Resolved:
-        """The same over an operand that has `padding` already."""
+        """Return the same window over an operand that is already padded by `padding`."""
         own, given = self.amounts or Amounts.of(b, self.window.explicit_padding), Amounts.of(b, padding)
         more = Amounts((own.before - given.before).max(0), (own.after - given.after).max(0))
         return _of_amounts(b, self.window, more)
 
 
 def onnx_window(node: Node, shape: Sequence[int]) -> Window:
-    """The window of an ONNX node with the explicit padding `pads`, that is without auto_pad and ceil_mode."""
+    """Return the window of an ONNX node with the explicit padding `pads`, ignoring auto_pad and ceil_mode."""
     rank = len(shape)
     pads = node.attr("pads", ()) if (node.attr("auto_pad") or "NOTSET") == "NOTSET" else ()
     ones = (1,) * rank
@@ -110,16 +110,16 @@ def onnx_window(node: Node, shape: Sequence[int]) -> Window:
 def resolve_window(
     b: Builder, node: Node, x: Value, shape: Sequence[int], *, is_pool: bool, is_mean: bool = False
 ) -> Resolved:
-    """The window of an ONNX pool (`is_mean`: that averages) or convolution over `x` [n, c, spatial...].
+    """Return the window of an ONNX pool (`is_mean`: an average) or convolution over `x` [n, c, spatial...].
 
-    Settles auto_pad, ceil_mode, negative padding, and windows of pools that are larger than the input.
+    Resolves auto_pad, ceil_mode, negative padding, and pools with windows larger than the input.
     ValueError where ONNX Runtime refuses the window.
     """
     window, auto_pad = onnx_window(node, shape), node.attr("auto_pad") or "NOTSET"
     known = x.tensor_type.shape
     sizes = tuple(fresh() for _ in shape) if known is None else known[2:]
     if len(sizes) != len(shape):
-        raise ValueError(f"input of rank {x.rank}, a window over {len(shape)} axes")
+        raise ValueError(f"an input of rank {x.rank} with a window over {len(shape)} axes")
     if auto_pad.startswith("SAME"):
         found = _resolve_same(b, x, window, sizes, is_pool, auto_pad == "SAME_LOWER")
         if found.amounts is not None or found.window.is_same:
@@ -136,7 +136,7 @@ def resolve_window(
 
 
 def rounds_up(node: Node) -> bool:
-    """Whether an ONNX pool has as many positions as begin in its operand: ceil_mode, which SAME does not read."""
+    """Whether an ONNX pool rounds its number of positions up: ceil_mode, which SAME ignores."""
     return bool(node.attr("ceil_mode", 0)) and not (node.attr("auto_pad") or "NOTSET").startswith("SAME")
 
 
@@ -145,9 +145,9 @@ def _resolve_same(
 ) -> Resolved:
     """SAME_UPPER or SAME_LOWER.
 
-    ONNX Runtime computes the padding of a dilated pool as if it was not dilated. Where strides skip elements, padding
-    may be negative: half of what is not read is skipped before the first window, less 1 for SAME_LOWER and for a
-    convolution each (measured; ONNX's own evaluator does not skip any before a convolution).
+    ONNX Runtime computes the padding of a dilated pool as if it was not dilated. If strides skip elements, padding may
+    be negative: half of the unread elements are skipped before the first window, 1 less for SAME_LOWER and 1 less for
+    a convolution (measured; ONNX's reference skips none before a convolution).
     """
     plain = replace(window, dilations=(1,) * window.rank) if is_pool else window
     is_dilated, less = plain.span != window.span, is_lower + (not is_pool)
@@ -166,9 +166,9 @@ def _resolve_same(
 
 
 def _resolve_ceil(b: Builder, x: Value, window: Window) -> Resolved:
-    """As much padding after each axis as the last windows need, which may not start in it."""
+    """Return the window with the trailing padding that the last positions need; none may start in the padding."""
     most = [a + s - 1 for a, s in zip(window.after, window.strides, strict=True)]
-    if all(n < span for n, span in zip(most, window.span, strict=True)):  # none starts there
+    if all(n < span for n, span in zip(most, window.span, strict=True)):  # no position starts in the padding
         return Resolved(replace(window, padding=(*window.before, *most)).trimmed(x.shape[2:]))
     before, after, strides, span = (_vector(b, v) for v in (window.before, window.after, window.strides, window.span))
     sizes = Term(b, dim_vector(b, x.shape[2:], x))
@@ -179,23 +179,23 @@ def _resolve_ceil(b: Builder, x: Value, window: Window) -> Resolved:
 
 
 def _of_amounts(b: Builder, window: Window, amounts: Amounts) -> Resolved:
-    """The window with padding by `amounts` where these are known; else they are added to its operand."""
+    """Return the window with `amounts` as its padding if they are static, else as padding of its operand."""
     known = amounts.known()
     return Resolved(window.without_padding(), amounts) if known is None else Resolved(replace(window, padding=known))
 
 
 def _cropped(b: Builder, window: Window) -> Resolved:
-    """The window without negative padding, over the part of the operand that this leaves."""
+    """Return the window without negative padding, over the cropped operand."""
     added, crops = ([f(p, 0) for p in window.explicit_padding] for f in (max, min))
     return Resolved(replace(window, padding=tuple(added)), Amounts.of(b, crops) if any(crops) else None)
 
 
 def _fitted(node: Node, window: Window, x: Sequence[Dim], is_mean: bool) -> Window:
-    """A window that is larger than the padded input, yet has a position, as ONNX Runtime counts: with less taps.
+    """Shrink a window that is larger than the padded input to the only position that ONNX Runtime computes.
 
-    Its only position sees all of the padded input: ONNX Runtime rounds the number of positions toward zero. Where all
-    padding counts in a mean (before version 19), it has more padding instead. All but means read what negative padding
-    leaves out at the end (measured). Of an empty batch, an axis without elements stays one (pool_attributes.h).
+    ONNX Runtime rounds the number of positions toward zero, so there is one that covers the padded input. If a mean
+    counts the padding (before version 19), padding is added instead. Pools other than means read the elements that
+    negative padding removes at the end (measured). An empty batch keeps axes of size 0 (pool_attributes.h).
     """
     counts_all = node.op.version < 19 and node.attr("count_include_pad", 0) and not rounds_up(node)
     axes = [list(axis) for axis in zip(window.shape, window.strides, window.before, window.after, strict=True)]
@@ -216,7 +216,7 @@ def _fitted(node: Node, window: Window, x: Sequence[Dim], is_mean: bool) -> Wind
 
 
 def onnx_attributes(window: Window) -> dict[str, Any]:
-    """The ONNX attributes that describe `window`."""
+    """Return the ONNX attributes that describe `window`."""
     return {
         "kernel_shape": window.shape,
         "strides": window.strides,
@@ -229,13 +229,13 @@ def onnx_attributes(window: Window) -> dict[str, Any]:
 
 
 def tfl_window(node: Node, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Window:
-    """The window of a TFLite node (options padding, stride_*, dilation_*_factor); explicit if `sizes` determine it.
+    """Return the window of a TFLite node (options padding, stride_*, dilation_*_factor), explicit if `sizes` are static.
 
-    UnsupportedError where its own `shape` is unknown before run time.
+    UnsupportedError if its own `shape` is dynamic.
     """
     window = [k for k in shape if isinstance(k, int)]
     if len(window) != len(shape):
-        raise UnsupportedError("a kernel whose size is known only at run time", code="E-SHAPE-001")
+        raise UnsupportedError("a kernel of dynamic size", code="E-SHAPE-001")
     axes = ("d", "h", "w")[-len(shape) :]
     strides = tuple(int(node.attr(f"stride_{a}", 1)) for a in axes)
     dilations = tuple(int(node.attr(f"dilation_{a}_factor", 1) or 1) for a in axes)
@@ -249,12 +249,12 @@ def tfl_window(node: Node, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Window
 def realize_window(
     b: Builder, x: Value, dims: Sequence[int], window: Window, value: float | None = None
 ) -> tuple[Value, Window]:
-    """Pad the axes `dims` of `x`, by zeros or `value`, as the window does; return that and the window without padding."""
+    """Pad the axes `dims` of `x` with zeros or `value` as the window does; return that and the window without padding."""
     return padded(b, x, dims, window_amounts(b, x, dims, window), value), window.without_padding()
 
 
 def window_amounts(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Amounts:
-    """The padding along the axes `dims` of `x` that the window reads."""
+    """Return the padding along the axes `dims` of `x` that the window reads."""
     sizes = [x.shape[d] for d in dims]
     read = window.explicit(sizes).trimmed(sizes)
     if not read.is_same:
@@ -264,7 +264,7 @@ def window_amounts(b: Builder, x: Value, dims: Sequence[int], window: Window) ->
 
 
 def tfl_padding(window: Window, sizes: Sequence[Dim]) -> str | None:
-    """The TFLite padding that results in the same window positions; None if neither SAME nor VALID does.
+    """Return the TFLite padding that results in the same window positions; None if neither SAME nor VALID does.
 
     Only the padding before and the number of positions matter: elements after the last window are never read.
     """
@@ -275,12 +275,12 @@ def tfl_padding(window: Window, sizes: Sequence[Dim]) -> str | None:
 
 
 def tfl_strides(window: Window) -> dict[str, int]:
-    """The options stride_h, stride_w (and stride_d) of `window`."""
+    """Return the options stride_h, stride_w (and stride_d) of `window`."""
     return {f"stride_{a}": s for a, s in zip(("d", "h", "w")[-window.rank :], window.strides, strict=True)}
 
 
 def tfl_dilations(window: Window) -> dict[str, int]:
-    """The options dilation_h_factor and dilation_w_factor (and dilation_d_factor)."""
+    """Return the options dilation_h_factor and dilation_w_factor (and dilation_d_factor)."""
     return {f"dilation_{a}_factor": d for a, d in zip(("d", "h", "w")[-window.rank :], window.dilations, strict=True)}
 
 
@@ -288,7 +288,7 @@ def tfl_dilations(window: Window) -> dict[str, int]:
 
 
 def taps_of(b: Builder, x: Value, dims: Sequence[int], window: Window, value: float | None = None) -> list[Value]:
-    """The elements of `x`, padded by `value`, that the windows see at each of their places, in C order."""
+    """Return for each tap (in C order) the elements of `x`, padded with `value`, that the windows read there."""
     x, taps = realize_window(b, x, dims, window, value)[0], list[Value]()
     for tap in window.taps():
         axes = zip(dims, tap, window.dilations, window.span, window.strides, strict=True)
@@ -297,7 +297,7 @@ def taps_of(b: Builder, x: Value, dims: Sequence[int], window: Window, value: fl
 
 
 def spatial_ones(b: Builder, x: Value, dims: Sequence[int]) -> Value:
-    """Ones along the spatial axes `dims` of `x`; the other axes have size 1."""
+    """Return ones along the spatial axes `dims` of `x`; the other axes have size 1."""
     return broadcast(b, b.scalar(1.0, x), [x.shape[a] if a in dims else 1 for a in range(x.rank)], x)
 
 
@@ -308,7 +308,7 @@ def interleaved(
 
         %x: [n]    ->    Slice(Reshape(Pad(Reshape(%x, [n, 1]), [[0, 0], [0, stride - 1]]), [n stride]))
 
-    `sources` have the stride, where that is known only at run time.
+    `sources` define a dynamic stride.
     """
     size = x.shape[axis]
     if stride == 1 or size == 0 or (size == 1 and not keep_last):
