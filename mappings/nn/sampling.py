@@ -242,7 +242,7 @@ def _row(term: Term) -> Term:
 def _max_roi_pool(b: Builder, node: Node) -> Value:
     """Return the maximum of each cell of regions (batch, x1, y1, x2, y2), over rows first, then over columns.
 
-    Source: ONNX Runtime roi_pool.cc: corners are rounded, a cell covers each element that it touches, an empty one is 0.
+    Source: ONNX Runtime roi_pool.cc: corners are rounded, a cell covers all elements it touches, an empty one is 0.
     """
     x, rois = node.operand(0), node.operand(1)
     sizes = known_sizes(x.shape[2:])

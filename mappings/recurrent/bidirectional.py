@@ -18,7 +18,7 @@ from onnxtfl.rewriting.registry import Computed, Form, lower_onnx
 
 @lower_onnx(ops.Bidirectional)
 def _bidirectional_onnx(node: Node, opset: int) -> Form | None:
-    """The forms of the two layers, whose weights and states are joined along the axis of directions."""
+    """Merge the ONNX forms of the two layers: weights and states are concatenated along the direction axis."""
     kind = {"Rnn": ops.Rnn, "Gru": ops.Gru, "Lstm": ops.Lstm}[node.attr("layer")]
     forward, backward = (form_onnx(kind, operands, attributes, opset) for operands, attributes in _layers(node))
     if (
@@ -45,13 +45,13 @@ def _bidirectional_onnx(node: Node, opset: int) -> Form | None:
 
 
 def _in_both(type_: TensorType, axis: int) -> TensorType:
-    """The type of a result with two directions along `axis`."""
+    """Return the type of a result with two directions along `axis`."""
     shape = type_.shape or ()
     return type_.with_shape((*shape[:axis], 2, *shape[axis + 1 :]))
 
 
 _UNLIKE: Any = object()
-"""Stands for operands that only one of two layers has."""
+"""Marks operands that only one of the two layers has."""
 
 
 def _layers(node: Node) -> list[tuple[list[Value | None], dict[str, Any]]]:
@@ -59,7 +59,7 @@ def _layers(node: Node) -> list[tuple[list[Value | None], dict[str, Any]]]:
 
 
 def _both(a: Any, b: Any) -> Any:
-    """An operand of both layers: that of each, joined, or the one that they share."""
+    """Return an operand for both layers: concatenated, or the shared one."""
     if a is b or not (isinstance(a, Computed) and isinstance(b, Computed)):
         return a if a is b else _UNLIKE
     return Computed(
@@ -68,7 +68,7 @@ def _both(a: Any, b: Any) -> Any:
 
 
 def _of_each(forward: Form, backward: Form) -> dict[str, Any]:
-    """The activations of both layers, and their parameters, where these are not the default."""
+    """Return the activations of both layers and their parameters; nothing if all are the defaults."""
     found: dict[str, Any] = {}
     for name in ("activations", "activation_alpha", "activation_beta"):
         values = [v for form in (forward, backward) for v in form.attributes.get(name, ())]

@@ -1,4 +1,4 @@
-"""The form of an op that no node of a graph is."""
+"""ONNX forms of ops that are not nodes of a graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxtfl.rewriting.registry import Form, rules
 
 
 def form_onnx(op: type[Op], operands: Sequence[Value | None], attributes: Mapping[str, Any], opset: int) -> Form | None:
-    """The first ONNX form of `op` on `operands`; None if there is none."""
+    """Return the first ONNX form of `op` on `operands`, or None."""
     node = Node(op, operands, attributes)
     try:
         for type_ in infer(node):

@@ -1,4 +1,4 @@
-"""How a recurrent layer is written in TFLite: step by step, as a loop, or as its kernel."""
+"""The choice of a recurrent layer's TFLite form: unrolled steps, a loop, or a kernel."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from onnxtfl.ir.graph import Node
 KERNEL_ACTIVATIONS = {
     "NONE": "none", "RELU": "relu", "RELU_N1_TO_1": "relu_n1_to_1", "RELU6": "relu6", "TANH": "tanh",
 }  # fmt: skip
-"""The activations that the kernels of layers have, by the names of TFLite's options."""
+"""The activations of the layer kernels, by the names of TFLite's options."""
 MOST_UNROLLED = 128
-"""Steps of the longest sequence that is written out."""
+"""The most steps that are unrolled."""
 _BYTES_OF_LOOP = 5000
-"""Bytes by which the loop of an LSTM is larger in a file than its kernel, without the weights."""
+"""How many bytes the loop of an LSTM is larger than its kernel in a file, weights excluded."""
 
 
 def most_steps() -> int:
-    """The most steps of a layer that are written out."""
+    """Return the most steps of a layer that are unrolled."""
     return 1 if current().compact else MOST_UNROLLED
 
 
 def is_smaller_as_loop(node: Node) -> bool:
     """Whether the loop of the LSTM `node` with weights in int8 is smaller than its kernel with float weights.
 
-    Not where all outputs are used: a loop takes more memory to collect them than the kernel, which writes them. A loop
-    copies its input twice, and a byte of memory counts as four bytes of a file.
+    False if all outputs are used: a loop needs more memory than the kernel to collect them. A loop copies its input
+    twice; a byte of memory counts like four bytes of a file.
     """
     x, outputs = node.operand(0), node.results[0]
     if current().compact != "quantized loops" or node.op is not ops.Lstm or node.graph is None:

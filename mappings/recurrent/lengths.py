@@ -1,4 +1,4 @@
-"""The last states of recurrent layers under lengths of sequences."""
+"""The last states of recurrent layers with sequence lengths."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from onnxtfl.ir.reshape import unsqueezed
 
 
 def with_steps(b: Builder, last: Value, lengths: object, initial: object, axis: int) -> Value:
-    """The last states of directions, of rank 3; those of sequences of length 0 are 0, as in ONNX Runtime.
+    """Return the last states (rank 3) of directions; 0 for sequences of length 0, as in ONNX Runtime.
 
-    `lengths`: [batch], integers; None where all sequences have steps. `initial`: None where the initial states are 0.
-    `axis`: that of the batch.
+    `lengths`: integers [batch]; None if no sequence is empty. `initial`: None if the initial states are 0.
+    `axis`: the batch axis.
     """
     if initial is None or not isinstance(lengths, Value) or (lengths.is_constant and (lengths.numpy() > 0).all()):
         return last

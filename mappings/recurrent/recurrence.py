@@ -1,4 +1,4 @@
-"""Recurrent layers: Lstm, Gru, Rnn, one op for each direction; TFLite's ops are read in `stateful_layers`."""
+"""Recurrent layers: Lstm, Gru, Rnn, one op per direction; `stateful_layers` lifts TFLite's ops."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _ACTIVATIONS: Mapping[str, tuple[str, float | None, float | None]] = {
     "Tanh": ("tanh", None, None),
     "ThresholdedRelu": ("thresholded_relu", 0.0, None),
 }
-"""ONNX's names, whose letters files have in any case -> ours, and the defaults of alpha and beta.
+"""ONNX's names (in lower case; files use any case) -> our names and the defaults of alpha and beta.
 
-None: the function has no such parameter. Source: ONNX Runtime, rnn_helpers.cc, which also says that the lists of alphas
-and betas have entries only for those functions that have the parameter.
+None: the function has no such parameter. The lists of alphas and betas have entries only for functions with that
+parameter. Source: ONNX Runtime, rnn_helpers.cc.
 """
 _BY_LETTERS = {name.lower(): found for name, found in _ACTIVATIONS.items()}
 _NAMES = {"none": "Affine", **{ours: name for name, (ours, _, _) in _ACTIVATIONS.items()}}
-"""Our names of activations -> ONNX's; "none" is Affine with factor 1."""
+"""Our names of activations -> ONNX's; "none" is Affine with alpha = 1."""
 
 # --- from ONNX --------------------------------------------------------------------------------------------------------
 
@@ -59,14 +59,14 @@ _NAMES = {"none": "Affine", **{ours: name for name, (ours, _, _) in _ACTIVATIONS
 @lift_onnx("GRU", since=(1, 3, 7, 14, 22))
 @lift_onnx("LSTM", since=(1, 7, 14, 22))
 def _onnx(b: Builder, node: Node) -> list[Value]:
-    """Version 1's `output_sequence` says whether the first result is used."""
+    """Version 1 has `output_sequence`: whether the first result is used."""
     operands = [node.optional(i) for i in range(8)]
     return _lifted(b, node, operands)
 
 
 @lift_onnx("DynamicQuantizeLSTM", since=(1,), domain=MICROSOFT)
 def _dynamic_quantize_lstm(b: Builder, node: Node) -> list[Value]:
-    """Weights are [directions, inputs, gates], with a scale for each direction, or for each gate of each."""
+    """Weights are [directions, inputs, gates], with one scale per direction or per gate of each direction."""
     operands: list[_Given] = [node.optional(i) for i in range(8)]
     for i, scale in ((1, 8), (2, 10)):
         stored, parameters = node.operand(i), (node.operand(scale), node.optional(scale + 1))
@@ -75,24 +75,24 @@ def _dynamic_quantize_lstm(b: Builder, node: Node) -> list[Value]:
 
 
 def _dequantized(b: Builder, weights: Value, scale: Value, zero: Value | None, index: int) -> Value:
-    """The real weights [gates, inputs] of a direction."""
+    """Return the dequantized weights [gates, inputs] of a direction."""
     stored = transposed(b, _part(b, weights, index), (1, 0))
     return b(ops.DequantizeLinear, stored, *(None if v is None else _part(b, v, index) for v in (scale, zero)), axis=0)
 
 
 def _part(b: Builder, x: Value, index: int) -> Value:
-    """Part `index` of `x` along its first axis, which is dropped."""
+    """Return x[index]."""
     if x.data is not None and not x.is_quantized:
         return constant(RowsData(x.data, index, index + 1).reshape(x.data.shape[1:]))
     return reshape(b, sliced(b, x, {0: slice(index, index + 1)}), x.shape[1:], x)
 
 
 _Given = Value | list[Value] | None
-"""An operand of both directions, or one of each."""
+"""An operand for both directions, or one per direction."""
 
 
 def _lifted(b: Builder, node: Node, operands: Sequence[_Given]) -> list[Value]:
-    """The results [steps, directions, batch, cells], and the last states [directions, batch, cells]."""
+    """Return the outputs [steps, directions, batch, cells] and the last states [directions, batch, cells]."""
     layer = _LAYERS[node.op.name.partition(".")[2]]
     x, batch_major = node.operand(0), bool(node.attr("layout", 0))
     x = transposed(b, x, (1, 0, 2)) if batch_major else x
@@ -114,7 +114,7 @@ def _lifted(b: Builder, node: Node, operands: Sequence[_Given]) -> list[Value]:
 
 
 def _sequence(b: Builder, outputs: Sequence[Value], batch_major: bool) -> Value:
-    """The outputs [steps, batch, cells] of the directions as one result, with the axis order of the layout."""
+    """Concatenate the outputs [steps, batch, cells] of the directions, in the axis order of `layout`."""
     steps, batch, cells = outputs[0].shape
     whole = outputs[0] if len(outputs) == 1 else b(ops.Concatenate, *outputs, axis=2)
     split = reshape(b, whole, (steps, batch, len(outputs), cells))
@@ -128,7 +128,7 @@ def _joined_states(b: Builder, states: Sequence[Value], batch_major: bool) -> Va
 
 
 def _attributes(node: Node, layer: _Kind) -> Iterator[dict[str, Any]]:
-    """The attributes of the op of each direction."""
+    """Return the attributes of the op for each direction."""
     direction = _text(node.attr("direction", "forward"))
     reversed_ = (False, True) if direction == "bidirectional" else (direction == "reverse",)
     usual = [_NAMES[kind] for kind in layer.defaults["activations"]]
@@ -154,7 +154,7 @@ def _text(value: str | bytes) -> str:
 def _functions(
     names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]
 ) -> Iterator[tuple[str, float, float]]:
-    """Name, alpha and beta of each activation."""
+    """Return name, alpha and beta of each activation."""
     next_alpha, next_beta = iter(alphas), iter(betas)
     for name in names:
         if name.lower() not in _BY_LETTERS:
@@ -172,7 +172,7 @@ def _operands(
     which: tuple[int, int],
     batch_major: bool,
 ) -> list[Value | None]:
-    """The operands of the neutral op of the direction `which[0]` of `which[1]`, in its order."""
+    """Return the operands of the neutral op for direction `which[0]` of `which[1]`."""
     w, r, bias, lengths, hidden, cell, peepholes = (
         _of_direction(b, v, *which, 1 if batch_major and i in (4, 5) else 0, rank)
         for i, (v, rank) in enumerate(zip(operands[1:], _RANKS, strict=True))
@@ -185,13 +185,13 @@ def _operands(
 
 
 _RANKS = (3, 3, 2, 1, 3, 3, 2)
-"""The ranks of the operands after the input; the lengths, of rank 1, have no directions."""
+"""The ranks of the operands after the input; the lengths (rank 1) have no direction axis."""
 
 
 def _of_direction(b: Builder, x: _Given, index: int, count: int, axis: int, rank: int) -> Value | None:
-    """Part `index` of the `count` parts of `x` along its axis of directions, which is dropped.
+    """Return part `index` of `count` along the direction axis of `x`, without that axis.
 
-    PyTorch's first exporter wrote weights of one direction, and read the output, without that axis.
+    PyTorch's first exporter omitted that axis for one direction.
     """
     if isinstance(x, list):
         return x[index]
@@ -206,7 +206,7 @@ def _of_direction(b: Builder, x: _Given, index: int, count: int, axis: int, rank
 
 
 def _halves(b: Builder, bias: Value | None) -> list[Value | None]:
-    """The bias of the input's product, and of the recurrent product."""
+    """Return the biases of the input's product and of the recurrent product."""
     return [None, None] if bias is None else [*b.many(ops.Split, bias, None, axis=0, count=2)]
 
 
@@ -222,7 +222,7 @@ def _summed(b: Builder, bias: Value | None) -> Value | None:
 @lower_onnx(ops.Gru)
 @lower_onnx(ops.Lstm)
 def _layer_onnx(node: Node, opset: int) -> Form | None:
-    """One direction; its results get an axis of directions."""
+    """Return the ONNX form of one direction; its results get a direction axis."""
     name = next(name for name, op in _LAYERS.items() if op is node.op)
     given, activations = ops.operands_of(node), _functions_onnx(node)
     if activations is None or not _has_onnx_form(node):
@@ -256,7 +256,7 @@ def _cells(node: Node) -> Any:
 
 
 def _has_onnx_form(node: Node) -> bool:
-    """Whether ONNX's op computes the layer."""
+    """Whether ONNX's op can compute the layer."""
     given = ops.operands_of(node)
     if node.attr("rows") or not isinstance(_cells(node), int) or not isinstance(node.operand(1).shape[0], int):
         return False
@@ -267,7 +267,7 @@ def _has_onnx_form(node: Node) -> bool:
 
 
 def _functions_onnx(node: Node) -> dict[str, Any] | None:
-    """The attributes for the activations, none where they are the default; None if ONNX does not have one.
+    """Return the attributes for the activations ({} for the defaults); None if ONNX lacks one.
 
     alphas and betas have entries only for functions with that parameter.
     """
@@ -291,7 +291,7 @@ def _padded(values: Sequence[float], count: int) -> list[float]:
 
 
 def _with_direction(x: Value | None) -> Computed | None:
-    """`x` with a first axis of size 1."""
+    """Return `x` with a leading axis of size 1."""
     return None if x is None else Computed(_unsqueezed_type(x, 0), lambda b: unsqueezed(b, x, [0]))
 
 
@@ -306,7 +306,7 @@ def _as_int32(x: Value | None) -> Value | Computed | None:
 
 
 def _both_biases(b: Builder, given: Mapping[str, Value | None], width: int, dtype: DType) -> Value:
-    """The biases of the input's and of the recurrent product: [1, 2 * gates * cells]."""
+    """Return the biases of both products: [1, 2 * gates * cells]."""
     check_elements(width, "the bias")
     zeros = constant(np.zeros(width), dtype)
     parts = [zeros if v is None else v for v in (given["bias"], given.get("recurrent_bias"))]
@@ -317,21 +317,22 @@ def _both_biases(b: Builder, given: Mapping[str, Value | None], width: int, dtyp
 @decompose(ops.Gru, "onnx")
 @decompose(ops.Lstm, "onnx")
 def _single_step(b: Builder, node: Node) -> Value | Sequence[Value] | None:
-    """One step is no loop."""
+    """A single step needs no loop."""
     return _written_out(b, node) if node.operand(0).shape[0] == 1 else None
 
 
 # --- to TFLite --------------------------------------------------------------------------------------------------------
 
 LARGE = 128 << 10
-"""Bytes of recurrent weights from which the kernel of a layer takes longer than calls of one subgraph for each step.
+"""Bytes of recurrent weights from which a layer kernel is slower than one subgraph call per step.
 
-100 steps take, in microseconds: an LSTM with 64 cells (64 kB) 280 and 340, with 256 cells (1 MB) 2700 and 1700.
+Measured for 100 steps of an LSTM, kernel and loop: 280 and 340 us with 64 cells (64 kB), 2700 and 1700 us with 256
+cells (1 MB).
 """
 
 
 def _is_unrolled(node: Node) -> bool:
-    """Whether the layer is written out step by step."""
+    """Whether the layer is unrolled."""
     steps, recurrent = node.operand(0).shape[0], node.operand(2)
     if not isinstance(steps, int) or not 0 < steps <= most_steps() or _keeps_state(node):
         return False
@@ -342,7 +343,7 @@ def _is_unrolled(node: Node) -> bool:
 @decompose(ops.Gru, "tfl")
 @decompose(ops.Lstm, "tfl")
 def _unrolled(b: Builder, node: Node) -> list[Value] | None:
-    """Step by step, for a short sequence whose length is known."""
+    """Unroll a short sequence of known length."""
     return _written_out(b, node) if _is_unrolled(node) else None
 
 
@@ -352,21 +353,20 @@ def _written_out(b: Builder, node: Node) -> list[Value]:
 
 
 _FUSED = {kind: name for name, kind in KERNEL_ACTIVATIONS.items()}
-"""The activations that the kernels of whole layers have; that of LSTM has no "none" (see `stateful_layers`)."""
+"""The activations of sequence kernels; LSTM has no "none" (see `stateful_layers`)."""
 
 
 def _keeps_state(node: Node) -> bool:
-    """Whether the layer begins from a state of the graph, which only a kernel with states does."""
+    """Whether the initial state is a state of the graph, which only a kernel with variable tensors can keep."""
     hidden = ops.operands_of(node)["hidden"]
     return node.graph is not None and any(state.input is hidden for state in node.graph.states)
 
 
 def _is_fused(node: Node) -> bool:
-    """Whether one kernel computes the layer, once its operands are brought to the form that it takes.
+    """Whether one kernel computes the layer, after its operands are brought to the kernel's form.
 
-    Not where a loop of a known number of steps is faster. The batch has to be known: the memory planner allocates
-    states of another size than the file says only where no tensor before them has a size that is computed
-    (ArenaPlanner, persistent tensors).
+    False if a loop over a known number of steps is faster. The batch has to be static: the memory planner resizes
+    states only if no tensor before them has a computed size (ArenaPlanner, persistent tensors).
     """
     given, (steps, batch, _) = ops.operands_of(node), node.operand(0).shape
     if not isinstance(batch, int):
@@ -393,7 +393,7 @@ def _is_fused(node: Node) -> bool:
 @decompose(ops.Rnn, "tfl", order="operands")
 @decompose(ops.Lstm, "tfl", order="operands")
 def _brought_to_kernel(b: Builder, node: Node) -> list[Value] | None:
-    """Kernels compute forward, over all steps, from given states, with a bias.
+    """Rewrite the layer for the kernels: forward, over all steps, with initial states and a bias.
 
     The last hidden state is the last output.
     """
@@ -415,14 +415,14 @@ def _brought_to_kernel(b: Builder, node: Node) -> list[Value] | None:
 
 
 def _backwards(b: Builder, x: Value, lengths: Value | None) -> Value:
-    """The first steps of each sequence, all of them without `lengths`, in reverse order."""
+    """Reverse the first `lengths` steps of each sequence (all steps without `lengths`)."""
     if lengths is None:
         return b(ops.Reverse, x, dimensions=(0,))
     return b(ops.ReverseSequence, x, lengths, seq_axis=0, batch_axis=1)
 
 
 def _masked(b: Builder, x: Value, lengths: Value) -> Value:
-    """`x` [T, N, K], 0 from step `lengths` [N] on."""
+    """Return `x` [T, N, K] with zeros from step `lengths` [N] on."""
     numbers = positions(b, as_int32(b, dim_value(b, x.shape[0], x)))
     valid = Term(b, unsqueezed(b, numbers, [1])) < Term(b, unsqueezed(b, as_int32(b, lengths), [0]))
     return b(ops.Select, unsqueezed(b, valid.value, [2]), x, b.scalar(0, x))
@@ -451,8 +451,7 @@ def _rnn_kernel(node: Node) -> Form | None:
 def _lstm_kernel(node: Node) -> Form | None:
     """Gates in the order input, forget, cell, output.
 
-    A coupled kernel has no weights of input = 1 - forget, a coupled Lstm none of forget = 1 - input, which is the same
-    for negated weights.
+    A coupled kernel computes input = 1 - forget, a coupled Lstm forget = 1 - input: equal with negated weights.
     """
     if not (_is_fused(node) and _takes_kernel_form(node)):
         return None
@@ -484,6 +483,6 @@ def _lstm_kernel(node: Node) -> Form | None:
 
 
 def _rows(data: TensorData, index: int, count: int) -> TensorData:
-    """Part `index` of `count` equal parts of `data` along the first axis."""
+    """Return part `index` of `count` equal parts of `data` along axis 0."""
     size = data.shape[0] // count
     return RowsData(data, index * size, (index + 1) * size)

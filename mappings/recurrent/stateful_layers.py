@@ -1,6 +1,6 @@
-"""Recurrent layers of TFLite: LSTM, RNN, their sequence forms, and SVDF, whose states are variable tensors.
+"""Recurrent layers of TFLite with states in variable tensors: LSTM, RNN, their sequence forms, and SVDF.
 
-A state is an operand; the value after the op is a further result, after those of the file, in the order of operands.
+A state is an operand; its new value is an additional result, after those of the file, in the order of operands.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ def _fused(node: Node) -> str:
 
 
 def _fused_lstm(node: Node, is_integer: bool) -> str:
-    """The activation of the candidate and of the cell; integer kernels compute tanh, whatever the option says.
+    """Return the activation of candidate and cell; integer kernels always compute tanh and ignore the option.
 
-    With NONE, float and hybrid kernels write nothing to the memory from which they read the activated cell
+    With NONE, float and hybrid kernels read the activated cell from uninitialized memory
     (ApplyActivationToVector in tensor_utils.h, CalculateLstmOutputFloat in lstm_eval.cc).
     """
     name = "tanh" if is_integer else _fused(node)
     if name == "none":
-        message = "an LSTM without activation (fused_activation_function NONE): kernels read memory they did not write"
-        raise UnsupportedError(message, hint="set fused_activation_function, mostly TANH", code="E-OP-003")
+        message = "an LSTM without activation (fused_activation_function NONE): kernels read uninitialized memory"
+        raise UnsupportedError(message, hint="set fused_activation_function (usually TANH)", code="E-OP-003")
     return name
 
 
 @dataclass(frozen=True)
 class _Time:
-    """Whether the sequence [N, T, I] of `node` is batch-major."""
+    """The axis order of a sequence: [N, T, I] (batch-major) or [T, N, I]."""
 
     b: Builder
     batch_major: bool
 
     def first(self, x: Value) -> Value:
-        """`x` [T, N, I] or [N, T, I] as [T, N, I]; the inverse is the same permutation."""
+        """Transpose `x` [N, T, I] to [T, N, I] if batch-major; this is its own inverse."""
         return transposed(self.b, x, (1, 0, 2)) if self.batch_major else x
 
 
 @lift_tfl("RNN")
 def _rnn_tfl(b: Builder, node: Node) -> list[Value]:
-    """One step: input [N, I], hidden [N, H] -> output [N, H], the new state. Source: kernels/basic_rnn.cc."""
+    """One step: input [N, I], hidden [N, H] -> output [N, H], which is the new state. Source: kernels/basic_rnn.cc."""
     output, hidden = _rnn_layer(b, node, unsqueezed(b, node.operand(0), [0]), node.operands[1:5])
     return [resized(b, output, output.shape[1:]), hidden]
 
@@ -86,7 +86,7 @@ def _rnn_layer(
 
 
 def _rows(node: Node, x: Value, weights: Value | None) -> str:
-    """How a hybrid kernel quantizes its activations; "" for another kernel."""
+    """Return how a hybrid kernel quantizes its activations; "" for other kernels."""
     if weights is None or not is_hybrid(x, weights):
         return ""
     return "asymmetric" if node.attributes.get("asymmetric_quantize_inputs", False) else "symmetric"
@@ -109,8 +109,8 @@ def _bidirectional_rnn_tfl(b: Builder, node: Node) -> list[Value]:
 class _Both:
     """The inputs and outputs of a bidirectional layer.
 
-    An auxiliary input with weights of its own is further features of the input; without, it is the input of the
-    backward layer. Source: kernels/bidirectional_sequence_lstm.cc, Eval.
+    An auxiliary input with its own weights adds features to the input; without weights it is the input of the backward
+    layer. Source: kernels/bidirectional_sequence_lstm.cc, Eval.
     """
 
     def __init__(self, b: Builder, node: Node, x: Value, auxiliary: Value | None, *, has_weights: bool) -> None:
@@ -120,19 +120,19 @@ class _Both:
         self.inputs = [x, x if auxiliary is None or has_weights else auxiliary]
 
     def input(self, reverse: bool) -> Value:
-        """The input [T, N, I] of a direction."""
+        """Return the input [T, N, I] of a direction."""
         x = self.inputs[reverse]
         return self.time.first(x if self.extra is None else self.b(ops.Concatenate, x, self.extra, axis=2))
 
     def joined(self, weights: Sequence[Value | None], extra: Sequence[Value | None]) -> list[Value | None]:
-        """Each of `weights` [H, I] with the columns of its `extra` for the auxiliary input."""
+        """Concatenate each of `weights` [H, I] with the columns in `extra` for the auxiliary input."""
         if self.extra is None:
             return list(weights)
         pairs = zip(weights, extra, strict=True)
         return [a if a is None or e is None else self.b(ops.Concatenate, a, e, axis=1) for a, e in pairs]
 
     def outputs(self, forward: Value, backward: Value) -> list[Value]:
-        """The outputs of the file: one tensor, or one of each direction."""
+        """Return the outputs of the file: one tensor, or one per direction."""
         forward, backward = self.time.first(forward), self.time.first(backward)
         if self.node.attributes.get("merge_outputs", False):
             return [self.b(ops.Concatenate, forward, backward, axis=2)]
@@ -141,8 +141,9 @@ class _Both:
 
 @dataclass(frozen=True)
 class _Weights:
-    """The weights of one direction of an LSTM, by gate in TFLite's order: input (absent if coupled), forget, cell,
-    output. Peepholes have no cell gate.
+    """The weights of one direction of an LSTM, by gate: input (absent if coupled), forget, cell, output.
+
+    Peepholes have no cell gate.
     """
 
     input: Sequence[Value | None]
@@ -155,13 +156,13 @@ class _Weights:
 
     @classmethod
     def of(cls, operands: Sequence[Value | None], norm: Sequence[Value | None] = (None,) * 4) -> _Weights:
-        """From the 17 operands of a direction."""
+        """Read the 17 operands of a direction."""
         return cls(operands[:4], operands[4:8], operands[8:11], operands[11:15], operands[15], operands[16], norm)
 
     def gates(self, b: Builder) -> dict[str, Value | None]:
-        """The operands of Lstm, gates in its order: input, output, forget, candidate.
+        """Return the operands of Lstm, with its gate order: input, output, forget, candidate.
 
-        A coupled layer computes input = 1 - forget; Lstm's forget = 1 - input is the same for the negated sum, since
+        A coupled layer computes input = 1 - forget, Lstm forget = 1 - input: equal for the negated sum, since
         1 - sigmoid(z) = sigmoid(-z).
         """
         coupled = self.input[0] is None
@@ -191,7 +192,7 @@ class _Weights:
 
 
 def _with_shared(norm: Sequence[Value | None], coupled: bool) -> list[Value | None]:
-    """Layer normalization of the negated sum has the same factors."""
+    """The forget gate's weights, negated, for the coupled input gate; layer norm factors stay the same."""
     return [norm[1] if coupled else norm[0], *norm[1:]]
 
 
@@ -201,7 +202,7 @@ def _zeros_like(b: Builder, values: Sequence[Value | None], count: Any) -> Value
 
 
 def _matrix(b: Builder, recurrent: Value | None) -> Value | None:
-    """Recurrent weights; a vector is a diagonal matrix."""
+    """Return recurrent weights as a matrix; a vector is its diagonal."""
     if recurrent is None or recurrent.rank == 2:
         return recurrent
     size = recurrent.shape[0]
@@ -213,7 +214,7 @@ def _matrix(b: Builder, recurrent: Value | None) -> Value | None:
 def _lstm_layer(
     b: Builder, node: Node, x: Value, weights: _Weights, states: Sequence[Value | None], *, reverse: bool = False
 ) -> list[Value]:
-    """One direction over x [T, N, I]: the output [T, N, K], the new hidden state and cell."""
+    """Apply one direction to x [T, N, I]; return the output [T, N, K], the new hidden state and cell."""
     given, (hidden, cell), of = weights.gates(b), states, node.attributes
     grids = _grids(node, hidden, cell)
     activation = _fused_lstm(node, grids[0] is not None)
@@ -241,11 +242,11 @@ def _lstm_layer(
 
 @dataclass(frozen=True)
 class _Reread:
-    """The hidden state as an integer kernel without projection stores it, and as it reads it in the next step.
+    """The two quantizations of the hidden state in an integer kernel without projection.
 
-    It quantizes the state with the parameters of intermediate 4, and dequantizes it with those of the state. Both
-    differ where the output has the type of another tensor (that of the other direction, by CONCATENATION). The layer
-    computes on real values as they are stored, so its weights and states are rescaled. `read_as`: scale, zero point and
+    The kernel quantizes the state with the parameters of intermediate 4 and dequantizes it with those of the state.
+    They differ if the output shares the type of another tensor (the other direction, by CONCATENATION). The layer
+    computes on the stored values, so its weights and states are rescaled. `read_as`: scale, zero point and
     bits of the state, `stored_as` those of intermediate 4; None where both are the same.
     Source: CalculateLstmOutputInteger8x8_16 in lstm_eval.cc.
     """
@@ -257,7 +258,7 @@ class _Reread:
 
     @classmethod
     def of(cls, b: Builder, node: Node, hidden: Value | None, weights: _Weights) -> _Reread:
-        """From the types of the intermediates of `node` and of the hidden state."""
+        """Read the types of the intermediates of `node` and of the hidden state."""
         intermediates: Sequence[Any] = node.attributes.get("intermediates") or ()
         stored = _grid(intermediates[4]) if len(intermediates) > 4 and weights.projection is None else None
         read = None if hidden is None else _grid(hidden.tensor_type)
@@ -266,31 +267,31 @@ class _Reread:
 
     @property
     def grid(self) -> tuple[float, int, int] | None:
-        """What the layer's hidden state is rounded to; None where that is the type of the state."""
+        """The quantization to which the hidden state is rounded; None if it is that of the state."""
         return self.stored_as
 
     def weights(self, recurrent: Value | None, bias: Value | None) -> tuple[Value | None, Value | None]:
-        """Recurrent weights and bias for the hidden state as it is stored."""
+        """Return recurrent weights and bias rescaled to the stored hidden state."""
         if self.read_as is None:
             return recurrent, bias
         if recurrent is None or bias is None or self.is_normalized:
             raise UnsupportedError(
-                "an integer layer that stores its state in another type than it reads it", code="E-OP-007"
+                "an integer layer that stores and reads its state with different quantization", code="E-OP-007"
             )
         factor, shift = self._change(self.stored_as, self.read_as)
         term = Term(self.b, recurrent)
         return (term * factor).value, (Term(self.b, bias) + term.reduce("sum", [1], keepdims=False) * shift).value
 
     def written(self, hidden: Value | None) -> Value | None:
-        """The state as the layer computes on it."""
+        """Return the state rescaled to the stored values."""
         return hidden if hidden is None else self._changed(hidden, self.read_as, self.stored_as)
 
     def read(self, hidden: Value) -> Value:
-        """The new state, dequantized with the parameters of its own type."""
+        """Return the new state, dequantized with the parameters of its type."""
         return self._changed(hidden, self.stored_as, self.read_as)
 
     def result(self, node: Node, output: Value) -> Value:
-        """The output, dequantized with the parameters of its own type."""
+        """Return the output, dequantized with the parameters of its type."""
         of_result = None if self.stored_as is None else _grid(node.results[0].tensor_type)
         return self._changed(output, self.stored_as, of_result)
 
@@ -302,21 +303,22 @@ class _Reread:
 
     @staticmethod
     def _change(before: Any, after: Any) -> tuple[float, float]:
-        """Factor and summand that turn stored integers dequantized as `before` into the same dequantized as `after`."""
+        """Return factor and offset from values dequantized as `before` to the same integers dequantized as `after`."""
         return after[0] / before[0], (before[1] - after[1]) * after[0]
 
 
 _LARGEST_SUM = 32767 / 4096
-"""Integer kernels hold the argument of a gate as int16 with 12 bits after the point."""
+"""Integer kernels store the argument of a gate as int16 with 12 fractional bits."""
 
 
 _LEAST_CELL, _LARGEST_CELL = 2.0**-15, 2.0**-9
-"""Scales of an int16 cell state with 0 to 6 bits before the point. Source: ApplyTanh in portable_tensor_utils.cc."""
+"""Scales of an int16 cell state with 0 to 6 integer bits. Source: ApplyTanh in portable_tensor_utils.cc."""
 
 
 def _of_cell(cell: Value | None, weights: _Weights) -> str:
-    """The activation of an integer cell. For other scales ApplyTanh writes nothing to its buffer, which holds the input
-    gate until then (LstmStepInteger8x8_16 in lstm_eval.cc).
+    """Return the activation of an integer cell. UnsupportedError for other scales.
+
+    ApplyTanh then leaves the input gate in its buffer (LstmStepInteger8x8_16 in lstm_eval.cc).
     """
     found = quantization_of(cell)
     if found is not None and np.frexp(found.scales[0])[0] != 0.5:
@@ -330,8 +332,9 @@ def _of_cell(cell: Value | None, weights: _Weights) -> str:
 
 
 def _grids(node: Node, hidden: Value | None, cell: Value | None) -> tuple[Any, Any, Any]:
-    """The numbers that the states are, of quantized types; the projection's operand has those of intermediate 4, of
-    which the kernel negates the zero point (CalculateLstmOutputInteger8x8_16 in lstm_eval.cc).
+    """Return the quantizations of the states; the projection's operand has that of intermediate 4.
+
+    The kernel negates its zero point (CalculateLstmOutputInteger8x8_16 in lstm_eval.cc).
     """
     intermediates: Sequence[Any] = node.attributes.get("intermediates") or ()
     last = intermediates[4] if len(intermediates) > 4 else None
@@ -370,8 +373,9 @@ def _full_lstm(b: Builder, node: Node, x: Value) -> list[Value]:
 
 
 def _basic_lstm(b: Builder, node: Node) -> list[Value]:
-    """Operands: input [N, I], hidden [N, H], weights [4 H, I + H] of the gates input, candidate, forget and output,
-    bias, cell. Results: hidden, cell, and two that other kernels do not read: the joined operands and the sums.
+    """Operands: input [N, I], hidden [N, H], weights [4 H, I + H] (gates input, candidate, forget, output), bias, cell.
+
+    Results: hidden, cell, and two scratch tensors: the concatenated operands and the sums.
     """
     x, hidden, weights, bias, cell = (node.operand(i) for i in range(5))
     joined = b(ops.Concatenate, x, hidden, axis=1)
@@ -394,7 +398,7 @@ def _basic_lstm(b: Builder, node: Node) -> list[Value]:
 
 
 def _ordered(b: Builder, gates: Value) -> Value:
-    """Gates input, candidate, forget, output in the order of Lstm."""
+    """Reorder gates input, candidate, forget, output to the order of Lstm."""
     parts = b.many(ops.Split, gates, None, axis=0, count=4)
     return b(ops.Concatenate, *(parts[i] for i in (0, 3, 2, 1)), axis=0)
 
@@ -417,8 +421,10 @@ def _bidirectional_lstm_tfl(b: Builder, node: Node) -> list[Value]:
 
 @lift_tfl("SVDF")
 def _svdf(b: Builder, node: Node) -> list[Value]:
-    """Products of the input with `feature_weights` [F, I] enter a memory of M steps for each filter, whose sum with
-    `time_weights` [F, M], over the filters of a unit, is its output [N, F / rank]. The state [N, F * M] is the memory.
+    """Multiply the input by `feature_weights` [F, I] and append it to a memory of M steps per filter.
+
+    The output [N, F / rank] is the memory times `time_weights` [F, M], summed over the filters of a unit. The state
+    [N, F * M] is the memory.
 
     Source: kernels/svdf.cc, internal/reference/svdf.h.
     """

@@ -1,1 +1,1 @@
-"""What loops carry and compute in each round."""
+"""Rewrites of loops: loop-carried and captured values, invariant code."""

@@ -1,10 +1,10 @@
-"""Loop-invariant code motion: what depends on no loop-carried value is computed before the loop.
+"""Loop-invariant code motion: values that depend on no loop-carried value are computed before the loop.
 
 ::
 
     While(i, x): i + 1, x; y = Transpose(x)   ->   y = Transpose(x); While(i, y): i + 1, y
 
-Ops that may fail, or whose results are larger than their operands, stay: the loop may have no round.
+Ops that may fail, or whose results are larger than their operands, stay: the loop may have zero iterations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOOP_INVARIANTS = Patterns()
 
 @LOOP_INVARIANTS.on(ops.While, quantized=True)
 def before_while(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Take the results of nodes that read only what no round changes."""
+    """Move nodes of a While that read only values that no iteration changes."""
     cond, body = node.attr("cond"), node.attr("body")
     same = {v: node.operand(i) for i, v in enumerate(body.inputs) if body.outputs[i] is v}
     moved = list(_moved(body, same))
@@ -39,7 +39,7 @@ def before_while(b: Builder, node: Node) -> Sequence[Value] | None:
 
 @LOOP_INVARIANTS.on(ops.Scan, quantized=True)
 def before_scan(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Capture the results of nodes that read only captures."""
+    """Move nodes of a Scan that read only captured values."""
     parts = ScanParts.of(node)
     inside = parts.body.inputs[len(parts.body.inputs) - len(parts.captures) :]
     same = dict(zip(inside, parts.captures, strict=True))
@@ -51,7 +51,7 @@ def before_scan(b: Builder, node: Node) -> Sequence[Value] | None:
 
 
 def _moved(body: Graph, same: Mapping[Value, Value]) -> Iterator[Node]:
-    """The nodes of `body` that read constants, `same` values and each other's results only, and can be moved."""
+    """Return the movable nodes of `body`: they read only constants, `same` values and each other's results."""
     known = set(same)
     for node in body.nodes:
         read = [v for v in node.operands if v is not None]
@@ -64,14 +64,14 @@ def _moved(body: Graph, same: Mapping[Value, Value]) -> Iterator[Node]:
 def _is_movable(node: Node) -> bool:
     if node.regions or node.op.effect_of(node) is not Effect.PURE or len(node.results) != 1:
         return False
-    if issubclass(node.op, Elementwise) and node.op is not ops.Convert:  # an integer division by 0 fails
+    if issubclass(node.op, Elementwise) and node.op is not ops.Convert:  # integer division by 0 fails
         result = node.result
         return result.tensor_type.dtype.is_float and all(v is None or v.rank <= result.rank for v in node.operands)
     return node.op is ops.Convert or node.op.keeps_all == "permuted" or node.op.multiplies == "matrices"
 
 
 def _before(b: Builder, body: Graph, same: Mapping[Value, Value], moved: Sequence[Node]) -> list[tuple[Value, Value]]:
-    """Make the nodes `moved` before the loop; the new inputs of `body` for the results that others read, and these."""
+    """Create the nodes `moved` before the loop; return the new inputs of `body`, and the values that they capture."""
     outside, inside = dict(same), set(moved)
     taken = []
     for node in moved:

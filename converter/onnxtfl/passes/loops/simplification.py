@@ -1,14 +1,14 @@
-"""Loop simplification: a Scan or While carries and captures only the values that its rounds use.
+"""Loop simplification: a Scan or While carries and captures only the values that its iterations use.
 
 ::
 
     Scan(carried: x, y)  with y' = y           ->  Scan(carried: x; capture: y), whose final y is y
     Scan(captures: c, x, x, unused)            ->  Scan(captures: x), whose body contains the constant c
-    Scan(...) of a result that is not used     ->  without what only this result needs
-    Scan of one round                          ->  its body
+    Scan(...) with an unused result            ->  without the values that only this result needs
+    Scan of one iteration                      ->  its body
     While(x, y) with y' = y, y constant        ->  While(x), whose regions contain the constant
-    While(x, y) with y' that is not needed     ->  While(x)
-    While whose condition is false at first    ->  its operands
+    While(x, y) with unused y'                 ->  While(x)
+    While whose condition is initially false   ->  its operands
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from onnxtfl.rewriting.regions import copied
 
 LOOP_SIMPLIFICATION = Patterns()
 SMALL = 1 << 10
-"""The most elements of a constant that is read to evaluate a condition."""
+"""The most elements of a constant that is evaluated for a condition."""
 
 
 class _Scan:
-    """A Scan being rewritten: its operands by role, and its results."""
+    """A Scan that is being rewritten: its operands by role, and its results."""
 
     def __init__(self, node: Node) -> None:
         self.node, self.parts = node, ScanParts.of(node)
@@ -47,7 +47,7 @@ class _Scan:
         self.length = self.parts.length
 
     def made(self, b: Builder, finals: dict[int, Value] | None = None) -> list[Value]:
-        """The Scan of what is kept; `finals`: the results that are known without it."""
+        """Return the Scan of the remaining values; `finals`: results that are known without it."""
         parts, body, count = self.parts, self.body, self.parts.count
         body.inputs = [*(body.inputs[i] for i in (*self.states, *(count + i for i in self.slices))), *self.inside]
         body.outputs = [body.outputs[i] for i in (*self.states, *(count + i for i in self.collected))]
@@ -68,7 +68,7 @@ class _Scan:
 
 @LOOP_SIMPLIFICATION.on(ops.Scan, quantized=True)
 def invariant_states(b: Builder, node: Node) -> Sequence[Value] | None:
-    """A carried value that rounds do not change is a capture."""
+    """Capture carried values that no iteration changes."""
     scan = _Scan(node)
     body, carried = scan.body, scan.parts.carried
     same = [i for i in scan.states if body.outputs[i] is body.inputs[i]]
@@ -82,7 +82,7 @@ def invariant_states(b: Builder, node: Node) -> Sequence[Value] | None:
 
 @LOOP_SIMPLIFICATION.on(ops.Scan, quantized=True)
 def captured_values(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Captured constants are in the body; a value is captured once, and if it is used."""
+    """Copy captured constants into the body; capture each used value once."""
     scan = _Scan(node)
     kept = _needed_reads(scan.captures, [scan.inside], [scan.body])
     if len(kept) == len(scan.captures):
@@ -92,9 +92,9 @@ def captured_values(b: Builder, node: Node) -> Sequence[Value] | None:
 
 
 def _needed_reads(values: Sequence[Value], inside: Sequence[Sequence[Value]], regions: Sequence[Graph]) -> list[int]:
-    """The indices of those `values` that are neither constants nor equal to others nor unused in all `regions`.
+    """Return the indices of `values` that are not constant, not duplicates, and used in a region.
 
-    The inputs of regions that are `inside` for the others are replaced.
+    The inputs `inside` regions for the other values are replaced.
     """
     first: dict[Value, int] = {}
     for i, value in enumerate(values):
@@ -112,7 +112,7 @@ def _is_used(region: Graph, value: Value) -> bool:
 
 @LOOP_SIMPLIFICATION.on(ops.Scan, quantized=True)
 def unused_results(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Remove carried values and collected results that no used result depends on."""
+    """Remove carried values and scan outputs that no used result depends on."""
     scan = _Scan(node)
     count, body = scan.parts.count, scan.body
     used = _used(node)
@@ -130,7 +130,7 @@ def _used(node: Node) -> list[int]:
 
 
 def _live(body: Graph, roots: Sequence[Value], carried: Iterable[int]) -> list[int]:
-    """Those of the `carried` values (input and output have this index) that `roots` of `body` depend on."""
+    """Return the `carried` values (indices of input and output) that `roots` of `body` depend on."""
     work = [*roots]
     for node in body.nodes:
         if node.op.effect_of(node) is not Effect.PURE:
@@ -151,7 +151,7 @@ def _live(body: Graph, roots: Sequence[Value], carried: Iterable[int]) -> list[i
 
 @LOOP_SIMPLIFICATION.on(ops.Scan, quantized=True)
 def unused_slices(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Remove scanned values that rounds do not read, and a length that is the size of scanned axes."""
+    """Remove unused scanned values, and a length that equals the size of scanned axes."""
     scan = _Scan(node)
     parts, body = scan.parts, scan.body
     sizes = [v.shape[normalize_axis(a, v.rank)] for v, a in zip(parts.scanned, parts.axes, strict=True)]
@@ -168,7 +168,7 @@ def unused_slices(b: Builder, node: Node) -> Sequence[Value] | None:
 
 @LOOP_SIMPLIFICATION.on(ops.Scan, quantized=True)
 def one_round(b: Builder, node: Node) -> Sequence[Value] | None:
-    """The body of a Scan of one round."""
+    """Replace a Scan of one iteration by its body."""
     parts = ScanParts.of(node)
     if parts.rounds != 1:
         return None
@@ -185,14 +185,14 @@ def one_round(b: Builder, node: Node) -> Sequence[Value] | None:
 
 @LOOP_SIMPLIFICATION.on(ops.While, quantized=True)
 def while_reads(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Constants that rounds only read are in the regions; such a value is taken once, and its result is itself."""
+    """Copy constants that iterations only read into the regions; the result of a read-only value is its operand."""
     regions = [node.attr("cond"), node.attr("body")]
     body = regions[1]
     values = [v for v in node.operands if v is not None]
     same = [i for i in range(len(values)) if body.outputs[i] is body.inputs[i]]
     if not same or not _is_simpler(node, same):
         return None
-    for i in same:  # a value that is only returned is not used
+    for i in same:  # a value that is only returned is unused
         body.outputs[i] = values[i]
     reads = [values[i] for i in same]
     needed = [same[k] for k in _needed_reads(reads, [[r.inputs[i] for i in same] for r in regions], regions)]
@@ -202,7 +202,7 @@ def while_reads(b: Builder, node: Node) -> Sequence[Value] | None:
 
 
 def _is_simpler(node: Node, same: Sequence[int]) -> bool:
-    """Whether there is something to remove of the values that rounds only read."""
+    """Whether any of the read-only values can be removed."""
     values, regions = [node.operand(i) for i in same], (node.attr("cond"), node.attr("body"))
     used = {i for i in same for r in regions if r.inputs[i].uses or r.inputs[i] in _others(r, i)}
     results = any(i in same for i in _used(node))
@@ -215,7 +215,7 @@ def _others(region: Graph, index: int) -> list[Value]:
 
 @LOOP_SIMPLIFICATION.on(ops.While, quantized=True)
 def while_needs(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Remove values that neither the condition nor a used result depends on."""
+    """Remove carried values that neither the condition nor a used result depends on."""
     cond, body = node.attr("cond"), node.attr("body")
     roots = {*_used(node), *_reached(cond)}
     kept = sorted({*_live(body, [body.outputs[i] for i in roots], range(len(node.operands))), *roots})
@@ -223,7 +223,7 @@ def while_needs(b: Builder, node: Node) -> Sequence[Value] | None:
 
 
 def _reached(region: Graph) -> list[int]:
-    """The indices of the inputs that the outputs of `region` depend on."""
+    """Return the indices of the inputs that the outputs of `region` depend on."""
     seen: set[Value] = set()
     work = list(region.outputs)
     while work:
@@ -235,7 +235,7 @@ def _reached(region: Graph) -> list[int]:
 
 
 def _kept_values(b: Builder, node: Node, kept: Sequence[int], known: dict[int, Value]) -> list[Value]:
-    """The results of a While of the values with the indices `kept`; `known`: results that need no While."""
+    """Return the results of a While over the values `kept` (indices); `known`: results that need no While."""
     for name in ("cond", "body"):
         region = node.attr(name)
         region.inputs = [region.inputs[i] for i in kept]
@@ -249,7 +249,7 @@ def _kept_values(b: Builder, node: Node, kept: Sequence[int], known: dict[int, V
 
 @LOOP_SIMPLIFICATION.on(ops.While, quantized=True)
 def no_round(b: Builder, node: Node) -> Sequence[Value] | None:
-    """The operands, if the condition is false for them."""
+    """Return the operands of a While whose condition is initially false."""
     cond: Graph = node.attr("cond")
     read, given = _reached(cond), []
     for i, value in enumerate(node.operands):

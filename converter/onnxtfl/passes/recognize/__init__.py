@@ -1,6 +1,6 @@
-"""Recognition: what a file writes with many ops becomes the one op that ONNX has for it.
+"""Recognition: several ops become the one ONNX op that computes the same.
 
-Each pattern family is a module. The values computed stay the same; it runs for targets that have the ops.
+Each pattern family is a module. Recognition runs for targets that have the ops.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ RECOGNIZE = Group(
     rounds=MAX_ROUNDS,
     needs=_NEUTRAL,
 )
-"""Finds what is one op in ONNX; idempotent."""
+"""Replaces patterns that are one op in ONNX; idempotent."""
 RECOGNIZE_LAYERS = Group(
     "recognize layers",
     (Pass("recurrent layers", recognize_layers, EVERYWHERE), RECOGNIZE),
     dependent=True,
     needs=_NEUTRAL,
 )
-"""Finds recurrent layers, whose steps are in their simplest form, also in the regions of loops."""
+"""Recognizes recurrent layers, also in the regions of loops; expects simplified steps."""
 LAYERS_OF_SCANS = Group(
     "layers of scans",
     (Pass("layers of scans", LAYERS_IN_SCANS.apply, EVERYWHERE), *CLEANUP),
     dependent=True,
     needs=_NEUTRAL,
 )
-"""The same of loops only, toward a target that has kernels for layers."""
+"""Recognizes recurrent layers in loops only, for targets with layer kernels."""
 
 __all__ = ["LAST_OUTPUTS", "LAYERS_OF_SCANS", "RECOGNIZE", "RECOGNIZE_LAYERS"]

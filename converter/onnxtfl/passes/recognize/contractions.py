@@ -1,4 +1,4 @@
-"""Sums of products over more axes than a matmul has, which are one Einsum in ONNX.
+"""Contractions over more axes than a MatMul has, which are one Einsum in ONNX.
 
 ::
 
@@ -7,8 +7,8 @@
     Reduce(Contraction(%x: btd, %w: hkd)) sum over k     ->  Contraction(%x: btd, sum of %w over k)
     Slice(Reshape(%x: bnn) b, n * n) every n + 1         ->  Diagonal(%x)
 
-Only where more than one op is saved, and for constant matrices under `LARGEST`: ONNX Runtime packs the matrix of a
-MatMul once, but that of an Einsum in every run.
+Applied only if it saves more than one op, and constant matrices are under `LARGEST`: ONNX Runtime packs the matrix of a
+MatMul once, that of an Einsum in every run.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from onnxtfl.rewriting.patterns import Patterns
 
 CONTRACTIONS = Patterns()
 LARGEST = 1 << 18
-"""A constant matrix must have fewer elements."""
+"""The number of elements that a constant matrix has to stay below."""
 
 
 def _dot(value: Value | None) -> Node | None:
-    """The producer of `value`, if it is a sum of products."""
+    """Return the producer of `value` if it is a contraction."""
     return made_by(value, ops.DotGeneral, ops.Contraction)
 
 
@@ -45,25 +45,25 @@ def _small_matrix(node: Node) -> bool:
 
 
 def _factors(before: Shape, after: Shape | None) -> Factors | None:
-    """The common factors of two shapes; None where there are none, or unit axes make them ambiguous."""
+    """Return the common factors of two shapes; None if there are none, or unit axes make them ambiguous."""
     found = Factors.of(before, after) if after is not None else None
     return None if found is None or () in (*found.before, *found.after) else found
 
 
 def _places(parts: Sequence[Sequence[int]], axes: Sequence[int]) -> tuple[int, ...]:
-    """The indices of the parts that `axes` consist of."""
+    """Return the indices of the parts of `axes`."""
     return tuple(place for axis in axes for place in parts[axis])
 
 
 def _split(count: int, splits: Mapping[int, int]) -> list[list[int]]:
-    """The indices of `count` axes after axis i is split into splits[i] parts."""
+    """Return the indices of `count` axes after axis i is split into splits[i] parts."""
     places = itertools.count()
     return [[next(places) for _ in range(splits.get(axis, 1))] for axis in range(count)]
 
 
 @CONTRACTIONS.on(ops.Reshape)
 def split_columns(b: Builder, node: Node) -> Value | None:
-    """Split the column axis of the matrix as the reshape does, if that saves another op after it."""
+    """Split the column axis of the matrix like the reshape, if that saves another op after it."""
     dot = _dot(node.operand(0))
     if dot is None or not _small_matrix(dot) or not single_use(dot.result, b.graph) or dot.attr("output_permutation"):
         return None
@@ -85,14 +85,14 @@ def split_columns(b: Builder, node: Node) -> Value | None:
 
 
 def _saves_users(node: Node) -> bool:
-    """Whether only transposes, sums and products read the reshaped tensor."""
+    """Whether only transposes, reductions and contractions read the reshaped tensor."""
     users = node.result.users()
     return bool(users) and all(u.op in (ops.Transpose, ops.Reduce, ops.DotGeneral, ops.Contraction) for u in users)
 
 
 @CONTRACTIONS.on(ops.DotGeneral, ops.Contraction)
 def unmerged_operand(b: Builder, node: Node) -> Value | None:
-    """Contract the axes that a reshape merged one by one; a constant matrix gets as many."""
+    """Contract the axes that a reshape merged separately; split a constant matrix likewise."""
     merge = made_by(node.operand(0), ops.Reshape)
     before = merge.operand(0).tensor_type.shape if merge is not None else None
     if merge is None or before is None or not single_use(merge.result, b.graph) or node.attr("output_permutation"):
@@ -121,7 +121,7 @@ def unmerged_operand(b: Builder, node: Node) -> Value | None:
 
 
 def _saves_another(source: Value, constant_sum: bool, summed: bool) -> bool:
-    """Whether another op than the reshape is saved: the transpose before it, or the product that it reads."""
+    """Whether an op besides the reshape is saved: the transpose or contraction before it."""
     if summed:
         return constant_sum and made_by(source, ops.Transpose) is not None
     dot = made_by(source, ops.Contraction)
@@ -138,7 +138,7 @@ def _unmerged_matrix(matrix: Value, roles: DotRoles, fine: Factors) -> Value:
 
 @CONTRACTIONS.on(ops.Reduce)
 def summed_columns(b: Builder, node: Node) -> Value | None:
-    """Sum over an axis of the matrix instead of the same axis of the columns."""
+    """Sum over an axis of the matrix instead of the same axis of the result."""
     dot, axes = made_by(node.operand(0), ops.Contraction), reduced_axes(node)
     if dot is None or axes is None or node.attr("kind") != "sum" or node.attr("keepdims"):
         return None
@@ -156,7 +156,7 @@ def summed_columns(b: Builder, node: Node) -> Value | None:
 
 @CONTRACTIONS.on(ops.Slice)
 def diagonal(b: Builder, node: Node) -> Value | None:
-    """Write every (n + 1)-th of n * n elements as a diagonal."""
+    """Replace a slice of every (n + 1)-th of n * n elements by Diagonal."""
     flat = made_by(node.operand(0), ops.Reshape)
     source = flat.operand(0).tensor_type.shape if flat is not None else None
     bounds = [static_ints(v) for v in node.operands[1:4]]

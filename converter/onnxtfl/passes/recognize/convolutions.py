@@ -1,12 +1,12 @@
-"""Convolutions and pools as in ONNX: over any number of axes, channels first, with any padding.
+"""Convolutions and pools in ONNX's form: over any number of axes, channels first, with any padding.
 
-Over several axes, some of size 1, they are convolutions over the others::
+Spatial axes of size 1 are removed::
 
     %r = Reshape(%x: 1x8x9) [1, 8, 1, 9]              %c = Conv(%x, %k: 4x8x3)
     %c = Conv(%r, %k: 4x8x1x3) over two axes    ->    %y = Reshape(%c) [1, 4, 1, 7]
 
-The reshape after it sinks (see :mod:`onnxtfl.passes.canonical.unit_axes`) until another one removes the axis again.
-A reshape that moves unit axes is only another axis order; separate padding is fused into pools::
+The reshape after it sinks (see :mod:`onnxtfl.passes.canonical.unit_axes`) until another reshape cancels it.
+A reshape that only moves unit axes becomes another axis order; separate padding is fused into pools::
 
     Conv(Reshape(%x: 1x1x49x10) [1, 49, 10, 1]) channels last         ->   Conv(%x) channels first
     AveragePool(Pad(%x) with 0)    MaxPool(Pad(%x) with -infinity)    ->   the pool with padding
@@ -41,7 +41,7 @@ _SIDES = ("input", "kernel", "output")
 
 @CONVOLUTIONS.on(ops.Conv, ops.ConvTranspose)
 def conv_over_fewer(b: Builder, node: Node) -> Value | None:
-    """Leave out a spatial axis of size 1 that the kernel does not cross."""
+    """Remove a spatial axis of size 1 over which the kernel has size 1."""
     attributes, x, kernel = attributes_of(node), node.operand(0), node.operand(1)
     dims = {side: attributes[f"{side}_spatial_dimensions"] for side in _SIDES}
     if len(dims["input"]) < 2 or not _pays(node):
@@ -69,7 +69,7 @@ def _conv_without(b: Builder, node: Node, attributes: dict[str, Any], i: int) ->
 
 @CONVOLUTIONS.on(ops.MaxPool, ops.AveragePool)
 def pool_over_fewer(b: Builder, node: Node) -> Value | None:
-    """Leave out a spatial axis of size 1 over which the window has size 1."""
+    """Remove a spatial axis of size 1 over which the window has size 1."""
     attributes, x = attributes_of(node), node.operand(0)
     dims = tuple(attributes["dims"])
     if len(dims) < 2 or len(node.results) > 1 or not _pays(node):
@@ -89,7 +89,7 @@ def pool_over_fewer(b: Builder, node: Node) -> Value | None:
 
 @CONVOLUTIONS.on(ops.Conv, ops.ConvTranspose)
 def other_order(b: Builder, node: Node) -> Value | None:
-    """Read the operand of a reshape that only moves unit axes, with renumbered axes."""
+    """Replace a reshape that only moves unit axes by renumbered axes."""
     found = _moved_units(node.operand(0))
     if found is None:
         return None
@@ -102,7 +102,7 @@ def other_order(b: Builder, node: Node) -> Value | None:
 
 
 def _moved_units(value: Value) -> tuple[Value, tuple[int, ...]] | None:
-    """The operand of a reshape that only moves unit axes, and the permutation that this is."""
+    """Return the operand of a reshape that only moves unit axes, and the equivalent permutation."""
     move = UnitReshape.of(value)
     if move is None or len(move.before) != len(move.after):
         return None
@@ -112,7 +112,7 @@ def _moved_units(value: Value) -> tuple[Value, tuple[int, ...]] | None:
 
 @CONVOLUTIONS.on(ops.AveragePool, ops.MaxPool)
 def pad_into_pool(b: Builder, node: Node) -> Value | None:
-    """Fuse a pad whose elements count in the mean of an average, or are never the greatest."""
+    """Fuse a Pad with 0 into an average that counts padding, or one with a lower bound into a maximum."""
     pad, dims = made_by(node.operand(0), ops.Pad), node.attr("dims")
     padding = window_padding(pad, dims) if pad is not None else None
     if pad is None or padding is None or len(node.results) > 1:
@@ -129,7 +129,7 @@ def pad_into_pool(b: Builder, node: Node) -> Value | None:
 
 
 def _pads_alike(node: Node, x: Value, number: float | None) -> bool:
-    """Whether padding with `number` equals the pool's own padding."""
+    """Whether padding with `number` equals the pool's padding."""
     if number is None or node.op is ops.AveragePool:
         return number == 0.0
     return number <= float(np.finfo(np.float32).min) or (number <= 0 and never_negative(x))
@@ -137,7 +137,7 @@ def _pads_alike(node: Node, x: Value, number: float | None) -> bool:
 
 @CONVOLUTIONS.on(ops.BatchToSpace)
 def dilated(b: Builder, node: Node) -> Value | None:
-    """Write a convolution of each phase of the input as a dilated one; move elementwise ops between after it."""
+    """Replace a convolution of all phases of the input by a dilated one; elementwise ops between them move after it."""
     conv = made_by(node.operand(0))
     if conv is not None and issubclass(conv.op, Elementwise):
         return _elementwise_after(b, node, conv)
@@ -166,7 +166,7 @@ def dilated(b: Builder, node: Node) -> Value | None:
 
 
 def _elementwise_after(b: Builder, node: Node, inner: Node) -> Value | None:
-    """Move an elementwise op, whose constants vary along the last axis only, after the BatchToSpace."""
+    """Move an elementwise op, whose constants vary only along the last axis, after the BatchToSpace."""
     varying = [v for v in inner.operands if v is not None and not v.is_constant]
     constants = [v for v in inner.operands if v is not None and v.data is not None]
     last = inner.result.rank - 1
@@ -180,7 +180,7 @@ def _elementwise_after(b: Builder, node: Node, inner: Node) -> Value | None:
 
 
 def _pays(node: Node) -> bool:
-    """Whether a reshape beside `node` inserts an axis before, or removes one after it."""
+    """Whether a reshape inserts an axis before `node` or removes one after it."""
     inserted = made_by(node.operand(0), ops.Reshape)
     if inserted is not None and _rank(inserted.operand(0)) < _rank(node.operand(0)):
         return True
@@ -194,7 +194,7 @@ def _rank(value: Value) -> int:
 
 
 def _unpadded(padding: Sequence[int] | str, i: int) -> bool:
-    """Whether axis `i`, over which the window has size 1, has no padding."""
+    """Whether the window has size 1 and no padding along axis `i`."""
     return padding == SAME or padding[i] == 0 == padding[len(padding) // 2 + i]
 
 
@@ -210,7 +210,7 @@ def _unpaired(padding: Sequence[int] | str, i: int) -> tuple[int, ...] | str:
 
 
 def _renumbered(axes: Any, gone: int) -> Any:
-    """Axes (one or several) of a tensor that lost the axis `gone`."""
+    """Renumber `axes` (one or several) after the removal of axis `gone`."""
     if isinstance(axes, tuple):
         return tuple(a - (a > gone) for a in axes)
     return axes - (axes > gone)

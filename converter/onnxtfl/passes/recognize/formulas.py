@@ -1,4 +1,4 @@
-"""Functions that TFLite has no op for, recognized by the formulas that .tflite files have for them.
+"""Functions without a TFLite op, recognized by their formulas in .tflite files.
 
 ::
 
@@ -45,19 +45,19 @@ FUNCTIONS: tuple[tuple[type[Op], tuple[DType, ...], dict[str, Any]], ...] = (
     ),
     *((op, (dtype,), {}) for op in (ops.Sign, ops.Abs) for dtype in (_INT32, _INT64)),
 )
-"""The ops that are recognized in their TFLite form, the element types of their operands, and attributes, or `sizes` and
-`parameters` (see Template).
+"""The ops recognized by their TFLite form: dtypes of operands, and attributes, or `sizes` and `parameters`
+(see Template).
 """
 
 
 def _written_for_tflite(graph: Graph) -> None:
-    """Write the op by the rules for TFLite: no formula is written twice, and a better one is recognized at once."""
+    """Legalize the op for TFLite, so that each formula has one definition, and templates follow its changes."""
     legalize(graph, TfliteTarget())
     PassManager([SIMPLIFY], given=frozenset({"neutral"})).run(graph)
 
 
 def _by_formula() -> Iterator[Template]:
-    """Templates of ops that TFLite files contain as the op's own formula."""
+    """Return templates of ops that TFLite files contain as the op's formula."""
     yield Template.of(ops.HardSigmoid, parameters=("slope", "offset"))
     yield Template.of(ops.Selu, parameters=("alpha", "gamma"))
     yield Template.of(ops.Celu, parameters=("alpha",))
@@ -76,7 +76,7 @@ def _by_formula() -> Iterator[Template]:
 
 
 def _log_sum_exp(x: Term, axes: Term, kind: str, keepdims: bool, finite: bool, reshaped: bool) -> Term:
-    """The formula of TensorFlow; the maximum is added unchanged, or only if it is finite, or reshaped."""
+    """Return the variants of TensorFlow's formula: the maximum is added unchanged, only if finite, or reshaped."""
     top = x.reduce("max", axes)
     shift = (top.abs() < math.inf).choose(top, 0.0) if finite else top
     total = (x - shift).exp().reduce("sum", axes, keepdims).log()
@@ -88,19 +88,19 @@ def _log_sum_exp(x: Term, axes: Term, kind: str, keepdims: bool, finite: bool, r
 @functools.cache
 @symbol_scope()
 def templates() -> tuple[Template, ...]:
-    """A template for each of `FUNCTIONS` that TFLite has no kernel for, the longest formulas first; then the others."""
+    """Return templates for `FUNCTIONS` without a TFLite kernel, the longest formulas first, then the others."""
     found = [Template.of(op, dtypes=dtypes, written=_written_for_tflite, **more) for op, dtypes, more in FUNCTIONS]
     return (*sorted((t for t in found if t.root.op is not t.op), key=lambda t: -len(t.nodes)), *_by_formula())
 
 
 @functools.cache
 def _patterns() -> tuple[tuple[Template, Patterns], ...]:
-    """One for each template, in order: a short formula may be a part of a longer one."""
+    """Return one pattern per template, in order, since a short formula may be a part of a longer one."""
     return tuple((template, patterns_of(template)) for template in templates())
 
 
 def recognize_formulas(graph: Graph) -> bool:
-    """Replace formulas by their functions; returns whether any was found."""
+    """Replace formulas by their functions; return whether any was found."""
     changed, present = False, {node.op for node in graph.nodes}
     for template, patterns in _patterns():
         if template.needs <= present and patterns.apply(graph):

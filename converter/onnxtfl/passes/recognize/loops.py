@@ -1,4 +1,4 @@
-"""Loops over rows: a While that counts becomes a Scan, its reads and writes at the count become slices and results.
+"""Counting While loops become Scans; reads and writes at the counter become scanned values and scan outputs.
 
 ::
 
@@ -30,14 +30,14 @@ from onnxtfl.rewriting.regions import copied
 
 LOOPS = Patterns()
 INT32_MAX = (1 << 31) - 1
-"""From here on, the end of a slice is that of its axis."""
+"""Slice ends from this value on mean the end of the axis."""
 DEPTH = 8
-"""How many producers back a vector of indices is read."""
+"""The number of producers that are followed to read a vector of indices."""
 
 
 @LOOPS.on(ops.While, quantized=True)
 def counted(b: Builder, node: Node) -> Sequence[Value] | None:
-    """A While whose condition compares a count to what no round changes is a Scan."""
+    """Replace a While whose condition compares a counter to an invariant bound by a Scan."""
     cond, body = node.attr("cond"), node.attr("body")
     same = [i for i, v in enumerate(body.inputs) if body.outputs[i] is v]
     found = _test(cond, body, same)
@@ -61,13 +61,13 @@ def counted(b: Builder, node: Node) -> Sequence[Value] | None:
 
 
 def _with_nodes_of(graph: Graph, other: Graph) -> Graph:
-    """`graph`, to be read only, with the nodes of `other`."""
+    """Return a read-only graph with the nodes of `graph` and `other`."""
     graph.first, graph.last = other.first, other.last
     return graph
 
 
 def _test(cond: Graph, body: Graph, same: Sequence[int]) -> tuple[int, Value, bool] | None:
-    """Index of the counter, bound, and whether the bound is included, of the condition of a counting While."""
+    """Return index of the counter, bound, and whether the bound is included, for the condition of a counting While."""
     test = _plain(cond.outputs[0]).producer
     if test is None or test.op is not ops.Compare:
         return None
@@ -93,7 +93,7 @@ def _counts_by_one(body: Graph, index: int) -> bool:
 
 
 def _plain(value: Value) -> Value:
-    """`value` before reshapes."""
+    """Return `value` before reshapes."""
     while value.producer is not None and value.producer.op is ops.Reshape:
         value = value.producer.operand(0)
     return value
@@ -112,7 +112,7 @@ def _ancestors(value: Value) -> set[Value]:
 
 @dataclass
 class _Read:
-    """A slice that rounds take of capture `capture` along `axis`; `keeps`: the axis stays, with size 1."""
+    """A slice of capture `capture` along `axis` in each iteration; `keeps`: the axis stays, with size 1."""
 
     value: Value
     capture: int
@@ -123,7 +123,7 @@ class _Read:
 
 @dataclass
 class _Write:
-    """The `element` that rounds write to carried value `state` along `axis`; `grows`: at its end."""
+    """The `element` written to carried value `state` along `axis` in each iteration; `grows`: appended."""
 
     state: int
     element: Value
@@ -134,7 +134,7 @@ class _Write:
 
 @LOOPS.on(ops.Scan, quantized=True)
 def rows(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Reads of captures at the number of the round are slices; writes at it are collected results."""
+    """Replace reads of captures at the iteration index by scanned values, and writes at it by scan outputs."""
     parts = ScanParts.of(node)
     if parts.length is None and not parts.count:
         return None
@@ -143,7 +143,7 @@ def rows(b: Builder, node: Node) -> Sequence[Value] | None:
 
 
 class _Rows:
-    """The reads and writes at the number of the round, in a copy of the body."""
+    """The reads and writes at the iteration index, in a copy of the body."""
 
     def __init__(self, parts: ScanParts) -> None:
         self.parts, self.rounds = parts, parts.rounds
@@ -160,7 +160,7 @@ class _Rows:
         self.writes = [write for i in range(parts.count) if (write := self.write(i)) is not None]
 
     def read(self, node: Node) -> _Read | None:
-        """The read that `node` is."""
+        """Return the read that `node` performs, or None."""
         if node.op not in (ops.Gather, ops.Slice) or node.operand(0) not in self.captures:
             return None
         if not node.result.uses and not self.region.is_output(node.result):
@@ -176,14 +176,14 @@ class _Rows:
         return _Read(node.result, capture, place[0], place[1], keeps)
 
     def gathered(self, node: Node) -> tuple[int, bool] | None:
-        """Axis and direction of a Gather of one index that is the number of the round."""
+        """Return axis and direction of a Gather at the iteration index."""
         indices, axis = node.operand(1), node.attr("axis") % node.operand(0).rank
         if node.attr("batch_dims") or indices.rank > 1 or not indices.is_single:
             return None
         return self.place(_entries(indices), axis)
 
     def sliced(self, node: Node, source: Value) -> tuple[int, bool] | None:
-        """Axis and direction of a Slice of one index that is the number of the round, and of all other axes."""
+        """Return axis and direction of a Slice of size 1 at the iteration index, over the whole of all other axes."""
         starts, ends, steps = (_entries(node.operand(i)) for i in (1, 2, 3))
         if starts is None or ends is None or steps is None or any(step != 1 for step in steps):
             return None
@@ -193,17 +193,17 @@ class _Rows:
         return self.place([start], cut[0])
 
     def place(self, index: Sequence[Dim | None] | None, axis: int) -> tuple[int, bool] | None:
-        """`axis`, and whether `index` along it counts from the last round; None if it is no number of a round."""
+        """Return `axis` and whether `index` counts down; None if it is not the iteration index."""
         if index is None or len(index) != 1 or index[0] not in (self.number, self.rounds - 1 - self.number):
             return None
         return axis, index[0] != self.number
 
     def fits(self, size: Dim) -> bool:
-        """Whether there is an index for each round in `size`."""
+        """Whether `size` has an index for each iteration."""
         return is_nonnegative(size - self.rounds)
 
     def write(self, index: int) -> _Write | None:
-        """The write of carried value `index`."""
+        """Return the write to carried value `index`, or None."""
         state, node = self.inputs[index], self.region.outputs[index].producer
         if node is None or state.tensor_type.shape is None or state in self.region.outputs:
             return None
@@ -219,7 +219,7 @@ class _Rows:
         return None
 
     def updated(self, index: int, node: Node) -> _Write | None:
-        """The write of one row at the number of the round."""
+        """Return the write of one row at the iteration index, or None."""
         state, element, starts = self.inputs[index], node.operand(1), _entries(node.operand(2))
         if starts is None or element.tensor_type.shape is None:
             return None
@@ -233,7 +233,7 @@ class _Rows:
         return _Write(index, element, place[0], place[1], False)
 
     def rewritten(self, b: Builder) -> list[Value]:
-        """The results of the Scan over the reads, which collects the writes."""
+        """Return the results of the Scan with scanned reads, which collects the writes."""
         parts, count, written = self.parts, self.parts.count, {w.state for w in self.writes}
         scanned, slices = self.scanned(b)
         kept = [i for i in range(count) if i not in written]
@@ -261,7 +261,7 @@ class _Rows:
         return [*(finals[i] for i in range(count)), *old]
 
     def scanned(self, b: Builder) -> tuple[list[tuple[Value, _Read]], list[Value]]:
-        """The scanned values of the reads, and their slices in the body, which replace the reads."""
+        """Return the scanned values, and the inputs of the body that replace the reads."""
         found: dict[tuple[int, int, bool], tuple[Value, _Read]] = {}
         slices: dict[tuple[int, int, bool], Value] = {}
         for read in self.reads:
@@ -281,14 +281,14 @@ class _Rows:
         return list(found.values()), list(slices.values())
 
     def cut(self, b: Builder, source: Value, axis: int) -> Value:
-        """The first rows of `source` along `axis`, as many as there are rounds."""
+        """Return as many leading rows of `source` along `axis` as there are iterations."""
         size = source.shape[axis]
         if size == self.rounds or not isinstance(size, int):
             return source
         return _part(b, source, axis, 0, self.rounds)
 
     def final(self, b: Builder, write: _Write, collected: Value) -> Value:
-        """What a carried value that is written to is at the end."""
+        """Return the final value of a carried value that is written to."""
         start = self.parts.carried[write.state]
         size = start.shape[write.axis]
         if write.grows:
@@ -315,19 +315,19 @@ def _without_axis(b: Builder, value: Value, axis: int) -> Value:
 
 
 def _part(b: Builder, x: Value, axis: int, start: Dim, end: Dim) -> Value:
-    """The part of `x` from `start` to `end` along `axis`."""
+    """Return x[start:end] along `axis`."""
     starts = dim_vector(b, [start if i == axis else 0 for i in range(x.rank)], x)
     ends = dim_vector(b, [end if i == axis else ops.END for i in range(x.rank)], x)
     return b(ops.Slice, x, starts, ends, [1] * x.rank)
 
 
 def _reaches(end: Dim | None, size: Dim) -> bool:
-    """Whether a slice to `end` takes all of an axis of `size`."""
+    """Whether a slice to `end` reaches the end of an axis of `size`."""
     return end == size or exceeds(end, size_or(size, INT32_MAX) - 1)
 
 
 def _entries(value: Value, depth: int = DEPTH) -> list[Dim | None] | None:
-    """The elements of a small integer tensor as far as they are known; None if not even their number is."""
+    """Return the known elements of a small integer tensor; None if their number is unknown."""
     node = value.producer
     if node is not None and depth:
         if node.op is ops.Concatenate and value.rank == 1:
@@ -342,7 +342,7 @@ def _entries(value: Value, depth: int = DEPTH) -> list[Dim | None] | None:
 
 
 def _chosen(condition: Value) -> bool | None:
-    """Whether one condition on known integers holds; None if that depends on the round."""
+    """Evaluate a condition on known integers; None if it depends on the iteration."""
     node = condition.producer
     if node is None or node.op is not ops.Compare or not condition.is_single:
         return None
@@ -359,7 +359,7 @@ def _chosen(condition: Value) -> bool | None:
 
 @LOOPS.on(ops.Slice, quantized=True)
 def first_part(b: Builder, node: Node) -> Value | None:
-    """Slice(Concatenate(x, y), everything of x) -> x."""
+    """Slice(Concatenate(x, y), all of x) -> x."""
     joined = node.operand(0).producer
     if joined is None or joined.op is not ops.Concatenate:
         return None

@@ -1,4 +1,4 @@
-"""Normalizations that are written with means, differences and roots.
+"""Normalizations from means, differences and square roots.
 
 ::
 
@@ -36,7 +36,7 @@ from onnxtfl.rewriting.patterns import Patterns
 
 NORMALIZATION = Patterns()
 LARGEST_SCALE = 1 << 14
-"""The most elements of ones that are made as the scale of a layer norm."""
+"""The most elements of an added layer norm scale of ones."""
 
 
 _QUOTIENTS: tuple[Callable[[Term | float, Term], Term], ...] = (
@@ -44,13 +44,13 @@ _QUOTIENTS: tuple[Callable[[Term | float, Term], Term], ...] = (
     lambda x, variance: x * (1.0 / variance.sqrt()),
     lambda x, variance: x / variance.sqrt(),
 )
-"""How the quotient by a deviation is written."""
+"""The forms of a quotient by a standard deviation."""
 
 
 def _formula(
     x: Term, axes: Term, *vectors: Term, epsilon: Term, divided: Callable[[Term | float, Term], Term], **_: object
 ) -> Term:
-    """(x - mean) / deviation; with `vectors` (bias, perhaps scale) x * f + (bias - mean * f), f = scale / deviation."""
+    """(x - mean) / deviation; with `vectors` (bias, maybe scale) x * f + (bias - mean * f), f = scale / deviation."""
     mean = x.mean(axes)
     difference = x - mean
     variance = (difference * difference).mean(axes) + epsilon
@@ -87,7 +87,7 @@ class Standard:
 
 
 def standardized(value: Value, distributed: bool = False) -> Standard | None:
-    """The standardization that `value` is (`distributed`: with the bias and perhaps the scale); None for others."""
+    """Return the standardization that computes `value` (`distributed`: with bias and optional scale), or None."""
     node = made_by(value)
     found = (t.match(node) for t in _templates(distributed)) if node is not None else ()
     operands, attributes = next((match for match in found if match is not None), ((), {}))
@@ -104,7 +104,7 @@ def _is_trailing(found: Standard) -> bool:
 
 
 def _vector(value: Value | None, found: Standard) -> Value | None:
-    """A constant scale or bias in the shape of the axes normalized; None for other values."""
+    """Return a constant scale or bias in the shape of the normalized axes; None for other values."""
     if value is None or value.data is None or value.is_quantized or value.data.size > SMALL or not _is_trailing(found):
         return None
     sizes = found.x.shape[found.axes[0] :]
@@ -119,7 +119,7 @@ def _vector(value: Value | None, found: Standard) -> Value | None:
 
 @NORMALIZATION.on(ops.Mul)
 def scaled_layer_norm(b: Builder, node: Node) -> Value | None:
-    """Fuse a constant factor over the trailing axes that are standardized."""
+    """Fuse a constant factor over the standardized trailing axes."""
     parts = with_constant(node)
     found = standardized(parts[0]) if parts is not None else None
     if parts is None or found is None:
@@ -142,7 +142,7 @@ def biased_layer_norm(b: Builder, node: Node) -> Value | None:
 
 @NORMALIZATION.on(ops.Add)
 def distributed_layer_norm(b: Builder, node: Node) -> Value | None:
-    """x * r + (bias - mean * r) with r = rsqrt(variance + epsilon), or that times a constant scale."""
+    """Match x * r + (bias - mean * r) with r = rsqrt(variance + epsilon), optionally times a constant scale."""
     found = standardized(node.result, distributed=True)
     if found is None:
         return None
@@ -153,7 +153,7 @@ def distributed_layer_norm(b: Builder, node: Node) -> Value | None:
 
 @NORMALIZATION.on(ops.Mul, ops.Div)
 def bare_norm(b: Builder, node: Node) -> Value | None:
-    """Standardized without a scale: over all axes but batch and features, or over trailing axes."""
+    """Match a standardization without scale over all axes after the features, or over trailing axes."""
     found = standardized(node.result)
     if found is None or _scaled_later(node.result, found, b.graph):
         return None
@@ -172,7 +172,7 @@ def bare_norm(b: Builder, node: Node) -> Value | None:
 
 
 def _scaled_later(value: Value, found: Standard, graph: Graph) -> bool:
-    """Whether its only user multiplies by a scale that a layer norm accepts."""
+    """Whether the only user multiplies by a scale that a layer norm accepts."""
     users = value.users()
     if len(users) != 1 or users[0].op is not ops.Mul or not single_use(value, graph):
         return False
@@ -182,7 +182,7 @@ def _scaled_later(value: Value, found: Standard, graph: Graph) -> bool:
 
 @NORMALIZATION.on(ops.Add, ops.Sub)
 def batch_norm(b: Builder, node: Node) -> Value | None:
-    """x times a vector plus a vector, both along one axis: a batch norm that is not fused into a convolution."""
+    """Match x * vector + vector along one axis, if not fused into a convolution, as BatchNormInference."""
     parts = with_constant(node)
     product = made_by(parts[0], ops.Mul) if parts is not None else None
     inner = with_constant(product) if product is not None else None
