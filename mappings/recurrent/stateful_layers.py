@@ -192,7 +192,7 @@ class _Weights:
 
 
 def _with_shared(norm: Sequence[Value | None], coupled: bool) -> list[Value | None]:
-    """The forget gate's weights, negated, for the coupled input gate; layer norm factors stay the same."""
+    """Return the layer norm factors by gate; a coupled input gate shares those of the forget gate."""
     return [norm[1] if coupled else norm[0], *norm[1:]]
 
 

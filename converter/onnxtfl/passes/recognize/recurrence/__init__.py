@@ -1,10 +1,10 @@
-"""Recurrent layers, recognized in the forms that files have for them: steps written out, loops, kernels.
+"""Recognition of recurrent layers in unrolled steps, loops and kernels.
 
-Steps written out, and single ones, are Scans again (`chains`: which nodes they are; `reroll`: the Scan; `steps`: the
-layer in their place), and so are several steps in each round (`blocks`). One reader knows the round of a Scan as that
-of a layer: `rounds`, with `polynomials` and `reading` (what a step computes, however it is written) and `matching`
-(which layer's step that is). `scans`: the Scans that files have. `layers`: the op for a recognized layer.
-`cleanup`: what is around it. `directions`: two layers as a bidirectional one.
+Unrolled and single steps are rolled up to a Scan (`chains` finds their nodes, `reroll` the Scan, `steps` writes the
+layer), and so are blocks of steps in a loop (`blocks`). One matcher recognizes the body of a Scan as the step of a
+layer: `rounds`, with `polynomials` and `reading` (a normal form of what the body computes) and `matching` (unification
+with the steps of layers). `scans` applies it to Scans, `layers` writes the op, `cleanup` merges ops around a layer,
+`directions` joins two layers to a bidirectional one.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from onnxtfl.rewriting.patterns import Patterns
 __all__ = ["LAST_OUTPUTS", "LAYERS_IN_SCANS", "RECURRENCE", "join_directions", "join_parts", "recognize_layers"]
 
 RECURRENCE = Patterns.of(LAST_OUTPUTS, AROUND_LAYERS)
-"""Rewrites of layers that are there."""
+"""Rewrites of recognized layers."""
 
 
 def recognize_layers(graph: Graph) -> bool:
-    """Replace the forms of recurrent layers by the layers; returns whether there were any."""
+    """Replace Scans and steps by recurrent layers; return whether there were any."""
     changed = LAYERS_IN_SCANS.apply(graph)
     changed |= BLOCKS.apply(graph)
     return recognize_steps(graph) or changed

@@ -1,4 +1,4 @@
-"""Recurrent layers over long sequences that are written in blocks: a Scan over blocks of steps, and the steps left.
+"""Recurrent layers unrolled in blocks: a Scan over blocks of steps, and the remaining steps.
 
 ::
 
@@ -42,7 +42,7 @@ _SEQUENCE = ("input", *_STATES)
 
 @BLOCKS.on(ops.Scan)
 def scan_of_blocks(b: Builder, node: Node) -> list[Value] | None:
-    """Replace a Scan over blocks of steps by the layer whose steps each round computes."""
+    """Replace a Scan over blocks of steps by the layer."""
     parts = ScanParts.of(node)
     if parts.count not in (1, 2) or parts.length is not None or not _has_blocks(parts):
         return None
@@ -54,7 +54,7 @@ def scan_of_blocks(b: Builder, node: Node) -> list[Value] | None:
 
 
 def _has_blocks(parts: ScanParts) -> bool:
-    """Whether the only scanned value has blocks of known sizes, of which all axes are first ones."""
+    """Whether there is one scanned value, along axis 0, with blocks of static shape."""
     static = all(v.tensor_type.is_static and v.dtype.is_float for v in parts.values)
     if not static or len(parts.axes) != 1 or any((*parts.axes, *parts.result_axes)) or parts.scanned[0].rank < 3:
         return False
@@ -62,7 +62,7 @@ def _has_blocks(parts: ScanParts) -> bool:
 
 
 def _flat(b: Builder, node: Node, parts: ScanParts, inner: Rolled) -> list[Value] | None:
-    """The results of the layer over all blocks, where the body of the Scan is the Scan `inner`; else None."""
+    """Return the results of the layer over all blocks, if the body of the Scan is the Scan `inner`; else None."""
     x, taken, steps = parts.scanned[0], parts.body.inputs, inner.steps
     starts = [None if v is None else peeled(v) for v in inner.initial]
     if len(starts) != parts.count or set(starts) != set(taken[: parts.count]) or inner.layer.lengths is not None:
@@ -90,7 +90,7 @@ def _flat(b: Builder, node: Node, parts: ScanParts, inner: Rolled) -> list[Value
 
 
 def join_parts(graph: Graph) -> bool:
-    """Join layers that continue each other, and whose outputs are joined; returns whether there were any."""
+    """Join layers that continue each other and whose outputs are concatenated; return whether there were any."""
     changed = False
     for node in [n for n in graph.nodes if n.op is ops.Concatenate and len(n.operands) == 2]:
         if normalize_axis(node.attr("axis"), node.result.rank) == 0:
@@ -122,7 +122,7 @@ def _joined(graph: Graph, node: Node) -> bool:
 
 
 def _continues(first: Node, second: Node) -> bool:
-    """Whether `second` is the layer that `first` is, from its last states on."""
+    """Whether `second` is the same layer as `first`, starting from its last states."""
     if first is second or first.op is not second.op or attributes_of(first) != attributes_of(second):
         return False
     if touches_quantized(first) or touches_quantized(second):
@@ -140,7 +140,7 @@ def _continues(first: Node, second: Node) -> bool:
 
 
 def _same(lhs: Value | None, rhs: Value | None) -> bool:
-    """Whether both are one value, or equal constants."""
+    """Whether both are the same value or equal constants."""
     if lhs is rhs:
         return True
     if lhs is None or rhs is None or lhs.data is None or rhs.data is None or lhs.type != rhs.type:
@@ -149,7 +149,7 @@ def _same(lhs: Value | None, rhs: Value | None) -> bool:
 
 
 def _is_all(graph: Graph, values: Sequence[Value], user: Node) -> bool:
-    """Whether `user` is all that uses `values`, reshaped or not."""
+    """Whether `user` is the only user of `values`, reshaped or not."""
     work = list(values)
     while work:
         value = work.pop()

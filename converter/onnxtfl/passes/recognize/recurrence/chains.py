@@ -1,4 +1,4 @@
-"""Nodes that may be the steps of a recurrent layer: what each takes of a sequence, and of the step before."""
+"""Candidates for the steps of a recurrent layer: nodes, parts of the sequence, values from the previous step."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from onnxtfl.passes.recognize.recurrence.reading import peeled
 
 MOST_STEPS = 1 << 10
 NODES_OF_STEP = 64
-"""Nodes that are looked at for each step; those of layers have fewer than 30."""
+"""The most nodes examined per step; steps of layers have fewer than 30."""
 NODES_OF_SINGLE_STEP = 40
-"""Nodes that are looked at after the product with the state of a single step."""
+"""The most nodes examined after the product with the state of a single step."""
 PRODUCTS = (ops.DotGeneral, ops.DotGeneralBias)
 _PARTS = (ops.Reshape, ops.Copy, ops.Slice, ops.Split, ops.Gather, ops.Transpose)
-"""Ops whose result is a part of what they are applied to."""
+"""Ops whose result is a part of their operand."""
 _LINEAR = (ops.Reshape, ops.Copy, *PRODUCTS, ops.Split, ops.Slice, ops.Mul, ops.Add)
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Steps of which step i takes `parts[i]`, along `axis` of `sequence`, and the states `taken[i]`.
+    """Steps: step i reads `parts[i]`, along `axis` of `sequence`, and the states `taken[i]`.
 
-    `taken` has nothing for the first step where its states are not known. `start`: the node before which, or at which,
-    the steps begin; `level`: the step of each value; `collecting`: nodes that take a value of each step, in order.
+    `taken[0]` is empty if the initial states are unknown. `start`: the first node, or the one before it; `level`: the
+    step of each value; `collecting`: nodes that read one value of each step, in order.
     """
 
     start: Node
@@ -49,7 +49,7 @@ class Chain:
 
 
 def chains_of(split: Node) -> Iterator[Chain]:
-    """The steps, forward and backward, that take the parts of `split`."""
+    """Yield the steps, forward and backward, that read the parts of `split`."""
     if not _may_be_steps(split):
         return
     for reverse in (False, True):
@@ -61,7 +61,7 @@ def chains_of(split: Node) -> Iterator[Chain]:
 
 
 def _may_be_steps(node: Node) -> bool:
-    """Whether `node` splits a sequence into equal parts, each of which is used."""
+    """Whether `node` splits a sequence into equal parts that are all used."""
     if node.op is not ops.Split or not 1 < len(node.results) <= MOST_STEPS or not all(r.uses for r in node.results):
         return False
     first = node.results[0]
@@ -72,7 +72,7 @@ def _may_be_steps(node: Node) -> bool:
 
 @dataclass
 class _StepNodes:
-    """The nodes that depend on the parts, by the last part that they depend on."""
+    """The nodes that depend on the parts, with the last part that they depend on."""
 
     parts: Sequence[Value]
     level: dict[Value, int] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class _StepNodes:
     nodes: list[Node] = field(default_factory=list)
 
     def taken(self) -> list[list[Value]] | None:
-        """For each step, the values of the step before that it takes; None where these are no states."""
+        """Return, for each step, the values that it reads from the previous one; None if these cannot be states."""
         near = _near(self.parts, NODES_OF_STEP * len(self.parts))
         if not any(node.op in PRODUCTS for node in near):
             return None
@@ -100,7 +100,7 @@ class _StepNodes:
         return [list(values) for values in found] if counts in ({1}, {2}) else None
 
     def _sort(self, near: Mapping[Node, None]) -> None:
-        """Put `near` in order of dependence; what depends on collecting nodes is left out."""
+        """Sort `near` topologically, without nodes that depend on collecting nodes."""
         missing = {n: sum(v is not None and v.producer in near for v in n.operands) for n in near}
         work = deque(node for node, count in missing.items() if not count)
         while work:
@@ -126,7 +126,7 @@ class _StepNodes:
 
 
 def _near(values: Sequence[Value], most: int) -> dict[Node, None]:
-    """The nodes nearest to `values` that depend on them, at least `most` if there are so many."""
+    """Return the nearest `most` (or more) nodes that depend on `values`."""
     near: dict[Node, None] = {}
     work = deque(values)
     while work and len(near) < most:
@@ -138,7 +138,7 @@ def _near(values: Sequence[Value], most: int) -> dict[Node, None]:
 
 
 def _before_products(value: Value) -> Value:
-    """The value of which `value` is a linear function with constants: a step may compute that of the next one."""
+    """Return the value of which `value` is a linear function: a step may compute the product for the next one."""
     while (node := value.producer) is not None:
         variable = [v for v in node.operands if v is not None and not v.is_constant]
         if node.op not in _LINEAR or len(variable) != 1:
@@ -151,7 +151,7 @@ def _before_products(value: Value) -> Value:
 
 
 def single_steps(dot: Node, sources: set[Value]) -> Iterator[Chain]:
-    """What may be the only step of a layer, where `dot` multiplies its state: a part of one of `sources`."""
+    """Yield candidates for the only step of a layer: `dot` multiplies its state, a part of one of `sources`."""
     if dot.op not in PRODUCTS:
         return
     for x, hidden in _operands(dot, sources):
@@ -165,12 +165,12 @@ def single_steps(dot: Node, sources: set[Value]) -> Iterator[Chain]:
 
 
 def sources_of(graph: Graph) -> set[Value]:
-    """The values that a state before a single step may be a part of."""
+    """Return the values of which the initial state of a single step may be a part."""
     return {*graph.inputs, *(s.input for s in graph.states)}
 
 
 def source_of(value: Value) -> Value:
-    """What `value` is a part of."""
+    """Return the value of which `value` is a part."""
     while (node := value.producer) is not None and node.op in _PARTS:
         if any(not v.is_constant for v in node.operands[1:] if v is not None):
             break
@@ -179,7 +179,7 @@ def source_of(value: Value) -> Value:
 
 
 def _operands(dot: Node, sources: set[Value]) -> Iterator[tuple[Value, Value]]:
-    """What may be the input of a step, and the state before it, of which `dot` is a product."""
+    """Yield candidates for the input of a step and the state that `dot` multiplies."""
     left = peeled(dot.operand(0))
     if not dot.operand(1).is_constant or not left.dtype.is_float:
         return
@@ -192,7 +192,7 @@ def _operands(dot: Node, sources: set[Value]) -> Iterator[tuple[Value, Value]]:
 
 
 def _added(value: Value) -> list[Value]:
-    """What is multiplied by the matrices whose products are added to `value`, or to parts of it."""
+    """Return the left operands of products that are added to `value` or to parts of it."""
     found: dict[Value, None] = {}
     work = list(value.users())
     for node in work:
@@ -206,7 +206,7 @@ def _added(value: Value) -> list[Value]:
 
 
 def _product_of(value: Value) -> Node | None:
-    """The product that `value` is, is a part of, or is the sum of with a constant."""
+    """Return the product that computes `value`, up to slices and added constants."""
     while (node := value.producer) is not None and node.op not in PRODUCTS:
         constants = all(v is None or v.is_constant for v in node.operands[1:])
         if node.op not in (*_PARTS, ops.Add) or not constants:
@@ -216,7 +216,7 @@ def _product_of(value: Value) -> Node | None:
 
 
 def _cells(near: Mapping[Node, None], h: Value, sources: set[Value]) -> list[Value]:
-    """What may be the cell state: a value like `h` that a gate is multiplied by."""
+    """Return candidates for the cell state: values as large as `h` that are factors of a Mul."""
     values = [v for node in near if node.op is ops.Mul for v in node.operands if v is not None and not v.is_constant]
     size = product(h.shape)
     found = {peeled(v): v for v in values if v.producer not in near and isinstance(v.tensor_type.shape, tuple)}

@@ -1,4 +1,4 @@
-"""Reverses, selects and slices around a recurrent layer, which TFLite's kernels lack, become part of the layer.
+"""Merges reverses, selects and slices around a recurrent layer into the layer.
 
 ::
 
@@ -28,11 +28,11 @@ AROUND_LAYERS = Patterns()
 LAST_OUTPUTS = Patterns()
 LAYERS = tuple(ops.Recurrent.__subclasses__())
 MOST_BYTES = 1 << 20
-"""The largest constant that is compared with zeros."""
+"""The largest constant that is compared with 0, in bytes."""
 
 
 def remade(b: Builder, layer: Node, given: Mapping[str, Value | None], **changes: object) -> list[Value]:
-    """The results of `layer` with the operands `given` and attributes changed."""
+    """Return the results of `layer` with the operands `given` and changed attributes."""
     operands = list(given.values())
     while operands[-1] is None:
         operands.pop()
@@ -50,7 +50,7 @@ def is_zero(value: Value | None) -> bool:
 
 @AROUND_LAYERS.on(*LAYERS)
 def zero_states(b: Builder, node: Node) -> list[Value] | None:
-    """Initial states that are zeros are absent."""
+    """Remove initial states that are zeros."""
     given = ops.operands_of(node)
     zeros = [name for name in ("hidden", "cell") if is_zero(given.get(name))]
     return remade(b, node, {**given, **dict.fromkeys(zeros)}) if zeros else None
@@ -58,7 +58,7 @@ def zero_states(b: Builder, node: Node) -> list[Value] | None:
 
 @AROUND_LAYERS.on(*LAYERS)
 def reversed_layer(b: Builder, node: Node) -> list[Value] | None:
-    """A layer over a reversed sequence goes backwards over the sequence."""
+    """Replace a layer over a reversed sequence by a layer in the other direction."""
     reverse, given = made_by(node.operand(0), ops.Reverse), ops.operands_of(node)
     if reverse is None or tuple(reverse.attr("dimensions")) != (0,) or given["lengths"] is not None:
         return None
@@ -69,7 +69,7 @@ def reversed_layer(b: Builder, node: Node) -> list[Value] | None:
 
 @AROUND_LAYERS.on(ops.Reverse, ops.ReverseSequence)
 def reversed_twice(b: Builder, node: Node) -> Value | None:
-    """A sequence that is reversed twice is the sequence."""
+    """Reverse(Reverse(x)) -> x."""
     before = made_by(node.operand(0), node.op)
     if before is None or before.attributes != node.attributes or before.operands[1:] != node.operands[1:]:
         return None
@@ -78,7 +78,7 @@ def reversed_twice(b: Builder, node: Node) -> Value | None:
 
 @LAST_OUTPUTS.on(ops.Slice)
 def last_output(b: Builder, node: Node) -> Value | None:
-    """The output of the last step is the last hidden state."""
+    """Replace a slice of the last output by the last hidden state."""
     starts, strides = static_ints(node.optional(1)), static_ints(node.optional(3))
     shape, sliced = node.operand(0).tensor_type.shape, node.result.tensor_type.shape
     if shape is None or sliced is None or starts is None or strides != [1] * len(shape):
@@ -92,7 +92,7 @@ def last_output(b: Builder, node: Node) -> Value | None:
 
 @LAST_OUTPUTS.on(ops.Gather)
 def gathered_last_output(b: Builder, node: Node) -> Value | None:
-    """The output of the last step is the last hidden state."""
+    """Replace a gather of the last output by the last hidden state."""
     layer, index = _layer_with_steps(node.operand(0), node.attr("axis")), static_ints(node.operand(1))
     if layer is None or index is None or len(index) != 1 or not _is_last(layer, index[0]):
         return None
@@ -100,7 +100,7 @@ def gathered_last_output(b: Builder, node: Node) -> Value | None:
 
 
 def _layer_with_steps(value: Value, axis: int) -> Node | None:
-    """The layer of which `value` is the output, or its elements in another shape, with the steps along `axis`."""
+    """Return the layer whose output, perhaps reshaped, is `value`, with the steps along `axis`; else None."""
     move = made_by(value, ops.Reshape)
     output = value if move is None else move.operand(0)
     layer, shape = _layer_with_output(output), value.tensor_type.shape
@@ -111,7 +111,7 @@ def _layer_with_steps(value: Value, axis: int) -> Node | None:
 
 
 def _layer_with_output(value: Value) -> Node | None:
-    """The layer of which `value` is the output, where all sequences have the same length."""
+    """Return the layer without lengths whose output is `value`, else None."""
     layer = made_by(value, *LAYERS)
     return None if layer is None or value.index or ops.operands_of(layer)["lengths"] is not None else layer
 
@@ -123,7 +123,7 @@ def _is_last(layer: Node, index: int) -> bool:
 
 @AROUND_LAYERS.on(ops.Slice)
 def slice_of_operand(b: Builder, node: Node) -> Value | None:
-    """A slice that is one operand of a Concatenate, as files have it to read a state after the layer."""
+    """Slice(Concatenate(x, y), range of y) -> y, as files read a state after the layer."""
     joined = made_by(node.operand(0), ops.Concatenate)
     starts, strides = static_ints(node.optional(1)), static_ints(node.optional(3))
     if joined is None or starts is None or strides is None or any(s != 1 for s in strides):
@@ -141,7 +141,7 @@ def slice_of_operand(b: Builder, node: Node) -> Value | None:
 
 @AROUND_LAYERS.on(ops.Concatenate)
 def joined_parts(b: Builder, node: Node) -> Value | None:
-    """All slices of a value, joined again: the states of both directions."""
+    """Concatenate(all slices of x) -> x, as for the states of both directions."""
     axis, parts = normalize_axis(node.attr("axis"), node.result.rank), [v for v in node.operands if v is not None]
     whole, end = None, 0
     for part in parts:
@@ -154,7 +154,7 @@ def joined_parts(b: Builder, node: Node) -> Value | None:
 
 
 def range_along(cut: Node, axis: int) -> tuple[int, int] | None:
-    """Start and end of a Slice that takes a range along `axis`, and everything along others."""
+    """Return start and end of a Slice along `axis` only, else None."""
     shape, result = cut.operand(0).tensor_type.shape, cut.result.tensor_type.shape
     starts, strides = static_ints(cut.optional(1)), static_ints(cut.optional(3))
     if shape is None or result is None or starts is None or strides is None or any(s != 1 for s in strides):
@@ -170,7 +170,7 @@ def range_along(cut: Node, axis: int) -> tuple[int, int] | None:
 
 @AROUND_LAYERS.on(ops.Select)
 def masked_layer(b: Builder, node: Node) -> Value | None:
-    """Zeros for the outputs of steps after the last: a layer with lengths, backwards over reversed sequences."""
+    """Replace a Select of zeros after the last step by a layer with lengths (reversed over reversed sequences)."""
     value = node.operand(1)
     back = made_by(value, ops.ReverseSequence)
     layer = made_by(value if back is None else back.operand(0), *LAYERS)
@@ -193,7 +193,7 @@ def masked_layer(b: Builder, node: Node) -> Value | None:
 
 
 def _lengths(mask: Value, output: Value) -> Value | None:
-    """The lengths [N] for which `mask` [T, N, 1] says whether a step is valid; None where it says something else."""
+    """Return the lengths [N] if `mask` [T, N, 1] is step < length, else None."""
     node, shape = made_by(peeled(mask), ops.Compare), output.shape
     if mask.tensor_type.shape != (*shape[:2], 1) or node is None or node.attr("comparison_direction") != "LT":
         return None
@@ -205,7 +205,7 @@ def _lengths(mask: Value, output: Value) -> Value | None:
 
 
 def counts(value: Value, size: object = None) -> bool:
-    """Whether `value` is 0, 1, 2, ... (up to `size`, without it)."""
+    """Whether `value` is 0, 1, 2, ... (`size` elements, if given)."""
     if size is not None and value.shape[0] != size:
         return False
     known = static_ints(value)
@@ -218,12 +218,12 @@ def counts(value: Value, size: object = None) -> bool:
 
 
 _UP_TO_ONE = frozenset({"sigmoid", "hard_sigmoid", "tanh", "softsign", "sign", "relu_n1_to_1"})
-"""Activations whose values are at most 1, and at least -1."""
+"""Activations with values in [-1, 1]."""
 
 
 @AROUND_LAYERS.on(ops.Lstm)
 def inert_clip(b: Builder, node: Node) -> list[Value] | None:
-    """A bound that cells do not reach: each step adds at most 1."""
+    """Remove a clip that no cell reaches, since each step adds at most 1."""
     clip, steps, given = node.attr("cell_clip"), node.operand(0).shape[0], ops.operands_of(node)
     gates, candidate, _ = node.attr("activations")
     if (

@@ -1,4 +1,4 @@
-"""Layers that differ in direction only, as a bidirectional one.
+"""Two layers that differ only in direction become a bidirectional one.
 
 ::
 
@@ -6,7 +6,7 @@
     %b, %k = Lstm(%x, ...) {reverse = true}      ->
     %y = Concatenate(%f, %b) {axis = 2}
 
-The outputs may be batch-major where they are joined, or not be used, and other nodes may stand between the layers.
+The outputs may be concatenated batch-major, or unused; other nodes may be between the layers.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from onnxtfl.passes.recognize.recurrence.cleanup import LAYERS
 from onnxtfl.rewriting.patterns import erase_dead
 
 MOST_BETWEEN = 1 << 10
-"""Nodes between two layers that are joined."""
+"""The most nodes between two layers that are joined."""
 _OF_DIRECTION = ("activations", "alphas", "betas", "reverse")
 _BATCH_MAJOR = (1, 0, 2)
 
 
 def join_directions(graph: Graph) -> bool:
-    """Join layers that differ in direction; returns whether there were any."""
+    """Join layers that differ only in direction; return whether there were any."""
     single: dict[Hashable, Node] = {}
     changed = False
     for node in [n for n in graph.nodes if n.op in LAYERS]:
@@ -48,21 +48,21 @@ def join_directions(graph: Graph) -> bool:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether a bidirectional layer has all that `node` has."""
+    """Whether a bidirectional layer can represent `node`."""
     known = {*ops.Bidirectional.defaults, "reverse"}
     extra = [name for name, v in attributes_of(node).items() if name not in known and v != node.op.defaults[name]]
     return not extra and not touches_quantized(node)
 
 
 def _key(node: Node, reverse: bool) -> Hashable:
-    """What a layer has in common with the one that it is joined with, which is `reverse` or not."""
+    """Return what both layers have to have in common; `reverse` is the direction of the other layer."""
     given = ops.operands_of(node)
     common = tuple(sorted((k, str(v)) for k, v in attributes_of(node).items() if k not in _OF_DIRECTION))
     return node.op, node.operand(0), given["lengths"], node.operand(1).shape, node.operand(2).shape, common, reverse
 
 
 def _brought_together(first: Node, second: Node) -> bool:
-    """Move what `second` needs before `first`; returns whether it does not depend on `first`."""
+    """Move the dependencies of `second` before `first`; False if they include `first`."""
     between: list[Node] = []
     node = first.next
     while node is not None and node is not second and len(between) < MOST_BETWEEN:
@@ -88,7 +88,7 @@ def _brought_together(first: Node, second: Node) -> bool:
 
 
 def _joining(graph: Graph, outputs: list[Value]) -> dict[Node, bool] | None:
-    """The nodes that join `outputs`, and whether these are batch-major there; None where they have other users."""
+    """Return the nodes that concatenate `outputs`, and whether batch-major; None if there are other users."""
     moved = [next((user.result for user in v.users() if _moves_batch(user)), v) for v in outputs]
     if len({a is b for a, b in zip(outputs, moved, strict=True)}) > 1:
         return None
@@ -127,7 +127,7 @@ def _join(graph: Graph, forward: Node, backward: Node, joining: Mapping[Node, bo
 
 
 def _both(forward: Node, backward: Node, name: str) -> tuple[object, ...]:
-    """An attribute of both layers with an entry for each activation."""
+    """Concatenate an attribute of both layers that has an entry per activation."""
     count = len(forward.attr("activations"))
     values = [list(node.attr(name)) for node in (forward, backward)]
     return tuple(v for each in values for v in (each + [0.0] * count)[:count])

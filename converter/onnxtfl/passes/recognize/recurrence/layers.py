@@ -1,4 +1,4 @@
-"""A layer that was recognized by its step, and the op that is written for it."""
+"""A recognized layer and the op that is written for it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from onnxtfl.passes.recognize.recurrence.reading import peeled, pieces_of
 
 @dataclass(frozen=True)
 class Steps:
-    """What the steps take: parts [N, M] of `sequence` [T, N, M] (`time_first`) or [N, T, M], by step.
+    """The parts [N, M] of `sequence` [T, N, M] (`time_first`) or [N, T, M] that the steps read.
 
-    Parts may be [1, N, M] and the like: the elements are in this order.
+    Parts may have other shapes with the same order of elements, such as [1, N, M].
     """
 
     sequence: Value
@@ -44,20 +44,20 @@ class Steps:
     reverse: bool = False
 
     def ordered(self, b: Builder, x: Value, width: Dim) -> Value:
-        """`x`, with the elements of `sequence` for another `width`, as [T, N, width]."""
+        """Return `x`, which has the axis order of `sequence` and `width` columns, as [T, N, width]."""
         if self.time_first:
             return reshape(b, x, (self.count, self.batch, width), self.sequence)
         return transposed(b, reshape(b, x, (self.batch, self.count, width), self.sequence), (1, 0, 2))
 
     def as_written(self, b: Builder, output: Value, result: Value) -> Value:
-        """`output` [T, N, H] with the shape and order of `result`."""
+        """Return `output` [T, N, H] with the shape and axis order of `result`."""
         output = output if self.time_first else transposed(b, output, (1, 0, 2))
         return reshape(b, output, result.shape, output, result)
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A recognized layer: its pattern, what the operands are, the `lengths` of its sequences, its number of cells."""
+    """A recognized layer: its pattern with bound operands, the `lengths` of its sequences, its number of cells."""
 
     pattern: Pattern
     bound: Bound
@@ -66,14 +66,14 @@ class Layer:
 
     @property
     def values(self) -> list[Value]:
-        """The matrices and lengths that the layer takes."""
+        """The matrices and lengths that the layer reads."""
         polys = [v for v in self.bound.values() if isinstance(v, Poly)]
         pieces = [atom.piece for poly in polys for atom in products(poly) if atom.piece is not None]
         pieces += [v for v in self.bound.values() if isinstance(v, Piece)]
         return [*(p.value for p in pieces), *([] if self.lengths is None else [self.lengths])]
 
     def write(self, b: Builder, steps: Steps, initial: Sequence[Value | None]) -> list[Value]:
-        """The op: output [T, N, H], and the last states [N, H]. UnfitError where its weights are no constants."""
+        """Write the op; return the output [T, N, H] and the last states [N, H]. UnfitError if there is no such op."""
         x, weights, bias = self._input(b, steps)
         recurrent = self._matrix(b, "recurrent")
         given: dict[str, Value | None] = {
@@ -98,11 +98,11 @@ class Layer:
 
     @property
     def _starts(self) -> list[int]:
-        """The first row of each gate; one that is not computed (of a coupled layer) has the weights of the first."""
+        """The first row of each gate; the uncomputed gate of a coupled layer has the weights of the first gate."""
         return [gate * self.cells for gate in range(self.pattern.kind.gates)]
 
     def _input(self, b: Builder, steps: Steps) -> tuple[Value, Value, Array]:
-        """The input [T, N, I], its weights, and the bias of all gates."""
+        """Return the input [T, N, I], its weights, and the bias of all gates."""
         found = [self.bound.get((INPUT, start), self.bound[(INPUT, 0)]) for start in self._starts]
         parts = [_affine(poly, self.cells) for poly in found]
         numbers = np.concatenate([p.numbers for p in parts])
@@ -110,7 +110,9 @@ class Layer:
             pieces, x = [p.piece for p in parts if p.piece is not None], steps.sequence
         elif all(p.piece is None for p in parts):
             factors = factors_of(steps.sequence)
-            if factors.part is not None and self.lengths is not None:  # they may be more than the part has steps
+            if (
+                factors.part is not None and self.lengths is not None
+            ):  # lengths may exceed the number of steps in the part
                 raise UnfitError
             x, matrix, bias = factors.rows(b), factors.matrix, factors.bias
             pieces = [matrix.part(p.start, p.start + self.cells) for p in parts]
@@ -125,7 +127,7 @@ class Layer:
         return _stacked(b, [self.bound.get((name, start), self.bound[(name, 0)]) for start in self._starts])
 
     def _numbers(self, name: str) -> Array | None:
-        """The vectors of all gates that have one; those of a gate that is not computed are any."""
+        """Return the vectors of all gates concatenated, 0 for an uncomputed gate; None if all are 0."""
         starts = self._starts[: 3 if name == "peepholes" else None]
         found = [self.bound.get((GIVEN, name, start), np.zeros(())) for start in starts]
         if not any(v.any() for v in found):
@@ -135,7 +137,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class _Affine:
-    """What a gate has of the input: columns from `start` of a part, or the product of a part with `piece`; numbers."""
+    """The input of a gate: columns from `start` of a part, or a part times `piece`; plus `numbers`."""
 
     start: int
     piece: Piece | None
@@ -163,9 +165,9 @@ def _affine(poly: Poly, cells: int) -> _Affine:
 
 @dataclass(frozen=True)
 class Factors:
-    """A product of rows of `left` with `matrix`, and the bias that is added; `part`: which of its first axis.
+    """left times `matrix` plus `bias`, sliced to the range `part` of the first axis.
 
-    `shape`: of the product before a part of it is taken, its last axis the rows of the matrix.
+    `shape`: the shape before slicing; the last axis has the rows of the matrix.
     """
 
     left: Value
@@ -175,7 +177,7 @@ class Factors:
     part: tuple[int, int] | None = None
 
     def rows(self, b: Builder) -> Value:
-        """The rows that are multiplied."""
+        """Return the rows of `left` that are multiplied."""
         if self.part is None:
             return self.left
         x = reshape(b, self.left, (*self.shape[:-1], self.matrix.right - self.matrix.left))
@@ -184,7 +186,7 @@ class Factors:
 
 
 def factors_of(value: Value) -> Factors:
-    """The factors of the product that `value` is, or is a part of; UnfitError where it is none."""
+    """Return the factors of the product that computes `value`, perhaps sliced; UnfitError if there is none."""
     value = peeled(value)
     cut = made_by(value, ops.Slice)
     if cut is None:
@@ -219,7 +221,7 @@ def _factors_of_product(value: Value) -> Factors:
 
 
 def _stacked(b: Builder, pieces: Sequence[Piece]) -> Value:
-    """The rows of all `pieces` as one matrix."""
+    """Concatenate the rows of all `pieces` to one matrix."""
     first, rows = pieces[0], [r for p in pieces for r in (p.start, p.stop)]
     joined = all(p.key == first.key and p.transposed == first.transposed for p in pieces)
     whole = (rows[0], rows[-1], first.left, first.right) == (0, first.rows, 0, first.columns)
@@ -229,7 +231,7 @@ def _stacked(b: Builder, pieces: Sequence[Piece]) -> Value:
 
 
 def matrix_of(b: Builder, piece: Piece) -> Value:
-    """All of the matrix that `piece` is of, as [rows, columns]."""
+    """Return the whole matrix of `piece` as [rows, columns]."""
     if piece.transposed:
         return transposed(b, reshape(b, piece.value, (piece.columns, piece.rows)), (1, 0))
     return reshape(b, piece.value, (piece.rows, piece.columns))
@@ -246,9 +248,9 @@ def _rows(b: Builder, piece: Piece) -> Value:
 def layer_of(
     atoms: Atoms, cells: int, hidden: Poly, others: Sequence[Poly] | None, width: int
 ) -> tuple[Layer, list[Poly]] | None:
-    """The layer whose hidden state after a step is `hidden`, and its states; None where there is none.
+    """Return the layer whose hidden state after a step is `hidden`, and its states; None if there is none.
 
-    `others`: what the second state may be; None for a layer with one state. `width`: the columns of a part.
+    `others`: candidates for the second state; None for a layer with one state. `width`: the columns of a part.
     """
     inner, lengths = _unmasked(hidden, 0)
     for option in options(inner, 1 if others is None else 2, width // max(cells, 1)):
@@ -264,7 +266,7 @@ def layer_of(
 
 
 def _unmasked(poly: Poly, role: int) -> tuple[Poly, Value | None]:
-    """State `role` after a valid step, and the lengths of sequences: steps after the last keep the state."""
+    """Return state `role` after a valid step, and the lengths that mask it (later steps keep the state)."""
     atom = poly.atom
     if atom is None or atom.name is not ops.Select:
         return poly, None
@@ -275,7 +277,7 @@ def _unmasked(poly: Poly, role: int) -> tuple[Poly, Value | None]:
 
 
 def output_of(atoms: Atoms, layer: Layer, hidden: Poly) -> Poly:
-    """The output of a step: the hidden state, or zeros after the last step."""
+    """Return the output of a step: the hidden state; with lengths, zeros after the last step."""
     atom = hidden.atom
     if layer.lengths is None or atom is None:
         return hidden

@@ -1,4 +1,4 @@
-"""Matches a step with the steps of the known layers, by unification."""
+"""Unification of a step with the steps of the known layers."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from onnxtfl.passes.recognize.recurrence.polynomials import (
 from onnxtfl.passes.recognize.recurrence.reading import Columns, Reader
 
 Bound = Mapping[Hashable, Any]
-"""What was found for the operands of a layer: the `Poly` of columns of the input, a `Piece` of a matrix, numbers."""
+"""The operands bound so far: a `Poly` for columns of the input, a `Piece` for a matrix, arrays for vectors."""
 
 INPUT, GIVEN = "input", "given"
 PART = ("part",)
-"""The name of the leaf that is what a step takes of the sequence."""
+"""The name of the leaf for the part of the sequence that a step reads."""
 
 
 def state(role: int) -> tuple[str, int]:
-    """The name of the leaf that is state number `role` before a step."""
+    """Return the name of the leaf for state `role` before a step."""
     return ("state", role)
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """The step of a layer: the `states` after it, as polynomials of the input, the states before, and operands."""
+    """The step of a layer: its new `states` as polynomials of the input, the old states, and the operands."""
 
     kind: type[Recurrent]
     attributes: dict[str, Any]
@@ -55,7 +55,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Option:
-    """A kind of layer, with attributes and optional operands."""
+    """A kind of layer with attributes and optional operands."""
 
     kind: type[Recurrent]
     given: tuple[str, ...]
@@ -66,7 +66,7 @@ _BATCH = 2
 
 
 def pattern(atoms: Atoms, option: Option, cells: int) -> Pattern:
-    """The step of a layer with `cells` cells."""
+    """Return the step of a layer with `cells` cells."""
     key = (option.kind, option.given, tuple(sorted(option.attributes.items())), cells)
     found: Pattern | None = atoms.patterns.get(key)
     if found is None:
@@ -97,9 +97,9 @@ def _pattern(atoms: Atoms, option: Option, cells: int) -> Pattern:
 
 
 def options(hidden: Poly, states: int, gates: int) -> Iterator[Option]:
-    """The layers with so many states that may have `hidden` as the new hidden state, ordinary ones first.
+    """Yield the layers with `states` states whose new hidden state may be `hidden`, common ones first.
 
-    `gates`: how many gates there are if a part of the sequence has a column for each cell of each.
+    `gates`: the number of gates if a part of the sequence has one column per gate and cell.
     """
     if len(all_atoms(hidden)) > MOST_ATOMS or not _multiplies_state(hidden):
         return
@@ -122,11 +122,11 @@ def options(hidden: Poly, states: int, gates: int) -> Iterator[Option]:
 
 
 MOST_ATOMS = 32
-"""Atoms of the largest step; an LSTM with peepholes has 20."""
+"""The most atoms of a step; an LSTM with peepholes has 20."""
 
 
 def _multiplies_state(hidden: Poly) -> bool:
-    """Whether `hidden` has a product of the state before with a matrix."""
+    """Whether `hidden` contains a matrix product of the old state."""
     return any(leaf.name == state(0) for product in products(hidden) for leaf in leaves(product.arguments[0]))
 
 
@@ -139,7 +139,7 @@ _MORE: Mapping[type[Recurrent], Sequence[tuple[tuple[str, ...], Mapping[str, Any
     ],
     ops.Lstm: [(given, {"coupled": coupled}) for coupled in (False, True) for given in ((), ("peepholes",))],
 }
-"""The optional operands and attributes of each kind that change its step."""
+"""The optional operands and attributes that change the step, by kind."""
 
 Activation = tuple[str, float, float]
 _OF_OPS: Mapping[type[Op], tuple[str, ...]] = {
@@ -156,11 +156,11 @@ _OF_OPS: Mapping[type[Op], tuple[str, ...]] = {
     ops.Relu6: ("relu6",),
     ops.ReluN1To1: ("relu_n1_to_1",),
 }
-"""Activations by the op that they contain, with the names of its attributes that are alpha and beta."""
+"""Activations by op, with the names of the attributes for alpha and beta."""
 
 
 def _activations(used: Sequence[Atom]) -> list[Activation]:
-    """The activations that the functions of a step may be."""
+    """Return candidates for the activations of a step."""
     found: dict[Activation, None] = {}
     for atom in used:
         if atom.name in _OF_OPS:
@@ -172,20 +172,20 @@ def _activations(used: Sequence[Atom]) -> list[Activation]:
 
 
 def _covers(activations: Sequence[Activation], names: frozenset[type[Op]]) -> bool:
-    """Whether every function of a step is one of `activations`."""
+    """Whether all functions of a step are among `activations`."""
     wanted = {name for name, _, _ in activations}
     return all(of[0] in wanted for op, of in _OF_OPS.items() if op in names)
 
 
 def _clips_of(kind: type[Recurrent], used: Sequence[Atom]) -> Iterator[Mapping[str, float]]:
-    """The bounds that a step of a layer may have: of the arguments of its activations, of its cell."""
+    """Return candidates for the clips of a layer: of the activations' arguments, of its cell."""
     bounds = _clips(used)
     for of_cell, clip in itertools.product(bounds if kind is ops.Lstm else [0.0], bounds):
         yield {"clip": clip, **({"cell_clip": of_cell} if of_cell else {})}
 
 
 def _clips(used: Sequence[Atom]) -> list[float]:
-    """The bounds in a step; 0 for none."""
+    """Return the clips in a step; 0 for none."""
     bounds = {0.0: None}
     for atom in used:
         if atom.name is ops.Clamp and len(atom.arguments) == 3:
@@ -199,12 +199,12 @@ def _clips(used: Sequence[Atom]) -> list[float]:
 
 
 def unified(wanted: Sequence[Poly], found: Sequence[Poly], of: Pattern, bound: Bound) -> Iterator[Bound]:
-    """Each way in which `found` are the polynomials `wanted` of a pattern: what its operands are."""
+    """Yield each binding of the operands for which the polynomials `wanted` of a pattern equal `found`."""
     yield from _Unifier(of).all(list(zip(wanted, found, strict=True)), bound)
 
 
 class _Unifier:
-    """Finds values for the operands of a pattern; sums and products match in any order."""
+    """Unifies polynomials of a pattern with others; sums and products match in any order."""
 
     def __init__(self, pattern_: Pattern) -> None:
         self.matrices = pattern_.matrices
@@ -217,7 +217,7 @@ class _Unifier:
             yield from self.all(pairs[1:], first)
 
     def poly(self, wanted: Poly, given: Poly, bound: Bound) -> Iterator[Bound]:
-        """Each way in which the terms of `wanted` are terms of `given`; the rest is the input."""
+        """Yield the bindings that match the terms of `wanted` with terms of `given`; the other terms are the input."""
         if wanted.key == given.key:
             yield bound
             return
@@ -246,7 +246,7 @@ class _Unifier:
     def _terms(
         self, wanted: Poly, left: Sequence[Monomial], given: dict[Monomial, Array], bound: Bound
     ) -> Iterator[tuple[dict[Monomial, Array], Bound]]:
-        """Each way in which terms `left` of `wanted` are among `given`, with the rest of that."""
+        """Yield the bindings that match the terms `left` of `wanted`, each with the unmatched terms of `given`."""
         if not left:
             yield given, bound
             return
@@ -307,7 +307,7 @@ def _of_columns(atom: Atom) -> Hashable:
 
 
 def _with(bound: Bound, key: Hashable, value: Any) -> Bound | None:
-    """`bound` with `value` for `key`; None where another value is bound."""
+    """Return `bound` with `value` for `key`; None if another value is bound."""
     if key not in bound:
         return {**bound, key: value}
     before = bound[key]

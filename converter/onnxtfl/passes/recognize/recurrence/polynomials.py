@@ -1,12 +1,12 @@
-"""Steps of recurrent layers as polynomials, in which it no longer matters how a step is written.
+"""Polynomials: a normal form of the steps of recurrent layers.
 
-A float value [N, M] of a step, N sequences of a batch, is a row of columns: one `Poly` for each range of columns that
-was computed in its own way. Joined and separate gates, in any order, come out as the same polynomials::
+A float value [N, M] of a step (N sequences) is one `Poly` per range of columns that is computed differently.
+Concatenated and separate gates, in any order, have the same polynomials::
 
     Split(Sigmoid(x + h R^T), 3)       ->   sigmoid(x[0:H] + h R[0:H]^T), sigmoid(x[H:2H] + h R[H:2H]^T), ...
     (1 - z) n + z h,  n + z (h - n)    ->   n - z n + z h
 
-Equal polynomials are equal functions of real numbers; nothing is rounded but products of constants.
+Equal polynomials are equal functions of real numbers; only products of constants are rounded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Monomial = tuple["Atom", ...]
 
 @dataclass(frozen=True, eq=False)
 class Atom:
-    """What a polynomial is made of: columns of a leaf, a function of polynomials, or a product with a matrix.
+    """A factor of a monomial: columns of a leaf, a function of polynomials, or a product with a matrix.
 
     `kind`: "leaf" (`name`, columns from `start`), "apply" (op `name` with attributes `detail`, of `arguments`), or
     "dot" (`piece` of a matrix, transposed, times the argument). `key` identifies it; equal atoms are one object.
@@ -42,8 +42,9 @@ class Atom:
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows `start` to `stop` and columns `left` to `right` of the matrix `value` (of its transpose, if `transposed`),
-    which is any tensor of `rows` times `columns` elements.
+    """Rows `start` to `stop` and columns `left` to `right` of a matrix (of its transpose, if `transposed`).
+
+    `value`: a tensor of any shape with `rows` times `columns` elements.
     """
 
     value: Value = field(compare=False)
@@ -58,16 +59,16 @@ class Piece:
 
     @classmethod
     def whole(cls, value: Value, rows: int, columns: int, *, transposed: bool = False) -> Piece:
-        """All of a matrix."""
+        """Return the piece that covers the whole matrix."""
         key = id(value) if value.data is None else value.data.key
         return cls(value, key, transposed, rows, columns, 0, rows, 0, columns)
 
     def part(self, start: int, stop: int) -> Piece:
-        """Rows of this piece."""
+        """Return a range of rows of this piece."""
         return self._with(start=self.start + start, stop=self.start + stop)
 
     def across(self, left: int, right: int) -> Piece:
-        """Columns of this piece."""
+        """Return a range of columns of this piece."""
         return self._with(left=self.left + left, right=self.left + right)
 
     def _with(self, **changes: int) -> Piece:
@@ -80,7 +81,7 @@ class Piece:
 
 
 class Poly:
-    """Products of atoms, with their coefficients: numbers, or one number for each column."""
+    """A sum of products of atoms with coefficients: scalars, or one value per column."""
 
     __slots__ = ("key", "terms")
 
@@ -92,14 +93,14 @@ class Poly:
 
     @property
     def constant(self) -> Array | None:
-        """The value of a polynomial without atoms."""
+        """The value of a polynomial without atoms, else None."""
         if any(self.terms.keys()):
             return None
         return self.terms.get((), np.zeros(()))
 
     @property
     def atom(self) -> Atom | None:
-        """The atom that this polynomial is, alone."""
+        """The atom if the polynomial is a single atom, else None."""
         if len(self.terms) != 1:
             return None
         ((monomial, factor),) = self.terms.items()
@@ -107,7 +108,7 @@ class Poly:
 
 
 def _least(coefficient: Array) -> Array:
-    """One number where all columns have the same one."""
+    """Return a scalar if all columns are equal."""
     if coefficient.ndim and (coefficient == coefficient.reshape(-1)[0]).all():
         return np.asarray(coefficient.reshape(-1)[0])
     return coefficient
@@ -118,12 +119,12 @@ ZERO = Poly({})
 
 
 def number(value: Array | float) -> Poly:
-    """A constant: a number, or one for each column."""
+    """Return a constant polynomial: a scalar, or one value per column."""
     return Poly({(): np.asarray(value, np.float64)})
 
 
 def plus(a: Poly, b: Poly, factor: float = 1.0) -> Poly:
-    """a + factor b."""
+    """Return a + factor * b."""
     terms = dict(a.terms)
     for monomial, coefficient in b.terms.items():
         scaled = coefficient if factor == 1.0 else coefficient * factor
@@ -132,15 +133,15 @@ def plus(a: Poly, b: Poly, factor: float = 1.0) -> Poly:
 
 
 MOST_TERMS = 64
-"""Terms of the largest product; steps of layers have fewer than ten."""
+"""The most terms of a product; steps of layers have fewer than ten."""
 
 
 class UnfitError(Exception):
-    """No step of a recurrent layer."""
+    """Raised for nodes that are not the step of a recurrent layer."""
 
 
 def times(a: Poly, b: Poly) -> Poly:
-    """a b, expanded."""
+    """Return a * b, expanded."""
     if len(a.terms) * len(b.terms) > MOST_TERMS:
         raise UnfitError
     terms: dict[Monomial, Array] = {}
@@ -152,12 +153,12 @@ def times(a: Poly, b: Poly) -> Poly:
 
 
 class Atoms:
-    """The atoms of one comparison; equal ones are made once."""
+    """The atoms of one comparison; equal atoms are the same object."""
 
     def __init__(self) -> None:
         self._made: dict[Hashable, Atom] = {}
         self.patterns: dict[Hashable, Any] = {}
-        """What was made of these atoms to compare others with."""
+        """Cache of the layers' patterns over these atoms."""
 
     def _atom(self, identity: Hashable, kind: str, name: Any, **more: Any) -> Poly:
         atom = self._made.get(identity)
@@ -166,23 +167,23 @@ class Atoms:
         return Poly({(atom,): ONE})
 
     def leaf(self, name: Hashable, start: int, width: int) -> Poly:
-        """Columns `start` to `start + width` of the value called `name`."""
+        """Return columns `start` to `start + width` of the leaf `name`."""
         return self._atom(("leaf", name, start, width), "leaf", name, start=start, detail=width)
 
     def apply(self, name: Any, detail: Hashable, arguments: Sequence[Poly]) -> Poly:
-        """A function, elementwise, of polynomials of the same columns."""
+        """Return an elementwise function of polynomials."""
         identity = ("apply", name, detail, tuple(a.key for a in arguments))
         return self._atom(identity, "apply", name, detail=detail, arguments=tuple(arguments))
 
     def dot(self, argument: Poly, piece: Piece) -> Poly:
-        """The product of `argument` and the transposed `piece`."""
+        """Return `argument` times the transposed `piece`."""
         if not argument.terms:
             return ZERO
         identity = ("dot", argument.key, piece.identity)
         return self._atom(identity, "dot", "dot", arguments=(argument,), piece=piece)
 
     def columns(self, poly: Poly, start: int, stop: int) -> Poly:
-        """Columns `start` to `stop` of `poly`."""
+        """Return columns `start` to `stop` of `poly`."""
         return self._mapped(
             poly,
             lambda atom: self._columns(atom, start, stop),
@@ -198,11 +199,11 @@ class Atoms:
         return self.apply(atom.name, atom.detail, [self.columns(a, start, stop) for a in atom.arguments])
 
     def mask(self, name: Hashable) -> Poly:
-        """What is the same for all columns."""
+        """Return a leaf that is the same for all columns."""
         return self._atom(("leaf", name, 0, None), "leaf", name, detail=None)
 
     def substitute(self, poly: Poly, leaf: Callable[[Atom], Poly | None]) -> Poly:
-        """`poly` with other polynomials for its leaves, where `leaf` returns one."""
+        """Replace leaves of `poly` by polynomials, where `leaf` returns one."""
         return self._mapped(poly, lambda atom: self._substituted(atom, leaf), lambda c: c)
 
     def _substituted(self, atom: Atom, leaf: Callable[[Atom], Poly | None]) -> Poly:
@@ -225,7 +226,7 @@ class Atoms:
 
 
 def all_atoms(poly: Poly) -> list[Atom]:
-    """All atoms in `poly`, those in arguments of others too."""
+    """Return all atoms in `poly`, also those in arguments of atoms."""
     found: dict[Atom, None] = {}
     work = [poly]
     while work:
@@ -237,15 +238,15 @@ def all_atoms(poly: Poly) -> list[Atom]:
 
 
 def leaves(poly: Poly) -> Iterable[Atom]:
-    """The leaves in `poly`."""
+    """Return the leaves in `poly`."""
     return (atom for atom in all_atoms(poly) if atom.kind == "leaf")
 
 
 def functions(poly: Poly) -> Iterable[Atom]:
-    """The applied functions in `poly`."""
+    """Return the elementwise functions in `poly`."""
     return (atom for atom in all_atoms(poly) if atom.kind == "apply")
 
 
 def products(poly: Poly) -> Iterable[Atom]:
-    """The products with matrices in `poly`."""
+    """Return the matrix products in `poly`."""
     return (atom for atom in all_atoms(poly) if atom.kind == "dot")

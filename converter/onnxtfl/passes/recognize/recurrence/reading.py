@@ -1,4 +1,4 @@
-"""Values of a graph as polynomials of the leaves of a step."""
+"""Conversion of values of a graph to polynomials of the leaves of a step."""
 
 from __future__ import annotations
 
@@ -29,26 +29,25 @@ from onnxtfl.passes.recognize.recurrence.polynomials import (
 )
 
 Columns = list[tuple[int, Poly]]
-"""A value [N, M]: ranges of columns, each with its width."""
+"""A value [N, M] as ranges of columns: the width and the polynomial of each."""
 
 MOST_ROWS = 1 << 10
-"""Sequences of the largest batch whose constants are read."""
+"""The largest batch for which constants are compared across rows."""
 DEEPEST = 100
-"""The longest chain of nodes that is read."""
+"""The maximum depth of the recursion over producers."""
 
 
 def peeled(value: Value) -> Value:
-    """What `value` is reshaped from."""
+    """Return `value` before reshapes and copies."""
     while value.producer is not None and value.producer.op in (ops.Reshape, ops.Copy):
         value = value.producer.operand(0)
     return value
 
 
 class Reader:
-    """Reads values of one step, each [N, M] for N = `batch` sequences; reshapes that keep the rows do not count.
+    """Converts values of one step, each [N, M] for N = `batch` sequences up to reshapes, to polynomials.
 
-    `atoms`: those of the comparison; `leaf` returns the columns of a value that is not read further, None for others;
-    `position`: the constant that the number of the step is, if it is known.
+    `leaf` returns the columns of a value that is a leaf, None for others. `position`: the index of the step, if known.
     """
 
     def __init__(
@@ -57,19 +56,19 @@ class Reader:
         self.atoms, self.batch, self._leaf, self.position = atoms, batch, leaf, position
         self.matrices: dict[Value, list[Piece]] = {}
         self.outside: dict[Value, Value] = {}
-        """What inputs of a region are outside."""
+        """Inputs of a region and their values outside of it."""
         self._read: dict[Value, Columns] = {}
         self._depth = 0
 
     def poly(self, value: Value) -> Poly:
-        """`value`, all of whose columns have one polynomial."""
+        """Return the polynomial of all columns of `value`; UnfitError if there are several."""
         columns = self.columns(value)
         if len(columns) != 1:
             raise UnfitError
         return columns[0][1]
 
     def columns(self, value: Value) -> Columns:
-        """The columns of `value`; UnfitError where it is not made of what layers are made of."""
+        """Return the columns of `value`; UnfitError if it is too deep."""
         found = self._read.get(value)
         if found is None:
             self._depth += 1
@@ -97,17 +96,17 @@ class Reader:
         return self.named(value)
 
     def named(self, value: Value, name: Hashable = None) -> Columns:
-        """`value` as columns of a leaf."""
+        """Return `value` as a leaf."""
         width = self.width(value)
         return [(width, self.atoms.leaf(("value", self._base(value)) if name is None else name, 0, width))]
 
     def _base(self, value: Value) -> Value:
-        """What `value` is reshaped from, outside of a region."""
+        """Return `value` before reshapes, outside of a region."""
         base = peeled(value)
         return peeled(self.outside[base]) if base in self.outside else base
 
     def width(self, value: Value) -> int:
-        """The number of columns."""
+        """Return the number of columns of `value`; UnfitError unless its leading axes have `batch` elements."""
         shape = value.tensor_type.shape
         if shape is None:
             raise UnfitError
@@ -118,7 +117,7 @@ class Reader:
         raise UnfitError
 
     def _columns_from(self, value: Value, axis: int, columns: Columns) -> int:
-        """The columns for each index of `axis` of `value`; UnfitError where its parts are not ranges of columns."""
+        """Return the columns per index of `axis` of `value`; UnfitError if its parts are not ranges of columns."""
         axis = normalize_axis(axis, value.rank)
         if product(value.shape[axis:]) != _total(columns):
             raise UnfitError
@@ -168,7 +167,7 @@ class Reader:
         return self._combined([columns, self._operand(bias, value)], plus)
 
     def _pieces(self, node: Node) -> list[Piece]:
-        """The matrix [outputs, inputs] of a product, where each row of the left operand is multiplied by it."""
+        """Return the matrix [outputs, inputs] that multiplies each row of the left operand."""
         given = self._given_rows(node.operand(1))
         if given is not None and tuple(node.attr("rhs_contracting_dimensions")) == (1,):
             return given
@@ -176,7 +175,7 @@ class Reader:
         return pieces_of(node) if outside is None else [replace(p, value=outside) for p in pieces_of(node)]
 
     def _given_rows(self, value: Value) -> list[Piece] | None:
-        """The rows of one of `matrices`, or of parts of them."""
+        """Return the pieces of `value` if it consists of rows of `matrices`, else None."""
         node = value.producer
         if value in self.matrices or node is None:
             return self.matrices.get(value)
@@ -211,7 +210,7 @@ class Reader:
         return self._combined(given, lambda a, b: self.atoms.apply(ops.Select, None, [valid, a, b]))
 
     def _mask(self, mask: Value) -> Poly:
-        """Whether a step is valid for each sequence: its number is less than a length."""
+        """Return the mask step index < lengths; UnfitError for other conditions."""
         node = peeled(mask).producer
         if node is None or node.op is not ops.Compare or node.attr("comparison_direction") != "LT":
             raise UnfitError
@@ -256,7 +255,7 @@ class Reader:
         return self._combined([self._operand(node.operand(i), value) for i in (0, 1)], function)
 
     def _operand(self, operand: Value, result: Value) -> Columns:
-        """The columns of an operand as it broadcasts to `result`."""
+        """Return the columns of an operand broadcast to `result`."""
         width = self.width(result)
         if operand.data is not None:
             return [(width, number(self._constant(operand, result, width)))]
@@ -266,7 +265,7 @@ class Reader:
         return columns
 
     def _constant(self, operand: Value, result: Value, width: int) -> Array:
-        """A number, or one for each column; UnfitError where rows differ."""
+        """Return a scalar or one value per column; UnfitError if rows differ."""
         if operand.is_quantized or operand.data is None:
             raise UnfitError
         if operand.data.size == 1:
@@ -281,7 +280,7 @@ class Reader:
         return np.asarray(operand.numpy(), np.float64).reshape(-1)
 
     def cut(self, columns: Columns, start: int, stop: int) -> Columns:
-        """Columns `start` to `stop`."""
+        """Return columns `start` to `stop`."""
         found, before = [], 0
         for width, poly in columns:
             first, last = max(start - before, 0), min(stop - before, width)
@@ -292,7 +291,7 @@ class Reader:
         return found
 
     def _combined(self, given: Sequence[Columns], function: Callable[..., Poly]) -> Columns:
-        """`function` of operands that have equally many columns, for each range in which none changes."""
+        """Apply `function` to each range of columns in which no operand changes its polynomial."""
         ends = sorted({end for columns in given for end in _ends(columns)})
         pairs = zip([0, *ends], ends, strict=False)
         if any(_total(columns) != ends[-1] for columns in given):
@@ -301,7 +300,7 @@ class Reader:
 
 
 def pieces_of(node: Node) -> list[Piece]:
-    """The matrix [outputs, inputs] of a product that multiplies each row of the left operand by it; else UnfitError."""
+    """Return the matrix [outputs, inputs] that multiplies each row of the left operand; UnfitError if there is none."""
     lhs, rhs = node.operand(0), node.operand(1)
     attributes = attributes_of(node)
     roles = DotRoles(attributes, lhs.rank, rhs.rank)

@@ -1,4 +1,4 @@
-"""Steps that a file has one by one, as the Scan of which they are the rounds.
+"""Rerolling: unrolled steps as a Scan of which they are the iterations.
 
 ::
 
@@ -8,10 +8,9 @@
     %h2 = Tanh(Add(%p2, DotGeneral(%h1, %R)))                    %n = Tanh(Add(%p, DotGeneral(%h, %R))) } }
     %y = Concatenate(%h0, %h1, %h2)
 
-The last step is read as a round of its part and of values of the step before, its states; each step before has to
-compute the same, and the first the same from initial states, which are zeros or values of the graph. A single step,
-whose states are outside, is a Scan of one round. The Scan is written only as the layer that it is: steps that are no
-layer stay as they are.
+The last step is converted to polynomials of its part and of values of the previous step, its states. Each previous step
+has to compute the same, and the first step the same from initial states, which are zeros or values of the graph. A
+single step is a Scan of one iteration. Only layers are written: steps of no known layer stay unrolled.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ from onnxtfl.passes.recognize.recurrence.reading import Reader, peeled
 from onnxtfl.passes.recognize.recurrence.rounds import Rounds
 
 NEAR = 6
-"""How far before the first step an initial state is looked for, in nodes."""
+"""The most nodes between an initial state and the first step."""
 MOST_INITIAL = 4
-"""Values that are tried as initial states."""
+"""The most candidates for initial states."""
 
 
 @dataclass(frozen=True)
 class Rolled:
-    """The Scan that the steps of `chain` are, whose body is the step of `layer`.
+    """The steps of `chain` as a Scan over the step of `layer`.
 
-    `initial`: the carried values, None for zeros. `finals`: values of the last step, and the state that each is;
-    `collecting`: the nodes that join the outputs of all steps, and whether as [T, N, H], not [N, T, H].
+    `initial`: the carried values, None for zeros. `finals`: values of the last step and their states; `collecting`: the
+    nodes that concatenate the outputs of all steps, and whether as [T, N, H] (else [N, T, H]).
     """
 
     chain: Chain
@@ -55,12 +54,12 @@ class Rolled:
     collecting: Mapping[Node, bool]
 
     def write(self, b: Builder) -> list[Value]:
-        """The output of the layer, and its last states."""
+        """Write the layer; return its output and last states."""
         return self.layer.write(b, self.steps, self.initial)
 
 
 def rerolled(graph: Graph, chain: Chain) -> Iterator[Rolled]:
-    """The Scans that the steps of `chain` may be: more than one where values may be states in several ways."""
+    """Yield the Scans of which `chain` may be the steps; several if the roles of states are ambiguous."""
     with contextlib.suppress(UnfitError):
         steps = _Steps(graph, chain)
         orders = chain.taken if chain.is_single else itertools.permutations(chain.taken[-1])
@@ -71,7 +70,7 @@ def rerolled(graph: Graph, chain: Chain) -> Iterator[Rolled]:
 
 
 class _Steps:
-    """The steps of what may be a layer."""
+    """The steps of a candidate for a layer."""
 
     def __init__(self, graph: Graph, chain: Chain) -> None:
         self.graph, self.chain, self.count = graph, chain, len(chain.parts)
@@ -84,9 +83,9 @@ class _Steps:
         )
 
     def layers(self, order: Sequence[Value]) -> Iterator[tuple[Layer, list[Poly]]]:
-        """Layers of which a step is one, with its states; `order`: the states that the last step takes, by role."""
+        """Yield layers that match the last step, with its new states; `order`: the states that it reads, by role."""
         last = self.count - 1
-        if last > 1:  # the step before the last computes all states, also those that nothing uses after the last
+        if last > 1:  # the last step may not compute all states: those without users are missing
             for before in itertools.permutations(self.chain.taken[last - 1]):
                 reader = self._reader(last - 1, before)
                 hidden, *others = [reader.poly(v) for v in order]
@@ -103,7 +102,7 @@ class _Steps:
                 yield found
 
     def _is_single(self, layer: Layer, hidden: Poly, read: Mapping[Value, Poly]) -> bool:
-        """Whether a single step is one of `layer`: sums of products are only if they are the next state."""
+        """Whether a single step is one of `layer`; one without activation only if its result is the next state."""
         if layer.lengths is not None or not all(v.is_constant for v in layer.values):
             return False
         return layer.pattern.kind is not ops.Rnn or any(
@@ -111,20 +110,20 @@ class _Steps:
         )
 
     def _is_kept(self, value: Value) -> bool:
-        """Whether `value` is what the graph returns as the next state."""
+        """Whether the graph returns `value` as the next state."""
         source = source_of(self.chain.taken[0][0])
         kept = [s.output for s in self.graph.states if s.input is source]
         kept += [v for v in self.graph.outputs if source in self.graph.inputs and v.tensor_type == source.tensor_type]
         return any(peeled(v) is peeled(value) for v in kept)
 
     def _last_polys(self, order: Sequence[Value]) -> dict[Value, Poly]:
-        """What the last step computes for each cell."""
+        """Return the values of the last step that have one column per cell."""
         last, level = self.count - 1, self.chain.level
         values = [r for node in self.chain.nodes for r in node.results if level[r] == last and r.dtype.is_float]
         return self.rounds.polys(self._reader(last, order), values)
 
     def _states_of(self, poly: Poly) -> Iterator[Poly]:
-        """The states after a step, which nothing uses, if `poly` is an output that is masked by zeros."""
+        """Yield candidates for the (unused) states after a step if `poly` is an output masked by zeros."""
         atom, cells = poly.atom, self.rounds.cells
         if atom is None or atom.name is not ops.Select or atom.arguments[2].terms:
             return
@@ -135,12 +134,12 @@ class _Steps:
                 yield self.atoms.apply(ops.Select, None, [mask, argument, self.atoms.leaf(state(1), 0, cells)])
 
     def _reader(self, step: int, states: Sequence[Value]) -> Reader:
-        """A reader of `step`, which takes `states` in the order of their roles."""
+        """Return a reader of `step`, which reads `states` in the order of their roles."""
         index = self.count - 1 - step if self.chain.reverse else step
         return self.rounds.reader(self.chain.parts[step], states, self.others, index)[0]
 
     def rolled(self, layer: Layer, polys: Sequence[Poly], order: Sequence[Value]) -> Rolled:
-        """The Scan if all steps compute `polys`, else UnfitError; `order`: what the last step takes, by role."""
+        """Return the Scan if all steps compute `polys`, else UnfitError; `order`: what the last step reads, by role."""
         read = self._last_polys(order)
         readers, initial = {self.count - 1: self._reader(self.count - 1, order)}, list[Value | None](order)
         for step in range(self.count - 2, 0, -1):
@@ -157,7 +156,7 @@ class _Steps:
         return Rolled(self.chain, layer, self.steps, initial, finals, collecting)
 
     def _before(self, step: int, after: Sequence[Value], polys: Sequence[Poly]) -> tuple[Sequence[Value], Reader]:
-        """The states that `step` takes, by role, so that `after` are its new states `polys`; and its reader."""
+        """Return the states of `step`, by role, for which `after` are its new states `polys`; and its reader."""
         for order in itertools.permutations(self.chain.taken[step]):
             reader = self._reader(step, order)
             if all(reader.poly(v).key == poly.key for v, poly in zip(after, polys, strict=True)):
@@ -165,7 +164,7 @@ class _Steps:
         raise UnfitError
 
     def _candidates(self, reader: Reader) -> dict[Value | None, Poly]:
-        """What may be initial states: zeros, and values near the first step that do not depend on the sequence."""
+        """Return candidates for initial states: zeros, and nearby values that do not depend on the sequence."""
         found: dict[Value | None, Poly] = {None: ZERO}
         found.update(self.rounds.polys(reader, self._invariants()).items())
         return found
@@ -177,7 +176,7 @@ class _Steps:
         polys: Sequence[Poly],
         candidates: Mapping[Value | None, Poly],
     ) -> list[Value | None]:
-        """The initial states, by role, with which the first step has the new states `after`."""
+        """Return the initial states, by role, for which the first step has the new states `after`."""
         wanted = [reader.poly(v).key for v in after]
         for chosen in itertools.product(candidates, repeat=len(polys)):
             if [self._started(p, [candidates[v] for v in chosen]).key for p in polys] == wanted:
@@ -185,7 +184,7 @@ class _Steps:
         raise UnfitError
 
     def _started(self, poly: Poly, initial: Sequence[Poly]) -> Poly:
-        """`poly` with initial states for the states."""
+        """Return `poly` with the states replaced by initial states."""
         names = {state(role): value for role, value in enumerate(initial)}
 
         def leaf(atom: Atom) -> Poly | None:
@@ -204,7 +203,7 @@ class _Steps:
         return list(found)[:MOST_INITIAL]
 
     def _collecting(self, readers: Mapping[int, Reader], wanted: Sequence[object]) -> dict[Node, bool]:
-        """The nodes that join `wanted` of all steps, and whether as [T, N, H], not [N, T, H]."""
+        """Return the nodes that concatenate `wanted` of all steps, and whether as [T, N, H] (else [N, T, H])."""
         found = {}
         for node in self.chain.collecting:
             values = node.operands[::-1] if self.chain.reverse else node.operands
@@ -215,7 +214,7 @@ class _Steps:
         return found
 
     def _is_time_first(self, node: Node) -> bool:
-        """Whether `node` joins [N, H] of all steps to [T, N, H]; UnfitError where it is not [N, T, H] either."""
+        """Whether `node` concatenates [N, H] of all steps to [T, N, H], not [N, T, H]; UnfitError for other shapes."""
         shape, axis = node.result.shape, normalize_axis(node.attr("axis"), node.result.rank)
         before, after = product(shape[:axis]), product(shape[axis:])
         if before == 1:

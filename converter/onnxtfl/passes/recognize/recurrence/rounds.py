@@ -1,4 +1,4 @@
-"""One round of a Scan, or of steps that are rolled up to one, as polynomials of what it takes."""
+"""One iteration of a Scan, or of rerolled steps, as polynomials of the values that it reads."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from onnxtfl.passes.recognize.recurrence.reading import Columns, Reader, peeled
 
 
 class Rounds:
-    """Rounds that take a part like `part` and states like `states`, the first of them [N, H] for H cells.
+    """Iterations that read a part like `part` and states like `states`, the first of them [N, H] for H cells.
 
-    `batch`: N. `width`: the columns of a part. UnfitError where these are no part and states of a layer.
+    `batch`: N. `width`: the columns of a part. UnfitError if the types cannot be those of a layer.
     """
 
     def __init__(self, part: Value, states: Sequence[Value]) -> None:
@@ -31,7 +31,7 @@ class Rounds:
         self.width = Reader(self.atoms, self.batch, lambda _: None).width(part)
 
     def steps(self, x: Value, axis: int, count: Dim, reverse: bool) -> Steps:
-        """What `count` rounds take of `x`, along `axis`."""
+        """Return the parts of `x` along `axis` that `count` iterations read."""
         before = product(x.shape[: normalize_axis(axis, x.rank)])
         if before not in (1, self.batch):
             raise UnfitError
@@ -40,9 +40,9 @@ class Rounds:
     def reader(
         self, part: Value, states: Sequence[Value], others: Collection[Value] = (), position: int | None = None
     ) -> tuple[Reader, dict[Value, Columns]]:
-        """A reader of the round that takes `part`, and `states` by role; and its leaves, to which others may be added.
+        """Return a reader of the iteration with `part` and `states` (by role), and its leaves, which may be extended.
 
-        `others`: parts of other rounds, which this one may not take. `position`: the number of the round, if known.
+        `others`: parts of other iterations, which it must not read. `position`: the index of the iteration, if known.
         """
         places: dict[Value, Columns] = {}
 
@@ -64,7 +64,7 @@ class Rounds:
         return reader, places
 
     def polys(self, reader: Reader, values: Iterable[Value]) -> dict[Value, Poly]:
-        """Those of `values` that have as many columns as there are cells."""
+        """Return the polynomials of those `values` that have one column per cell."""
         found = {}
         for value in values:
             with contextlib.suppress(UnfitError):
@@ -73,5 +73,5 @@ class Rounds:
         return found
 
     def layer(self, hidden: Poly, others: Sequence[Poly] | None) -> tuple[Layer, list[Poly]] | None:
-        """The layer whose hidden state after a round is `hidden`, and its states (see `layer_of`)."""
+        """Return the layer whose new hidden state is `hidden`, and its states (see `layer_of`)."""
         return layer_of(self.atoms, self.cells, hidden, others, self.width)

@@ -1,4 +1,4 @@
-"""Recurrent layers that are written as a Scan.
+"""Recurrent layers in the form of a Scan.
 
 ::
 
@@ -33,7 +33,7 @@ POSITION = ("position",)
 
 @LAYERS_IN_SCANS.on(ops.Scan)
 def scan_of_layer(b: Builder, node: Node) -> list[Value] | None:
-    """Replace a Scan by the layer whose step its body is."""
+    """Replace a Scan whose body is the step of a layer by the layer."""
     parts = ScanParts.of(node)
     if parts.count not in (1, 2) or (parts.length is not None and static_ints(parts.length) != [parts.rounds]):
         return None
@@ -46,7 +46,7 @@ def scan_of_layer(b: Builder, node: Node) -> list[Value] | None:
 
 
 class _Body:
-    """The body of a Scan whose carried value order[i] is state i of a layer."""
+    """The body of a Scan; carried value order[i] is state i of a layer."""
 
     def __init__(self, node: Node, parts: ScanParts, order: Sequence[int]) -> None:
         self.node, self.parts, self.order = node, parts, order
@@ -68,14 +68,14 @@ class _Body:
                 places[value] = [(outside.shape[0], number(outside.numpy()))]
 
     def _scanned(self) -> int:
-        """The index of the only scanned value that is not the number of the step."""
+        """Return the index of the only scanned value that is not the step index."""
         floats = [i for i, v in enumerate(self.parts.scanned) if v.dtype.is_float]
         if len(floats) != 1 or len(set(self.parts.reversed)) != 1:
             raise UnfitError
         return floats[0]
 
     def written(self, b: Builder) -> list[Value]:
-        """The results of the layer in place of those of the Scan; UnfitError where it is none."""
+        """Return the results of the layer that replace those of the Scan; UnfitError if it is no layer."""
         polys = [self.reader.poly(self.body.outputs[i]) for i in self.order]
         found = self.rounds.layer(polys[0], polys[1:] or None)
         if found is None:
@@ -96,7 +96,7 @@ class _Body:
         return self.rounds.steps(x, axis, x.shape[axis], self.parts.reversed[self.place])
 
     def _check_collected(self, wanted: Poly) -> None:
-        """UnfitError where the Scan collects something else than the output."""
+        """Raise UnfitError if the Scan collects anything but the output."""
         back = self.parts.reversed[self.place]
         for value, reverse in zip(self.body.outputs[self.parts.count :], self.parts.result_reversed, strict=True):
             if self.reader.poly(value).key != wanted.key or reverse != back:

@@ -1,4 +1,4 @@
-"""Layers in place of steps that a file has one by one."""
+"""Replacement of unrolled steps by layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onnxtfl.rewriting.patterns import erase_dead
 
 
 def recognize_steps(graph: Graph) -> bool:
-    """Replace the steps of recurrent layers by the layers, single ones last; returns whether there were any."""
+    """Replace the steps of recurrent layers by the layers, single steps last; return whether there were any."""
     changed, sources = False, sources_of(graph)
     for chains in (chains_of, functools.partial(single_steps, sources=sources)):
         for node in [n for n in graph.nodes if n.op in (ops.Split, *PRODUCTS)]:
@@ -28,12 +28,12 @@ def recognize_steps(graph: Graph) -> bool:
 
 
 def _is_replaced(graph: Graph, chain: Chain) -> bool:
-    """Replace the steps of `chain` by a layer, if they are one."""
+    """Replace the steps of `chain` by a layer if possible; return whether it was."""
     return any(_is_written(graph, rolled) for rolled in rerolled(graph, chain))
 
 
 def _is_written(graph: Graph, rolled: Rolled) -> bool:
-    """Write the layer; not if the steps have other users."""
+    """Write the layer unless the steps have other users; return whether it was written."""
     chain, finals, collecting = rolled.chain, rolled.finals, rolled.collecting
     joined = [v for node in collecting for v in node.operands if v is not None]
     inside, outside = _made_for(chain, [*finals, *joined]), graph.output_set()
@@ -64,7 +64,7 @@ def _is_written(graph: Graph, rolled: Rolled) -> bool:
 
 
 def _made_for(chain: Chain, values: Sequence[Value]) -> set[Node]:
-    """The nodes of the steps that `values` depend on."""
+    """Return the nodes of the steps on which `values` depend."""
     inside: set[Node] = set()
     work = [v.producer for v in values]
     while work:
@@ -76,7 +76,7 @@ def _made_for(chain: Chain, values: Sequence[Value]) -> set[Node]:
 
 
 def _place(chain: Chain, sources: Sequence[Value], inside: set[Node]) -> Node | None:
-    """The node that is the first after all producers of `sources`; None where one depends on the steps."""
+    """Return the first node after all producers of `sources`; None if one of them depends on the steps."""
     waiting = {node for v in sources if (node := v.producer) is not None}
     place: Node | None = chain.start
     node, seen, left = place, set[Node](), len(inside)
