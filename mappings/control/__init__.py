@@ -1,1 +1,1 @@
-"""Control flow, state, and ops that nothing computes."""
+"""Control flow, tables, custom ops, and ops without any kernel."""

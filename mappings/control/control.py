@@ -1,4 +1,4 @@
-"""If, While, Loop and Scan. Their regions are lifted, and lowered, like the graph around them."""
+"""If, While, Loop and Scan. Their regions are lifted and lowered like the graph around them."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 
 @regions_of("onnx.If")
 def if_regions_onnx(node: Node) -> Inlined | None:
-    """Branches have the captured values as their only operands; the branch of a known condition replaces the node."""
+    """The operands of branches are captured values; with a constant condition, a branch replaces the node."""
     return _branches(node, _graph(node, "then_branch"), _graph(node, "else_branch"))
 
 
 @regions_of("tfl.IF")
 def if_regions_tfl(node: Node) -> Inlined | None:
-    """Branches take all operands but the condition."""
+    """Branches have all operands but the condition as inputs."""
     return _branches(node, _graph(node, "then_subgraph_index"), _graph(node, "else_subgraph_index"))
 
 
 def _graph(node: Node, name: str) -> Graph:
-    """The graph that is attribute `name`; ValueError where it is none."""
+    """Return the graph in attribute `name`; ValueError if it is not a graph."""
     region = node.attributes.get(name)
     if not isinstance(region, Graph):
-        raise ValueError(f"{name} is no graph")
+        raise ValueError(f"{name} is not a graph")
     return region
 
 
@@ -86,7 +86,7 @@ def _without_state(region: Graph) -> None:
 
 @lift_onnx("If", VERSIONS)
 def if_onnx(b: Builder, node: Node) -> Sequence[Value]:
-    """If; each sequence that the branches return as its elements."""
+    """Lift If; a sequence that the branches return becomes its elements."""
     branches = {name: _graph(node, name) for name in ("then_branch", "else_branch")}
     outputs = Outputs(list(branches.values()))
     return outputs.regrouped(b, b.many(ops.If, *node.operands, **branches))
@@ -103,9 +103,9 @@ row(
 
 
 def _resized(node: Node) -> list[int]:
-    """The values of a While that grow along their first axis.
+    """Return the values of a While that grow along their first axis.
 
-    LiteRT and tflite-runtime 2.14 take first sizes 0 and 1 of a value before and after a round for equal.
+    LiteRT and tflite-runtime 2.14 treat sizes 0 and 1 of that axis, before and after an iteration, as equal.
     Source: while.cc, total_elements in Prepare_impl.
     """
     found = []
@@ -118,7 +118,7 @@ def _resized(node: Node) -> list[int]:
 
 @decompose(ops.While, "tfl", when=lambda node: bool(_resized(node)))
 def while_with_unit_axes(b: Builder, node: Node) -> list[Value]:
-    """Values that grow along their first axis get a unit axis before it."""
+    """Insert a unit axis before values that grow along their first axis."""
     wide = _resized(node)
 
     def region(old: Graph) -> tuple[Graph, Builder, list[Value]]:
@@ -141,14 +141,14 @@ def while_with_unit_axes(b: Builder, node: Node) -> list[Value]:
 
 @lower_onnx(ops.If)
 def if_lowered_onnx(node: Node, opset: int) -> Form | None:
-    """If; what its branches take are captures."""
+    """Lower If; the inputs of its branches become captured values."""
     branches = {name: node.attr(name) for name in ("then_branch", "else_branch")}
     return Form("If", tuple(node.operands), {**branches, "captures": len(node.operands) - 1})
 
 
 @regions_of("tfl.STABLEHLO_CASE")
 def case_regions(node: Node) -> None:
-    """Branches take all operands but the index."""
+    """Branches have all operands but the index as inputs."""
     for branch in node.regions:
         _without_state(branch)
         bind_captures(branch, node.operands[1:])
@@ -156,20 +156,20 @@ def case_regions(node: Node) -> None:
 
 @regions_of("tfl.CALL")
 def call_regions(node: Node) -> None:
-    """The subgraph takes all operands."""
+    """The subgraph has all operands as inputs."""
     _without_state(_graph(node, "subgraph"))
     bind_captures(_graph(node, "subgraph"), node.operands)
 
 
 @lift_tfl("CALL")
 def call(b: Builder, node: Node) -> Sequence[Value]:
-    """The nodes of the subgraph."""
+    """Inline the subgraph."""
     return copied(b, _graph(node, "subgraph"), node.operands)
 
 
 @lift_tfl("STABLEHLO_CASE")
 def case(b: Builder, node: Node) -> Sequence[Value]:
-    """If for each branch but the last, which is taken for every other index."""
+    """Return nested Ifs, one per branch but the last, which is the default."""
     operands = [v for v in node.operands[1:] if v is not None]
     return _one_of(b, b(ops.Reshape, node.operand(0), []), operands, node.regions)
 
@@ -177,7 +177,7 @@ def case(b: Builder, node: Node) -> Sequence[Value]:
 def _one_of(
     b: Builder, index: Value, operands: Sequence[Value], branches: Sequence[Graph], first: int = 0
 ) -> list[Value]:
-    """The results of branch `index` of those from `first` on."""
+    """Return the results of branch `index` of the branches from `first`."""
     branch = branches[first]
     if first == len(branches) - 1:
         return copied(b, branch, operands)
@@ -194,9 +194,9 @@ def _one_of(
 
 
 FOREVER = (1 << 31) - 1
-"""From this trip count on, a loop is one that ends by its condition only."""
+"""Trip counts from this value mean that only the condition ends the loop."""
 MOST_PREALLOCATED = 1 << 16
-"""The most elements of a collected result of a loop that may have fewer rounds than its trip count."""
+"""The most elements of a scan output of a loop that may end before its trip count."""
 
 
 @regions_of("onnx.Loop")
@@ -219,7 +219,7 @@ def loop_regions(node: Node) -> Steps | None:
 
 @carried_by("onnx.Loop")
 def loop_carried(node: Node) -> Sequence[tuple[Value, Value, Type | None]]:
-    """Each loop-carried value before and after a round."""
+    """Return each loop-carried value before and after an iteration."""
     body, count = _graph(node, "body"), len(_carried(node))
     if len(body.outputs) <= count or len(body.inputs) < count + 2:
         raise ValueError(f"the body has {len(body.inputs)} inputs, {len(body.outputs)} outputs, {count} carried values")
@@ -237,11 +237,11 @@ def _condition_type(node: Node) -> TensorType:
 
 @lift_onnx("Loop", VERSIONS)
 def loop_onnx(b: Builder, node: Node) -> Sequence[Value]:
-    """Scan if only the trip count ends the loop, else While; both carry the number of the round."""
+    """Lift Loop to Scan if only the trip count ends it, else to While; both carry the iteration number."""
     body = _graph(node, "body")
     number, condition = number_of_round(body), body.inputs[1]
     if condition.dtype is not DType.BOOL or condition.rank > 1 or not all(map(may_be_one, condition.shape)):
-        raise ValueError(f"the condition of a round is {condition.type}")
+        raise ValueError(f"the condition of an iteration is {condition.type}")
     count, go_on = node.operands[:2]
     count = None if count is None else b(ops.Reshape, count, [])
     limit = None if count is None else static_ints(count)
@@ -265,7 +265,7 @@ def loop_onnx(b: Builder, node: Node) -> Sequence[Value]:
 
 
 def _loop_as_while(b: Builder, node: Node, count: Value | None) -> list[Value]:
-    """While over the number of the round, the condition, carried values, collected results, captures, trip count."""
+    """Return a While over iteration number, condition, carried values, scan outputs, captures, trip count."""
     body, carried = _graph(node, "body"), len(_carried(node))
     go_on = node.operands[1] if node.operands[1] is not None else b.value(np.asarray(True))
     captures = body.inputs[2 + carried :]
@@ -282,7 +282,7 @@ def _loop_as_while(b: Builder, node: Node, count: Value | None) -> list[Value]:
 
 
 def _room(collected: Collected, count: Value | None) -> Value | None:
-    """The trip count as int32, if it is known and so many elements are few."""
+    """Return the trip count as int32, if it is known and small enough to allocate the scan outputs."""
     limit, size = static_ints(count), product(collected.output.shape)
     if limit is None or not isinstance(size, int) or limit[0] * size > MOST_PREALLOCATED:
         return None
@@ -304,7 +304,7 @@ def scan_regions_onnx(node: Node) -> None:
     axes = _int_list(node, "scan_input_axes", len(values) - captures - scanned)
     taken = [v.tensor_type for v in values[: len(values) - captures] if v is not None]
     for i, (inside, type_) in enumerate(zip(body.inputs, taken, strict=False)):
-        dropped = [0] if old else []  # the batch
+        dropped = [0] if old else []  # the batch axis
         dropped += [1 if old else axes[i - scanned]] if i >= scanned else []
         inside.type = _without(type_, dropped)
     if captures:
@@ -312,7 +312,7 @@ def scan_regions_onnx(node: Node) -> None:
 
 
 def _int_list(node: Node, name: str, count: int, stop: int | None = None) -> tuple[int, ...]:
-    """Attribute `name` with `count` entries, by default zeros, all in [0, stop)."""
+    """Return attribute `name` with `count` entries in [0, stop), by default zeros."""
     entries = tuple(node.attr(name) or (0,) * count)
     if len(entries) != count:
         raise ValueError(f"{name} has {len(entries)} entries, not {count}")
@@ -322,7 +322,7 @@ def _int_list(node: Node, name: str, count: int, stop: int | None = None) -> tup
 
 
 def _without(type_: TensorType, axes: Sequence[int]) -> TensorType:
-    """`type_` without `axes`."""
+    """Return `type_` without `axes`."""
     if type_.shape is None:
         return type_
     dropped = normalize_axes(axes, len(type_.shape))
@@ -331,7 +331,7 @@ def _without(type_: TensorType, axes: Sequence[int]) -> TensorType:
 
 @carried_by("onnx.Scan")
 def scan_carried(node: Node) -> Sequence[tuple[Value, Value, Type | None]]:
-    """Each carried value before and after a round."""
+    """Return each carried value before and after an iteration."""
     body, count = _graph(node, "body"), _scan_states(node)
     if len(body.outputs) < count:
         raise ValueError(f"the body has {len(body.outputs)} outputs for {count} carried values")
@@ -345,7 +345,7 @@ def _scan_states(node: Node) -> int:
 
 @lift_onnx("Scan", SCAN_VERSIONS)
 def scan_onnx(b: Builder, node: Node) -> Sequence[Value]:
-    """Scan over the axes and in the directions of its attributes."""
+    """Lift Scan with the axes and directions in its attributes."""
     body, count, scanned = _graph(node, "body"), _scan_states(node), int(node.attr("num_scan_inputs"))
     collected = len(body.outputs) - count
     return b.many(
@@ -363,9 +363,9 @@ def scan_onnx(b: Builder, node: Node) -> Sequence[Value]:
 
 @lift_onnx("Scan", (8,))
 def scan_8(b: Builder, node: Node) -> Sequence[Value]:
-    """A Scan over the batch, whose rounds are Scans over the steps of one sequence.
+    """Lift Scan-8 to a Scan over the batch, whose body is a Scan over the steps of one sequence.
 
-    Steps after the length of a sequence keep the state and collect zeros; a reversed input begins at its last step.
+    Steps after the length of a sequence keep the state and collect zeros; a reversed input starts at its last step.
     """
     lengths, *values = node.operands
     body, count, scanned = _graph(node, "body"), _scan_states(node), int(node.attr("num_scan_inputs"))
@@ -393,14 +393,14 @@ def scan_8(b: Builder, node: Node) -> Sequence[Value]:
 
 
 def _reversed_sequences(b: Builder, scanned: Sequence[Value], lengths: Value, back: Sequence[bool]) -> list[Value]:
-    """The scanned values [batch, steps, ...]; the first `lengths` steps of those that go `back` are reversed."""
+    """Return the scanned values [batch, steps, ...], the first `lengths` steps reversed in those with `back`."""
     reverse = {"seq_axis": 1, "batch_axis": 0}
     return [b(ops.ReverseSequence, v, lengths, **reverse) if r else v for v, r in zip(scanned, back, strict=True)]
 
 
 @decompose(ops.Scan, "tfl")
 def scan_as_rounds(b: Builder, node: Node) -> Sequence[Value]:
-    """The body once for each round if there are few, else a While."""
+    """Unroll a Scan with few iterations, else return a While."""
     parts = ScanParts.of(node)
     rounds = parts.rounds
     return unrolled(b, parts, max(rounds, 0)) if isinstance(rounds, int) and is_unrolled(parts) else as_while(b, parts)
@@ -408,14 +408,14 @@ def scan_as_rounds(b: Builder, node: Node) -> Sequence[Value]:
 
 @decompose_late(ops.Scan, "tfl", when=is_called)
 def scan_as_calls(b: Builder, node: Node) -> Sequence[Value]:
-    """An If on the same body for each round."""
+    """Return calls of one subgraph, one per iteration, by If."""
     return called(b, ScanParts.of(node))
 
 
 @regions_of("tfl.WHILE")
 @regions_of("tfl.STABLEHLO_WHILE")
 def while_regions_tfl(node: Node) -> Inlined | None:
-    """Condition and body have the types of the first round; see :func:`while_carried`. What they only read is known."""
+    """Condition and body have the types of the first iteration, see :func:`while_carried`, and read-only constants."""
     cond, body = (_graph(node, name) for name in ("cond_subgraph_index", "body_subgraph_index"))
     for region in (cond, body):
         _without_state(region)
@@ -430,13 +430,13 @@ def while_regions_tfl(node: Node) -> Inlined | None:
 @carried_by("tfl.WHILE")
 @carried_by("tfl.STABLEHLO_WHILE")
 def while_carried(node: Node) -> Sequence[tuple[Value, Value, Type | None]]:
-    """Each value before and after a round; the declared type of the result holds for every round."""
+    """Return each value before and after an iteration; the declared type of the result is valid for all iterations."""
     body = _graph(node, "body_subgraph_index")
     return list(zip(body.inputs, body.outputs, [r.type for r in node.results], strict=True))
 
 
 def _is_kept(body: Graph, index: int) -> bool:
-    """Whether output `index` is the input with that index, or a copy of it."""
+    """Whether output `index` is input `index` or a copy of it."""
     if max(len(body.inputs), len(body.outputs)) <= index:
         return False
     taken, value = body.inputs[index], body.outputs[index]
@@ -447,7 +447,7 @@ def _is_kept(body: Graph, index: int) -> bool:
 
 @lift_tfl("WHILE", "STABLEHLO_WHILE")
 def while_tfl(b: Builder, node: Node) -> Sequence[Value]:
-    """While, whose body returns what it only reads without a copy."""
+    """Lift While; its body returns read-only values without copies."""
     cond, body = (_graph(node, name) for name in ("cond_subgraph_index", "body_subgraph_index"))
     body.outputs = [body.inputs[i] if _is_kept(body, i) else v for i, v in enumerate(body.outputs)]
     return b.many(ops.While, *node.operands, cond=cond, body=body)
@@ -455,7 +455,7 @@ def while_tfl(b: Builder, node: Node) -> Sequence[Value]:
 
 @decompose(ops.While, "onnx")
 def while_as_loop(b: Builder, node: Node) -> Sequence[Value]:
-    """ONNX tests at the end of each round whether there is another; values that rounds only read are captured."""
+    """Lower While to Loop, whose body evaluates the condition at its end; read-only values are captured."""
     cond, body = node.attr("cond"), node.attr("body")
     kept = [i for i, v in enumerate(body.inputs) if body.outputs[i] is not v]
     captured = [i for i in range(len(body.inputs)) if i not in kept]
@@ -474,14 +474,14 @@ def while_as_loop(b: Builder, node: Node) -> Sequence[Value]:
 
 @lower_onnx(ops.Loop)
 def loop_lowered_onnx(node: Node, opset: int) -> Form:
-    """Loop; what its body takes after the carried values are captures."""
+    """Lower Loop; inputs of its body after the carried values become captured values."""
     captures = len(node.operands) - 2 - node.attr("carried")
     return Form("Loop", tuple(node.operands), {"body": node.attr("body"), "captures": captures})
 
 
 @lower_onnx(ops.Scan)
 def scan_lowered_onnx(node: Node, opset: int) -> Form | None:
-    """Scan, over something; what its body takes after the slices are captures."""
+    """Lower Scan with scanned values; inputs of its body after the slices become captured values."""
     parts = ScanParts.of(node)
     if parts.length is not None or not parts.axes:
         return None
@@ -499,7 +499,7 @@ def scan_lowered_onnx(node: Node, opset: int) -> Form | None:
 
 @decompose(ops.Scan, "onnx")
 def scan_as_loop(b: Builder, node: Node) -> Sequence[Value]:
-    """Loop, which reads the slices at the number of the round."""
+    """Lower Scan to Loop, which gathers the slices at the iteration number."""
     parts = ScanParts.of(node)
     region = Graph(parts.body.name)
     inside = Builder(region)
@@ -525,7 +525,7 @@ def scan_as_loop(b: Builder, node: Node) -> Sequence[Value]:
 
 
 def _in_place(b: Builder, whole: Value, axis: int, back: bool) -> Value:
-    """Elements along the first axis of `whole`, along `axis`; the first is the last if `back`."""
+    """Move the first axis of `whole` to `axis`, reversed if `back`."""
     whole = b(ops.Reverse, whole, dimensions=(0,)) if back else whole
     order = list(range(1, whole.rank))
     order.insert(axis, 0)

@@ -1,4 +1,4 @@
-"""Ops that only a kernel of the user computes, where that is allowed: the same op in the other format.
+"""Custom ops, where the user allows them: the same op in the other format, to run with the user's kernel.
 
 ONNX my.domain::Decode is TFLite's custom op "my.domain::Decode"; TFLite's custom op NAME is NAME of the domain
 `tflite.custom` in ONNX.

@@ -1,7 +1,7 @@
-"""Ops that were experimental in ONNX's opsets 1 to 9 and were removed; Caffe2 and early PyTorch wrote them.
+"""Experimental ops of ONNX's opsets 1 to 9 that were removed; Caffe2 and early PyTorch wrote them.
 
-ConstantFill, Crop, DynamicSlice, GivenTensorFill, Scale; refused: ATen, GRUUnit. Those that are like an op of today
-are in its family: Affine, ImageScaler, ParametricSoftplus, ScaledTanh.
+ConstantFill, Crop, DynamicSlice, GivenTensorFill, Scale; refused: ATen, GRUUnit. Affine, ImageScaler,
+ParametricSoftplus and ScaledTanh are in the families of similar ops.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _scale(x: Term, *, scale: float = 1.0) -> Term:
 
 @lift_onnx("Crop", since=_VERSIONS)
 def _crop(b: Builder, node: Node) -> Value:
-    """An image [n, c, h, w] without `border` (left, top, right, bottom); with `scale`, its first [height, width]."""
+    """Crop `border` (left, top, right, bottom) of an image [n, c, h, w]; with `scale`, keep [height, width]."""
     x, border, scale = node.operand(0), node.attr("border", (0, 0, 0, 0)), node.attr("scale", None)
     if x.rank != 4 or len(border) != 4 or (scale is not None and len(scale) != 2):
         raise InvalidModelError("an image [n, c, h, w], four borders and two sizes expected", code="E-FILE-009")
@@ -44,25 +44,25 @@ def _crop(b: Builder, node: Node) -> Value:
 
 @lift_onnx("DynamicSlice", since=_VERSIONS)
 def _dynamic_slice(b: Builder, node: Node) -> Value:
-    """Slice as it became in opset 10, without steps."""
+    """Slice-10 without steps."""
     return b.foreign("onnx", "Slice", node.operands, [None], 10)[0]
 
 
 @lift_onnx("ConstantFill", since=_VERSIONS)
 def _constant_fill(b: Builder, node: Node) -> Value:
-    """The attribute `value` everywhere. Source: Caffe2's ConstantFill, which PyTorch's first exporter wrote."""
+    """Fill a shape with attribute `value`. Source: Caffe2's ConstantFill, which PyTorch's first exporter wrote."""
     fill = constant(np.asarray(node.attr("value", 0.0)).astype(dtype_from(node.attr("dtype", 1)).numpy))
     return b(ops.BroadcastTo, fill, _filled_shape(b, node))
 
 
 @lift_onnx("GivenTensorFill", since=_VERSIONS)
 def _given_tensor_fill(b: Builder, node: Node) -> Value:
-    """The attribute `values` in a shape."""
+    """Return attribute `values` in a shape."""
     return b(ops.Reshape, constant(np.asarray(node.attr("values", ()), np.float32)), _filled_shape(b, node))
 
 
 def _filled_shape(b: Builder, node: Node) -> Value:
-    """The shape of operand 0, with `input_as_shape` its elements, without an operand `shape`; then `extra_shape`."""
+    """Return the shape of operand 0 (`input_as_shape`: its elements) or attribute `shape`, then `extra_shape`."""
     x = node.optional(0)
     if x is None:
         shape = constant(np.asarray(node.attr("shape", ()), np.int64))
@@ -72,7 +72,7 @@ def _filled_shape(b: Builder, node: Node) -> Value:
     return b(ops.Concatenate, shape, extra, axis=0) if extra else shape
 
 
-refuse_onnx("ATen", why="it runs an operator of PyTorch", hint="export the model without ATen fallback")
+refuse_onnx("ATen", why="it calls a PyTorch operator", hint="export the model without ATen fallback")
 refuse_onnx(
     "GRUUnit", why="ONNX never defined what it computes", hint="export the model with GRU, or cut it (`inputs`)"
 )

@@ -1,7 +1,7 @@
-"""Rounds of a loop as other ops: unrolled, calls of one subgraph, or a While with collected results.
+"""Lowering of Scan: unrolled, as calls of one subgraph, or as a While with scan outputs.
 
-Collected results of a While are carried tensors: of their full size from the start, where that can be computed before
-the first round, each round writing its element; else empty at the start, each round appending its element.
+Scan outputs of a While are carried tensors. If their size can be computed before the loop, they have it from the start
+and each iteration writes its element; else they start empty and each iteration appends its element.
 """
 
 from __future__ import annotations
@@ -28,37 +28,36 @@ from onnxtfl.ir.types import DType, TensorType, Type, tensor
 from onnxtfl.rewriting.regions import copied
 
 MOST_UNROLLED = 1 << 10
-"""The most nodes that a Scan with a known number of rounds is unrolled to."""
+"""The most nodes of an unrolled Scan."""
 MOST_COMPACT = 1 << 5
-"""Likewise where code is small: on a microcontroller each tensor takes memory, also one that is not in use."""
+"""The same for compact targets: on a microcontroller each tensor takes memory, even while unused."""
 MOST_PACKED = 8 << 20
-"""The most bytes of constants of an unrolled Scan, counted once for each round.
+"""The most bytes of constants of an unrolled Scan, counted once per iteration.
 
 XNNPACK packs the weights of each product separately, and up to about this size they stay in the processor's cache. 25
 steps of a recurrent layer take, unrolled and as calls of one subgraph, in microseconds: LSTM with 128 cells (6.5 MB)
 112 and 138, with 160 cells (10 MB) 207 and 190, GRU with 256 cells (20 MB) 635 and 300, with a While 363.
 """
 MOST_CALLS = 256
-"""The most rounds that become calls of one subgraph."""
+"""The most iterations that become calls of one subgraph."""
 MOST_IN_CHUNK = 16
-"""The most rounds of a Scan that one round of a While computes.
+"""The most iterations of a Scan that one iteration of a While computes.
 
-A While copies all that it has collected in each round. With 64 values of float32 a step and 2000 steps, it takes 164 ms
-by single steps.
+A While copies its scan outputs in each iteration: 2000 single steps with 64 float32 values each take 164 ms.
 """
 MOST_CHUNK_NODES = 1 << 8
-"""The most nodes of so many rounds."""
+"""The most nodes of such an iteration."""
 MOST_PASSED = 64 << 10
-"""The most bytes of values that rounds only read; each call copies them, a While does not."""
+"""The most bytes of read-only values: each call copies them, a While does not."""
 
 
 def is_compact() -> bool:
-    """Whether loops stay loops, since code is to be small."""
+    """Whether loops stay loops because the target needs small code."""
     return bool(current().compact)
 
 
 def unrolled_size(region: Graph) -> int:
-    """The number of nodes of `region`; those in the body of a Scan of known length once for each round."""
+    """Return the number of nodes of `region`, with the bodies of Scans of known length unrolled."""
     total = 0
     for node in region.nodes:
         rounds = ScanParts.of(node).rounds if node.op is ops.Scan else 1
@@ -68,16 +67,15 @@ def unrolled_size(region: Graph) -> int:
 
 
 def constant_bytes(region: Graph) -> int:
-    """The bytes of the constants that the nodes of `region` read."""
+    """Return the number of bytes of constants in `region`."""
     operands = (v for node in region.walk() for v in node.operands)
     return sum(data.nbytes for data in {v.data.key: v.data for v in operands if v is not None and v.data}.values())
 
 
 def is_called(node: Node) -> bool:
-    """Whether the body of this Scan becomes one subgraph that each round calls.
+    """Whether the body of this Scan becomes one subgraph that each iteration calls.
 
-    The number of rounds and all sizes are known, and too many weights would be packed, or nodes made, if it were
-    unrolled.
+    True if the trip count and all sizes are known, and unrolling would pack too many weights or create too many nodes.
     """
     parts = ScanParts.of(node)
     if is_compact():
@@ -90,7 +88,7 @@ def is_called(node: Node) -> bool:
 
 
 def is_unrolled(parts: ScanParts) -> bool:
-    """Whether a Scan becomes copies of its body."""
+    """Whether a Scan is unrolled."""
     rounds, most = parts.rounds, MOST_COMPACT if is_compact() else MOST_UNROLLED
     if not at_most(rounds, most // max(1, unrolled_size(parts.body))):
         return False
@@ -98,7 +96,7 @@ def is_unrolled(parts: ScanParts) -> bool:
 
 
 def called(b: Builder, parts: ScanParts) -> list[Value]:
-    """The results of a Scan whose rounds are an If on one body each: TFLite has no other call of a subgraph."""
+    """Return the results of a Scan as one If per iteration on the same body: TFLite has no other call of a subgraph."""
     rounds, body = known_size(parts.rounds), parts.body
     sources = [_copied_from(v) for v in body.outputs]
     distinct = list(dict.fromkeys(sources))
@@ -113,7 +111,7 @@ def called(b: Builder, parts: ScanParts) -> list[Value]:
 
 
 def _copied_from(value: Value) -> Value:
-    """The value that `value`, an output, is a copy of: calls return it once."""
+    """Return the value of which the output `value` is a copy: calls return it once."""
     node = value.producer
     return node.operand(0) if node is not None and node.op is ops.Copy else value
 
@@ -125,9 +123,9 @@ def unrolled(
     call: Callable[[Builder, Graph, Sequence[Value]], list[Value]] = copied,
     wholes: Sequence[Collected] | None = None,
 ) -> list[Value]:
-    """The results of a Scan of `rounds` rounds.
+    """Return the results of an unrolled Scan of `rounds` iterations.
 
-    `call`: the results of the body in a round. `wholes`: what is collected, by default as the body's outputs say.
+    `call` returns the results of the body in an iteration. `wholes`: the scan outputs, by default those of the body.
     """
     carried, elements = list(parts.carried), []
     scanned = zip(parts.scanned, parts.axes, parts.reversed, strict=True)
@@ -145,17 +143,17 @@ def unrolled(
 
 def _number(number: int) -> Value:
     if number > INT32_MAX:
-        raise UnsupportedError(f"a loop of {number} rounds, more than {INT32_MAX}", code="E-OP-008")
+        raise UnsupportedError(f"a loop of {number} iterations, more than {INT32_MAX}", code="E-OP-008")
     return constant(np.asarray(number, np.int32))
 
 
 def _slices(b: Builder, x: Value, axis: int, rounds: int, back: bool) -> list[Value]:
-    """The first `rounds` slices of `x` along `axis`, without it; the last if `back`, from the end."""
+    """Return the first `rounds` slices of `x` along `axis`; with `back` the last ones in reverse order."""
     size, shape = x.shape[axis], (*x.shape[:axis], *x.shape[axis + 1 :])
     if size != rounds:
         places = [size - 1 - i if back else i for i in range(rounds)]
         return [b(ops.Gather, x, reshape(b, dim_vector(b, [i], x), ()), axis=axis) for i in places]
-    if axis < x.rank - 1:  # merged with the next axis, so that each part has the shape of a slice
+    if axis < x.rank - 1:  # merged with the next axis, so that each part already has the shape of a slice
         x = reshape(b, x, (*x.shape[:axis], rounds * x.shape[axis + 1], *x.shape[axis + 2 :]))
     found = b.many(ops.Split, x, None, axis=axis, count=rounds) if rounds > 1 else [x] * rounds
     found = [reshape(b, v, shape, x) for v in found]
@@ -163,25 +161,25 @@ def _slices(b: Builder, x: Value, axis: int, rounds: int, back: bool) -> list[Va
 
 
 class Collected:
-    """A result that a loop collects: elements, each a value of `output` of its body, along `axis` of one tensor.
+    """A scan output: the values of `output` of the body, stacked along `axis`.
 
-    `back`: the element of the first round is the last one.
+    `back`: the element of the first iteration is the last one.
     """
 
     def __init__(self, output: Value, axis: int = 0, back: bool = False) -> None:
         self.output, self.back = output, back
         self.axis = normalize_axis(axis, output.rank + 1)
         self.grows = self.blank = False
-        """Whether each round makes the tensor longer; whether it has no sizes before the first round."""
+        """Whether each iteration appends to the tensor; whether its sizes are unknown before the loop."""
 
     @classmethod
     def all_of(cls, parts: ScanParts) -> list[Collected]:
-        """The collected results of a Scan."""
+        """Return the scan outputs of a Scan."""
         outputs = parts.body.outputs[parts.count :]
         return [cls(*each) for each in zip(outputs, parts.result_axes, parts.result_reversed, strict=True)]
 
     def joined(self, b: Builder, elements: Sequence[Value]) -> Value:
-        """The result of all `elements`."""
+        """Stack all `elements`."""
         elements = elements[::-1] if self.back else elements
         first = elements[0]
         if len(elements) == 1 or self.axis == first.rank:
@@ -191,10 +189,10 @@ class Collected:
         return reshape(b, b(ops.Concatenate, *elements, axis=self.axis), shape, *elements)
 
     def start(self, b: Builder, rounds: Value | None, sources: Sequence[Value]) -> Value:
-        """The tensor before the first round.
+        """Return the tensor before the first iteration.
 
-        `rounds`: their number, of rank 0, None if it is not known before. `sources`: values that may have the sizes of
-        an element; if these cannot be computed, the tensor has no elements.
+        `rounds`: the trip count as a scalar, None if unknown. `sources`: values from which the sizes of an element may
+        be computed; if they cannot, the tensor is empty.
         """
         sizes = self.output.shape
         parts = [sizes[: self.axis], sizes[self.axis :]]
@@ -215,14 +213,14 @@ class Collected:
         return constant(ArrayData(stored, type_.storage), type_=type_)
 
     def type(self, start: Value) -> TensorType:
-        """The type inside the body of the tensor that is `start` before the first round."""
+        """Return the type inside the body of the tensor that is initially `start`."""
         if not self.grows:
             return start.tensor_type
         sizes = [d if isinstance(d, int) or not self.blank else fresh() for d in self.output.shape]
         return self.output.tensor_type.with_shape((*sizes[: self.axis], fresh(), *sizes[self.axis :]))
 
     def with_element(self, b: Builder, whole: Value, element: Value, number: Value, rounds: Value | None) -> Value:
-        """`whole` with the `element` of round `number` of `rounds`, int32 of rank 0; all values of the body."""
+        """Return `whole` with the `element` of iteration `number` of `rounds` (int32 scalars), inside the body."""
         wide = with_unit_axis(b, element, self.axis)
         if not self.grows:
             place = number if rounds is None or not self.back else _from_end(b, rounds, number)
@@ -233,7 +231,7 @@ class Collected:
         return b(ops.Concatenate, *((wide, whole) if self.back else (whole, wide)), axis=self.axis)
 
     def cut(self, b: Builder, whole: Value, rounds: Value) -> Value:
-        """The elements of `rounds` rounds, of rank 0, out of those that there was room for in `whole`."""
+        """Return the first `rounds` (a scalar) elements of `whole`."""
         if self.grows or rounds.is_constant:
             return whole
         ends = [constant(np.full(n, INT32_MAX, np.int64)) for n in (self.axis, whole.rank - self.axis - 1)]
@@ -243,31 +241,31 @@ class Collected:
         return b(ops.Slice, whole, [0] * whole.rank, limits, [1] * whole.rank)
 
     def _shape(self, b: Builder, wide: Value, number: Value) -> Value:
-        """The sizes of `wide`, with `number` for that along the axis."""
+        """Return the sizes of `wide`, with `number` along the axis."""
         axes = (tuple(range(self.axis)), tuple(range(self.axis + 1, wide.rank)))
         before, after = ([b(ops.Shape, wide, axes=each)] if each else [] for each in axes)
         return b(ops.Concatenate, *before, as_int64(b, reshape(b, number, (1,))), *after, axis=0)
 
 
 def _count(b: Builder, rounds: Value) -> Value:
-    """`rounds` as an int64 vector of one size; if it is unknown one more, since kernels want room even if it is 0."""
+    """Return `rounds` as an int64 vector of size 1; plus 1 if unknown, since kernels need a nonzero size."""
     count = as_int64(b, reshape(b, rounds, (1,)))
     return count if rounds.is_constant else b(ops.Add, count, b.scalar(1, count))
 
 
 def _from_end(b: Builder, size: Value, number: Value) -> Value:
-    """The index that is `number` before the last of `size` ones."""
+    """Return size - 1 - number."""
     return b(ops.Sub, b(ops.Sub, size, b.scalar(1, size)), number)
 
 
 def number_type(declared: Type | None) -> TensorType:
-    """The type of the number of a round: a scalar, or a vector of one entry where the body declares that."""
+    """Return the type of the iteration number: a scalar, or a vector of size 1 if the body declares that."""
     shape = declared.shape if isinstance(declared, TensorType) else None
     return tensor("int64", *([1] if shape is not None and len(shape) == 1 else []))
 
 
 def number_of_round(body: Graph) -> Value:
-    """The first input of `body`, as a scalar."""
+    """Return the first input of `body` as a scalar."""
     number = body.inputs[0]
     if not number.rank:
         return number
@@ -279,7 +277,7 @@ def number_of_round(body: Graph) -> Value:
 def next_round(
     body: Graph, captures: Sequence[Value], collected: Sequence[Collected], wholes: Sequence[Value], limit: Value | None
 ) -> None:
-    """Let `body` return what the next round takes: its number, condition and carried values, captures, and `wholes`."""
+    """Let `body` return the inputs of the next iteration: number, condition, carried values, captures, `wholes`."""
     b, (number, condition) = Builder(body), body.inputs[:2]
     again, *values = body.outputs
     carried, elements = values[: len(values) - len(wholes)], values[len(values) - len(wholes) :]
@@ -291,7 +289,7 @@ def next_round(
 
 
 def goes_on(body: Graph, limit: Value | None) -> Graph:
-    """Whether there is another round: the condition, and that the trip count, an input of `body`, is not reached."""
+    """Return condition and number < trip count (an input of `body`)."""
     region = Graph("goes_on")
     inputs = {v: region.add_input(v.type) for v in body.inputs}
     b, (number, condition) = Builder(region), region.inputs[:2]
@@ -303,13 +301,13 @@ def goes_on(body: Graph, limit: Value | None) -> Graph:
 
 
 def as_while(b: Builder, parts: ScanParts) -> list[Value]:
-    """The results of a Scan by a While that counts its rounds, several at a time if their number is known."""
+    """Return the results of a Scan as a counting While, several iterations at a time if the trip count is known."""
     size = _chunk(parts)
     return _Counted(b, parts).results() if size < 2 else _in_chunks(b, parts, size)
 
 
 def _chunk(parts: ScanParts) -> int:
-    """How many rounds of a Scan one round of a While computes."""
+    """Return how many iterations of a Scan one iteration of a While computes."""
     rounds, nodes = parts.rounds, unrolled_size(parts.body)
     axes = [*(a % v.rank for v, a in zip(parts.scanned, parts.axes, strict=True)), *parts.result_axes]
     if not isinstance(rounds, int) or any(axes) or any(node.regions for node in parts.body.nodes):
@@ -324,18 +322,18 @@ def _chunk(parts: ScanParts) -> int:
 
 
 def _rest(rounds: int, size: int) -> tuple[bool, int]:
-    """A key by which the best size is the least: few rounds are left after the last chunk, but not a single one."""
+    """Return a sort key, least for the best size: few iterations remain after the last chunk, but not a single one."""
     rest = rounds % size if size > 0 else 0
     return rest == 1, rest
 
 
 def _packable(body: Graph) -> int:
-    """How many copies of `body` have few constants."""
+    """Return how many copies of `body` stay below the limit of constants."""
     return MOST_PACKED // max(constant_bytes(body), 1)
 
 
 def _in_chunks(b: Builder, parts: ScanParts, size: int) -> list[Value]:
-    """The results of a Scan of known length by a While of `size` rounds at a time, and single rounds for the rest."""
+    """Return the results of a Scan of known length: a While over chunks of `size` iterations, the rest unrolled."""
     count, rest = divmod(known_size(parts.rounds), size)
     region, body = Graph(parts.body.name), parts.body
     states = [region.add_input(v.type) for v in body.inputs[: parts.count]]
@@ -365,12 +363,12 @@ def _in_chunks(b: Builder, parts: ScanParts, size: int) -> list[Value]:
 
 
 def _rows(b: Builder, x: Value, start: int, count: int) -> Value:
-    """`count` rows of `x` from `start` on."""
+    """Return x[start : start + count]."""
     return sliced(b, x, {0: slice(start, start + count)})
 
 
 class _Counted:
-    """A While over the number of the round, carried values, collected results and what rounds only read."""
+    """A While over iteration number, carried values, scan outputs and read-only values."""
 
     def __init__(self, b: Builder, parts: ScanParts) -> None:
         self.b, self.parts = b, parts
@@ -380,11 +378,11 @@ class _Counted:
         self.inside = Builder(self.body)
         self.given: list[Value] = []
         self.inputs: dict[Value, Value] = {}
-        """The inputs of the body for values of the graph that rounds only read."""
+        """The inputs of the body for read-only values of the graph."""
         self.steps = {i: step for i in range(parts.count) if (step := parts.counter(i)) is not None}
 
     def results(self) -> list[Value]:
-        """The final carried values, and the collected results."""
+        """The final carried values and the scan outputs."""
         parts, inside = self.parts, self.inside
         number = self.carry(_number(0), tensor("int32"))
         kept = [i for i in range(parts.count) if i not in self.steps]
@@ -406,12 +404,12 @@ class _Counted:
         return [*((finals | last)[i] for i in range(parts.count)), *collected]
 
     def carry(self, start: Value, type_: Type | None) -> Value:
-        """A carried value of the body that is `start` before the first round."""
+        """Return the input of the body for a carried value that is initially `start`."""
         self.given.append(start)
         return self.body.add_input(type_)
 
     def read(self, value: Value) -> Value:
-        """`value` of the graph inside the body."""
+        """Return the input of the body for `value` of the graph."""
         if value.is_constant:
             return value
         if value not in self.inputs:
@@ -420,7 +418,7 @@ class _Counted:
         return self.inputs[value]
 
     def slice(self, index: int, number: Value) -> Value:
-        """What round `number` takes of scanned value `index`."""
+        """Return the slice of scanned value `index` for iteration `number`."""
         x, axis = self.parts.scanned[index], self.parts.axes[index]
         axis, inner = normalize_axis(axis, x.rank), self.read(x)
         if self.parts.reversed[index]:
@@ -430,7 +428,7 @@ class _Counted:
         return self.inside(ops.Gather, inner, number, axis=axis)
 
     def loop(self, length: Value) -> list[Value]:
-        """The While, whose condition is that the first value is less than `length`, a value of the body."""
+        """Return the While with the condition first value < `length`, a value of the body."""
         inputs = {v: self.cond.add_input(v.type) for v in self.body.inputs}
         bound = inputs.get(length, length)
         number = self.cond.inputs[0]
@@ -439,7 +437,7 @@ class _Counted:
 
 
 def _length(b: Builder, parts: ScanParts) -> Value:
-    """The number of rounds, int32 of rank 0."""
+    """Return the trip count as an int32 scalar."""
     rounds = parts.rounds
     if isinstance(rounds, int):
         return _number(max(rounds, 0))
@@ -451,21 +449,21 @@ def _length(b: Builder, parts: ScanParts) -> Value:
 
 
 def _int32(b: Builder, value: Value) -> Value:
-    """A value of one element as int32 of rank 0."""
+    """Return a value of one element as an int32 scalar."""
     return as_int32(b, reshape(b, value, ()))
 
 
 def _at(b: Builder, like: Value, start: int, step: int, number: Value) -> Value:
-    """start + step * number, of the type of `like`."""
+    """Return start + step * number in the dtype of `like`."""
     counted = Term(b, number).to(like.dtype) * step + start
     return reshape(b, counted.value, like.shape)
 
 
 def mask_steps(b: Builder, body: Graph, inside: list[Value], count: int, scanned: int) -> None:
-    """Give `body` the number of its step and the length of the sequence: later steps keep the state and return zeros.
+    """Add the step index and the sequence length to `body`: steps after the length keep the state and return zeros.
 
-    `inside`: the values of one sequence, in which the length follows the scanned values; the numbers are put before it,
-    and it becomes the first capture.
+    `inside`: the values of one sequence, with the length after the scanned values. The step indices are inserted before
+    it, and it becomes the first captured value.
     """
     steps = dim_value(b, inside[count].shape[0], inside[count])
     number, length = (Value(tensor("int64")) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Tables. Variables and the handles of tables are gone before lifting (:mod:`onnxtfl.formats.tflite.states`)."""
+"""Tables. The importer resolves variables and handles of tables (:mod:`onnxtfl.formats.tflite.states`)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from onnxtfl.rewriting.registry import Form, decompose, lift_tfl, lower_onnx
 
 LISTS = {DType.INT64: "int64s", DType.STRING: "strings", DType.FLOAT32: "floats"}
 SINGLE = {DType.INT64: "int64", DType.STRING: "string", DType.FLOAT32: "float"}
-"""The attributes of LabelEncoder by element type: lists, and single values."""
+"""The attributes of LabelEncoder by element type: lists and single values."""
 
 
 @lift_tfl("HASHTABLE_FIND")
 def _find(b: Builder, node: Node) -> Value:
-    """The kernel takes the first element of the default. Operands: keys, values, query, default."""
+    """Operands: keys, values, query, default (only its first element is used)."""
     if len(node.operands) != 4:
-        raise UnsupportedError("the table has no constant contents", code="E-OP-007")
+        raise UnsupportedError("the contents of the table are not constant", code="E-OP-007")
     keys, values, query, default = (node.operand(i) for i in range(4))
     keys, values = (reshape(b, v, (product(v.shape),)) for v in (keys, values))
     known_size(keys.shape[0], "the size of a table")
@@ -42,12 +42,12 @@ def _find(b: Builder, node: Node) -> Value:
 
 @lift_tfl("HASHTABLE_LOOKUP")
 def _lookup(b: Builder, node: Node) -> Sequence[Value]:
-    """Rows of `values`, bytes of 0 for a missing key; and whether there is the key."""
+    """Return rows of `values` (zero bytes for a missing key), and whether the key exists."""
     query, keys, values = (node.operand(i) for i in range(3))
     (count,) = keys.shape
     count = known_size(count, "the size of a table")
     if not count:
-        raise InvalidModelError("a table without rows, which its kernel refuses", code="E-FILE-009")
+        raise InvalidModelError("a table without rows, which the kernel refuses", code="E-FILE-009")
     check_elements(count, "the positions in a table")
     places = _searched(Term(b, query), Term(b, keys), count).value
     missing = "" if values.dtype is DType.STRING else real_of_stored_zero(values)
@@ -58,10 +58,10 @@ def _lookup(b: Builder, node: Node) -> Sequence[Value]:
 
 
 def _searched(query: Term, keys: Term, count: int) -> Term:
-    """The place of each element among `keys` as int64, `count` where the kernel finds none.
+    """Return the index of each element in `keys` as int64, `count` if the kernel finds none.
 
-    Keys that are known and in order: the place of the equal one. Else the kernel's binary search, which misses keys
-    out of order, takes any of equal ones, and compares by a difference of 32 bits.
+    For constant sorted keys, compare all. Otherwise reproduce the kernel's binary search, which misses unsorted keys,
+    returns any of several equal keys, and compares by a 32-bit difference.
     Source: LiteRT kernels/hashtable_lookup.cc (bsearch of the C library).
     """
     known = static_ints(keys.value)
@@ -83,7 +83,7 @@ def _searched(query: Term, keys: Term, count: int) -> Term:
 
 @lower_onnx(ops.Lookup)
 def _label_encoder(node: Node, opset: int) -> Form | None:
-    """LabelEncoder, whose table is attributes. Of equal keys it takes the last one."""
+    """LabelEncoder: the attributes are the table; of equal keys the last one counts."""
     query, keys, values, default = (node.operand(i) for i in range(4))
     if not (keys.is_constant and values.is_constant and default.is_constant) or values.rank != 1:
         return None
@@ -97,7 +97,7 @@ def _label_encoder(node: Node, opset: int) -> Form | None:
 
 @decompose(ops.Lookup, "onnx", order="operands")
 def _by_position(b: Builder, node: Node) -> Value | None:
-    """Look up the position in the constant keys, then the row of the values that are not attributes."""
+    """Look up the index in the constant keys, then gather the row of the computed values."""
     query, keys, values, default = (node.operand(i) for i in range(4))
     (count,) = keys.shape
     if not keys.is_constant or (values.rank == 1 and values.dtype is DType.INT64):

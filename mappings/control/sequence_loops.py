@@ -1,4 +1,4 @@
-"""Loops that carry sequences: their rounds one after the other, or a loop that carries tensors instead."""
+"""Loops that carry sequences: unrolled, or as loops that carry tensors."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ from onnxtfl.rewriting.regions import condition_value, is_sequence, rebuild_inpu
 from onnxtfl.rewriting.registry import Inlined, Steps
 
 MOST_NODES = 1 << 13
-"""Largest number of nodes that a loop may become if its rounds follow each other without a loop."""
+"""The most nodes of an unrolled loop."""
 MOST_ROUNDS = 512
-"""Most rounds that follow each other without a loop."""
+"""The most iterations of an unrolled loop."""
 
 
 @dataclass(frozen=True)
 class SequenceOps:
-    """The file's ops for the slices of a tensor along axis 0, the tensor of these, the element at a position, and
-    tensors that are joined along an axis.
-    """
+    """The source format's ops to split a tensor along axis 0, to stack it, to get an element, and to concatenate."""
 
     slices: str
     join: str
@@ -42,10 +40,10 @@ class SequenceOps:
 
 
 def limit_rounds(body: Graph, rounds: int) -> None:
-    """UnsupportedError where `rounds` copies of `body` are too many nodes."""
+    """Raise UnsupportedError if `rounds` copies of `body` are too many nodes."""
     if not _are_few(body, rounds):
-        message = f"{rounds} rounds over sequences, of {size_of(body)} nodes each, cannot be written without a loop"
-        raise UnsupportedError(message, hint="join the elements to one tensor before the loop", code="E-OP-006")
+        message = f"{rounds} iterations over sequences, of {size_of(body)} nodes each, are too many to unroll"
+        raise UnsupportedError(message, hint="concatenate the elements to one tensor before the loop", code="E-OP-006")
 
 
 def _are_few(body: Graph, rounds: int) -> bool:
@@ -53,7 +51,7 @@ def _are_few(body: Graph, rounds: int) -> bool:
 
 
 def loop_over_sequences(node: Node, body: Graph, carried: Sequence[Value], names: SequenceOps) -> Steps:
-    """The rounds of a loop one after the other if their number is known and small, else a loop over tensors.
+    """Unroll a loop with a small known trip count, else return a loop over tensors.
 
     `node`: its operands are the trip count, the condition, the `carried` values, and captures.
     """
@@ -66,14 +64,14 @@ def loop_over_sequences(node: Node, body: Graph, carried: Sequence[Value], names
 
 
 def _start(node: Node) -> Value:
-    """The condition to begin."""
+    """Return the initial condition."""
     return node.operands[1] if node.operands[1] is not None else constant(np.asarray(True))
 
 
 def _rounds(
     node: Node, body: Graph, carried: Sequence[Value], count: int | None
 ) -> Generator[Inlined, list[Value], list[Value] | None]:
-    """The results of all rounds; None where there are many, or their number is known only at run time."""
+    """Return the results of all iterations; None if there are many, or their number is dynamic."""
     values, collected, before = list(carried), list[list[Value]](), node.previous
     captured, go_on = node.operands[2 + len(values) :], _start(node)
     enough = count is None or _are_few(body, count)
@@ -100,11 +98,11 @@ def _builder(node: Node) -> Builder:
 
 
 def _joined(b: Builder, result: Value, elements: Sequence[Value]) -> Value:
-    """The elements of a collected result; of its declared type if there are none."""
+    """Return the elements of a scan output, stacked; an empty tensor of the declared type if there are none."""
     if elements:
         return b(ops.Concatenate, *(unsqueezed(b, v, [0]) for v in elements), axis=0)
     if not static(result.shape[1:]):
-        raise UnsupportedError("a loop of no rounds collects elements of unknown shape", code="E-OP-006")
+        raise UnsupportedError("a zero-trip loop collects elements of unknown shape", code="E-OP-006")
     return constant(np.zeros((0, *result.shape[1:]), result.dtype.numpy), result.dtype)
 
 
@@ -119,11 +117,11 @@ def _remove_after(node: Node, before: Node | None) -> None:
 
 @dataclass(frozen=True)
 class _Place:
-    """A carried value of the loop, `before` its first round, and what the loop over tensors carries instead.
+    """A carried value of the loop, initially `before`, and the tensors that replace it in the loop over tensors.
 
-    `kind`: "tensor", itself; "parts", the elements of a sequence whose number never changes; "stack", one tensor of all
-    elements, of type `element`; "appended", nothing, since each round only appends an element, which is collected;
-    "joined", all elements joined along `axis`, of which nothing else becomes: each round has its own size there.
+    `kind`: "tensor": itself; "parts": the elements of a sequence of constant length; "stack": one tensor of all
+    elements, of type `element`; "appended": none, since each iteration only appends an element (a scan output); "joined": all
+    elements concatenated along `axis`, their only use, where iterations may differ in size.
     """
 
     before: Value
@@ -132,7 +130,7 @@ class _Place:
     axis: int = 0
 
     def first(self, b: Builder) -> list[Value]:
-        """The tensors that the first round takes."""
+        """Return the tensors for the first iteration."""
         if self.kind == "parts":
             assert self.before.producer is not None
             return [v for v in self.before.producer.operands if v is not None]
@@ -141,13 +139,13 @@ class _Place:
         return [self.start(b)] if self.kind == "stack" else [self.before] if self.kind == "tensor" else []
 
     def nothing(self) -> Value:
-        """No elements joined along `axis`."""
+        """Return an empty tensor for zero elements concatenated along `axis`."""
         assert self.element is not None
         sizes = [0 if i == self.axis else known_size(d) for i, d in enumerate(self.element.shape or ())]
         return constant(np.zeros(sizes, self.element.dtype.numpy), self.element.dtype)
 
     def start(self, b: Builder) -> Value:
-        """All elements before the first round."""
+        """Return all elements before the first iteration."""
         if elements_of(self.before) != []:
             return stacked(b, self.before)
         assert self.element is not None
@@ -155,7 +153,7 @@ class _Place:
         return constant(np.zeros((0, *shape), self.element.dtype.numpy), self.element.dtype)
 
     def final(self, b: Builder, results: Iterator[Value], collected: Iterator[Value]) -> Value:
-        """The value after the last round, of the results of the loop over tensors."""
+        """Return the final value from the results of the loop over tensors."""
         maker = self.before.producer
         if self.kind == "parts":
             assert maker is not None
@@ -163,7 +161,9 @@ class _Place:
         if self.kind == "stack":
             return b(ops.Unstack, next(results))
         if self.kind == "joined":
-            return b(ops.Tuple, next(results))  # one element is as good as those that it consists of
+            return b(
+                ops.Tuple, next(results)
+            )  # the concatenation may stand for its elements, since concatenation is their only use
         if self.kind == "tensor":
             return next(results)
         rows = next(collected)
@@ -172,7 +172,7 @@ class _Place:
 
 
 def _over_tensors(node: Node, body: Graph, carried: Sequence[Value], names: SequenceOps) -> Steps:
-    """The loop that carries tensors; one round is lifted, and removed again, to see what becomes of the sequences."""
+    """Return the loop over tensors; one iteration is lifted for analysis of the sequences, then removed."""
     b, captured, before, number = _builder(node), node.operands[2 + len(carried) :], node.previous, next_number()
     (index,) = b.foreign("", "Iteration", [], [tensor("int64")])
     outputs = yield Inlined(clone(body), [index, _start(node), *carried, *captured])
@@ -192,7 +192,7 @@ def _over_tensors(node: Node, body: Graph, carried: Sequence[Value], names: Sequ
 
 
 def _joined_along(node: Node, result: Value, names: SequenceOps) -> int | None:
-    """The axis along which all elements of a sequence are joined, where that is all that becomes of it."""
+    """Return the axis along which all elements of a sequence are concatenated, if that is its only use."""
     users = list(result.users())
     joins = [u for u in users if u.op.name == f"onnx.{names.join}" and not u.attributes.get("new_axis", 0)]
     axes = {int(u.attributes["axis"]) for u in joins}
@@ -201,7 +201,7 @@ def _joined_along(node: Node, result: Value, names: SequenceOps) -> int | None:
 
 
 def _place(before: Value, after: Value, appends: bool, axis: int | None, number: int) -> _Place:
-    """How to carry a value that is `after` after a round; `number`: of symbols, from which on they are of the round.
+    """Choose how to carry a value that is `after` after an iteration; symbols from `number` were created in it.
 
     `axis`: see `_joined_along`.
     """
@@ -209,13 +209,15 @@ def _place(before: Value, after: Value, appends: bool, axis: int | None, number:
         return _Place(before, "tensor")
     if is_absent(before) != is_absent(after):
         raise UnsupportedError(
-            "whether an optional has a value changes from round to round, in a loop at run time", code="E-OP-006"
+            "an optional is present in some iterations only, in a loop that cannot be unrolled", code="E-OP-006"
         )
     old, new = before.producer, after.producer
     if old is None or new is None or not is_sequence(before) or not is_sequence(after):
-        raise UnsupportedError(f"a loop at run time carries {before.type}, then {after.type}", code="E-OP-006")
+        raise UnsupportedError(
+            f"a loop that cannot be unrolled carries {before.type}, then {after.type}", code="E-OP-006"
+        )
     if any(v is not None and is_sequence(v) for v in (*old.operands, *new.operands)):
-        raise UnsupportedError("a loop at run time carries sequences of sequences", code="E-OP-006")
+        raise UnsupportedError("a loop that cannot be unrolled carries sequences of sequences", code="E-OP-006")
     if old.op is new.op and old.op is not ops.Unstack and len(old.operands) == len(new.operands):
         return _Place(before, "parts")
     element = _element(before, after)
@@ -226,7 +228,7 @@ def _place(before: Value, after: Value, appends: bool, axis: int | None, number:
 
 
 def _varies_along(element: TensorType, axis: int, number: int) -> bool:
-    """Whether the size along `axis` is that of a round, and all other sizes are known."""
+    """Whether only the size along `axis` depends on the iteration."""
     shape = element.shape or ()
     if not -len(shape) <= axis < len(shape):
         return False
@@ -235,12 +237,12 @@ def _varies_along(element: TensorType, axis: int, number: int) -> bool:
 
 
 def _is_of_round(dim: Dim, number: int) -> bool:
-    """Whether a size has unknown parts that are younger than `number`."""
+    """Whether a size contains symbols from `number`."""
     return any(isinstance(atom, Unknown) and atom.number > number for atom in symbols(dim))
 
 
 def _element(*sequences: Value) -> TensorType:
-    """The type of all elements of sequences of which one is not empty."""
+    """Return the common type of all elements of sequences, one of which is not empty."""
     types = list[TensorType]()
     for sequence in sequences:
         elements = elements_of(sequence)
@@ -255,19 +257,19 @@ def _element(*sequences: Value) -> TensorType:
 
 
 def check_constant_shape(element: TensorType, number: int) -> None:
-    """UnsupportedError where the shape of what rounds collect is that of a round.
+    """Raise UnsupportedError if the shape of scan output elements depends on the iteration.
 
-    `number`: `next_number` before the round was lifted; unknown sizes with a higher one are of the round.
+    `number`: `next_number` before the iteration was lifted; symbols from this number were created in it.
     """
     if any(_is_of_round(dim, number) for dim in element.shape or ()):
-        message = f"elements of {element}, whose sizes change from round to round, of an unknown number of rounds"
+        message = f"an unknown number of elements of {element}, whose sizes differ between iterations"
         raise UnsupportedError(
             message, hint="fix the trip count (`input_shapes`), or make it an initializer", code="E-OP-006"
         )
 
 
 def _append_to(body: Graph, index: int) -> Node | None:
-    """The op that makes the next carried value `index` of the given one, where it only appends an element to it."""
+    """Return the op that appends an element to carried value `index`, if nothing else happens to it."""
     given, returned = body.inputs[2 + index], body.outputs[1 + index]
     node = returned.producer
     if node is None or list(given.uses) != [(node, 0)] or len(node.operands) != 2:
@@ -277,7 +279,7 @@ def _append_to(body: Graph, index: int) -> Node | None:
 
 
 def _carry_tensors(body: Graph, places: Sequence[_Place], names: SequenceOps) -> None:
-    """Let `body` take and return what `places` carry; elements that are appended follow the collected results."""
+    """Let `body` read and return the tensors of `places`; appended elements follow the scan outputs."""
     collected = body.outputs[1 + len(places) :]
     returned, appended = list[Value](), list[Value]()
     for i, place in reversed(list(enumerate(places))):
@@ -316,7 +318,7 @@ def _op(b: Builder, name: str, *operands: Value, **attributes: Any) -> Value:
 
 
 def _loop(node: Node, operands: Sequence[Value | None], body: Graph) -> Inlined:
-    """The loop `node` with other operands and another body."""
+    """Return the loop `node` with other operands and another body."""
     region = Graph(body.name)
     given = [None if v is None else region.add_input(v.type) for v in operands]
     made = Node(node.op, given, {**node.attributes, "body": body})

@@ -1,4 +1,4 @@
-"""Custom ops of files that were compiled for one vendor's hardware: their meaning is in code for that hardware."""
+"""Custom ops of files compiled for one vendor's hardware, which contain code for that hardware."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _VENDORS = {
 
 def _refused(b: Builder, node: Node, vendor: str) -> NoReturn:
     raise UnsupportedError(
-        f"it has code compiled for {vendor}, which nothing else runs",
-        hint="convert the model as it was before it was compiled",
+        f"it contains code compiled for {vendor}",
+        hint="convert the model from before that compilation",
         code="E-OP-002",
     )
 

@@ -1,4 +1,4 @@
-"""Ops of TFLite's format that have no kernel in any runtime, so that their meaning is not defined."""
+"""Ops of TFLite's format without a kernel in any runtime, so that their meaning is undefined."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _STABLEHLO = (
 refuse_tfl(
     *(f"STABLEHLO_{name}" for name in _STABLEHLO),
     why="no TFLite runtime has a kernel for it",
-    hint="make the .tflite again with TFLite's own ops, without the converter's option that keeps StableHLO's",
+    hint="export the .tflite again with TFLite's ops, without the converter's option that keeps StableHLO ops",
 )
 refuse_tfl(
     "CONCAT_EMBEDDINGS",
     why="no TFLite runtime has a kernel for it",
-    hint="make the .tflite again with EMBEDDING_LOOKUP, and CONCATENATION of what it returns",
+    hint="export the .tflite again with EMBEDDING_LOOKUP and CONCATENATION",
 )
 refuse_tfl(
     *("CUSTOM", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES"),
-    why="it marks a place in a file, or in a runtime's memory, and is no op with a kernel",
-    hint="make the .tflite again: the code of the op is damaged",
+    why="it is a placeholder in the file format or the runtime, not an op with a kernel",
+    hint="export the .tflite again: the op code is damaged",
 )

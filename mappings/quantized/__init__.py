@@ -1,1 +1,1 @@
-"""Quantization, and products of integers."""
+"""Quantization and integer matrix products."""

@@ -1,4 +1,4 @@
-"""Products of matrices that ONNX stores as integers: with zero points, quantized, or weights of few bits.
+"""Matrix products of integers: with zero points, quantized, or with weights of few bits.
 
 =====================  ==========================================================================================
 ONNX                   MatMulInteger 10, QLinearMatMul 10 21
@@ -53,7 +53,7 @@ qoperator("QLinearMatMul", _INTEGER_MATMUL)
 
 @lower_quantized("Gemm", "QGemm", MICROSOFT)
 def _quantized_gemm(node: Node, form: Form) -> Form | None:
-    """The bias is an int32 in steps of both scales; weights may have a scale for each column."""
+    """QGemm: the bias is int32 with scale a_scale * b_scale; weights may have a scale per column."""
     lhs, rhs, bias, y = form.operands[0], form.operands[1], (*form.operands, None)[2], quantization_of(node.result)
     flags = {k: form.attributes[k] for k in ("alpha", "transA", "transB")}
     if y is None or not y.per_tensor:
@@ -66,7 +66,7 @@ def _quantized_gemm(node: Node, form: Form) -> Form | None:
 
 @lift_onnx("QGemm", since=(1,), domain=MICROSOFT)
 def _integer_gemm(b: Builder, node: Node) -> Value:
-    """alpha * A @ B + C in steps of alpha * (scale of A) * (scale of B)."""
+    """Return alpha * A @ B + C as integers with scale alpha * a_scale * b_scale."""
     columns = 0 if node.attr("transB", 0) else 1
     a, w = (dequantized(b, node, o) for o in (Quantized(0, 1, 2), Quantized(3, 4, 5, columns)))
     alpha, bias = float(node.attr("alpha", 1.0)), node.optional(6)
@@ -89,7 +89,7 @@ def _integer_matmul_to_float(b: Builder, node: Node) -> Value:
 
 @lift_onnx("DynamicQuantizeMatMul", since=(1,), domain=MICROSOFT)
 def _dynamic_matmul(b: Builder, node: Node) -> Value:
-    """A is quantized to uint8 over its range, and then dequantized."""
+    """Quantize A to uint8 over its range, and dequantize it."""
     stored, scale, zero = quantized_over_range(b, node.operand(0))
     a = b(ops.DequantizeLinear, stored, scale, zero, axis=0)
     product, bias = matmul(b, a, dequantized(b, node, Quantized(1, 2, 3, -1))), node.optional(4)
@@ -101,18 +101,18 @@ def _dynamic_matmul(b: Builder, node: Node) -> Value:
 
 @lift_onnx("MatMulNBits", since=(1,), domain=MICROSOFT)
 def _matmul_of_blocks(b: Builder, node: Node) -> Value:
-    """A @ W.T with W [n, k] of 2, 4 or 8 bits, quantized in blocks along k; the zero point is half of the range.
+    """Return A @ W.T with W [n, k] of 2, 4 or 8 bits, quantized in blocks along k; the default zero point is mid-range.
 
-    `g_idx` says which block a column belongs to; with it, ONNX Runtime's kernel ignores integer zero points, and reads
-    weights of 2 bits as 4. Source: ONNX Runtime, contrib_ops/cpu/quantization/matmul_nbits.cc.
+    `g_idx` maps columns to blocks; with it, ONNX Runtime's kernel ignores integer zero points, and reads 2-bit weights
+    as 4-bit. Source: ONNX Runtime, contrib_ops/cpu/quantization/matmul_nbits.cc.
     """
     k, n, block = (int(node.attributes[name]) for name in ("K", "N", "block_size"))
     bits = int(node.attr("bits", 4))
     if bits not in _OF_BITS or node.attr("weight_prepacked", 0):
-        raise UnsupportedError(f"weights of {bits} bits, or in the order of a machine", hint="use 2, 4 or 8 bits")
+        raise UnsupportedError(f"weights of {bits} bits, or in a machine's packed layout", hint="use 2, 4 or 8 bits")
     zero, order = node.optional(3), node.optional(4)
     if order is not None and (bits != 4 or (zero is not None and zero.dtype is DType.UINT8)):
-        raise UnsupportedError("the operand g_idx with integer zero points, or weights that do not have 4 bits")
+        raise UnsupportedError("the operand g_idx with integer zero points or with weights of other than 4 bits")
     real = _real_blocks(b, node, _OF_BITS[bits], (n, k), block)
     product = contracted(b, node.operand(0), real, node.operand(0).rank - 1, 1)
     bias = node.optional(5)
@@ -120,7 +120,7 @@ def _matmul_of_blocks(b: Builder, node: Node) -> Value:
 
 
 def _real_blocks(b: Builder, node: Node, dtype: DType, shape: tuple[int, int], block: int) -> Value:
-    """The weights [n, k] as real values: dequantized where all about them is known, else computed."""
+    """Return the real weights [n, k]: a quantized constant if all operands are constant, else computed."""
     (n, k), packed, zero = shape, node.operand(1), node.optional(3)
     count = -(-k // block)
     scale = reshape(b, node.operand(2), [n, count])
@@ -143,7 +143,7 @@ def _real_blocks(b: Builder, node: Node, dtype: DType, shape: tuple[int, int], b
 
 
 def _codes(b: Builder, packed: Value, dtype: DType, shape: tuple[int, int], real: DType) -> Term:
-    """Packed bytes as their fields, low bits first, of a float type."""
+    """Unpack bytes into their fields, low bits first, as floats."""
     per = 8 // dtype.bits
     if per == 1:
         return Term(b, reshape(b, packed, shape)).to(real)
@@ -155,7 +155,7 @@ def _codes(b: Builder, packed: Value, dtype: DType, shape: tuple[int, int], real
 
 
 def _computed_zeros(b: Builder, zero: Value | None, dtype: DType, shape: tuple[int, int], real: DType) -> Term:
-    """Zero points [n, blocks] of a float type: packed fields whose rows fill whole bytes, or floats as they are."""
+    """Return zero points [n, blocks] as floats, unpacked if they are packed (rows fill whole bytes)."""
     rows, count = shape
     if zero is None:
         return Term(b, constant(np.full(shape, 1 << (dtype.bits - 1)).astype(real.numpy)))
@@ -171,14 +171,14 @@ _OF_BITS = {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}
 
 @lift_onnx("MatMulBnb4", since=(1,), domain=MICROSOFT)
 def _matmul_of_bitsandbytes(b: Builder, node: Node) -> Value:
-    """A @ W.T with W [n, k] of 4-bit floats, the first one in the high bits, times the largest size in their block.
+    """Return A @ W.T with W [n, k] of 4-bit floats (the first in the high bits) times the absmax of their block.
 
-    The weights are written as float32. Source: ONNX Runtime, contrib_ops MatMulBnb4.
+    The weights become float32. Source: ONNX Runtime, contrib_ops MatMulBnb4.
     """
     k, n, block, kind = (int(node.attributes[name]) for name in ("K", "N", "block_size", "quant_type"))
     packed, largest = node.operand(1), node.operand(2)
     if not packed.is_constant or not largest.is_constant:
-        raise UnsupportedError("weights of 4 bits that are not constants")
+        raise UnsupportedError("4-bit weights that are not constant")
     if kind not in _FOUR_BITS or not node.attr("transB", 1) or k * n % 2:
         raise UnsupportedError(f"quant_type {kind}, transB {node.attr('transB', 1)} and weights [{n}, {k}]")
     fields = packed.numpy().reshape(-1)
@@ -195,16 +195,16 @@ _SIZES = (0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
 _NORMAL_BELOW = (1, 0.6961928, 0.52507305, 0.3949175, 0.28444138, 0.18477343, 0.09105004)
 _NORMAL_ABOVE = (0.0795803, 0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1)
 _FOUR_BITS = {0: (*_SIZES, *(-x for x in _SIZES)), 1: (*(-x for x in _NORMAL_BELOW), 0, *_NORMAL_ABOVE)}
-"""The values of the 16 codes by `quant_type`: FP4 and NF4 of bitsandbytes."""
+"""The values of the 16 codes, by `quant_type`: FP4 and NF4 of bitsandbytes."""
 
 
 def _zero_points(zero: Value | None, dtype: DType, shape: tuple[int, int]) -> Value:
-    """One for each block; the fields of a row fill whole bytes. Source: ONNX Runtime, contrib_ops MatMulNBits."""
+    """Return a zero point per block; rows fill whole bytes. Source: ONNX Runtime, contrib_ops MatMulNBits."""
     rows, count = shape
     if zero is None:
         return constant(ArrayData(np.full(shape, 1 << (dtype.bits - 1)).astype(dtype.numpy), dtype))
     if zero.dtype is not DType.UINT8 or zero.data is None:
-        raise UnsupportedError(f"zero points of {zero.dtype.value} that are not constants of uint8")
+        raise UnsupportedError(f"zero points of {zero.dtype.value} that are not constant uint8")
     per = 8 // dtype.bits
     fields = FieldData(zero.data, dtype, (rows, -(-count // per) * per)).numpy()
     return constant(ArrayData(np.ascontiguousarray(fields[:, :count]), dtype))

@@ -1,4 +1,4 @@
-"""QuantizeLinear and DequantizeLinear; formulas for them where TFLite has no form."""
+"""QuantizeLinear and DequantizeLinear, and formulas for those without a TFLite form."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _SINCE = (10, 13, 19, 21, 23, 24, 25, 28)
 @lift_onnx("DequantizeLinear", since=_SINCE)
 @lift_onnx("DequantizeLinear", since=(1,), domain=MICROSOFT)
 def _linear(b: Builder, node: Node) -> Value:
-    """The zero point of floats of 8 or 4 bits is not added, as in ONNX Runtime (quantize_linear.cc)."""
+    """The zero point of 8-bit and 4-bit floats is ignored, as in ONNX Runtime (quantize_linear.cc)."""
     (x, scale, zero), get = (node.optional(i) for i in range(3)), node.attributes.get
     dtype = dtype_from(number) if (number := get("output_dtype", 0)) else None
     if scale is not None and (scale.dtype.is_integer or scale.dtype is DType.FLOAT8E8M0):
@@ -65,7 +65,7 @@ def _linear(b: Builder, node: Node) -> Value:
 
 
 def _axis(node: Node) -> int:
-    """The axis of the scales; 0 if there is one scale, for which any axis is allowed."""
+    """Return the axis of the scales; 0 for a single scale, for which any axis is allowed."""
     scale, rank = node.operand(1).tensor_type, node.operand(0).tensor_type.rank
     axis = int(node.attributes.get("axis", 1))
     if not node.attributes.get("block_size", 0) and scale.shape in ((), (1,)):
@@ -75,16 +75,16 @@ def _axis(node: Node) -> int:
 
 @lift_onnx("DynamicQuantizeLinear", since=(11,))
 def _dynamic(b: Builder, node: Node) -> list[Value]:
-    """To uint8, over the range of the numbers and 0; an empty tensor gets scale 1, as in ONNX Runtime."""
+    """Quantize to uint8 over the range of the values and 0; an empty tensor gets scale 1, as in ONNX Runtime."""
     return list(quantized_over_range(b, node.operand(0)))
 
 
 @lift_tfl("DEQUANTIZE", "QUANTIZE")
 def _from_tfl(b: Builder, node: Node) -> Value:
-    """The types say from which quantization, or from float16, to which; scales are of float32."""
+    """QUANTIZE and DEQUANTIZE: the types define both quantizations (or float16); scales are float32."""
     x = node.operand(0)
-    if x.dtype.is_integer and not x.is_quantized and node.result.is_quantized:  # its scale is 0 to the kernel
-        message = f"TFLite's kernel takes {x.dtype.value} as quantized, and this tensor has no scale"
+    if x.dtype.is_integer and not x.is_quantized and node.result.is_quantized:  # the kernel reads scale 0
+        message = f"TFLite's kernel reads {x.dtype.value} as quantized, and this tensor has no scale"
         raise UnsupportedError(message, type_=x.type, code="E-QUANT-001")
     if x.dtype is DType.FLOAT16 and node.result.is_quantized:
         x = b(ops.Convert, x, dtype=DType.FLOAT32)
@@ -95,7 +95,7 @@ def _from_tfl(b: Builder, node: Node) -> Value:
 
 
 def _grouped(b: Builder, node: Node) -> tuple[Term, Callable[[Value], Term]]:
-    """The operand with the elements of a block along an axis of their own, and parameters so that they broadcast.
+    """Split the axis of blocks of the operand, and reshape the parameters to broadcast to it.
 
     ::
 
@@ -113,7 +113,7 @@ def _grouped(b: Builder, node: Node) -> tuple[Term, Callable[[Value], Term]]:
 
 
 def _spread(b: Builder, parameter: Value, node: Node) -> Term:
-    """Scale or zero point for the tensor or along an axis, in a shape in which it broadcasts over the operand."""
+    """Reshape a scale or zero point, for the tensor or along an axis, to broadcast to the operand."""
     x, axis = node.operand(0), node.attr("axis")
     if parameter.shape in ((), (1,)):
         return Term(b, parameter if x.rank else reshape(b, parameter, []))
@@ -122,7 +122,7 @@ def _spread(b: Builder, parameter: Value, node: Node) -> Term:
 
 
 def _repeated(b: Builder, parameter: Value, x: Value, axis: int, block: int) -> Value:
-    """Repeat each entry along `axis` for its block, up to the size of the operand."""
+    """Repeat each entry along `axis` for its block, and crop to the size of the operand."""
     shape = parameter.shape
     wide = broadcast(
         b, unsqueezed(b, parameter, [axis + 1]), [*shape[: axis + 1], block, *shape[axis + 1 :]], parameter
@@ -137,7 +137,7 @@ def _repeated(b: Builder, parameter: Value, x: Value, axis: int, block: int) -> 
 
 @decompose(ops.QuantizeLinear, "tfl")
 def _quantize_formula(b: Builder, node: Node) -> Value | None:
-    """round(x / scale) + zero point in float, clamped and converted; not rounded if the result is float32."""
+    """Return clamp(round(x / scale) + zero point), computed in float; not rounded if the result is float32."""
     dtype: DType = node.attr("dtype")
     if dtype is not DType.FLOAT32 and (not dtype.is_integer or dtype.bits > 16):
         return None
@@ -159,7 +159,7 @@ def _quantize_formula(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.DequantizeLinear, "tfl")
 def _dequantize_formula(b: Builder, node: Node) -> Value | None:
-    """(x - zero point) * scale; 32-bit integers are subtracted before they are converted."""
+    """Return (x - zero point) * scale; 32-bit integers are subtracted before the conversion to float."""
     fields = unpacked(b, node.operand(0))
     if fields is not None:
         return _dequantized_fields(b, node, *fields)
@@ -177,7 +177,7 @@ def _ungrouped(b: Builder, real: Term, node: Node) -> Value:
 
 
 def _dequantized_fields(b: Builder, node: Node, x: Term, offset: int) -> Value:
-    """The same for elements that are given as floats with an offset, which is part of the zero point."""
+    """Return (x - zero point) * scale for elements stored as floats with an offset, which the zero point includes."""
     zero = node.optional(2)
     attributes = {k: node.attr(k) for k in ("axis", "block_size", "dtype")}
     if zero is not None and not zero.is_constant:
@@ -191,7 +191,7 @@ def _dequantized_fields(b: Builder, node: Node, x: Term, offset: int) -> Value:
 
 
 def _as_real(b: Builder, zero: Value, dtype: DType) -> Value:
-    """A zero point as floats; constants of any type, which casts may not take."""
+    """Return a zero point as floats; constants of any dtype, also of those without a cast."""
     if zero.is_constant and zero.dtype.bits < 8:
         return constant(zero.numpy().astype(dtype.numpy))
     return b(ops.Convert, zero, dtype=dtype)
@@ -204,7 +204,7 @@ def _has_no_zero(node: Node) -> bool:
 
 
 def _is_finite(scale: Value) -> bool:
-    """Whether the scale is not known to be infinite: infinity divided by it is NaN, which becomes the lowest value."""
+    """Whether the scale may be finite (inf / inf is NaN, which becomes the lowest value)."""
     return scale.data is None or bool(np.isfinite(scale.numpy()).all())
 
 
@@ -216,7 +216,7 @@ def _is_zero(value: Value) -> bool:
 
 
 def _block(node: Node) -> dict[str, int]:
-    """The attributes of both ops."""
+    """Return the attributes that both ops share."""
     axis = {"axis": node.attr("axis")} if node.operand(1).tensor_type.rank else {}
     return axis | ({"block_size": block} if (block := node.attr("block_size")) else {})
 

@@ -1,4 +1,4 @@
-"""TFLite's LSH_PROJECTION: bits that tell on which side of random planes an operand is (locality-sensitive hashing).
+"""TFLite's LSH_PROJECTION (locality-sensitive hashing): the sides of random planes on which an operand is, as bits.
 
 Source: LiteRT's kernel lsh_projection.cc, and FarmHash's Fingerprint64."""
 
@@ -20,18 +20,18 @@ from onnxtfl.rewriting.registry import lift_tfl
 
 _K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 _SEEDS = 0x226BB95B4E64B6D4, 0x134A747F856D0526
-"""What blocks of keys of more than 64 bytes begin with, beside the first word."""
+"""The initial state for keys of more than 64 bytes, besides their first word."""
 _MOST_BITS = 32
 _LONGEST = 1024
-"""The most bytes that are hashed: each block of 64 takes some 150 ops."""
+"""The longest key in bytes: each block of 64 takes about 150 ops."""
 _LOW_HALF = 0xFFFFFFFF
 
 
 @lift_tfl("LSH_PROJECTION")
 def _lsh_projection(b: Builder, node: Node) -> Value:
-    """The sign of the sum of weight * hash(seed, element) for each seed [rows, bits]: bits, or one int for each row.
+    """Return sum(weight * hash(seed, element)) > 0 for each seed [rows, bits], as bits or as one int per row.
 
-    An element has all that the first axis has at a place. The kernel reads seeds as bits, of any type of 32.
+    An element is a slice along the first axis. The kernel reads the bits of seeds of any 32-bit dtype.
     """
     seeds, x, weights, kind = node.operand(0), node.operand(1), node.optional(2), node.attr("type")
     rows, bits = seeds.shape
@@ -49,9 +49,9 @@ def _lsh_projection(b: Builder, node: Node) -> Value:
 
 
 def _packed(b: Builder, signs: Value, rows: int, bits: int) -> Value:
-    """The bits [rows * bits] of each row as an int32, the first bit highest, and the number of the row above them.
+    """Pack bits [rows * bits] into one int32 per row, the first bit highest, with the row index above them.
 
-    What does not fit is lost; 1 << 32 is 1, as processors shift.
+    Bits beyond 32 are lost; 1 << 32 is 1, as processors shift.
     """
     places = np.asarray([1 << i for i in reversed(range(bits))], np.int64).astype(np.int32)
     table = Term(b, reshape(b, signs, (rows, bits))) * Term(b, constant(places))
@@ -64,13 +64,13 @@ def _packed(b: Builder, signs: Value, rows: int, bits: int) -> Value:
 
 @dataclass(frozen=True)
 class _Key:
-    """Bytes, the first ones lowest: `parts` are (place, uint64 of so many bytes), one after the other."""
+    """Little-endian bytes: `parts` are consecutive (offset, uint64 of the bytes up to the next offset)."""
 
     parts: list[tuple[int, int, Term]]
     length: int
 
     def word(self, place: int, size: int = 8) -> Term:
-        """The `size` bytes from `place` on as uint64."""
+        """Return `size` bytes from offset `place` as uint64."""
         found = [_shift(x, 8 * (place - at)) for at, width, x in self.parts if at < place + size and at + width > place]
         word = found[0]
         for part in found[1:]:
@@ -79,12 +79,12 @@ class _Key:
 
 
 def _key(b: Builder, seeds: Value, x: Value) -> _Key:
-    """What is hashed for each seed [s, 1] and element of `x` [n]: the bytes of the seed, then those of the element."""
+    """Return the key for each seed [s, 1] and element of `x` [n]: the bytes of the seed, then those of the element."""
     if x.dtype is DType.STRING or x.dtype.is_complex or x.dtype.bits < 8:
         raise UnsupportedError(f"elements of type {x.dtype.value}", code="E-OP-006")
-    inner, size = known_size(product(x.shape[1:]), "how many numbers an element has"), x.dtype.bits // 8
+    inner, size = known_size(product(x.shape[1:]), "the number of values per element"), x.dtype.bits // 8
     if 4 + inner * size > _LONGEST:
-        raise UnsupportedError(f"elements of {inner} numbers, at most {_LONGEST - 4} bytes expected", code="E-OP-006")
+        raise UnsupportedError(f"elements of {inner} values, at most {_LONGEST - 4} bytes expected", code="E-OP-006")
     rows = Term(b, reshape(b, x, (x.shape[0], inner), x)).bits(_STORED[size])
     parts = [(0, 4, _unsigned(Term(b, seeds).bits(DType.INT32)))]
     parts += [(4 + i * size, size, _unsigned(rows.at(i, 1))) for i in range(inner)]
@@ -95,7 +95,7 @@ _STORED = {1: DType.UINT8, 2: DType.UINT16, 4: DType.INT32, 8: DType.INT64}
 
 
 def _unsigned(x: Term) -> Term:
-    """The bits as uint64; those of int32 as its low half."""
+    """Reinterpret the bits as uint64 (int32: as its low half)."""
     wide = x.to(DType.INT64)
     low = wide & Term(x.b, constant(np.asarray(_LOW_HALF, np.int64))) if x.dtype is DType.INT32 else wide
     return low.bits(DType.UINT64)
@@ -105,14 +105,14 @@ def _unsigned(x: Term) -> Term:
 
 
 def _fingerprint(key: _Key) -> Term:
-    """Fingerprint64 of the key: uint64."""
+    """Return Fingerprint64 of the key as uint64."""
     if key.length > 64:
         return _hash_of_many(key)
     return _hash_to_16(key) if key.length <= 16 else _hash_to_32(key) if key.length <= 32 else _hash_to_64(key)
 
 
 def _hash_to_16(key: _Key) -> Term:
-    """Of 4 to 16 bytes."""
+    """Hash 4 to 16 bytes."""
     length, factor = key.length, _wrapped(_K2 + 2 * key.length)
     if length < 8:
         return _joined(_shift(key.word(0, 4), -3) + length, key.word(length - 4, 4), factor)
@@ -121,7 +121,7 @@ def _hash_to_16(key: _Key) -> Term:
 
 
 def _ends(key: _Key, first: int) -> tuple[Term, Term]:
-    """Two hashes of the first and last 16 bytes."""
+    """Return two hashes of the first and last 16 bytes."""
     length, factor = key.length, _wrapped(_K2 + 2 * key.length)
     a, b = key.word(0) * first, key.word(8)
     c, d = key.word(length - 8) * factor, key.word(length - 16) * _K2
@@ -129,12 +129,12 @@ def _ends(key: _Key, first: int) -> tuple[Term, Term]:
 
 
 def _hash_to_32(key: _Key) -> Term:
-    """Of 17 to 32 bytes."""
+    """Hash 17 to 32 bytes."""
     return _joined(*_ends(key, _K1), _wrapped(_K2 + 2 * key.length))
 
 
 def _hash_to_64(key: _Key) -> Term:
-    """Of 33 to 64 bytes."""
+    """Hash 33 to 64 bytes."""
     length, factor = key.length, _wrapped(_K2 + 2 * key.length)
     y, z = _ends(key, _K2)
     z = _joined(y, z, factor)
@@ -145,7 +145,7 @@ def _hash_to_64(key: _Key) -> Term:
 
 @dataclass(frozen=True)
 class _State:
-    """What a block of 64 bytes changes."""
+    """The state that each block of 64 bytes updates."""
 
     x: Term
     y: Term
@@ -154,7 +154,7 @@ class _State:
     w: tuple[Term, Term]
 
     def after(self, key: _Key, place: int, factor: int | Term, last: bool = False) -> _State:
-        """The state after the block at `place`; the `last` one counts some words nine times."""
+        """Return the state after the block at `place`; the `last` block multiplies some words by nine."""
         y_of_v, x_of_w = (self.v[0] * 9, self.w[1] * 9) if last else (self.v[0], self.w[1])
         x = _rotated(self.x + self.y + self.v[0] + key.word(place + 8), 37) * factor
         y = _rotated(self.y + self.v[1] + key.word(place + 48), 42) * factor
@@ -166,7 +166,7 @@ class _State:
 
 
 def _weak(key: _Key, place: int, a: Term, b: Term) -> tuple[Term, Term]:
-    """Two hashes of 32 bytes and two seeds."""
+    """Return two hashes of 32 bytes and two seeds."""
     words = [key.word(place + i) for i in (0, 8, 16, 24)]
     a = a + words[0]
     b = _rotated(b + a + words[3], 21)
@@ -175,7 +175,7 @@ def _weak(key: _Key, place: int, a: Term, b: Term) -> tuple[Term, Term]:
 
 
 def _hash_of_many(key: _Key) -> Term:
-    """Of more than 64 bytes: whole blocks, then the last 64 bytes."""
+    """Hash more than 64 bytes: all full blocks, then the last 64 bytes."""
     first, (y, z) = key.word(0), _SEEDS
     zero = first * 0
     state = _State(first + _wrapped(81 * _K2), zero + y, zero + z, (zero, zero), (zero, zero))
@@ -191,7 +191,7 @@ def _hash_of_many(key: _Key) -> Term:
 
 
 def _joined(u: Term, v: Term, factor: int | Term) -> Term:
-    """One hash of two."""
+    """Combine two hashes."""
     a = _mixed((u ^ v) * factor)
     return _mixed((v ^ a) * factor) * factor
 
@@ -205,7 +205,7 @@ def _wrapped(number: int) -> int:
 
 
 def _shift(x: Term, count: int) -> Term:
-    """The bits moved right, or left for a negative count."""
+    """Shift right logically, or left for a negative count."""
     amount = constant(np.asarray(abs(count), np.uint64))
     return x.apply(ops.ShiftLeft if count < 0 else ops.ShiftRightLogical, amount) if count else x
 

@@ -1,7 +1,7 @@
-"""Text: TfIdfVectorizer on integers and strings, StringNormalizer without a change of case, SKIP_GRAM.
+"""Text: TfIdfVectorizer on integers and strings, StringNormalizer without case change, SKIP_GRAM.
 
-TFLite's kernels compare, gather, slice and reshape strings. Ops that make other strings are refused: SKIP_GRAM, the
-only kernel that does, reads one string and takes the whitespace in it for the ends of words.
+TFLite's kernels compare, gather, slice and reshape strings. Ops that create other strings are refused: the only kernel
+that does so, SKIP_GRAM, reads one string and splits it at whitespace.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from onnxtfl.ir.reshape import reshape, unsqueezed
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_onnx, lift_tfl, refuse_onnx, requires_opset
 
-_FIRST = "run it before the model, whose input is then its result (`inputs`)"
+_FIRST = "run it before the model and make its result an input (`inputs`)"
 refuse_onnx(
     *("StringConcat", "StringSplit", "RegexFullMatch"),
-    why="TFLite has no kernel that joins, divides or searches strings like this",
+    why="TFLite has no kernel for this operation on strings",
     hint=_FIRST,
 )
 
@@ -47,7 +47,7 @@ def _opset_of_strings(node: Node) -> int:
 
 @lift_onnx("StringNormalizer", since=(10,))
 def _string_normalizer(b: Builder, node: Node) -> Value:
-    """The strings [C] or [1, C] that are no stopwords; one empty string where none is left."""
+    """Return the strings [C] or [1, C] without stopwords; one empty string if none is left."""
     x, words = node.operand(0), [str(word) for word in node.attr("stopwords", ())]
     if x.rank not in (1, 2):
         raise InvalidModelError(f"strings of rank {x.rank}, 1 or 2 expected", code="E-FILE-009")
@@ -56,7 +56,7 @@ def _string_normalizer(b: Builder, node: Node) -> Value:
     if not words:
         return x
     if not node.attr("is_case_sensitive", 0) and any(word.lower() != word.upper() for word in words):
-        raise UnsupportedError("TFLite has no kernel that compares strings without regard to case", hint=_FIRST)
+        raise UnsupportedError("TFLite has no kernel for case-insensitive comparison of strings", hint=_FIRST)
     flat = x if x.rank == 1 else reshape(b, x, (*x.shape[1:],), x)
     found = Term(b, unsqueezed(b, flat, [1])).equals(Term(b, constant(np.asarray(words, object)))).to(DType.INT32)
     stopped = found.reduce("max", [1], keepdims=False)
@@ -68,7 +68,7 @@ def _string_normalizer(b: Builder, node: Node) -> Value:
 
 @lift_onnx("TfIdfVectorizer", since=(9,))
 def _tf_idf(b: Builder, node: Node) -> Value:
-    """How often each n-gram of the pool occurs in a row: comparisons of the row, shifted, with all of a length.
+    """Count each n-gram of the pool in each row, by comparing the shifted row with all n-grams of one length.
 
         count[g] = sum over lengths n, distances d, places p of and over j < n of x[p + j d] == pool[g, j]
 
@@ -82,20 +82,20 @@ def _tf_idf(b: Builder, node: Node) -> Value:
     tokens = _numbered(b, rows, pool)
     counts = [term for n in range(pool.shortest, pool.longest + 1) for term in _counts(tokens, pool, n)]
     if not counts:
-        raise UnsupportedError("a pool without an n-gram of the lengths that are counted", code="E-OP-006")
+        raise UnsupportedError("a pool without n-grams of the counted lengths", code="E-OP-006")
     result = _columns(b, _weighted(b, counts, pool), pool)
     return result if x.rank == 2 else reshape(b, result, (pool.columns,))
 
 
 class _Pool:
-    """The attributes of a node. `tokens`: the n-grams of all lengths, one after the other, as int64 or as strings."""
+    """The attributes of a node. `tokens`: the n-grams of all lengths, concatenated, as int64 or strings."""
 
     def __init__(self, node: Node) -> None:
         strings, integers = node.attr("pool_strings", None), node.attr("pool_int64s", None)
         if (strings is None) == (integers is None):
             raise InvalidModelError("one of pool_strings and pool_int64s expected", code="E-FILE-009")
         if (node.operand(0).dtype is DType.STRING) != (strings is not None):
-            raise InvalidModelError("a pool of another type than the elements", code="E-FILE-009")
+            raise InvalidModelError("the pool and the elements differ in type", code="E-FILE-009")
         self.tokens = np.asarray(integers if strings is None else strings, np.int64 if strings is None else object)
         self.shortest, self.longest = int(node.attr("min_gram_length")), int(node.attr("max_gram_length"))
         self.skips, self.mode = int(node.attr("max_skip_count")), node.attr("mode")
@@ -107,7 +107,7 @@ class _Pool:
         check_elements(self.columns * len(self.indexes), "the columns of the n-grams")
 
     def _check(self) -> None:
-        """Raise InvalidModelError where the attributes disagree."""
+        """Raise InvalidModelError if the attributes are inconsistent."""
         lengths = enumerate(pairwise(self.starts), 1)
         whole = all(0 <= a <= z and (z - a) % n == 0 for n, (a, z) in lengths)
         if self.mode not in ("TF", "IDF", "TFIDF"):
@@ -119,17 +119,17 @@ class _Pool:
             raise InvalidModelError("ngram_indexes, weights and ngram_counts do not fit the pool", code="E-FILE-009")
 
     def grams(self, length: int) -> Array:
-        """The n-grams of one length as rows."""
+        """Return the n-grams of one length as rows."""
         return self.tokens[self.starts[length - 1] : self.starts[length]].reshape(-1, length)
 
     def counted(self, vector: Array) -> Array:
-        """Those of the elements of `vector`, one for each n-gram, whose n-gram has a length that is counted."""
+        """Return the elements of `vector` (one per n-gram) whose n-grams have a counted length."""
         sizes = [(z - a) // n for n, (a, z) in enumerate(pairwise(self.starts), 1)]
         return vector[sum(sizes[: self.shortest - 1]) : sum(sizes[: self.longest])]
 
 
 def _numbered(b: Builder, rows: Value, pool: _Pool) -> Term:
-    """Rows of tokens [n, c] as int32: their places among the distinct tokens of the pool, counted from 1; else 0."""
+    """Return tokens [n, c] as int32: 1 + their index among the distinct tokens of the pool, 0 if absent."""
     distinct = np.asarray(sorted(set(pool.tokens.tolist())), pool.tokens.dtype)
     pool.tokens = np.searchsorted(distinct, pool.tokens) + 1
     x = Term(b, rows) if rows.dtype is DType.STRING else Term(b, rows).to(DType.INT64)
@@ -139,7 +139,7 @@ def _numbered(b: Builder, rows: Value, pool: _Pool) -> Term:
 
 
 def _counts(tokens: Term, pool: _Pool, length: int) -> list[Term]:
-    """Floats [rows, n-grams of one length], a term for each distance of tokens; single tokens have none."""
+    """Return counts as floats [rows, n-grams of one length], summed over the distances of tokens."""
     grams = pool.grams(length)
     if not len(grams):
         return []
@@ -151,9 +151,9 @@ def _counts(tokens: Term, pool: _Pool, length: int) -> list[Term]:
 
 
 def _count(tokens: Term, grams: Array, distance: int) -> Term:
-    """How often each n-gram [g, n] occurs in rows [r, c] of tokens at one distance: floats [r, g].
+    """Count each n-gram [g, n] in rows [r, c] of tokens at one distance: floats [r, g].
 
-    Zeros after the row, which are no token, let all shifted rows have the length of the row.
+    Rows are padded with 0, which is not a token, so that shifted rows keep their length.
     """
     b, reach = tokens.b, (grams.shape[1] - 1) * distance
     zeros = np.asarray([[0, 0], [0, reach]])
@@ -169,20 +169,20 @@ def _count(tokens: Term, grams: Array, distance: int) -> Term:
 
 
 def _weighted(b: Builder, counts: Sequence[Term], pool: _Pool) -> Term:
-    """Floats [rows, n-grams]: counts, or at most 1 (IDF), times the weights."""
+    """Return counts (IDF: at most 1) times the weights as floats [rows, n-grams]."""
     values = [term.value for term in counts]
     joined = Term(b, b(ops.Concatenate, *values, axis=1) if len(values) > 1 else values[0])
     if pool.mode == "TF":
         return joined
     places = pool.counted(pool.indexes)
     if pool.mode == "IDF" and len(set(places.tolist())) < len(places):
-        raise UnsupportedError("several n-grams of one column in mode IDF", code="E-OP-006")
+        raise UnsupportedError("several n-grams with the same column in mode IDF", code="E-OP-006")
     found = joined.min(1.0) if pool.mode == "IDF" else joined
     return found.apply(ops.Mul, pool.counted(pool.weights))
 
 
 def _columns(b: Builder, grams: Term, pool: _Pool) -> Value:
-    """The values of all n-grams, each in its column; the sum of those that share one, 0 where there is none."""
+    """Scatter the values of all n-grams to their columns: the sum if several share one, 0 for a column without any."""
     places = pool.counted(pool.indexes)
     if np.array_equal(places, np.arange(pool.columns)):
         return grams.value
@@ -201,18 +201,18 @@ def _columns(b: Builder, grams: Term, pool: _Pool) -> Value:
 # --- SKIP_GRAM -------------------------------------------------------------------------------------------------------
 
 _SPACE = r" \t\n\v\f\r"
-"""The characters that C's isspace says are whitespace, as in a pattern."""
+"""The whitespace characters of C's isspace, as a regular expression."""
 _ONE_WORD = f"[{_SPACE}][^{_SPACE}]*"
 _WITHOUT_FIRST = f"[{_SPACE}][^{_SPACE}]+[{_SPACE}](?s:.*)"
 _MOST_WORDS = 256
-"""In an n-gram: as many ops join them."""
+"""The most words of an n-gram: each takes an op to concatenate."""
 
 
 @lift_tfl("SKIP_GRAM")
 def _skip_gram(b: Builder, node: Node) -> Value:
-    """The n-grams [n] of the words in the first string: for each word those that begin with it and fit the pattern.
+    """Return the n-grams [n] of the words in the first string, ordered by their first word.
 
-    There are none where the words are fewer than `ngram_size`, also with `include_all_ngrams`. Source: LiteRT's
+    There are none if there are fewer than `ngram_size` words, even with `include_all_ngrams`. Source: LiteRT's
     skip_gram.cc.
     """
     x, longest = node.operand(0), int(node.attr("ngram_size") or 0)
@@ -230,9 +230,9 @@ def _skip_gram(b: Builder, node: Node) -> Value:
 
 
 def _patterns(longest: int, reach: int, every: bool) -> Array:
-    """The distances of the words of each n-gram from its first word [patterns, longest], -1 for no word, in order.
+    """Return the distances of an n-gram's words from its first word [patterns, longest], sorted; -1 for no word.
 
-    Words are at most `reach` from the word before; `every`: also n-grams of fewer words than `longest`.
+    Consecutive words are at most `reach` apart; `every`: also n-grams of fewer words than `longest`.
     """
     check_count(longest, "the words of an n-gram", _MOST_WORDS)
     if longest <= 0:
@@ -244,17 +244,17 @@ def _patterns(longest: int, reach: int, every: bool) -> Array:
 
 
 def _grown(row: list[int], longest: int, reach: int) -> Iterator[list[int]]:
-    """The longer rows that begin like `row`, then `row`."""
+    """Return all extensions of `row`, then `row`."""
     for distance in range(1, reach + 1) if len(row) < longest else ():
         yield from _grown([*row, row[-1] + distance], longest, reach)
     yield row
 
 
 def _words(b: Builder, text: Value) -> tuple[Term, Term, Term]:
-    """A vector of strings, and the places of the first word of `text` [1] in it, and after the last.
+    """Return a vector of strings, the index of the first word of `text` [1] in it, and the index after the last.
 
-    Where a single whitespace character is at the start, the kernel leaves out the word after it; if no whitespace
-    follows, both are the only word.
+    If the text starts with a single whitespace character, the kernel skips the first word; if no other whitespace
+    follows, both together are the only word.
     """
     pieces = text
     for delimiter in _SPACE.encode().decode("unicode_escape"):
@@ -270,7 +270,7 @@ def _words(b: Builder, text: Value) -> tuple[Term, Term, Term]:
 
 
 def _joined(words: Term, places: Term, numbers: Term, patterns: Array) -> Value:
-    """Each n-gram: the word at its place, and those after it as the pattern of that number says, with spaces."""
+    """Return each n-gram: its first word, and the words at the distances of its pattern, joined by spaces."""
     b = words.b
     space, nothing = (constant(np.asarray([text], object), DType.STRING) for text in (" ", ""))
     after = b(ops.Concatenate, b(ops.StringConcat, space, words.value), nothing, axis=0)
