@@ -120,8 +120,8 @@ class _Place:
     """A carried value of the loop, initially `before`, and the tensors that replace it in the loop over tensors.
 
     `kind`: "tensor": itself; "parts": the elements of a sequence of constant length; "stack": one tensor of all
-    elements, of type `element`; "appended": none, since each iteration only appends an element (a scan output); "joined": all
-    elements concatenated along `axis`, their only use, where iterations may differ in size.
+    elements, of type `element`; "appended": none, since each iteration only appends an element (a scan output);
+    "joined": all elements concatenated along `axis`, their only use, where iterations may differ in size.
     """
 
     before: Value

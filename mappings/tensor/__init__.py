@@ -1,1 +1,1 @@
-"""Ops that move, select and make elements."""
+"""Ops that move, select and create elements."""

@@ -27,7 +27,7 @@ decompose(ops.BroadcastTo, "tfl", "operands")(int32_operands(1))
 
 @decompose(ops.Tile, "tfl")
 def _tile_by_broadcasting(b: Builder, node: Node) -> Value | None:
-    """Where no kernel tiles: each tiled axis broadcasts along a new one before it.
+    """Tile without a TILE kernel: each tiled axis broadcasts along a new axis before it.
 
     ::
 
@@ -67,13 +67,13 @@ def _expand(b: Builder, node: Node) -> Value:
     x, shape = node.operand(0), node.operand(1)
     known = known_dims(shape)
     if known is not None and not may_hold_zeros(shape) and x.tensor_type.shape is not None:
-        with suppress(UnsupportedError):  # sizes that only the vector itself has
+        with suppress(UnsupportedError):  # sizes known only from the vector
             return broadcast(b, x, known, shape)
     return b(ops.BroadcastTo, x, _joint_shape(b, x, shape))
 
 
 def _joint_shape(b: Builder, x: Value, wanted: Value) -> Value:
-    """The shape to which `x` and the sizes `wanted` broadcast, at run time: of two sizes the one that is not 1."""
+    """Compute the shape to which `x` and the sizes `wanted` broadcast: of two sizes the one that is not 1."""
     own = x.shape
     if all(d == 1 for d in own) and len(own) <= vector_length(wanted):
         return wanted

@@ -1,4 +1,4 @@
-"""Changes of the element type."""
+"""Conversions of the element type."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, low
 
 
 def _same_width(node: Node) -> bool:
-    """Whether ONNX Runtime has a BitCast for it: not for bools, nor between types of different widths."""
+    """Whether ONNX Runtime has such a BitCast: no bools, equal widths."""
     types = (node.operand(0).dtype, node.attr("dtype"))
     return types[0].bits == types[1].bits and DType.BOOL not in types
 
 
 @requires_opset(ops.BitcastConvert)
 def _opset_of_bits(node: Node) -> int:
-    """Bits of integers are arithmetic, and a float32 can be put together; other floats need BitCast, of opset 26."""
+    """Integers are reinterpreted by arithmetic, and float32 is assembled from its bits; other floats need opset 26."""
     x, dtype = node.operand(0).dtype, node.attr("dtype")
     return 26 if x.is_float or (dtype.is_float and not _is_composed(x, dtype)) else 0
 
@@ -53,7 +53,7 @@ _NAMES = {"FLOAT": DType.FLOAT32, "DOUBLE": DType.FLOAT64}
 
 @lift_onnx("Cast", since=(1, 6, 9, 13, 19, 21, 23, 24, 25, 28))
 def _cast(b: Builder, node: Node) -> Value:
-    """Cast-1, and early files of Cast-6, name the element type; later ones have its code."""
+    """Cast-1 and early files of Cast-6 have the name of the element type, later ones its code."""
     wanted = node.attributes["to"]
     return _converted(b, node, _named(wanted) if isinstance(wanted, str) else dtype_from(wanted))
 
@@ -61,7 +61,7 @@ def _cast(b: Builder, node: Node) -> Value:
 def _named(name: str) -> DType:
     dtype = _NAMES.get(name.upper()) or DType.__members__.get(name.upper())
     if dtype is None:
-        raise InvalidModelError(f"no element type is called {name!r}", code="E-FILE-009")
+        raise InvalidModelError(f"unknown element type {name!r}", code="E-FILE-009")
     return dtype
 
 
@@ -76,7 +76,7 @@ def _converted(b: Builder, node: Node, dtype: DType) -> Value:
         return x
     rounding = node.attributes.get("round_mode", "up") if dtype is DType.FLOAT8E8M0 else "nearest"
     if rounding not in ops.Convert.attributes["rounding"].choices:
-        raise InvalidModelError(f"there is no round_mode {rounding!r}", code="E-FILE-009")
+        raise InvalidModelError(f"unknown round_mode {rounding!r}", code="E-FILE-009")
     return b(ops.Convert, x, dtype=dtype, saturate=bool(node.attributes.get("saturate", 1)), rounding=rounding)
 
 
@@ -90,7 +90,7 @@ def _bit_cast(b: Builder, node: Node) -> Value:
 
 @lift_tfl("BITCAST")
 def _bitcast_tfl(b: Builder, node: Node) -> Value:
-    """To the type of the result; of a wider one, the last axis has its parts."""
+    """BITCAST to the type of the result; to a wider type, the last axis has the parts of an element."""
     x, dtype = node.operand(0), node.result.dtype
     if x.dtype.is_complex or dtype.is_complex:
         return _bits_of_complex(b, x, dtype)
@@ -102,7 +102,7 @@ def _bitcast_tfl(b: Builder, node: Node) -> Value:
 
 
 def _bits_of_complex(b: Builder, x: Value, dtype: DType) -> Value:
-    """The bits of complex numbers are those of two floats each, the real part first."""
+    """Reinterpret complex numbers as pairs of floats, the real part first."""
     if x.dtype is dtype:
         return x
     if x.dtype.is_complex and dtype.is_complex:
@@ -122,10 +122,10 @@ def _bits_of_complex(b: Builder, x: Value, dtype: DType) -> Value:
 
 @lift_tfl("CAST")
 def _cast_tfl(b: Builder, node: Node) -> Value:
-    """To the type of the result; the options may be absent.
+    """CAST to the type of the result; the options may be absent.
 
-    Floats are limited to the integers that there are (SafeCast in LiteRT kernels/cast.cc); ONNX leaves that undefined.
-    Those of 4 and 2 bits are truncated after that (castFloatToInt4 there).
+    Floats saturate to the integer range (SafeCast in LiteRT kernels/cast.cc); ONNX leaves that undefined.
+    Casts to 4 and 2 bits then truncate (castFloatToInt4 there).
     """
     x, dtype = Term(b, node.operand(0)), node.result.dtype
     if x.dtype.is_complex and not dtype.is_complex:
@@ -143,14 +143,14 @@ def _cast_tfl(b: Builder, node: Node) -> Value:
 
 @lower_tfl(ops.Convert)
 def _half_weights(node: Node) -> Form | None:
-    """Constants stay float16 in the file; delegates read them through DEQUANTIZE."""
+    """Keep constants in float16 in the file; delegates read them through DEQUANTIZE."""
     half = node.operand(0).is_constant and node.operand(0).dtype is DType.FLOAT16
     return Form("DEQUANTIZE", (node.operand(0),)) if half and node.attr("dtype") is DType.FLOAT32 else None
 
 
 @lower_tfl(ops.Convert)
 def _quantized_tfl(node: Node) -> Form | None:
-    """To a quantized type, or from one: the types say all."""
+    """Conversion to or from a quantized type, defined by the types."""
     x, result = node.operand(0), node.result
     if result.is_quantized:
         return Form("QUANTIZE", (x,))
@@ -182,7 +182,7 @@ _OF_2_BITS = (DType.INT2, DType.UINT2)
 
 
 def _quantized_onnx(node: Node, opset: int) -> Form | None:
-    """To a quantized type, or from one; None for both at once, and for blocks before opset 21."""
+    """Conversion to or from a quantized type; None for both at once, and for blocks before opset 21."""
     x, result = node.operand(0), node.result
     quantization = result.tensor_type.quantization or x.tensor_type.quantization
     if quantization is None or (x.is_quantized and result.is_quantized):
@@ -206,8 +206,9 @@ def _quantized_onnx(node: Node, opset: int) -> Form | None:
 
 @formula(ops.BitcastConvert, "onnx")
 def _bitcast_for_onnx(x: Term, *, dtype: DType) -> Term | None:
-    """BitCast keeps the width. Integers are split, joined and, before ONNX had it, reinterpreted by arithmetic, and a
-    float32 is put together from its sign, exponent and fraction."""
+    """Decompose bit casts that ONNX lacks: BitCast keeps the width, and older opsets have none.
+
+    Integers are split, joined and reinterpreted by arithmetic, a float32 is assembled from sign, exponent and fraction."""
     if DType.BOOL in (x.dtype, dtype):
         return x.to(DType.UINT8).bits(dtype) if x.dtype is DType.BOOL else _as_bool(x)
     if _is_composed(x.dtype, dtype):
@@ -231,7 +232,7 @@ def _as_bool(x: Term) -> Term:
 
 
 def _split_bits(x: Term, dtype: DType) -> Term:
-    """[...] -> [..., count]: the bits of each element, low ones first, as elements of a narrower type."""
+    """Split each element into `count` elements of a narrower type, low bits first: [...] -> [..., count]."""
     whole, count = x.to(DType.INT64), x.dtype.bits // dtype.bits
     shifted = [whole.apply(ops.ShiftRightArithmetic, i * dtype.bits, in_range=True) for i in range(1, count)]
     low, *others = (Term(x.b, unsqueezed(x.b, part.to(dtype).value, [x.rank])) for part in (whole, *shifted))
@@ -239,7 +240,7 @@ def _split_bits(x: Term, dtype: DType) -> Term:
 
 
 def _joined_bits(x: Term, dtype: DType) -> Term:
-    """[..., count] -> [...]: the reverse of `_split_bits`; sums wrap around, so that the last part may be signed."""
+    """Invert `_split_bits`: [..., count] -> [...]. Sums wrap around, so the last part may be signed."""
     count, unsigned = dtype.bits // x.dtype.bits, _UNSIGNED[x.dtype.bits]
     parts = [x.at(i, x.rank - 1).to(unsigned).to(DType.INT64) for i in range(count)]
     total = parts[0]
@@ -249,9 +250,9 @@ def _joined_bits(x: Term, dtype: DType) -> Term:
 
 
 def _float_of_bits(x: Term) -> Term:
-    """The float32 with the bits of `x`: a fraction of 23 bits times a power of 2 from a table.
+    """Return the float32 with the bits of `x`: a fraction of 23 bits times a power of 2 from a table.
 
-    Exact, also below 2**-126; all NaN are the same.
+    Exact, also for subnormals; all NaN become the same NaN.
     """
     whole = x.to(DType.INT64)
     word = whole % (1 << 31)
@@ -300,7 +301,7 @@ _FOUR_BITS = (DType.INT4, DType.UINT4)
 
 
 def _stored(node: Node) -> DType | None:
-    """The type of the integers of a constant that is dequantized; None for all others."""
+    """Return the integer type of a dequantized constant; None for other values."""
     x = node.operand(0)
     return x.tensor_type.storage if x.is_quantized and x.data is not None and not node.result.is_quantized else None
 
@@ -317,7 +318,7 @@ def _has_kernel_type(node: Node) -> bool:
 
 @decompose(ops.Convert, None, "elements", when=_has_kernel_type)
 def _from_stored(b: Builder, node: Node) -> Value:
-    """A constant stays stored."""
+    """Keep the stored integers of a constant."""
     return stored_dequantized(b, node.operand(0))
 
 
@@ -328,14 +329,14 @@ def _from_known_bias(b: Builder, node: Node) -> Value:
 
 @decompose(ops.Convert, "tfl", "elements")
 def _from_packed_bytes(b: Builder, node: Node) -> Value | None:
-    """A large constant of fewer than 8 bits stays packed: arithmetic unpacks it."""
+    """Keep a large constant of fewer than 8 bits packed, and unpack it by arithmetic."""
     return (
         stored_dequantized(b, node.operand(0)) if node.operand(0).is_quantized and is_packed(node.operand(0)) else None
     )
 
 
 def _as_bytes(x: Value) -> Value:
-    """A constant of 4-bit integers stored in 8 bits."""
+    """Store a constant of 4-bit integers in 8 bits."""
     quantization, data = x.tensor_type.quantization, x.data
     assert quantization is not None and data is not None
     wide = DType.INT8 if quantization.dtype is DType.INT4 else DType.UINT8
@@ -344,7 +345,7 @@ def _as_bytes(x: Value) -> Value:
 
 @formula(ops.Convert, "tfl")
 def _convert(x: Term, *, dtype: DType) -> Term | None:
-    """uint64 has no casts, uint16 none from it: their bits are read as signed integers."""
+    """Decompose casts of uint64 and from uint16, which have no kernels, by reinterpreting the bits as signed."""
     if dtype is DType.UINT64:
         return _to_uint64(x) if x.dtype.is_float else x.to(DType.INT64).bits(dtype)
     if x.dtype is DType.UINT64:

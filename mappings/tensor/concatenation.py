@@ -23,7 +23,7 @@ row(ops.Concatenate, tfl="CONCATENATION", attributes="axis", lifts=False)
 def _concatenation(b: Builder, node: Node) -> Value:
     """LiteRT's kernel refuses a fused activation (kernels/concatenation.cc), XNNPACK ignores it."""
     if (name := node.attr("fused_activation_function", "NONE")) != "NONE":
-        hint = "make the activation an op of its own"
+        hint = "make the activation a separate op"
         raise UnsupportedError(f"the fused activation {name}, which kernels refuse or ignore", hint=hint)
     parts = [node.operand(i) for i in range(len(node.operands))]
     return b(ops.Concatenate, *parts, axis=normalize_axis(node.attr("axis", 0), parts[0].rank))
@@ -36,7 +36,7 @@ def _concat_1(b: Builder, node: Node) -> None:
 
 @decompose(ops.Concatenate, "tfl", "axes")
 def _concatenate_fewer_axes(b: Builder, node: Node) -> Value | None:
-    """Merge the axes before and after the one that grows."""
+    """Merge the axes before and those after the concatenated one."""
     parts = [v for v in node.operands if v is not None]
     if any(v.tensor_type.shape is None for v in parts) or parts[0].rank < 4:
         return None
@@ -50,7 +50,7 @@ def _concatenate_fewer_axes(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.Concatenate, "tfl")
 def _concatenate_halves(b: Builder, node: Node) -> Value | None:
-    """Where a kernel takes fewer operands: half of them, twice."""
+    """Concatenate each half of the operands first, for kernels with a limit on operands."""
     half = len(node.operands) // 2
     if half < 2:
         return None
@@ -67,7 +67,7 @@ def _pack(b: Builder, node: Node) -> Value:
 
 @lift_onnx("QLinearConcat", since=(1,), domain=MICROSOFT)
 def _quantized_concat(b: Builder, node: Node) -> Value:
-    """Scale and zero point of the result, then elements, scale and zero point of each part."""
+    """Operands: scale and zero point of the result, then elements, scale and zero point of each part."""
     parts = [dequantized(b, node, Quantized(i, i + 1, i + 2)) for i in range(2, len(node.operands), 3)]
     joined = lifted(b, "Concat", 13, parts, {"axis": node.attr("axis")})
     return quantized(b, joined, node.operand(0), node.operand(1), node.operand(2).dtype)

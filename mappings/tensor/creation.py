@@ -1,4 +1,4 @@
-"""Tensors made of sizes and constants: Constant, ConstantOfShape, EyeLike, FILL, Range, DENSIFY."""
+"""Tensors created from sizes and constants: Constant, ConstantOfShape, EyeLike, FILL, Range, DENSIFY."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from onnxtfl.ir.reshape import broadcast, reshape, unsqueezed
 from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
 
 _MOST_WRITTEN_OUT = 1 << 14
-"""Elements of a matrix that is a constant; larger ones are computed at run time."""
+"""The most elements of an EyeLike that becomes a constant."""
 _PLAIN = {"value_float": np.float32, "value_int": np.int64, "value_string": np.object_}
-"""The element types of a Constant's plain numbers and strings, of one or (with an s) a vector."""
+"""The element types of a Constant's scalar and (with an s) vector attributes."""
 
 
 @lift_onnx("Constant", since=(1, 9, 11, 12, 13, 19, 21, 23, 24, 25))
@@ -52,7 +52,7 @@ def _zeros_like(b: Builder, node: Node) -> Value:
 
 @lift_tfl("DENSIFY")
 def _densify(b: Builder, node: Node) -> Value:
-    """Sparse constants are read dense."""
+    """The importer has converted sparse constants to dense ones."""
     return node.operand(0)
 
 
@@ -67,7 +67,7 @@ def _range(b: Builder, node: Node) -> Value:
 @lift_onnx("Range", since=(1,), domain=MICROSOFT)
 @lift_onnx("Range", since=(11, 27))
 def _onnx_range(b: Builder, node: Node) -> Value:
-    """No elements where the limit is on the other side of the start; LiteRT's RANGE refuses such limits."""
+    """An empty range if the limit is in the other direction, which LiteRT's RANGE refuses."""
     start, limit = (reshape(b, node.operand(i), ()) for i in (0, 1))
     given = node.optional(2)
     step = b.scalar(1, start) if given is None else reshape(b, given, ())
@@ -81,7 +81,7 @@ def _onnx_range(b: Builder, node: Node) -> Value:
 
 
 def _reaches(start: Value, limit: Value, rises: bool) -> bool:
-    """Whether the limit is not on the other side of the start: both are known, or the limit is a size of at least 1."""
+    """Whether the limit is known to be in the direction of the step: both are known, or the limit is a size >= 1."""
     if limit.is_constant or limit.known is None:
         return start.is_constant and limit.is_constant
     return not start.is_constant or (rises and bool(start.numpy() <= 1))
@@ -97,7 +97,7 @@ def _fill(b: Builder, node: Node) -> Value:
 
 @lift_onnx("EyeLike", since=(9, 22))
 def _eye_like(b: Builder, node: Node) -> Value:
-    """Ones on the diagonal `k` above the main one: a constant, or where column - row is k."""
+    """Ones on diagonal `k` above the main one: a constant, or Equal(column - row, k)."""
     x, k, number = node.operand(0), node.attributes.get("k", 0), node.attributes.get("dtype")
     dtype = x.dtype if number is None else dtype_from(number)
     rows, columns = x.shape

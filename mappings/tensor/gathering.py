@@ -48,7 +48,7 @@ def _unbatched(node: Node) -> bool:
 
 
 def _by_element(node: Node) -> bool:
-    """Whether each index of a Gather picks one element, since all other axes are batch dims."""
+    """Whether each index of a Gather selects one element, since all other axes are batch dims."""
     x, indices, axis = node.operand(0), node.operand(1), node.attr("axis")
     batched = 0 < axis == node.attr("batch_dims") == x.rank - 1 == indices.rank - 1
     return batched and bool(x.shape[:axis] == indices.shape[:axis])
@@ -76,15 +76,15 @@ def _gather(b: Builder, node: Node) -> Value:
 
 @lift_onnx("ArrayFeatureExtractor", since=(1,), domain=ML)
 def _array_feature_extractor(b: Builder, node: Node) -> Value:
-    """The elements at all indices of the last axis; a vector is one row.
+    """Gather along the last axis; a vector is treated as one row.
 
-    ONNX Runtime refuses negative indices; skl2onnx writes -1 for "no neighbour" and multiplies what it reads by 0.
+    ONNX Runtime refuses negative indices; skl2onnx writes -1 for "no neighbor" and multiplies that element by 0.
     """
     x, indices = node.operand(0), node.operand(1)
     if x.rank < 1 or 0 in indices.shape:
         raise InvalidModelError("a scalar, or no indices", code="E-FILE-009")
     flat = nonnegative(b, reshape(b, indices, (product(indices.shape),)), x.shape[-1], x)
-    if all(d == 1 for d in x.shape[:-1]):  # tables of strings have one axis
+    if all(d == 1 for d in x.shape[:-1]):  # TFLite's string tables have one axis
         row = b(ops.Gather, reshape(b, x, x.shape[-1:]), flat, axis=0)
         return reshape(b, row, (*([1] * max(1, x.rank - 1)), *row.shape))
     return b(ops.Gather, x, flat, axis=x.rank - 1)
@@ -92,7 +92,7 @@ def _array_feature_extractor(b: Builder, node: Node) -> Value:
 
 @lift_onnx("UnfoldTensor", since=(1,), domain=MICROSOFT)
 def _unfold(b: Builder, node: Node) -> Value:
-    """All slices of `size` elements along the axis `dim`, at each `step`th place; a new last axis has the elements."""
+    """Return all slices of `size` elements along axis `dim`, `step` apart; a new last axis has their elements."""
     x, size, step = node.operand(0), int(node.attr("size")), int(node.attr("step", 1))
     axis = normalize_axis(node.attr("dim", -1), x.rank)
     length = x.shape[axis]
@@ -107,9 +107,9 @@ def _unfold(b: Builder, node: Node) -> Value:
 
 @lift_onnx("GatherBlockQuantized", since=(1,), domain=MICROSOFT)
 def _gather_blocks(b: Builder, node: Node) -> Value:
-    """Rows of a table that is quantized in blocks, gathered before they are dequantized.
+    """Gather rows of a table that is quantized in blocks, then dequantize them.
 
-    The zero point of a table in uint8, which has several elements to a byte of its last axis, is half of the range.
+    A uint8 table has several elements per byte of its last axis; its default zero point is mid-range.
     """
     data, indices, scale, zero = node.operand(0), node.operand(1), node.operand(2), node.optional(3)
     rank, dtype = data.rank, _element_type(node)
@@ -122,7 +122,7 @@ def _gather_blocks(b: Builder, node: Node) -> Value:
         half = 1 << (dtype.bits - 1)
         real = real - float(half) if data.dtype is DType.UINT8 or dtype.is_signed else real
     else:
-        zero = _picked(b, zero, rows, axis, dtype).value  # the offset of both is the same
+        zero = _picked(b, zero, rows, axis, dtype).value  # both have the same offset
     scale = b(ops.Gather, scale, rows, axis=axis)
     moved = along + indices.rank - 1 if along > axis else along
     block = int(node.attr("block_size", 128))
@@ -130,13 +130,13 @@ def _gather_blocks(b: Builder, node: Node) -> Value:
 
 
 def _element_type(node: Node) -> DType:
-    """The element type of the table."""
+    """Return the element type of the table."""
     data, bits = node.operand(0), int(node.attr("bits", 4))
     return data.dtype if data.dtype is not DType.UINT8 else {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}[bits]
 
 
 def _picked(b: Builder, table: Value, rows: Value, axis: int, dtype: DType) -> Term:
-    """Rows of a table as floats; those of signed elements of fewer than 8 bits plus half of the range."""
+    """Gather rows of a table as floats; signed elements of fewer than 8 bits are offset by half of the range."""
     if dtype.bits == 8:
         return Term(b, b(ops.Gather, table, rows, axis=axis)).to(DType.FLOAT32)
     data = table.data
@@ -153,7 +153,7 @@ def _to_tfl_gather(node: Node) -> Form:
 
 @decompose(ops.Gather, "tfl")
 def _narrow_indices(b: Builder, node: Node) -> Value | None:
-    """Quantized tables take int32 indices; sizes are below 2**31."""
+    """Cast the indices of quantized tables to int32; sizes are below 2**31."""
     x, indices = node.operand(0), node.operand(1)
     if not x.is_quantized or indices.dtype is not DType.INT64:
         return None
@@ -162,7 +162,7 @@ def _narrow_indices(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.Gather, "tfl", order="operands")
 def _gathered_run(b: Builder, node: Node) -> Value | None:
-    """Constant indices one after the other are a slice: TFLite Micro has no GATHER of int16."""
+    """Replace consecutive constant indices by a Slice: TFLite Micro has no GATHER of int16."""
     x, axis, known = node.operand(0), node.attr("axis") % node.operand(0).rank, static_ints(node.operand(1))
     if not known or known[0] < 0 or node.attr("batch_dims") or x.dtype is DType.STRING:
         return None
@@ -174,7 +174,7 @@ def _gathered_run(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.Gather, "tfl", order="axes")
 def _gathered_strings(b: Builder, node: Node) -> Value | None:
-    """Tables of strings have one axis in TFLite: positions in the flattened table, or one slice."""
+    """Gather strings from the flattened table, or by one slice: TFLite's string tables have one axis."""
     x, indices, axis = node.operand(0), node.operand(1), node.attr("axis")
     if x.dtype is not DType.STRING or x.rank == 1 or node.attr("batch_dims"):
         return None
@@ -183,7 +183,7 @@ def _gathered_strings(b: Builder, node: Node) -> Value | None:
         return reshape(b, sliced(b, x, {axis: slice(known[0], known[0] + 1)}), node.result.shape, x)
     size, inner = x.shape[axis], product(x.shape[axis + 1 :])
     if not isinstance(size, int) or not isinstance(inner, int):
-        raise UnsupportedError("strings along axes of unknown sizes", code="E-SHAPE-001")
+        raise UnsupportedError("strings along axes of dynamic size", code="E-SHAPE-001")
     outer = product(x.shape[:axis])
     rows = Term(b, positions(b, dim_vector(b, [outer], x)))
     rows = Term(b, reshape(b, rows.value, (outer, 1, 1), x)) * (size * inner)
@@ -195,7 +195,7 @@ def _gathered_strings(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.Gather, "onnx")
 def _batched_gather(b: Builder, node: Node) -> Value | None:
-    """Batch dims: the axis is moved after them, then GatherND of single indices."""
+    """Move the axis after the batch dims, then use GatherND with one index each."""
     x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims")
     if not batch:
         return None
@@ -218,7 +218,7 @@ def _from_tfl_gather(b: Builder, node: Node) -> Value:
 
 @lift_tfl("EMBEDDING_LOOKUP")
 def _embedding_lookup(b: Builder, node: Node) -> Value:
-    """Rows of a table; those of a quantized table as real values where the result is real."""
+    """Return rows of a table; dequantized if the table is quantized and the result is not."""
     places, table = node.operand(0), node.operand(1)
     if (quantization := quantization_of(table)) is None or node.result.is_quantized or node.result.dtype.is_integer:
         return b(ops.Gather, table, places, axis=0)
@@ -234,9 +234,9 @@ def _embedding_lookup(b: Builder, node: Node) -> Value:
 
 
 def _as_read(b: Builder, table: Value, quantization: Quantization) -> Value:
-    """The integers of a table as EMBEDDING_LOOKUP dequantizes them: without a zero point, those of uint8 as int8.
+    """Return the integers of a table as EMBEDDING_LOOKUP reads them: no zero point, uint8 as int8.
 
-    A row begins with the byte that its first element is in: packed rows of other lengths begin too early.
+    Rows of packed elements have to fill whole bytes: the kernel starts others too early.
     Source: LiteRT kernels/embedding_lookup.cc.
     """
     integers = integers_of(b, table)
@@ -247,7 +247,7 @@ def _as_read(b: Builder, table: Value, quantization: Quantization) -> Value:
         return integers
     rows, length = table.size(0), known_size(product(table.shape[1:]))
     if table.data is None:
-        raise UnsupportedError(f"rows of {length} elements of {quantization.storage} that are no constant")
+        raise UnsupportedError(f"rows of {length} elements of {quantization.storage} that are not constant")
     firsts = np.arange(rows)[:, None] * length // packed * packed
     read = table.data.numpy().reshape(-1)[firsts + np.arange(length)].reshape(table.data.shape)
     return constant(ArrayData(read, quantization.dtype))
@@ -275,7 +275,7 @@ def _gather_by_int64(b: Builder, node: Node) -> Value:
 
 @decompose(ops.GatherND, order="axes", when=lambda node: node.operand(1).shape[-1] == 0)
 def _gather_all(b: Builder, node: Node) -> Value:
-    """An index vector without elements means all of `x`, or of its batch."""
+    """Replace a gather with empty index vectors by `x` (of each batch entry)."""
     x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims")
     between = (1,) * (indices.rank - 1 - batch)
     whole = reshape(b, x, (*x.shape[:batch], *between, *x.shape[batch:]))
@@ -283,14 +283,14 @@ def _gather_all(b: Builder, node: Node) -> Value:
 
 
 def _has_batches(node: Node) -> bool:
-    """Whether a known number of axes is indexed, one at least, after batch dims."""
+    """Whether there are batch dims, and a known number (at least one) of indexed axes."""
     depth = node.operand(1).shape[-1]
     return bool(node.attr("batch_dims")) and isinstance(depth, int) and depth > 0
 
 
 @decompose(ops.GatherND, order="axes", when=_has_batches)
 def _gather_of_merged_axes(b: Builder, node: Node) -> Value:
-    """Merge the indexed axes, and each index vector to one index: a Gather after the batch dims."""
+    """Merge the indexed axes to one, and each index vector to one index, for a Gather with batch dims."""
     x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims")
     sizes = x.shape[batch : batch + indices.size(-1)]
     merged = reshape(b, x, (*x.shape[:batch], product(sizes), *x.shape[batch + len(sizes) :]))
@@ -301,12 +301,12 @@ def _gather_of_merged_axes(b: Builder, node: Node) -> Value:
 
 
 MOST_SLICED = 5
-"""Axes beyond which kernels slice only where axes can be merged, which takes known limits."""
+"""Kernels slice up to this rank; higher ranks need mergeable axes and known limits."""
 
 
 @decompose(ops.GatherElements, "tfl")
 def _gather_after_batch_dims(b: Builder, node: Node) -> Value:
-    """All other axes are batch dims of a Gather along the last one; first they are cut to the indices' sizes."""
+    """Gather along the last axis with all other axes as batch dims, cropped to the sizes of the indices."""
     x, indices = node.operand(0), node.operand(1)
     rank, axis = indices.rank, normalize_axis(node.attr("axis"), indices.rank)
     limits = [HUGE if i == axis or d == n else n for i, (d, n) in enumerate(zip(x.shape, indices.shape, strict=True))]
@@ -323,9 +323,9 @@ def _gather_after_batch_dims(b: Builder, node: Node) -> Value:
 
 @lift_tfl("STABLEHLO_GATHER")
 def _stablehlo_gather(b: Builder, node: Node) -> Value:
-    """Windows of `slice_sizes` at the indices, which are clamped so that the windows fit.
+    """Return the windows of `slice_sizes` at the indices, which are clamped so that the windows fit.
 
-    Indexed axes are moved to the front; the positions in the window along them are added to each index.
+    Indexed axes become the leading ones; the offsets in the window along them are added to each index.
     """
     x, sizes = node.operand(0), int_list(node, "slice_sizes")
     mapped, collapsed = int_list(node, "start_index_map"), int_list(node, "collapsed_slice_dims")

@@ -1,4 +1,4 @@
-"""Ops that return their operand: Identity, Dropout at inference, and the copy that keeps a second name of a value."""
+"""Ops that return their operand: Identity, Dropout at inference, and copies."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def _identity(b: Builder, node: Node) -> Value:
 @upgrade("Dropout", since=(1, 6))
 def _dropout_with_test_mode(b: Builder, node: Node) -> None:
     if not node.attributes.pop("is_test", 0) and node.attributes.get("ratio", 0.5) > 0:
-        raise UnsupportedError("drops at random: it is not in test mode", hint="export the model for inference")
+        raise UnsupportedError("drops elements at random (training mode)", hint="export the model for inference")
 
 
 @upgrade("Dropout", since=(12, 13, 22))
 def _dropout_of_operands(b: Builder, node: Node) -> None:
-    """Without a training mode, or with one that is off, nothing is dropped; nor with the ratio 0."""
+    """Dropout-12: nothing is dropped unless the training mode is on and the ratio is not 0."""
     while len(node.operands) < 3:
         append_operand(node, None)
     training, ratio = node.operands[2], node.operands[1]
@@ -43,9 +43,9 @@ def _dropout_of_operands(b: Builder, node: Node) -> None:
 
 @lift_onnx("Dropout", since=(7, 10))
 def _dropout(b: Builder, node: Node) -> list[Value]:
-    """The operand, and a mask: bool since version 10, before that of the operand's type.
+    """Return the operand and a mask: bool since version 10, before that of the operand's dtype.
 
-    ONNX Runtime's kernel for versions 7 and 10 clears it, where its later one says that all elements are kept.
+    The mask is 0 in ONNX Runtime's kernel for versions 7 and 10, and True (kept) in later ones.
     """
     x, training = node.operand(0), node.optional(2)
     if training is None:
@@ -58,7 +58,7 @@ def _dropout(b: Builder, node: Node) -> list[Value]:
 
 
 def _dropped(b: Builder, node: Node, x: Term, training: Value) -> list[Value]:
-    """In training, the kept elements are scaled by 1 / (1 - ratio)."""
+    """Return training-mode Dropout: kept elements are scaled by 1 / (1 - ratio)."""
     ratio = Term(b, node.operand(1)).to(x.dtype) if node.optional(1) is not None else x.constant(0.5)
     off = Term(b, training).apply(ops.Not)
     drawn = uniform(b, x.value, node.attributes.get("seed", 0))
@@ -71,7 +71,7 @@ row(ops.Copy, onnx="Identity", lifts=False)
 
 @lower_tfl(ops.Copy)
 def _copy_by_reshape(node: Node) -> Form | None:
-    """A reshape to the same shape; beside a size of 0 an open one cannot be computed from the number of elements."""
+    """Copy by a reshape to the same shape, unless a dynamic size is next to a size of 0 (-1 would be ambiguous)."""
     shape = node.result.shape
     if (is_open := len(open_axes(shape))) > 1 or (is_open and 0 in shape):
         return None
@@ -81,7 +81,7 @@ def _copy_by_reshape(node: Node) -> Form | None:
 
 @lower_tfl(ops.Copy, rank=1)
 def _copy_by_own_shape(node: Node) -> Form | None:
-    """A reshape to the shape at run time: of uint64, which SLICE does not have."""
+    """Copy uint64, for which SLICE has no kernel, by a reshape to the computed shape."""
     x = node.operand(0)
     if x.dtype is not DType.UINT64:
         return None
@@ -91,6 +91,6 @@ def _copy_by_own_shape(node: Node) -> Form | None:
 
 @lower_tfl(ops.Copy)
 def _copy_by_slice(node: Node) -> Form | None:
-    """A slice of everything, where several sizes are known only at run time."""
+    """Copy a tensor with several dynamic sizes by a slice of all elements."""
     rank = node.result.rank
     return Form("SLICE", (node.operand(0), np.zeros(rank, np.int32), np.full(rank, -1, np.int32)))

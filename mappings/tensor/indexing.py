@@ -1,4 +1,4 @@
-"""Indices of a mask, and the mask of indices."""
+"""Indices from masks and masks from indices: NonZero, Compress, OneHot, WHERE."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, low
 
 @lift_onnx("NonZero", since=(9, 13))
 def _nonzero(b: Builder, node: Node) -> Value:
-    """Of a scalar, as of a vector of one element (measured on ONNX Runtime)."""
+    """A scalar is treated as a vector of one element (measured in ONNX Runtime)."""
     x = truth(b, node.operand(0))
     return b(ops.NonZero, reshape(b, x, (1,)) if x.tensor_type.rank == 0 else x)
 
 
 def truth(b: Builder, x: Value) -> Value:
-    """Whether each element is not zero."""
+    """Return x != 0."""
     return x if x.dtype is DType.BOOL else b(ops.Compare, x, b.scalar(0, x), comparison_direction="NE")
 
 
 @lower_tfl(ops.NonZero)
 def _to_tfl_where(node: Node) -> Form | None:
-    """WHERE accepts bools, and returns the transposed indices."""
+    """WHERE has bool operands and returns the transposed indices."""
     x, columns = node.operand(0), node.result.tensor_type
     if x.dtype is not DType.BOOL:
         return None
@@ -55,9 +55,9 @@ def _where(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Compress", since=(9, 11, 28))
 def _compress(b: Builder, node: Node) -> Value:
-    """The slices along an axis (or the elements of the flattened tensor) where the condition holds.
+    """Select slices along an axis (or elements of the flattened tensor) where the condition is true.
 
-    Source: ONNX Runtime, compress.cc: entries of the condition beyond the axis count for nothing.
+    Entries of the condition beyond the axis are ignored. Source: ONNX Runtime, compress.cc.
     """
     x, condition, axis = node.operand(0), node.operand(1), node.attributes.get("axis")
     if axis is None:
@@ -80,7 +80,7 @@ def _compress(b: Builder, node: Node) -> Value:
 
 @lift_onnx("OneHot", since=(9, 11, 28))
 def _one_hot(b: Builder, node: Node) -> Value:
-    """Indices are in [-depth, depth), others select nothing; `values` contains off and on."""
+    """OneHot: indices outside of [-depth, depth) select nothing; `values` is [off, on]."""
     indices, depth, values = (Term(b, node.operand(i)) for i in range(3))
     places = indices if indices.dtype in (DType.INT32, DType.INT64) else indices.to(DType.INT64)
     size = Term(b, reshape(b, depth.to(places.dtype).value, ()))
@@ -100,7 +100,7 @@ def _to_tfl_one_hot(node: Node) -> Form:
 
 @decompose(ops.OneHot)
 def _one_hot_by_comparing(b: Builder, node: Node) -> Value:
-    """The positions along the new axis, compared with the indices."""
+    """Compare the positions along the new axis with the indices."""
     indices, depth = node.operand(0), node.operand(1)
     on, off = (reshape(b, node.operand(i), ()) for i in (2, 3))
     axis, known = normalize_axis(node.attr("axis"), indices.rank + 1), static_ints(depth)
@@ -119,7 +119,7 @@ def _to_onnx_one_hot(node: Node, opset: int) -> Form | None:
     if not on.is_constant or not off.is_constant or not depth.is_constant:
         return None
     if not indices.is_constant and indices.dtype.is_signed:
-        return None  # ONNX counts negative indices from the end
+        return None  # ONNX's negative indices count from the end
     values = np.stack([off.numpy().reshape(()), on.numpy().reshape(())])
     depths = np.asarray(depth.numpy(), np.int64).reshape(())
     return Form("OneHot", (indices, depths, values), {"axis": node.attr("axis")})

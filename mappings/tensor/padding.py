@@ -45,11 +45,11 @@ from onnxtfl.rewriting.registry import (
 
 @lift_onnx("CenterCropPad", since=(18,))
 def _center_crop_pad(b: Builder, node: Node) -> Value:
-    """Axes that are too long are cut, those that are too short padded with zeros, the odd one at the end."""
+    """Crop axes that are too long, pad those that are too short with zeros; an odd element goes to the end."""
     x, wanted = node.operand(0), known_dims(node.operand(1))
     axes = normalize_axes(node.attr("axes") or tuple(range(x.rank)), x.rank)
     more = Term(b, as_int64(b, node.operand(1))) - Term(b, dim_vector(b, [x.shape[axis] for axis in axes], x))
-    before = more / 2  # rounded toward zero
+    before = more / 2  # rounds toward zero
     sides = [reshape(b, spread(b, v.value, axes, x.rank, 0), (x.rank, 1)) for v in (before, more - before)]
     padded = b(ops.Pad, x, b(ops.Concatenate, *sides, axis=1))
     if wanted is not None and not padded.is_constant:
@@ -72,7 +72,7 @@ def _pad_2(b: Builder, node: Node) -> None:
 @lift_onnx("Pad", since=(1,), domain=MICROSOFT)
 @lift_onnx("Pad", since=(11, 13, 18, 19, 21, 23, 24, 25))
 def _pad(b: Builder, node: Node) -> Value:
-    """Pads come as all befores, then all afters, of all axes or those given."""
+    """`pads` has all beginnings, then all ends, of all axes or of `axes`."""
     x, pads, value, axes = node.operand(0), node.operand(1), node.optional(2), node.optional(3)
     mode = node.attr("mode", "constant")
     if mode != "constant":
@@ -82,14 +82,14 @@ def _pad(b: Builder, node: Node) -> Value:
     places = static_ints(axes)
     if axes is not None and places is None:
         if min(static_ints(pads) or (), default=0) < 0:
-            raise UnsupportedError("negative padding of axes known only at run time", code="E-SHAPE-002")
+            raise UnsupportedError("negative padding along dynamic axes", code="E-SHAPE-002")
         return b(ops.Pad, x, _rows_of_axes(b, pads, axes, x.rank), value, mode=mode)
     where = list(range(x.rank)) if places is None else list(normalize_axes(places, x.rank))
     return b(ops.Pad, x, _rows(b, pads, where, x.rank), value, mode=mode)
 
 
 def _rows(b: Builder, pads: Value, axes: Sequence[int], rank: int) -> Value:
-    """Rows of padding for all axes, zeros for those not among `axes`."""
+    """Return padding [rank, 2] for all axes, 0 for those not in `axes`."""
     rows = b(ops.Transpose, b(ops.Reshape, pads, [2, len(axes)]), permutation=(1, 0))
     if list(axes) == list(range(rank)):
         return rows
@@ -98,7 +98,7 @@ def _rows(b: Builder, pads: Value, axes: Sequence[int], rank: int) -> Value:
 
 
 def _rows_of_axes(b: Builder, pads: Value, axes: Value, rank: int) -> Value:
-    """Rows of padding put at their places by ScatterND."""
+    """Scatter the rows of padding to dynamic axes."""
     places = b(ops.FloorMod, axes, b.scalar(rank, axes))
     pairs = b(ops.Transpose, b(ops.Reshape, pads, [2, -1]), permutation=(1, 0))
     rows = b(ops.Reshape, places, [-1, 1])
@@ -115,7 +115,7 @@ def _to_onnx_pad(node: Node, opset: int) -> Form | None:
 
 
 def _flat(node: Node) -> Computed:
-    """All befores, then all afters, where they are known only at run time."""
+    """Return dynamic padding as all beginnings, then all ends."""
 
     def flat(b: Builder) -> Value:
         return b(ops.Reshape, b(ops.Transpose, as_int64(b, node.operand(1)), permutation=(1, 0)), [-1])
@@ -143,7 +143,7 @@ def _to_tfl_pad(node: Node) -> Form | None:
 
 
 def _stored_alike(value: Value, x: Value) -> Value:
-    """A constant in the quantization of `x`."""
+    """Return a constant in the quantization of `x`."""
     quantization = x.tensor_type.quantization
     if quantization is None or not value.is_constant or not quantization.per_tensor:
         return value
@@ -157,7 +157,7 @@ def _is_zero(value: Value) -> bool:
 
 
 def _mirrors_once(node: Node) -> bool:
-    """Whether no more is mirrored than there is (sizes known at run time only are taken to do)."""
+    """Whether the padding is smaller than the mirrored axes (assumed for dynamic sizes)."""
     known = static_ints(node.operand(1))
     if known is None:
         return True
@@ -186,7 +186,7 @@ def _from_tfl_mirror_pad(b: Builder, node: Node) -> Value:
 
 @decompose(ops.Pad, order="operands")
 def _crop_first(b: Builder, node: Node) -> Value | None:
-    """Negative padding is a Slice."""
+    """Replace negative padding by a Slice."""
     known = static_ints(node.operand(1))
     if known is None or min(known, default=0) >= 0:
         return None
@@ -195,7 +195,7 @@ def _crop_first(b: Builder, node: Node) -> Value | None:
     for axis in open_axes(sizes):
         if min(rows[axis]) < 0 < max(rows[axis]):
             assume(
-                f"an axis that {shown_name(node)} cuts and pads has {-min(rows[axis])} elements or more",
+                f"an axis that {shown_name(node)} crops and pads has at least {-min(rows[axis])} elements",
                 is_minor=not may_be_fed(sizes[axis], 1),
             )
     starts, limits = np.maximum(-rows[:, 0], 0), np.where(rows[:, 1] < 0, rows[:, 1], HUGE)
@@ -206,7 +206,7 @@ def _crop_first(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.Pad, "tfl", "operands")
 def _crop_computed_padding(b: Builder, node: Node) -> Value | Sequence[Value] | None:
-    """Padding that may be negative in a run, which LiteRT's PAD refuses: what it cuts off is a Slice before it."""
+    """Crop by a Slice before the Pad if dynamic padding may be negative, which LiteRT's PAD refuses."""
     x, rows = node.operand(0), node.operand(1)
     if node.attr("mode") != "constant" or static_ints(rows) is not None or never_negative(rows):
         return _padding_as_int32(b, node)
@@ -223,7 +223,7 @@ _padding_as_int32 = int32_operands(1)
 
 @decompose(ops.Pad, order="axes")
 def _pad_merged_axes(b: Builder, node: Node) -> Value | None:
-    """The same on fewer axes, where kernels accept no more."""
+    """Merge unpadded axes, for kernels with a limit on the rank."""
     known = static_ints(node.operand(1))
     if known is None or node.operand(0).tensor_type.shape is None or node.operand(0).rank < 4:
         return None
@@ -234,7 +234,7 @@ def _pad_merged_axes(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.Pad)
 def _pad_by_index(b: Builder, node: Node) -> Value | None:
-    """edge, reflect, symmetric and wrap: each padded axis gathered at the positions that the padding repeats."""
+    """Modes edge, reflect, symmetric and wrap: gather along each padded axis."""
     x, rows, mode = node.operand(0), node.operand(1), node.attr("mode")
     if mode == "constant" or x.tensor_type.shape is None:
         return None
@@ -246,7 +246,7 @@ def _pad_by_index(b: Builder, node: Node) -> Value | None:
 
 
 def _repeated(b: Builder, x: Value, rows: Value, axis: int, mode: str) -> Term:
-    """The positions along `axis` that the padding repeats, those of the elements between."""
+    """Return the positions along `axis` that the padded result reads."""
     size = Term(b, reshape(b, dim_value(b, x.shape[axis], x), ()))
     before, after = (Term(b, rows).to(DType.INT64).at(axis, 0).at(side, 0) for side in (0, 1))
     places = Term(b, positions(b, (before + size + after).value)) - before
@@ -261,7 +261,7 @@ def _repeated(b: Builder, x: Value, rows: Value, axis: int, mode: str) -> Term:
 
 @lift_tfl("DILATE")
 def _dilate(b: Builder, node: Node) -> Value:
-    """dilations[i] - 1 times the padding value between neighbours along axis i."""
+    """Insert the padding value dilations[i] - 1 times between neighbors along axis i."""
     x, value = node.operand(0), reshape(b, node.operand(2), ())
     factors, dilations = named_factors(b, node.operand(1))
     for axis, step in enumerate(dilations):
@@ -271,7 +271,7 @@ def _dilate(b: Builder, node: Node) -> Value:
 
 @lift_tfl("STABLEHLO_PAD")
 def _stablehlo_pad(b: Builder, node: Node) -> Value:
-    """Room between the elements, then at the ends; negative amounts cut off, also from the room at the other end."""
+    """Interior padding, then padding at the ends; negative amounts crop, also interior and opposite padding."""
     x, value = node.operand(0), node.operand(1)
     for axis, gap in enumerate(node.attr("interior_padding")):
         x = interleaved(b, x, axis, int(gap) + 1, value)
@@ -279,10 +279,10 @@ def _stablehlo_pad(b: Builder, node: Node) -> Value:
     amounts = np.asarray([cut_within(*row) for row in rows], np.int64).reshape(-1, 2)
     sizes = [n + sum(row) for n, row in zip(x.shape, amounts.tolist(), strict=True)]
     if min(known_sizes(sizes), default=1) <= 0:
-        return b(ops.BroadcastTo, value, [0] * x.rank)  # the kernel's result for a size of 0 along any axis
+        return b(ops.BroadcastTo, value, [0] * x.rank)  # what the kernel returns if any size is 0
     if any(sum(amounts[axis]) < 0 for axis in open_axes(x.shape)):
         assume(
-            f"{shown_name(node)} leaves elements: without any, TFLite's result has size 0 along every axis",
+            f"the result of {shown_name(node)} is not empty (TFLite's empty result has size 0 along every axis)",
             is_minor=True,
         )
     return b(ops.Pad, x, amounts, value)

@@ -16,13 +16,13 @@ from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType, Type
 
 MOST_COMPARED = 1 << 14
-"""The most pairs of elements that are compared with each other; beyond it, the largest is taken round by round."""
+"""The most pairs that are compared; for more, each of `k` iterations selects the maximum."""
 MOST_ROUNDS = 1 << 12
-"""The largest `k` that is taken round by round."""
+"""The largest `k` that is selected iteratively."""
 
 
 def top_k_by_comparing(b: Builder, node: Node) -> Sequence[Value] | None:
-    """The `k` largest elements along the last axis of static sizes: by comparing all pairs, or one in each round."""
+    """Return the `k` largest elements along the static last axis: by comparing all pairs, or one per iteration."""
     x, known = node.operand(0), static_ints(node.operand(1))
     is_last = node.attr("largest") and node.attr("axis") in (-1, x.rank - 1) and node.attr("dtype") is DType.INT32
     if not is_last or known is None or not known[0] or not static(x.shape):
@@ -36,7 +36,7 @@ def top_k_by_comparing(b: Builder, node: Node) -> Sequence[Value] | None:
 
 
 def _by_rank(b: Builder, x: Value, k: int) -> list[Value]:
-    """An element's rank is the number of elements before it: larger ones, and equal ones with a smaller index."""
+    """Sort by rank: the number of larger elements and of equal ones with a smaller index."""
     size, axis = x.size(-1), x.rank
     places = np.arange(size, dtype=np.int32)
     one, other = (Term(b, unsqueezed(b, x, [a])) for a in (axis, axis - 1))
@@ -55,7 +55,7 @@ def _lowest(x: Value) -> float:
 
 
 def _by_rounds(b: Builder, x: Value, k: int) -> list[Value]:
-    """In each of `k` rounds, the first of the largest elements that are left."""
+    """Select the first maximum of the remaining elements in each of `k` iterations."""
     left = constant(np.ones([known_size(d) for d in x.shape], np.bool_))
     body = _round(left.type, x)
     flags = {"carried": 1, "result_axes": (0, 0), "result_reversed": (False, False)}
@@ -65,9 +65,9 @@ def _by_rounds(b: Builder, x: Value, k: int) -> list[Value]:
 
 
 def _round(left_type: Type | None, like: Value) -> Graph:
-    """What is left after a round, the largest element of each row, and its index.
+    """Return the remaining elements after an iteration, the maximum of each row, and its index.
 
-    Where all that are left are -inf, a kernel's maximum is larger than these: then it is the first that is left.
+    If all remaining elements are -inf, a kernel's maximum may be larger: then the first remaining element is selected.
     """
     region = Graph("round")
     b, axis = Builder(region), like.rank - 1

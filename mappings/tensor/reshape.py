@@ -1,4 +1,4 @@
-"""Reshape, Squeeze, Unsqueeze and Flatten, com.microsoft ExpandDims among them."""
+"""Reshape, Squeeze, Unsqueeze, Flatten and com.microsoft ExpandDims."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def _reshape(b: Builder, node: Node) -> Value:
 
 
 def _assume_not_0(x: Value, dims: Sequence[Dim]) -> None:
-    """Record the computed sizes in whose place ONNX Runtime takes another one of `x` where they are 0 in a run."""
+    """Record the assumption that computed sizes are not 0: ONNX Runtime would copy the size of `x` instead."""
     own = x.tensor_type.shape or ()
     for dim, copied in zip(dims, own, strict=False):
         both = all(substitute(copied, {symbol: 0}) == 0 for symbol in symbols(dim))
         if not both and not is_nonnegative(dim - 1):
-            text = "ONNX Runtime takes the operand's size for one that is computed to be 0"
-            assume(f"{shown_dim(dim)}, to which a Reshape sets an axis, is at least 1: {text}", is_minor=True)
+            text = "ONNX Runtime replaces a computed size of 0 by the operand's size"
+            assume(f"{shown_dim(dim)}, a size computed for a Reshape, is at least 1: {text}", is_minor=True)
 
 
 def _with_copied_sizes(b: Builder, x: Value, shape: Value) -> Value:
-    """The vector with zeros replaced by the operand's sizes."""
+    """Replace zeros in the vector by the operand's sizes."""
     if x.tensor_type.shape is not None and static(shape.tensor_type.shape):
         rank = vector_length(shape)
         own = dim_vector(b, [*x.shape, *(1,) * rank][:rank], x)
@@ -78,7 +78,7 @@ def _flatten(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Squeeze", since=(13, 21, 23, 24, 25))
 def _squeeze(b: Builder, node: Node) -> Value:
-    """Without axes, also with an empty list of them, all unit axes go (measured on ONNX Runtime)."""
+    """Without `axes`, or with an empty list, remove all unit axes (measured in ONNX Runtime)."""
     x, axes = node.operand(0), node.optional(1)
     if axes is None or axes.tensor_type.shape == (0,):
         return _without_unit_axes(b, node)
@@ -86,21 +86,21 @@ def _squeeze(b: Builder, node: Node) -> Value:
 
 
 def _without_unit_axes(b: Builder, node: Node) -> Value:
-    """Without the axes known to be 1, and without those that a run finds to be 1.
+    """Remove axes of size 1, also dynamic ones.
 
-    Sizes that are computed inside are assumed to be larger where the file declares no rank. Of those of inputs, the run
-    looks at each: the result has the rank that the file declares, else a rank that only the run knows.
+    Dynamic sizes computed in the model are assumed to be larger than 1 unless the file declares a rank. Sizes of inputs
+    are compared with 1 at run time: the result has the declared rank, else a dynamic rank.
     """
     x, declared = node.operand(0), node.results[0].type
     kept = [d for d in x.shape if d != 1]
     doubtful = [d for d in kept if may_be_one(d)]
     rank = declared.rank if isinstance(declared, TensorType) else None
     if rank is not None and not len(kept) - len(doubtful) <= rank <= len(kept):
-        rank = None  # ONNX Runtime does not mind it
+        rank = None  # ONNX Runtime accepts that
     if not doubtful or rank == len(kept):
         return reshape(b, x, kept)
     if rank is None and not any(_is_of_input(d, b.graph) for d in doubtful):
-        text = f"no other size of {shown_shape(x.shape)}, of which Squeeze {shown_name(node)} removes the ones, is 1"
+        text = f"Squeeze {shown_name(node)} of {shown_shape(x.shape)} removes no dynamic axis"
         assume(text, is_minor=True)
         return reshape(b, x, kept)
     sizes = dim_vector(b, kept, x)
@@ -110,7 +110,7 @@ def _without_unit_axes(b: Builder, node: Node) -> Value:
 
 
 def _is_of_input(dim: Dim, graph: Graph) -> bool:
-    """Whether `dim` depends on an open size of an input, which may have no name."""
+    """Whether `dim` depends on a dynamic size of an input."""
     shapes = [v.type.shape or () for v in graph.inputs if isinstance(v.type, TensorType)]
     of_inputs = {symbol for shape in shapes for size in shape for symbol in symbols(size)}
     return any(isinstance(symbol, str) or symbol in of_inputs for symbol in symbols(dim))
@@ -124,7 +124,7 @@ def _unsqueeze(b: Builder, node: Node) -> Value:
 @lift_onnx("ExpandDims", since=(1,), domain="com.microsoft")
 @lift_tfl("EXPAND_DIMS")
 def _expand_dims(b: Builder, node: Node) -> Value:
-    """One new axis, a scalar; a vector of one element is accepted too."""
+    """Insert one axis, given as a scalar or a vector of one element."""
     return unsqueezed_at(b, node.operand(0), reshape(b, node.operand(1), (1,)))
 
 
@@ -149,14 +149,14 @@ def _to_onnx_reshape(node: Node, opset: int) -> Form:
 
 
 def _may_copy_wrongly(x: Value, dims: Sequence[Dim] | None) -> bool:
-    """Whether some of the sizes `dims` may be 0 at run time where that of `x`, which ONNX takes instead, is not."""
+    """Whether one of `dims` may be 0 at run time, so that ONNX would copy a different size of `x`."""
     own = x.tensor_type.shape or ()
     same = [i < len(own) and d == own[i] for i, d in enumerate(dims or ())]
     return dims is None or not all(s or (differ(d, 0)) for s, d in zip(same, dims, strict=True))
 
 
 def _without_zeros(node: Node) -> Array:
-    """Before opset 14 a size of 0 can only be copied, or result from -1."""
+    """Avoid sizes of 0, which before opset 14 can only be copied or result from -1."""
     numbers = np.asarray(node.operand(1).numpy(), np.int64)
     shape = node.operand(0).shape
     copied = [i < len(shape) and n == 0 and shape[i] == 0 for i, n in enumerate(numbers)]
@@ -168,7 +168,7 @@ decompose(ops.Reshape, "tfl")(int32_operands(1))
 
 @lift_tfl("RESHAPE")
 def _from_tfl_reshape(b: Builder, node: Node) -> Value:
-    """To the sizes in a vector of int32; else to those in the options, [0] of which means a scalar (reshape.cc)."""
+    """RESHAPE to the sizes in an int32 vector, else in the options, where [0] means a scalar (reshape.cc)."""
     x, shape = node.operand(0), node.optional(1)
     wanted = [int(d) for d in node.attr("new_shape", ()) or ()]
     if shape is None or shape.rank != 1 or shape.dtype is not DType.INT32:
@@ -177,7 +177,7 @@ def _from_tfl_reshape(b: Builder, node: Node) -> Value:
     if dims is None:
         return b(ops.Reshape, x, shape)
     if not dims and wanted and (x.tensor_type.shape is None or not may_be_one(product(x.shape))):
-        return resized(b, x, wanted)  # an empty shape beside the options: kernels that run at all make a scalar
+        return resized(b, x, wanted)  # an empty shape operand besides options: kernels that accept it return a scalar
     return resized(b, x, dims, shape)
 
 

@@ -1,4 +1,4 @@
-"""Axes in reverse order, whole or up to a length per batch entry."""
+"""Reversal of axes, entirely or up to a length per batch entry."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def _segments_by_scatter(b: Builder, node: Node) -> Value:
     flat = reshape(b, x, (flat_ids.shape[0], *x.shape[ids.rank :]))
     number, rows = _blank(kind, x.dtype), reshape(b, as_int64(b, count), (1,))
     spare = not never_negative(ids)
-    if spare:  # rows with ids below 0 do not count: they go to an additional row, which is cut off
+    if spare:  # rows with negative ids are ignored: they go to an additional row, which is removed
         below = b(ops.Compare, flat_ids, b.scalar(0, flat_ids), comparison_direction="LT")
         flat_ids = b(ops.Select, below, rows, flat_ids)
         rows = b(ops.Add, rows, np.ones(1, np.int64))
@@ -48,12 +48,12 @@ def _segments_by_scatter(b: Builder, node: Node) -> Value:
 
 
 MOST_SELECTED = 1 << 12
-"""The most elements that a row for each segment and element may have; beyond it, elements are joined one by one."""
+"""The most elements of [segments, rows, inner]; larger reductions loop over the rows."""
 
 
 @decompose(ops.SegmentReduce)
 def _segments_without_kernel(b: Builder, node: Node) -> Value | None:
-    """For a known number of segments: each one's elements selected and reduced, or element by element in a loop."""
+    """Reduce a known number of segments without a kernel: by masks, or row by row in a loop."""
     x, ids, known = node.operand(0), as_int32(b, node.operand(1)), static_ints(node.operand(2))
     if known is None or not static(x.shape) or not static(ids.shape) or x.dtype not in (DType.FLOAT32, DType.INT32):
         return None
@@ -66,14 +66,14 @@ def _segments_without_kernel(b: Builder, node: Node) -> Value | None:
 
 
 def _segments_by_selection(b: Builder, x: Value, ids: Value, count: int, kind: str) -> Value:
-    """[count, inner]: the reduction of [count, rows, inner], where elements of other segments are neutral."""
+    """Reduce [count, rows, inner], with neutral elements for other segments, to [count, inner]."""
     own = Term(b, constant(np.arange(count, dtype=np.int32)[:, None])).equals(Term(b, ids))
     own = Term(b, reshape(b, own.value, (count, *ids.shape, 1)))
     return own.choose(Term(b, x), _blank(kind, x.dtype)).reduce(kind, [1], keepdims=False).value
 
 
 def _segments_by_loop(b: Builder, x: Value, ids: Value, count: int, kind: str) -> Value:
-    """Each row of `x` [rows, inner] joined with what its segment has so far; ids below 0 do not count."""
+    """Combine each row of `x` [rows, inner] with the partial result of its segment; negative ids are ignored."""
     (inner,) = x.shape[1:]
     start = constant(np.full((count, known_size(inner)), _blank(kind, x.dtype)), x.dtype)
     region = Graph("element")
@@ -108,15 +108,15 @@ def _segment_sum(b: Builder, node: Node) -> Value:
         count = constant(np.asarray(known[-1] + 1 if known else 0, np.int32))
     else:
         last = Term(b, b(ops.Reduce, ids, [0], kind="max", keepdims=False))
-        count = (last + 1 if static(ids.shape) else (last + 1).max(0)).value  # of no ids, the lowest number
+        count = (last + 1 if static(ids.shape) else (last + 1).max(0)).value  # the lowest integer if there are no ids
     return b(ops.SegmentReduce, x, ids, count, kind="sum")
 
 
 @lift_tfl("EMBEDDING_LOOKUP_SPARSE")
 def _embedding_lookup_sparse(b: Builder, node: Node) -> Value:
-    """Rows of a table, weighted and combined by the places that they have in a sparse tensor, but for its last axis.
+    """Gather rows of a table and combine those with equal indices in all but the last axis of a sparse tensor.
 
-    Source: LiteRT kernels/embedding_lookup_sparse.cc, for places in ascending order, as a SparseTensor has them.
+    Source: LiteRT kernels/embedding_lookup_sparse.cc, for sorted indices, as in a SparseTensor.
     """
     ids, places, shape, weights, table = (node.operand(i) for i in range(5))
     outer = size_or(places.shape[1], 1) - 1
@@ -153,5 +153,5 @@ def _embedding_lookup_sparse(b: Builder, node: Node) -> Value:
 
 
 def _strides(sizes: list[int]) -> Array:
-    """How far apart the elements of a flattened tensor are along each axis."""
+    """Return the strides of a flattened tensor."""
     return np.cumprod([1, *sizes[:0:-1]])[::-1].astype(np.int32)

@@ -1,7 +1,7 @@
-"""Sequences and optionals, resolved while lifting: each op returns the values that its result consists of.
+"""Sequences and optionals, which lifting resolves to the values that they consist of.
 
-A sequence of known length is a Tuple of its elements. One whose length is known only at run time is a tensor with the
-elements along axis 0 (Unstack), so they all have one shape. An optional is its value, or Absent.
+A sequence of known length is a Tuple of its elements. One of dynamic length is a tensor with the elements
+along axis 0 (Unstack), all of one shape. An optional is its value, or Absent.
 """
 
 from __future__ import annotations
@@ -38,23 +38,25 @@ def _construct(b: Builder, node: Node) -> Value:
 
 
 def _element(value: Value | None) -> Value:
-    """A tensor: sequences of sequences would have any number of elements."""
+    """Return a tensor element; nested sequences are refused."""
     if value is None or not isinstance(value.type, TensorType):
-        raise ValueError(f"an element of a sequence is no tensor: {'absent' if value is None else 'another sequence'}")
+        raise ValueError(
+            f"an element of a sequence is not a tensor but {'absent' if value is None else 'another sequence'}"
+        )
     return value
 
 
 @lift_onnx("SequenceEmpty", since=(11,))
 def _empty(b: Builder, node: Node) -> Value:
-    """The element type of an empty sequence is that of what is inserted."""
+    """An empty sequence gets the element type of the inserted value."""
     return b(ops.Tuple)
 
 
 @lift_onnx("SplitToSequence", since=(11, 24))
 def _split_to_sequence(b: Builder, node: Node) -> Value:
-    """Without `split`, the slices of size 1, with their axis or without it; else parts of given sizes.
+    """Split into parts of size `split`, or into slices of size 1 with or without their axis.
 
-    `keepdims` is ignored if sizes are given, but for the scalar 1, as in ONNX Runtime: PyTorch exports unbind so.
+    `keepdims` is ignored if `split` is given, unless it is the scalar 1, as in ONNX Runtime (PyTorch's unbind).
     """
     x, split = node.operand(0), node.optional(1)
     axis = normalize_axis(node.attr("axis", 0), x.rank)
@@ -64,7 +66,7 @@ def _split_to_sequence(b: Builder, node: Node) -> Value:
     if split is not None and sizes is None and split.shape != () and static(split.shape):
         return b(ops.Tuple, *_parts(b, x, split, split.shape[0], axis))
     if split is not None and sizes is None and split.rank:
-        raise UnsupportedError("a tensor is split into parts whose number is known only at run time", code="E-OP-006")
+        raise UnsupportedError("a tensor is split into a dynamic number of parts", code="E-OP-006")
     if sizes is None or len(sizes) > MOST_ELEMENTS:
         if split is not None and set(sizes or static_ints(split) or ()) != {1}:
             return _equal_parts(b, node, split, axis, sizes)
@@ -75,19 +77,19 @@ def _split_to_sequence(b: Builder, node: Node) -> Value:
 
 
 def _equal_parts(b: Builder, node: Node, split: Value, axis: int, sizes: Sequence[int] | None) -> Value:
-    """Parts of one dynamic size: [parts, ..., size, ...].
+    """Return parts of one dynamic size: [parts, ..., size, ...].
 
-    A size that does not divide the axis ends the run with an error: of a Reshape.
+    If the size does not divide the axis, a Reshape fails at run time.
     """
     x = node.operand(0)
     size = x.shape[axis]
     if static_ints(split) is not None:
-        open_ = f"into parts of a number known only at run time (axis of {shown_dim(size)})"
+        open_ = f"into a dynamic number of parts (axis of size {shown_dim(size)})"
         what = "into too many parts" if sizes else open_
         hint = "fix the sizes of the inputs (`input_shapes`)"
         raise UnsupportedError(f"a tensor is split {what}", hint=hint, code="E-OP-006")
     assume(
-        f"the parts that {shown_name(node)} makes have one size: `split` divides the axis of {shown_dim(size)}",
+        f"the parts of {shown_name(node)} have equal sizes: `split` divides the axis of size {shown_dim(size)}",
         is_minor=True,
     )
     part = as_int64(b, reshape(b, split, [1]))
@@ -100,7 +102,7 @@ def _equal_parts(b: Builder, node: Node, split: Value, axis: int, sizes: Sequenc
 
 
 def _part_sizes(split: Value | None, size: Dim) -> list[int] | None:
-    """The sizes of all parts; None where they are known only at run time."""
+    """Return the sizes of all parts; None if dynamic."""
     given = [1] if split is None else static_ints(split)
     if given is None or (split is not None and split.shape != ()):
         return given
@@ -123,7 +125,7 @@ def _parts(b: Builder, x: Value, sizes: Operand, count: int, axis: int) -> list[
 
 @lift_onnx("SequenceAt", since=(11,))
 def _at(b: Builder, node: Node) -> Value:
-    """At a position that is known, the element; else a row of the tensor of all elements, or one of them by IFs."""
+    """Return the element at a constant position; else gather from the stacked elements, or select by nested Ifs."""
     sequence, position = node.operand(0), node.operand(1)
     elements, known = elements_of(sequence), static_ints(position)
     if elements is not None and known is not None:
@@ -138,7 +140,7 @@ def _at(b: Builder, node: Node) -> Value:
 
 
 def _index(position: int, length: int, what: str) -> int:
-    """A position in [0, length); ValueError for one that is not in the sequence."""
+    """Return a position in [0, length); ValueError if it is outside of the sequence."""
     if not -length <= position < length:
         raise ValueError(f"{what} {position} in a sequence of {length} elements")
     return position % length
@@ -146,7 +148,7 @@ def _index(position: int, length: int, what: str) -> int:
 
 @lift_onnx("SequenceInsert", since=(11,))
 def _insert(b: Builder, node: Node) -> Value:
-    """Before the element at a position, by default after the last one; a negative position counts from the end."""
+    """Insert before a position, by default at the end; a negative position counts from the end."""
     sequence, x, position = node.operand(0), _element(node.operand(1)), node.optional(2)
     elements, known = elements_of(sequence), static_ints(position)
     if elements is not None and (known is not None or position is None):
@@ -170,7 +172,7 @@ def _insert(b: Builder, node: Node) -> Value:
 
 @lift_onnx("SequenceErase", since=(11,))
 def _erase(b: Builder, node: Node) -> Value:
-    """Without the element at a position, by default the last one."""
+    """Remove the element at a position, by default the last one."""
     sequence, position = node.operand(0), node.optional(1)
     elements, known = elements_of(sequence), static_ints(position)
     if elements is not None and (known is not None or position is None):
@@ -186,7 +188,7 @@ def _erase(b: Builder, node: Node) -> Value:
 
 
 def _differ(elements: Sequence[Value]) -> bool:
-    """Whether the elements have one rank and different shapes, so that IFs can choose, and no tensor holds them all."""
+    """Whether the elements have equal rank but different shapes: they cannot be stacked, but nested Ifs can select."""
     types = [value.tensor_type for value in elements]
     ranks = {None if type_.shape is None else len(type_.shape) for type_ in types}
     few, shapes = len(elements) <= _MOST_CHOSEN, {type_.shape for type_ in types}
@@ -194,17 +196,17 @@ def _differ(elements: Sequence[Value]) -> bool:
 
 
 _MOST_CHOSEN = 16
-"""Elements of the longest sequence of different shapes from which a position known only at run time chooses."""
+"""The most elements of different shapes among which a dynamic position selects."""
 
 
 def _around(b: Builder, at: Term, first: Sequence[Value], then: Sequence[Value]) -> list[Value]:
-    """At each index the element of `first` before the position `at`, else that of `then`."""
+    """Return the elements of `first` before position `at`, those of `then` from it."""
     pairs = enumerate(zip(first, then, strict=True))
     return [one if one is other else either(b, (at > i).value, one, other) for i, (one, other) in pairs]
 
 
 def _place(b: Builder, position: Value, count: Term | int) -> Term:
-    """A position, of one element, counted from the start."""
+    """Return a position (one element) that counts from the start."""
     at = Term(b, reshape(b, position, [1])).to(DType.INT64)
     return (at < 0).choose(at + count, at)
 
@@ -219,7 +221,7 @@ def _length(b: Builder, node: Node) -> Value:
 
 @lift_onnx("ConcatFromSequence", since=(11,))
 def _concat(b: Builder, node: Node) -> Value:
-    """The elements joined along one of their axes, or along a new one."""
+    """Concatenate the elements along an axis, or stack them along a new one."""
     sequence, is_new = node.operand(0), bool(node.attr("new_axis", 0))
     elements = elements_of(sequence)
     if elements is None:
@@ -231,7 +233,7 @@ def _concat(b: Builder, node: Node) -> Value:
 
 
 def _concat_rows(b: Builder, rows: Value, axis: int, is_new: bool) -> Value:
-    """`rows` [n, ...] with n moved to `axis`; where that is not new, merged into the axis there."""
+    """Move axis n of `rows` [n, ...] to `axis`; unless that is new, merge it into the axis there."""
     axis = normalize_axis(axis, rows.rank - (not is_new))
     moved = transposed(b, rows, [*range(1, axis + 1), 0, *range(axis + 1, rows.rank)])
     if is_new:
@@ -242,7 +244,7 @@ def _concat_rows(b: Builder, rows: Value, axis: int, is_new: bool) -> Value:
 
 @regions_of("onnx.SequenceMap")
 def _map_steps(node: Node) -> Steps:
-    """The body for each element of the first sequence, with that of the other sequences, and with the tensors."""
+    """Apply the body to the elements of all sequences and to the tensors."""
     captured = node.attributes["captures"]
     given = [node.operand(i) for i in range(len(node.operands))]
     sequences = [v for v in given[: len(given) - captured] if is_list(v)]
@@ -263,7 +265,7 @@ def _map_steps(node: Node) -> Steps:
 
 
 def _map_rows(node: Node, given: Sequence[Value], sequences: Sequence[Value]) -> Steps:
-    """The body for each row of the tensors of all elements: a Scan, which captures the other operands."""
+    """Apply the body to each row of stacked sequences by a Scan, which captures the other operands."""
     assert node.graph is not None
     body, number = node.attributes["body"], next_number()
     scanned = [i for i, v in enumerate(given) if v in sequences]
@@ -298,7 +300,7 @@ def _optional(b: Builder, node: Node) -> Value:
 
 @lift_onnx("OptionalHasElement", since=(15, 18, 28))
 def _has_element(b: Builder, node: Node) -> Value:
-    """Tensors and sequences, which version 18 accepts, are values themselves."""
+    """Version 18 accepts tensors and sequences too, which always have a value."""
     return constant(np.asarray(bool(node.operands) and not is_absent(node.operands[0])))
 
 

@@ -45,7 +45,7 @@ decompose(ops.Shape)(partial(with_dtype, dtype=DType.INT64))
 
 @lower_onnx(ops.Shape)
 def _to_onnx_shape_of_axes(node: Node, opset: int) -> Form | None:
-    """Adjacent axes, in order, since version 15."""
+    """Shape-15 of a range of axes."""
     axes = tuple(node.attr("axes") or ())
     if _is_whole(node) or not axes or node.attr("dtype") is not DType.INT64:
         return None
@@ -56,7 +56,7 @@ def _to_onnx_shape_of_axes(node: Node, opset: int) -> Form | None:
 @decompose_late(ops.Shape, "tfl", when=lambda node: node.attr("axes") is not None)
 @decompose_late(ops.Shape, "onnx", when=lambda node: node.attr("axes") is not None)
 def _shape_of_axes(b: Builder, node: Node) -> Value:
-    """Some axes, or all in another order: gathered from the whole shape, once the axis order is assigned."""
+    """Gather the sizes of some axes from the whole shape, after layout assignment."""
     whole = b(ops.Shape, node.operand(0), dtype=node.attr("dtype"))
     return b(ops.Gather, whole, np.asarray(node.attr("axes"), np.int32), axis=0)
 

@@ -1,4 +1,4 @@
-"""Slice in its many forms, and the update of a slice."""
+"""Slices and updates of slices."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def _may_go_back(steps: Value | None) -> bool:
 
 
 def _starts(b: Builder, x: Value, starts: Value, steps: Value | None, axes: Sequence[int]) -> Value:
-    """The starts of a Slice; of backward steps at least the begin of the axis, which ONNX clamps them to.
+    """Return the starts of a Slice; ONNX clamps starts of negative steps to the beginning of the axis.
 
-    -1 is an element of every axis.
+    -1 is inside of every axis.
     """
     if steps is None or not _may_go_back(steps):
         return starts
@@ -92,11 +92,11 @@ def _starts(b: Builder, x: Value, starts: Value, steps: Value | None, axes: Sequ
 
 
 _THROUGH = (INT32_MAX, (1 << 63) - 1)
-"""Ends that ONNX Runtime reads as "through to the end", with negative steps too (measured on 1.23)."""
+"""Ends that ONNX Runtime reads as the end of the slice direction, also for negative steps (measured in 1.23)."""
 
 
 def _ends(b: Builder, ends: Value, steps: Value | None) -> Value:
-    """The ends of a Slice, those through the beginning of an axis as -HUGE."""
+    """Return the ends of a Slice, -HUGE for those that include the beginning of the axis."""
     if steps is None or not _may_go_back(steps):
         return ends
     given, strides = (Term(b, as_int64(b, v)) for v in (ends, steps))
@@ -109,7 +109,7 @@ def _length(*vectors: Value | None) -> int:
         shape = None if vector is None else vector.tensor_type.shape
         if static(shape) and len(shape) == 1:
             return shape[0]
-    raise UnsupportedError("how many axes are sliced has to be known before run time", code="E-SHAPE-002")
+    raise UnsupportedError("the number of sliced axes has to be static", code="E-SHAPE-002")
 
 
 # --- Slice in TFLite -------------------------------------------------------------------------------------------------
@@ -117,9 +117,9 @@ def _length(*vectors: Value | None) -> int:
 
 @lower_tfl(ops.Slice)
 def _to_tfl_slice(node: Node) -> Form | None:
-    """SLICE has sizes: the strides must be 1, and each size known or the rest of the axis.
+    """SLICE has sizes: strides have to be 1, and each size known or the rest of the axis.
 
-    It refuses a start beyond the end, which an axis of unknown size may have.
+    It refuses a start beyond the end, which is possible for a dynamic axis.
     """
     starts, strides = static_ints(node.operand(1)), static_ints(node.operand(3))
     shape, rank_1_integers = node.operand(0).shape, node.operand(0).rank == 1 and node.operand(0).dtype.is_integer
@@ -137,15 +137,15 @@ def _to_tfl_slice(node: Node) -> Form | None:
 
 
 def _limits(node: Node) -> list[int]:
-    """The limits of a Slice, 0 where they are not known."""
+    """Return the limits of a Slice, 0 if unknown."""
     return [size_or(d, 0) for d in known_dims(node.operand(2)) or [0] * node.operand(0).rank]
 
 
 @lower_tfl(ops.Slice)
 def _to_tfl_strided_slice(node: Node) -> Form:
-    """STRIDED_SLICE, which clamps bounds as NumPy does; what goes through to an end is said by a mask.
+    """STRIDED_SLICE clamps bounds like NumPy; masks mark bounds at the ends of an axis.
 
-    XNNPACK takes a constant end of 0 for the end of the axis: nothing is left of an axis that begins there too.
+    XNNPACK reads a constant end of 0 as the end of the axis, so an empty range is written differently.
     """
     strides = static_ints(node.operand(3))
     begins, begin_mask = _masked(node, 1, strides)
@@ -160,7 +160,7 @@ def _to_tfl_strided_slice(node: Node) -> Form:
 
 
 def _masked(node: Node, which: int, strides: Sequence[int] | None) -> tuple[Value | Array, int]:
-    """The bounds, and a mask of those beyond the range of int32 (they are 0 then)."""
+    """Return the bounds, and a mask of those outside of int32, which become 0."""
     known = static_ints(node.operand(which))
     if known is None or strides is None:
         return narrow(node.operand(which)), 0
@@ -180,7 +180,7 @@ def _masked(node: Node, which: int, strides: Sequence[int] | None) -> tuple[Valu
 
 @decompose(ops.Slice, "tfl", "operands")
 def _narrow_slice(b: Builder, node: Node) -> Value | None:
-    """Bounds known only at run time, which may be as large as int64 goes, are clamped before they are narrowed."""
+    """Clamp dynamic int64 bounds before the cast to int32."""
     vectors = [node.operand(i) for i in (1, 2, 3)]
     if all(v.is_constant or v.dtype is DType.INT32 for v in vectors):
         return None
@@ -197,7 +197,7 @@ def _clamped(b: Builder, vector: Value) -> Value:
 
 @decompose(ops.Slice, "tfl", "axes")
 def _slice_of_merged_axes(b: Builder, node: Node) -> Value | None:
-    """The same on fewer axes, where kernels accept no more."""
+    """Merge unsliced axes, for kernels with a limit on the rank."""
     x, vectors = node.operand(0), [static_ints(node.operand(i)) for i in (1, 2, 3)]
     if x.tensor_type.shape is None or None in vectors:
         return None
@@ -223,7 +223,7 @@ def _to_onnx_slice(node: Node, opset: int) -> Form:
 
 @lift_tfl("SLICE")
 def _from_tfl_slice(b: Builder, node: Node) -> Value:
-    """A size of -1 means what is left."""
+    """SLICE: size -1 means the rest of the axis."""
     x, begins, sizes = (node.operand(i) for i in range(3))
     if x.rank == 0:
         return x
@@ -237,7 +237,7 @@ def _from_tfl_slice(b: Builder, node: Node) -> Value:
 
 
 def _counted_sizes(node: Node) -> dict[int, int]:
-    """The size of the result at each entry, where limits are counted from the starts (`offset`)."""
+    """Return the size of the result per entry, for limits relative to the starts (`offset`)."""
     counts, strides = static_ints(node.operand(2)), static_ints(node.operand(3))
     if counts is None or strides is None or not node.attr("offset"):
         return {}
@@ -246,7 +246,7 @@ def _counted_sizes(node: Node) -> dict[int, int]:
 
 
 def _count_from_zero(b: Builder, node: Node, items: Sequence[_Item]) -> None:
-    """Replace limits that are counted from the starts (`offset`) by those of the axes."""
+    """Replace limits relative to the starts (`offset`) by absolute ones."""
     x, count, mask = node.operand(0), vector_length(node.operand(1)), node.attr("begin_mask", 0) or 0
     axes = {entry: axis for _, axis, entry in items if entry is not None and axis is not None}
     _check_counts(node, items)
@@ -259,15 +259,15 @@ def _count_from_zero(b: Builder, node: Node, items: Sequence[_Item]) -> None:
 
 
 def _check_counts(node: Node, items: Sequence[_Item]) -> None:
-    """UnsupportedError where limits that are counted from the starts make a result that the kernel does not fill.
+    """Raise UnsupportedError if the kernel would not fill a result with relative limits (`offset`).
 
-    It sizes each axis of the result by the entry of its number, also axes without an entry, and by the count alone,
-    but copies as far as the axis or `end_mask` goes, and nothing where a count of 0 is not masked. Source: LiteRT
-    kernels/strided_slice.cc (ResizeOutputTensor), reference/strided_slice.h (EndForAxis, which takes a limit of -1 for
+    It takes the size of result axis i from entry i (also for axes without an entry), but copies up to the end of the
+    axis or `end_mask`, and nothing for an unmasked count of 0. Source: LiteRT
+    kernels/strided_slice.cc (ResizeOutputTensor), reference/strided_slice.h (EndForAxis, which reads a limit of -1 as
     the last element).
     """
     if any(kind == "whole" for kind, _, _ in items):
-        message = "offset with axes that have no entry, whose sizes the kernel reads where none is"
+        message = "offset with axes without an entry, whose sizes the kernel reads out of bounds"
         raise UnsupportedError(message, hint="give begin, end and strides an entry for each axis")
     known, ends = [static_ints(node.operand(i)) for i in (1, 2, 3)], node.attr("end_mask", 0) or 0
     masked = [kind == "slice" and bool(ends >> i & 1) for i, (kind, _, _) in enumerate(items)]
@@ -282,18 +282,18 @@ def _check_counts(node: Node, items: Sequence[_Item]) -> None:
         elif (node.attr("begin_mask", 0) or 0) >> i & 1:
             start = 0 if stride is None or stride > 0 else size - 1 if isinstance(size, int) else None
         if masked[i] and not _is_rest(start, count, stride, size):
-            message = f"end_mask {ends} with offset, which the kernel sizes the result without"
+            message = f"end_mask {ends} with offset: the kernel ignores it for the size of the result"
             raise UnsupportedError(message, hint=f"clear its bit {i}")
         if kind != "shrink" and not masked[i] and not _is_inside(start, count, stride, size):
             message = f"offset with {count} elements of axis {i} of {shown_dim(size)}"
             message += f" from {'any' if start is None else start} on: the kernel leaves what is beyond unwritten"
-            raise UnsupportedError(message, hint="count those that the axis has")
+            raise UnsupportedError(message, hint="use a count within the axis")
         if kind != "shrink" and not static((start, count, size)):
-            assume(f"the starts of {shown_name(node)} leave as many elements as it counts", is_minor=True)
+            assume(f"the counts of {shown_name(node)} are within the axes", is_minor=True)
 
 
 def _is_rest(start: int | None, count: int | None, stride: int | None, size: Dim) -> bool:
-    """Whether as many elements are counted from a start as the axis has from there on, as far as known."""
+    """Whether the count covers the rest of the axis from the start, as far as known."""
     if not stride or not static(known := (start, count, size)):
         return False
     start, count, size = known
@@ -303,12 +303,12 @@ def _is_rest(start: int | None, count: int | None, stride: int | None, size: Dim
 
 
 def _steps(count: int, stride: int) -> int:
-    """The size of a result for so many elements of an axis."""
+    """Return the number of steps over `count` elements."""
     return max(-(-count // stride), 0)
 
 
 def _is_inside(start: int | None, count: int | None, stride: int | None, size: Dim) -> bool:
-    """Whether an axis has the elements that are counted from a start, as far as known."""
+    """Whether start + count is within the axis, as far as known."""
     if not isinstance(size, int) or not count or (stride is not None and (count < 0) != (stride < 0)):
         return True
     if start is None:
@@ -319,7 +319,7 @@ def _is_inside(start: int | None, count: int | None, stride: int | None, size: D
 
 @lift_tfl("STRIDED_SLICE")
 def _from_tfl_strided_slice(b: Builder, node: Node) -> Value:
-    """Slice for the axes that stay or shrink, then a Reshape that drops the ones that shrink and adds new ones."""
+    """Slice the axes, then reshape: remove the shrunk axes and insert new ones."""
     x = node.operand(0)
     items = _items(node, x.rank, _length(*(node.operand(i) for i in (1, 2, 3))))
     counted = _counted_sizes(node)
@@ -341,10 +341,10 @@ _Item = tuple[str, "int | None", "int | None"]
 
 
 def _items(node: Node, rank: int, count: int) -> list[_Item]:
-    """What each entry means: ("slice" | "shrink" | "whole" | "new", axis of the operand, entry of the vectors).
+    """Return the meaning of each entry: ("slice" | "shrink" | "whole" | "new", axis of the operand, entry).
 
-    An ellipsis is at least one axis, and entries beyond the axes are ignored (LiteRT kernels/strided_slice.cc). The
-    kernel takes a bit of `new_axis_mask` without entry for an axis that it does not add, and reads a part of `x` only.
+    An ellipsis is at least one axis, and entries beyond the axes are ignored (LiteRT kernels/strided_slice.cc). For
+    a bit of `new_axis_mask` without an entry the kernel adds no axis and reads only a part of `x`.
     """
     ellipsis, new, shrink = (node.attr(f"{n}_mask", 0) or 0 for n in ("ellipsis", "new_axis", "shrink_axis"))
     new &= ~ellipsis
@@ -370,7 +370,7 @@ def _items(node: Node, rank: int, count: int) -> list[_Item]:
 
 
 def _bounds(b: Builder, node: Node, items: Sequence[_Item], which: int) -> Value:
-    """The starts (0), limits (1) or strides (2), one for each axis of the operand."""
+    """Return the starts (0), limits (1) or strides (2) for all axes of the operand."""
     mask = (node.attr("begin_mask", 0), node.attr("end_mask", 0), 0)[which] or 0
     entries: list[Term] = []
     for kind, axis, entry in items:
@@ -394,26 +394,26 @@ def _number(b: Builder, number: int) -> Term:
 
 
 def _at(b: Builder, node: Node, which: int, entry: int) -> Term:
-    """An entry of the starts (0), limits (1) or strides (2), as int64 [1]."""
+    """Return an entry of the starts (0), limits (1) or strides (2) as int64 [1]."""
     return Term(b, as_int64(b, node.operand(which + 1))).apply(ops.Slice, [entry], [entry + 1], [1])
 
 
 def _end_of_axis(b: Builder, node: Node, which: int, entry: int) -> Term:
-    """The bound that an entry of a mask means: the end of the axis where the steps along it begin, or the other."""
+    """Return the bound for a masked entry: the end of the axis at which steps start, or the other."""
     forward, backward = (0, HUGE)[which], (HUGE, -HUGE)[which]
     stride = _at(b, node, 2, entry)
     return (stride > 0).choose(stride.constant(forward), backward)
 
 
 def _entry(b: Builder, node: Node, which: int, entry: int) -> Term:
-    """An entry of the bounds; a limit before which ONNX Runtime may not stop is one less."""
+    """Return an entry of the bounds; a limit that ONNX Runtime would read differently is adjusted."""
     strides, bound = static_ints(node.operand(3)), _at(b, node, which, entry)
     goes_forward = strides is not None and strides[entry] > 0
     return bound if which != 1 or goes_forward else bound.min(INT32_MAX - 1)
 
 
 def _nothing_before(b: Builder, node: Node, axis: int, entry: int, limit: Term) -> Term:
-    """A `limit` such that nothing is taken by steps backward from before the axis; ONNX Runtime would start at 0."""
+    """Return a `limit` for an empty slice if negative steps start before the axis; ONNX Runtime would start at 0."""
     known, strides = static_ints(node.operand(1)), static_ints(node.operand(3))
     if (known is not None and known[entry] >= 0) or (strides is not None and strides[entry] > 0):
         return limit
@@ -423,7 +423,7 @@ def _nothing_before(b: Builder, node: Node, axis: int, entry: int, limit: Term) 
 
 
 def _one_behind(start: Term) -> Term:
-    """The limit for the single position at `start`."""
+    """Return the limit for the single element at `start`."""
     return start.equals(-1).choose(start.constant(HUGE), start + 1)
 
 
@@ -431,7 +431,7 @@ row(ops.DynamicUpdateSlice, tfl="DYNAMIC_UPDATE_SLICE", integers=(2,))
 
 
 def _update_by_parts(b: Builder, x: Value, update: Value, starts: Value, axes: Sequence[int]) -> Value:
-    """`x` with `update` at `starts` along `axes`: the parts before and after it along the first, and between them."""
+    """Concatenate the parts before and after `update` along the first axis, recursively between them."""
     if not axes:
         return update
     axis, size = axes[0], dim_value(b, update.shape[axes[0]], update)
@@ -448,7 +448,7 @@ def _update_by_parts(b: Builder, x: Value, update: Value, starts: Value, axes: S
 
 @decompose(ops.DynamicUpdateSlice)
 def _update_by_scattering(b: Builder, node: Node) -> Value:
-    """ScatterND of the update at its coordinates, counted from starts that keep it inside."""
+    """Scatter the update to its coordinates, with starts clamped so that it fits."""
     x, update, starts = (node.operand(i) for i in range(3))
     if not static(update.shape):
         differing = [i for i, (d, n) in enumerate(zip(x.shape, update.shape, strict=True)) if d != n]

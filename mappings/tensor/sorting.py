@@ -35,7 +35,7 @@ from onnxtfl.rewriting.registry import (
 
 @lift_tfl("BUCKETIZE")
 def _bucketize(b: Builder, node: Node) -> Value:
-    """The number of boundaries that are at most the element; all for NaN.
+    """Return the number of boundaries <= x; all for NaN.
 
     Source: LiteRT kernels/bucketize.cc (std::upper_bound).
     """
@@ -55,7 +55,7 @@ row(ops.TopK, tfl="TOPK_V2", tfl_options={"dtype": ResultType("", index=1)}, low
 
 @lower_tfl(ops.TopK)
 def _to_tfl_top_k(node: Node) -> Form | None:
-    """The largest elements along the last axis, indices in int32."""
+    """TOPK_V2: the largest elements along the last axis, with int32 indices."""
     x, k = node.operand(0), node.operand(1)
     if not node.attr("largest") or node.attr("axis") not in (-1, x.rank - 1) or node.attr("dtype") is not DType.INT32:
         return None
@@ -81,7 +81,7 @@ decompose(ops.TopK, "tfl", when=lambda node: node.attr("dtype") is not DType.INT
 
 @decompose(ops.TopK, "tfl", when=lambda node: not node.attr("largest"), benefit=3)
 def _smallest(b: Builder, node: Node) -> Sequence[Value]:
-    """The largest of the elements in reverse order."""
+    """Return the smallest elements: the largest ones in reverse order."""
     x, k = node.operand(0), node.operand(1)
     values, indices = b.many(ops.TopK, _in_reverse_order(b, x), k, **{**node.attributes, "largest": True})
     return [_in_reverse_order(b, values), indices]
@@ -105,7 +105,7 @@ def _is_of_matrices(node: Node) -> bool:
 
 @decompose(ops.TopK, "tfl", when=_is_of_matrices, benefit=1)
 def _top_k_of_rows(b: Builder, node: Node) -> Sequence[Value]:
-    """All axes but the last merged."""
+    """Merge all axes but the last."""
     x = node.operand(0)
     rows = reshape(b, x, (product(x.shape[:-1]), x.shape[-1]))
     results = b.many(ops.TopK, rows, node.operand(1), **{**node.attributes, "axis": 1})
@@ -162,14 +162,14 @@ def _unique(b: Builder, node: Node) -> Sequence[Value]:
 
 @lift_onnx("Unique", since=(1,), domain=MICROSOFT)
 def _unique_in_order(b: Builder, node: Node) -> Sequence[Value]:
-    """The distinct elements in order of occurrence, the index of each element among them, and their counts."""
+    """Return the distinct elements in order of occurrence, the index of each element among them, and their counts."""
     values, _, inverse, counts = b.many(ops.Unique, node.operand(0), axis=None, sorted=False)
     return [values, inverse, counts][: len(node.results)]
 
 
 @lower_tfl(ops.Unique)
 def _to_tfl_unique(node: Node) -> Form | None:
-    """UNIQUE returns the values in order of occurrence, and the index of each element among them."""
+    """UNIQUE: the values in order of occurrence, and the index of each element among them."""
     dtype = node.attr("dtype")
     if node.attr("axis") is not None or node.attr("sorted") or node.operand(0).rank != 1 or _wanted(node, 1, 3):
         return None
@@ -193,7 +193,7 @@ def _unique_bools(b: Builder, node: Node) -> Sequence[Value]:
 
 @decompose(ops.Unique, "tfl", when=lambda node: not _is_of_bools(node))
 def _unique_from_unsorted(b: Builder, node: Node) -> Sequence[Value] | None:
-    """All four results from UNIQUE's two: sorted by TopK, first indices and counts by segments."""
+    """Compute all four results from UNIQUE's two: sort by TopK, first indices and counts by segments."""
     x = node.operand(0)
     if node.attr("axis") is not None or (not node.attr("sorted") and not _wanted(node, 1, 3)):
         return None
@@ -216,13 +216,13 @@ def _unique_from_unsorted(b: Builder, node: Node) -> Sequence[Value] | None:
 
 @decompose(ops.Unique, "tfl", "axes")
 def _unique_slices(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Along an axis: slices are indexed by comparing all pairs; then these indices are made unique."""
+    """Unique slices along an axis: compare all pairs, then apply Unique to the indices of the first equal slices."""
     x, axis = node.operand(0), node.attr("axis")
     if axis is None or x.tensor_type.shape is None:
         return None
     axis = normalize_axis(axis, x.rank)
     if not x.tensor_type.is_static:
-        raise UnsupportedError("unique slices need a shape known before run time", code="E-SHAPE-001")
+        raise UnsupportedError("unique slices need a static shape", code="E-SHAPE-001")
     rows = merged(b, x, [[axis], [a for a in range(x.rank) if a != axis]])
     left, right = (Term(b, unsqueezed(b, rows, [place])) for place in (1, 0))
     if 0 in rows.shape[1:]:  # empty slices compare equal
@@ -234,13 +234,13 @@ def _unique_slices(b: Builder, node: Node) -> Sequence[Value] | None:
 
 
 def _first_equal(left: Term, right: Term) -> Term:
-    """For each row the index of the first one that equals it: ascending in order of occurrence."""
+    """Return for each row the index of the first equal row."""
     same = left.equals(right).reduce("all", [2], keepdims=False).to(DType.INT32)
     return same.apply(ops.ArgMax, axis=1, dtype=DType.INT32)
 
 
 def _row_ranks(left: Term, right: Term) -> Term:
-    """For each row the number of rows before it in lexicographic order."""
+    """Return for each row the number of lexicographically smaller rows."""
     sign = (left > right).to(DType.INT32) - (left < right).to(DType.INT32)
     place = sign.differs(0).to(DType.INT32).apply(ops.ArgMax, axis=2, keepdims=True, dtype=DType.INT32)
     after = sign.apply(ops.GatherElements, place, axis=2) > 0

@@ -1,4 +1,4 @@
-"""Blocks of spatial axes moved to the features or to the batch, and back; columns of blocks added up (Col2Im)."""
+"""SpaceToDepth, DepthToSpace, SPACE_TO_BATCH_ND, BATCH_TO_SPACE_ND, Col2Im."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _from_tfl_batch(b: Builder, node: Node) -> Value:
     into, blocks = node.op.name == "tfl.SPACE_TO_BATCH_ND", static_ints(sizes)
     if blocks is not None:
         return b(ops.SpaceToBatch if into else ops.BatchToSpace, x, amounts, blocks=tuple(blocks))
-    count = x.rank - 2  # the kernels take no other number of blocks (space_to_batch_nd.cc)
+    count = x.rank - 2  # the kernels accept no other number of blocks (space_to_batch_nd.cc)
     amounts = reshape(b, amounts, (count, 2))
     factors, entries = named_factors(b, reshape(b, sizes, (count,)))
     return (into_batch if into else from_batch)(b, x, amounts, entries, factors)
@@ -61,7 +61,7 @@ def _from_tfl_batch(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Col2Im", since=(18,))
 def _col2im(b: Builder, node: Node) -> Value:
-    """Add up columns of blocks at their positions in the padded image by ScatterND, then crop the padding."""
+    """Sum the blocks at their positions in the padded image by ScatterND, then crop the padding."""
     x, image, block = (node.operand(i) for i in range(3))
     n = vector_length(image)
     strides, dilations = (list(node.attr(name) or [1] * n) for name in ("strides", "dilations"))
@@ -78,7 +78,7 @@ def _col2im(b: Builder, node: Node) -> Value:
     turned = b(ops.Transpose, rows, permutation=(1, 0))
     summed = b(ops.Transpose, b(ops.ScatterND, None, places, turned, sizes, kind="add"), permutation=(1, 0))
     volume = b(ops.Reduce, block, [0], kind="prod", keepdims=True)
-    channels = b(ops.FloorDiv, b(ops.Shape, x, axes=(1,)), volume)  # of no batch, -1 would be any number
+    channels = b(ops.FloorDiv, b(ops.Shape, x, axes=(1,)), volume)  # -1 is ambiguous for an empty batch
     full = b(ops.Reshape, summed, b(ops.Concatenate, dim_vector(b, x.shape[:1], x), channels, padded, axis=0))
     if not any(pads):
         return full
@@ -87,7 +87,7 @@ def _col2im(b: Builder, node: Node) -> Value:
 
 
 def _places(b: Builder, counts: Value, steps: Sequence[int], sizes: Value) -> Value:
-    """The flat indices, in a tensor of `sizes`, of counts[0] x counts[1] x ... points, steps[i] apart along axis i."""
+    """Return the flat indices in a tensor of `sizes` of counts[0] x counts[1] x ... points, steps[i] apart."""
     if (known := static_ints(counts)) is not None and (inner := static_ints(sizes)) is not None:
         check_elements(math.prod(known), "the positions of the blocks")
         grid = np.indices(known, sparse=True)

@@ -1,4 +1,4 @@
-"""A tensor cut along an axis into parts."""
+"""Split, Unstack and their TFLite ops."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ decompose(ops.Split, "tfl", "operands")(int32_operands(1))
 
 @upgrade("Split", since=(1, 2, 11))
 def _split_to_operand(b: Builder, node: Node) -> None:
-    """The sizes are an attribute, or in the first version an operand of the type of the tensor."""
+    """Sizes are an attribute; version 1 may have them as an operand of the tensor's dtype."""
     if "split" in node.attributes:
         del node.operands[1:]
         to_operand("split")(b, node)
@@ -41,7 +41,7 @@ def _split_to_operand(b: Builder, node: Node) -> None:
 
 @lift_onnx("Split", since=(13, 18))
 def _split(b: Builder, node: Node) -> Sequence[Value]:
-    """By the operand of sizes, else into a part for each result: equal ones, the last one smaller (since 18)."""
+    """Split by the operand of sizes, else into equal parts, the last of which may be smaller (since version 18)."""
     x, sizes = node.operand(0), node.optional(1)
     axis, count = node.attr("axis", 0), _count(node, "num_outputs")
     if x.tensor_type.rank is not None:
@@ -56,7 +56,7 @@ def _split(b: Builder, node: Node) -> Sequence[Value]:
 
 
 def _count(node: Node, name: str) -> int:
-    """The number of results; ValueError where the attribute has another one."""
+    """Return the number of results; ValueError if the attribute differs."""
     count = node.attr(name) or len(node.results)
     if count != len(node.results):
         raise ValueError(f"{len(node.results)} results for {name}={count}")
@@ -82,13 +82,13 @@ def _to_tfl_split(node: Node) -> Form:
 
 
 def _parts(node: Node) -> tuple[int, list[Dim]]:
-    """The axis, and the places where parts end, after 0."""
+    """Return the axis, and the boundaries of the parts."""
     axis = normalize_axis(node.attr("axis"), node.operand(0).rank)
     return axis, list(itertools.accumulate((part.shape[axis] for part in node.results), initial=0))
 
 
 def _may_be_sliced(node: Node) -> bool:
-    """Whether the sizes of the parts are known, or follow from those of the operand."""
+    """Whether the sizes of the parts are known or can be computed from those of the operand."""
     if node.operand(0).tensor_type.shape is None:
         return False
     return node.optional(1) is None or known_dims(node.operand(1)) is not None or static(_parts(node)[1])
@@ -96,7 +96,7 @@ def _may_be_sliced(node: Node) -> bool:
 
 @decompose(ops.Split, when=_may_be_sliced)
 def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value]:
-    """A Slice for each part, which accepts more element types."""
+    """Return one Slice per part, which supports more element types."""
     x, (axis, ends) = node.operand(0), _parts(node)
     starts = [spread(b, dim_vector(b, [end], x), [axis], x.rank, 0) for end in ends[:-1]]
     stops = [spread(b, dim_vector(b, [end], x), [axis], x.rank, INT32_MAX) for end in ends[1:]]
@@ -136,7 +136,7 @@ def _from_tfl_split_v(b: Builder, node: Node) -> Sequence[Value]:
 
 
 def _sizes(b: Builder, sizes: Value, total: Dim, x: Value) -> Value:
-    """The sizes of the parts of an axis of size `total` of `x`; one of -1 is what the others leave."""
+    """Return the sizes of the parts of an axis of size `total` of `x`; -1 is the rest."""
     known = static_ints(sizes)
     if known is None:
         given = Term(b, as_int64(b, sizes))

@@ -1,4 +1,4 @@
-"""Transpose, with axes merged where kernels accept few."""
+"""Transpose, with axes merged for kernels with a limit on the rank."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _from_tfl_transpose(b: Builder, node: Node) -> Value:
 
 @decompose(ops.Transpose, "tfl", "axes")
 def _transpose_fewer_axes(b: Builder, node: Node) -> Value | None:
-    """Merge axes that stay adjacent; without such, first move two together that end up adjacent."""
+    """Merge axes that stay adjacent; if there are none, first move two together that end up adjacent."""
     x, axes = node.operand(0), tuple(node.attr("permutation"))
     if x.tensor_type.shape is None:
         return None
@@ -49,7 +49,7 @@ def _transpose_fewer_axes(b: Builder, node: Node) -> Value | None:
 
 
 def _transpose_in_two(b: Builder, x: Value, axes: tuple[int, ...]) -> Value:
-    """Move the second axis of the result after the first one, then both as one."""
+    """Move the second axis of the result after the first one, then both as one axis."""
     order = [a for a in range(len(axes)) if a != axes[1]]
     order.insert(order.index(axes[0]) + 1, axes[1])
     near = b(ops.Transpose, x, permutation=tuple(order))

@@ -127,7 +127,7 @@ def test_sizes_that_a_transposed_convolution_does_not_have_are_cropped_and_repor
       %y = tfl.TRANSPOSE_CONV@1(%n, %f, %x) {{padding = "VALID", stride_w = 2, stride_h = 2}} : tensor<1x8x8x1xfloat32>
     }}"""
     made = onnxtfl.tflite_to_onnx(tflite(text), check=False)
-    assert "8 elements come from 3, not from 4" in " ".join(str(made.report).split())
+    assert "8 elements need an operand of 3, not 4" in " ".join(str(made.report).split())
     (found,) = run_onnx(made.data, {"x": np.ones((1, 4, 4, 1), np.float32)}).values()
     assert found.shape == (1, 8, 8, 1)
     assert found[0, 2, 2, 0] == 2.0
