@@ -1,1 +1,1 @@
-"""Arithmetic, logic, reductions, products and random numbers."""
+"""Arithmetic, logic, reductions, contractions and random numbers."""

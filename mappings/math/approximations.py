@@ -1,4 +1,4 @@
-"""Polynomials for functions without a TFLite kernel: relative error below 4e-7 in float32, near 0 too.
+"""Polynomials for functions without a TFLite kernel: relative error below 4e-7 in float32, also near 0.
 
 The coefficients minimize the maximum relative error (Lawson's iteration over 4,000 points).
 """
@@ -27,7 +27,7 @@ _ATAN = (
 
 
 def polynomial(x: Term, coefficients: Sequence[float]) -> Term:
-    """The sum of coefficients[i] * x**i."""
+    """Return sum(coefficients[i] * x**i)."""
     *rest, top = coefficients
     total = x * top + rest.pop()
     while rest:
@@ -36,25 +36,25 @@ def polynomial(x: Term, coefficients: Sequence[float]) -> Term:
 
 
 def log1p_of_small(u: Term) -> Term:
-    """log(1 + u) for u in [-0.5, 1]. Log of 1 + u would cancel, and XNNPACK's is off by 1e-7 near 1."""
+    """Return log(1 + u) for u in [-0.5, 1]. Computing 1 + u would cancel, and XNNPACK's Log is off by 1e-7 near 1."""
     s = u / (u + 2.0)
     return s * polynomial(s * s, _LOG1P)
 
 
 def log1p(u: Term) -> Term:
-    """log(1 + u)."""
+    """Return log(1 + u)."""
     s = u / (u + 2.0)
     square = s * s
     return (square < 0.1112).choose(s * polynomial(square, _LOG1P), (u + 1.0).log())
 
 
 def erf(x: Term) -> Term:
-    """The error function, as a tanh."""
+    """Return erf(x) as tanh of a polynomial."""
     return (x * polynomial(x * x, _ERF)).apply(ops.Tanh)
 
 
 def atan2(y: Term, x: Term, y_has_sign: Term, x_has_sign: Term) -> Term:
-    """The angle of (x, y): of the smaller coordinate by the larger one, mirrored; equal ones are infinite or 0 too."""
+    """Return the angle of (x, y): atan(smaller / larger coordinate), mirrored; both may be 0 or infinite."""
     a, b = y.abs(), x.abs()
     steep, equal = a > b, a.equals(b)
     small, large = steep.choose(b, a), steep.choose(a, b)

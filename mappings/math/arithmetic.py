@@ -46,14 +46,14 @@ def _affine(x: Term, *, alpha: float = 1.0, beta: float = 0.0) -> Term:
 
 @lift_onnx("ImageScaler", since=tuple(range(1, 10)))
 def _image_scaler(b: Builder, node: Node) -> Value:
-    """scale * x + bias[c], c along axis 1."""
+    """Return scale * x + bias[c], c along axis 1."""
     x = Term(b, node.operand(0))
     bias = np.asarray(node.attributes.get("bias", 0.0), x.dtype.numpy).reshape(-1, *[1] * (x.value.rank - 2))
     return (x * float(node.attr("scale", 1.0))).apply(ops.Add, constant(bias)).value
 
 
 _ANY_SCALES = {"pot_scale_int16": False}
-"""Kernels take scales of int16 for powers of two unless told otherwise; a quantizer keeps what a float op says.
+"""Kernels round int16 scales to powers of two unless this option is false; quantizers copy it from float ops.
 
 Source: LiteRT, kernels/add.cc and sub.cc (PrepareInt16SubOp).
 """
@@ -63,7 +63,7 @@ row(ops.Mul, onnx="Mul", since=(7, 13, 14), tfl="MUL")
 
 
 def _never_divides_by_zero(node: Node) -> bool:
-    """Whether no stored divisor is the zero point, which ends a run. Source: LiteRT kernels/div.cc (EvalQuantized)."""
+    """Whether no stored divisor equals the zero point, which fails. Source: LiteRT kernels/div.cc (EvalQuantized)."""
     divisor = node.operand(1)
     if not (divisor.is_quantized or node.result.is_quantized):
         return True
@@ -86,7 +86,7 @@ row(ops.SquaredDifference, tfl="SQUARED_DIFFERENCE", lifts=False)
 
 
 def _kernel_takes_power(node: Node) -> bool:
-    """The integer kernel refuses negative exponents when it runs."""
+    """The integer kernel fails for negative exponents."""
     base, exponent = node.operand(0), node.operand(1)
     return base.dtype is exponent.dtype and (not base.dtype.is_integer or never_negative(exponent))
 
@@ -103,7 +103,7 @@ upgrade("Pow", since=(1,))(align_by_axis)
 
 
 def _with_bools(b: Builder, node: Node, op: type[Op], of_bools: type[Op]) -> Value:
-    """C's arithmetic, in which the sum or product of bools is one again (LiteRT's stablehlo_elementwise.h)."""
+    """Arithmetic of bools as in C: add is or, mul is and (LiteRT's stablehlo_elementwise.h)."""
     lhs, rhs = node.operand(0), node.operand(1)
     return b(of_bools if lhs.dtype is DType.BOOL else op, lhs, rhs)
 
@@ -116,16 +116,16 @@ lift_tfl("STABLEHLO_MINIMUM")(partial(_with_bools, op=ops.Min, of_bools=ops.And)
 
 @lift_tfl("ATAN2")
 def _from_tfl_atan2(b: Builder, node: Node) -> Value:
-    """The kernel compares ranks only, and reads both operands as if they had the shape of the first (atan2.cc)."""
+    """The kernel checks ranks only, and reads both operands with the shape of the first (atan2.cc)."""
     y, x = node.operand(0), node.operand(1)
     sizes = zip(y.tensor_type.shape or (), x.tensor_type.shape or (), strict=False)
     if any(differ(m, n) for m, n in sizes):
-        raise UnsupportedError("TFLite's kernel takes operands of one shape", type_=x.type, code="E-OP-006")
+        raise UnsupportedError("TFLite's kernel needs operands of equal shape", type_=x.type, code="E-OP-006")
     return b(ops.Atan2, y, x)
 
 
 def _accumulated(b: Builder, node: Node, op: type[Op]) -> Value:
-    """The operands, of which there may be any number, joined by the binary `op`."""
+    """Combine any number of operands by the binary `op`."""
     return functools.reduce(partial(b, op), (node.operand(i) for i in range(len(node.operands))))
 
 
@@ -156,7 +156,7 @@ def _mod(b: Builder, node: Node) -> Value:
 
 @upgrade("Clip", since=(1, 6))
 def _clip_bounds(b: Builder, node: Node) -> None:
-    """The bounds as operands; the largest finite numbers, which are the defaults, bound nothing."""
+    """Return the bounds as operands; None for the defaults, the largest finite values."""
     x = node.operand(0)
     for name in ("min", "max"):
         bound = node.attributes.pop(name, None)
@@ -177,7 +177,7 @@ def _clamp_tfl(node: Node) -> Form | None:
 
 
 def _bound(node: Node, index: int, absent: float) -> float:
-    """The bound as a number, NaN where it is not one."""
+    """Return the bound as a float, NaN if it is not constant."""
     value = node.optional(index)
     if value is None:
         return absent
@@ -187,7 +187,7 @@ def _bound(node: Node, index: int, absent: float) -> float:
 
 @lower_onnx(ops.Clamp)
 def _clamp_onnx(node: Node, opset: int) -> Form | None:
-    """Bounds of rank 0."""
+    """Clip with scalar bounds."""
     bounds = [_scalar(node, node.optional(i)) for i in (1, 2)]
     if any(v is not None and v.rank for v in bounds):
         return None
@@ -219,13 +219,13 @@ def _floor_div(lhs: Term, rhs: Term) -> Term | None:
 
 
 def _rounds_up(lhs: Term, rhs: Term, remainder: Term) -> Term:
-    """Whether the quotient rounded toward zero is one more than rounded down: not exact, and negative."""
+    """Whether truncated and floored quotient differ: it is inexact and negative."""
     return remainder.differs(0) & (lhs < 0).differs(rhs < 0)
 
 
 @formula(ops.FloorDiv, "onnx")
 def _floor_div_onnx(lhs: Term, rhs: Term) -> Term | None:
-    """ONNX rounds toward zero."""
+    """Correct ONNX's quotient, which is rounded toward zero."""
     if not lhs.dtype.is_integer:
         return None
     if never_negative(lhs.value) and never_negative(rhs.value):
@@ -242,7 +242,7 @@ def _floor_mod_of_floats(lhs: Term, rhs: Term) -> Term:
 
 @formula(ops.Rem, "tfl")
 def _rem(lhs: Term, rhs: Term) -> Term:
-    """By FLOOR_MOD: of the sizes for floats, corrected for integers, whose least has no positive counterpart."""
+    """Use FLOOR_MOD: of the magnitudes for floats, corrected for integers (the lowest has no magnitude)."""
     if not lhs.dtype.is_integer:
         return lhs.sign() * (lhs.abs() % rhs.abs())
     remainder = lhs % rhs
@@ -253,7 +253,7 @@ def _rem(lhs: Term, rhs: Term) -> Term:
 
 @decompose(ops.Atan2, "tfl")
 def _atan2_tfl(b: Builder, node: Node) -> Value | None:
-    """The kernel is correct for equal shapes only; without a kernel: by a polynomial."""
+    """Broadcast for the kernel, which needs equal shapes; without a kernel, use a polynomial."""
     lhs, rhs, full = node.operand(0), node.operand(1), node.result.tensor_type.shape
     if full is None or lhs.tensor_type.shape == rhs.tensor_type.shape:
         y, x = Term(b, lhs), Term(b, rhs)
@@ -263,7 +263,7 @@ def _atan2_tfl(b: Builder, node: Node) -> Value | None:
 
 @formula(ops.Atan2, "onnx")
 def _atan2_onnx(lhs: Term, rhs: Term) -> Term:
-    """The angle of the quotient, half a turn further where rhs is negative; signs of zeros and infinities count."""
+    """Return atan(lhs / rhs), plus or minus pi for negative rhs; signed zeros and infinities are exact."""
     behind, infinite = _has_sign(rhs), lhs.abs().min(rhs.abs()).equals(math.inf)
     divisor = (lhs.abs() + rhs.abs()).equals(0.0).choose(behind.choose(rhs.constant(-1.0), 1.0), rhs)
     angle = infinite.choose(lhs.sign() * rhs.sign(), lhs / divisor).apply(ops.Atan)
@@ -277,7 +277,7 @@ def _has_sign(x: Term) -> Term:
 
 @formula(ops.Pow, "tfl")
 def _pow_formula(base: Term, exponent: Term) -> Term | None:
-    """Integer powers of integers by squaring; everything else in the kernel's float32."""
+    """Compute integer powers by squaring, all others in the kernel's float32."""
     if base.dtype.is_integer and exponent.dtype.is_integer:
         return _integer_power(base, exponent)
     if base.dtype is exponent.dtype:
@@ -290,9 +290,9 @@ _MOST_FACTORS = 64
 
 
 def constant_power(base: Term, exponent: Term) -> Term | None:
-    """Where no kernel computes powers: constant exponents; None for others.
+    """Return powers with constant exponents without a kernel; None for computed exponents.
 
-    One integer: a product of squares. Fractions: e**(exponent log(base)), which is NaN where `base` is negative.
+    A single integer: a product of squares. Fractions: e**(exponent * log(base)), NaN for negative `base`.
     """
     if not exponent.value.is_constant:
         return None
@@ -307,7 +307,7 @@ def constant_power(base: Term, exponent: Term) -> Term | None:
 
 
 def _product(base: Term, count: int) -> Term:
-    """`count` factors `base`, at least one."""
+    """Return base ** count for count >= 1."""
     if count == 1:
         return base
     square = _product(base * base, count // 2)
@@ -318,9 +318,9 @@ _STEPS = 6
 
 
 def _integer_power(base: Term, exponent: Term) -> Term:
-    """Products of the squares that the exponent's bits name; beyond 63 only 0, 1 and -1 have powers that fit.
+    """Multiply the squares selected by the exponent's bits; for exponents over 63 only 0, 1 and -1 do not overflow.
 
-    A negative exponent means 1 / power, rounded toward zero.
+    A negative exponent is 1 / power, rounded toward zero.
     """
     whole = exponent.bits(DType.INT64) if exponent.dtype is DType.UINT64 else exponent
     size = whole.abs() if whole.dtype.is_signed else whole
@@ -341,9 +341,9 @@ def _integer_power(base: Term, exponent: Term) -> Term:
 
 
 def exact_quotient(multiple: Term, divisor: Term) -> Term:
-    """`multiple` / `divisor` where that comes out, of int64.
+    """Return `multiple` / `divisor` of int64, which has to be exact.
 
-    A float32 division is exact to 22 bits. The remainder is divided again: three divisions make 64 bits.
+    A float32 division is exact to 22 bits, and the remainder is divided again: three divisions yield 64 bits.
     """
     real = divisor.to(DType.FLOAT32)
     quotient: Term | None = None
@@ -367,7 +367,7 @@ def _div(lhs: Term, rhs: Term) -> Term | None:
 
 
 def _floored(lhs: Term, rhs: Term) -> Term:
-    """One less than the quotient rounded toward zero, where that is not exact and below zero."""
+    """Return floor(quotient) from the quotient rounded toward zero."""
     rest = lhs % rhs
     if never_negative(lhs.value) and never_negative(rhs.value):
         return lhs / rhs if fits_int32(lhs.value) and fits_int32(rhs.value) else exact_quotient(lhs - rest, rhs)
@@ -376,7 +376,7 @@ def _floored(lhs: Term, rhs: Term) -> Term:
 
 
 def _unsigned_quotient(lhs: Term, rhs: Term) -> Term:
-    """Half the dividend is a signed number; a divisor over the half of the range goes in once or not at all."""
+    """Divide half of the dividend as signed; for a divisor >= 2**63 the quotient is 0 or 1."""
     half = lhs.apply(ops.ShiftRightLogical, 1, in_range=True).bits(DType.INT64)
     small = rhs.bits(DType.INT64)
     safe = (small < 1).choose(small.constant(1), small)
@@ -395,7 +395,7 @@ def _integer_floor_div(lhs: Term, rhs: Term) -> Term | None:
 
 @formula(ops.FloorMod, "tfl")
 def _floor_mod(lhs: Term, rhs: Term) -> Term | None:
-    """Of unsigned integers of 64 bits; of int32 for targets whose kernel has floats only."""
+    """FloorMod of uint64, and of int32 for targets whose kernel has only floats."""
     if lhs.dtype is DType.INT32:
         rest = lhs - lhs / rhs * rhs
         if never_negative(rhs.value):

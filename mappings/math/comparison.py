@@ -1,4 +1,4 @@
-"""Comparisons, and the choice between two tensors."""
+"""Comparisons and Where."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ row(ops.Select, tfl="SELECT_V2", lifts=False)
 
 @lift_tfl("SELECT", "SELECT_V2")
 def _select(b: Builder, node: Node) -> Value:
-    """A condition of rank 1 chooses along the first axis in SELECT.
+    """SELECT with a condition of rank 1 selects along the first axis.
 
-    Where nothing has more than one element, the result has the rank that the file declares (LiteRT kernels/select.cc).
+    If all operands have one element, the result has the declared rank (LiteRT kernels/select.cc).
     """
     condition, on_true, on_false = operands = [node.operand(i) for i in range(3)]
     if node.op.name == "tfl.SELECT" and condition.tensor_type.rank == 1 and (on_true.tensor_type.rank or 0) > 1:
@@ -55,11 +55,11 @@ def _select(b: Builder, node: Node) -> Value:
 
 _DIRECTIONS = {tfl: direction for direction, _, _, tfl in _COMPARISONS} | {"NOT_EQUAL": "NE"}
 _FINE = 1.001 / 256
-"""From this scale on, stored integers that differ also differ in units of 1/256."""
+"""From this scale on, different stored integers also differ in units of 1/256."""
 
 
 def _is_exact(node: Node) -> bool:
-    """Whether the kernel distinguishes all different values: it rounds to 1/256, except to order int16."""
+    """Whether the kernel distinguishes all values: it rounds to 1/256, except for the order of int16."""
     lhs, rhs = (quantization_of(node.operand(i)) for i in (0, 1))
     if lhs is None and rhs is None:
         return True
@@ -74,7 +74,7 @@ for _tfl, _direction in _DIRECTIONS.items():
 
 @lift_tfl(*_DIRECTIONS)
 def _compare(b: Builder, node: Node) -> Value:
-    """Integers of 8 bits, and int16 where they are equal or not, are compared in units of 1/256; other int16 as stored.
+    """int8, uint8 and (in)equality of int16 are compared in units of 1/256; the order of int16 as stored.
 
     Source: LiteRT kernels/comparisons.cc, kernels/internal/reference/comparisons.h (ComparisonWithScaling).
     """
@@ -100,7 +100,7 @@ def _stored_type(value: Value) -> DType:
 
 
 def _looked_up(b: Builder, value: Value, table: Array) -> Value:
-    """The entries of a table for all stored integers, in order, at those of `value`."""
+    """Look up the stored integers of `value` in a table for all integers in ascending order."""
     low, _ = limits(_stored_type(value))
     index = Term(b, integers_of(b, value)).to(DType.INT32) - int(low)
     return b(ops.Gather, constant(table), index.value, axis=0)
@@ -113,7 +113,7 @@ def _not_equal(lhs: Term, rhs: Term, *, comparison_direction: str) -> Term | Non
 
 @formula(ops.Select, "onnx")
 def _select_of_uint64(condition: Term, on_true: Term, on_false: Term) -> Term | None:
-    """ONNX Runtime has a kernel for signed integers."""
+    """ONNX Runtime has a kernel for signed integers only."""
     if on_true.dtype is not DType.UINT64:
         return None
     return condition.choose(on_true.to(DType.INT64), on_false.to(DType.INT64)).to(DType.UINT64)

@@ -1,5 +1,6 @@
-"""The parts of complex numbers, and their absolute value. ONNX's kernels have no complex elements: `split_complex`
-of :mod:`onnxtfl.passes.types.complex_numbers` computes on the parts."""
+"""The parts of complex numbers, and their absolute value.
+
+ONNX Runtime has no complex kernels: :mod:`onnxtfl.passes.types.complex_numbers` splits them into real tensors."""
 
 from __future__ import annotations
 

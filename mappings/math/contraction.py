@@ -45,14 +45,14 @@ from onnxtfl.rewriting.registry import (
 
 
 def matmul(b: Builder, lhs: Value, rhs: Value) -> Value:
-    """NumPy's matmul; ranks from 1 up, batch axes broadcast."""
+    """Return NumPy's matmul, for ranks >= 1 with broadcast batch axes."""
     if 1 in (lhs.rank, rhs.rank) or rhs.rank == 2:
         return contracted(b, lhs, rhs, lhs.rank - 1, max(0, rhs.rank - 2))
     return batched(b, lhs, rhs)
 
 
 def contracted(b: Builder, lhs: Value, rhs: Value, lhs_axis: int, rhs_axis: int) -> Value:
-    """Sum of products over one axis of each operand."""
+    """Contract one axis of each operand."""
     if 0 in (lhs.shape[lhs_axis], rhs.shape[rhs_axis]):
         sizes = [d for v, axis in ((lhs, lhs_axis), (rhs, rhs_axis)) for i, d in enumerate(v.shape) if i != axis]
         return _empty_sums(b, sizes, lhs, rhs)
@@ -61,14 +61,14 @@ def contracted(b: Builder, lhs: Value, rhs: Value, lhs_axis: int, rhs_axis: int)
 
 
 def _empty_sums(b: Builder, shape: Sequence[Dim], lhs: Value, rhs: Value) -> Value:
-    """Zeros: TFLite's kernels refuse operands without elements, or leave the bias out (LiteRT 2.3)."""
+    """Return zeros: TFLite's kernels refuse empty operands or omit the bias (LiteRT 2.3)."""
     return b(ops.BroadcastTo, b.scalar(0, lhs), dim_vector(b, shape, lhs, rhs))
 
 
 def batched(b: Builder, lhs: Value, rhs: Value, adjoint_lhs: bool = False, adjoint_rhs: bool = False) -> Value:
-    """[batch..., m, k] x [batch..., k, n], the last two axes of an operand swapped where it is adjoint.
+    """Return [batch..., m, k] x [batch..., k, n], with the last two axes of an adjoint operand swapped.
 
-    The batch axes broadcast; missing ones are unit axes.
+    Batch axes broadcast; missing ones are unit axes.
     """
     rank = max(lhs.rank, rhs.rank)
     lhs, rhs = (reshape(b, v, (1,) * (rank - v.rank) + v.shape) for v in (lhs, rhs))
@@ -95,7 +95,7 @@ def _matmul(b: Builder, node: Node) -> Value:
 
 @upgrade("Gemm", since=(1, 6))
 def _gemm_6(b: Builder, node: Node) -> None:
-    """NumPy's broadcasting of C holds what `broadcast` asked for."""
+    """NumPy's broadcasting of C includes that of the attribute `broadcast`."""
     node.attributes.pop("broadcast", None)
 
 
@@ -115,7 +115,7 @@ def _gemm(b: Builder, node: Node) -> Value:
 
 
 def times(b: Builder, x: Value, factor: float) -> Value:
-    """`x` times a number, which for integers has to be whole."""
+    """Return `x` * factor; the factor of integers has to be an integer."""
     if factor == 1.0:
         return x
     if not x.dtype.is_float and factor != int(factor):
@@ -131,7 +131,7 @@ def _tfl_batch_matmul(b: Builder, node: Node) -> Value:
 
 
 def _rounded_rows(b: Builder, node: Node, x: Value, weights: Value, axis: int) -> Value:
-    """`x`, rounded row by row (along `axis`) where a hybrid kernel quantizes it."""
+    """Round `x` row by row (along `axis`) if a hybrid kernel quantizes it."""
     if not is_hybrid(x, weights):
         return x
     of_blocks = (quantization := quantization_of(weights)) is not None and quantization.block is not None
@@ -154,9 +154,9 @@ def _tfl_fully_connected(b: Builder, node: Node) -> Value:
 
 
 def _has_rows(x: Value, features: Dim, kept: bool) -> bool:
-    """Whether the last axis of `x` has the features: else the kernel makes rows of them (fully_connected.cc, Prepare).
+    """Whether the last axis of `x` is the feature axis; else the kernel reshapes to rows (fully_connected.cc, Prepare).
 
-    It checks the axis if `kept`, the result having the other axes; without, a run may find another size.
+    With `kept` (keep_num_dims) the kernel checks that axis; otherwise the run-time size may differ.
     """
     return not differ(x.shape[-1], features) if kept else x.shape[-1] == features and x.rank == 2
 
@@ -165,9 +165,9 @@ _EXACT = {"asymmetric_quantize_inputs": False}
 
 
 def _filter_order(node: Node) -> tuple[int, ...] | None:
-    """The order [n, k...] of rhs's axes in which FULLY_CONNECTED multiplies lhs [free..., k...] by it; None without.
+    """Return the order [n, k...] of rhs's axes for FULLY_CONNECTED with lhs [free..., k...]; None if there is none.
 
-    With several contracting axes lhs has one free axis: the kernel flattens the others itself.
+    With several contracting axes, lhs has one free axis: the kernel flattens the others.
     """
     lhs, rhs = node.operand(0), node.operand(1)
     if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None or node.attr("output_permutation"):
@@ -184,14 +184,13 @@ def _filter_order(node: Node) -> tuple[int, ...] | None:
 @lower_tfl(ops.DotGeneral)
 @lower_tfl(ops.DotGeneralBias)
 def _fully_connected(node: Node) -> Form | None:
-    """A constant is brought into the order of the kernel.
+    """Transpose a constant to the kernel's order.
 
-    `keep_num_dims` says nothing about matrices, but XNNPACK copies its operand without it (xnnpack_delegate.cc), and in
-    models with sizes known at run time only this copy may be left out from the second run of an interpreter on: it is,
-    for good, once the memory of the copy begins where the operand was before its memory moved (XNNPACK's
-    unary-elementwise-nc.c). Quantized kernels of 2.14 do not all know it.
+    `keep_num_dims` has no effect on matrices, but without it XNNPACK copies the operand (xnnpack_delegate.cc), and with
+    dynamic sizes it may skip that copy from the second invocation on: permanently, once the copy's memory starts at the
+    old address of the operand (XNNPACK's unary-elementwise-nc.c). Some quantized kernels of 2.14 lack the option.
 
-    Products of int16 get a bias: without one, LiteRT adds them up in int32, which may overflow (fully_connected.cc).
+    int16 gets a bias: without one, LiteRT accumulates in int32, which may overflow (fully_connected.cc).
     """
     lhs, rhs, order = node.operand(0), node.operand(1), _filter_order(node)
     if order is None:
@@ -219,12 +218,12 @@ def _fully_connected(node: Node) -> Form | None:
 @lower_tfl(ops.DotGeneral, rank=-1)
 @lower_tfl(ops.DotGeneralBias, rank=-1)
 def _fully_connected_in_int32(node: Node) -> Form | None:
-    """Before the form that adds up in int64: its kernel is ten times faster."""
+    """Tried before the form that accumulates in int64, whose kernel is ten times slower."""
     return in_int32(_fully_connected(node), axis=0)
 
 
 def _batched_order(node: Node) -> tuple[int, ...] | None:
-    """The order of the result of [batch..., two axes] times [batch..., two axes]; None for other nodes."""
+    """Return the result's axis order of [batch..., two axes] times [batch..., two axes]; None for other nodes."""
     lhs, rhs = node.operand(0), node.operand(1)
     if lhs.tensor_type.rank is None or rhs.tensor_type.rank is None or not ops.DotRoles.of(node).is_batch_matmul:
         return None
@@ -240,14 +239,14 @@ def _batch_matmul(node: Node) -> Form | None:
         return None
     roles, last = ops.DotRoles.of(node), lhs.rank - 1
     lhs_flag, rhs_flag = roles.lhs_contract != (last,), roles.rhs_contract == (last,)
-    if order[-1] != last:  # the transposed product is the product of the transposed operands, swapped
+    if order[-1] != last:  # (A B)^T = B^T A^T
         lhs, rhs, lhs_flag, rhs_flag = rhs, lhs, not rhs_flag, not lhs_flag
     return Form("BATCH_MATMUL", (lhs, rhs), {"adj_x": lhs_flag, "adj_y": rhs_flag, **_EXACT})
 
 
 @lower_tfl(ops.DotGeneral, rank=2)
 def _rows_times_matrix(node: Node) -> Form | None:
-    """[free..., k] times one matrix, which is broadcast."""
+    """Broadcast one matrix to multiply [free..., k]."""
     order, lhs, rhs = _filter_order(node), node.operand(0), node.operand(1)
     if order is None or rhs.rank != 2 or lhs.rank == 2:
         return None
@@ -257,7 +256,7 @@ def _rows_times_matrix(node: Node) -> Form | None:
 @decompose(ops.DotGeneral, "tfl", "operands")
 @decompose(ops.DotGeneralBias, "tfl", "operands")
 def _weight_in_order(b: Builder, node: Node) -> Value | None:
-    """A weight as [n, k...], its contracting axes in the order of lhs's, where only that is missing."""
+    """Transpose a weight to [n, k...], with its contracting axes in lhs's order, if nothing else is missing."""
     rhs, order = node.operand(1), _filter_order(node)
     if order is None or order == tuple(range(len(order))) or not is_weight(rhs):
         return None
@@ -271,7 +270,7 @@ def _weight_in_order(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.DotGeneralBias)
 def _apart(b: Builder, node: Node) -> Value:
-    """The bias as an Add, along the last natural axis."""
+    """Split the bias into an Add along the last axis (before `output_permutation`)."""
     lhs, rhs, bias = (node.operand(i) for i in range(3))
     attributes = {k: v for k, v in node.attributes.items() if k != "output_permutation"}
     total = b(ops.Add, b(ops.DotGeneral, lhs, rhs, **attributes), bias)
@@ -280,7 +279,7 @@ def _apart(b: Builder, node: Node) -> Value:
 
 @decompose(ops.DotGeneral, "tfl")
 def _dot_for_tfl(b: Builder, node: Node) -> Value | None:
-    """Into a form that kernels take: axes grouped, a weight as [n, k], else batched matrices; integers as sums."""
+    """Rewrite for the kernels: group axes, a weight as [n, k], else batched matrices; integers as sums of products."""
     lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
     if is_weight(rhs) and not roles.lhs_batch and _filter_order(node) is None:
         product = _weighted(b, lhs, rhs, roles)
@@ -296,9 +295,9 @@ def _dot_for_tfl(b: Builder, node: Node) -> Value | None:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether this is [batch..., m, k] times [batch..., two axes], whose kernels need no `adj_x`.
+    """Whether this is [batch..., m, k] times [batch..., two axes], which needs no `adj_x`.
 
-    With it, kernels of 2.14 compute broadcasts of more than three axes wrong.
+    With `adj_x`, kernels of 2.14 compute wrong results for broadcasts of more than three axes.
     """
     last = node.operand(0).rank - 1
     return _batched_order(node) == tuple(range(last + 1)) and ops.DotRoles.of(node).lhs_contract == (last,)
@@ -324,7 +323,7 @@ def _grouped(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
 
 
 def _same_batch(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> list[Value]:
-    """Both operands with the sizes of the batch that they broadcast to, so that its axes can be merged."""
+    """Broadcast the batch axes of both operands, so that they can be merged."""
     pairs = list(zip(roles.lhs_batch, roles.rhs_batch, strict=True))
     batch = [broadcast_dim(lhs.shape[i], rhs.shape[j]) for i, j in pairs]
     result = []
@@ -337,13 +336,13 @@ def _same_batch(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> list
 
 
 def _natural(node: Node) -> list[Dim]:
-    """The shape of the result before `output_permutation`."""
+    """Return the shape of the result before `output_permutation`."""
     order, shape = list(node.attr("output_permutation")), node.result.shape
     return [shape[order.index(i)] for i in range(len(shape))] if order else list(shape)
 
 
 def _products(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
-    """Integers, which no kernel multiplies as matrices: in float32 where that is exact, else a sum of products."""
+    """Multiply integer matrices, for which no kernel exists: in float32 if exact, else as sums of products."""
     terms, depths = exact_terms(lhs, rhs), known_sizes(lhs.shape[a] for a in roles.lhs_contract)
     if terms and len(depths) == 1:
         (i,), (j,) = roles.lhs_contract, roles.rhs_contract
@@ -357,14 +356,14 @@ def _products(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
 
 
 _MOST_PRODUCTS = 1 << 27
-"""The most elements of one tensor of products; LiteRT ends the process where memory for one is missing."""
+"""The most elements of a tensor of products; LiteRT aborts if it cannot allocate one."""
 _MOST_BLOCKS = 1 << 9
 
 
 def _row_blocks(rows: Value, columns: Value) -> list[slice]:
-    """Blocks of the rows [batch..., m, 1, k] whose products with the columns [batch..., 1, n, k] fit in memory.
+    """Split the rows [batch..., m, 1, k] into blocks whose products with the columns [batch..., 1, n, k] fit in memory.
 
-    One block where sizes are open. UnsupportedError where there would be too many.
+    One block for dynamic sizes. UnsupportedError if there would be too many.
     """
     count, total = rows.shape[-3], product(broadcast_dim(x, y) for x, y in zip(rows.shape, columns.shape, strict=True))
     if not isinstance(count, int) or not isinstance(total, int) or total <= _MOST_PRODUCTS:
@@ -379,7 +378,7 @@ def _row_blocks(rows: Value, columns: Value) -> list[slice]:
 
 
 def _is_dequantized(value: Value, bits: Container[int], constant: bool = False) -> bool:
-    """Whether `value` is moved elements of a dequantized tensor of so many bits, of a constant one if `constant`."""
+    """Whether `value` has moved elements of a dequantized tensor of `bits` bits (`constant`: of a constant)."""
     node = value.producer
     while node is not None and node.op is not ops.Convert and node.op.moves == slice(0, 1):
         node = node.operand(0).producer
@@ -391,10 +390,10 @@ def _is_dequantized(value: Value, bits: Container[int], constant: bool = False) 
 
 
 def _has_stored_weights(node: Node) -> bool:
-    """Real values, or those of int16, times a dequantized constant matrix.
+    """Whether a float or int16 matrix is multiplied by a dequantized constant matrix.
 
-    ONNX Runtime makes a MatMulNBits of their MatMul, or Gemm without transB (of int16 from 1.32 on): that quantizes the
-    left matrix to int8 (the default of ``session.qdq_matmulnbits_accuracy_level``), and it is refused in a Loop (1.31).
+    ONNX Runtime fuses such a MatMul, or Gemm without transB (int16 since 1.32), to MatMulNBits, which quantizes the
+    left matrix to int8 (default of ``session.qdq_matmulnbits_accuracy_level``), and fails in a Loop (1.31).
     """
     lhs, rhs = node.operand(0), node.operand(1)
     stored = rhs.tensor_type.rank == 2 and _is_dequantized(rhs, range(1, 9), constant=True)
@@ -429,7 +428,7 @@ def _onnx_gemm(node: Node, opset: int) -> Form | None:
 
 
 def _flattens(node: Node) -> bool:
-    """A constant matrix over all axes of lhs but the first; the layout pass chooses their order."""
+    """Whether a constant matrix contracts all axes of lhs but the first; the layout pass chooses their order."""
     lhs, rhs = node.operand(0), node.operand(1)
     if lhs.tensor_type.rank is None or node.attr("output_permutation") or not rhs.is_constant:
         return False
@@ -443,7 +442,7 @@ def _flattens(node: Node) -> bool:
 @decompose_late(ops.DotGeneral, "onnx", when=_flattens)
 @decompose_late(ops.DotGeneralBias, "onnx", when=_flattens)
 def _flatten_and_multiply(b: Builder, node: Node) -> Value:
-    """Flatten, then a Gemm."""
+    """Return Gemm(Flatten(lhs))."""
     lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
     rows = b(ops.Reshape, lhs, [size_or(lhs.shape[0], -1), _size(lhs.shape[1:])])
     matrix = merged(b, rhs, [roles.rhs_free, roles.rhs_contract])
@@ -457,7 +456,7 @@ def _size(shape: Sequence[object]) -> int:
 
 @decompose(ops.DotGeneral, "onnx")
 def _dot_for_onnx(b: Builder, node: Node) -> Value:
-    """Axes grouped for MatMul; its batch axes broadcast, its weights are [k, n]."""
+    """Group axes for MatMul, with broadcast batch axes and weights [k, n]."""
     lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
     if _has_stored_weights(node):
         product = _rows_times_weights(b, lhs, rhs, roles)
@@ -473,6 +472,6 @@ def _dot_for_onnx(b: Builder, node: Node) -> Value:
 
 
 def _rows_times_weights(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
-    """Matrices, the second one as [n, k]: Gemm with transB."""
+    """Return Gemm with transB, for a second matrix [n, k]."""
     rows = merged(b, lhs, [roles.lhs_free, roles.lhs_contract])
     return contracted(b, rows, merged(b, rhs, [roles.rhs_free, roles.rhs_contract]), 1, 1)

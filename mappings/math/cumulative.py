@@ -1,4 +1,4 @@
-"""Running sums and products."""
+"""Cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ decompose(ops.CumSum, "tfl", "operands")(int32_operands(1))
 
 @lift_onnx("CumProd", since=(26,))
 def _cumprod(b: Builder, node: Node) -> Value:
-    """Along an axis known only at run time: along each axis, then a choice."""
+    """For a dynamic axis, compute along each axis and select."""
     x, where = node.operand(0), static_ints(node.operand(1))
     exclusive, reverse = bool(node.attributes.get("exclusive", 0)), bool(node.attributes.get("reverse", 0))
     if where is not None:
@@ -39,7 +39,7 @@ def _cumprod(b: Builder, node: Node) -> Value:
 
 @decompose(ops.CumSum, "tfl", order="axes")
 def _integer_sums(b: Builder, node: Node) -> Value | None:
-    """Sums by doubling, in kernels that add integers: TFLite Micro's CUMSUM has floats only."""
+    """Compute integer sums by doubling: TFLite Micro's CUMSUM has only floats."""
     x, where = node.operand(0), static_ints(node.operand(1))
     if where is None or not x.dtype.is_integer or x.is_quantized or not isinstance(x.shape[where[0]], int):
         return None
@@ -53,7 +53,7 @@ def _products(b: Builder, x: Value, axis: int, exclusive: bool, reverse: bool) -
 
 @dataclass(frozen=True)
 class _Running:
-    """An op with a neutral element, along an axis, from its end on under `reverse`."""
+    """A cumulative op with a neutral element along an axis, from its end if `reverse`."""
 
     op: type[Op]
     neutral: int
@@ -62,7 +62,7 @@ class _Running:
 
 
 def _doubled(b: Builder, x: Value, running: _Running, exclusive: bool) -> Value:
-    """By doubling: each round joins to every element what ends where its own begins."""
+    """Compute by doubling: step i combines each element with the one 2**i positions before."""
     step, size = 1, known_size(x.shape[running.axis], "the size of an axis with running products")
     result = _moved_along(b, x, running, 1) if exclusive else x
     while step < size:
@@ -72,7 +72,7 @@ def _doubled(b: Builder, x: Value, running: _Running, exclusive: bool) -> Value:
 
 
 def _moved_along(b: Builder, x: Value, running: _Running, step: int) -> Value:
-    """`x` moved by `step` along the axis, filled with the neutral element."""
+    """Shift `x` by `step` along the axis and fill with the neutral element."""
     axis, reverse, neutral = running.axis, running.reverse, b.scalar(running.neutral, x)
     size = x.size(axis)
     room = broadcast(b, neutral, [step if i == axis else d for i, d in enumerate(x.shape)], x)

@@ -22,7 +22,7 @@ class Labeled:
     labels: tuple[str, ...]
 
     def size(self, label: str) -> Dim:
-        """The size of the axis called `label`, 1 where there is none."""
+        """Return the size of the axis `label`, 1 if there is none."""
         dims: tuple[Dim, ...] = self.value.shape
         return dims[self.labels.index(label)] if label in self.labels else 1
 
@@ -42,9 +42,9 @@ def _einsum(b: Builder, node: Node) -> Value:
 
 
 def parse(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
-    """The labels of the operands' axes and of the result's; the axes of an ellipsis are called "...0" from the end.
+    """Return the labels of the operands' and the result's axes; those of an ellipsis are "...0", ... from the end.
 
-    ValueError for an equation that does not fit the ranks.
+    ValueError if the equation does not match the ranks.
     """
     left, arrow, right = equation.replace(" ", "").partition("->")
     texts = left.split(",")
@@ -72,7 +72,7 @@ def _labels(text: str, rank: int) -> tuple[str, ...]:
 
 
 def _without_repeats(b: Builder, value: Value, labels: tuple[str, ...]) -> Labeled:
-    """The diagonal along axes of one label."""
+    """Return the diagonal over axes of the same label."""
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
             i = labels.index(label)
@@ -84,7 +84,7 @@ def _without_repeats(b: Builder, value: Value, labels: tuple[str, ...]) -> Label
 
 
 def _summed(b: Builder, part: Labeled, needed: set[str]) -> Labeled:
-    """The sum over the labels that are not `needed`."""
+    """Sum over labels that are not `needed`."""
     axes = [i for i, label in enumerate(part.labels) if label not in needed]
     if not axes:
         return part
@@ -93,7 +93,7 @@ def _summed(b: Builder, part: Labeled, needed: set[str]) -> Labeled:
 
 
 def _multiplied(b: Builder, lhs: Labeled, rhs: Labeled, needed: set[str]) -> Labeled:
-    """The product of two operands, summed over the labels that are not `needed`."""
+    """Multiply two operands and sum over labels that are not `needed`."""
     common = {x for x in lhs.labels if x in rhs.labels}
     shared = {x for x in common if _agree(lhs.size(x), rhs.size(x))}
     lhs, rhs = (_summed(b, part, needed | shared) for part in (lhs, rhs))
@@ -112,7 +112,7 @@ def _multiplied(b: Builder, lhs: Labeled, rhs: Labeled, needed: set[str]) -> Lab
 
 
 def _agree(a: Dim, b: Dim) -> bool:
-    """Whether two axes of one label have one size; one of size 1 broadcasts and is summed by itself."""
+    """Whether two axes of the same label have equal sizes; an axis of size 1 broadcasts and is summed separately."""
     return a == b or 1 not in (a, b)
 
 
@@ -127,7 +127,7 @@ def _elementwise(b: Builder, lhs: Labeled, rhs: Labeled, needed: set[str]) -> La
 
 
 def _spread(b: Builder, part: Labeled, labels: Sequence[str]) -> Value:
-    """The tensor with an axis for each of `labels`, in that order."""
+    """Return the tensor with one axis per label, in the order of `labels`."""
     own = [x for x in labels if x in part.labels]
     ordered = transposed(b, part.value, [part.labels.index(x) for x in own])
     return reshape(b, ordered, [part.size(x) for x in labels])

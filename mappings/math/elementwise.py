@@ -1,7 +1,7 @@
-"""Unary mathematics: one op on each side, and formulas for functions that TFLite or ONNX has no op for.
+"""Unary mathematics: ops with a counterpart, and formulas for functions without an op in TFLite or ONNX.
 
-The formulas keep relative accuracy where the plain ones cancel (asinh, atanh, sinh near 0), and reach infinity and NaN
-where the function does."""
+The formulas keep relative accuracy where textbook formulas cancel (asinh, atanh, sinh near 0), and return infinity and
+NaN where the function does."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ formula(ops.Acos, "tfl")(lambda x: ((1.0 - x) * (x + 1.0)).sqrt().apply(ops.Atan
 
 @formula(ops.Neg, "tfl")
 def _neg(x: Term) -> Term | None:
-    """Of quantized values: their product with -128 / 128, whose kernel computes it from any steps to any others."""
+    """Negate quantized values as a product with -128 / 128, whose kernel supports any scales."""
     quantization = x.value.tensor_type.quantization
     if quantization is None or quantization.storage not in ("int8", "uint8", "int16"):
         return 0 - x if x.dtype.is_integer else None
@@ -74,8 +74,9 @@ def _neg(x: Term) -> Term | None:
 
 @formula(ops.Atan, "onnx")
 def _atan_of_float64(x: Term) -> Term | None:
-    """atan(x) = t + atan((x - tan t) / (1 + x tan t)) for the angle t in float32, which is so near that the second
-    arctangent is its argument. ONNX Runtime has Atan in float32, Sin and Cos in float64.
+    """Return t + (x - tan t) / (1 + x tan t) for t = float32 atan(x): one correction step in float64.
+
+    ONNX Runtime has Atan in float32, Sin and Cos in float64.
     """
     if x.dtype is not DType.FLOAT64:
         return None
@@ -88,7 +89,7 @@ def _atan_of_float64(x: Term) -> Term | None:
 
 @formula(ops.Sign, "tfl")
 def _sign(x: Term) -> Term:
-    """From comparisons; NaN stays."""
+    """Return the sign from comparisons; NaN stays NaN."""
     found = (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
     return found if x.dtype.is_integer else x.differs(x).choose(x, found)
 
@@ -103,14 +104,14 @@ _TABLES = {
 
 @lift_tfl(*_TABLES)
 def _from_tfl(b: Builder, node: Node) -> Value:
-    """What the int16 kernels return differs from the function by several steps: a table of that."""
+    """int16 kernels differ from the function by several steps, so their results become a table."""
     op, table = _TABLES[node.op.name.removeprefix("tfl.")]
     return by_table(b, node, table) or b(op, node.operand(0))
 
 
 @formula(ops.Abs, "tfl")
 def _abs_of_integers(x: Term) -> Term | None:
-    """The kernels have integers up to int32."""
+    """Abs of integers wider than the kernels' int32."""
     if not x.dtype.is_integer:
         return None
     return x.max(-x) if x.dtype.is_signed else x
@@ -118,7 +119,7 @@ def _abs_of_integers(x: Term) -> Term | None:
 
 @formula(ops.Expm1)
 def _expm1(x: Term) -> Term:
-    """Elu is exact below 0; above, e**x - 1 = -e**x (e**-x - 1)."""
+    """Return Elu(x) for x < 0, where it is exact, else -e**x * Elu(-x)."""
     up = x.max(0.0)
     return x.min(0.0).apply(ops.Elu) - (-up).apply(ops.Elu) * up.exp()
 
@@ -128,13 +129,13 @@ _LOG2 = math.log(2)
 
 @formula(ops.Cosh, "tfl")
 def _cosh(x: Term) -> Term:
-    """The halves go into the exponents, so that nothing overflows before the result does."""
+    """Return e**(x - log 2) + e**(-x - log 2), which overflows only if the result does."""
     return (x - _LOG2).exp() + (-_LOG2 - x).exp()
 
 
 @formula(ops.Sinh, "tfl")
 def _sinh(x: Term) -> Term:
-    """e**x / 2 (1 - e**-2x) for x >= 0, the second factor by Elu, which is exact near 0."""
+    """Return e**x / 2 * (1 - e**-2x) for x >= 0, the second factor by Elu, which is exact near 0."""
     size = x.abs()
     return -x.sign() * (size - _LOG2).exp() * (size * -2.0).apply(ops.Elu)
 
@@ -144,7 +145,7 @@ _LARGE = 1e9
 
 @formula(ops.Asinh, "tfl")
 def _asinh(x: Term) -> Term:
-    """log1p(a + a**2 / (1 + sqrt(a**2 + 1))) of a = |x|; a factor above 1e9 is kept out of the square."""
+    """Return log1p(a + a**2 / (1 + sqrt(a**2 + 1))) for a = |x|; values above 1e9 are scaled before squaring."""
     size = x.abs()
     a = size.min(_LARGE)
     square = a * a
@@ -154,7 +155,7 @@ def _asinh(x: Term) -> Term:
 
 @formula(ops.Acosh, "tfl")
 def _acosh(x: Term) -> Term:
-    """log1p(t + sqrt(t) sqrt(t + 2)) of t = x - 1; far out, where twice that would overflow, log(x) + log(2)."""
+    """Return log1p(t + sqrt(t) * sqrt(t + 2)) for t = x - 1; log(x) + log(2) for large x."""
     t = x - 1.0
     return (x > _LARGE).choose(x.log() + _LOG2, log1p(t + t.sqrt() * (t + 2.0).sqrt()))
 

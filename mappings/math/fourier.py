@@ -1,4 +1,4 @@
-"""Matrices of Fourier transforms and of mel bands: constants where the sizes are known, else computed by ops."""
+"""Matrices of Fourier transforms and mel bands: constants if the sizes are static, else computed by ops."""
 
 from __future__ import annotations
 
@@ -17,21 +17,20 @@ from onnxtfl.ir.types import DType
 
 
 def number(b: Builder, value: Value) -> Term:
-    """An integer operand as an int32 vector of one entry."""
+    """Return an integer operand as int32 [1]."""
     return Term(b, reshape(b, as_int32(b, value), (1,)))
 
 
 def size_along(b: Builder, x: Value, axis: int) -> Term:
-    """The size of `x` along `axis`, as an int32 vector of one entry."""
+    """Return the size of `x` along `axis` as int32 [1]."""
     return Term(b, as_int32(b, dim_value(b, x.shape[axis], x)))
 
 
 def fourier(taken: Term, length: Term, inverse: bool, onesided: bool, parts: int = 2) -> Term:
-    """The matrix [taken, parts, results, 1 or 2] that transforms `taken` elements of `parts` (inverse: times `length`).
+    """Return the matrix [taken, parts, results, 1 or 2] that transforms `taken` elements (inverse: times `length`).
 
-    `taken`, `length`: int32 vectors of one entry. Rows that a transform of `length` does not read are zero; zeros and
-    ones are exact. `onesided`: the results (inverse: the operands) are half of the spectrum, and the results of the
-    inverse are real. Float64 where the sizes are known.
+    `taken`, `length`: int32 [1]. Rows beyond `length` are zero; zeros and ones are exact. `onesided`: the results
+    (inverse: the operands) are half of the spectrum, and the results of the inverse are real. float64 if static.
     """
     half, real = length // 2 + 1, inverse and onesided
     results = half if onesided and not inverse else length
@@ -52,7 +51,7 @@ def _places(count: Term) -> Term:
 
 
 def _sine(quarters: Term, length: Term) -> Term:
-    """sin(2 pi quarters / (4 length)), exact where it is 0, 1 or -1."""
+    """Return sin(2 pi quarters / (4 length)), exactly where it is 0, 1 or -1."""
     whole = quarters % (length * 4)
     negative = whole > length * 2
     half = negative.choose(length * 4 - whole, whole)
@@ -63,13 +62,13 @@ def _sine(quarters: Term, length: Term) -> Term:
 
 
 def _stack(parts: list[Term], axis: int) -> Term:
-    """Terms along a new axis `axis`."""
+    """Stack terms along a new axis `axis`."""
     columns = [Term(part.b, unsqueezed(part.b, part.value, [axis])) for part in parts]
     return columns[0].apply(ops.Concatenate, *columns[1:], axis=axis) if len(columns) > 1 else columns[0]
 
 
 def transformed(b: Builder, x: Value, axis: int, length: Term | None, inverse: bool, onesided: bool) -> Value:
-    """The DFT of `x` [..., 1 or 2] along `axis`, of `length` (None: as many as there are): a contraction."""
+    """Return the DFT of `x` [..., 1 or 2] along `axis` as a contraction; `length` None: the size of the axis."""
     taken = size_along(b, x, axis)
     if length is None:
         length = (taken - 1) * 2 if inverse and onesided else taken
@@ -86,13 +85,13 @@ def transformed(b: Builder, x: Value, axis: int, length: Term | None, inverse: b
 
 
 def first_elements(b: Builder, x: Value, axis: int, count: Term, size: Term) -> tuple[Value, Term]:
-    """The first `count` elements along `axis` and their number, where it is known; else all `size` of them."""
+    """Return the first `count` elements along `axis` and their number if known, else all `size` elements."""
     known = static_ints(count.value)
     return (x, size) if known is None else (sliced(b, x, {axis: slice(0, known[0])}), count)
 
 
 def transformed_at(b: Builder, x: Value, axis: Value, length: Term | None, inverse: bool, onesided: bool) -> Value:
-    """The DFT of `x` [..., 1 or 2] along an axis that may be known only at run time::
+    """Return the DFT of `x` [..., 1 or 2] along an axis that may be dynamic::
 
     x -> [outer, n, inner, parts] -> [outer, results, inner, 1 or 2] -> [..., 1 or 2]
     """
@@ -113,9 +112,9 @@ def transformed_at(b: Builder, x: Value, axis: Value, length: Term | None, inver
 
 
 def spectrum_of_planes(b: Builder, x: Value, lengths: Value) -> tuple[Term, Term]:
-    """The spectrum of the last two axes of `x`, real and imaginary parts: one axis after the other, the last onesided.
+    """Return real and imaginary spectrum over the last two axes of `x`: axis by axis, the last one onesided.
 
-    Too short a signal has zeros after it. `lengths`: an integer vector of two entries.
+    A short signal is padded with zeros. `lengths`: integers [2].
     """
     columns, rows = (number(b, b(ops.Gather, lengths, [i], axis=0)) for i in (0, 1))
     real = unsqueezed(b, x, [x.rank])
@@ -125,9 +124,9 @@ def spectrum_of_planes(b: Builder, x: Value, lengths: Value) -> tuple[Term, Term
 
 
 def mel_matrix(b: Builder, bins: Value, length: Value, rate: Value, lower: Value, upper: Value) -> Term:
-    """The weights [length // 2 + 1, bins] with which a spectrum is gathered into mel bands; scalars of one entry.
+    """Return the weights [length // 2 + 1, bins] of mel bands; all operands have one element.
 
-    ValueError where bands are known to reach beyond the spectrum.
+    ValueError if bands are known to exceed the spectrum.
     """
     count, size = number(b, bins), number(b, length)
     hertz, *limits = (Term(b, reshape(b, v, (1,))) for v in (rate, lower, upper))
@@ -149,7 +148,7 @@ def _mel(hertz: Term) -> Term:
 
 
 def _edges(mels: Term, lines: Term, rate: Term) -> Term:
-    """The lines of the spectrum at `mels`, rounded down."""
+    """Return the frequency bins at `mels`, rounded down."""
     hertz = ((mels * (math.log(10) / 2595)).exp() - 1.0) * 700.0
     return (hertz * lines / rate).floor()
 
@@ -157,4 +156,4 @@ def _edges(mels: Term, lines: Term, rate: Term) -> Term:
 def _check_edges(edges: Term, lines: Term) -> None:
     known = static_ints(lines.value)
     if known is not None and edges.value.is_constant and (edges.value.numpy() > known[0]).any():
-        raise ValueError(f"bands up to line {edges.value.numpy().max():g} of a spectrum of {known[0]}")
+        raise ValueError(f"mel bands up to frequency bin {edges.value.numpy().max():g} of a spectrum of {known[0]}")

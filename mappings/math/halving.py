@@ -1,4 +1,4 @@
-"""Reductions made of elementwise ops on halves, for targets without the reduction in the element type."""
+"""Reductions by elementwise ops on halves, for targets without the reduction kernel."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from onnxtfl.ir.types import DType
 
 _KINDS = ("sum", "prod", "max", "min")
 _LONGEST = 1 << 12
-"""The longest axis that is halved."""
+"""The longest axis that is reduced by halving."""
 
 
 def by_halving(b: Builder, node: Node) -> Value | None:
-    """x[:n / 2] op x[n / 2 : n] along each axis until one element is left; an odd one is the last operand.
+    """Return x[: n / 2] op x[n / 2 : n] along each axis, repeated to one element; an odd element is added last.
 
-    Of int32, where every order of the elements has the same result, and of products.
+    For int32, whose order does not matter, and for products.
     """
     x, axes, kind = node.operand(0), ops.reduced_axes(node), node.attr("kind")
     if not axes or kind not in _KINDS or not (x.dtype is DType.INT32 or (kind == "prod" and x.dtype.is_float)):
@@ -32,7 +32,7 @@ def by_halving(b: Builder, node: Node) -> Value | None:
 
 
 def _halved(b: Builder, x: Value, axis: int, op: type[Op]) -> Value:
-    """`x` with one element along `axis`."""
+    """Reduce `axis` of `x` to one element."""
     while (size := x.size(axis)) > 1:
         half = size // 2
         made = b(op, _part(b, x, axis, 0, half), _part(b, x, axis, half, 2 * half))
@@ -44,6 +44,6 @@ def _halved(b: Builder, x: Value, axis: int, op: type[Op]) -> Value:
 
 
 def _part(b: Builder, x: Value, axis: int, start: int, limit: int) -> Value:
-    starts, limits = [0] * x.rank, [END] * x.rank  # other axes may be open
+    starts, limits = [0] * x.rank, [END] * x.rank  # other axes may be dynamic
     starts[axis], limits[axis] = start, limit
     return b(ops.Slice, x, starts, limits, [1] * x.rank)

@@ -26,14 +26,14 @@ from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl, upgrade
 
 @formula(ops.Xor, "tfl")
 def _xor(lhs: Term, rhs: Term) -> Term | None:
-    """64-bit integers as pairs of words along a new last axis."""
+    """Xor of 64-bit integers as pairs of words along a new last axis."""
     dtype = lhs.dtype
     return (lhs.bits(DType.INT32) ^ rhs.bits(DType.INT32)).bits(dtype) if dtype.bits == 64 else None
 
 
 @formula(ops.And, "tfl")
 def _and(lhs: Term, rhs: Term) -> Term | None:
-    """Twice the common bits is the sum less the exclusive or."""
+    """Return (x + y - (x xor y)) / 2."""
     dtype = lhs.dtype
     if dtype is DType.BOOL:
         return None
@@ -44,7 +44,7 @@ def _and(lhs: Term, rhs: Term) -> Term | None:
 
 
 def _and_of_words(lhs: Term, rhs: Term) -> Term:
-    """Of the numbers without their last bit, so that the sum fits; the last bits are multiplied."""
+    """And without the lowest bits, so that the sum does not overflow; the lowest bits are multiplied."""
     a, c = _half(lhs), _half(rhs)
     return a + c - _half(lhs ^ rhs) + (lhs - a * 2) * (rhs - c * 2)
 
@@ -75,7 +75,7 @@ def _not(x: Term) -> Term | None:
 
 @formula(ops.ShiftLeft, "tfl")
 def _shift_left(x: Term, amount: Term) -> Term:
-    """Times a power of two out of a table; its last entry is for amounts that move everything out."""
+    """Multiply by a power of two from a table, whose last entry is for amounts >= the number of bits."""
     if x.dtype is DType.UINT64:
         return x.bits(DType.INT64).apply(ops.ShiftLeft, amount.bits(DType.INT64)).bits(x.dtype)
     bits = x.dtype.bits
@@ -85,7 +85,7 @@ def _shift_left(x: Term, amount: Term) -> Term:
 
 
 def _clipped(amount: Term, bits: int) -> Term:
-    """Amounts outside [0, bits) as `bits`."""
+    """Replace amounts outside of [0, bits) by `bits`."""
     small = amount.min(bits)
     return small if not amount.dtype.is_signed else (amount < 0).choose(amount.constant(bits), small)
 
@@ -99,14 +99,14 @@ def _shift_right_logical(x: Term, amount: Term, *, in_range: bool) -> Term | Non
 
 
 def _shifted_out(x: Term, amount: Term, op: type[Op]) -> Term:
-    """Unsigned `x` shifted by any `amount`: 0 where that is not less than the number of bits."""
+    """Shift unsigned `x` by any `amount`: the result is 0 for amounts >= the number of bits."""
     last = x.dtype.bits - 1
     moved = x.apply(op, amount.min(last), in_range=True)
     return (amount > last).choose(moved.constant(0), moved)
 
 
 def _unsigned(x: Term) -> Term:
-    """The bits as an unsigned number, of 32 at least."""
+    """Reinterpret the bits as unsigned, in at least 32 bits."""
     if x.dtype.bits < 32:
         return (x.to(DType.INT32) % (1 << x.dtype.bits)).to(DType.UINT32)
     return x.bits(DType(f"u{x.dtype.value}")) if x.dtype.is_signed else x
@@ -124,7 +124,7 @@ def _shift_right_arithmetic(x: Term, amount: Term, *, in_range: bool) -> Term | 
 
 
 def _shift_words(b: Builder, node: Node, op: type[Op]) -> Value | None:
-    """Of a pair of words: the low one takes what the high one loses, from 32 places on all of it."""
+    """Shift pairs of words; the low word receives the bits that leave the high word."""
     x, amount = Term(b, node.operand(0)), Term(b, node.operand(1))
     if x.dtype.bits != 64 or not node.attr("in_range"):
         return None
@@ -177,14 +177,14 @@ for _old in ("And", "Or", "Xor"):
 def _bit_shift(b: Builder, node: Node) -> Value:
     direction = node.attr("direction", "")
     if direction not in ("LEFT", "RIGHT"):
-        raise InvalidModelError(f"no direction is called {direction!r}", code="E-FILE-009")
+        raise InvalidModelError(f"unknown direction {direction!r}", code="E-FILE-009")
     right = ops.ShiftRightArithmetic if node.operand(0).dtype.is_signed else ops.ShiftRightLogical
     return b(ops.ShiftLeft if direction == "LEFT" else right, node.operand(0), node.operand(1))
 
 
 @lift_tfl("RIGHT_SHIFT")
 def _right_shift(b: Builder, node: Node) -> Value:
-    """The kernel brings amounts into the range. Source: LiteRT kernels/right_shift.cc."""
+    """The kernel clamps amounts to the valid range. Source: LiteRT kernels/right_shift.cc."""
     x, amount = node.operand(0), node.operand(1)
     numbers = static_ints(amount)
     if numbers is None or not all(0 <= n < x.dtype.bits for n in numbers):
@@ -194,7 +194,7 @@ def _right_shift(b: Builder, node: Node) -> Value:
 
 
 def in_range(node: Node) -> bool:
-    """Whether all shift amounts are less than the number of bits."""
+    """Whether all shift amounts are known to be in [0, bits)."""
     numbers = static_ints(node.operand(1))
     bits = node.operand(0).dtype.bits
     return bool(node.attr("in_range")) or (numbers is not None and all(0 <= n < bits for n in numbers))
@@ -224,7 +224,7 @@ decompose(ops.ShiftLeft, "onnx", "elements")(_wide_shift)
 
 @formula(ops.ShiftLeft, "onnx")
 def _shift_left_onnx(x: Term, amount: Term, *, in_range: bool) -> Term:
-    """Signed numbers as unsigned ones; amounts brought into the range."""
+    """Shift signed integers as unsigned, with clamped amounts."""
     if x.dtype.is_signed:
         unsigned = DType(f"u{x.dtype.value}")
         return x.to(unsigned).apply(ops.ShiftLeft, amount.to(unsigned), in_range=in_range).to(x.dtype)
@@ -233,7 +233,7 @@ def _shift_left_onnx(x: Term, amount: Term, *, in_range: bool) -> Term:
 
 @decompose(ops.ShiftRightArithmetic, "onnx")
 def _arithmetic_onnx(b: Builder, node: Node) -> Value | None:
-    """A negative number is the complement of one that is not: those shift as unsigned numbers do."""
+    """Return ~(~x >> amount) for x < 0, with an unsigned shift."""
     x, amount = Term(b, node.operand(0)), Term(b, node.operand(1))
     if not x.dtype.is_signed or not in_range(node):
         return None
@@ -250,7 +250,7 @@ def _arithmetic_onnx(b: Builder, node: Node) -> Value | None:
 @decompose(ops.Or, "onnx")
 @decompose(ops.Xor, "onnx")
 def _bitwise(b: Builder, node: Node) -> Value | None:
-    """Bit by bit along a new leading axis, as 0 and 1: the product, the greater, or whether they differ."""
+    """Combine bits along a new leading axis: and is Mul, or is Max, xor is NotEqual."""
     dtype = node.result.dtype
     if not dtype.is_integer or dtype.bits > 32:
         return None
@@ -266,14 +266,14 @@ def _powers(count: int, rank: int) -> Array:
 
 
 def _bits(b: Builder, value: Value, rank: int) -> Term:
-    """The bits, lowest first, along a new axis before `rank` axes: those of -1 are all ones."""
+    """Return the bits in two's complement, lowest first, along a new axis before `rank` axes."""
     full = reshape(b, value, (*[1] * (rank - value.rank), *value.shape), value)
     wide = Term(b, unsqueezed(b, full, [0])).apply(ops.Convert, dtype=DType.INT64)
     return wide.apply(ops.FloorDiv, _powers(value.dtype.bits, rank)) % 2
 
 
 def _number(bits: Term, dtype: DType) -> Term:
-    """The number that `bits` are; the highest one counts below zero where the type has a sign."""
+    """Assemble integers from `bits`; the highest bit of a signed type is negative."""
     weights = _powers(dtype.bits, bits.rank - 1)
     if dtype.is_signed:
         weights[-1] = -weights[-1]

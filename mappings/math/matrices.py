@@ -34,7 +34,7 @@ def _diagonal(node: Node, opset: int) -> Form | None:
 
 @decompose(ops.Diagonal)
 def _diagonal_apart(b: Builder, node: Node) -> Value:
-    """Every (n + 1)-th of n * n elements."""
+    """Slice every (n + 1)-th of n * n elements."""
     x = node.operand(0)
     size, batch = x.shape[-1], x.shape[:-2]
     size = known_size(size, "the size of matrices whose diagonal is taken")
@@ -48,10 +48,10 @@ LARGEST_ELIMINATED = 32
 
 @dataclass(frozen=True)
 class _Elimination:
-    """Matrices [..., n, n] made the identity, up to the order of rows, by adding multiples of rows.
+    """Gauss-Jordan elimination of matrices [..., n, n] to the identity, up to the order of rows.
 
-    `chosen`: for each column, 1.0 at the row that was its pivot and 0.0 elsewhere [..., n, n]; `rows`: the number of
-    that row [..., n]; `product`: that of the pivots [...]; `other`: what the same steps make of the identity.
+    `chosen`: 1.0 at the pivot row of each column, else 0.0 [..., n, n]; `rows`: the index of that row [..., n];
+    `product`: of the pivots [...]; `other`: the result of the same steps on the identity.
     """
 
     chosen: Value
@@ -62,7 +62,7 @@ class _Elimination:
 
 @dataclass(frozen=True)
 class _State:
-    """What is changed from column to column; `free`: 1.0 for each row that was no pivot yet [..., n]."""
+    """The state between columns; `free`: 1.0 for each row that was not a pivot yet [..., n]."""
 
     work: Term
     other: Term
@@ -75,10 +75,10 @@ class _State:
 
 
 def _after_column(b: Builder, state: _State, column: Term, places: Value) -> tuple[_State, Term, Term]:
-    """The state after `column` [..., n], and which row was its pivot: 1.0 there [..., n], and its number [..., 1].
+    """Return the state after `column` [..., n], its pivot row as a mask [..., n] and as an index [..., 1].
 
-    The pivot is the largest element of the rows that are left; rows stay at their places. A column without any pivot
-    left has a pivot of 0: what follows is not finite, and the product is 0.
+    The pivot is the largest magnitude among the free rows; rows are not moved. For a singular matrix a pivot is 0:
+    later values are not finite, and the product is 0.
     """
     rank = state.work.value.rank
     sizes = (state.free > 0.0).choose(column.abs(), -1.0)
@@ -94,7 +94,7 @@ def _after_column(b: Builder, state: _State, column: Term, places: Value) -> tup
 
 
 def _eliminated(b: Builder, x: Value, what: str) -> _Elimination:
-    """Column after column, in a loop where there are many; UnsupportedError for what is not a square matrix."""
+    """Eliminate all columns, in a loop if there are many. UnsupportedError if the matrices are not square."""
     n, rank = x.shape[-1], x.rank
     if differ(x.shape[-2], n) or n == 0:
         raise UnsupportedError(f"{what} of matrices that are not square, or empty", type_=x.type)
@@ -115,7 +115,7 @@ def _eliminated(b: Builder, x: Value, what: str) -> _Elimination:
 
 
 def _eliminated_in_rounds(b: Builder, state: _State, places: Value) -> _Elimination:
-    """The same in a loop over the columns."""
+    """Eliminate in a loop over the columns."""
     body, rank = Graph("column"), state.work.value.rank
     inner = Builder(body)
     before = [Term(inner, body.add_input(value.type)) for value in state.values]
@@ -132,7 +132,7 @@ def _eliminated_in_rounds(b: Builder, state: _State, places: Value) -> _Eliminat
 
 @lift_onnx("Inverse", since=(1,), domain=MICROSOFT)
 def _inverse(b: Builder, node: Node) -> Value:
-    """Row k of the result was the pivot of column k."""
+    """Return the inverse: its row k is the pivot row of column k."""
     x = node.operand(0)
     found = _eliminated(b, x, "inverses")
     return batched(b, found.chosen, found.other.value)
@@ -140,18 +140,18 @@ def _inverse(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Det", since=(11, 22))
 def _det(b: Builder, node: Node) -> Value:
-    """1 for matrices without elements, as in ONNX Runtime."""
+    """Return determinants; 1 for empty matrices, as in ONNX Runtime."""
     x = node.operand(0)
     n, rows = x.shape[-1], x.shape[-2]
     if differ(n, rows):
-        raise ValueError(f"no determinant of a {rows} x {n} matrix")
+        raise ValueError(f"the determinant of a {rows} x {n} matrix")
     if n == 0:
         return broadcast(b, b.scalar(1.0, x), x.shape[:-2], x)
     return _by_minors(b, x, n) if at_most(n, LARGEST_BY_MINORS) else _by_pivots(b, x)
 
 
 def _by_minors(b: Builder, x: Value, n: int) -> Value:
-    """Each minor is computed once: n 2^n products."""
+    """Expand by minors, each of which is computed once: n * 2**n products."""
 
     @functools.cache
     def element(i: int, j: int) -> Term:
@@ -172,7 +172,7 @@ def _by_minors(b: Builder, x: Value, n: int) -> Value:
 
 
 def _by_pivots(b: Builder, x: Value) -> Value:
-    """The product of the pivots; negative for an odd number of pairs of rows in the wrong order."""
+    """Return the product of the pivots times the sign of the row permutation."""
     found, last = _eliminated(b, x, "determinants"), x.rank - 2
     rows = Term(b, found.rows).to(x.dtype)
     before = Term(b, unsqueezed(b, rows.value, [last + 1]))
@@ -192,17 +192,17 @@ row(ops.Trilu, onnx="Trilu", since=(1,), domain=MICROSOFT, attributes="upper", i
 
 @decompose(ops.Trilu)
 def _trilu_by_mask(b: Builder, node: Node) -> Value:
-    """Select the elements for which column - row is at least, or at most, `k`."""
+    """Select the elements with column - row >= k (upper) or <= k (lower)."""
     x, k = node.operand(0), node.optional(1)
     if k is not None and 0 in k.shape:
-        raise UnsupportedError("Trilu has a `k` without an element", node=node.name)
+        raise UnsupportedError("the operand `k` of Trilu is empty", node=node.name)
     rows, columns = x.shape[-2:]
     mask = _mask(b, rows, columns, x, "GE" if node.attr("upper") else "LE", k)
     return b(ops.Select, mask, x, b.scalar(0, x))
 
 
 def _mask(b: Builder, rows: Dim, columns: Dim, source: Value, direction: str, k: Value | None = None) -> Value:
-    """Where column - row compares with `k` (absent: 0): bools [rows, columns]."""
+    """Compare column - row with `k` (absent: 0): bools [rows, columns]."""
     row, column = (Term(b, unsqueezed(b, counted(b, d, source), [i])) for d, i in ((rows, 1), (columns, 0)))
     diagonal = 0 if k is None else Term(b, as_int64(b, reshape(b, k, ())))
     return (column - row).compared(direction, diagonal).value
@@ -212,7 +212,7 @@ _WHOLE = (DType.FLOAT32, DType.INT64, DType.INT32, DType.UINT32, DType.INT16, DT
 
 
 def _check_bytes(x: Value) -> None:
-    """Raise UnsupportedError for elements of which LiteRT's kernels move more bytes or fewer (matrix_diag.cc)."""
+    """Raise UnsupportedError for dtypes whose size LiteRT's kernels assume wrongly (matrix_diag.cc)."""
     stored = x.tensor_type.storage
     if stored not in _WHOLE:
         message = f"LiteRT's kernel does not move whole elements of {stored.value}"
@@ -221,7 +221,7 @@ def _check_bytes(x: Value) -> None:
 
 @lift_tfl("MATRIX_DIAG")
 def _matrix_diag(b: Builder, node: Node) -> Value:
-    """Square matrices with the last axis as their diagonals, a stored 0 elsewhere."""
+    """Return square matrices with the last axis as diagonal; other elements are a stored 0."""
     diagonal = node.operand(0)
     _check_bytes(diagonal)
     size = diagonal.shape[-1]
@@ -231,7 +231,7 @@ def _matrix_diag(b: Builder, node: Node) -> Value:
 
 @lift_tfl("MATRIX_SET_DIAG")
 def _matrix_set_diag(b: Builder, node: Node) -> Value:
-    """Matrices with another diagonal."""
+    """Replace the diagonals of matrices."""
     x, diagonal = node.operand(0), node.operand(1)
     _check_bytes(x)
     rows, columns = x.shape[-2:]

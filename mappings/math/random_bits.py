@@ -1,5 +1,5 @@
-"""Random bits by a counter: Threefry and Philox. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3";
-LiteRT kernels/rng_bit_generator.cc, rng_util.cc. Words of 32 bits are held in int64."""
+"""Counter-based random bits: Threefry and Philox. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3";
+LiteRT kernels/rng_bit_generator.cc, rng_util.cc. 32-bit words are stored in int64."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Words = list[Term]
 
 @lift_tfl("STABLEHLO_RNG_BIT_GENERATOR")
 def _random_bits(b: Builder, node: Node) -> list[Value]:
-    """The state after, and the bits. The state is the key, the counter, and for Philox perhaps two words more."""
+    """Return the new state and the bits. The state is key, counter, and optionally two more words for Philox."""
     state, wanted = Term(b, node.operand(0)).to(DType.INT64), node.results[1]
     shape = known_sizes(wanted.shape)
     threefry, size = node.attr("algorithm") == "THREEFRY", state.value.shape[0]
@@ -56,13 +56,13 @@ def _random_bits(b: Builder, node: Node) -> list[Value]:
 
 
 def _split(x: Term) -> Words:
-    """The low and the high word."""
+    """Return the low and the high word."""
     low = x % _WORD
     return [low, (x - low).apply(ops.Div, _WORD) % _WORD]
 
 
 def _product(x: Term, factor: int) -> Words:
-    """The low and the high word of a product of words, by halves of `x`: nothing overflows."""
+    """Return the low and the high word of a product of words, by halves of `x` to avoid overflow."""
     half = 1 << 16
     first = x % half * factor
     second = x.apply(ops.Div, half) * factor + first.apply(ops.Div, half)

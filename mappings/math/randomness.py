@@ -30,7 +30,7 @@ _PARAMETERS: dict[type[Op], tuple[tuple[str, float], ...]] = {
 
 
 def _seed(node: Node) -> int:
-    """A float; TFLite's seeds are integers, of which 0 means none."""
+    """Return the seed as a float; TFLite's integer seed 0 means none."""
     seed = node.attributes.get("seed")
     return 0 if seed is None else int(np.float32(seed).view(np.int32)) or 1
 
@@ -50,7 +50,7 @@ for _op, _name in ((ops.RngNormal, "RandomNormal"), (ops.RngUniform, "RandomUnif
 
 @lift_onnx("Bernoulli", since=(15, 22))
 def _bernoulli(b: Builder, node: Node) -> Value:
-    """1 where a random element of [0, 1) is below the probability."""
+    """Return 1 where a uniform random element of [0, 1) is below the probability."""
     x, number = node.operand(0), node.attributes.get("dtype")
     drawn = uniform(b, x, _seed(node))
     return (drawn < Term(b, x)).to(x.dtype if number is None else dtype_from(number)).value
@@ -100,14 +100,14 @@ def _is_standard(node: Node) -> bool:
 @decompose(ops.RngUniform, "tfl")
 @decompose(ops.RngNormal, "tfl")
 def _for_tfl(b: Builder, node: Node) -> Value | list[Value] | None:
-    """By the standard distribution in float32; the shape in int32."""
+    """Scale the standard distribution in float32; the shape is int32."""
     if _is_standard(node) and node.operand(0).dtype is DType.FLOAT32:
         return with_int32(b, node, 2)
     return _by_standard(b, node, DType.FLOAT32)
 
 
 def _by_standard(b: Builder, node: Node, dtype: DType) -> Value:
-    """Elements of the standard distribution of type `dtype`, scaled and moved."""
+    """Return elements of the standard distribution in `dtype`, scaled and shifted."""
     first, second = Term(b, node.operand(0)), Term(b, node.operand(1))
     standard = b(node.op, b.scalar(0.0, dtype), b.scalar(1.0, dtype), node.operand(2), **node.attributes)
     width = second - first if node.op is ops.RngUniform else second
@@ -122,7 +122,7 @@ def _seed_onnx(node: Node) -> dict[str, float]:
 
 
 def _random_onnx(node: Node, opset: int, name: str) -> Form | None:
-    """With a shape that is known, or that of a tensor."""
+    """ONNX's forms with a static shape, or with the shape of a tensor."""
     shape, source = static_ints(node.operand(2)), node.operand(2).producer
     numbers = [scalar(node.operand(i)) for i in (0, 1)]
     if None in numbers:
@@ -143,7 +143,7 @@ lower_onnx(ops.RngNormal)(partial(_random_onnx, name="RandomNormal"))
 @decompose(ops.RngUniform, "onnx")
 @decompose(ops.RngNormal, "onnx")
 def _for_onnx(b: Builder, node: Node) -> Value | None:
-    """ONNX's parameters are attributes: computed ones by arithmetic."""
+    """Apply computed parameters by arithmetic: ONNX has them as attributes."""
     x, shape = node.operand(0), node.operand(2)
     if None in (scalar(x), scalar(node.operand(1))):
         return _by_standard(b, node, x.dtype)
@@ -156,7 +156,7 @@ def _for_onnx(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.Multinomial, "onnx")
 def _multinomial_counted(b: Builder, node: Node) -> Value | None:
-    """A dynamic number of samples: the largest of logits + Gumbel noise, for each sample."""
+    """Draw a dynamic number of samples: ArgMax of logits + Gumbel noise for each."""
     logits, count = node.operands[:2]
     if logits is None or count is None or static_ints(count) is not None or not logits.dtype.is_float:
         return None

@@ -1,4 +1,4 @@
-"""Reductions over axes, and the positions of extremes."""
+"""Reductions over axes, ArgMax and ArgMin."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from onnxtfl.rewriting.registry import (
 
 @lower_onnx(ops.Reduce)
 def _global_pool(node: Node, opset: int) -> Form | None:
-    """Over all axes after batch and features, which are kept."""
+    """Reduce all axes after batch and features, and keep them as unit axes."""
     axes, rank = ops.reduced_axes(node), node.operand(0).tensor_type.rank or 0
     name = {"mean": "GlobalAveragePool", "max": "GlobalMaxPool"}.get(node.attr("kind"))
     whole = axes is not None and rank > 2 and set(axes) == set(range(2, rank)) and node.attr("keepdims")
@@ -75,7 +75,7 @@ _BY_TFL = {tfl: kind for kind, tfl in _TFL.items()}
 
 
 def _axes(b: Builder, node: Node) -> Value | None:
-    """The axes operand of the neutral op: absent for all axes, empty for none."""
+    """Return the axes operand of the neutral op: absent for all axes, empty for none."""
     axes, keeps = node.optional(1), bool(node.attributes.get("noop_with_empty_axes", 0))
     if axes is not None and (axes.tensor_type.rank or 0) > 1:
         raise InvalidModelError(f"axes of shape {list(axes.shape)}, not a vector", code="E-FILE-009")
@@ -85,7 +85,7 @@ def _axes(b: Builder, node: Node) -> Value | None:
 
 
 def _all_if_empty(b: Builder, axes: Value, rank: int | None) -> Value:
-    """The axes; all of `rank` where their number is known only at run time, and there are none."""
+    """Return the axes; all axes if their dynamic number is 0."""
     shape = axes.tensor_type.shape
     if rank is None or shape is None or all(isinstance(d, int) for d in shape):
         return axes
@@ -101,12 +101,12 @@ def _lift_kind(b: Builder, node: Node, kind: str, op: type[Op] = ops.Reduce) -> 
     if op is ops.Reduce and axes is not None and axes.shape == (0,):
         return x
     if kind == "mean" and _reduces_nothing(x, axes):
-        kind = "sum"  # ONNX Runtime's mean of no elements is 0
+        kind = "sum"  # the mean of an empty tensor is 0 in ONNX Runtime
     return b(op, x, axes, kind=kind, keepdims=bool(node.attributes.get("keepdims", 1)))
 
 
 def _reduces_nothing(x: Value, axes: Value | None) -> bool:
-    """Whether an axis that is reduced has size 0."""
+    """Whether a reduced axis has size 0."""
     known = list(range(x.rank)) if axes is None else static_ints(axes)
     return known is not None and any(x.shape[a] == 0 for a in known)
 
@@ -141,7 +141,7 @@ for _op, _onnx, _tfl in ((ops.ArgMax, "ArgMax", "ARG_MAX"), (ops.ArgMin, "ArgMin
 def _reduce_tfl(b: Builder, node: Node) -> Value:
     """Source: LiteRT kernels/reduce.cc.
 
-    No axes reduce nothing, a scalar is one axis, one named twice counts once, those of a scalar operand are not read.
+    Empty axes reduce nothing, a scalar is one axis, duplicates count once, axes of a scalar operand are ignored.
     """
     x, kind, axes = node.operand(0), _BY_TFL[node.op.name.partition(".")[2]], node.operand(1)
     if x.dtype is DType.BOOL:
@@ -159,7 +159,9 @@ def _reduce_tfl(b: Builder, node: Node) -> Value:
 @lift_tfl("ARG_MAX", "ARG_MIN")
 def _arg_tfl(b: Builder, node: Node) -> Value:
     x, op = node.operand(0), ops.ArgMax if node.op.name == "tfl.ARG_MAX" else ops.ArgMin
-    dtype = DType[str(node.attr("output_type"))]  # the kernel writes it whatever the file declares (arg_min_max.cc)
+    dtype = DType[
+        str(node.attr("output_type"))
+    ]  # the kernel writes this dtype regardless of the declared one (arg_min_max.cc)
     axis = one_axis(node.operand(1), x)
     if axis is not None:
         return b(op, x, axis=axis, dtype=dtype)
@@ -187,13 +189,13 @@ def _nothing_to_reduce(node: Node, axes: tuple[int, ...]) -> bool:
 
 
 def _is_mean_of_nothing(node: Node) -> bool:
-    """Whether this is a mean of no floats: NaN, and 0 in ONNX Runtime."""
+    """Whether this is a mean over empty axes of floats: NaN, but 0 in ONNX Runtime."""
     axes, x = ops.reduced_axes(node), node.operand(0)
     return bool(axes and node.attr("kind") == "mean" and x.dtype.is_float and _nothing_to_reduce(node, axes))
 
 
 def _lacks_neutral(node: Node) -> bool:
-    """Whether axes known only at run time may be empty: kernels then return the lowest number, not infinity."""
+    """Whether dynamic axes may have size 0: kernels then return the lowest finite value, not -infinity."""
     return node.attr("kind") not in ("sum", "any", "all") and 0 in (node.operand(0).tensor_type.shape or ())
 
 
@@ -213,7 +215,7 @@ def _reduce_flattened(b: Builder, node: Node) -> Value:
 
 @decompose(ops.Reduce, when=lambda node: ops.reduced_axes(node) is None and _lacks_neutral(node))
 def _sum_of_nothing(b: Builder, node: Node) -> Value:
-    """In the shape of the sum. (Adding infinity to it fails: builtin kernels saturate at the largest number.)"""
+    """Return the neutral element in the shape of the sum. (Adding infinity fails: builtin kernels saturate.)"""
     zeros = b(ops.Reduce, *node.operands, **{**node.attributes, "kind": "sum"})
     return b(ops.BroadcastTo, _neutral(node), b(ops.Shape, zeros))
 
@@ -225,13 +227,13 @@ def _reduce_no_axes(b: Builder, node: Node) -> Value:
 
 @decompose(ops.Reduce, when=lambda node: _nothing_to_reduce(node, ops.reduced_axes(node) or ()))
 def _reduce_nothing(b: Builder, node: Node) -> Value:
-    """Over axes of size 0: the neutral element."""
+    """Return the neutral element for reductions over axes of size 0."""
     return broadcast(b, constant(_neutral(node)), node.result.shape, node.operand(0))
 
 
 @decompose(ops.Reduce, "tfl", when=lambda node: _is_long_sum(node, ops.reduced_axes(node) or ()), benefit=1)
 def _along_one_axis_after_the_other(b: Builder, node: Node) -> Value:
-    """Sums of sums: their error is that of short ones (10^-7), their time the same."""
+    """Reduce axis by axis: the error is that of short sums (1e-7), in the same time."""
     x = node.operand(0)
     for axis in ops.reduced_axes(node) or ():
         x = b(ops.Reduce, x, [axis], kind=node.attr("kind"), keepdims=True)
@@ -239,7 +241,7 @@ def _along_one_axis_after_the_other(b: Builder, node: Node) -> Value:
 
 
 def _last_run(axes: Sequence[int]) -> tuple[int, int]:
-    """The first and last of the adjacent axes that end with the last one."""
+    """Return first and last of the contiguous axes that end with the last reduced axis."""
     end = start = max(axes)
     while start - 1 in axes:
         start -= 1
@@ -247,7 +249,7 @@ def _last_run(axes: Sequence[int]) -> tuple[int, int]:
 
 
 def _is_of_many_axes(node: Node) -> bool:
-    """Whether runs of axes may be reduced one after the other: a mean of integers would be rounded each time."""
+    """Whether groups of axes may be reduced one after another (a mean of integers would be rounded each time)."""
     x, axes = node.operand(0), ops.reduced_axes(node)
     if not axes or x.rank <= 4 or x.is_quantized or _nothing_to_reduce(node, axes):
         return False
@@ -256,7 +258,7 @@ def _is_of_many_axes(node: Node) -> bool:
 
 @decompose(ops.Reduce, "tfl", when=_is_of_many_axes)
 def _over_adjacent_axes(b: Builder, node: Node) -> Value:
-    """Each run of adjacent axes as the second of three, the last run first."""
+    """Reduce each group of contiguous axes as the middle axis of three, the last group first."""
     x, axes, kind = node.operand(0), ops.reduced_axes(node) or (), node.attr("kind")
     start, end = _last_run(axes)
     rest = [a for a in axes if a < start]
@@ -268,13 +270,13 @@ def _over_adjacent_axes(b: Builder, node: Node) -> Value:
 
 
 LONG = 1 << 14
-"""Floats that a kernel adds one after the other to a result that gets inexact: from 10^-5 of it on for a mean of
-deviations, which a network of many normalizations of images makes visible.
+"""Length from which a kernel's sequential float sum is inexact: a relative error of 1e-5 for a mean of deviations,
+visible in networks with many normalizations of images.
 """
 
 
 def _is_long_sum(node: Node, axes: Sequence[int]) -> bool:
-    """Whether this adds many floats along several axes."""
+    """Whether this is a long sum of floats along several axes."""
     sizes = [size for axis in axes if (size := node.operand(0).shape[axis]) != 1]
     adds = node.attr("kind") in ("sum", "mean") and node.operand(0).dtype.is_float and not node.operand(0).is_quantized
     return adds and len(sizes) > 1 and math.prod(s for s in sizes if isinstance(s, int)) >= LONG
@@ -291,7 +293,7 @@ decompose(ops.Reduce, "tfl", "operands")(int32_operands(1))
 
 
 def _arg_rule(when: Condition, benefit: int = 0) -> Callable[[DecomposeRule], DecomposeRule]:
-    """A decomposition of ArgMax and of ArgMin."""
+    """Register a decomposition of ArgMax and ArgMin."""
 
     def register(rule: DecomposeRule) -> DecomposeRule:
         for op in (ops.ArgMax, ops.ArgMin):
@@ -302,12 +304,12 @@ def _arg_rule(when: Condition, benefit: int = 0) -> Callable[[DecomposeRule], De
 
 
 def _has_kernel(node: Node) -> bool:
-    """Whether the elements have a kernel, with the results of another one: they are not compared with their extreme."""
+    """Whether there is a kernel for these elements and result types."""
     return node.operand(0).dtype in (DType.INT32, DType.FLOAT32)
 
 
 def _arg(b: Builder, node: Node, x: Value, **changes: Any) -> Value:
-    """The node on another operand, with other attributes."""
+    """Return the op on another operand, with changed attributes."""
     axis = normalize_axis(node.attr("axis"), node.operand(0).rank)
     return b(node.op, x, **{**node.attributes, "axis": axis, **changes})
 
@@ -346,7 +348,7 @@ def _is_plain(node: Node) -> bool:
 
 @_arg_rule(when=_is_plain)
 def _arg_by_the_extreme(b: Builder, node: Node) -> Value:
-    """%y = ArgMax(%x == Reduce(%x)): the first place of the extreme, in int32 or, for int32 itself, in float32."""
+    """%y = ArgMax(%x == Reduce(%x)), compared in int32, or for int32 in float32."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
     kind, dtype = "max" if node.op is ops.ArgMax else "min", DType.FLOAT32 if _has_kernel(node) else DType.INT32
     extreme = Term(b, b(ops.Reduce, x, [axis], kind=kind, keepdims=True))
@@ -377,7 +379,7 @@ def _reduce_onnx(node: Node, opset: int) -> Form | None:
 
 @decompose(ops.Reduce, "onnx", "operands")
 def _mean_of_trailing_axes(b: Builder, node: Node) -> Value | None:
-    """A quantized mean over the last axes, as the op on quantized operands has it: QLinearGlobalAveragePool."""
+    """Return a quantized mean over the last axes in the form of QLinearGlobalAveragePool."""
     axes, x = ops.reduced_axes(node), node.operand(0)
     if not x.is_quantized or node.attr("kind") != "mean" or not node.attr("keepdims") or not axes or x.rank < 3:
         return None
@@ -391,7 +393,7 @@ def _mean_of_trailing_axes(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.Reduce, "onnx", "elements")
 def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
-    """Bools as integers, whose sum and product are correct for no elements too; axes as int64."""
+    """Reduce bools as integers, whose sum and product are also correct for empty axes; axes are int64."""
     x, axes = Term(b, node.operand(0)), node.optional(1)
     if axes is not None and axes.dtype is not DType.INT64 and not axes.is_constant:
         return b(ops.Reduce, x.value, Term(b, axes).to(DType.INT64).value, **node.attributes)

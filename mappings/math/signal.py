@@ -44,7 +44,7 @@ def _check_parts(x: Value) -> None:
 
 @lift_onnx("STFT", since=(17,))
 def _stft(b: Builder, node: Node) -> Value:
-    """Frames of the signal [n, size, parts] times a matrix [length, parts, results, 2] of the transform and window."""
+    """Multiply frames of the signal [n, size, parts] by a matrix [length, parts, results, 2] (transform, window)."""
     signal, window = node.operand(0), node.optional(2)
     if signal.rank == 2:  # one part, as ONNX Runtime reads it (core/providers/cpu/signal/dft.cc)
         signal = unsqueezed(b, signal, [2])
@@ -62,7 +62,7 @@ def _stft(b: Builder, node: Node) -> Value:
 
 
 def _convolved(b: Builder, signal: Value, matrix: Value, step: int) -> Value:
-    """A convolution along the signal, whose kernel is the matrix."""
+    """Return a convolution along the signal with the matrix as its kernel."""
     length, parts, results, both = matrix.shape
     kernel = reshape(b, matrix, (length, parts, product((results, both))))
     spatial = {"input_spatial_dimensions": (1,), "output_spatial_dimensions": (1,), "kernel_spatial_dimensions": (0,)}
@@ -74,7 +74,7 @@ def _convolved(b: Builder, signal: Value, matrix: Value, step: int) -> Value:
 
 
 def _gathered_frames(signal: Value, matrix: Term, length: Term, step: Term) -> Value:
-    """Frames gathered at positions known only at run time::
+    """Gather frames at dynamic positions::
 
     x: [n, size, parts] -> [n, frames, length, parts] x matrix [length, parts, results, 2]
     """
@@ -102,7 +102,7 @@ _WINDOWS = {"HannWindow": (0.5, 0.5), "HammingWindow": (25 / 46, 21 / 46), "Blac
 @lift_onnx("HammingWindow", since=(17,))
 @lift_onnx("BlackmanWindow", since=(17,))
 def _window(b: Builder, node: Node) -> Value:
-    """a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N), with N the size, or one less if not periodic."""
+    """Return a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N), N = size (periodic) or size - 1."""
     size, dtype = node.operand(0), dtype_from(node.attr("output_datatype", 1))
     factors, less = _WINDOWS[node.op.name.removeprefix("onnx.")], 0 if node.attr("periodic", 1) else 1
     real = real_type(Term(b, size))
@@ -116,7 +116,7 @@ def _window(b: Builder, node: Node) -> Value:
 
 @lift_onnx("MelWeightMatrix", since=(17,))
 def _mel_weight_matrix(b: Builder, node: Node) -> Value:
-    """Triangles over the spectrum; source: ONNX's reference implementation."""
+    """Return triangular weights over the spectrum. Source: ONNX's reference implementation."""
     matrix = mel_matrix(b, *(node.operand(i) for i in range(5)))
     return matrix.to(DType.FLOAT32).to(dtype_from(node.attr("output_datatype", 1))).value
 
@@ -126,7 +126,7 @@ def _mel_weight_matrix(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Rfft", since=(1,), domain=MICROSOFT)
 def _rfft(b: Builder, node: Node) -> Value:
-    """Real [..., n] to complex [..., n // 2 + 1, 2] (all n where it is not one-sided)."""
+    """Transform real [..., n] to complex [..., n // 2 + 1, 2] (all n if not onesided)."""
     _check_along_last_axis(node)
     x, attributes = unsqueezed(b, node.operand(0), [-1]), {"onesided": int(node.attr("onesided", 1))}
     return lifted(b, "DFT", 20, [x, None, constant(np.asarray(-2))], attributes)
@@ -134,7 +134,7 @@ def _rfft(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Irfft", since=(1,), domain=MICROSOFT)
 def _irfft(b: Builder, node: Node) -> Value:
-    """Complex [..., n // 2 + 1, 2] to real [..., n], divided by n."""
+    """Transform complex [..., n // 2 + 1, 2] to real [..., n], divided by n."""
     _check_along_last_axis(node)
     attributes = {"inverse": 1, "onesided": int(node.attr("onesided", 1))}
     real = lifted(b, "DFT", 20, [node.operand(0), None, constant(np.asarray(-2))], attributes)
@@ -143,4 +143,4 @@ def _irfft(b: Builder, node: Node) -> Value:
 
 def _check_along_last_axis(node: Node) -> None:
     if node.attr("signal_ndim", 1) != 1 or node.attr("normalized", 0):
-        raise UnsupportedError("a transform of several axes, or a normalized one")
+        raise UnsupportedError("a transform over several axes, or a normalized one")

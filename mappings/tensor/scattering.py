@@ -1,4 +1,4 @@
-"""Elements written by index."""
+"""Scatter ops: writes of elements by index."""
 
 from __future__ import annotations
 
@@ -27,16 +27,14 @@ from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, regions_of
 
 MOST_PAIRS = 1 << 24
-"""Numbers up to which every update is compared with every other."""
+"""The most elements for which every update is compared with every other."""
 
 
 # --- scattering -------------------------------------------------------------------------------------------------------
 
 
 def _joins_few(node: Node, most: int) -> bool:
-    """Whether updates of a known number of indexed axes are joined with elements, and comparing all takes at most so
-    many numbers.
-    """
+    """Whether updates are combined with elements, for a known number of indexed axes, and few enough to compare all."""
     depth = node.operand(1).shape[-1]
     if node.operands[0] is None or node.attr("kind") == "none" or not isinstance(depth, int):
         return False
@@ -47,7 +45,7 @@ def _joins_few(node: Node, most: int) -> bool:
 
 @decompose(ops.ScatterND, "onnx", when=lambda node: _joins_few(node, MOST_PAIRS))
 def _joined_first(b: Builder, node: Node) -> Value:
-    """Combine each update with all others of the same position and its old element: then order does not matter."""
+    """Combine each update with all others at its position and the old element, so that their order does not matter."""
     x, indices, updates = (node.operand(i) for i in range(3))
     kind, depth = node.attr("kind"), indices.size(-1)
     count, inner = product(indices.shape[:-1]), product(x.shape[depth:])
@@ -67,14 +65,14 @@ def _join(kind: str) -> type[Op]:
 
 
 def _joined(b: Builder, updates: Value, same: Value, kind: str) -> Value:
-    """For each of the `updates` [n, inner], the reduction of all that go to the same place (`same` [n, n])."""
+    """Return for each of the `updates` [n, inner] the reduction of all at the same position (`same` [n, n])."""
     blank = b.scalar(kind == "mul", updates) if kind in _REDUCTIONS else unsqueezed(b, updates, [1])
     others = b(ops.Select, unsqueezed(b, same, [2]), unsqueezed(b, updates, [0]), blank)
     return b(ops.Reduce, others, [1], kind=_REDUCTIONS.get(kind, kind), keepdims=False)
 
 
 MAX_CONSTANT_ROWS = 1 << 20
-"""Most positions that are laid out as a constant index."""
+"""The most positions that become a constant index."""
 
 
 # --- ONNX ------------------------------------------------------------------------------------------------------------
@@ -101,7 +99,7 @@ def _scatter_nd(b: Builder, node: Node) -> Value:
 
 
 def _selected(indices: Value) -> tuple[type[Op] | None, int | None]:
-    """The op whose positions, which all differ, `indices` are, and their axis: TopK along one, NonZero in columns."""
+    """Return the op that produced the (distinct) positions in `indices`, and their axis: TopK or NonZero."""
     source, turned = indices, False
     while source.producer is not None and source.producer.op in (ops.Convert, ops.Copy, ops.Transpose):
         if source.producer.op is ops.Transpose:
@@ -119,7 +117,7 @@ def _selected(indices: Value) -> tuple[type[Op] | None, int | None]:
 
 @lift_onnx("TensorScatter", since=(24,))
 def _tensor_scatter(b: Builder, node: Node) -> Value:
-    """A cache with `update` written along `axis` from write_indices[batch] on, round its end if circular."""
+    """Write `update` into a cache along `axis` from write_indices[batch]; a circular cache wraps around."""
     cache, update, begins = node.operand(0), node.operand(1), node.optional(2)
     axis = normalize_axis(node.attr("axis", -2), cache.rank)
     length = update.shape[axis]
@@ -148,7 +146,7 @@ def _to_onnx(node: Node, opset: int) -> Form | None:
 
 @decompose(ops.ScatterND, "onnx", "operands")
 def _wide_indices(b: Builder, node: Node) -> Value | None:
-    """Zeros are a tensor, indices int64."""
+    """ScatterND for ONNX: zeros as a tensor, int64 indices."""
     indices, updates, shape = node.operand(1), node.operand(2), node.optional(3)
     x = node.operands[0]
     if x is None and shape is not None:
@@ -163,7 +161,7 @@ def _wide_indices(b: Builder, node: Node) -> Value | None:
 
 @lower_tfl(ops.ScatterND)
 def _to_tfl_scatter_nd(node: Node) -> Form | None:
-    """SCATTER_ND, which adds updates onto zeros."""
+    """SCATTER_ND adds updates to zeros."""
     indices, updates, shape = node.operand(1), node.operand(2), node.optional(3)
     if node.operands[0] is not None or shape is None or node.attr("kind") != "add":
         return None
@@ -175,7 +173,7 @@ decompose(ops.ScatterND, "tfl", "operands")(int32_operands(1, 3))
 
 @decompose(ops.ScatterND)
 def _scatter_onto_given_zeros(b: Builder, node: Node) -> Value | None:
-    """Zeros made first, where they are not SCATTER_ND's."""
+    """Create the zeros explicitly, if SCATTER_ND cannot."""
     shape = node.optional(3)
     if node.operands[0] is not None or shape is None:
         return None
@@ -187,7 +185,7 @@ def _scatter_onto_given_zeros(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.ScatterND, "tfl", "axes")
 def _sums_by_segments(b: Builder, node: Node) -> Value | None:
-    """What SCATTER_ND adds onto zeros, for a target without it: the sums of the rows of each place."""
+    """Compute SCATTER_ND onto zeros without that kernel: segment sums of the rows by position."""
     indices, updates, sizes = node.operand(1), node.operand(2), static_ints(node.optional(3))
     if node.operands[0] is not None or node.attr("kind") != "add" or sizes is None or updates.dtype in _NARROW:
         return None
@@ -207,7 +205,7 @@ def _writes_known_rows(node: Node) -> bool:
 
 @decompose(ops.ScatterND, "tfl", when=_writes_known_rows, benefit=3)
 def _scatter_by_gathering(b: Builder, node: Node) -> Value:
-    """Constant indices: each row of the result is gathered, from the operand or the updates."""
+    """For constant indices, gather each row of the result from the operand or the updates."""
     x, indices, updates = (node.operand(i) for i in range(3))
     depth = indices.size(-1)
     sizes, inner = [int(d) for d in x.shape[:depth]], x.shape[depth:]
@@ -220,7 +218,7 @@ def _scatter_by_gathering(b: Builder, node: Node) -> Value:
 
 
 def _picked(b: Builder, parts: Sequence[Value], sources: Array) -> Value:
-    """The rows `sources` of two tensors concatenated; slices of them where there are few runs."""
+    """Return the rows `sources` of two concatenated tensors, as slices if there are few contiguous ranges."""
     starts = [0, *(np.flatnonzero(np.diff(sources) != 1) + 1), len(sources)]
     if len(starts) > 10:
         return b(ops.Gather, b(ops.Concatenate, *parts, axis=0), sources, axis=0)
@@ -233,19 +231,19 @@ def _picked(b: Builder, parts: Sequence[Value], sources: Array) -> Value:
 
 
 def _has_kinds(node: Node, *kinds: str) -> bool:
-    """Whether elements are combined with updates in one of these ways, of types that kernels have, in any order."""
+    """Whether `kind` is one of these and the kernels have the dtype; the order of updates does not matter."""
     x = node.operands[0]
     return x is not None and x.dtype not in _NARROW and node.attr("kind") in kinds and not _has_an_order(node)
 
 
 @decompose(ops.ScatterND, "tfl", when=lambda node: _has_kinds(node, "add", "none"))
 def _scatter_by_adding(b: Builder, node: Node) -> Value:
-    """What only makes zeros of a shape is SCATTER_ND already."""
+    """Add updates by SCATTER_ND, unless the node is SCATTER_ND already."""
     return _scatter_onto_zeros(b, node.operand(0), node.operand(1), node.operand(2), node.attr("kind"))
 
 
 def _scatter_onto_zeros(b: Builder, x: Value, indices: Value, updates: Value, kind: str) -> Value:
-    """add: the operand plus what SCATTER_ND returns; none: that, where a mask says that something was written."""
+    """add: x + SCATTER_ND(updates); none: Select(written, SCATTER_ND(updates), x)."""
     shape = dim_vector(b, x.shape, x)
     if kind == "add":
         return b(ops.Add, x, b(ops.ScatterND, None, indices, updates, shape, kind="add"))
@@ -259,9 +257,9 @@ def _has_an_order(node: Node) -> bool:
 
 @decompose(ops.ScatterND, "tfl", when=_has_an_order, benefit=2)
 def _last_written(b: Builder, node: Node) -> Value:
-    """kind none, at places of which some may be the same: of several updates, the last one.
+    """kind none with possibly equal positions: the last update is written.
 
-    Each row of the result is gathered: the last of its updates, which are numbered after the rows, else its own.
+    Each row of the result is gathered: its last update (updates are numbered after the rows), else the old row.
     """
     x, indices, updates = (node.operand(i) for i in range(3))
     depth, count = indices.shape[-1], product(indices.shape[:-1])
@@ -282,8 +280,9 @@ def _last_written(b: Builder, node: Node) -> Value:
 
 
 def _few_pairs(x: Value, ids: Value, axis: int, places: Dim) -> bool:
-    """Whether comparing each update with all others along `axis` is faster than UNSORTED_SEGMENT_MAX and GATHER, which
-    take four times as long for each place as a comparison; only then, and if SCATTER_ND has the type.
+    """Whether comparing all pairs of updates along `axis` is faster than UNSORTED_SEGMENT_MAX and GATHER.
+
+    These take four times as long per position as a comparison. False if SCATTER_ND lacks the dtype.
     """
     if x.dtype not in (DType.FLOAT32, DType.INT32, DType.INT64) or not static((*ids.shape, places)):
         return False
@@ -292,7 +291,7 @@ def _few_pairs(x: Value, ids: Value, axis: int, places: Dim) -> bool:
 
 
 def _without_earlier(b: Builder, ids: Value, updates: Value, axis: int) -> Value:
-    """`updates` [*ids, ...], of which those that a later one along `axis` at the same place replaces are 0."""
+    """Set those of `updates` [*ids, ...] to 0 that a later one along `axis` at the same position overwrites."""
     count, inner = ids.size(axis), ids.rank - axis - 1
     same = Term(b, unsqueezed(b, ids, [axis + 1])).equals(Term(b, unsqueezed(b, ids, [axis])))
     order = np.triu(np.ones((count, count), np.bool_), 1).reshape(count, count, *(1,) * inner)
@@ -310,7 +309,7 @@ def _is_narrow(node: Node) -> bool:
 
 @decompose(ops.ScatterND, "tfl", when=_is_narrow, benefit=1)
 def _widened(b: Builder, node: Node) -> Value:
-    """The same in int32; truth values are added and multiplied as the largest and the smallest."""
+    """Compute in int32; for bools, add is max and mul is min."""
     x, indices, updates = (node.operand(i) for i in range(3))
     kind = node.attr("kind")
     if x.dtype is DType.BOOL:
@@ -320,7 +319,7 @@ def _widened(b: Builder, node: Node) -> Value:
 
 
 def _touched(b: Builder, x: Value, rows: Value) -> Value:
-    """Where updates go, as booleans that broadcast over `x`."""
+    """Return whether each position is written, as bools that broadcast to `x`."""
     depth = rows.shape[-1]
     assert isinstance(depth, int)
     ones = b(ops.BroadcastTo, b.scalar(1, DType.INT32), dim_vector(b, rows.shape[:-1], rows))
@@ -331,7 +330,7 @@ def _touched(b: Builder, x: Value, rows: Value) -> Value:
 
 @decompose(ops.ScatterND, "tfl", when=lambda node: _has_kinds(node, "mul", "max", "min"))
 def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
-    """mul, max, min: updates that go to one place are joined as a segment, and then with the operand."""
+    """mul, max, min: reduce the updates at each position as a segment, then combine with the operand."""
     x, indices, updates = (node.operand(i) for i in range(3))
     kind, depth = node.attr("kind"), indices.shape[-1]
     if not isinstance(depth, int):
@@ -350,13 +349,11 @@ def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
 
 _SEGMENTED = (DType.FLOAT16, DType.FLOAT32, DType.INT32)
 MAX_PAIRS = 1 << 22
-"""Most numbers that comparing all updates with all may take."""
+"""The most elements of a comparison of all pairs of updates."""
 
 
 def _scatter_by_pairs(b: Builder, node: Node) -> Value | None:
-    """For element types without segments: each update joined with all others that go to its place, then the first of
-    these written.
-    """
+    """For dtypes without segment kernels: combine each update with all others at its position, then write the first."""
     x, indices, updates = (node.operand(i) for i in range(3))
     kind, depth = node.attr("kind"), indices.size(-1)
     count, inner = product(indices.shape[:-1]), product(x.shape[depth:])
@@ -374,7 +371,7 @@ def _scatter_by_pairs(b: Builder, node: Node) -> Value | None:
 
 
 def _first_of(b: Builder, same: Value, count: Dim, indices: Value) -> Value:
-    """For each update whether none before it is the same (`same` [count, count]); there may be none at all."""
+    """Return for each update whether no earlier one is the same (`same` [count, count]; count may be 0)."""
     if isinstance(count, int):
         check_elements(count, "the numbers of the updates")
     numbers = positions(b, as_int32(b, dim_value(b, count, indices)))
@@ -385,7 +382,7 @@ def _first_of(b: Builder, same: Value, count: Dim, indices: Value) -> Value:
 
 @decompose(ops.ScatterElements, "tfl")
 def _scatter_at_coordinates(b: Builder, node: Node) -> Value:
-    """ScatterND of single numbers into the flattened operand."""
+    """ScatterND of single elements into the flattened operand."""
     x, indices, updates = (node.operand(i) for i in range(3))
     axis, kind, count = normalize_axis(node.attr("axis"), x.rank), node.attr("kind"), product(indices.shape)
     if not static(x.shape[1:]):
@@ -407,7 +404,7 @@ def _scatter_at_coordinates(b: Builder, node: Node) -> Value:
 
 
 def _scatter_at_full_coordinates(b: Builder, node: Node) -> Value:
-    """ScatterND of single numbers, each at a row of as many coordinates as there are axes."""
+    """ScatterND of single elements, with full coordinates."""
     x, indices, updates = (node.operand(i) for i in range(3))
     axis, columns = normalize_axis(node.attr("axis"), x.rank), []
     for i in range(x.rank):
@@ -421,13 +418,13 @@ def _scatter_at_full_coordinates(b: Builder, node: Node) -> Value:
 
 
 def _steps(b: Builder, like: Value, axis: int) -> Value:
-    """0, 1, ... along one axis of a tensor, 1 long along the others, in int32."""
+    """Return int32 0, 1, ... along one axis, with size 1 along the others."""
     steps = positions(b, as_int32(b, dim_value(b, like.shape[axis], like)))
     return reshape(b, steps, [steps.shape[0] if k == axis else 1 for k in range(like.rank)])
 
 
 def _flat_places(b: Builder, indices: Value, axis: int, strides: Array) -> Value:
-    """For each place of `indices`, where in the flattened operand it writes."""
+    """Return for each element of `indices` the position in the flattened operand that it writes."""
     places = indices
     if strides[axis] != 1:
         places = b(ops.Mul, places, b.scalar(int(strides[axis]), indices))
@@ -446,7 +443,7 @@ def _flat_places(b: Builder, indices: Value, axis: int, strides: Array) -> Value
 
 @lift_tfl("SCATTER_ND")
 def _from_tfl_scatter_nd(b: Builder, node: Node) -> Value:
-    """Stored elements are added onto a stored 0, which is -scale * zero point."""
+    """The kernel adds stored integers to a stored 0, which represents -scale * zero point."""
     indices, updates, shape = (node.operand(i) for i in range(3))
     base = -real_of_stored_zero(updates)
     above = updates if base == 0 else b(ops.Add, updates, b.scalar(base, updates))
@@ -456,7 +453,7 @@ def _from_tfl_scatter_nd(b: Builder, node: Node) -> Value:
 
 @lift_tfl("SPARSE_TO_DENSE")
 def _sparse_to_dense(b: Builder, node: Node) -> Value:
-    """Values (or one value) written at rows of positions onto a default."""
+    """Write values (or one value) at rows of positions into a tensor of the default."""
     indices, shape, values, default = (node.operand(i) for i in range(4))
     blank = b(ops.BroadcastTo, reshape(b, default, ()), shape)
     if indices.rank == 0:
@@ -470,7 +467,7 @@ def _sparse_to_dense(b: Builder, node: Node) -> Value:
 
 @lift_tfl("STABLEHLO_SCATTER")
 def _scatter(b: Builder, node: Node) -> Value:
-    """Rows, or whole blocks, written at indices of the leading axes."""
+    """Write rows or blocks at indices of the leading axes."""
     x, updates = node.operand(0), node.operand(2)
     mapped, inserted = int_list(node, "scatter_dims_to_operand_dims"), int_list(node, "inserted_window_dims")
     windows = int_list(node, "update_window_dims")
@@ -486,16 +483,16 @@ def _scatter(b: Builder, node: Node) -> Value:
 
 
 def _kind(body: object) -> str:
-    """What the body makes of the old element and the update."""
+    """Return how the body combines the old element and the update."""
     if isinstance(body, Graph) and body.first is None and body.outputs[0] is body.inputs[1]:
         return "none"
     op = combining_op(body)
     for kind in ("add", "mul", "max", "min"):
         if op is _join(kind):
             return kind
-    raise UnsupportedError("a scatter that joins by another function than sum, product, maximum, minimum")
+    raise UnsupportedError("a scatter with a computation other than sum, product, maximum, minimum")
 
 
 @regions_of("tfl.STABLEHLO_SCATTER")
 def _body_as_it_is(node: Node) -> None:
-    """The types of the body's inputs are in the file."""
+    """Convert the body as a region: the file has the types of its inputs."""
