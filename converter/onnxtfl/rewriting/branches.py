@@ -1,12 +1,11 @@
-"""Branches of an If whose results differ in rank: the ops after it may accept only one of them.
+"""If with branches of different ranks: the ops after it may accept only one of them.
 
 ::
 
     y = If(size == 1) then Squeeze(x) else x    ->    y = Squeeze(x)
     z = Transpose(y, order of 2 axes)                 z = Transpose(y, order of 2 axes)
 
-PyTorch's exporter writes such an If for `squeeze(dim)` where it does not know the size, although the model fails if
-that is not 1.
+PyTorch's exporter writes such an If for `squeeze(dim)` of a dynamic size, although the model fails if that is not 1.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from onnxtfl.rewriting.regions import copied
 
 BRANCHES = ("then_branch", "else_branch")
 _TRYING: ContextVar[bool] = ContextVar("trying", default=False)
-"""Whether this is the lifting of a copy, in which no further branch is tried: the time stays linear in their number."""
+"""Whether a copy is lifted, in which no further branch is tried, so that the time stays linear."""
 
 
 def take_valid_branch(graph: Graph, node: Node, lift: Callable[[Graph], None]) -> None:
@@ -41,7 +40,7 @@ def take_valid_branch(graph: Graph, node: Node, lift: Callable[[Graph], None]) -
 
 
 def _ranks_differ(node: Node) -> bool:
-    """Whether the branches return tensors of known ranks that are not the same."""
+    """Whether the branches return tensors of different known ranks."""
     pairs = zip(*(node.attr(name).outputs for name in BRANCHES), strict=True)
     types = [(a.type, b.type) for a, b in pairs if isinstance(a.type, TensorType) and isinstance(b.type, TensorType)]
     return any(None is not a.rank != b.rank is not None for a, b in types)
@@ -52,7 +51,7 @@ def _take(graph: Graph, node: Node, name: str) -> None:
 
 
 def _is_valid(graph: Graph, node: Node, name: str, lift: Callable[[Graph], None]) -> bool:
-    """Whether the rest of `graph` can be lifted if branch `name` replaces `node`; for a copy of it."""
+    """Whether the rest of `graph` can be lifted if branch `name` replaces `node`, tried on a copy."""
     trial = clone(graph)
     place = list(graph.nodes).index(node)
     _take(trial, list(trial.nodes)[place], name)
@@ -70,7 +69,7 @@ def _is_valid(graph: Graph, node: Node, name: str, lift: Callable[[Graph], None]
 
 
 def _discard(graph: Graph) -> None:
-    """Remove the uses that the nodes of `graph` are of constants, which other graphs share."""
+    """Remove the uses of shared constants by nodes of `graph`."""
     for node in graph.walk():
         for i in range(len(node.operands)):
             node.set_operand(i, None)

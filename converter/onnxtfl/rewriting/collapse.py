@@ -23,9 +23,7 @@ from onnxtfl.ir.types import TensorType
 
 
 def collapse(builder: Builder, node: Node, limit: int) -> list[Value] | None:
-    """Return the results of `node` computed on at most `limit` merged axes; None if it is not elementwise or the axes
-    cannot be merged so far.
-    """
+    """Return the results of `node` on at most `limit` merged axes; None if not elementwise or not mergeable."""
     if not issubclass(node.op, Elementwise) or len(node.results) != 1:
         return None
     full = node.result.tensor_type.shape
@@ -45,7 +43,7 @@ def collapse(builder: Builder, node: Node, limit: int) -> list[Value] | None:
 
 
 def _repeated(builder: Builder, node: Node, full: Shape, sources: Sequence[Value]) -> list[Value]:
-    """The same on one axis: operands that may broadcast over too many axes are repeated first."""
+    """Compute on one axis, after operands with too many broadcast axes are expanded."""
     operands = [
         v if v is None or v.rank == 0 else reshape(builder, broadcast(builder, v, full, *sources), [product(full)])
         for v in node.operands
@@ -55,7 +53,7 @@ def _repeated(builder: Builder, node: Node, full: Shape, sources: Sequence[Value
 
 
 def _groups(full: Shape, shapes: Sequence[Shape]) -> list[list[int]]:
-    """Runs of axes over which the same operands broadcast; axes of size 1 join any run."""
+    """Group contiguous axes over which the same operands broadcast; axes of size 1 join any group."""
     groups: list[list[int]] = []
     last: tuple[int, ...] | None = None
     for axis, size in enumerate(full):

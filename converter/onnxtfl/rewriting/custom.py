@@ -1,4 +1,4 @@
-"""Unknown ops of a file as the neutral op Custom, which is the same op in the other format."""
+"""Unknown ops as the neutral op Custom, which is written as the same op in the other format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONVERTED = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64)
 
 
 def allowing_custom(expand: Expand) -> Expand:
-    """`expand`, or for an op without a definition a graph of one Custom."""
+    """Extend `expand`: an op without a definition becomes a graph of one Custom."""
 
     def expand_or_keep(node: Node) -> Graph | None:
         return expand(node) or _custom(node)
@@ -28,7 +28,7 @@ def allowing_custom(expand: Expand) -> Expand:
 
 
 def _custom(node: Node) -> Graph | None:
-    """The graph of a Custom for `node`; None for builtin ops of TFLite, and ops of ONNX's own domain."""
+    """Return a graph with a Custom for `node`; None for TFLite builtins and ops of ONNX's default domain."""
     name = node.op.name.partition(".")[2]
     if node.op.dialect == "tfl" and not name.startswith(_CUSTOM):
         return None
@@ -44,7 +44,7 @@ def _custom(node: Node) -> Graph | None:
 
 
 def _identity(node: Node, name: str) -> dict[str, Any]:
-    """Name, domain, version and attributes in ONNX's terms."""
+    """Return name, domain, version and attributes in ONNX's terms."""
     if node.op.dialect == "onnx":
         attributes = {key: value for key, value in node.attributes.items() if key != "captures"}
         return {"called": name, "domain": node.op.domain, "version": node.op.version, "attributes": attributes}
@@ -56,18 +56,18 @@ def _identity(node: Node, name: str) -> dict[str, Any]:
 
 
 def _check_types(node: Node) -> None:
-    """UnsupportedError for results of unknown type, and for types that would be computed in another one."""
+    """Raise UnsupportedError for results of unknown type, and for types that a pass would replace."""
     for i, value in enumerate((*node.operands, *node.results)):
         if value is None:
             continue
         if not isinstance(value.type, TensorType):
             what = f"result {i - len(node.operands)}" if i >= len(node.operands) else f"operand {i}"
             hint = "declare it in the model's value_info"
-            raise UnsupportedError(f"the type of {what} of a custom op is not known", hint=hint, code="E-SHAPE-001")
+            raise UnsupportedError(f"the type of {what} of a custom op is unknown", hint=hint, code="E-SHAPE-001")
         if value.is_quantized or (node.op.dialect == "onnx" and value.dtype in _CONVERTED):
             raise UnsupportedError("a custom op on values of this type", type_=value.type)
 
 
 def custom_ops(graph: Graph) -> list[str]:
-    """The names of the ops of `graph` that a user's kernel computes."""
+    """Return the names of the custom ops of `graph`."""
     return list(dict.fromkeys(op_name(node) for node in graph.walk() if node.lowered_from is ops.Custom))

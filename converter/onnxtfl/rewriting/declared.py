@@ -1,4 +1,4 @@
-"""The quantization of a value that replaces another: that of the replaced value's declared type."""
+"""Declared quantization: a value that replaces another gets the quantization of its declared type."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from onnxtfl.ir.types import TensorType, Type
 def as_declared(b: Builder, value: Value, wanted: Type | None) -> Value:
     """Return `value` with the quantization of the type `wanted`.
 
-    If `b` has just made the node that produces `value` and the result is not quantized, the type of that result is
-    changed, so that it is rounded once. Any other value is quantized, dequantized or requantized by a Convert. Integers
-    that are stored as they are have no scale, whatever the file declares: kernels ignore it. ValueError if they cannot
-    be stored so.
+    If `b` has just created the producer of `value` and the result is not quantized, the type of that result changes, so
+    that it is rounded once. Any other value gets a Convert. Plain integers have no scale, even if the file declares
+    one: kernels ignore it. ValueError if they cannot be stored in the wanted type.
     """
     if not isinstance(wanted, TensorType) or not isinstance(value.type, TensorType):
         return value
@@ -33,7 +32,7 @@ def as_declared(b: Builder, value: Value, wanted: Type | None) -> Value:
 
 
 def _declare_moved(b: Builder, value: Value, wanted: TensorType) -> bool:
-    """Quantize what the node of `value` moves instead, if `b` has made both; returns whether it did."""
+    """Quantize the operand that the node of `value` moves, if `b` has created both; return whether it did."""
     node, quantization = value.producer, wanted.quantization
     if node is None or node not in b.created or len(value.uses) or node.op.moves is None or len(node.results) != 1:
         return False
@@ -52,7 +51,7 @@ def _declare_moved(b: Builder, value: Value, wanted: TensorType) -> bool:
 
 
 def _may_declare(b: Builder, value: Value, type_: TensorType) -> bool:
-    """Whether `value` is an unquantized result of a node made by `b`, without uses so far."""
+    """Whether `value` is an unquantized, unused result of a node created by `b`."""
     node = value.producer
     if node is None or node not in b.created or value.uses or b.graph.is_output(value):
         return False
@@ -60,7 +59,7 @@ def _may_declare(b: Builder, value: Value, type_: TensorType) -> bool:
 
 
 def reinterpreted(b: Builder, value: Value, quantization: Quantization) -> Value:
-    """The stored integers of `value` (per-tensor parameters) as those of a tensor with `quantization`.
+    """Reinterpret the stored integers of `value` (per-tensor parameters) with `quantization`.
 
     With scale s and zero point z, stored q is s (q - z); the new parameters t and y make it x t / s + t (z - y).
     """

@@ -1,11 +1,11 @@
-"""int32 elements moved as floats, where a kernel that moves elements has float32 and no type that is wider than int32.
+"""Moves int32 elements as floats, for kernels that move float32 but no integers of 32 bits or more.
 
 ::
 
     Transpose(x: int32)   ->   low = x - x / 65536 * 65536
                                Transpose(x / 65536 float32) int32 * 65536 + Transpose(low float32) int32
 
-float32 has all integers of 24 bits: elements that are known to be smaller are converted as they are.
+float32 represents all integers of 24 bits: elements known to be smaller are converted directly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HALF = 1 << 16
 
 
 def moved_in_halves(builder: Builder, node: Node, refusal: Refusal) -> list[Value] | None:
-    """The results of `node`, which moves int32 elements, computed on floats; None for other nodes and types."""
+    """Return the results of `node`, which moves int32 elements, computed on floats; None for other nodes."""
     moved = [v for v in node.operands[node.op.moves] if v is not None] if node.op.moves is not None else []
     if not moved or any(v.dtype is not DType.INT32 or v.is_quantized for v in moved) or node.regions:
         return None
@@ -40,7 +40,7 @@ def moved_in_halves(builder: Builder, node: Node, refusal: Refusal) -> list[Valu
 
 
 def _on_floats(builder: Builder, node: Node, terms: dict[Value, Term]) -> list[Term]:
-    """The results of `node` on the converted `terms` in place of the operands that it moves."""
+    """Return the results of `node` with the converted `terms` as the operands that it moves."""
     assert node.op.moves is not None
     operands = list(node.operands)
     for i in range(*node.op.moves.indices(len(operands))):

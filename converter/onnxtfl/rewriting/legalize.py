@@ -32,14 +32,14 @@ from onnxtfl.rewriting.target import Refusal, Target
 
 MAX_STEPS_PER_NODE = 400
 MAX_DEPTH = 64
-"""How many rewrites may follow each other: past it, two repairs undo each other."""
+"""The longest chain of rewrites; a longer one means that two rewrites undo each other."""
 
 
 def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
     """Rewrite `graph` until `target` accepts every neutral node; UnsupportedError names those that it never accepts.
 
-    `late`: layouts are assigned, so late decompositions run too, and forms that are more than a renaming are emitted,
-    together with the neutral ops that compute their operands and results.
+    `late`: after layout assignment. Late decompositions run too, and forms with computed operands or results are
+    emitted with the neutral ops for these.
     """
     work = [(node, 0) for node in graph.nodes if node.op.dialect == "neutral"]
     budget = MAX_STEPS_PER_NODE * (len(work) + 10)
@@ -63,10 +63,7 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
 
 
 def write_formulas(graph: Graph, target: Target) -> bool:
-    """Decompose the ops outside the core that the target has no form of; returns whether there were any.
-
-    Simplification then sees what they consist of.
-    """
+    """Decompose derived ops without a form of the target, so that simplification sees them; return whether any."""
     work = [node for node in graph.nodes if _is_unknown(node, target)]
     changed = bool(work)
     while work:
@@ -82,7 +79,7 @@ def _is_unknown(node: Node, target: Target) -> bool:
 
 
 def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> list[Node]:
-    """Rewrite `node`, which `depth` rewrites made, if the target does not accept it; return the new neutral nodes."""
+    """Rewrite `node` (after `depth` rewrites) if the target does not accept it; return the new neutral nodes."""
     current().step(node.name, node.op.name)
     try:
         _check_sizes(node, target)
@@ -105,7 +102,7 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
 
 
 def _check_sizes(node: Node, target: Target) -> None:
-    """Raise UnsupportedError for a result with an axis that is longer than tensors of the target may be."""
+    """Raise UnsupportedError for a result with a longer axis than the target supports."""
     for result in node.results:
         shape = result.type.shape if isinstance(result.type, TensorType) else None
         if any(exceeds(d, target.longest_axis) for d in shape or ()):
@@ -162,7 +159,7 @@ def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: S
 
 
 def _in_float(node: Node, target: Target, refusals: Sequence[Refusal]) -> Remark:
-    """Why `node` computes in float: what the kernel table says of its quantized forms, if there are any."""
+    """Return why `node` computes in float, according to the kernel table."""
     reals = [v for v in (*node.operands, *node.results) if v is not None and not v.is_constant and is_real(v.type)]
     if reals:
         what = "its result" if any(v in node.results for v in reals) else "an operand"
@@ -172,7 +169,7 @@ def _in_float(node: Node, target: Target, refusals: Sequence[Refusal]) -> Remark
 
 
 def _of_type(error: OnnxtflError, node: Node) -> OnnxtflError:
-    """The error of an element type that the ops of a rule do not have: `node` has it, so the model is valid."""
+    """Return the error for an element type that the ops of a rule lack (the model itself is valid)."""
     if not isinstance(error.__cause__, ElementTypeError):
         return error
     said, hint = f"{error.__cause__} in {error.op}", "cast it to another type, or cut the model around it"
@@ -182,7 +179,7 @@ def _of_type(error: OnnxtflError, node: Node) -> OnnxtflError:
 
 
 def _moves(node: Node) -> bool:
-    """Whether `node` keeps quantized elements as they are, or computes shapes."""
+    """Whether `node` moves quantized elements or computes shapes."""
     return node.op.moves is not None or not any(r.tensor_type.dtype.is_float for r in node.results)
 
 
@@ -226,8 +223,7 @@ _WIDER: dict[DType, tuple[DType, ...]] = {
 
 
 def cast_operands(builder: Builder, node: Node, refusal: Refusal) -> list[Value] | None:
-    """Return the results of `node` on operands of the refused types cast to a wider element type, cast back; None if no
-    allowed type is wide enough.
+    """Compute `node` in a wider element type and cast back; None if no allowed type is wide enough.
 
     Casting back wraps integers around, as arithmetic in the narrow type does. Integers are never cast to floats.
     """
@@ -260,7 +256,7 @@ _REPAIRS: Mapping[str, Sequence[Callable[..., list[Value] | None]]] = {
     "dtype": (cast_operands, moved_in_halves),
     "rank": (_collapsed,),
 }
-"""What may make a refused node acceptable, by the kind of the refusal."""
+"""The rewrites that may make a refused node acceptable, by kind of refusal."""
 
 
 def declared(node: Node, index: int) -> frozenset[DType]:
@@ -274,7 +270,7 @@ def _widened(dtype: DType, allowed: frozenset[DType]) -> DType | None:
 
 
 class _RefusedError(UnsupportedError):
-    """A node that no rule can make acceptable; `reason`: why, in words."""
+    """Raised for a node that no rule can make acceptable, with the `reason`."""
 
     reason = ""
 
@@ -291,7 +287,7 @@ def _refused(node: Node, target: Target, refusals: Sequence[Refusal]) -> _Refuse
 
 
 def _all_refused(errors: Sequence[_RefusedError], target: Target) -> UnsupportedError:
-    """One error that names each kind of refused op once, with its first node."""
+    """Return one error that names each kind of refused op once, with its first node."""
     first = errors[0]
     kinds = {(error.op, error.reason): error for error in reversed(errors)}
     if len(kinds) == 1:

@@ -52,7 +52,7 @@ def lift_where_possible(
     is_done: Callable[[], bool] = lambda: False,
     failed: Callable[[Node, Exception], None] = lambda node, error: None,
 ) -> None:
-    """Lift the nodes that can be lifted, also in regions, until `is_done`; all others keep the dialect of the file.
+    """Lift all liftable nodes, also in regions, until `is_done`; others keep the dialect of the file.
 
     `failed` is called with a node that cannot be lifted and the reason. For analysis, not for conversion.
     """
@@ -63,17 +63,17 @@ def lift_where_possible(
             if node.graph is graph:
                 for region in node.regions:
                     lift_where_possible(region, expand, failed=failed)
-            else:  # replaced by its body, of which some nodes could not be lifted
+            else:  # replaced by its body, some nodes of which could not be lifted
                 following = before.next if before is not None else graph.first
         node = following
 
 
 def _is_lifted(graph: Graph, node: Node, expand: Expand, failed: Callable[[Node, Exception], None]) -> bool:
-    """Lift `node` and return True; if that fails, remove the nodes made so far and return False."""
+    """Lift `node` and return True; if that fails, remove the created nodes and return False."""
     before = node.previous
     try:
         lift_node(graph, node, expand)
-    except Exception as error:  # an error in this node does not affect the others
+    except Exception as error:  # errors of single nodes do not affect others
         failed(node, error)
         while node.graph is graph and (made := node.previous) is not before and made is not None:
             if any(result.uses for result in made.results):
@@ -113,7 +113,7 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
 
 
 def _no_conversion(node: Node) -> UnsupportedError:
-    """The error for an op without a rule, with the advice that its family has."""
+    """Return the error for an op without a rule, with the advice of its family."""
     message, known, key = "there is no conversion for this op", _rules_of(node), _onnx_key(node)
     advice = known.refused.get(key) if node.op.dialect == "onnx" else known.refused_tfl.get(key[1])
     if advice is None:
@@ -122,7 +122,7 @@ def _no_conversion(node: Node) -> UnsupportedError:
 
 
 def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> None:
-    """Lift the regions first, so that the rule knows their result types; then the dialect ops that the rule makes."""
+    """Lift the regions first, so that the rule knows their result types; then dialect ops that the rule creates."""
     regions = node.regions
     inlined = prepare(node) if regions else None
     if isinstance(inlined, Inlined):
@@ -164,9 +164,9 @@ def _is_integer_kernel(node: Node) -> bool:
 
 
 def _reinterpret(graph: Graph, node: Node, values: Sequence[Value], created: Sequence[Node]) -> bool:
-    """Read the integers that `node` copies as its result declares them; returns whether it declares another scale.
+    """Reinterpret the integers that `node` copies as its result declares; return whether the scale differs.
 
-    TFLite's kernels that move, select or average elements copy integers, whatever the scales of operands and result are
+    TFLite's kernels that move, select or average elements copy integers and ignore the scales of operands and result
     (measured on LiteRT 2.3, all kernel sets). CONCATENATION rescales some, MEAN all.
     """
     wanted = quantization_of(node.results[0])
@@ -187,7 +187,7 @@ def _reinterpret(graph: Graph, node: Node, values: Sequence[Value], created: Seq
 
 
 def _all_as_declared(b: Builder, node: Node, values: Sequence[Value]) -> list[Value]:
-    """The results as the file declares them: parts that are copied have the integers of the first, any scale."""
+    """Return the results with their declared types; copied parts keep their integers."""
     found, first = [], quantization_of(node.results[0]) if node.op.dialect == "tfl" else None
     for value, result in zip(values, node.results, strict=False):
         _check_stored(b, node, value, result)
@@ -200,7 +200,7 @@ def _all_as_declared(b: Builder, node: Node, values: Sequence[Value]) -> list[Va
 
 
 def _check_stored(b: Builder, node: Node, value: Value, result: Value) -> None:
-    """Raise ValueError where a TFLite file declares as another type what its kernel moves as stored integers."""
+    """Raise ValueError if a TFLite file declares another type for integers that its kernel moves."""
     stored, declared = quantization_of(value), quantization_of(result)
     if node.op.dialect == "tfl" and not node.regions and "custom:" not in node.op.name:
         check_axes(node, value, result, _copied(value, b.created, node))
@@ -213,14 +213,14 @@ def _check_stored(b: Builder, node: Node, value: Value, result: Value) -> None:
 
 
 def _is_other_scale(first: Quantization, second: Quantization) -> bool:
-    """Whether both have the same integers, and another scale or zero point."""
+    """Whether both have the same storage type but different scales or zero points."""
     return first != second and first.dtype is second.dtype and first.per_tensor and second.per_tensor
 
 
 def _copied(value: Value, created: Sequence[Node], node: Node) -> set[Value]:
-    """The operands of `node` whose elements `value` has, through ops among `created`; empty if an op computes them.
+    """Return the operands of `node` whose elements `value` contains, through ops in `created`; none if computed.
 
-    Constants that the rule makes (a stored 0) have the parameters of the result.
+    Constants that the rule creates (a stored 0) have the parameters of the result.
     """
     found: set[Value] = set()
     seen, work = {value}, [value]

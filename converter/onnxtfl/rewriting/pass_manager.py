@@ -24,7 +24,7 @@ Observer = Callable[[str], None]
 
 
 EVERYWHERE: Literal["everywhere"] = "everywhere"
-"""Of a pass that rewrites regions as it rewrites the main graph."""
+"""For passes that rewrite regions like the main graph."""
 
 
 def idle(graph: Graph) -> None:
@@ -32,14 +32,14 @@ def idle(graph: Graph) -> None:
 
 
 MAIN_ONLY = idle
-"""Of a pass that does not visit regions, or visits them itself."""
+"""For passes that skip regions or visit them themselves."""
 
 
 @dataclass(frozen=True)
 class Pass:
     """A pass: `run` rewrites the main graph, `on_region` each region (`EVERYWHERE`: the same; `MAIN_ONLY`: none).
 
-    `needs`: facts that must hold before it. `establishes`: facts that hold after it. `breaks`: facts that may not.
+    `needs`: required facts. `establishes`: facts that are true after it. `breaks`: facts that may be false after it.
     """
 
     name: str
@@ -52,10 +52,10 @@ class Pass:
 
 @dataclass(frozen=True)
 class Group:
-    """Passes that run in order: once, or (`rounds` > 1) until a round changes nothing.
+    """Passes that run in order: once, or (`rounds` > 1) to a fixed point.
 
-    Raises InternalError if `rounds` rounds do not reach a fixed point. `dependent`: the passes after the first run only
-    where that changed something.
+    Raises InternalError if `rounds` iterations do not reach it. `dependent`: later passes run only if the first one
+    changed something.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PassTiming:
-    """The seconds that one run of a pass took, and the number of nodes after it, both with regions."""
+    """The seconds of one run of a pass and the number of nodes after it, both including regions."""
 
     name: str
     seconds: float
@@ -79,8 +79,8 @@ class PassTiming:
 class PassManager:
     """Runs `passes` in order; InternalError if one needs a fact that no earlier pass establishes.
 
-    `given`: facts that hold at the start. `observe` is called with the name of each pass before it runs. `check`: run
-    the verifier after each pass, also after each member of a group.
+    `given`: initial facts. `observe` is called with the name of each pass before it runs. `check`: run the verifier
+    after each pass, also after each member of a group.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class PassManager:
             if not changed:
                 return changed_at_all
         if step.rounds > 1:
-            raise InternalError(step.name, RuntimeError(f"no fixed point within {step.rounds} rounds"))
+            raise InternalError(step.name, RuntimeError(f"no fixed point within {step.rounds} iterations"))
         return changed_at_all
 
     def _verify(self, graph: Graph, step: Pass | Group) -> None:

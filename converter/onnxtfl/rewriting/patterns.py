@@ -13,11 +13,11 @@ from onnxtfl.ir.quantized import may_match
 from onnxtfl.rewriting.registry import rule_name
 
 Rewrite = Callable[[Builder, Node], "Value | Sequence[Value] | None"]
-"""Returns the values that replace the node's results, or None if the pattern does not match: what it has built is then
-removed. Before the match is certain it may change the graph only through the builder."""
+"""Returns the values that replace the node's results, or None if the pattern does not match; nodes built until then are
+removed. Before a match is certain, it may change the graph only through the builder."""
 
 MANY_USES = 1000
-"""Of a value with more uses, only those that a rewrite adds are visited again: many nodes may become one value."""
+"""For values with more uses, only uses that a rewrite adds are visited again."""
 
 
 class Patterns:
@@ -39,7 +39,7 @@ class Patterns:
         """Register a rewrite whose root node is one of `ops`, or a subclass of an abstract one.
 
         `quantized`: also try it on nodes with quantized operands or results. Most patterns are equations of real
-        numbers, which ignore the rounding.
+        numbers and ignore rounding.
         """
 
         def register(rewrite: Rewrite) -> Rewrite:
@@ -98,7 +98,7 @@ class Patterns:
 
 
 def _concrete(op: type[Op]) -> list[type[Op]]:
-    """`op`; if it is abstract, its subclasses."""
+    """Return the concrete subclasses of an abstract op, else `op`."""
     return [op] if OPS.get(op.name) is op else [inner for each in op.__subclasses__() for inner in _concrete(each)]
 
 

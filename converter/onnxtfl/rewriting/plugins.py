@@ -1,4 +1,4 @@
-"""Modules of other packages that register mapping rules."""
+"""Loading of user modules that register mapping rules."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ GROUP = "onnxtfl.mappings"
 
 
 def load(names: Sequence[str]) -> None:
-    """Import the modules `names` (or .py files), and those of the entry points. UsageError where one is not possible.
+    """Import the modules `names` (or .py files) and those of the entry points. UsageError if an import fails.
 
-    Rules of the package come first: a second rule for the same op is an error.
+    The package's rules are registered first: a second rule for the same op is an error.
     """
     all_rules()
     for entry, package in _entry_points():
@@ -32,7 +32,7 @@ def load(names: Sequence[str]) -> None:
 
 @functools.cache
 def _entry_points() -> tuple[tuple[str, str], ...]:
-    """The modules that installed packages declare, each with the name of its package."""
+    """Return the modules that installed packages declare, with the package names."""
     entries = importlib.metadata.entry_points(group=GROUP)
     return tuple(sorted({(entry.module, entry.dist.name if entry.dist else "") for entry in entries}))
 

@@ -12,11 +12,11 @@ from onnxtfl.schemas.sections import OPS, section
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """The places of the operands of a kernel that adds up products, and the axis of the weights' output features.
+    """A kernel that accumulates products: the operand indices, and the axis of the weights' output features.
 
-    The bias is read in units of the products. `offset`: whether the kernel subtracts a zero point of weights that have
-    one scale; it subtracts no others. `wide`: the types of weights of int16 activations; it reads the bytes of others
-    as if they were of one of these. `blocks`: the types of weights whose blocks may have a scale each.
+    The bias has the scale of the products. `offset`: whether the kernel subtracts the zero point of weights with a
+    single scale (it never subtracts several). `wide`: the types of weights for int16 activations; bytes of other types
+    are reinterpreted. `blocks`: the types of weights that may have blockwise scales.
     """
 
     x: int
@@ -30,13 +30,12 @@ class Products:
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """A kernel that reads the scale of each tensor of 8 or 16 bits: 0 where there is none.
+    """A kernel that reads the scale of each 8-bit or 16-bit tensor: 0 if there is none.
 
-    `plain`: the integers that it also computes as they are. `several`: whether it reads one for each index of an axis;
-    if not, it reads 0 there too. `multiplied`: it multiplies the scales of its operands, in float32. `clamps`: where
-    it is fused into another op, it only clamps. `rescales`: it reads one where operand and result have scales.
-    `weights`: the operand whose zero point it does not subtract where the other one is real. `blocks`: the types of
-    which it reads a scale for each block.
+    `plain`: integer types that it also computes without a scale. `several`: whether it reads per-axis scales; if not,
+    it reads 0 for them. `multiplied`: it multiplies the operand scales in float32. `clamps`: fused into another op, it
+    only clamps. `rescales`: it reads scales only if both operand and result have one. `weights`: the operand whose zero
+    point is ignored if the other one is real. `blocks`: the types with blockwise scales.
     """
 
     plain: tuple[str, ...] = ()
@@ -50,10 +49,10 @@ class Scales:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """A kernel of a recurrent layer: it subtracts no zero points of the operands at `weights`.
+    """A kernel of a recurrent layer: it ignores the zero points of the operands `weights`.
 
-    `biases`: (bias, operand, weights), the places of biases that it reads in units of these products, whatever their
-    scale is. `norms`: the operands of layer normalization, with which it reads the biases otherwise.
+    `biases`: (bias, operand, weights): indices of biases that it reads with the scale of the product, ignoring theirs.
+    `norms`: the operands of layer normalization; with these it reads the biases' scales.
     """
 
     weights: tuple[int, ...]
@@ -63,14 +62,14 @@ class Layers:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """A kernel that returns the integers of the type `stored` as they are, and rescales others."""
+    """A kernel that copies integers of type `stored` and rescales others."""
 
     stored: str
 
 
 Plain = Literal["real", "integers", "copies"]
 Reading = Plain | Copies | Layers | Products | Scales
-"""How a kernel reads quantized tensors; the head of the table says what each is."""
+"""How a kernel reads quantized tensors; see the head of the table."""
 _PLAIN: dict[str, Plain] = {"real": "real", "integers": "integers", "copies": "copies"}
 _KINDS: dict[str, type[Copies | Layers | Products | Scales]] = {
     "copies": Copies,
@@ -82,7 +81,7 @@ _KINDS: dict[str, type[Copies | Layers | Products | Scales]] = {
 
 @functools.cache
 def reading_of(op: str) -> Reading:
-    """How the kernels of a builtin op read quantized tensors; KeyError if TFLite has no such op."""
+    """Return how the kernels of a builtin op read quantized tensors. KeyError for an unknown op."""
     table = section(op)
     if not table:
         raise KeyError(op)
@@ -90,7 +89,7 @@ def reading_of(op: str) -> Reading:
 
 
 def parse_reading(op: str, table: Mapping[str, Any]) -> Reading:
-    """The reading in the `table` of an op; ValueError where there is none, or another than those above."""
+    """Parse the reading in the `table` of an op. ValueError if it is missing or unknown."""
     match table.get("reads"):
         case None:
             raise ValueError(f"{OPS}: {op} has no `reads`: state how its kernels read quantized operands")
@@ -106,7 +105,7 @@ def parse_reading(op: str, table: Mapping[str, Any]) -> Reading:
 
 
 def _value(name: str, value: Any) -> Any:
-    """A value of the file as the field's: element types are words, lists are tuples."""
+    """Convert a value of the file: split words to element types, lists to tuples."""
     if isinstance(value, str) and name != "stored":
         return tuple(value.split())
     if isinstance(value, list):

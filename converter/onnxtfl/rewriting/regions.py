@@ -1,7 +1,7 @@
-"""Regions (graphs among a node's attributes): input types before lifting, copies, conditions known before run time.
+"""Regions (graphs in a node's attributes): input types before lifting, copies, constant conditions.
 
 A rule for a file's op with regions (:func:`onnxtfl.rewriting.registry.regions_of`) assigns types and constants to the
-inputs of each region before that is lifted, or returns the region that replaces the node, where that is known.
+inputs of each region before that is lifted, or returns the region that replaces the node, if known.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from onnxtfl.ir.shapes import known_dims
 from onnxtfl.rewriting.registry import Inlined, Steps, rules
 
 MAX_DEPTH = 8
-"""How many producers back a condition is evaluated before run time."""
+"""The most producers that are evaluated for a condition."""
 SMALL = 1 << 10
-"""Elements of the largest constant that is read for it."""
+"""The most elements of a constant that is read for it."""
 
 
 def prepare(node: Node) -> Inlined | Steps | None:
@@ -41,7 +41,7 @@ def prepare(node: Node) -> Inlined | Steps | None:
 
 
 def _capture_elements(node: Node) -> None:
-    """Capture the elements of each captured sequence; the regions make the sequence of them again."""
+    """Capture the elements of captured sequences; the regions rebuild the sequences."""
     i = len(node.operands) - node.attributes["captures"]
     while i < len(node.operands):
         outer = node.operands[i]
@@ -61,7 +61,7 @@ def is_sequence(value: Value) -> bool:
 
 
 def rebuild_input(region: Graph, index: int, maker: Node) -> None:
-    """Replace input `index` of `region` by inputs for the operands of `maker`, from which `region` makes it again."""
+    """Replace input `index` of `region` by inputs for the operands of `maker`, and recompute it inside."""
     old = region.inputs[index]
     inputs = [Value(None if v is None else v.type) for v in maker.operands]
     region.inputs[index : index + 1] = inputs
@@ -70,7 +70,7 @@ def rebuild_input(region: Graph, index: int, maker: Node) -> None:
 
 
 def replace_operands(node: Node, operands: Sequence[Value | None]) -> None:
-    """Give `node` these operands, of any number."""
+    """Replace the operands of `node` by any number of others."""
     for i in range(len(node.operands)):
         node.set_operand(i, None)
     node.operands = [None] * len(operands)
@@ -106,7 +106,7 @@ def set_regions(node: Node, regions: Sequence[Graph]) -> None:
 
 
 def size_of(region: Graph) -> int:
-    """The number of nodes of `region`, those of inner regions too."""
+    """Return the number of nodes of `region`, including inner regions."""
     return sum(1 for _ in region.walk())
 
 
@@ -130,7 +130,7 @@ def copied(b: Builder, region: Graph, operands: Sequence[Value | None]) -> list[
 
 
 def condition_value(value: Value) -> bool | None:
-    """The value of a condition of one element if it is known before run time; else None."""
+    """Return the value of a constant condition of one element, else None."""
     found = _known(value, MAX_DEPTH)
     return None if found is None or found.size != 1 else bool(found.reshape(-1)[0])
 

@@ -1,13 +1,13 @@
 """The registry of mapping rules, from ops of a file to neutral ops and back.
 
 Modules in ``mappings/`` call the decorators below, and ``rules.row``, while they are imported; :func:`rules` imports
-them all (once) and returns the tables to the engine. No one imports a mapping module by name.
+them all (once) and returns the tables to the engine. No other module imports a mapping module.
 
 The order of imports has no effect. A duplicate is an error (RuleError) at import: two lift rules, or a lift rule and an
 upgrade, for the same op and version; two decompositions without conditions for the same op, target, :data:`Order` and
-benefit. Two with conditions that both hold for a node are an error when it is decomposed. A form that does not apply to
-a node returns None. Of the forms that the target accepts, the one with the lowest cost is written; ties are resolved by
-rank, then by name.
+benefit. If the conditions of two rules of equal precedence are both true for a node, its decomposition is an error. A
+form that does not apply to a node returns None. Of the forms that the target accepts, the one with the lowest cost is
+written; ties are resolved by rank, then by name.
 
 ==================  =======================================================================================
 rule                signature
@@ -19,7 +19,7 @@ regions_of          ``(node) -> Inlined | Steps | None``: types and constants of
 carried_by          ``(node) -> triples``: the body's input and output for each value that a loop carries, declared type
 lower_tfl           ``(node) -> Form | None``: the tfl op for a neutral node (None: this form does not apply)
 lower_onnx          ``(node, opset) -> Form | None``: the ONNX op for a neutral node
-requires_opset      ``(node) -> int``: the lowest opset with ops for a neutral node, where not all opsets have them
+requires_opset      ``(node) -> int``: the lowest opset with ops for a neutral node, if not 0
 decompose           ``(b, node) -> Value | sequence of Values | None``: neutral node as other neutral nodes (None: try
                     the next rule)
 decompose_late      the same, after layout assignment
@@ -57,8 +57,8 @@ PrepareRule = Callable[[Node], "Inlined | Steps | None"]
 DecomposeRule = Callable[[Builder, Node], "Lifted | None"]
 Condition = Callable[[Node], bool]
 Target = str
-"""A target that rules are for: "onnx", or the `rules` of a table in ``schemas/targets/``. Targets form chains: rules
-for the narrowest come first.
+"""The target of a rule: "onnx", or the `rules` of a table in ``schemas/targets/``. Targets form chains: rules for the
+narrowest come first.
 """
 K = TypeVar("K")
 R = TypeVar("R")
@@ -86,7 +86,7 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A neutral node as one op of a target: a renaming, except for computed operands and results.
+    """A neutral node as one op of a target.
 
     `op`: name in the target ("CONV_2D", "Conv"). `operands` in the target's order (arrays become constants).
     `attributes`: ONNX attributes, or the fields of the TFLite options table (snake_case as in the schema; enums by
@@ -106,13 +106,13 @@ class Form:
 
     @property
     def renames(self) -> bool:
-        """Whether the target's op is all that is written, without computed operands or results."""
+        """Whether there are no computed operands or results."""
         return self.finish is None and not any(isinstance(operand, Computed) for operand in self.operands)
 
 
 @dataclass(frozen=True, slots=True)
 class Inlined:
-    """A region that replaces its node, and the operands that its inputs become."""
+    """A region that replaces its node, and the operands for its inputs."""
 
     region: Graph
     operands: Sequence[Value | None]
@@ -127,14 +127,14 @@ class LateRule:
 
 
 class Decomposition(NamedTuple):
-    """A rule for the nodes for which `when` holds (None: for all), and its benefit."""
+    """A rule for nodes that satisfy `when` (None: all), with its benefit."""
 
     rule: DecomposeRule
     when: Condition | None = None
     benefit: int = 0
 
     def applies(self, node: Node) -> bool:
-        """Whether the rule is one for `node`."""
+        """Whether `node` satisfies the condition of the rule."""
         return self.when is None or self.when(node)
 
 
@@ -159,32 +159,30 @@ class Rules:
     ordered: dict[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
 
     def tfl_forms(self, node: Node) -> list[Form]:
-        """The tfl ops that `node` may be written as, in order of their rank and name."""
+        """Return the tfl forms of `node`, sorted by rank and name."""
         return _ranked((rank, rule(node)) for rank, rule in self.lower_tfl.get(node.op, ()))
 
     def onnx_forms(self, node: Node, opset: int) -> list[Form]:
-        """The ONNX ops that `node` may be written as at `opset`, in order of their rank and name."""
+        """Return the ONNX forms of `node` at `opset`, sorted by rank and name."""
         return _ranked((rank, rule(node, opset)) for rank, rule in self.lower_onnx.get(node.op, ()))
 
     def quantized_forms(self, node: Node, opset: int) -> list[Form]:
-        """The ONNX ops with explicit parameters that `node`, on quantized types, may be written as at `opset`."""
+        """Return the QOperator forms of `node`, on quantized types, at `opset`."""
         found = ((form, self.lower_quantized.get(form.op)) for form in self.onnx_forms(node, opset) if not form.domain)
         return [made for form, rule in found if rule is not None and (made := rule[2](node, form)) is not None]
 
     @functools.cached_property
     def quantized_ops(self) -> frozenset[tuple[str, str]]:
-        """Domain and name of the ONNX ops with explicit parameters that nodes may be written as."""
+        """Return domain and name of the QOperator ops among the forms."""
         return frozenset((domain, name) for domain, name, _ in self.lower_quantized.values())
 
     def decompositions(self, op: type[Op], *chain: Target) -> list[DecomposeRule]:
-        """The decompositions for a target and those that it is one of, in order, whether or not their conditions hold;
-        last the expansion of a derived op.
-        """
+        """Return all decompositions of an op for a target and its wider targets, in order, and the op's expansion."""
         derived = [expand] if issubclass(op, Derived) else []
         return [*(one.rule for equal in self._by_precedence(op, chain) for one in equal), *derived]
 
     def decompositions_of(self, node: Node, *chain: Target) -> Iterator[DecomposeRule]:
-        """Those of `node` whose conditions hold; RuleError where two of the same place and benefit are."""
+        """Return those that apply to `node`. RuleError for two of the same order and benefit."""
         for equal in self._by_precedence(node.op, chain):
             applying = [one.rule for one in equal if one.applies(node)]
             if len(applying) > 1:
@@ -194,14 +192,14 @@ class Rules:
             yield expand
 
     def _by_precedence(self, op: type[Op], chain: Sequence[Target]) -> Iterator[list[Decomposition]]:
-        """The decompositions of equal precedence, which their conditions tell apart, in order."""
+        """Yield groups of decompositions of equal precedence, in order."""
         found = self.decompose.get(op, {})
         for order, target in itertools.product(_ORDERS, (*chain, None)):
             known = sorted(found.get((order, target), ()), key=_precedence)
             yield from (list(equal) for _, equal in itertools.groupby(known, _precedence))
 
     def late_rule(self, op: type[Op], *chain: Target) -> LateRule | None:
-        """The decomposition after layout assignment for a target, or for one that it is one of."""
+        """Return the decomposition after layout assignment for a target or one of its wider targets."""
         found = self.late.get(op, {})
         return next((found[target] for target in chain if target in found), None)
 
@@ -229,34 +227,33 @@ _CONTRIB = {
     "com.microsoft.nchwc": "nchwc",
     "custom": "mediapipe",
 }
-"""The packages of ``onnxtfl.mappings.contrib``, by the domain of the ops whose rules they have (custom: of TFLite)."""
+"""The packages of ``onnxtfl.mappings.contrib``, by domain of their ops (custom: TFLite's custom ops)."""
 
 
 @functools.cache
 def rules() -> Rules:
-    """The tables with the rules of the core modules in ``onnxtfl.mappings``, which the first call imports, and of the
-    domains so far."""
+    """Return the tables; the first call imports the core modules in ``onnxtfl.mappings``."""
     _import("onnxtfl.mappings", but="onnxtfl.mappings.contrib")
     return _RULES
 
 
 @functools.cache
 def rules_of(domain: str) -> Rules:
-    """The same tables with the rules of a domain, which the first call imports."""
+    """Return the tables after importing the rules of a domain."""
     if domain in _CONTRIB:
         _import(f"onnxtfl.mappings.contrib.{_CONTRIB[domain]}")
     return rules()
 
 
 def all_rules() -> Rules:
-    """The same tables with the rules of all domains."""
+    """Return the tables after importing the rules of all domains."""
     for domain in _CONTRIB:
         rules_of(domain)
     return rules()
 
 
 def _import(package: str, but: str = "-") -> None:
-    """Import the modules of a package, except for those of the package `but`."""
+    """Import the modules of a package, except the package `but`."""
     path = importlib.import_module(package).__path__
     for module in pkgutil.walk_packages(path, f"{package}."):
         if not module.name.startswith(but):
@@ -264,7 +261,7 @@ def _import(package: str, but: str = "-") -> None:
 
 
 def expand(b: Builder, node: Node) -> list[Value]:
-    """The results of a node of a derived op, by the op's own definition."""
+    """Expand a node of a derived op by the op's definition."""
     assert issubclass(node.op, Derived)
     return node.op.expansion(b, node)
 
@@ -293,7 +290,7 @@ def _add_versions(
 
 
 def _decorator(add: Callable[[R], None]) -> Callable[[R], R]:
-    """A decorator that adds a rule to the tables."""
+    """Return a decorator that adds a rule to the tables."""
 
     def register(rule: R) -> R:
         add(rule)
@@ -309,26 +306,26 @@ def lift_onnx(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[
 
 
 def refuse_onnx(*names: str, why: str, hint: str, domain: str = "") -> None:
-    """Say for ``onnx.name``, which has no conversion, `why` that is so and what to do instead."""
+    """Register why ``onnx.name`` has no conversion, and what to do instead."""
     for name in names:
         _add(_RULES.refused, (domain, name), (why, hint), f"refusing {name}")
 
 
 def refuse_tfl(*names: str, why: str, hint: str) -> None:
-    """Say for ``tfl.name``, which has no conversion, `why` that is so and what to do instead."""
+    """Register why ``tfl.name`` has no conversion, and what to do instead."""
     for name in names:
         _add(_RULES.refused_tfl, name, (why, hint), f"refusing {name}")
 
 
 def ordered_onnx(name: str, domain: str = "", **attributes: int) -> None:
-    """Say with which attributes ``onnx.name`` has its results in a defined order, where others leave it open."""
+    """Register for which attributes the order of the results of ``onnx.name`` is defined."""
     _add(_RULES.ordered, (domain, name), attributes, f"the order of {name}")
 
 
 def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[UpgradeRule], UpgradeRule]:
     """Register the rule that rewrites `name` of old since-versions, in place, to the form of its newest lift rule.
 
-    An op that has none is rewritten, of any version, to what its definition by a function computes correctly.
+    An op without a lift rule is rewritten to the form that its definition as a function computes correctly.
     The rule changes the node's attributes and operands (`node.set_operand`, :func:`append_operand`).
     """
 
@@ -337,7 +334,7 @@ def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[Up
 
 @functools.lru_cache(4096)
 def rule_name(rule: Any) -> str:
-    """The name of a rule or rewrite for the record: its module and function; for a row, its module and op."""
+    """Return the name of a rule or rewrite: its module and function; for a row, its module and op."""
     function = getattr(rule, "func", rule)
     return f"{function.__module__.rpartition('.')[2]}.{function.__qualname__.lstrip('_')}"
 
@@ -349,7 +346,7 @@ def append_operand(node: Node, value: Value | None) -> None:
 
 
 def lift_tfl(*names: str) -> Callable[[LiftRule], LiftRule]:
-    """Register the rule that lifts the tfl ops `names`; quantized operands are seen as real numbers."""
+    """Register the rule that lifts the tfl ops `names`; quantized operands appear as real values."""
 
     def add(rule: LiftRule) -> None:
         for name in names:
@@ -369,9 +366,9 @@ def regions_of(name: str) -> Callable[[PrepareRule], PrepareRule]:
 
 
 def carried_by(name: str) -> Callable[[CarriedRule], CarriedRule]:
-    """Register the rule that returns which inputs and outputs of the body of a file's loop `name` have one type.
+    """Register the rule that returns the pairs of body inputs and outputs of loop `name` that have equal types.
 
-    The body is lifted again with other input types until that holds: those that the file declares, else wider ones.
+    The body is lifted again with other input types (the declared ones, else wider ones) until they are equal.
     """
 
     return _decorator(lambda rule: _add(_RULES.carried, name, rule, f"values carried by {name}"))
@@ -406,8 +403,9 @@ def decompose(
     when: Condition | None = None,
     benefit: int = 0,
 ) -> Callable[[DecomposeRule], DecomposeRule]:
-    """Register a rule that replaces `op` by other neutral ops if the target accepts no form of it, for nodes for which
-    `when` holds. `benefit`: of several at the same place of the order, the one with the highest is tried first.
+    """Register a rule that replaces nodes of `op` that satisfy `when` if the target accepts no form of them.
+
+    `benefit`: among rules at the same place of the order, the highest is tried first.
     """
 
     def add(rule: DecomposeRule) -> None:
@@ -424,14 +422,14 @@ def _checked(target: Target | None) -> Target | None:
     """`target`; RuleError if there is no such target."""
     names = {"onnx", *(table.rules for table in target_tables().values())}
     if target is not None and target not in names:
-        raise RuleError(f"there is no target {target!r}, only {', '.join(sorted(names))}")
+        raise RuleError(f"unknown target {target!r}, known: {', '.join(sorted(names))}")
     return target
 
 
 def decompose_late(op: type[Op], target: Target, when: Condition) -> Callable[[DecomposeRule], DecomposeRule]:
     """Register a decomposition that depends on the axis order, and so runs after layout assignment.
 
-    Until then a node for which `when` holds counts as legal. The new nodes must not depend on layout.
+    Until then a node that satisfies `when` counts as legal. The new nodes must not depend on layout.
     """
 
     table, what = _RULES.late.setdefault(op, {}), f"decomposing {op.name} late for {target}"

@@ -1,4 +1,4 @@
-"""Legalizes nodes on quantized types: changes of quantization that a kernel needs, else float arithmetic in between.
+"""Legalization of nodes on quantized types: changes of quantization for a kernel, else float arithmetic.
 
 ::
 
@@ -30,21 +30,21 @@ from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.target import Target
 
 _COARSEST = 2.0
-"""The largest scale of results that are rounded to another quantization first, over the scale of that."""
+"""The largest ratio of the result's scale to the scale of an intermediate quantization."""
 _STORED = (0.0, math.inf, -math.inf)
-"""Bounds that all quantized types store, or saturate to."""
+"""Bounds that all quantized types represent or saturate to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The quantization of each operand and result (None: as it is)."""
+    """The quantization of each operand and result (None: unchanged)."""
 
     operands: tuple[Quantization | None, ...]
     results: tuple[Quantization | None, ...]
 
 
 def requantized(b: Builder, node: Node, target: Target) -> list[Value] | None:
-    """The results of `node` computed with other quantizations that the target accepts; None if there are none."""
+    """Return the results of `node` computed in other quantizations that the target accepts, else None."""
     for variant in _variants(node, target):
         if _accepts(node, variant, target):
             return _made(b, node, variant, target)
@@ -52,7 +52,7 @@ def requantized(b: Builder, node: Node, target: Target) -> list[Value] | None:
 
 
 def in_float(b: Builder, node: Node, target: Target) -> list[Value]:
-    """The results of `node` computed on dequantized operands, and quantized."""
+    """Return the results of `node` computed on dequantized operands, then quantized."""
 
     def real(value: Value) -> Value:
         constant = value.is_constant and value.is_quantized and not target.has_hybrid_kernels
@@ -64,7 +64,7 @@ def in_float(b: Builder, node: Node, target: Target) -> list[Value]:
 
 
 def _constant_in(value: Value, quantization: Quantization) -> Value | None:
-    """A small constant in another quantization; None for other values."""
+    """Return a small constant in another quantization; None for other values."""
     if value.data is None or value.data.size > SMALL:
         return None
     stored = ArrayData(quantize(value.numpy().astype(np.float32), quantization), quantization.dtype)
@@ -72,7 +72,7 @@ def _constant_in(value: Value, quantization: Quantization) -> Value | None:
 
 
 def _variants(node: Node, target: Target) -> Iterator[Variant]:
-    """What kernels may need, the most exact first: fixed results; operands and results in one quantization."""
+    """Yield candidate variants, the most exact first: fixed results; equal quantization of operands and results."""
     results = [_per_tensor(r) for r in node.results]
     operands = [_per_tensor(v) for v in node.operands]
     storage = next((q.storage for q in (*results, *operands) if q is not None), None)
@@ -94,7 +94,7 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
 
 
 def _shifted(operands: Sequence[Quantization | None], results: Sequence[Quantization | None]) -> Iterator[Variant]:
-    """The same real values stored as int8 instead of uint8, or as uint8, whose kernels take a zero point of weights."""
+    """Return the variant with int8 instead of uint8, or with uint8, whose kernels have a zero point of weights."""
     for storage, shift in (("uint8", shifted_to_int8), ("int8", shifted_to_uint8)):
         eight_bit = {q.storage for q in (*results, *operands) if q is not None and q.dtype.bits == 8}
         if eight_bit == {storage}:
@@ -106,12 +106,12 @@ def _shifted(operands: Sequence[Quantization | None], results: Sequence[Quantiza
 
 
 def _is_fine(rounded: Quantization, wanted: set[Quantization]) -> bool:
-    """Whether rounding to `rounded` first changes results in the quantizations `wanted` by a step at most."""
+    """Whether rounding to `rounded` first changes results in the quantizations `wanted` by at most a step."""
     return all(rounded.scales[0] <= _COARSEST * q.scales[0] for q in wanted)
 
 
 def _selects(node: Node, quantization: Quantization) -> bool:
-    """Whether results in `quantization` are elements of operands that have it: then nothing is rounded by the op."""
+    """Whether results in `quantization` are elements of operands with the same one, so that the op rounds nothing."""
     if node.op.inserts:
         return node.op.kept(node, quantization, node.results[0].tensor_type.shape) is not None
     clamps = node.op.clamps is not None and all(bound in _STORED for bound in node.op.clamps)
@@ -119,7 +119,7 @@ def _selects(node: Node, quantization: Quantization) -> bool:
 
 
 def _is_monotonic(node: Node) -> bool:
-    """Whether the op commutes with rounding, constants of it being rounded alike."""
+    """Whether the op commutes with rounding (its constants are rounded likewise)."""
     return node.op.inserts or node.op.clamps is not None
 
 
@@ -129,7 +129,7 @@ def _per_tensor(value: Value | None) -> Quantization | None:
 
 
 def _accepts(node: Node, variant: Variant, target: Target) -> bool:
-    """Whether the target accepts a node like `node` with the types of `variant`."""
+    """Whether the target accepts `node` with the types of `variant`."""
     operands = [v if q is None else _retyped(v, q) for v, q in zip(node.operands, variant.operands, strict=True)]
     probe = Node(node.op, operands, node.attributes)
     for result, quantization in zip(node.results, variant.results, strict=True):
@@ -159,7 +159,7 @@ def _made(b: Builder, node: Node, variant: Variant, target: Target) -> list[Valu
 
 
 def _rounded_again(b: Builder, value: Value, wanted: TensorType, target: Target) -> Value:
-    """`value`, which is rounded already, in the quantization of `wanted`; by a product with 1 where that is closer."""
+    """Requantize the rounded `value` to the quantization of `wanted`; by a product with 1 if that is more exact."""
     before, after = value.tensor_type.quantization, wanted.quantization
     if before is None or after is None or not _is_off(before, after, target.factor_bits):
         return converted(b, value, after)
@@ -171,7 +171,7 @@ def _rounded_again(b: Builder, value: Value, wanted: TensorType, target: Target)
 
 
 def _is_off(before: Quantization, after: Quantization, bits: int | None) -> bool:
-    """Whether a factor of `bits` bits makes the sum of all rounding errors more than a step of `after`."""
+    """Whether a factor of `bits` bits makes the total rounding error more than a step of `after`."""
     if bits is None or before.storage != after.storage or before.dtype.bits != 8:
         return False
     ratio = before.scales[0] / after.scales[0]

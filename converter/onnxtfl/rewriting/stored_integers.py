@@ -1,7 +1,7 @@
-"""What TFLite's kernels compute on the integers of quantized tensors, where that is not the op on real values.
+"""Kernels of TFLite whose result on stored integers differs from the op on real values.
 
-The table of ops declares it (:mod:`readings`). Not in here: kernels that copy elements of one operand or several, which
-are known by the neutral ops of their lifting (:mod:`lift`).
+The table of ops declares them (:mod:`readings`). Kernels that copy elements are not in here: their neutral ops show it
+(:mod:`lift`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from onnxtfl.rewriting.registry import LiftRule
 
 _REAL = DType.FLOAT32
 _SMALL = ("int8", "uint8", "int16", "int4", "uint4", "int2")
-"""The element types of which most kernels read a scale."""
+"""The element types for which most kernels read a scale."""
 _LARGEST = 2.0**31
-"""A product of scales in units of the result's scale is less: kernels shift by 31 bits at most."""
+"""The limit of product of scales / result scale: kernels shift by at most 31 bits."""
 _NOTHING = 1e-30
-"""All integers of a smaller scale are 0 beside other values: it does not matter which of them the kernel writes."""
+"""Values of a smaller scale are negligible, so that differences between kernels do not matter."""
 
 
 def clamps(made: Node) -> bool:
@@ -40,7 +40,7 @@ def clamps(made: Node) -> bool:
 
 
 def _reading(node: Node) -> Reading:
-    """How the kernel of `node` reads quantized tensors; neutral and custom ops are computed on real values."""
+    """Return how the kernel of `node` reads quantized tensors; neutral and custom ops compute on real values."""
     name = node.op.name.partition(".")[2]
     if node.op.dialect != "tfl" or name.startswith("custom:"):
         return "real"
@@ -52,10 +52,10 @@ def _reading(node: Node) -> Reading:
 
 
 def check_parameters(node: Node) -> None:
-    """Raise UnsupportedError where the kernel of `node` reads 0 as a scale: it has none, or several.
+    """Raise UnsupportedError if the kernel of `node` reads a scale of 0: there is none, or there are several.
 
-    Results are 0 then, or the process ends (measured on LiteRT 2.3). InvalidModelError for an infinite scale, which
-    files of other converters have: no element of such a tensor has a value.
+    Then results are 0, or the process aborts (measured on LiteRT 2.3). InvalidModelError for an infinite scale, as in
+    files of other converters.
     Source: LiteRT core/interpreter_builder.cc: only a single scale becomes TfLiteTensor.params.
     """
     for value in (*node.operands, *node.results):
@@ -76,12 +76,12 @@ def check_parameters(node: Node) -> None:
 
 
 def _check_blocks(value: Value | None, reading: Reading) -> None:
-    """Raise UnsupportedError for scales of blocks that the kernel does not read: it computes with a scale of 0."""
+    """Raise UnsupportedError for blockwise scales that the kernel does not read (it uses a scale of 0)."""
     quantization = quantization_of(value)
     if value is None or quantization is None or quantization.block is None:
         return
     if quantization.storage not in (reading.blocks if isinstance(reading, Products | Scales) else ()):
-        message = f"TFLite's kernel reads no scales of blocks of {quantization.storage}"
+        message = f"TFLite's kernel reads no blockwise scales of {quantization.storage}"
         raise UnsupportedError(message, type_=value.type, code="E-QUANT-001")
 
 
@@ -97,10 +97,10 @@ def _check_scales_of(type_: TensorType, reading: Scales) -> None:
 
 
 def check_axes(node: Node, value: Value, result: Value, copied: Iterable[Value]) -> None:
-    """Raise UnsupportedError where a tensor with several scales is not read or declared as the kernel computes it.
+    """Raise UnsupportedError if the kernel does not support a tensor with several scales.
 
-    `value`: what `node` computes for its `result`. `copied`: its operands whose integers the kernel moves. These are
-    what the result stores, so it has to declare their scales. Kernels that compute read 0 as the scale of such tensors.
+    `value`: the value computed for `result`. `copied`: operands whose integers the kernel moves, so that `result` has
+    to declare their scales. Other kernels read a scale of 0 for such tensors.
     """
     reading, moved = _reading(node), list(copied)
     is_joined = value.producer is not None and value.producer.op is ops.Concatenate
@@ -149,7 +149,7 @@ def _pairs(quantization: Quantization) -> list[tuple[float, int]]:
 
 
 def _check_product(node: Node, scales: Sequence[Sequence[float]]) -> None:
-    """Raise UnsupportedError where a product of `scales` of two operands is no float32, or far above the result's."""
+    """Raise UnsupportedError if the product of two `scales` overflows float32 or far exceeds the result's scale."""
     if len(scales) < 2:
         return
     with np.errstate(over="ignore", under="ignore"):
@@ -164,7 +164,7 @@ def _check_product(node: Node, scales: Sequence[Sequence[float]]) -> None:
 
 
 def check_scales(node: Node) -> None:
-    """Raise UnsupportedError for a scale that is not positive: LiteRT's kernel sets differ, or refuse it."""
+    """Raise UnsupportedError for a scale <= 0: LiteRT's kernel sets disagree or refuse it."""
     reading = _reading(node)
     values = [v for v in (*node.operands, *node.results) if v is not None]
     found = [(q, v) for v in values if (q := _activation(v)) is not None]
@@ -175,14 +175,14 @@ def check_scales(node: Node) -> None:
 
 
 def _activation(value: Value | None) -> Quantization | None:
-    """The per-tensor parameters of a value that is not constant."""
+    """Return the per-tensor parameters of a computed value, else None."""
     quantization = quantization_of(value)
     known = value is None or value.is_constant or quantization is None or not quantization.per_tensor
     return None if known else quantization
 
 
 def reads_integers(node: Node) -> bool:
-    """Whether the kernel of `node` computes on the integers whatever the scales are, and the scales are not all one."""
+    """Whether the kernel of `node` ignores the scales, and these are not all equal."""
     reading = _reading(node)
     if reading == "copies":
         return len({q for v in (*node.operands, *node.results) if (q := quantization_of(v)) is not None}) > 1
@@ -190,7 +190,7 @@ def reads_integers(node: Node) -> bool:
 
 
 def on_integers(b: Builder, node: Node, rule: LiftRule) -> list[Value]:
-    """The results of `rule` on the integers of the operands of `node`, which then are what the results store.
+    """Apply `rule` to the stored integers of the operands of `node`; its results are the stored integers.
 
     ::
 
@@ -217,7 +217,7 @@ def _plain(type_: Type | None) -> Type | None:
 
 
 def integers_of(b: Builder, value: Value) -> Value:
-    """The integers of a quantized value; other values as they are."""
+    """Return the stored integers of a quantized value; other values unchanged."""
     quantization = quantization_of(value)
     if quantization is None:
         return value
@@ -229,7 +229,7 @@ def integers_of(b: Builder, value: Value) -> Value:
 
 
 def labeled(b: Builder, integers: Value, quantization: Quantization | None) -> Value:
-    """A tensor that stores these integers; other values as they are."""
+    """Return a tensor that stores these integers; without `quantization`, unchanged."""
     if quantization is None:
         return integers
     real = b(ops.DequantizeLinear, integers, *_parameters(quantization), axis=quantization.axis or 0)
@@ -237,7 +237,7 @@ def labeled(b: Builder, integers: Value, quantization: Quantization | None) -> V
 
 
 def _parameters(quantization: Quantization) -> tuple[Value, Value]:
-    """Scale and zero point as constants, of rank 0 for one scale."""
+    """Return scale and zero point as constants (scalars for one scale)."""
     shape: tuple[int, ...] = () if quantization.per_tensor else (len(quantization.scales),)
     zeros = np.asarray(quantization.zero_points, quantization.dtype.numpy).reshape(shape)
     scale = constant(np.asarray(quantization.scales, np.float32).reshape(shape))
@@ -245,10 +245,10 @@ def _parameters(quantization: Quantization) -> tuple[Value, Value]:
 
 
 def restate_products(b: Builder, node: Node) -> None:
-    """Let weights and bias of `node` have the parameters that its kernel reads, if it adds up products.
+    """Give weights and bias of `node` the parameters that its kernel uses, if it accumulates products.
 
-    The bias is in units of the products, whatever its scale and zero point; weights have the zero point 0 and their
-    scales along their output features. Measured on LiteRT 2.3, all kernel sets that accept other parameters.
+    The bias has the scale of the products; weights have zero point 0 and scales along their output features. Measured
+    on LiteRT 2.3, all kernel sets that accept other parameters.
     """
     reading = _reading(node)
     _restate_hybrid(b, node, reading)
@@ -271,7 +271,7 @@ def restate_products(b: Builder, node: Node) -> None:
 
 
 def _restate_hybrid(b: Builder, node: Node, reading: Reading) -> None:
-    """Let quantized weights of real activations have the parameters that hybrid kernels read: no zero point.
+    """Give quantized weights of real activations the parameters that hybrid kernels use: zero point 0.
 
     Weights of uint8 are read as int8 (CONV_2D and FULLY_CONNECTED; other kernels refuse them).
     """
@@ -291,9 +291,9 @@ def _restate_hybrid(b: Builder, node: Node, reading: Reading) -> None:
 
 
 def _restate_layer(b: Builder, node: Node, reading: Layers) -> None:
-    """Let the weights of a recurrent layer have no zero point, and its biases the scales of the products.
+    """Give the weights of a recurrent layer zero point 0, and its biases the scales of the products.
 
-    Not those of the basic LSTM, which has 5 operands: its kernel subtracts the zero point.
+    Not for the basic LSTM (5 operands), whose kernel subtracts the zero point.
     """
     if len(node.operands) <= 5 < max(reading.weights):
         return
@@ -322,7 +322,7 @@ def _check_one_scale(value: Value, weights: Quantization) -> None:
 
 
 def _as_int8(node: Node, place: int, quantization: Quantization) -> None:
-    """Read the bytes of an operand, a constant of uint8, as int8."""
+    """Reinterpret a constant uint8 operand as int8."""
     value = node.operand(place)
     assert value.data is not None
     data = ArrayData(value.data.numpy().view(np.int8), DType.INT8)
@@ -330,7 +330,7 @@ def _as_int8(node: Node, place: int, quantization: Quantization) -> None:
 
 
 def _check_types(value: Value, x: Quantization, weights: Quantization, reading: Products) -> None:
-    """Raise UnsupportedError for weights whose bytes the kernel reads as those of another type."""
+    """Raise UnsupportedError for weights that the kernel would reinterpret as another type."""
     taken = {"uint8": ("uint8",), "int8": ("int8", "int4", "int2"), "int16": reading.wide}.get(x.storage)
     if taken is not None and weights.storage not in taken:
         message = f"TFLite's kernel takes weights of {' or '.join(taken)} for activations of {x.storage}"
@@ -339,13 +339,13 @@ def _check_types(value: Value, x: Quantization, weights: Quantization, reading: 
 
 def _read_weights(value: Value, given: Quantization, reading: Products) -> Quantization:
     if given.axis is None:
-        # weights of uint8 have their zero point in every kernel
+        # every kernel subtracts the zero point of uint8 weights
         return given if reading.offset or given.dtype is DType.UINT8 else replace(given, zero_points=(0,))
     return replace(_along_features(value, given, reading), zero_points=(0,) * len(given.scales))
 
 
 def _along_features(value: Value, given: Quantization, reading: Products) -> Quantization:
-    """The parameters of weights along the axis of their output features, whatever axis the file says."""
+    """Return the parameters of weights along their output feature axis, ignoring the declared axis."""
     shape = value.tensor_type.shape
     if given.axis is None or given.axis == reading.axis or given.block is not None or shape is None:
         return given
@@ -356,14 +356,14 @@ def _along_features(value: Value, given: Quantization, reading: Products) -> Qua
 
 
 def _alike(given: Quantization | None, wanted: Quantization) -> bool:
-    """Whether the parameters are the same but for rounding, as kernels compare them."""
+    """Whether the parameters are equal up to rounding, as kernels compare them."""
     if given is None or len(given.scales) != len(wanted.scales) or any(given.zero_points):
         return False
     return np.allclose(given.scales, wanted.scales, rtol=1e-3, atol=0)
 
 
 def _relabel(b: Builder, node: Node, place: int, quantization: Quantization) -> None:
-    """Let an operand have the same integers and these parameters."""
+    """Reinterpret the integers of an operand with these parameters."""
     value = node.operand(place)
     type_ = TensorType(value.dtype if value.is_quantized else _REAL, value.tensor_type.shape, quantization)
     if value.data is not None:

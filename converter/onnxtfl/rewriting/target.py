@@ -42,32 +42,32 @@ class Target(ABC):
 
     name: ClassVar[TargetName]
     chain: tuple[TargetName, ...]
-    """What the target is one of, the narrowest first: rules for each of them are rules for it."""
+    """The chain of targets whose rules apply, the narrowest first."""
     has_integer_ops: bool
-    """Whether ops other than those that quantize and dequantize have kernels on quantized types."""
+    """Whether there are kernels on quantized types besides quantize and dequantize."""
     title: str
     has_int64: bool = True
     """Whether kernels compute in int64."""
     has_float16: bool = True
-    """Whether a kernel converts float16, so that it can be the type of inputs and outputs."""
+    """Whether a kernel converts float16, so that inputs and outputs may have it."""
     has_hybrid_kernels: bool = True
-    """Whether kernels multiply real values by quantized weights, and memory for dequantized weights is no concern."""
+    """Whether there are hybrid kernels, and memory for dequantized weights does not matter."""
     longest_axis: int = (1 << 63) - 1
-    """The most elements that an axis of a tensor may have."""
+    """The largest size of an axis."""
     raised: str = ""
-    """The version of the format and the reason, where a model needs a newer one than the default."""
+    """The version of the format and the reason, if a model needs a newer one than the default."""
 
     @abstractmethod
     def forms(self, node: Node) -> Sequence[Form]:
-        """The forms that the lowering rules offer for `node`."""
+        """Return the forms of `node` from the lowering rules."""
 
     @abstractmethod
     def refuses(self, node: Node, form: Form) -> Refusal | None:
-        """Why the target does not accept `form` of `node`; None if it does."""
+        """Return why the target does not accept `form` of `node`; None if it does."""
 
     @abstractmethod
     def accepted(self, node: Node) -> Form | None:
-        """The accepted form of `node` with the lowest cost; None if the target accepts none."""
+        """Return the accepted form of `node` with the lowest cost; None if there is none."""
 
     def may_compute_on_integers(self, node: Node) -> bool:
         """Whether any kernels compute on quantized types like those of `node`."""
@@ -75,26 +75,26 @@ class Target(ABC):
 
     @property
     def saturated_steps(self) -> float | None:
-        """How many steps from 0 real values are saturated when they are quantized; NaN is not. None: all, and NaN."""
+        """Return up to how many steps from 0 quantization saturates (NaN excluded); None: always, also NaN."""
         return None
 
     @property
     def factor_bits(self) -> int | None:
-        """How many bits after the point the factor has by which values are requantized; None: enough."""
+        """Return the fractional bits of the requantization factor; None: enough."""
         return None
 
     def fixed_quantization(self, form: Form, storage: str) -> Quantization | None:
-        """The only quantization of the results of `form` that its kernels write; None if they write any."""
+        """Return the only result quantization that the kernels of `form` support; None if any."""
         return None
 
     def advice(self, node: Node) -> str | None:
-        """What the user can do about a node that the target cannot run; None: what the error's code advises."""
+        """Return what the user can do about a node that the target cannot run; None: the default advice."""
         return None
 
     def operand_name(self, node: Node, index: int) -> str | None:
-        """The name of an operand of `node`, an op of the target; None if it has none."""
+        """Return the name of an operand of the target op `node`, else None."""
         return None
 
     @abstractmethod
     def version(self, node: Node, form: Form) -> int:
-        """The lowest version of the target's op that can express `form`."""
+        """Return the lowest version of the target's op for `form`."""

@@ -1,4 +1,4 @@
-"""Collects all unsupported ops of a model, not only the first."""
+"""Collection of all unsupported ops of a model."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.rewriting.lift import Expand, has_conversion, lift_where_possible, op_name
 
 NO_CONVERSION = ("E-OP-002", "E-OP-003")
-"""The codes of errors about an op as such, whatever its operands are."""
+"""The codes of errors that do not depend on operands."""
 MANY = 4
-"""Names of nodes that a message lists for each op."""
+"""The most node names per op in a message."""
 
 
 @dataclass(frozen=True)
 class UnsupportedOp:
-    """An op that cannot be converted: its name with the domain and version, its nodes by name, and why.
+    """An op that cannot be converted: name with domain, version, names of nodes, and reason.
 
     ``version``: the since-version (ONNX) or op version (TFLite), None where the reason concerns no op of the file.
     """
@@ -35,20 +35,20 @@ class UnsupportedOp:
 
 
 def named(nodes: Iterable[str]) -> str:
-    """The number of nodes and the names of the first ones."""
+    """Return the number of nodes and the names of the first ones."""
     names = list(nodes)
     shown = ", ".join(map(repr, names[:MANY])) + (", ..." if len(names) > MANY else "")
     return shown if len(names) == 1 else f"{len(names)} nodes: {shown}"
 
 
 def name_of(node: Node) -> str:
-    """The name of a node, or of its first named result."""
+    """Return the name of a node, or of its first named result."""
     return node.name or next((r.name for r in node.results if r.name), "")
 
 
 @contextmanager
 def naming_all(graph: Graph, is_defined: Callable[[Node], bool]) -> Iterator[None]:
-    """Let the error about an op without a conversion name all such ops that are left in `graph`."""
+    """Extend an error about an op without a conversion to all such ops in `graph`."""
     try:
         yield
     except UnsupportedError as error:
@@ -70,9 +70,9 @@ def _name_all(error: UnsupportedError, graph: Graph, is_defined: Callable[[Node]
 
 
 def unsupported_ops(graph: Graph, expand: Expand) -> list[UnsupportedOp]:
-    """Lift `graph` as far as possible; returns what cannot be lifted, by op and reason, the most frequent first.
+    """Lift `graph` as far as possible; return the failures by op and reason, the most frequent first.
 
-    Nodes whose operands have no types because of another one are left out.
+    Nodes that fail only because their operands have no types are omitted.
     """
     found: dict[tuple[str, int | None, str, str], list[str]] = {}
 

@@ -1,1 +1,1 @@
-"""Inputs and outputs: their sizes and names, and parts that are asked for."""
+"""Inputs and outputs: sizes, names, and cutting a part out of a model."""

@@ -1,10 +1,10 @@
-"""Names for the constants of a converted graph: those of the weights of the source that they were computed from.
+"""Names for the constants of a converted graph, from the weights of which they were computed.
 
 ::
 
     Conv(%x, %conv0.weight); BatchNormalization(...)  ->  CONV_2D(%x, "conv0.weight", "relu2/bias")
 
-A fused weight is not that of the source, so its name is for people only: it says where the numbers come from.
+A fused weight differs from the source's weight: the name is only informative.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.target import Target
 
 Weights = Mapping[str, Sequence[tuple[str, int]]]
-"""By the name of a node: the names of its constants with more than one element, and their numbers of elements."""
+"""The names and numbers of elements of the non-scalar constants of each node, by node name."""
 
 
 def weights_of(graph: Graph) -> Weights:
-    """The named constants of each node of the source, regions included; nodes without a name have that of a result."""
+    """Return the named constants of each source node, also in regions; a node without a name has its result's."""
     found: dict[str, list[tuple[str, int]]] = {}
     for node in graph.walk():
         named = [(v.name, v.data.size) for v in node.operands if v is not None and v.data is not None and v.name]
@@ -31,10 +31,10 @@ def weights_of(graph: Graph) -> Weights:
 
 
 def constant_names(graph: Graph, weights: Weights, target: Target) -> dict[Value, str]:
-    """A name for each constant without one that is no integer tensor and no scalar.
+    """Return a name for each unnamed constant that is neither integer nor scalar.
 
-    It is the only constant with as many elements of the source nodes, else that of the first result and the target's
-    name of the operand.
+    It is that of the only constant of the source nodes with as many elements; else the name of the first result and of
+    the operand.
     """
     found: dict[Value, str] = {}
     for node in graph.walk():
@@ -54,7 +54,7 @@ def _is_weight(value: Value) -> bool:
 
 
 def _source(node: Node, value: Value, weights: Weights) -> str | None:
-    """The constant of the first source node that has one with as many elements, if it has only one."""
+    """Return the constant of the first source node with exactly one constant of as many elements."""
     size = value.data.size if value.data is not None else 0
     for source in node.sources:
         names = {name for name, count in weights.get(source, ()) if count == size}

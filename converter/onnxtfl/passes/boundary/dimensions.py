@@ -1,4 +1,4 @@
-"""The sizes of dimensions by name: one size for all inputs that have the dimension.
+"""Sizes of named dimensions, for all inputs that have the dimension.
 
 ::
 
@@ -16,14 +16,14 @@ from onnxtfl.ir.types import TensorType
 
 
 class Dimensions:
-    """The sizes of dimensions by their names in the file; ``names``: these names by symbol."""
+    """Sizes of dimensions by name in the file; ``names``: the names by symbol."""
 
     def __init__(self, sizes: Mapping[str, int], names: Mapping[str, str]) -> None:
         self._sizes, self._names = sizes, names
-        self._known = dict[str, str]()  # the name in the file of each symbol in the shape of an input
+        self._known = dict[str, str]()  # the names of symbols in the shapes of inputs
 
     def set(self, graph: Graph) -> dict[str, tuple[int | str, ...]]:
-        """Set the sizes of the inputs; returns their shapes, as options have them (nothing without sizes).
+        """Set the sizes of the inputs; return their shapes as in the options (nothing without sizes).
 
         A dimension whose name in the file is a formula ("past + 1") follows from the others.
         """
@@ -41,7 +41,7 @@ class Dimensions:
         return shapes
 
     def refuse_unknown(self) -> None:
-        """Raise UsageError for a name that no input has had."""
+        """Raise UsageError for a name that no input has."""
         shown = dict.fromkeys(self._known.values())
         known = {*self._known, *shown, *(name for formula in shown for name in _names_in(formula))}
         unknown = next((name for name in self._sizes if name not in known), None)
@@ -50,7 +50,7 @@ class Dimensions:
             raise UsageError(f"no input has a dimension called {unknown!r}", hint=hint, code="E-USE-003")
 
     def _size(self, symbol: str) -> int | None:
-        """The size of a symbol of the graph, None where it stays open."""
+        """Return the size of a symbol of the graph, None if it stays dynamic."""
         shown = self._names.get(symbol, symbol)
         self._known[symbol] = shown
         for name in (shown, symbol):
@@ -62,25 +62,25 @@ class Dimensions:
 
 
 def _asked(dim: Dim) -> int | str:
-    """A size as it is asked for: the name of one that stays open, -1 for a formula."""
+    """Return a size as in the options: the name of a dimension that stays dynamic, -1 for a formula."""
     return dim if isinstance(dim, int) else str(dim) if str(dim).isidentifier() else -1
 
 
 def _tensors(graph: Graph) -> Iterator[tuple[Value, TensorType]]:
-    """The inputs that are tensors, with their types."""
+    """Return the tensor inputs with their types."""
     for value in graph.inputs:
         if isinstance(value.type, TensorType):
             yield value, value.type
 
 
 def _symbols(graph: Graph) -> list[str]:
-    """The symbols in the shapes of inputs, each once."""
+    """Return the distinct symbols in the shapes of inputs."""
     found = (name for _, type_ in _tensors(graph) for dim in type_.shape or () for name in symbols(dim))
     return list(dict.fromkeys(name for name in found if isinstance(name, str)))
 
 
 def _names_in(formula: str) -> set[str]:
-    """The names in the name of a dimension that is a formula; none in another text."""
+    """Return the names in a dimension's name if that is a formula, else none."""
     try:
         return {name for name in symbols(parse_dim(formula)) if isinstance(name, str)}
     except ValueError:

@@ -1,4 +1,4 @@
-"""For targets without dynamic sizes: inputs and results with such sizes are refused."""
+"""Errors for dynamic inputs and results, for targets without dynamic sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HINT = "fix the sizes of the inputs (`--input-shape {0}|input_shapes`)"
 
 
 def refuse_open_inputs(graph: Graph, title: str) -> None:
-    """UnsupportedError that names every input with a size that is not a number; `title`: of the target."""
+    """Raise UnsupportedError that names every dynamic input; `title`: of the target."""
     found = [v for v in graph.inputs if _is_open(v)]
     if found:
         names = ", ".join(repr(v.name) for v in found)
@@ -22,12 +22,14 @@ def refuse_open_inputs(graph: Graph, title: str) -> None:
 
 
 def refuse_open_results(graph: Graph, title: str) -> None:
-    """UnsupportedError for an op with a result of a size that depends on the values of a run."""
+    """Raise UnsupportedError for an op whose result has a data-dependent size."""
     for node in graph.walk():
         found = next((v for v in node.results if _is_open(v)), None)
         if found is not None:
             message = f"{title} has no dynamic sizes, and this result has one"
-            hint = "cut the model around it (`inputs`, `outputs`), or make constant what decides the size"
+            hint = (
+                "cut the model around it (`inputs`, `outputs`), or make the operand that determines the size constant"
+            )
             name = node.name or found.name
             raise UnsupportedError(message, node=name, op=node.op.name, type_=found.type, hint=hint, code="E-OP-009")
 
@@ -41,6 +43,6 @@ def _have(count: int) -> str:
 
 
 def _fixed(value: Value) -> str:
-    """An example of sizes, as on the command line: 1 for each that is open."""
+    """Return example sizes for the command line: 1 for each dynamic one."""
     sizes = value.tensor_type.shape or ()
     return f"{value.name}:{','.join(str(size_or(size, 1)) for size in sizes)}"

@@ -24,10 +24,10 @@ from onnxtfl.rewriting.lift import Expand, lift_where_possible
 def set_input_shapes(
     graph: Graph, shapes: Mapping[str, Sequence[int | str]], cut_at: Sequence[str] | None = None
 ) -> bool:
-    """Set the shapes of inputs (-1: a size that is open, a name: one that is open and called so).
+    """Set the shapes of inputs (-1: a dynamic size, a name: a named dynamic size).
 
-    Also of the tensors `cut_at`, which become inputs; one of unknown type is float32. Returns whether a fixed size
-    changed, so that the types in the file are no longer valid. UsageError for an unknown input or another rank.
+    Also of the tensors `cut_at`, which become inputs; one of unknown type is float32. Return whether a static size
+    changed, so that the types in the file are no longer valid. UsageError for an unknown input or a different rank.
     """
     inputs, changed = {str(v.name): v for v in graph.inputs}, False
     cut_inside = [name for name in cut_at or () if name in shapes and name not in inputs]
@@ -57,7 +57,7 @@ def set_input_shapes(
 
 
 def _size(have: Dim | None, want: int | str) -> Dim:
-    """The size of an axis that has the size `have` (None: unknown) where `want` is asked for."""
+    """Return the new size of an axis of size `have` (None: unknown) for the option `want`."""
     if isinstance(want, str):
         return symbol(want)
     if want != -1:
@@ -68,10 +68,10 @@ def _size(have: Dim | None, want: int | str) -> Dim:
 def cut(
     graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None, expand: Expand | None = None
 ) -> list[str] | None:
-    """Keep only the nodes between the tensors named; returns the new outputs' names, None where unchanged.
+    """Keep only the nodes between the named tensors; return the new outputs' names, None if unchanged.
 
-    The type of a tensor that becomes an input is the one that the file declares, else it is inferred by lifting the
-    nodes before it (with `expand`). UsageError for names that do not exist.
+    A tensor that becomes an input has its declared type, else the type inferred by lifting the nodes before it (with
+    `expand`). UsageError for names that do not exist.
     """
     if outputs:
         found = _named(graph, outputs)
@@ -90,7 +90,7 @@ def cut(
 
 
 def _drop_states(graph: Graph) -> None:
-    """Drop the states that the outputs do not depend on, in this run or a later one."""
+    """Drop states on which the outputs never depend, now or in later invocations."""
     pending, graph.states = graph.states, []
     seen: set[Value] = set()
     work = list(graph.outputs)
@@ -128,7 +128,7 @@ def _cut_inputs(graph: Graph, names: Sequence[str]) -> None:
 
 
 def _infer_up_to(graph: Graph, names: Sequence[str], expand: Expand) -> None:
-    """Lift what can be lifted until all named values have types; UsageError for a type that is still unknown."""
+    """Lift nodes until all named values have types. UsageError for a type that stays unknown."""
 
     def is_done() -> bool:
         return all(v.type is not None for v in _named(graph, names).values())
@@ -137,14 +137,14 @@ def _infer_up_to(graph: Graph, names: Sequence[str], expand: Expand) -> None:
     unknown = [name for name, value in _named(graph, names).items() if value.type is None]
     if unknown:
         raise UsageError(
-            f"the type of the tensor {unknown[0]!r} is not known",
-            hint="say its sizes (`input_shapes`)",
+            f"the type of the tensor {unknown[0]!r} is unknown",
+            hint="give its sizes (`input_shapes`)",
             code="E-USE-004",
         )
 
 
 def _named(graph: Graph, names: Sequence[str]) -> dict[str, Value]:
-    """The values with these names; also by the name of an output, or of a tensor that a value replaces."""
+    """Return the values with these names, which may be those of outputs or of replaced tensors."""
     known = {v.name: v for v in _values(graph) if v.name}
     if any(name not in known for name in names):
         replaced = {o.tensor: v for v in _values(graph) for o in v.origins if o.shape is None and o.permutation is None}
@@ -175,7 +175,7 @@ def separate_outputs(graph: Graph, shares_inputs: bool = False) -> None:
 
 
 def separate_region_outputs(graph: Graph) -> None:
-    """The same for the regions of nodes of `graph`; a value that a While only reads is input and output."""
+    """Make the outputs of regions distinct; a read-only value of a While is both input and output."""
     for node in graph.nodes:
         for region in node.regions:
             pairs = zip(region.inputs, region.outputs, strict=False) if node.op is ops.While else ()
@@ -183,7 +183,7 @@ def separate_region_outputs(graph: Graph) -> None:
 
 
 def _separate(graph: Graph, kept: Collection[int]) -> None:
-    """Copy the outputs of `graph` that are no distinct results, but for those with the indices `kept`."""
+    """Copy the outputs of `graph` that are not distinct results, except those with indices `kept`."""
     taken: set[Value] = set(graph.inputs)
     by_tensor: dict[Value, dict[str, Origin]] = {}
     for i, value in enumerate(graph.outputs):
@@ -198,7 +198,7 @@ def _separate(graph: Graph, kept: Collection[int]) -> None:
 
 
 def _origins_of(value: Value, name: str | None, by_tensor: dict[Value, dict[str, Origin]]) -> tuple[Origin, ...]:
-    """The origin of the output `name` among those of `value`, or all: thousands of outputs may be one value.
+    """Return the origin of the output `name` of `value`, or all origins.
 
     `by_tensor`: the origins of the values of earlier calls, by their tensors.
     """
@@ -209,7 +209,7 @@ def _origins_of(value: Value, name: str | None, by_tensor: dict[Value, dict[str,
 
 
 def _is_dequantized_constant(value: Value) -> bool:
-    """XNNPACK of LiteRT 2.3 dequantizes constants for the ops that it runs, and writes nothing where none reads it."""
+    """XNNPACK of LiteRT 2.3 does not write a dequantized constant that no op reads."""
     node = value.producer
     return node is not None and node.op is ops.Convert and node.operand(0).is_constant and node.operand(0).is_quantized
 

@@ -1,4 +1,4 @@
-"""Other names for inputs and outputs of the result.
+"""Renaming of inputs and outputs.
 
 ::
 
@@ -16,7 +16,7 @@ from onnxtfl.ir.metadata import Metadata
 
 
 def rename_boundary(graph: Graph, names: Mapping[str, str]) -> None:
-    """Rename inputs and outputs: old name -> new name. UsageError for an unknown name, and for one that is taken."""
+    """Rename inputs and outputs: old name -> new name. UsageError for an unknown name or a name in use."""
     if not names:
         return
     outputs = graph.output_names or [value.name or "" for value in graph.outputs]
@@ -31,7 +31,7 @@ def rename_boundary(graph: Graph, names: Mapping[str, str]) -> None:
 
 
 def renamed_metadata(metadata: Metadata, names: Mapping[str, str]) -> Metadata:
-    """Metadata whose descriptions of inputs and outputs follow their new names."""
+    """Return metadata with the new names of inputs and outputs."""
     descriptions = {names.get(name, name): text for name, text in metadata.descriptions.items()}
     found = replace(metadata, descriptions=descriptions)
     if found.tflite is not None:

@@ -5,8 +5,8 @@
     (%x: sequence<T>), 2 elements  ->  (%x_0: T, %x_1: T) %x = Tuple(%x_0, %x_1)
     %y = Tuple(%a, %b); -> (%y)    ->  -> (%a, %b), named y_0 and y_1
 
-An optional is what it holds, under its own name, or nothing. A sequence whose length is known only at run time is one
-tensor, its elements along axis 0.
+An optional becomes its value, with its own name, or nothing. A sequence of dynamic length becomes one tensor with the
+elements along axis 0.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MOST_ELEMENTS = 1024
 def flatten_inputs(graph: Graph, lengths: Mapping[str, int | None], *, strict: bool = True) -> None:
     """Replace the inputs of sequence and optional type; `lengths`: by name (None: an optional without a value).
 
-    UnsupportedError for a sequence without a length, which stays an input unless `strict`; UsageError for a length that
-    cannot be.
+    UnsupportedError for a sequence without a length, which stays an input unless `strict`; UsageError for an invalid
+    length.
     """
     inputs = _Inputs(Builder(graph, graph.first), lengths, {v.name or "" for v in graph.inputs})
     old, graph.inputs = graph.inputs, []
@@ -43,7 +43,7 @@ def flatten_inputs(graph: Graph, lengths: Mapping[str, int | None], *, strict: b
 
 
 def check_names(graph: Graph, lengths: Mapping[str, int | None]) -> None:
-    """UsageError where `lengths` has a name that is no sequence or optional among the inputs."""
+    """Raise UsageError if `lengths` has a name that is not a sequence or optional input."""
     unknown = [name for name in lengths if name not in graph.notes.elements and not _is_part(name, graph)]
     if unknown:
         hint = suggestion(unknown[0], graph.notes.elements, "the sequences")
@@ -59,13 +59,13 @@ def _is_list(type_: Type | None) -> bool:
 
 
 class _Inputs:
-    """Makes the inputs of `b.graph` that sequences and optionals consist of; `taken`: names of inputs."""
+    """Creates the inputs of `b.graph` for elements of sequences and optionals; `taken`: names in use."""
 
     def __init__(self, b: Builder, lengths: Mapping[str, int | None], taken: set[str]) -> None:
         self.b, self.lengths, self.taken = b, lengths, taken
 
     def value(self, type_: Type, name: str) -> Value:
-        """The value of an input called `name`, made of inputs for its elements."""
+        """Return the value of the input `name`, composed of inputs for its elements."""
         length = self.lengths.get(name, 1)
         if isinstance(type_, OptionalType):
             absent = length is None or (length == 0 and isinstance(type_.element, TensorType))
@@ -79,10 +79,10 @@ class _Inputs:
         return made
 
     def _element_types(self, element: Type, name: str) -> tuple[Type, ...]:
-        """The types of the elements of a sequence; the open sizes of each are its own."""
+        """Return the types of the elements of a sequence; dynamic sizes differ between elements."""
         length = self.lengths.get(name)
         if length is None:
-            hint = f"say how many elements it has: `--elements {name}:3|elements={{{name!r}: 3}}`"
+            hint = f"set the number of its elements: `--elements {name}:3|elements={{{name!r}: 3}}`"
             raise UnsupportedError(
                 f"the input {name!r} is a sequence of unknown length", type_=str(element), hint=hint, code="E-SHAPE-003"
             )
@@ -105,7 +105,7 @@ def _new(name: str, taken: set[str]) -> str:
 
 
 def flatten_outputs(graph: Graph) -> None:
-    """Replace the outputs that are sequences and optionals of a lifted graph; UnsupportedError if no output is left."""
+    """Replace sequence and optional outputs of a lifted graph. UnsupportedError if no output is left."""
     if not any(_is_list(v.type) for v in graph.outputs):
         return
     taken = set(graph.output_names)
@@ -127,7 +127,7 @@ def flatten_outputs(graph: Graph) -> None:
 
 
 def _tensors(name: str, value: Value, taken: set[str]) -> Iterator[tuple[str, Value]]:
-    """The tensors that an output consists of, with their names."""
+    """Return the tensors of an output with their names."""
     maker = value.producer
     if not _is_list(value.type):
         yield name, value

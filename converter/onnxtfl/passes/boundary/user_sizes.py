@@ -1,4 +1,4 @@
-"""Input sizes that the user asked for, and the errors where the model does not fit them."""
+"""Input sizes from the options, and errors if the model does not fit them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from onnxtfl.ir.shown_sizes import shown_shape
 from onnxtfl.ir.types import TensorType
 
 _SHOWN = 3
-"""Most inputs that a message lists."""
+"""The most inputs in a message."""
 MISFIT = "E-FILE-009"
-"""The code of an error of a node whose operands do not fit."""
+"""The code of errors about operands that do not fit."""
 
 
 class GivenSizes:
-    """The inputs whose sizes the options change. ``options``: those that are set, as messages mark them."""
+    """The inputs whose sizes the options change. ``options``: the set ones, as messages mark them."""
 
     def __init__(self, options: str) -> None:
         self._options = options
@@ -23,11 +23,11 @@ class GivenSizes:
         self._changed = list[str]()
 
     def note_declared(self, graph: Graph) -> None:
-        """Note the shapes of the inputs in the file."""
+        """Record the shapes of the inputs in the file."""
         self._declared = _shapes(graph)
 
     def note_given(self, graph: Graph) -> None:
-        """Note which inputs have other shapes now."""
+        """Record which inputs have changed shapes."""
         pairs = [(name, self._declared.get(name), shape) for name, shape in _shapes(graph).items()]
         self._changed = [
             f"input {name!r} is {shown_shape(given)}, in the model {shown_shape(declared)}"
@@ -36,7 +36,7 @@ class GivenSizes:
         ]
 
     def blamed(self, error: InvalidModelError) -> OnnxtflError:
-        """The error, as one of the options where operands do not fit and sizes were changed."""
+        """Return the error; if operands do not fit and sizes were changed, as an error about the options."""
         if error.code != MISFIT or not self._changed or not self._options:
             return error
         more = [f"{len(self._changed) - _SHOWN} more inputs"] if len(self._changed) > _SHOWN else []
@@ -48,7 +48,7 @@ class GivenSizes:
             op=error.op,
             version=error.version,
             type_=error.type_,
-            hint="give sizes that fit, or leave them out",
+            hint="give sizes that fit, or omit them",
             code="E-USE-004",
         )
 

@@ -70,7 +70,7 @@ def comparison_with_zero(_: Builder, node: Node) -> Value | None:
 
 @BOOLEANS.on(ops.Compare)
 def comparison_with_infinity(b: Builder, node: Node) -> Value | None:
-    """Whether all elements are infinite: the largest of elements -inf is the lowest finite float in TFLite Micro.
+    """Test max(x) = -inf elementwise: in TFLite Micro the maximum of -inf is the lowest finite float.
 
     Source: tflite-micro, kernels/reduce_common.cc (the initial value of REDUCE_MAX).
     """

@@ -1,4 +1,4 @@
-"""Canonicalization: one form for equivalent nodes; nodes that change nothing are removed.
+"""Canonicalization: one form for equivalent nodes; removal of nodes without effect.
 
 ::
 
@@ -102,7 +102,7 @@ CANONICAL = Patterns.of(MOVES)
 
 @CANONICAL.on(ops.Conv, ops.ConvTranspose)
 def long_strides(b: Builder, node: Node) -> Value | None:
-    """Shorten strides that never move a window: of one position along an axis (LiteRT's are under 2^15)."""
+    """Shorten the stride along an axis with a single window position (LiteRT's limit is 2**15)."""
     attributes = attributes_of(node)
     strides = tuple(attributes["window_strides"])
     if max(strides) <= LONGEST_STRIDE or node.operand(0).tensor_type.shape is None:
@@ -137,7 +137,7 @@ def convert(b: Builder, node: Node) -> Value | None:
 
 
 def _keeps_values(node: Node) -> bool:
-    """Whether a conversion keeps every value: to a wider type of the same kind, or of values known to fit."""
+    """Whether a conversion is lossless: to a wider type of the same kind, or of values known to fit."""
     before, after = node.operand(0).dtype, node.result.dtype
     same_kind = (before.is_float and after.is_float) or (before.is_integer and after.is_integer)
     signs = before.is_signed == after.is_signed or (after.is_signed and after.bits > before.bits)
@@ -153,8 +153,9 @@ def broadcast(b: Builder, node: Node) -> Value | None:
 
 
 def _identity_element(element: float, places: tuple[int, ...]) -> Callable[[Builder, Node], Value | None]:
-    """A rewrite that removes a binary op whose operand at one of `places` is its identity element, but for what its
-    result's quantization rounds.
+    """Return a rewrite that removes a binary op with its identity element at one of `places`.
+
+    The rounding of a quantized result stays.
     """
 
     def rewrite(b: Builder, node: Node) -> Value | None:
@@ -201,7 +202,7 @@ def _per_tensor(value: Value) -> Quantization | None:
 
 @CANONICAL.on(ops.DotGeneral)
 def empty_sums(b: Builder, node: Node) -> Value | None:
-    """Zeros for products over an axis of no elements, for which TFLite's kernels refuse operands (LiteRT 2.3)."""
+    """Replace contractions over an empty axis by zeros: TFLite's kernels refuse empty operands (LiteRT 2.3)."""
     lhs, rhs = node.operand(0), node.operand(1)
     if lhs.tensor_type.shape is None or rhs.tensor_type.shape is None or node.result.tensor_type.shape is None:
         return None
@@ -214,7 +215,7 @@ def empty_sums(b: Builder, node: Node) -> Value | None:
 @CANONICAL.on(ops.Conv)
 @CANONICAL.on(ops.ConvTranspose)
 def sums_over_no_features(b: Builder, node: Node) -> Value | None:
-    """The bias alone for a convolution of no features, which TFLite's kernels refuse (LiteRT 2.3)."""
+    """Replace a convolution of zero input features by its bias: TFLite's kernels refuse it (LiteRT 2.3)."""
     x, bias, shape = node.operand(0), node.optional(2), node.result.tensor_type.shape
     if x.tensor_type.shape is None or shape is None or x.shape[node.attr("input_feature_dimension")] != 0:
         return None
@@ -227,7 +228,7 @@ def sums_over_no_features(b: Builder, node: Node) -> Value | None:
 
 @CANONICAL.on(ops.Pow)
 def power(b: Builder, node: Node) -> Value | None:
-    """Write powers by small constants as products and roots, which every delegate accepts."""
+    """Replace powers with small constant exponents by products and roots, which every delegate accepts."""
     x, is_float = Term(b, node.operand(0)), node.operand(0).dtype.is_float
     match uniform_scalar(x.value, node.operand(1)):
         case 2:
@@ -245,7 +246,7 @@ def power(b: Builder, node: Node) -> Value | None:
 
 @CANONICAL.on(ops.Div)
 def inverse_root(b: Builder, node: Node) -> Value | None:
-    """1 / sqrt(x) as Rsqrt, which TFLite has; not beside quantization: its integer kernel refuses 0 at run time."""
+    """1 / sqrt(x) -> Rsqrt(x), unless quantized: the integer kernel of RSQRT fails for 0."""
     root = made_by(node.operand(1), ops.Sqrt)
     if root is None or uniform_scalar(node.operand(1), node.operand(0)) != 1 or not single_use(root.result, b.graph):
         return None
@@ -281,7 +282,7 @@ def concatenate(b: Builder, node: Node) -> Value | None:
 
 @CANONICAL.on(ops.Split, quantized=True)
 def split(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Remove the parts that have no elements, which TFLite Micro's kernel does not take."""
+    """Remove empty parts, which TFLite Micro's kernel refuses."""
     x, sizes = node.operand(0), static_ints(node.optional(1))
     if not sizes or all(sizes) or not any(sizes) or not all(r.tensor_type.is_static for r in node.results):
         return None
@@ -317,10 +318,7 @@ def select(b: Builder, node: Node) -> Value | None:
 
 @CANONICAL.on(Elementwise, quantized=True)
 def drop_broadcasts(b: Builder, node: Node) -> Value | None:
-    """Remove a broadcast of an operand of an elementwise op where another operand has the full shape.
-
-    The first operand of PRelu has it always.
-    """
+    """Remove the broadcast of an operand of an elementwise op if another operand has the full shape."""
     full = node.result.tensor_type.shape if isinstance(node.result.type, TensorType) else None
     operands = list(node.operands)
     for i, value in enumerate(operands):
@@ -333,5 +331,5 @@ def drop_broadcasts(b: Builder, node: Node) -> Value | None:
 
 
 def _same_type(a: Value, b: Value) -> bool:
-    """Whether both are tensors of one type, of a known rank."""
+    """Whether both have the same tensor type, of known rank."""
     return isinstance(a.type, TensorType) and a.type.shape is not None and a.type == b.type

@@ -56,9 +56,9 @@ def _attribute_key(value: Any) -> str:
 
 
 def remove_unreached(graph: Graph, stops: set[Value]) -> None:
-    """Remove all nodes, impure ones too, that no output depends on except through `stops`.
+    """Remove all nodes, also impure ones, on which no output depends except through `stops`.
 
-    A node without results is kept, with those that it depends on: it is there for its effect.
+    Nodes without results, and their dependencies, stay for their side effects.
     """
     needed = {node for node in graph.nodes if not node.results}
     work = [v for v in graph.output_set() if v not in stops]

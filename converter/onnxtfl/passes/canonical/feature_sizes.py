@@ -7,7 +7,7 @@ The same holds for the size of a bias.
     %x: [N, C, 8, 8], %w: [4, 1, 3, 3]                    %x: [N, 4, 8, 8]
     %y = Conv(%x, %w) feature_group_count = 4      ->     %y = Conv(%x, %w) feature_group_count = 4
 
-No other size would run. Kernels have to know it: LiteRT tells groups by the sizes of input and filter.
+Any other size would fail. Kernels need the size: LiteRT derives the groups from the sizes of input and filter.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Sizes = Mapping[Symbol | Common, Dim]
 def fix_features(graph: Graph) -> None:
     """Replace the symbols of feature axes by the sizes that kernels fix, in `graph` and its regions.
 
-    Raises InvalidModelError where two kernels fix different ones, or another op's operands do not fit then.
+    Raises InvalidModelError if two kernels imply different sizes, or the operands of another op no longer fit.
     """
     sizes: dict[Symbol | Common, Dim] = {}
     for name, size, node in _fixed(graph):
@@ -44,9 +44,7 @@ def fix_features(graph: Graph) -> None:
 
 
 def _fixed(graph: Graph) -> Iterator[tuple[Symbol | Common, int, Node]]:
-    """Each symbol, or size to which several broadcast, that the feature axis or the bias of a convolution has in its
-    size, its value, and the node.
-    """
+    """Yield the symbols (or broadcast sizes) in feature and bias sizes of convolutions, with value and node."""
     exact = {d for node in graph.walk() if node.op is ops.DepthToSpace for d in node.result.tensor_type.shape or ()}
     for node in graph.walk():
         if node.op not in (ops.Conv, ops.ConvTranspose) or node.operand(0).tensor_type.shape is None:
@@ -67,9 +65,9 @@ def _size_of(vector: Value | None) -> Dim:
 
 
 def _solved(dim: Dim, size: int, exact: Collection[Dim]) -> tuple[Symbol | Common, int] | None:
-    """The symbol and its value for which ``dim`` is ``size``: of a multiple of one symbol plus a constant.
+    """Solve ``dim`` = ``size`` for its only symbol, if ``dim`` is linear; quotients in ``exact`` have no remainder.
 
-    Also of a quotient in ``exact``, which has no remainder. None for all others.
+    None for all other dims.
     """
     if isinstance(dim, int):
         return None
@@ -104,7 +102,7 @@ def _values(graph: Graph) -> Iterator[Value]:
 
 
 def _fix(value: Value, sizes: Sizes) -> bool:
-    """Replace symbols in the type and in the known elements of a value; whether the type changed."""
+    """Replace symbols in the type and the known elements of a value; return whether the type changed."""
     before = value.type
     if isinstance(before, TensorType) and before.shape is not None and not before.is_static:
         value.type = before.with_shape(tuple(substitute(d, sizes) for d in before.shape))

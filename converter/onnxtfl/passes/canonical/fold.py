@@ -3,11 +3,10 @@
 ::
 
     %y = Add(%constant, %constant)            %y = constant
-    %t = Transpose(%weight) [1, 0]      ->    %t = weight, read transposed when it is written
+    %t = Transpose(%weight) [1, 0]      ->    %t = weight, transposed lazily when it is written
 
-Transposes and reshapes of large weights are lazy. A node that would enlarge the model (a Range or BroadcastTo that
-makes megabytes from a few elements) is left to run time. A result without elements is a constant whatever the operands
-are, but for a copy: an output that is an input stays one.
+Transposes and reshapes of large weights are lazy. A node that would enlarge the model (a Range or BroadcastTo to
+megabytes) stays. An empty result is a constant for any operands, except for a copy: an output that is an input stays.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ LARGEST = 64 << 20
 def fold(graph: Graph) -> None:
     """Replace pure nodes with constant operands by their results.
 
-    Raises InvalidModelError where other operands of a node do not fit what one of them turns out to be.
+    Raises InvalidModelError if the operands of a node do not fit the folded value of one of them.
     """
     budget, held, made = current(), dict[Value, int](), set[Value]()
     for node in graph.nodes:
@@ -57,7 +56,7 @@ def fold(graph: Graph) -> None:
 
 
 def fold_node(node: Node) -> list[Value] | None:
-    """Constants for the results of `node`; None where it is not constant or the result would be too big."""
+    """Return constants for the results of `node`; None if it is not constant or the results would be too large."""
     if node.op.effect_of(node) is not Effect.PURE or node.regions:
         return None
     if node.op is not ops.Copy and node.results and all(_is_empty(result) for result in node.results):
@@ -92,21 +91,21 @@ def fold_node(node: Node) -> list[Value] | None:
 
 
 def _is_empty(result: Value) -> bool:
-    """Whether a result is known to have no elements: kernels need not compute it, and some crash where they do."""
+    """Whether a result is known to be empty: some kernels crash on empty results."""
     if not isinstance(result.type, TensorType) or not result.type.is_static or 0 not in result.shape:
         return False
     return math.prod(int(d) for d in result.shape if d != 0) <= LARGEST_EMPTY
 
 
 def _same(node: Node, result: Value) -> Value | None:
-    """The operand of `node` that has the type of `result`, which has no elements."""
+    """Return the operand of `node` with the type of the empty `result`."""
     return next((v for v in node.operands if v is not None and v.type == result.type), None)
 
 
 def empty_results(graph: Graph) -> None:
-    """Replace results that have no elements, though some of their sizes are open, by operands or zeros of that shape.
+    """Replace empty results with dynamic sizes by operands or zeros of that shape.
 
-    Kernels refuse some of them, or end the process.
+    Some kernels refuse empty tensors or abort.
     """
     for node in graph.nodes:
         values = _empty_results_of(graph, node)
@@ -115,7 +114,7 @@ def empty_results(graph: Graph) -> None:
 
 
 def _empty_results_of(graph: Graph, node: Node) -> list[Value] | None:
-    """The results of a node that have no elements, though some of their sizes are open; None for all other nodes."""
+    """Return replacements for the empty results (with dynamic sizes) of a node; None for other nodes."""
     if node.op in (ops.BroadcastTo, ops.Copy) or node.op.effect_of(node) is not Effect.PURE or node.regions:
         return None
     if not node.results or not all(_has_axis_of_0(result) for result in node.results):
@@ -126,7 +125,7 @@ def _empty_results_of(graph: Graph, node: Node) -> list[Value] | None:
     try:
         pairs = zip(zeros, node.results, strict=True)
         return [_same(node, r) or broadcast_to_sizes(builder, zero, r.shape, *read) for zero, r in pairs]
-    except UnsupportedError:  # a size that only the node computes
+    except UnsupportedError:  # a size that is known only from the node's result
         return None
 
 
@@ -138,7 +137,7 @@ def _has_axis_of_0(result: Value) -> bool:
 
 
 def _is_compressed(node: Node) -> bool:
-    """Whether `node` dequantizes a constant: it stays as small as it is, and integer kernels may read it."""
+    """Whether `node` dequantizes a constant, which is smaller, and which integer kernels may read."""
     return node.op is ops.Convert and node.operand(0).is_quantized and not node.result.is_quantized
 
 
@@ -149,7 +148,7 @@ def _result(array: Array, result: Value) -> Value:
 
 
 def _constant(data: TensorData, result: Value) -> Value:
-    """`data` as a constant of the type of `result`, whose sizes are known now."""
+    """Return `data` as a constant of the type of `result`, with its sizes."""
     return constant(data, type_=result.tensor_type.with_shape(data.shape))
 
 
@@ -164,10 +163,10 @@ def _result_bytes(node: Node) -> int | None:
 
 
 def work_of(node: Node) -> int:
-    """A bound of the elements that `node`, whose sizes are known, reads, writes and multiplies.
+    """Return a bound of the elements that `node`, of static sizes, reads, writes and multiplies.
 
-    A product of matrices M x K and K x N has M K N = sqrt(MK KN MN) of these, of which floats take about 1/32 of the
-    time; a window reads its volume for each result.
+    A product of matrices M x K and K x N has M K N = sqrt(MK KN MN) multiplications (floats: 1/32 of the time each); a
+    window op reads the window's volume for each result.
     """
     shapes = [v.type.shape or () for v in (*node.operands, *node.results) if v and isinstance(v.type, TensorType)]
     sizes = [math.prod(known_sizes(shape)) for shape in shapes]
@@ -182,7 +181,7 @@ def work_of(node: Node) -> int:
 
 
 def _fold_lazily(node: Node) -> Value | None:
-    """The result of a node that moves or converts large data, computed when it is written; None for other nodes."""
+    """Return the lazily computed result of a node that moves or converts large data; None for other nodes."""
     data = node.operands[0].data if node.operands and node.operands[0] is not None else None
     if data is None or data.nbytes <= SMALL:
         return None

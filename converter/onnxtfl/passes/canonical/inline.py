@@ -19,16 +19,16 @@ from onnxtfl.ir.model import Function, FunctionKey, Model
 from onnxtfl.ir.origin import Origin
 
 MOST_NODES = 1 << 18
-"""Largest number of nodes after inlining: nested calls can grow exponentially."""
+"""The most nodes after inlining: nested calls can grow exponentially."""
 
 LONGEST_NAME = 1 << 10
-"""Characters of a name inside of a call."""
+"""The most characters of a name inside of a call."""
 
 
 def inline_functions(model: Model) -> None:
-    """Inline every call, nested ones and those in regions too.
+    """Inline every call, also nested ones and those in regions.
 
-    Raises InvalidModelError for recursion and where the result would have more than `MOST_NODES` nodes.
+    Raises InvalidModelError for recursion, and if the result would have more than `MOST_NODES` nodes.
     """
     if not model.functions:
         return
@@ -46,7 +46,7 @@ def inline_functions(model: Model) -> None:
 
 
 def _size(key: FunctionKey, functions: Mapping[FunctionKey, Function], sizes: dict[FunctionKey, float]) -> float:
-    """Number of nodes of a function with all its calls inlined; infinite for recursion. `sizes`: those known."""
+    """Return the number of nodes of a function with all its calls inlined; infinite for recursion. `sizes`: a cache."""
     pending = [key]
     while pending:
         callees = functions[pending[-1]].callees
@@ -59,7 +59,7 @@ def _size(key: FunctionKey, functions: Mapping[FunctionKey, Function], sizes: di
 
 
 def _inline_calls(graph: Graph, functions: Mapping[FunctionKey, Function], room: int) -> int:
-    """Inline the calls in `graph`; `room`: how many nodes their graphs may have in total; returns what is left."""
+    """Inline the calls in `graph`; `room`: the most nodes in graphs that calls pass on; return the remaining room."""
     node = graph.first
     while node is not None:
         following = node.next
@@ -94,7 +94,7 @@ def _inline_call(graph: Graph, call: Node, function: Function) -> None:
 
 
 def _inner_name(prefix: str, name: str | None) -> str | None:
-    """The name inside of a call; None for one so long that the names of all calls could fill the memory."""
+    """Return the name inside of a call; None if it is too long."""
     return f"{prefix}/{name}" if name and len(prefix) + len(name) < LONGEST_NAME else None
 
 

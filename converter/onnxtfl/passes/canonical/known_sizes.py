@@ -1,4 +1,4 @@
-"""Infers types again for nodes whose sizes became known after they were made.
+"""Repeats type inference for nodes whose sizes became known after their creation.
 
 ::
 
@@ -18,7 +18,7 @@ from onnxtfl.ir.types import TensorType, Type, compatible
 
 
 def infer_sizes(graph: Graph) -> bool:
-    """Make each node anew with unknown sizes that are known by now; returns whether there were any."""
+    """Recreate nodes whose dynamic sizes are known by now; return whether there were any."""
     changed = False
     for node in list(graph.nodes):
         if node.regions or not node.results:

@@ -29,7 +29,7 @@ from onnxtfl.ir.types import TensorType
 
 @dataclass(frozen=True)
 class Refinement:
-    """A merged shape, the finer one, and for each merged axis the axes of the finer shape that it consists of."""
+    """A merged shape, the finer shape, and the axes of the finer shape for each merged axis."""
 
     merged: Shape
     fine: Shape
@@ -46,7 +46,7 @@ class Refinement:
 
 
 def refine(graph: Graph) -> bool:
-    """Rewrite all such regions between reshapes; returns whether there were any."""
+    """Rewrite all such groups of nodes between reshapes; return whether there were any."""
     found = [(node, plan) for node in graph.nodes if (plan := _plan(graph, node)) is not None]
     done: set[Node] = set()
     for head, (refinement, members, exits) in found:
@@ -67,9 +67,9 @@ def _plan(graph: Graph, head: Node) -> tuple[Refinement, list[Node], list[Node]]
 
 
 def common_refinement(before: Shape, after: Shape) -> Refinement | None:
-    """The coarsest shape that splits each axis of `after` that contains a part of an axis of `before`.
+    """Return the coarsest common refinement of both shapes, in which each axis of both is a product of axes.
 
-    Adjacent axes of `before` that are not split stay merged, since kernels limit the rank. None where the sizes have no
+    Adjacent axes of `before` that are not split stay merged, since kernels limit the rank. None if the sizes have no
     common factors.
     """
     factors = Factors.of(before, after)
@@ -86,7 +86,7 @@ def common_refinement(before: Shape, after: Shape) -> Refinement | None:
 
 
 def _runs(places: Sequence[int], whole: set[int]) -> list[list[int]]:
-    """`places`, with adjacent ones that are both in `whole` grouped."""
+    """Group adjacent `places` that are both in `whole`."""
     runs: list[list[int]] = []
     for place in places:
         if runs and {runs[-1][-1], place} <= whole:
@@ -99,7 +99,7 @@ def _runs(places: Sequence[int], whole: set[int]) -> list[list[int]]:
 def _between(
     graph: Graph, head: Node, refinement: Refinement, before: Shape
 ) -> tuple[Refinement, list[Node], list[Node]] | None:
-    """The nodes between `head` and the reshapes back; None where another node reads a value between them."""
+    """Return the nodes between `head` and the reshapes back; None if another node reads a value between them."""
     inside: set[Value] = {head.result}
     members: list[Node] = []
     exits: list[Node] = []

@@ -1,4 +1,4 @@
-"""Shape arithmetic: gathers and concatenations of short vectors of sizes, in their shortest form.
+"""Shape arithmetic: simplification of gathers and concatenations of short vectors of sizes.
 
 ::
 
@@ -9,7 +9,7 @@
     Gather(v, [0, 1, 2]), 3 entries in v            ->  v
     Gather(Convert(v), [2])                         ->  Convert(Gather(v, [2]))
     Concatenate(Convert(a), Convert(b))             ->  Convert(Concatenate(a, b))
-    Convert(Div(Convert(x) int32, c) int32) int64   ->  Div(x, c) int64, where the elements of x fit into int32
+    Convert(Div(Convert(x) int32, c) int32) int64   ->  Div(x, c) int64, if the elements of x fit into int32
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHAPE_ARITHMETIC = Patterns()
 CONVERSIONS = Patterns()
 """Conversions moved after gathers and concatenations. Not for TFLite: int64 in the chain prevents delegation."""
 LONGEST = 16
-"""The most entries of a vector that is simplified."""
+"""The longest vector that is simplified."""
 Entry = tuple[Value, int]
 """A vector and the index of one of its entries."""
 
@@ -49,7 +49,7 @@ def _length(value: Value | None) -> int | None:
 
 
 def _gathered(value: Value, rank: int = 1) -> list[Entry] | None:
-    """The entries that the Gather (indices of rank `rank`) which makes `value` reads; None for other values."""
+    """Return the entries that a Gather (indices of rank `rank`) reads to produce `value`, else None."""
     node = made_by(value, ops.Gather)
     size = _length(node.operand(0)) if node is not None else None
     if node is None or size is None or node.attr("batch_dims") or node.operand(1).data is None:
@@ -65,7 +65,7 @@ def _whole(vector: Value) -> list[Entry]:
 
 
 def _read(value: Value) -> list[Entry] | None:
-    """The entries that the Gather or Concatenate which makes `value` reads; None for other values."""
+    """Return the entries that a Gather or Concatenate reads to produce `value`, else None."""
     joined = made_by(value, ops.Concatenate)
     if joined is None:
         return _gathered(value)
@@ -75,7 +75,7 @@ def _read(value: Value) -> list[Entry] | None:
 
 @SHAPE_ARITHMETIC.on(ops.Gather)
 def gather(b: Builder, node: Node) -> Value | None:
-    """Gather from the vectors that the operand itself was gathered or concatenated from."""
+    """Gather from the vectors of which the operand is a gather or concatenation."""
     found = _gathered(node.result)
     if found is None:
         return None
@@ -116,12 +116,12 @@ def entry_as_vector(b: Builder, node: Node) -> Value | None:
 
 
 def _runs(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """The entries, adjacent ones of the same vector together."""
+    """Group adjacent entries of the same vector."""
     return [list(run) for _, run in itertools.groupby(entries, key=lambda entry: id(entry[0]))]
 
 
 def _gather(b: Builder, entries: Sequence[Entry], like: Value) -> Value:
-    """The vector of these entries of one vector; the indices have the element type of `like`."""
+    """Return the vector of these entries of one vector; the indices have the dtype of `like`."""
     vector = entries[0][0]
     if entries == _whole(vector):
         return vector
@@ -150,7 +150,7 @@ def convert_last(b: Builder, node: Node) -> Value | None:
 
 @CONVERSIONS.on(ops.Convert)
 def wide_quotient(b: Builder, node: Node) -> Value | None:
-    """Divide in int64 what TFLite divides in int32, since its kernels have no other type."""
+    """Divide in int64 instead of int32, TFLite's only integer division."""
     inner = made_by(node.operand(0), ops.Div)
     if inner is None or node.attr("dtype") is not DType.INT64 or inner.result.dtype is not DType.INT32:
         return None
@@ -161,7 +161,7 @@ def wide_quotient(b: Builder, node: Node) -> Value | None:
 
 
 def _wide(value: Value | None) -> Value | None:
-    """The int64 tensor that `value` was converted from, or would be as a constant."""
+    """Return the int64 tensor from which `value` is converted, or the constant in int64."""
     if value is not None and value.data is not None:
         return constant(value.data.cast(DType.INT64))
     narrowed = made_by(value, ops.Convert)

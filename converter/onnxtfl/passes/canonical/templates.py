@@ -1,4 +1,4 @@
-"""Patterns made of formulas: an op is recognized by the formula that computes it with other ops.
+"""Patterns from formulas: an op is recognized by its formula over other ops.
 
 ::
 
@@ -40,7 +40,7 @@ from onnxtfl.rewriting.patterns import Patterns
 PRODUCTS = (ops.Mul, ops.Div)
 SHAPE = (2, 3)
 EXACT, ROUNDED = 1e-6, 1e-4
-"""Relative tolerances of constants: written by a converter, or rounded by an exporter."""
+"""Relative tolerances for constants that a converter computed, and for those that an exporter rounded."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class Template:
 
     @functools.cached_property
     def nearest(self) -> frozenset[type[Op]]:
-        """The ops that must produce the operands of the root, through products."""
+        """The ops that have to produce the operands of the root, also through products."""
         return frozenset(_made_before(self.root))
 
     @functools.cached_property
     def needs(self) -> frozenset[type[Op]]:
-        """The ops that a graph must contain; constants may replace parts of a `shared` formula."""
+        """The ops that a graph has to contain; constants may replace parts of a `shared` formula."""
         found = {self.root.op} if self.shared else {node.op for node in self.nodes}
         return frozenset(found.difference(PRODUCTS))
 
@@ -157,14 +157,14 @@ def _formula(b: Builder, node: Node, templates: Sequence[Template]) -> Value | N
 
 
 def _expanded(graph: Graph) -> None:
-    """Replace the only node by its formula."""
+    """Expand the only node to its formula."""
     (node,) = graph.nodes
     assert issubclass(node.op, Formula)
     graph.replace(node, node.op.expansion(Builder(graph, node), node))
 
 
 def _some_sizes(operand: int) -> Array:
-    """Unknown sizes."""
+    """Return fresh dynamic sizes."""
     numbers = np.empty(SHAPE, object)
     for i, place in enumerate(np.ndindex(*SHAPE)):
         numbers[place] = symbol(f"template_{operand}_{i}")
@@ -172,7 +172,7 @@ def _some_sizes(operand: int) -> Array:
 
 
 class _Match:
-    """An attempt to match a template: the values and numbers bound so far, and constants to be checked with them."""
+    """An attempt to match a template: values and numbers bound so far, and constants to be checked."""
 
     def __init__(self, template: Template) -> None:
         self.template = template
@@ -182,7 +182,7 @@ class _Match:
         self.products: list[tuple[list[tuple[Value, int]], float]] = []
 
     def first(self, attempts: Iterable[Callable[[], bool]]) -> bool:
-        """Whether one of `attempts` succeeds; the bindings of those before it are removed."""
+        """Whether one of `attempts` succeeds; the bindings of failed attempts are removed."""
         sizes = len(self.bound), len(self.numbers), len(self.folded), len(self.products)
         for attempt in attempts:
             if attempt():
@@ -221,7 +221,7 @@ class _Match:
         return self._made(wanted, wanted.producer, given)
 
     def _may_be_constant(self, wanted: Value) -> bool:
-        """Whether none of the operands that `wanted` depends on is bound to a value computed at run time."""
+        """Whether all operands on which `wanted` depends may be constant."""
         bound, made = self.bound.get(wanted), wanted.producer.operands if wanted.producer is not None else ()
         return bound.is_constant if bound is not None else all(v is None or self._may_be_constant(v) for v in made)
 
@@ -261,28 +261,28 @@ class _Match:
         return is_close(theirs, mine, self.template.tolerance) if isinstance(mine, float) else bool(mine == theirs)
 
     def _as_product(self, wanted: Node, given: Node) -> bool:
-        """Whether both are products of the same operands; their numbers are compared when all are bound."""
+        """Match both as products of the same operands; numbers are compared when all are bound."""
         if not given.result.dtype.is_float:
             return False
         mine = product_of(wanted.result, self._is_number)
         theirs = product_of(given.result, lambda v: bool(scalar(v)))
         if len(mine.operands) != len(theirs.operands) or bool(mine.numbers) > bool(theirs.numbers):
             return False
-        if wanted.result in mine.operands:  # a quotient by a tensor
+        if wanted.result in mine.operands:  # division by a tensor
             return False
         factor = math.prod((scalar(v) or 1.0) ** e for v, e in theirs.numbers)
         self.products.append((mine.numbers, factor))
         return self._bind_factor(mine.numbers, factor) and self._in_any_order(mine.operands, theirs.operands)
 
     def _is_number(self, value: Value) -> bool:
-        """Whether a value of the template depends on nothing but constants and parameters."""
+        """Whether a value of the template depends only on constants and parameters."""
         if value.data is not None or value in self.template.parameters:
             return True
         made = value.producer.operands if value.producer is not None else []
         return bool(made) and all(v is not None and self._is_number(v) for v in made)
 
     def _bind_factor(self, numbers: Sequence[tuple[Value, int]], factor: float) -> bool:
-        """Bind the only unbound parameter to the factor divided by the other numbers."""
+        """Solve for the only unbound parameter of a factor."""
         unbound = [(v, e) for v, e in numbers if v in self.template.parameters and v not in self.numbers]
         if len(unbound) != 1:
             return True
@@ -307,7 +307,7 @@ class _Match:
         return not wanted or self.first(partial(attempt, i) for i in range(len(given)))
 
     def consistent(self) -> bool:
-        """Whether the constants found equal those that the template computes from the constants bound."""
+        """Whether the found constants equal those that the template computes from bound constants."""
         for wanted, given in self.folded:
             numbers = self._computed(wanted)
             if numbers is None or given.data is None or given.data.size > SMALL:
@@ -318,7 +318,7 @@ class _Match:
         return all(f is not None and is_close(product, f, self.template.tolerance) for f, product in factors)
 
     def _computed(self, wanted: Value) -> Array | None:
-        """The value that the template computes from the constants and numbers bound; None if unknown."""
+        """Compute a value of the template from the bound constants and numbers; None if unknown."""
         if wanted.data is not None:
             return wanted.numpy().reshape(-1)[0]  # type: ignore[no-any-return]
         if wanted in self.numbers:
@@ -345,11 +345,11 @@ class _Match:
 
 
 _MOST_PRODUCTS = 64
-"""The largest number of products that are searched for what produces their operands."""
+"""The most products that are searched for the producers of their operands."""
 
 
 def _made_before(node: Node) -> Iterator[type[Op]]:
-    """The ops that produce the operands of `node`, and those of the products among them."""
+    """Return the ops that produce the operands of `node`, also through products."""
     work, seen = [node], {node}
     while work:
         user = work.pop()

@@ -53,7 +53,7 @@ class UnitReshape:
 
     @classmethod
     def of(cls, value: Value | None) -> UnitReshape | None:
-        """The reshape that makes `value`; None where another op makes it, or other than unit axes change."""
+        """Return the reshape that produces `value` and only changes unit axes, else None."""
         node = made_by(value, ops.Reshape, quantized=True)
         if node is None or not isinstance(node.result.type, TensorType):
             return None
@@ -75,7 +75,7 @@ class UnitReshape:
         return self.before == other.before and self.after == other.after
 
     def applied_to(self, b: Builder, value: Value, shape: Shape) -> Value | None:
-        """Reshape `value`, whose axes are those of the operand, to `shape`; None where several sizes are unknown."""
+        """Reshape `value`, which has the operand's axes, to `shape`; None if several sizes are dynamic."""
         if shape != self.after:
             return reshape(b, value, shape) if has_constant_target(shape) else None
         result = b(ops.Reshape, value, self.node.operand(1))
@@ -84,7 +84,7 @@ class UnitReshape:
         return result
 
     def vector(self, numbers: Sequence[T], default: T) -> list[T]:
-        """Return a vector with entries for the operand's axes, from one with entries for the result's axes."""
+        """Convert a vector with entries for the result's axes to one for the operand's axes."""
         moved = [default] * len(self.before)
         for far, near in self.place.items():
             moved[near] = numbers[far]
@@ -147,7 +147,7 @@ def _elementwise(b: Builder, node: Node) -> Value | None:
 
 
 def _before(value: Value | None, move: UnitReshape) -> Value | None:
-    """The operand of an elementwise node before the reshape; None where a constant cannot be reshaped accordingly."""
+    """Return the operand of an elementwise node before the reshape; None if a constant cannot be reshaped so."""
     if value is None or value.data is None:
         made = made_by(value, ops.Reshape, quantized=True)
         return made.operand(0) if made is not None else None
@@ -205,7 +205,7 @@ def _renumbered(b: Builder, node: Node) -> list[Value] | None:
 
 
 def _entries(move: UnitReshape, vector: Value, unchanged: int) -> Array | None:
-    """The entries of `vector` for the operand's axes; None if they are not known, or change a unit axis."""
+    """Return the entries of `vector` for the operand's axes; None if unknown, or if they change a unit axis."""
     numbers = static_ints(vector)
     if numbers is None:
         return None

@@ -1,8 +1,8 @@
-"""Removes unused results of a Split: a quantizer sees no values of these, and leaves them float.
+"""Removes unused results of a Split: a quantizer calibrates no values for these, and leaves the op in float.
 
 ::
 
-    %a, %b, %c = Split(%x)     ->     %b = Slice(%x)     (where nothing uses %a and %c)
+    %a, %b, %c = Split(%x)     ->     %b = Slice(%x)     (%a and %c are unused)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onnxtfl.ir.shapes import normalize_axis
 
 
 def slice_used_parts(graph: Graph, when: bool = True) -> bool:
-    """Replace each Split into parts of known sizes some of which nothing uses; returns whether there was one.
+    """Replace each Split of known sizes with unused parts by Slices; return whether there was one.
 
     `when`: whether a quantizer follows.
     """

@@ -15,7 +15,7 @@ from onnxtfl.targets import Target
 
 
 def assign_layouts(graph: Graph, target: Target, io_layout: IoLayouts = "source") -> None:
-    """Give every value the axis order in which transposes and the kernels of `target` together cost least.
+    """Assign axis orders to all values so that transposes and kernels of `target` together cost least.
 
     With an `io_layout` other than "source" inputs and outputs that have another one are permuted too; a region keeps
     its boundary.
@@ -27,9 +27,9 @@ def assign_layouts(graph: Graph, target: Target, io_layout: IoLayouts = "source"
 
 
 class _Rewriter:
-    """Changes each node and its results in place: a deep network has no room for a second graph.
+    """Changes nodes and results in place, which saves the memory of a second graph.
 
-    `memory[value]`: the values that hold `value` by now, by axis order; a value that is not in it is unchanged.
+    `memory[value]`: the values that store `value`, by axis order; a value that is not in it is unchanged.
     """
 
     def __init__(self, graph: Graph, target: Target, choice: Choice) -> None:
@@ -63,7 +63,7 @@ class _Rewriter:
         return False
 
     def _alias(self, node: Node, configuration: Configuration) -> None:
-        """Let the result of a transpose be the value that holds its operand."""
+        """Replace the result of a transpose by the value that stores its operand."""
         read, written = configuration.operands[0], configuration.results[0]
         assert read is not None and written is not None
         source = self._read(node.operand(0), read, node)
@@ -94,7 +94,7 @@ class _Rewriter:
                 node.set_operand(i, builder(ops.Gather, list(inverse(permutation)), numbers, axis=0))
 
     def _store(self, value: Value, order: Order) -> None:
-        """Store `value` in `order` from here on."""
+        """Store `value` in `order`."""
         self.memory[value] = {order: value}
         if order == natural(value):
             return
@@ -103,7 +103,7 @@ class _Rewriter:
         value.known = None
 
     def _read(self, value: Value, order: Permutation, before: Node | None) -> Value:
-        """`value` in `order`: as it is stored, or transposed once from where that is cheapest."""
+        """Return `value` in `order`: as stored, or transposed once from the cheapest stored order."""
         if value.data is not None:
             return value if order == natural(value) else transposed_constant(value, order)
         held = self.memory.get(value) or {natural(value): value}
@@ -116,7 +116,7 @@ class _Rewriter:
         return held[order]
 
     def _transposed(self, source: Value, permutation: Permutation) -> Value:
-        """`source` transposed right after its producer, so that every reader can use it."""
+        """Transpose `source` right after its producer, so that every reader can use the result."""
         before = source.producer.next if source.producer is not None else self.graph.first
         builder = Builder(self.graph, before, cause=source.producer or before, maker="layout")
         sizes = [source.shape[p] for p in permutation]

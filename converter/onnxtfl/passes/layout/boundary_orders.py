@@ -1,13 +1,13 @@
-"""Axis orders that inputs and outputs may have, for those that the user wants channels-last or channels-first.
+"""Axis orders for inputs and outputs that the user wants channels-last or channels-first.
 
-Which axis holds the channels is what ops with dimension numbers say (convolutions, pools, resizes), through ops that
-only renumber their axes::
+Ops with dimension numbers (convolutions, pools, resizes) determine the channel axis, also through ops that only
+renumber their axes::
 
     %x: 1x32x32x3                                      %x: 1x3x32x32
     %t = Transpose(%x) [0,3,1,2]   -> %x stays         %c = Conv(%x) NCHW   -> %x becomes 1x32x32x3
     %c = Conv(%t) NCHW
 
-Asked for channels-first, the right %x stays, and the left one becomes 1x3x32x32.
+For channels-first, the right %x stays, and the left one becomes 1x3x32x32.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from onnxtfl.targets.layouts import preferred
 
 IoLayout = Literal["source", "channels-first", "channels-last"]
 ALL = "*"
-"""All inputs and outputs that are not named."""
+"""Stands for all inputs and outputs that are not named."""
 IoLayouts = IoLayout | Mapping[str, IoLayout]
-"""One layout, or that of each input and output by name; others have that of `ALL`, else keep the source's."""
+"""One layout, or layouts by name; inputs and outputs without a name in it have that of `ALL`, else the source's."""
 
 
 def boundary_orders(graph: Graph, target: Target, io_layout: IoLayouts) -> dict[Value, tuple[Order, ...]]:
-    """The orders that the inputs and outputs of rank over 2 may have.
+    """Return the candidate orders of inputs and outputs of rank over 2.
 
-    One that an op shows to have the other layout is moved; one that has the layout already, or its channels in neither
-    place, stays. Where no op says which it is, ONNX images count as channels-first, and TFLite's as channels-last (of
-    rank 3 they may be moved where this saves a transpose). A tensor that is named is moved unless an op shows that it
-    has the layout. UsageError for a name of no input or output, or of one without image axes.
+    A tensor that has the other layout, judged by ops, is permuted; one that has the wanted layout, or its channels
+    elsewhere, stays. If no op determines the layout, ONNX images are assumed to be channels-first, TFLite's
+    channels-last (rank 3: permuted only if this saves a transpose). A named tensor is permuted unless an op shows the
+    wanted layout. UsageError for a name that is not an input or output, or has no image axes.
     """
     layouts = _layouts(graph, io_layout)
     said = {kind: _said_by_ops(graph, kind) for kind in {layout for layout, _ in layouts.values()}}
@@ -47,12 +47,12 @@ def boundary_orders(graph: Graph, target: Target, io_layout: IoLayouts) -> dict[
 
 
 def is_moving(io_layout: IoLayouts) -> bool:
-    """Whether a layout other than the source's is asked for."""
+    """Whether the option asks for a layout other than the source's."""
     return any(layout != "source" for layout in _by_name(io_layout).values())
 
 
 def moved_order(rank: int, layout: IoLayout) -> Order:
-    """Axis 1 after all others, or the last axis as axis 1."""
+    """Return the order with axis 1 moved last, or the last axis moved to axis 1."""
     return (0, *range(2, rank), 1) if layout == "channels-last" else (0, rank - 1, *range(1, rank - 1))
 
 
@@ -61,7 +61,7 @@ def _by_name(io_layout: IoLayouts) -> Mapping[str, IoLayout]:
 
 
 def _layouts(graph: Graph, io_layout: IoLayouts) -> dict[Value, tuple[IoLayout, bool]]:
-    """The layout that is asked for of each input and output, and whether by name; without those that stay."""
+    """Return the wanted layout of each input and output that may move, and whether it was named."""
     by_name = _by_name(io_layout)
     names = list(zip(graph.inputs, [v.name or "" for v in graph.inputs], strict=True))
     names += zip(graph.outputs, graph.output_names or [v.name or "" for v in graph.outputs], strict=False)
@@ -71,7 +71,7 @@ def _layouts(graph: Graph, io_layout: IoLayouts) -> dict[Value, tuple[IoLayout, 
     found: dict[Value, tuple[IoLayout, bool]] = {}
     for value, name in names:
         layout = by_name.get(name, by_name.get(ALL, "source"))
-        is_image = _is_image(value) and name not in graph.notes.complex_names  # pairs, which are the last axis
+        is_image = _is_image(value) and name not in graph.notes.complex_names  # pairs are the last axis
         if layout != "source" and name in by_name and not is_image:
             hint = "leave it out, or use `source`"
             raise UsageError(f"{name!r} has no axis order to move: {value.type}", hint=hint, code="E-USE-004")
@@ -85,7 +85,7 @@ def _is_image(value: Value) -> bool:
 
 
 def _orders(value: Value, said: Order | None, target: Target, layout: IoLayout, named: bool) -> tuple[Order, ...]:
-    """The orders that `value` may have; `said`: the one in which it has `layout`, by the ops that use it."""
+    """Return the candidate orders of `value`; `said`: the order in which it has `layout`, according to ops."""
     same = natural(value)
     moved = moved_order(len(same), layout)
     if said == same:
@@ -98,7 +98,7 @@ def _orders(value: Value, said: Order | None, target: Target, layout: IoLayout, 
 
 
 def _said_by_ops(graph: Graph, layout: IoLayout) -> dict[Value, Order]:
-    """The order in which each value has `layout`; values that depend on no op with dimension numbers have none."""
+    """Return the order in which each value has `layout`, for values connected to ops with dimension numbers."""
     search = _Search()
     for node in graph.nodes:
         change = preferred(node, channels_last=layout == "channels-last")
@@ -110,7 +110,7 @@ def _said_by_ops(graph: Graph, layout: IoLayout) -> dict[Value, Order]:
 
 
 class _Search:
-    """`found`: one order for each value, the one that was found first; `fixed`: ops with dimension numbers."""
+    """The propagation of orders. `found`: the first order found for each value; `fixed`: ops with dimension numbers."""
 
     def __init__(self) -> None:
         self.found: dict[Value, Order] = {}
@@ -118,14 +118,14 @@ class _Search:
         self.work: deque[Value] = deque()
 
     def note(self, configuration: Configuration, node: Node) -> None:
-        """Note the orders of the values of `node`."""
+        """Record the orders of the values of `node`."""
         for value, order in configuration.pairs(node):
             if value not in self.found and not value.is_constant and len(order) == len(natural(value)):
                 self.found[value] = order
                 self.work.append(value)
 
     def spread(self) -> None:
-        """Follow the nodes that only renumber the axes of their operands."""
+        """Propagate through nodes that only renumber the axes of their operands."""
         while self.work:
             value = self.work.popleft()
             for node, index in _neighbours(value):
@@ -139,7 +139,7 @@ class _Search:
 
 
 def _neighbours(value: Value) -> Iterator[tuple[Node, int]]:
-    """The producer of `value` (-1: its result) and its users, with the index of their operand."""
+    """Return the producer of `value` (index -1) and its users with operand indices."""
     if value.producer is not None and value.index == 0:
         yield value.producer, -1
     yield from list(value.uses)

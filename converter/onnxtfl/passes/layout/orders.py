@@ -1,4 +1,4 @@
-"""Which axis orders each value may have, and in which configurations of them each node can be computed."""
+"""The candidate axis orders of each value, and the configurations of them in which each node can be computed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from onnxtfl.targets import Target
 from onnxtfl.targets.layouts import alternatives, preferred
 
 MAX_ORDERS = 8
-"""Orders tried for one value; more never paid in practice, and this bounds the program."""
+"""The most orders per value, which bounds the program; more never paid off in practice."""
 
 MAX_STEPS = 4
-"""Elementwise ops between a transpose and a matmul that are looked through."""
+"""The most elementwise ops between a transpose and a matmul that are searched."""
 
 Order = Permutation
 Boundary = Mapping[Value, tuple[Order, ...]]
-"""The orders of each input and output that may have another one than its own; the first is preferred."""
+"""The candidate orders of inputs and outputs that may be permuted; the first is preferred."""
 
 
 @dataclass(slots=True)
@@ -46,12 +46,12 @@ class Configuration:
 
     @classmethod
     def of(cls, node: Node, change: Permuted | None = None) -> Configuration:
-        """The configuration of `node` after `change`."""
+        """Return the configuration of `node` after `change`."""
         given = (change.operands, change.results) if change is not None else ((), ())
         return cls(_complete(node.operands, given[0]), _complete(node.results, given[1]), change)
 
     def pairs(self, node: Node) -> Iterator[tuple[Value, Order]]:
-        """The values of `node`, each with its order."""
+        """Return the values of `node` with their orders."""
         values = (*node.operands, *node.results)
         for value, order in zip(values, (*self.operands, *self.results), strict=True):
             if value is not None and order is not None:
@@ -59,25 +59,25 @@ class Configuration:
 
 
 def _complete(values: Sequence[Value | None], orders: Sequence[Order | None]) -> tuple[Order | None, ...]:
-    """`orders`, natural ones where they say nothing."""
+    """Return `orders` completed by natural orders."""
     given = itertools.zip_longest(values, orders[: len(values)])
     return tuple(None if v is None else natural(v) if order is None else order for v, order in given)
 
 
 @dataclass
 class Orders:
-    """The orders of values with a choice, and the configurations of the nodes that use them."""
+    """The candidate orders of values, and the configurations of the nodes that use them."""
 
     of: dict[Value, list[Order]] = field(default_factory=dict)
     configurations: dict[Node, list[Configuration]] = field(default_factory=dict)
 
     def known(self, value: Value) -> list[Order]:
-        """All orders of `value`; only its own where there is no choice."""
+        """Return all candidate orders of `value`, at least its current one."""
         return self.of.get(value) or [natural(value)]
 
 
 def natural(value: Value) -> Order:
-    """The order of a value that is stored as it is."""
+    """Return the identity order of a value."""
     rank = value.type.rank if isinstance(value.type, TensorType) else 0
     return _natural(rank or 0)
 
@@ -88,7 +88,7 @@ def _natural(rank: int) -> Order:
 
 
 def find_orders(graph: Graph, target: Target, boundary: Boundary) -> Orders:
-    """Spread orders from ops with dimension numbers, and from transposes, through the nodes that accept any order."""
+    """Propagate orders from ops with dimension numbers and from transposes through nodes that accept any order."""
     search = _Search(target)
     for node in graph.nodes:
         search.seed(node)
@@ -132,7 +132,7 @@ class _Search:
                 self._add_accepted(node, Configuration.of(node, change))
 
     def offer(self, value: Value, order: Order) -> None:
-        """Let `value` have `order`; new orders are spread to its users and its producer."""
+        """Add `order` to the candidates of `value`; a new one is propagated to its users and its producer."""
         if value.is_constant or not isinstance(value.type, TensorType) or not order or not can_be_permuted(value.type):
             return
         known = self.found.of.setdefault(value, [natural(value)])
@@ -142,7 +142,7 @@ class _Search:
         self.work.append((value, order))
 
     def spread(self) -> None:
-        """Offer orders along the graph until no value has a new one."""
+        """Propagate orders until no value has a new one."""
         while self.work:
             value, order = self.work.popleft()
             if value.producer is not None and value.index == 0:
@@ -151,7 +151,7 @@ class _Search:
                 self._propagate(user, index, order)
 
     def add_costs(self) -> None:
-        """Ask the target what the kernels of nodes with a choice cost."""
+        """Query the target for the kernel costs of nodes with several configurations."""
         for node, configurations in self.found.configurations.items():
             if len(configurations) > 1 and not issubclass(node.op, Elementwise | ops.Transpose):
                 for configuration in configurations:
@@ -172,9 +172,9 @@ class _Search:
             self._add_accepted(node, configuration)
 
     def _possible(self, node: Node, index: int, order: Order) -> list[Configuration]:
-        """The configurations of `node` in which operand `index` (-1: the result) has `order`.
+        """Return the configurations of `node` in which operand `index` (-1: the result) has `order`.
 
-        Of the many of a matmul: the plainest, which may spread orders, and those whose orders all are known.
+        Of the many for a matmul: the simplest, which propagates orders, and those with only known orders.
         """
         every = (Configuration.of(node, way) for way in alternatives(node))
         found = [c for c in every if (c.results[0] if index < 0 else c.operands[index]) == order]
@@ -187,7 +187,7 @@ class _Search:
         return all(v.is_constant or order in self.found.known(v) for v, order in configuration.pairs(node))
 
     def _add_accepted(self, node: Node, configuration: Configuration) -> None:
-        """Add `configuration` if the target accepts it; the axes of a value of unknown rank have no other order."""
+        """Add `configuration` if the target accepts it and all ranks are known."""
         if any(len(order) != len(natural(value)) for value, order in configuration.pairs(node)):
             return
         as_it_is = node.op is ops.Transpose or configuration.change is None or not configuration.change.attributes
@@ -199,7 +199,7 @@ class _Search:
             return acceptable(probe, self.target)
 
     def _add(self, node: Node, new: Configuration) -> None:
-        """Add a configuration of `node`. A Transpose is never kept as it is: it renames memory, or costs."""
+        """Add a configuration of `node`. A Transpose either becomes an alias or has a cost."""
         first = [] if node in self.fixed or node.op is ops.Transpose else [Configuration.of(node)]
         known = self.found.configurations.setdefault(node, first)
         if not any(c.operands == new.operands and c.results == new.results for c in known):
@@ -214,7 +214,7 @@ def can_be_permuted(type_: TensorType) -> bool:
 
 
 def _is_movable(value: Value) -> bool:
-    """Whether permuting `value` removes a transpose, perhaps before some arithmetic, or costs nothing: of a weight."""
+    """Whether permuting `value` removes a transpose (perhaps before arithmetic) or costs nothing (a weight)."""
     if is_weight(value):
         return not value.is_constant
     for _ in range(MAX_STEPS):
@@ -229,10 +229,7 @@ def _is_movable(value: Value) -> bool:
 
 @contextmanager
 def _permuted(node: Node, configuration: Configuration) -> Iterator[Node]:
-    """A node outside of the graph, equal to `node` in `configuration`, to ask the target about.
-
-    It has its operands and results inside only, and is freed after that.
-    """
+    """Return a detached node equal to `node` in `configuration`, for queries to the target."""
     change = configuration.change.attributes if configuration.change is not None else {}
     operands = [_moved(v, p) for v, p in zip(node.operands, configuration.operands, strict=True)]
     probe = Node(node.op, operands, {**node.attributes, **change})
@@ -246,7 +243,7 @@ def _permuted(node: Node, configuration: Configuration) -> Iterator[Node]:
 
 
 def _moved(value: Value | None, order: Order | None) -> Value | None:
-    """A copy of `value` with axis order `order`."""
+    """Return a copy of `value` with axis order `order`."""
     if value is None or order is None or value.is_constant:
         return value if value is None or order in (None, natural(value)) else transposed_constant(value, order)
     copy = Value(value.type, value.name)
@@ -257,7 +254,7 @@ def _moved(value: Value | None, order: Order | None) -> Value | None:
 
 
 def expand_constants(node: Node) -> None:
-    """Give constant operands of an elementwise node the rank of its result, so that they can be permuted."""
+    """Expand constant operands of an elementwise node to the rank of its result, so that they can be permuted."""
     rank = node.result.tensor_type.rank if isinstance(node.result.type, TensorType) else None
     for i, value in enumerate(node.operands):
         if value is None or value.data is None or rank is None:
@@ -268,7 +265,7 @@ def expand_constants(node: Node) -> None:
 
 
 def transposition(have: Order, want: Order) -> Permutation:
-    """The permutation that brings memory in order `have` into order `want`."""
+    """Return the permutation from memory order `have` to `want`."""
     place = inverse(have)
     return tuple(place[axis] for axis in want)
 

@@ -1,4 +1,4 @@
-"""The 0/1 program: which configuration each node has, so that transposes and kernels together cost least.
+"""The 0/1 program that chooses a configuration per node to minimize the cost of transposes and kernels.
 
 Variables: x[node, configuration] is 0 or 1, one of each node is 1 (so the last is 1 minus the others), at the cost of
 the target's kernel. t[value, order] is at least (what some consumer reads in that order) minus (what the producer
@@ -23,7 +23,7 @@ from onnxtfl.targets import Target
 
 @dataclass
 class Choice:
-    """The optimum: a configuration for each node with a choice, an order for each free input and output."""
+    """The optimum: a configuration per node, an order per free input and output."""
 
     nodes: dict[Node, Configuration] = field(default_factory=dict)
     inputs: dict[Value, Order] = field(default_factory=dict)
@@ -31,20 +31,20 @@ class Choice:
 
 
 ALWAYS = -1
-"""The column of the constant 1: of what holds whatever is decided."""
+"""The column of the constant 1, for amounts that do not depend on decisions."""
 Amount = dict[int, float]
-"""A sum of columns, each times a factor: 1 where something holds, 0 where it does not."""
+"""A linear combination of columns with value 0 or 1, which indicates whether something is the case."""
 
 
 def _most(amount: Mapping[int, float]) -> float:
-    """The upper bound of `amount`."""
+    """Return the upper bound of `amount`."""
     return sum(factor for column, factor in amount.items() if factor > 0 or column == ALWAYS)
 
 
 def _sum(
     amounts: Iterable[Mapping[int, float]], factor: float = 1.0, onto: Mapping[int, float] | None = None
 ) -> Amount:
-    """`onto` plus `factor` times each amount."""
+    """Return `onto` plus `factor` times each amount."""
     total = dict(onto or {})
     for amount in amounts:
         for column, each in amount.items():
@@ -53,7 +53,7 @@ def _sum(
 
 
 class _Program:
-    """Columns and rows in flat arrays, as the solver accepts them: a deep network has tens of thousands."""
+    """Columns and rows in flat arrays for the solver: a deep network has tens of thousands."""
 
     def __init__(self) -> None:
         self.cost = array("d")
@@ -78,7 +78,7 @@ class _Program:
         self.starts.append(len(self.columns))
 
     def solve(self) -> Sequence[float]:
-        """The values of the columns at the optimum."""
+        """Return the values of the columns at the optimum."""
         solver = _quiet_solver()
         for option, value in (("threads", 1), ("random_seed", 0), ("mip_rel_gap", 0.0)):
             solver.setOptionValue(option, value)
@@ -105,7 +105,7 @@ class _Program:
 
 
 def _quiet_solver() -> Any:
-    """A solver that prints nothing: the constructor of HiGHS 1.16 prints a header when it enables callbacks."""
+    """Return a silent solver: the constructor of HiGHS 1.16 prints a header when it enables callbacks."""
     import highspy
 
     class Quiet(highspy.Highs):  # type: ignore[misc]
@@ -124,15 +124,15 @@ def choose(graph: Graph, found: Orders, target: Target, boundary: Boundary) -> C
 
 
 SURELY, NODE = 2.0, 1.0
-"""The kernel cost that a transpose has to save: its own cost times the error of the estimates, plus microseconds for
-one more node in the model.
+"""The kernel cost that a transpose has to save: its cost times the error of the estimates, plus microseconds for an
+additional node.
 """
 _MOVED = 0.05
-"""Microseconds that an order of an input or output has to save where another one is preferred."""
+"""Microseconds that a not preferred order of an input or output has to save."""
 
 
 class _Chooser:
-    """`taken[node]`: the amount of each of its configurations; `inputs`, `outputs`: that of each order."""
+    """Builds the program. `taken[node]`: the amount of each configuration; `inputs`, `outputs`: of each order."""
 
     def __init__(self, graph: Graph, found: Orders, target: Target, boundary: Boundary) -> None:
         self.graph, self.found, self.target = graph, found, target
@@ -153,7 +153,7 @@ class _Chooser:
         return self._read(self.program.solve() if self.program.cost else ())
 
     def _decision(self, costs: Sequence[float]) -> list[Amount]:
-        """A column for each choice but the last, by what it costs more than that."""
+        """Return a column for each alternative but the last, with its additional cost."""
         columns = [self.program.column(cost - costs[-1], True) for cost in costs[:-1]]
         rest: Amount = {ALWAYS: 1.0, **dict.fromkeys(columns, -1.0)}
         if len(columns) > 1:
@@ -164,9 +164,9 @@ class _Chooser:
         return dict(zip(orders, self._decision([0.0, *[_MOVED] * (len(orders) - 1)]), strict=True))
 
     def _followed(self, node: Node, configurations: Sequence[Configuration]) -> list[Amount] | None:
-        """The choice of an elementwise node that alone reads its only operand: the order that the operand is made in.
+        """Choose the producer's order for an elementwise node that is the only reader of its only operand.
 
-        Nothing is lost: a transpose before it could as well come after it. Half of the nodes of a network are such.
+        This is optimal, since a transpose before it may move after it, and removes half of the nodes of a network.
         """
         moving = [i for i, v in enumerate(node.operands) if v is not None and not v.is_constant]
         if len(moving) != 1 or not issubclass(node.op, Elementwise) or len(node.results) != 1:
@@ -185,7 +185,7 @@ class _Chooser:
         return [given.get(order, {}) if order is not None else {} for order in orders]
 
     def _price(self, value: Value) -> None:
-        """A column for each order that is read, with a row for each reader."""
+        """Add a column for each order that is read, with a row per reader."""
         given = self._given(value)
         readers: dict[Order, list[Amount]] = {}
         for reader in self._readers(value):
@@ -197,14 +197,14 @@ class _Chooser:
             needs = [n for n in needs if n.keys() - {ALWAYS} and _most(n) > 0]
             have = base if order != base else next((k for k in given if k != order), base)
             if not needs or have == order:
-                continue  # whether this transpose is there does not depend on any decision
+                continue  # this transpose does not depend on any decision
             price = self.target.transpose_cost(value.tensor_type.permuted(have), transposition(have, order))
             paid = self.program.column(price * SURELY + NODE, False)
             for need in needs:
                 self.program.at_least(0, _sum([need], -1.0, onto={paid: 1.0}))
 
     def _given(self, value: Value) -> dict[Order, Amount]:
-        """The amount in which the producer writes each order."""
+        """Return the amount in which the producer writes each order."""
         if value in self.inputs:
             return self.inputs[value]
         producer = value.producer
@@ -213,7 +213,7 @@ class _Chooser:
         return self._by_order(producer, [c.results[value.index] for c in self.found.configurations[producer]])
 
     def _readers(self, value: Value) -> list[dict[Order, Amount]]:
-        """For each reader, the amount in which it reads each order."""
+        """Return for each reader the amount in which it reads each order."""
         readers = []
         for node, index in value.uses:
             if node in self.taken:
@@ -228,7 +228,7 @@ class _Chooser:
         return readers
 
     def _by_order(self, node: Node, orders: Sequence[Order | None]) -> dict[Order, Amount]:
-        """The amount of each order that the configurations of `node` have at one operand or result."""
+        """Return the amount of each order at one operand or result of `node`."""
         amounts: dict[Order, list[Amount]] = {}
         for order, amount in zip(orders, self.taken[node], strict=True):
             assert order is not None

@@ -1,6 +1,6 @@
-"""Quantization in the neutral graph: types from Q/DQ ops, ops on quantized types, their storage, pairs of Q/DQ ops.
+"""Quantization in the neutral graph: types from Q/DQ ops, ops on quantized types, their storage, Q/DQ pairs.
 
-:func:`summary` says what became of it in a converted model.
+:func:`summary` reports the result in a converted model.
 """
 
 from onnxtfl.passes.quantize.constants import STORED_CLAMPS, use_integer_constants

@@ -1,15 +1,14 @@
-"""Ops between dequantized operands and a quantized result, with float constants, in the form of integer kernels.
+"""Float constants of ops between dequantized operands and quantized results, in the form of integer kernels.
 
 ::
 
-    BatchNormInference(%x, vectors)    ->    Conv(%x, weights : int8, bias)     a group for each feature, one element
+    BatchNormInference(%x, vectors)    ->    Conv(%x, weights : int8, bias)     depthwise, window of size 1
     HardSigmoid(%x)                    ->    Clamp(Conv(%x, weights : int8, bias), 0, 1)
     PRelu(%x, slope)                   ->    PRelu(%x, slope : int8)
     Neg(%x)                            ->    Mul(%x, -1 : int8)
 
-The weights 127 and -127 with a scale for each feature are the factors of the normalization without rounding, and the
-bias is rounded to 1/127 of a factor's step. Slopes are rounded to 8 bits where this moves results by less than half a
-step.
+Weights 127 and -127 with a scale per feature represent the factors of the normalization exactly, and the bias is
+rounded to 1/127 of a factor's step. Slopes are rounded to 8 bits if this changes results by less than half a step.
 """
 
 from __future__ import annotations
@@ -32,25 +31,25 @@ from onnxtfl.rewriting.patterns import Patterns
 
 INTEGER_CONSTANTS = Patterns()
 STORED_CLAMPS = Patterns()
-"""Applied after ops that move elements move stored ones, and clamps quantize themselves where they can."""
+"""Applied after moves and clamps on quantized types are fused."""
 _MOST = 127
-"""The largest magnitude of weights: kernels take no -128."""
+"""The largest magnitude of weights: kernels refuse -128."""
 _LARGEST_BIAS = 1 << 30
 _BITS = 8
-"""The widest activations for which there are kernels of PRELU, MINIMUM and RELU_0_TO_1."""
+"""The widest activations with kernels of PRELU, MINIMUM and RELU_0_TO_1."""
 _ROUNDING = 0.45
-"""How far rounded slopes may move results, in steps of these."""
+"""The most that rounded slopes may change results, in steps of the result."""
 
 
 def use_integer_constants(graph: Graph) -> None:
-    """Replace real constants of ops between dequantized operands and quantized results, clamped or moved in between."""
+    """Quantize real constants of ops between dequantized operands and (clamped or moved) quantized results."""
     quantize_early(graph)
     INTEGER_CONSTANTS.apply(graph)
 
 
 @INTEGER_CONSTANTS.on(ops.BatchNormInference)
 def normalization_as_conv(b: Builder, node: Node) -> Value | None:
-    """A factor and an offset for each feature as a depthwise convolution with windows of one element.
+    """Replace a factor and an offset per feature by a depthwise convolution with windows of size 1.
 
     The operand has rank 2 (then with a unit axis), 3 or 4; the new kernel [features, 1, 1...]. Source: LiteRT
     kernels/depthwise_conv.cc.
@@ -69,7 +68,7 @@ def normalization_as_conv(b: Builder, node: Node) -> Value | None:
 
 @INTEGER_CONSTANTS.on(ops.HardSigmoid)
 def hard_sigmoid_as_conv(b: Builder, node: Node) -> Value | None:
-    """slope * x + offset as a convolution of each feature by itself, clamped to 0 and 1 as it is stored.
+    """Replace slope * x + offset by a depthwise convolution, clamped to [0, 1] in stored integers.
 
     The second axis of an operand of rank 2, 3 or 4 has the features.
     """
@@ -85,7 +84,7 @@ def hard_sigmoid_as_conv(b: Builder, node: Node) -> Value | None:
 
 @INTEGER_CONSTANTS.on(ops.Neg)
 def negation_as_product(b: Builder, node: Node) -> Value | None:
-    """Neg(%x) as a product with -1, which is stored without rounding."""
+    """Neg(%x) -> Mul(%x, -1), where -1 is stored exactly."""
     x = node.operand(0)
     if _dequantized_from(x) is None or _quantized_to(b.graph, node.result) is None:
         return None
@@ -93,7 +92,7 @@ def negation_as_product(b: Builder, node: Node) -> Value | None:
 
 
 def _scaled(b: Builder, node: Node, axis: int, factor: Array, offset: Array) -> Value | None:
-    """The operand of `node` times `factor` plus `offset`, vectors along `axis`, as a convolution of each feature."""
+    """Return operand * `factor` + `offset` (vectors along `axis`) as a depthwise convolution."""
     x = node.operand(0)
     before, rank = _dequantized_from(x), x.rank
     weights = _weights(factor, before) if before is not None else None
@@ -110,7 +109,7 @@ def _scaled(b: Builder, node: Node, axis: int, factor: Array, offset: Array) -> 
 
 
 def _weights(factor: Array, x: Quantization) -> tuple[Array, Quantization] | None:
-    """Weights of 8 bits that are `factor`, a vector along the first axis; None if a scale is not a normal number."""
+    """Return 8-bit weights equal to `factor`, a vector along axis 0; None if a scale is not a normal float."""
     scales = np.where(factor == 0, 1.0, np.abs(factor) / _MOST).astype(np.float32)
     steps = scales * np.float32(x.scales[0])
     if not (np.all(np.isfinite(steps)) and np.all(steps >= np.finfo(np.float32).tiny)):
@@ -120,7 +119,7 @@ def _weights(factor: Array, x: Quantization) -> tuple[Array, Quantization] | Non
 
 
 def _shaped(weights: tuple[Array, Quantization], shape: tuple[int, ...]) -> Value:
-    """A constant of `shape` with the stored integers and the quantization `weights`."""
+    """Return a constant of `shape` with the stored integers and quantization `weights`."""
     stored, quantization = weights
     return constant(
         ArrayData(stored.reshape(shape), quantization.dtype), type_=TensorType(DType.FLOAT32, shape, quantization)
@@ -128,7 +127,7 @@ def _shaped(weights: tuple[Array, Quantization], shape: tuple[int, ...]) -> Valu
 
 
 def _of_one_element(rank: int, axis: int, features: int) -> dict[str, Any]:
-    """The attributes of a Conv in which each feature of a tensor of `rank`, along `axis`, has a window of its own."""
+    """Return the attributes of a depthwise Conv with windows of size 1 on a tensor of `rank`, features along `axis`."""
     spatial = tuple(i for i in range(1, rank) if i != axis)
     ones = (1,) * len(spatial)
     return {
@@ -146,10 +145,10 @@ def _of_one_element(rank: int, axis: int, features: int) -> dict[str, Any]:
 
 @INTEGER_CONSTANTS.on(ops.PRelu)
 def quantized_slopes(b: Builder, node: Node) -> Value | None:
-    """Real slopes rounded to 8 bits with one scale.
+    """Round real slopes to 8 bits with one scale.
 
-    Results move by less than half a step: by an element below 0 times the difference of its slope, where the result
-    is not below all that is stored. Source: LiteRT kernels/activations.cc (PreluPrepare).
+    Only if results change by less than half a step: by negative element * slope error, unless the result saturates.
+    Source: LiteRT kernels/activations.cc (PreluPrepare).
     """
     x, slope = node.operand(0), node.operand(1)
     before, wanted = _dequantized_from(x), _quantized_to(b.graph, node.result)
@@ -171,7 +170,7 @@ def quantized_slopes(b: Builder, node: Node) -> Value | None:
 
 @STORED_CLAMPS.on(ops.Relu, ops.Relu6, ops.Clamp)
 def clamp_stored(b: Builder, node: Node) -> Value | None:
-    """Clamp stored integers instead of what they are dequantized to, if each bound is stored or beyond all that is.
+    """Clamp stored integers before dequantization, if each bound is representable or outside of the range.
 
     ::
 
@@ -192,7 +191,7 @@ def clamp_stored(b: Builder, node: Node) -> Value | None:
 
 
 def _dequantized_from(value: Value) -> Quantization | None:
-    """The parameters of what `value` is dequantized from; None without any, or with several scales."""
+    """Return the parameters from which `value` is dequantized; None if it is not, or has several scales."""
     node = value.producer
     if node is None or node.op is not ops.Convert or value.is_quantized:
         return None
@@ -201,7 +200,7 @@ def _dequantized_from(value: Value) -> Quantization | None:
 
 
 def _quantized_to(graph: Graph, value: Value) -> Quantization | None:
-    """The parameters with which all users quantize `value`; None if it is read otherwise."""
+    """Return the parameters with which all users quantize `value`, else None."""
     if graph.is_output(value) or not all(user.op is ops.Convert for user in value.users()):
         return None
     found = {quantization_of(user.result) for user in value.users()}

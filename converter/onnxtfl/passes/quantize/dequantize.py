@@ -1,4 +1,4 @@
-"""Computes on real values only: nothing is rounded between inputs and outputs, but saturated as quantizing does.
+"""Computes in float only: values between inputs and outputs are not rounded, but saturated as by quantization.
 
 ::
 
@@ -6,8 +6,8 @@
                                                            %b = Clamp(Tanh(%a), -1.0, 0.9921875)
                                                            %y = Convert(%b) : float32 as int8 0.0078125:0
 
-Saturation is often a part of the model: a quantizer leaves out a Relu6 whose bounds are those of the type. Inputs and
-outputs keep their types, and so do the values that nodes with regions read and make.
+Saturation is often a part of the model: a quantizer omits a Relu6 whose bounds are those of the type. Inputs and
+outputs keep their types, and so do operands and results of nodes with regions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def dequantize_all(graph: Graph) -> None:
 
 
 def _real(graph: Graph, node: Node, value: Value) -> Value:
-    """`value` dequantized before `node`."""
+    """Return `value` dequantized before `node`."""
     if value.data is not None:
         data = _real_data(value.data, value.tensor_type)
         return constant(value.numpy(), value.dtype) if data is None else constant(data)
@@ -52,7 +52,7 @@ def _real(graph: Graph, node: Node, value: Value) -> Value:
 
 
 def _real_data(data: TensorData, type_: TensorType) -> TensorData | None:
-    """Weights of up to 16 bits, dequantized when they are written; None for those of other parameters."""
+    """Return weights of up to 16 bits, dequantized lazily; None for other parameters."""
     quantization = type_.quantization
     if quantization is None or quantization.dtype.bits > 16 or quantization.block is not None or not data.shape:
         return None
@@ -64,9 +64,9 @@ def _real_data(data: TensorData, type_: TensorType) -> TensorData | None:
 
 
 def _make_real(graph: Graph, node: Node, result: Value, before: _Before, keep: bool) -> None:
-    """Let `result` be real, and saturated; outputs, and what nodes with regions read, are quantized again.
+    """Make `result` real and saturated; outputs and operands of nodes with regions are quantized again.
 
-    `before`: the quantizations of real values that were quantized, to which `result` is added.
+    `before`: the original quantizations of values; `result` is added.
     """
     type_, uses = result.tensor_type, list(result.uses)
     result.type = type_.stored_as(None)
@@ -84,9 +84,9 @@ def _make_real(graph: Graph, node: Node, result: Value, before: _Before, keep: b
 
 
 def _saturated(b: Builder, node: Node, real: Value, quantization: Quantization | None, inside: bool) -> Value:
-    """`real` within the bounds of `quantization`, where `node` may make other values.
+    """Clamp `real` to the bounds of `quantization`, if `node` may exceed them.
 
-    `inside`: whether `real` has elements of values in this quantization, or their means.
+    `inside`: whether `real` has elements, or means of elements, of values in this quantization.
     """
     within = node.op.moves is not None or inside
     if quantization is None or not quantization.per_tensor or quantization.dtype.bits > 16 or within:

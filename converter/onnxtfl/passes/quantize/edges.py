@@ -1,12 +1,12 @@
-"""Quantized or float inputs and outputs, as the user wants them.
+"""Quantized or float inputs and outputs, by option.
 
 ::
 
     (%x: float32) %q = Convert(%x) : int8 0.5:3    ->    (%q: int8 0.5:3)                         "int8"
     (%q: int8 0.5:3) ...                           ->    (%x: float32) %q = Convert(%x) ...       "float"
 
-An input is stored in 8 bits only where all that reads it quantizes it in the same way, an output only where it is
-dequantized from 8 bits; others stay as they are.
+An input becomes 8-bit only if all its readers quantize it in the same way, an output only if it is dequantized from 8
+bits; others are unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QuantizedIo = Literal["source", "float", "int8", "uint8"]
 
 
 def set_quantized_io(graph: Graph, kind: QuantizedIo) -> None:
-    """Store the inputs and outputs of `graph` as floats, or in 8 bits where they are quantized."""
+    """Make the inputs and outputs of `graph` float, or 8-bit where they are quantized."""
     if kind == "source":
         return
     for value in graph.inputs:
@@ -40,7 +40,7 @@ def set_quantized_io(graph: Graph, kind: QuantizedIo) -> None:
 
 
 def count_steps_of_outputs(graph: Graph) -> None:
-    """Outputs that are quantized as int32, which ONNX's QuantizeLinear cannot write, become int32 numbers of steps.
+    """Return outputs quantized as int32, for which ONNX has no QuantizeLinear, as int32 numbers of steps.
 
     ::
 
@@ -61,7 +61,7 @@ def count_steps_of_outputs(graph: Graph) -> None:
 
 
 def _as_real(b: Builder, value: Value) -> Value:
-    """An output without its quantization: its node, and those that move what it has, round no more (the steps do)."""
+    """Remove the quantization of an output from its node and the nodes that move its elements."""
     chain = [value]
     while not _is_computed(chain[-1]):
         moved = _only_moved(chain[-1].producer)
@@ -76,12 +76,12 @@ def _as_real(b: Builder, value: Value) -> Value:
 
 
 def _is_computed(value: Value) -> bool:
-    """Whether the node of `value` may round its result, or not."""
+    """Whether `value` is computed by a node that may quantize its result."""
     return value.producer is not None and may_declare(value.producer, infer(value.producer)[value.index])
 
 
 def _only_moved(node: Node | None) -> Value | None:
-    """The only operand whose elements `node` moves."""
+    """Return the only operand whose elements `node` moves."""
     moved = node.operands[node.op.moves] if node is not None and node.op.moves is not None else []
     return moved[0] if len(moved) == 1 else None
 
@@ -104,7 +104,7 @@ def _set_input(graph: Graph, value: Value, kind: QuantizedIo) -> None:
 
 
 def _quantization_of_input(value: Value) -> Quantization | None:
-    """The 8-bit quantization in which an input is stored, or in which all that reads it quantizes it."""
+    """Return the 8-bit quantization of an input, or the one in which all its readers quantize it."""
     found = {value.tensor_type.quantization}
     if not value.is_quantized:
         found = {user.result.tensor_type.quantization if user.op is ops.Convert else None for user in value.users()}
@@ -113,7 +113,7 @@ def _quantization_of_input(value: Value) -> Quantization | None:
 
 
 def _output(graph: Graph, value: Value, kind: QuantizedIo) -> Value:
-    """The output that is stored as `kind` says, instead of `value`."""
+    """Return the output stored as `kind` that replaces `value`."""
     node, source = value.producer, value
     if not value.is_quantized and node is not None and node.op is ops.Convert and node.operand(0).is_quantized:
         source = node.operand(0)
@@ -135,7 +135,7 @@ def _is_eight_bit(quantization: Quantization) -> bool:
 
 
 def _stored(quantization: Quantization, kind: QuantizedIo) -> Quantization:
-    """The same real values stored as `kind`."""
+    """Return the type with the same real values stored as `kind`."""
     if quantization.storage == kind:
         return quantization
     return shifted_to_int8(quantization) if kind == "int8" else shifted_to_uint8(quantization)

@@ -1,7 +1,7 @@
-"""Which real values may be NaN, infinite or very large, as far as constants and operations show.
+"""Analysis: which real values may be NaN, infinite or very large.
 
-Inputs of the model are ordinary: finite, and of no great magnitude. NaN and infinities come from constants (masks of
--infinity), scales that are not finite, divisions by what may be 0, and roots or logarithms of what may be negative.
+Inputs of the model are assumed to be finite and of moderate magnitude. NaN and infinities come from constants (masks of
+-infinity), infinite scales, divisions by 0, and roots or logarithms of negative values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from onnxtfl.ir.matching import scalar
 from onnxtfl.ir.types import TensorType
 
 _READ = 1 << 22
-"""The largest number of elements of a constant that is read."""
+"""The most elements of a constant that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ ORDINARY = Extremes()
 
 
 def extremes(graph: Graph) -> dict[Value, Extremes]:
-    """The extremes of the float results in `graph` and of its constants; of other values they are ordinary."""
+    """Return the extremes of the float results and constants in `graph`; other values are moderate."""
     known: dict[Value, Extremes] = {}
     for node in graph.nodes:
         operands = [_operand(v, known) for v in node.operands]
@@ -64,7 +64,7 @@ def _of_constant(value: Value) -> Extremes:
 
 
 def _of_node(node: Node, operands: Sequence[Extremes]) -> Extremes:
-    """What `node` makes of its operands."""
+    """Return the extremes of the results of `node`."""
     op, largest, nan = node.op, max((x.largest for x in operands), default=1.0), any(x.nan for x in operands)
     if op is ops.Select:
         return _of_select(node, operands)
@@ -89,7 +89,7 @@ def _of_node(node: Node, operands: Sequence[Extremes]) -> Extremes:
 
 
 def _of_dequantized(node: Node) -> Extremes:
-    """Of constants what they are in float32, where the lowest float becomes -infinity; else a bound by the type."""
+    """Return the extremes of dequantized values: exact for constants (in float32), else bounds by the type."""
     x, scale, zero = node.operand(0), node.operand(1), node.optional(2)
     if scale.data is None or scale.data.size > _READ or not x.dtype.is_integer:
         return ORDINARY
@@ -102,7 +102,7 @@ def _of_dequantized(node: Node) -> Extremes:
 
 
 def _of_select(node: Node, operands: Sequence[Extremes]) -> Extremes:
-    """Where NaN is replaced by something else, it is gone."""
+    """A Select that replaces NaN has none."""
     test = node.operand(0).producer
     tested = _tested_for_nan(test) if test is not None else None
     kept = [x for v, x in zip(node.operands[1:], operands[1:], strict=True) if tested is None or v is not tested]
@@ -110,7 +110,7 @@ def _of_select(node: Node, operands: Sequence[Extremes]) -> Extremes:
 
 
 def _tested_for_nan(node: Node) -> Value | None:
-    """The value of which `node` says where it is NaN."""
+    """Return the value that `node` tests for NaN."""
     if node.op is ops.IsNaN:
         return node.operand(0)
     unequal = node.op is ops.Compare and node.attr("comparison_direction") == "NE"
@@ -124,7 +124,7 @@ def _clamped(node: Node, largest: float) -> float:
 
 
 def _never_zero(value: Value | None, depth: int = 4) -> bool:
-    """Whether all elements of `value` are known to be greater than 0, or constants other than 0."""
+    """Whether all elements of `value` are known to be positive or nonzero constants."""
     if value is None or value.is_quantized:
         return False
     if value.data is not None:

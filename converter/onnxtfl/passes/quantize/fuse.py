@@ -1,4 +1,4 @@
-"""DequantizeLinear, op, QuantizeLinear becomes the op on quantized types.
+"""Fuses DequantizeLinear, op, QuantizeLinear to the op on quantized types.
 
 ::
 
@@ -6,8 +6,8 @@
     %b = Relu(%a) : float32                      ->
     %y = Convert(%b) : float32 as int8 0.25:-128
 
-This is exact: a neutral op on quantized types is quantize(evaluate(dequantize)). What the target's kernels cannot
-compute becomes float arithmetic again when the graph is legalized.
+This is exact: a neutral op on quantized types is quantize(evaluate(dequantize)). Legalization
+decomposes it again if the target has no kernel.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from onnxtfl.rewriting.patterns import Patterns
 
 PATTERNS = Patterns()
 _FOLDED = 1 << 10
-"""The largest number of elements of a quantized constant that is written in float where float ops read it."""
+"""The most elements of a quantized constant that is stored as float for float ops."""
 _SMALL = 1 << 20
-"""The largest number of elements of a constant that is quantized here: a bias, a scalar, a small table."""
+"""The most elements of a constant that is quantized here: a bias, a scalar, a small table."""
 
 
 def fuse_quantized(graph: Graph) -> None:
-    """Let each op that reads dequantized values, and whose results are only read quantized, work on quantized types."""
+    """Let each op with dequantized operands, whose results are only read quantized, compute on quantized types."""
     quantize_early(graph)
     for node in list(graph.nodes):
         if node.graph is graph and not _moved(graph, node):
@@ -50,12 +50,12 @@ def fuse_quantized(graph: Graph) -> None:
 
 
 def quantize_early(graph: Graph) -> None:
-    """Quantize before clamps and ops that move elements, so that the op before them can be computed on integers."""
+    """Move quantization before clamps and moves, so that the preceding op can be computed on integers."""
     PATTERNS.apply(graph)
 
 
 def _dequantize_small_constant(graph: Graph, node: Node) -> None:
-    """A small constant that float ops read is computed now, so that what depends on it can be folded."""
+    """Dequantize a small constant that float ops read, so that folding can continue."""
     source = _source_of_bias(node.result) if node.op is ops.Convert else None
     if source is not None and source.data is not None and source.data.size <= _FOLDED:
         graph.replace(node, [constant(source.numpy(), node.result.dtype)])
@@ -63,7 +63,7 @@ def _dequantize_small_constant(graph: Graph, node: Node) -> None:
 
 @PATTERNS.on(ops.Convert, quantized=True)
 def before_clamp(b: Builder, node: Node) -> Value | None:
-    """Quantize before a clamp whose bounds are quantized exactly; a clamp to all that is stored is none.
+    """Quantize before a clamp with representable bounds; remove a clamp to the whole range.
 
     ::
 
@@ -114,7 +114,7 @@ def _clamped(b: Builder, clamp: Node, quantization: Quantization, bounds: tuple[
 
 @PATTERNS.on(ops.Convert, quantized=True)
 def requantization(b: Builder, node: Node) -> Value | None:
-    """Quantize what was dequantized in one step.
+    """Merge DequantizeLinear and QuantizeLinear to one requantization.
 
     ::
 
@@ -128,7 +128,7 @@ def requantization(b: Builder, node: Node) -> Value | None:
 
 @PATTERNS.on(ops.Relu, ops.Relu6, ops.Clamp, quantized=True)
 def clamp_of_real(b: Builder, node: Node) -> Value | None:
-    """The same for a clamp whose result is declared quantized.
+    """Replace a clamp with a quantized result by a requantization if it clamps to the whole range.
 
     ::
 
@@ -141,7 +141,7 @@ def clamp_of_real(b: Builder, node: Node) -> Value | None:
 
 
 def clamp_bounds(node: Node) -> tuple[float, float] | None:
-    """What `node` clamps to; None for other ops."""
+    """Return the bounds to which `node` clamps; None for other ops."""
     if node.op.clamps is None:
         return None
     low, high = node.op.clamps
@@ -152,13 +152,13 @@ def clamp_bounds(node: Node) -> tuple[float, float] | None:
 
 
 def is_stored(bound: float, quantization: Quantization) -> bool:
-    """Whether quantizing keeps `bound`, or it is stored as the least or the greatest integer, as what is beyond it."""
+    """Whether `bound` is representable, or saturates to the lowest or highest stored integer."""
     stored = int(quantize(np.asarray(bound, np.float32), quantization))
     return stored in limits(quantization.dtype) or quantization.stores(bound)
 
 
 def _moved(graph: Graph, node: Node) -> bool:
-    """Move or select stored integers instead of the real values that they represent, and dequantize afterwards."""
+    """Move or select stored integers, and dequantize afterwards."""
     chosen = selected(node)
     if chosen is None or node.regions or not node.results or any(r.is_quantized for r in node.results):
         return False
@@ -185,7 +185,7 @@ def _moved(graph: Graph, node: Node) -> bool:
 
 
 def _source(value: Value | None) -> Value | None:
-    """The quantized value that `value` is converted from, of 16 bits at most: kernels read more in a bias only."""
+    """Return the quantized value (at most 16 bits: wider ones are biases) from which `value` is converted."""
     source = _source_of_bias(value)
     return None if source is None or _is_wide(source) else source
 
@@ -196,7 +196,7 @@ def _is_wide(value: Value) -> bool:
 
 
 def _source_of_bias(value: Value | None) -> Value | None:
-    """The quantized value that `value` is converted from."""
+    """Return the quantized value from which `value` is converted."""
     node = value.producer if value is not None else None
     if node is None or node.op is not ops.Convert or node.result.is_quantized or not node.operand(0).is_quantized:
         return None
@@ -229,13 +229,13 @@ def _fused(graph: Graph, node: Node) -> None:
 
 
 def _is_real(graph: Graph, result: Value) -> bool:
-    """Whether `result` is read as real values."""
+    """Whether `result` has real readers."""
     is_read = bool(result.uses) or graph.is_output(result)
     return is_read and isinstance(result.type, TensorType) and result.type.dtype.is_float
 
 
 def _wanted(graph: Graph, result: Value) -> Quantization | None:
-    """The one quantization in which all users read `result`."""
+    """Return the common quantization of all users of `result`."""
     if graph.is_output(result) or not result.uses or not isinstance(result.type, TensorType):
         return None
     found = {u.result.tensor_type.quantization if u.op is ops.Convert else None for u in result.users()}
@@ -243,7 +243,7 @@ def _wanted(graph: Graph, result: Value) -> Quantization | None:
 
 
 def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None] | None:
-    """The operands on quantized types; None if one is computed in float."""
+    """Return the operands in quantized types; None if one is computed in float."""
     if not all(_is_by_output(node, i, v) for i, v in enumerate(node.operands)):
         return None
     operands: list[Value | None] = []
@@ -270,12 +270,12 @@ def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None]
 
 
 def _is_moved(node: Node, index: int) -> bool:
-    """Whether results are elements of operand `index`, among those of others."""
+    """Whether results have elements of operand `index`."""
     return node.op.moves is not None and not node.op.inserts and index in range(len(node.operands))[node.op.moves]
 
 
 def _stored_as(value: Value, wanted: Quantization | None) -> Value | None:
-    """A small real constant in the quantization `wanted` in which it is read; None for other values."""
+    """Return a small real constant in the quantization `wanted`; None for other values."""
     if value.data is None or value.data.size > _SMALL or wanted is None or not wanted.per_tensor:
         return None
     stored = quantize(value.numpy().astype(np.float32), wanted)
@@ -283,18 +283,18 @@ def _stored_as(value: Value, wanted: Quantization | None) -> Value | None:
 
 
 def _is_parameter(node: Node, index: int) -> bool:
-    """Whether operand `index` has element types of its own, like the factors of Resize: it is never quantized."""
+    """Whether operand `index` has separate element types, like the factors of Resize, and is never quantized."""
     formals = node.op.operands
     return index < len(formals) and formals[index].dtypes != formals[0].dtypes
 
 
 def _unquantized(graph: Graph, node: Node, results: Sequence[Value]) -> Remark:
-    """Why `node` computes in float, although some of its operands are dequantized."""
+    """Return why `node` computes in float although some of its operands are dequantized."""
     if results:
         read = {u.op is ops.Convert and u.result.is_quantized for u in results[0].users()}
         several = read == {True} and not graph.is_output(results[0])
         if several:
-            return Remark("island", node.op.name, "its result is quantized in several ways")
+            return Remark("island", node.op.name, "its result is read in several quantizations")
         return Remark("float", node.op.name, "its result is read in float")
     for i, value in enumerate(node.operands):
         name = node.op.operands[min(i, len(node.op.operands) - 1)].name
@@ -303,12 +303,12 @@ def _unquantized(graph: Graph, node: Node, results: Sequence[Value]) -> Remark:
         if value is not None and value.tensor_type.dtype.is_float and not value.is_constant and not _source(value):
             return Remark("float", node.op.name, f"{name} is float")
         if value is not None and name == "bias":
-            return Remark("island", node.op.name, "no integers for a bias like this")
+            return Remark("island", node.op.name, "the bias has no exact integers")
     return Remark("float", node.op.name, "a constant is float")
 
 
 def _rescaled(node: Node, operands: Sequence[Value | None]) -> Remark | None:
-    """The remark that the bias of `node`, quantized in the source, has another scale among `operands`."""
+    """Return the remark that the bias of `node`, quantized in the source, gets another scale."""
     index = next((i for i, o in enumerate(node.op.operands) if o.name == "bias"), len(operands))
     if index >= len(operands):
         return None
@@ -319,7 +319,7 @@ def _rescaled(node: Node, operands: Sequence[Value | None]) -> Remark | None:
 
 
 def _scalar(value: Value, node: Node, index: int) -> Value:
-    """A constant of one element: of a binary op quantized without rounding, as kernels need it."""
+    """Quantize a constant of one element of a binary op exactly."""
     other = node.operands[1 - index] if index < 2 else None
     source = _source(other) or other
     if node.op.operands[index].name not in ("lhs", "rhs") or source is None or source.tensor_type.quantization is None:
@@ -333,7 +333,7 @@ def _scalar(value: Value, node: Node, index: int) -> Value:
 
 
 def _exact(number: np.float32, storage: str) -> tuple[Quantization, int]:
-    """Parameters and an integer for exactly `number`; the scale as small as 8 bits allow, as kernels need it."""
+    """Return parameters and an integer that represent `number` exactly, with the smallest scale for 8 bits."""
     size = np.abs(number)
     for count in range(127, 0, -1):
         scale = np.float32(size / count) if size else np.float32(1 / 128)
@@ -345,7 +345,7 @@ def _exact(number: np.float32, storage: str) -> tuple[Quantization, int]:
 
 
 def _is_by_output(node: Node, index: int, value: Value | None) -> bool:
-    """Whether per-axis parameters of operand `index` belong to the weights' output features, as kernels need them."""
+    """Whether per-axis parameters of operand `index` are per output feature, as kernels require."""
     source = _source_of_bias(value)
     quantization = source.tensor_type.quantization if source is not None else None
     if quantization is None or quantization.per_tensor:
@@ -361,9 +361,9 @@ def _is_by_output(node: Node, index: int, value: Value | None) -> bool:
 
 
 def _bias(value: Value, operands: Sequence[Value | None], wanted: Quantization | None) -> Value | None:
-    """A constant bias in steps of input scale times weight scale, in which integer kernels add it up.
+    """Quantize a constant bias with scale input scale * weight scale, as integer kernels accumulate it.
 
-    None if it cannot be rounded to these with an error below a quarter of a step of `wanted`, the result's.
+    None if the error is not below a quarter of a step of the result's quantization `wanted`.
     """
     source = _source_of_bias(value) or value
     x, w = (v.tensor_type.quantization if v is not None else None for v in operands[:2])

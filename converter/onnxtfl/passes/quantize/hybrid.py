@@ -6,7 +6,7 @@
     %p = MatMulInteger(%q, %w, %z, %wz)                ->      %y = DotGeneral(%x, %w: int8 weights)
     %y = Mul(Convert(%p), Mul(%s, %ws))
 
-The kernels round the activations to 8 bits themselves, for each row, so that the results differ by what that rounds.
+The kernels round the activations to 8 bits per row, so that the results differ by this rounding.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from onnxtfl.passes.quantize.weights import centered, is_eight_bit
 from onnxtfl.rewriting.patterns import Patterns
 
 TOLERANCE = 0.05
-"""How far results may be off, relative to an output's largest element, where the kernels quantize activations."""
+"""Tolerance for kernels that quantize activations, relative to an output's largest element."""
 
 REAL = Patterns()
 
 
 def multiply_real(graph: Graph) -> None:
-    """Let integer products of dynamically quantized activations be products of the activations themselves."""
+    """Replace integer products of dynamically quantized activations by products of the float activations."""
     REAL.apply(graph)
 
 
 def remark_dynamic_products(graph: Graph) -> None:
-    """Add a remark to each product that `multiply_real` would change, with its name, which makes the remark its own."""
+    """Add a remark with its name to each product that `multiply_real` would change."""
     for node in graph.nodes:
         if node.op is ops.Mul and (found := _integer_product(node)) is not None:
             node.remarks += (Remark("dynamic", found.product.op.name, node.result.name or ""),)
 
 
 def use_hybrid_weights(graph: Graph) -> None:
-    """Let products and convolutions of float activations read constant 8-bit weights as int8."""
+    """Store constant 8-bit weights of products and convolutions of float activations as int8."""
     for node in list(graph.nodes):
         if issubclass(node.op, ops.DotGeneral | ops.Conv) and node.graph is graph:
             _read_stored(graph, node)
@@ -54,7 +54,7 @@ def use_hybrid_weights(graph: Graph) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _IntegerProduct:
-    """A `product` of the quantized tensor `x`; its weights with their zero point, scale and axis of scales."""
+    """A `product` of the quantized tensor `x`, its weights with zero point, scale and axis of scales."""
 
     product: Node
     x: Value
@@ -76,7 +76,7 @@ def product_of_integers(b: Builder, node: Node) -> Value | None:
 
 
 def _integer_product(node: Node) -> _IntegerProduct | None:
-    """The product of integers that the Mul `node` scales, where its activations are quantized at run time."""
+    """Return the integer product of dynamically quantized activations that the Mul `node` scales, else None."""
     for product, factors in (node.operands, node.operands[::-1]):
         found = _scaled_product(product, factors) if product is not None and factors is not None else None
         if found is not None:
@@ -101,7 +101,7 @@ def _scaled_product(product: Value, factors: Value) -> _IntegerProduct | None:
 
 
 def _shifted(value: Value) -> tuple[Value, Value | None] | None:
-    """Stored integers and their zero point, of which `value` is the difference in int32; folded, if constant."""
+    """Return stored integers and zero point if `value` is their difference in int32 (folded if constant)."""
     if value.data is not None:
         low, high = extent(value.data)
         return (constant(value.data.cast(DType.INT8)), None) if low >= -128 and high <= 127 else None
@@ -113,7 +113,7 @@ def _shifted(value: Value) -> tuple[Value, Value | None] | None:
 
 
 def _unconverted(value: Value) -> Value:
-    """The zero point as it is in the source."""
+    """Return the zero point before its conversion to int32."""
     node = made_by(value, ops.Convert, ops.Reshape) if value.dtype.bits > 8 else None
     return value if node is None else _unconverted(node.operand(0))
 
@@ -125,7 +125,7 @@ def _other(pair: Sequence[Value | None], known: Value) -> Value | None:
 
 
 def _output_axis(node: Node) -> int | None:
-    """The axis of the weights that belongs to the last axis, or the features, of the result."""
+    """Return the axis of the weights for the last axis, or the feature axis, of the result."""
     if node.op is ops.Conv:
         return int(node.attr("kernel_output_feature_dimension"))
     free = ops.DotRoles.of(node).rhs_free
@@ -133,18 +133,18 @@ def _output_axis(node: Node) -> int | None:
 
 
 def _is_by_output(scale: Value, node: Node, axis: int) -> bool:
-    """Whether there is a scale for each output feature, which is the last axis of a product."""
+    """Whether there is one scale per output feature, the last axis of a product."""
     return node.op is not ops.Conv and scale.tensor_type.shape == (node.operand(1).shape[axis],)
 
 
 def _flat(b: Builder, parameter: Value) -> Value:
-    """A single parameter as a scalar."""
+    """Return a single parameter as a scalar."""
     return b(ops.Reshape, parameter, []) if parameter.is_single and parameter.rank else parameter
 
 
 @REAL.on(ops.DequantizeLinear)
 def rounding_of_activations(b: Builder, node: Node) -> Value | None:
-    """DequantizeLinear(QuantizeLinear(x, s, z), s, z)    ->    x, where s is computed from x"""
+    """DequantizeLinear(QuantizeLinear(x, s, z), s, z)    ->    x, if s is computed from x"""
     source, scale = made_by(node.operand(0), ops.QuantizeLinear), node.operand(1)
     if source is None or scale.is_constant or source.operand(1) is not scale:
         return None
@@ -169,9 +169,9 @@ def _read_stored(graph: Graph, node: Node) -> None:
 
 
 def _read_filter(node: Node, weights: Value, quantization: Quantization) -> None:
-    """Read weights with a scale for each output feature, as kernels of groups want them.
+    """Repeat the scales of weights per output feature, as kernels with groups require.
 
-    Not by groups of several features with equal scales, for which kernels take the way of a single scale.
+    Not for groups of several features with equal scales: kernels treat these like a single scale.
     Source: LiteRT kernels/conv.cc (is_hybrid_per_channel).
     """
     axis = _output_axis(node)
@@ -185,7 +185,7 @@ def _read_filter(node: Node, weights: Value, quantization: Quantization) -> None
 
 
 def _by_feature(weights: Value, quantization: Quantization, axis: int | None) -> Value:
-    """The same weights with the one scale written for each output feature, if it is constant."""
+    """Return the weights with their single (constant) scale repeated for each output feature."""
     data = weights.data
     if data is None or axis is None:
         return weights
@@ -195,7 +195,7 @@ def _by_feature(weights: Value, quantization: Quantization, axis: int | None) ->
 
 
 def _scale_afterwards(graph: Graph, node: Node, weights: Value, quantization: Quantization) -> None:
-    """One scale for each output feature: weights of scale 1, and the result times the scales."""
+    """Use weights of scale 1, and multiply the result by the scales per output feature."""
     b = Builder(graph, node, maker="hybrid")
     unit = Quantization(quantization.storage, (1.0,), (0,))
     plain = constant(weights.data, type_=weights.tensor_type.stored_as(unit)) if weights.data is not None else weights

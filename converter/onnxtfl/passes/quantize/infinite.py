@@ -7,11 +7,11 @@
     f(Select(c, 0, -inf))         ->  Select(c, f(0), f(-inf))            f: DequantizeLinear and tests
     IsFinite(Add(x, m))           ->  false, if no element of m is finite
     IsNaN(x)                      ->  false                               x: finite, as dequantized ones are
-    Add(x, m) = -inf              ->  x = -inf or m = -inf                m: Select(c, 0, -inf), maybe spread
+    Add(x, m) = -inf              ->  x = -inf or m = -inf                m: Select(c, 0, -inf), perhaps broadcast
     Max(Add(x, m)) = -inf         ->  all of Add(x, m) = -inf             Max: along axes
     Select(IsNaN(Softmax(s)), ..) ->  Select(all of s = -inf, ..)         s: a sum with such masks
 
-Kernels that compute this as arithmetic differ: those of LiteRT without XNNPACK clamp infinite sums and products to the
+Computed as arithmetic, results depend on kernels: LiteRT without XNNPACK clamps infinite sums and products to the
 largest finite values.
 """
 
@@ -32,7 +32,7 @@ from onnxtfl.rewriting.patterns import Patterns
 
 INFINITE = Patterns()
 _MOST_READ = 1 << 22
-"""Elements of a constant mask that is looked into."""
+"""The most elements of a constant mask that is read."""
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -60,7 +60,7 @@ def dequantize_by_infinity(b: Builder, node: Node) -> Value | None:
 
 @INFINITE.on(ops.DequantizeLinear, ops.IsFinite, ops.IsInf, ops.IsNaN)
 def of_chosen(b: Builder, node: Node) -> Value | None:
-    """Compute with both constants instead of the chosen one."""
+    """f(Select(c, a, b)) -> Select(c, f(a), f(b)) for constants a, b."""
     chosen = _chosen(node.operand(0))
     if chosen is None or (node.op is ops.DequantizeLinear and _zero_point(node) is None):
         return None
@@ -70,7 +70,7 @@ def of_chosen(b: Builder, node: Node) -> Value | None:
 
 @INFINITE.on(ops.Compare)
 def hidden_by_mask(b: Builder, node: Node) -> Value | None:
-    """Ask a sum with masks whether it is -infinity before it is computed: which rows attention hides."""
+    """Test the terms of a sum with masks for -infinity instead of the sum (rows hidden by attention masks)."""
     x, low, shape = node.operand(0), _number(node.operand(1)), node.result.tensor_type.shape
     if low != -np.inf or node.attr("comparison_direction") != "EQ" or shape is None or x.shape != shape:
         return None
@@ -86,7 +86,7 @@ def hidden_by_mask(b: Builder, node: Node) -> Value | None:
 
 @INFINITE.on(ops.Select)
 def hidden_rows(b: Builder, node: Node) -> Value | None:
-    """Ask the masks which rows of a Softmax they hide, which are NaN: PyTorch's attention makes them zeros."""
+    """Test the masks instead of a Softmax for NaN rows, which PyTorch's attention replaces by zeros."""
     test = made_by(node.operand(0), ops.IsNaN)
     softmax = made_by(test.operand(0), ops.Softmax) if test is not None else None
     if softmax is None or softmax.result.type != node.result.type:
@@ -101,7 +101,7 @@ def hidden_rows(b: Builder, node: Node) -> Value | None:
 
 
 def _low_terms(b: Builder, value: Value) -> list[Value]:
-    """Where each term of a sum is -infinity; products are never."""
+    """Return where each term of a sum is -infinity (a matrix product never is)."""
     total = made_by(value, ops.Add)
     if total is not None:
         return [term for v in (total.operand(0), total.operand(1)) for term in _low_terms(b, v)]
@@ -113,20 +113,20 @@ def _low_terms(b: Builder, value: Value) -> list[Value]:
 
 
 def _is_product(value: Value) -> bool:
-    """Whether this is a product of matrices, maybe scaled and moved."""
+    """Whether this is a matrix product, perhaps scaled and moved."""
     node = made_by(value, ops.DotGeneral, ops.Mul, ops.Div) or _spread(value)
     return node is not None and (node.op is ops.DotGeneral or _is_product(node.operand(0)))
 
 
 def _spread(value: Value) -> Node | None:
-    """The node that makes `value` of the elements of one operand, and of no others; None if another one makes it."""
+    """Return the node that produces `value` from the elements of one operand only, else None."""
     node = made_by(value)
     moves = node is not None and node.op.moves == slice(0, 1) and not node.op.inserts and len(node.results) == 1
     return node if moves else None
 
 
 def _masked(value: Value | None) -> tuple[Value, Value] | None:
-    """The two terms of a sum of which the second is a choice of 0 and -infinity."""
+    """Return the terms of a sum whose second term is a mask of 0 and -infinity."""
     node = made_by(value, ops.Add) if value is not None else None
     if node is None:
         return None
@@ -135,7 +135,7 @@ def _masked(value: Value | None) -> tuple[Value, Value] | None:
 
 
 def _is_mask(value: Value) -> bool:
-    """Whether this is a choice of 0 and -infinity, maybe spread, or a constant of these."""
+    """Whether this is a Select of 0 and -infinity, perhaps broadcast, or such a constant."""
     if (spread := _spread(value)) is not None:
         return _is_mask(spread.operand(0))
     if value.data is not None:
@@ -146,7 +146,7 @@ def _is_mask(value: Value) -> bool:
 
 
 def _is_low(b: Builder, mask: Value) -> Value:
-    """Which elements of a mask are -infinity."""
+    """Return which elements of a mask are -infinity."""
     if (spread := _spread(mask)) is not None:
         return b(spread.op, _is_low(b, spread.operand(0)), *spread.operands[1:], **spread.attributes)
     chosen = _chosen(mask)
@@ -166,19 +166,19 @@ def choice_of_bools(b: Builder, node: Node) -> Value | None:
 
 @INFINITE.on(ops.IsFinite)
 def never_finite(b: Builder, node: Node) -> Value | None:
-    """Replace a test of values that are all infinite or NaN."""
+    """Replace IsFinite of values that are never finite by false."""
     return _everywhere(b, node, False) if _never_finite(node.operand(0)) else None
 
 
 @INFINITE.on(ops.IsFinite, ops.IsInf, ops.IsNaN)
 def of_finite(b: Builder, node: Node) -> Value | None:
-    """Replace a test of values that are all finite, as dequantized ones are."""
+    """Replace IsNaN and IsInf of finite (dequantized) values by false."""
     return _everywhere(b, node, node.op is ops.IsFinite) if facts_of(node.operand(0)).is_finite else None
 
 
 @INFINITE.on(ops.Select)
 def of_uniform_choice(b: Builder, node: Node) -> Value | None:
-    """Replace a choice by one truth value everywhere by what is chosen, spread if it is a single element."""
+    """Replace a Select with a uniform condition by the chosen operand, broadcast if needed."""
     spread = made_by(node.operand(0), ops.BroadcastTo)
     condition = scalar(spread.operand(0)) if spread is not None else None
     if spread is None or condition is None:
@@ -190,12 +190,12 @@ def of_uniform_choice(b: Builder, node: Node) -> Value | None:
 
 
 def _everywhere(b: Builder, node: Node, value: bool) -> Value:
-    """`value` in the shape of the first operand."""
+    """Return `value` broadcast to the shape of the first operand."""
     return b(ops.BroadcastTo, constant(np.asarray(value)), b(ops.Shape, node.operand(0)))
 
 
 def _zero_point(node: Node) -> int | None:
-    """The zero point of a node with one scale, which is infinite; None for others."""
+    """Return the zero point of a node whose only scale is infinite, else None."""
     scale, zero = scalar(node.operand(1)), node.optional(2)
     if scale is None or not np.isposinf(scale) or not node.operand(1).is_single or node.attr("block_size"):
         return None
@@ -204,13 +204,13 @@ def _zero_point(node: Node) -> int | None:
 
 
 def _chosen(value: Value) -> Node | None:
-    """The Select of two constants of one element that makes `value`."""
+    """Return the Select of two scalar constants that produces `value`, else None."""
     node = made_by(value, ops.Select)
     return node if node is not None and all(_number(v) is not None for v in node.operands[1:]) else None
 
 
 def _number(value: Value | None) -> float | None:
-    """The only element, which may be NaN, of a real constant that is not quantized."""
+    """Return the only element (perhaps NaN) of a real constant."""
     if value is None or value.data is None or not value.is_single or value.is_quantized:
         return None
     if value.dtype.is_complex or value.dtype is DType.STRING:

@@ -1,4 +1,4 @@
-"""Replaces constants that are dequantized at run time by float constants.
+"""Replaces dequantized constants by float constants.
 
 ::
 
@@ -6,7 +6,7 @@
     %r = Convert(%w) : float32                            ->    %r = constant : 64x64xfloat32
     %y = DotGeneral(%x, %r)                                     %y = DotGeneral(%x, %r)
 
-Four times as many bytes in the file, and none in the memory of each run: of this microcontrollers have less.
+The file grows by a factor of four, but no RAM is needed for the dequantized values, which matters on microcontrollers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onnxtfl.ir.types import DType
 
 
 def store_real_constants(graph: Graph) -> bool:
-    """Replace what dequantizes constants; returns whether there was any."""
+    """Replace dequantizations of constants; return whether there were any."""
     changed = False
     for node in list(graph.nodes):
         if node.op is not ops.Convert or not node.operand(0).is_constant or not node.operand(0).is_quantized:

@@ -4,8 +4,8 @@
 
     %y = Convert(%x) : int8 0.5:3      ->      %y = Convert(Clamp(NaN of %x as -65.5, -65.5, 62.0)) : int8 0.5:3
 
-QUANTIZE computes the integer in 32 bits before it saturates, and NaN becomes any integer: masks of -infinity and what
-is computed from them would be wrong.
+QUANTIZE computes the integer in 32 bits before it saturates, and NaN becomes an arbitrary integer: results for masks of
+-infinity would be wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onnxtfl.targets import Target
 
 
 def saturate_quantized(graph: Graph, target: Target) -> None:
-    """Clamp what is quantized where it may be NaN, or further from 0 than the kernels of `target` saturate."""
+    """Clamp values before quantization if they may be NaN or exceed the range that the kernels of `target` saturate."""
     steps = target.saturated_steps
     found = [node for node in graph.nodes if _quantizes(node)]
     if not found or steps is None:

@@ -4,9 +4,8 @@
 
     %y = Relu(%x) : uint8 0.25:128    ->    %y = Relu(%x) : int8 0.25:0
 
-Inputs and outputs keep their type and are converted. int8 kernels take no zero point for weights: weights are stored
-with zero point 0 where that is exact; a graph in which it is not for some uint8 weights stays uint8, as uint8 kernels
-take one.
+Inputs and outputs keep their type and are converted. int8 kernels have no zero point for weights: weights get zero
+point 0 if that is exact; if it is not for some uint8 weights, the graph stays uint8, whose kernels have a zero point.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _MAKER = "int8 storage"
 def store_as_int8(graph: Graph, *, always: bool = False) -> None:
     """Store quantized uint8 tensors as int8; inputs and outputs are converted.
 
-    `always`: also where convolutions of asymmetric weights then compute in float.
+    `always`: even if convolutions of asymmetric weights then compute in float.
     """
     if not _center_weights(graph, always) and not always:
         return
@@ -49,7 +48,7 @@ def store_as_int8(graph: Graph, *, always: bool = False) -> None:
 
 
 def _center_weights(graph: Graph, always: bool) -> bool:
-    """Store weights with zero point 0 where that is exact; whether the weights of all convolutions can be int8 then."""
+    """Store weights with zero point 0 if exact; return whether the weights of all convolutions can be int8 then."""
     found = {node: value for node in graph.nodes if (value := weights_of(node)) is not None}
     moved = {node: centered(value) for node, value in found.items()}
     unsigned = {node for node, value in found.items() if _shifted(value.type) is not None}
@@ -61,7 +60,7 @@ def _center_weights(graph: Graph, always: bool) -> bool:
 
 
 def _needs_uint8(node: Node, weights: Value) -> bool:
-    """Whether an integer kernel takes these uint8 weights, which cannot be int8 with zero point 0, as they are."""
+    """Whether an integer kernel needs these weights as uint8, since int8 with zero point 0 is not exact."""
     quantization = weights.tensor_type.quantization
     return issubclass(node.op, ops.Convolution) and quantization is not None and quantization.per_tensor
 
@@ -78,7 +77,7 @@ def _convert_input(graph: Graph, value: Value) -> None:
 
 
 def _shifted(type_: Type | None) -> TensorType | None:
-    """The type with int8 instead of uint8 storage; None for other types."""
+    """Return the type with int8 instead of uint8 storage; None for other types."""
     quantization = type_.quantization if isinstance(type_, TensorType) else None
     if not isinstance(type_, TensorType) or quantization is None or quantization.storage != "uint8":
         return None

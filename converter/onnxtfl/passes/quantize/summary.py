@@ -1,9 +1,8 @@
-"""Which ops of a converted model compute on integers, which in float and why, and which tensors were requantized.
+"""Reports which ops of a converted model use integer kernels, which compute in float and why, and requantizations.
 
-In TFLite, an op computes on integers if its tensors are quantized. In ONNX, also if it reads the results of
-DequantizeLinear and only QuantizeLinear reads its own, with or without a clamp in between: runtimes fuse these to
-integer kernels. Not counted are such clamps, and ops that only move elements, cast, quantize or dequantize, except
-where they are quantized in the source only.
+In TFLite, an op uses integer kernels if its tensors are quantized; in ONNX, also between DequantizeLinear and
+QuantizeLinear (perhaps with a clamp), which runtimes fuse to integer kernels. Such clamps, and ops that only move
+elements, cast, quantize or dequantize, are not counted unless they are quantized only in the source.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ Kind = Literal["integer", "hybrid", "float"]
 
 
 def summary(graph: Graph, names: Mapping[Value, str], target: Target) -> QuantizationSummary | None:
-    """What became of quantization in a converted `graph`; None if none of its tensors is quantized.
+    """Return the summary of quantization in a converted `graph`; None if no tensor is quantized.
 
-    `names`: the written name of each value; `target`: whose ops the graph has.
+    `names`: the written name of each value; `target`: the target of the graph's ops.
     """
     nodes = list(graph.walk())
     dynamic = {remark for node in nodes for remark in node.remarks if remark.kind == "dynamic"}
@@ -65,7 +64,7 @@ def summary(graph: Graph, names: Mapping[Value, str], target: Target) -> Quantiz
 
 
 def _coarse(nodes: Sequence[Node], target: Target) -> dict[str, int]:
-    """The ops that may be more than a step off, and how many steps."""
+    """Return the ops that may deviate by more than a step, and the number of steps."""
     found: dict[str, int] = {}
     for node in nodes:
         steps = target.steps_off(as_form(node), node.results) if any(r.is_quantized for r in node.results) else 0
@@ -75,7 +74,7 @@ def _coarse(nodes: Sequence[Node], target: Target) -> dict[str, int]:
 
 
 def _kind(node: Node) -> Kind | None:
-    """How `node` computes; None for ops that are not counted."""
+    """Return how `node` computes; None for ops that are not counted."""
     meaning = node.lowered_from
     if meaning is None or meaning in (ops.Convert, ops.Shape) or node.regions or _is_fused_clamp(node):
         return None
@@ -96,13 +95,13 @@ def _as_quantized(value: Value | None) -> bool:
 
 
 def _is_dequantized(value: Value) -> bool:
-    """Whether a DequantizeLinear of ONNX makes `value`."""
+    """Whether ONNX's DequantizeLinear produces `value`."""
     node = value.producer
     return node is not None and node.op.dialect == "onnx" and _converts(node) and node.operand(0).is_quantized
 
 
 def _is_quantized_next(value: Value) -> bool:
-    """Whether only QuantizeLinear ops of ONNX read `value`."""
+    """Whether only ONNX's QuantizeLinear reads `value`."""
     graph = value.producer.graph if value.producer is not None else None
     if graph is None or not value.uses or graph.is_output(value):
         return False
@@ -110,7 +109,7 @@ def _is_quantized_next(value: Value) -> bool:
 
 
 def _is_fused_clamp(node: Node) -> bool:
-    """Whether `node` clamps what only QuantizeLinear ops of ONNX read."""
+    """Whether `node` is a clamp whose result only ONNX's QuantizeLinear reads."""
     clamps = node.lowered_from is not None and node.lowered_from.clamps is not None
     return node.op.dialect == "onnx" and clamps and _is_quantized_next(node.results[0])
 
@@ -124,7 +123,7 @@ def _converts(node: Node) -> bool:
 
 
 def _island(node: Node) -> Remark | None:
-    """The last remark that the source computes this on quantized tensors."""
+    """Return the last remark that this op is quantized in the source."""
     return next((r for r in reversed(node.remarks) if r.kind == "island"), None)
 
 
@@ -138,7 +137,7 @@ def _float_op(node: Node, names: Mapping[Value, str]) -> FloatOp:
 
 
 def _requantized(node: Node, names: Mapping[Value, str]) -> tuple[str, str] | None:
-    """The tensor that `node` converts from one quantization to another, if this is not in the source."""
+    """Return the tensor that `node` requantizes, unless the source does."""
     if not _converts(node) or "requantize" not in node.made_by or not isinstance(node.results[0].type, TensorType):
         return None
     source, result = node.operand(0), node.results[0]

@@ -1,4 +1,4 @@
-"""Adds Q/DQ after ops that move dequantized elements, as ONNX Runtime's integer kernels expect.
+"""Adds Q/DQ pairs after ops that move dequantized elements, as ONNX Runtime's integer kernels require.
 
 ::
 
@@ -7,10 +7,9 @@
                                             %d = Convert(%c) : float32 as int8 0.25:3
                                             %b = Convert(%d) : float32
 
-This is exact, as the elements are on the grid. ONNX Runtime adds such pairs itself where they are missing, at opset 21
-with the type of another zero point, and then refuses the model (its optimizer QDQPropagationTransformer, 1.31). It also
-moves elements itself, to make one Gemm of a product and a row that is added (MatMulAddFusion); so that is written
-here::
+This is exact, since the elements are representable. ONNX Runtime's QDQPropagationTransformer (1.31) adds missing pairs,
+at opset 21 with the dtype of another zero point, and then refuses the model. Its MatMulAddFusion reshapes to fuse a
+product and an added row to Gemm; that form is therefore written here::
 
     %a = Convert(%q) : 2x3x4xfloat32              %b = Reshape(%a) : 6x4xfloat32
     %m = DotGeneral(%a, %w) : 2x3x8         ->    %m = DotGeneral(%b, %w) : 6x8
@@ -29,9 +28,7 @@ from onnxtfl.ir.reshape import has_constant_target, reshape
 
 
 def surround_moves(graph: Graph) -> None:
-    """Quantize and dequantize the results of ops that move dequantized elements, those of products with a summand
-    included.
-    """
+    """Quantize and dequantize the results of moves of dequantized elements, also in products with an added row."""
     for node in list(graph.nodes):
         source = node.operands[0].producer if node.operands and node.operands[0] is not None else None
         if node.op.moves is None or source is None or source.op is not ops.Convert or len(node.results) != 1:
@@ -64,7 +61,7 @@ def _surround(graph: Graph, value: Value) -> None:
 
 
 def _is_row_product(graph: Graph, node: Node) -> bool:
-    """Whether a row is added to this product of a dequantized tensor of rank 3 or more and a matrix."""
+    """Whether a row is added to this product of a dequantized tensor of rank >= 3 and a matrix."""
     rows, matrix, user = node.operand(0), node.operand(1), next(iter(node.result.users()), None)
     source = rows.producer
     if source is None or source.op is not ops.Convert or not source.operand(0).is_quantized or touches_quantized(node):
@@ -83,7 +80,7 @@ def _is_row_product(graph: Graph, node: Node) -> bool:
 
 
 def _flatten(graph: Graph, node: Node) -> None:
-    """Take the product, and the sum, of the rows as one matrix."""
+    """Compute the product and the sum on rank 2."""
     rows, matrix = node.operand(0), node.operand(1)
     (add,) = node.result.users()
     other = add.operand(1 - add.operands.index(node.result))

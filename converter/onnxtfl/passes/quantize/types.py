@@ -5,8 +5,8 @@
     %q = QuantizeLinear(%x, 0.5, 3)                 %q = Convert(%x) : float32 as int8 0.5:3
     %y = DequantizeLinear(%q, 0.5, 3)       ->      %y = Convert(%q) : float32
 
-An integer tensor becomes a quantized one if all that reads it dequantizes it with the same parameters, and it is a
-constant, an input, or made by a QuantizeLinear with these parameters. A DequantizeLinear after an op that moves or
+An integer tensor becomes quantized if all its readers dequantize it with the same parameters, and it is a constant, an
+input, or the result of a QuantizeLinear with these parameters. A DequantizeLinear after an op that moves or
 selects elements (Reshape, Concatenate, MaxPool) is moved before it.
 """
 
@@ -38,19 +38,19 @@ INTEGER_KINDS = frozenset({DType.INT4, DType.UINT4, DType.INT8, DType.UINT8, DTy
 HOIST = Patterns()
 _WIDE = (DType.INT16, DType.UINT16)
 _WITHIN = ("nearest", "linear")
-"""Interpolations whose results are between elements of the operand, so that all of them can be stored."""
+"""Interpolations whose results are between elements of the operand, so that they are in range."""
 _NEARLY_HALF = 0.499
-"""Steps: the nearest integer of x - 0.499 is x rounded down, also where an integral x comes out a little lower."""
+"""In steps: round(x - 0.499) is floor(x), also for an integral x with a small error."""
 MOST_SCALES = 1 << 18
-"""The most scales that a type has: those of a large language model's blocks stay operands, which are read lazily."""
+"""The most scales in a type; more (blocks of a large language model) stay operands, which are read lazily."""
 
 
 def read_quantized_types(graph: Graph, target: Target, *, is_region: bool = False) -> None:
-    """Give quantized types to the integer tensors that are only read through DequantizeLinear.
+    """Give quantized types to integer tensors that are only read by DequantizeLinear.
 
-    Tensors other than constants need kernels of `target` that quantize and dequantize them; else the ops stay as they
-    are, and become arithmetic on the stored integers. So do those that are inputs or outputs of a region, whose types
-    are those of its node's operands and results.
+    Tensors other than constants need quantize and dequantize kernels of `target`; else the ops stay, and become
+    arithmetic on the stored integers. So do inputs and outputs of a region, whose types are those of the node's
+    operands and results.
     """
     for node in graph.nodes:
         if node.op is ops.QuantizeLinear and (values := fold_node(node)) is not None:
@@ -75,7 +75,7 @@ def read_quantized_types(graph: Graph, target: Target, *, is_region: bool = Fals
 
 
 def _widen(graph: Graph, node: Node, kinds: _Kinds) -> None:
-    """Store what is quantized to less than 8 bits in 8 bits, clamped before, where kernels only take these.
+    """Quantize to 8 bits (clamped) instead of fewer bits, for kernels with 8 bits only.
 
     ::
 
@@ -100,7 +100,7 @@ def _widen(graph: Graph, node: Node, kinds: _Kinds) -> None:
 
 
 def _without_kernels(graph: Graph, node: Node, kinds: _Kinds, known: Mapping[Value, Extremes]) -> None:
-    """Store uint16 as int16, and where that has a zero point, compute the real values: no kernel has such integers."""
+    """Store uint16 as int16; if that has a zero point, which no kernel supports, compute in float."""
     quantization, x = quantization_of(node), node.operand(0)
     if quantization is None or quantization.dtype not in _WIDE or quantization.block or node.result in kinds.fixed:
         return
@@ -116,17 +116,14 @@ def _without_kernels(graph: Graph, node: Node, kinds: _Kinds, known: Mapping[Val
 
 
 class _Kinds:
-    """Which quantized types the kernels of a target convert from and to real values.
-
-    `fixed`: values that keep their types.
-    """
+    """The quantized types that the kernels of a target convert. `fixed`: values that keep their types."""
 
     def __init__(self, target: Target, fixed: frozenset[Value]) -> None:
         self.target, self.fixed = target, fixed
         self.known: dict[TensorType, bool] = {}
 
     def converts(self, type_: TensorType) -> bool:
-        """Whether there are kernels that quantize to `type_` and that dequantize it, as it will be stored."""
+        """Whether there are kernels to quantize to and dequantize from `type_`, as it will be stored."""
         if type_ not in self.known:
             stored, quantization = type_, type_.quantization
             if quantization is not None and quantization.storage == "uint8" and not self.target.has_uint8_kernels:
@@ -145,7 +142,7 @@ class _Kinds:
 
 @HOIST.on(ops.DequantizeLinear)
 def before_move(b: Builder, node: Node) -> Value | None:
-    """Dequantize before an op that moves elements or selects the largest: quantizing keeps their order."""
+    """Dequantize before an op that moves elements or selects maxima (quantization is monotonic)."""
     maker, quantization = made_by(node.operand(0)), quantization_of(node)
     if maker is None or quantization is None or not quantization.per_tensor or maker.regions:
         return None
@@ -166,15 +163,15 @@ def before_move(b: Builder, node: Node) -> Value | None:
 
 @HOIST.on(ops.DequantizeLinear)
 def before_resize(b: Builder, node: Node) -> Value | None:
-    """Dequantize before an interpolation of stored integers, which is rounded to the same steps afterwards.
+    """Dequantize before an interpolation of stored integers, and quantize its result to the same steps.
 
     ::
 
         DequantizeLinear(Resize(%q))    ->    DequantizeLinear(QuantizeLinear(Resize(DequantizeLinear(%q))))
 
-    Whether integers are rounded or truncated is not defined: results differ by less than a step. ONNX Runtime
-    truncates. Integer kernels round, and where their coordinates are too coarse, real values are rounded down (int8,
-    truncated towards 0, stays what it is). Source: ONNX Resize-19, ONNX Runtime's upsample.cc.
+    ONNX does not define the rounding: results differ by less than a step. ONNX Runtime truncates. Integer kernels
+    round; if their coordinates are too coarse, floats are rounded down (int8, truncated towards 0, is unchanged).
+    Source: ONNX Resize-19, ONNX Runtime's upsample.cc.
     """
     maker, quantization = made_by(node.operand(0), ops.Resize), quantization_of(node)
     if maker is None or quantization is None or not quantization.per_tensor or quantization.dtype.bits > 16:
@@ -193,7 +190,7 @@ def before_resize(b: Builder, node: Node) -> Value | None:
 
 
 def _fits_fixed_point(resize: Node) -> bool:
-    """Whether the coordinates of all axes are nearly those in fixed point, which kernels of integers have."""
+    """Whether the fixed-point coordinates of integer kernels are accurate for all axes."""
     sampling, scales = Sampling.of(attributes_of(resize)), resize.optional(2)
     if scales is not None and not scales.is_constant:
         return False
@@ -203,12 +200,12 @@ def _fits_fixed_point(resize: Node) -> bool:
 
 
 def _to_stored(node: Node) -> dict[str, Any]:
-    """The attributes of the QuantizeLinear that is the opposite of a DequantizeLinear."""
+    """Return the attributes of the QuantizeLinear that inverts a DequantizeLinear."""
     return {"axis": node.attr("axis"), "dtype": node.operand(0).dtype}
 
 
 def quantization_of(node: Node) -> Quantization | None:
-    """The parameters of a QuantizeLinear or DequantizeLinear; None if they are not constant or not of integers."""
+    """Return the parameters of a QuantizeLinear or DequantizeLinear; None if not constant or not integer."""
     stored = node.operand(0) if node.op is ops.DequantizeLinear else node.result
     scale, zero = node.operand(1), node.optional(2)
     real = node.result if node.op is ops.DequantizeLinear else node.operand(0)
@@ -245,8 +242,9 @@ def _dequantize(graph: Graph, node: Node, kinds: _Kinds) -> None:
 
 
 def _widen_constants(node: Node) -> None:
-    """Store small constants of less than 8 bits in 8, where what reads them stays arithmetic (negative scales): no
-    kernel casts them. Large ones stay packed, and are unpacked by arithmetic.
+    """Store small constants of fewer than 8 bits in 8 bits if arithmetic reads them: no kernel casts them.
+
+    Large ones stay packed, and are unpacked by arithmetic.
     """
     for i, value in enumerate(node.operands):
         if value is not None and value.data is not None and value.dtype.is_integer and value.dtype.bits < 8:
@@ -257,9 +255,9 @@ def _widen_constants(node: Node) -> None:
 
 
 def _quantized(graph: Graph, node: Node, quantization: Quantization, kinds: _Kinds) -> Value | None:
-    """What `node` reads as a value of a quantized type; None if it is read or made otherwise, or no kernel converts it.
+    """Return the operand of `node` with a quantized type; None if it is used otherwise, or no kernel converts it.
 
-    Other nodes that dequantize the same input are replaced.
+    Other dequantizations of the same value are replaced.
     """
     stored = node.operand(0)
     type_ = TensorType(DType.FLOAT32, stored.tensor_type.shape, quantization)
@@ -285,7 +283,7 @@ def _quantized(graph: Graph, node: Node, quantization: Quantization, kinds: _Kin
 
 
 def _quantize(graph: Graph, node: Node, kinds: _Kinds) -> None:
-    """A QuantizeLinear whose result is an output, or which only dequantizing nodes read."""
+    """Replace a QuantizeLinear whose result is an output, or is only dequantized."""
     quantization = quantization_of(node)
     if quantization is None or node.result in kinds.fixed:
         return

@@ -1,1 +1,1 @@
-"""State between runs: kept by the runtime, or inputs and outputs."""
+"""State between invocations: kept by the runtime, or as inputs and outputs."""

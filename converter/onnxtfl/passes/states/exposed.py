@@ -22,16 +22,15 @@ from onnxtfl.ir.types import TensorType
 
 StateMode = Literal["io", "reset"]
 NEXT = "_next"
-"""What the name of an output appends to that of its state."""
+"""The suffix of the output's name after the name of its state."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExposedState:
-    """A state that is an input and an output: their indices (None: there is none), and the initial value.
+    """A state that is an input and an output: their indices (None if absent) and the initial value.
 
-    Without an input the model only writes the state, without an output it only reads it; both is possible where several
-    entry points share the state. `initial`: as stored, one element of rank 0 is the value of all; None if
-    it is unknown. `quantization`: how it is stored.
+    Without an input the model only writes the state, without an output it only reads it; both occur if several entry
+    points share the state. `initial`: stored values, a scalar for all elements; None if unknown.
     """
 
     name: str
@@ -42,10 +41,10 @@ class ExposedState:
 
 
 def expose_states(graph: Graph, mode: StateMode) -> list[ExposedState]:
-    """Replace the states by inputs and outputs, or ("reset") by their initial values; returns those exposed.
+    """Replace states by inputs and outputs, or ("reset") by their initial values; return the exposed ones.
 
-    `graph.output_names` is extended. UnsupportedError for "reset" where the initial value is unknown,
-    InvalidModelError where there are neither outputs nor states that could be: an ONNX model has some.
+    `graph.output_names` is extended. UnsupportedError for "reset" with an unknown initial value, InvalidModelError if
+    the result would have no outputs.
     """
     states, graph.states = graph.states, []
     if mode == "reset":
@@ -82,13 +81,13 @@ def _unique(name: str, taken: set[str | None]) -> str:
 
 
 def _initial(state: State) -> Value:
-    """The initial value of a state as a constant."""
+    """Return the initial value of a state as a constant."""
     type_ = state.input.type
     if state.initial is None or not isinstance(type_, TensorType):
         raise UnsupportedError(
             "the file has no initial value of a variable", node=state.input.name, hint=_HINT, code="E-OP-007"
         )
-    unit_sizes = tuple(size_or(d, 1) for d in type_.shape or ())  # as in TFLite, for those that are unknown
+    unit_sizes = tuple(size_or(d, 1) for d in type_.shape or ())  # TFLite's value for unknown ones
     shape = state.initial.shape or unit_sizes
     data = ArrayData(np.array(np.broadcast_to(state.initial.numpy(), shape)), state.initial.dtype)
     return constant(data, type_=type_.with_shape(data.shape))

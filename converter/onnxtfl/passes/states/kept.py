@@ -1,11 +1,11 @@
-"""Streaming: recurrent layers that begin every run from where the last one ended.
+"""Streaming: recurrent layers whose state carries over to the next invocation.
 
 ::
 
     %y, %h, %c = Lstm(%x, %w, %r, %b)      ->      state %h0 = 0, next %h;  state %c0 = 0, next %c
                                                    %y, %h, %c = Lstm(%x, %w, %r, %b, _, %h0, %c0)
 
-Only layers that begin from zeros, and that the target has as one kernel with states, are changed.
+Only layers with initial state 0, for which the target has a kernel with states, are changed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _STATES = ("hidden", "cell")
 
 
 def keep_states(graph: Graph, target: Target) -> None:
-    """Replace the initial states of layers by states of `graph` where `target` has a kernel for that."""
+    """Replace the initial states of layers by states of `graph` if `target` has a kernel with states."""
     for node in list(graph.nodes):
         if node.op in (ops.Rnn, ops.Lstm) and _begins_from_zeros(node):
             _keep(graph, node, target)
 
 
 def _begins_from_zeros(node: Node) -> bool:
-    """Whether all states are zeros of known shape."""
+    """Whether all initial states are zeros of known shape."""
     states = [v for name, v in ops.operands_of(node).items() if name in _STATES]
     zeros = all(v is None or (v.data is not None and not v.numpy().any()) for v in states)
     return zeros and all(r.tensor_type.is_static for r in node.results[1:])

@@ -1,4 +1,4 @@
-"""State tensors of kernels: each is written before its op in every run, so that all runs begin from the same state.
+"""State tensors of kernels: reset before their op in each invocation.
 
 ::
 
@@ -7,8 +7,8 @@
                                                       %c = tfl.CONCATENATION(%h1, last step of %y)
                                                       %z = tfl.NEG(part of %c)
 
-The kernel updates a state tensor in place, so nothing else may read it before; what reads it afterwards takes the
-kernel's output too, lest a delegate reads it first. A state that is one of the graph's keeps its tensor.
+The kernel updates a state tensor in place, so nothing else may read it before; later readers also depend on the
+kernel's output, so that a delegate cannot schedule them earlier. A state of the graph keeps its tensor.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from onnxtfl.rewriting.lower import lower
 from onnxtfl.targets.tflite import TfliteTarget
 
 StateOperands = Callable[[str, int], tuple[int, ...]]
-"""The operands that an op, by name and number of operands, updates in place."""
+"""The operands that an op updates in place, by name and number of operands."""
 _FAR = (1 << 31) - 1
 
 
 def own_state_tensors(graph: Graph, target: TfliteTarget, operands: StateOperands) -> None:
-    """Give each kernel with states tensors of its own (see above), and add these to the states of `graph`."""
+    """Give each kernel with states separate tensors, and add these to the states of `graph`."""
     owned: list[tuple[Node, int, Value]] = []
     changed = False
     for node in list(graph.nodes):
@@ -50,10 +50,9 @@ def own_state_tensors(graph: Graph, target: TfliteTarget, operands: StateOperand
 
 
 def _own(graph: Graph, node: Node, value: Value) -> Value:
-    """A copy of `value`, of known shape, in a tensor that no other op uses.
+    """Copy `value`, of known shape, to a tensor that no other op uses.
 
-    It is made by an op that LiteRT neither computes in its operand's memory (the planner gives a state tensor none
-    then), nor before the first run where its operands are constant.
+    The op of the copy must not run in place (the planner would not allocate the state tensor), nor in Prepare.
     """
     b = Builder(graph, node, maker="state tensors")
     is_zero = value.data is not None and not value.numpy().any()
@@ -61,7 +60,7 @@ def _own(graph: Graph, node: Node, value: Value) -> Value:
 
 
 def _read_later(graph: Graph, node: Node, state: Value) -> None:
-    """Let the users of `state` [N, K] read it after `node`, whose first result is [T, N, K]."""
+    """Let the users of `state` [N, K] depend on `node`, whose first result is [T, N, K]."""
     outside = state in graph.outputs
     if not state.uses and not outside:
         return

@@ -1,1 +1,1 @@
-"""TFLite ops to TFLite ops, after lowering."""
+"""Rewrites of TFLite ops after lowering."""

@@ -21,9 +21,9 @@ FIELD = "fused_activation_function"
 
 
 def fuse_activations(graph: Graph, target: TfliteTarget) -> None:
-    """Fuse each activation into the node that makes its operand, where that op has the option.
+    """Fuse each activation into the producer of its operand, if that op has the option.
 
-    The op may need a newer version; where `target` does not have it, the activation is kept.
+    The op may need a newer version; if `target` does not have it, the activation stays.
     """
     for node in graph.nodes:
         name = fused_activation_of(node.op.name.partition(".")[2])
@@ -37,7 +37,7 @@ def fuse_activations(graph: Graph, target: TfliteTarget) -> None:
 
 
 def _fused(producer: Node, name: str, target: TfliteTarget) -> bool:
-    """Set the activation of `producer`; returns False, with nothing changed, where the target does not accept it."""
+    """Set the activation of `producer`; return False, without a change, if the target does not accept it."""
     op, attributes = producer.op.name.partition(".")[2], {**producer.attributes, FIELD: name}
     form = Form(op, tuple(producer.operands), attributes)
     if target.refusal(form, producer.results) is not None:

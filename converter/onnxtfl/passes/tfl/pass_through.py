@@ -1,10 +1,10 @@
-"""Loop-carried values that rounds only read are passed through without a copy; tfl to tfl.
+"""Read-only loop-carried values are returned without a copy; tfl to tfl.
 
 ::
 
     While (%i, %x) body { ... %x2 = RESHAPE(%x); return %i2, %x2 }    ->    body { ... return %i2, %x }
 
-LiteRT does not copy a tensor that is an input and, at the same place, an output of the body (while.cc).
+LiteRT does not copy a tensor that is input i and output i of the body (while.cc).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from onnxtfl.ir.graph import Graph
 
 
 def pass_through(graph: Graph) -> None:
-    """Let the bodies of the loops of `graph` return their inputs instead of copies of them."""
+    """Let loop bodies of `graph` return their inputs instead of copies."""
     for node in graph.nodes:
         if node.lowered_from is ops.While:
             for region in node.regions:
@@ -22,7 +22,7 @@ def pass_through(graph: Graph) -> None:
 
 
 def _return_inputs(region: Graph) -> None:
-    """Return input i as output i where that is a copy of it. The condition, whose output is no input, is unchanged."""
+    """Return input i as output i if that is a copy of it."""
     for i, value in enumerate(region.outputs):
         node = value.producer
         if i >= len(region.inputs) or node is None or node.lowered_from is not ops.Copy:

@@ -1,12 +1,12 @@
-"""Copies of outputs of branches that kernels compute before the first run; tfl to tfl.
+"""Copies of branch outputs that kernels compute while they are prepared; tfl to tfl.
 
 ::
 
     then_branch:  %p = tfl.RESHAPE(%constant) -> (%p)     ->     %p = tfl.RESHAPE(%constant) %q = tfl.SLICE(%p) -> (%q)
 
-Some kernels of LiteRT compute a result that depends on constants only while they are prepared, and own its memory. IF
-lets the outputs of its branches write to the memory of its own results, so that the second run frees memory that the
-branch does not own, and crashes (measured on LiteRT 2.3, builtin kernels).
+Some LiteRT kernels compute constant results in Prepare, and own that memory. IF lets the outputs of its branches write
+to the memory of its results, so that the second invocation frees memory that the branch does not own, and crashes
+(measured on LiteRT 2.3, builtin kernels).
 Source: SetTensorToPersistentRo in reshape.cc, shape.cc, ...; Eval_static in if.cc.
 """
 
@@ -23,11 +23,11 @@ from onnxtfl.rewriting.lower import lower
 from onnxtfl.targets.tflite import TfliteTarget
 
 _ALL = np.iinfo(np.int32).max
-"""The limit of a slice that goes to the end of its axis."""
+"""A slice limit beyond every axis."""
 
 
 def copy_prepared(region: Graph, target: TfliteTarget) -> None:
-    """Copy each output of `region` that may be computed before it runs."""
+    """Copy each output of `region` that may be computed in Prepare."""
     builder, prepared = Builder(region, maker="memory"), _prepared(region)
     for i, value in enumerate(region.outputs):
         if value in prepared:
@@ -39,7 +39,7 @@ def copy_prepared(region: Graph, target: TfliteTarget) -> None:
 
 
 def _prepared(region: Graph) -> set[Value]:
-    """The results of nodes that depend on constants and shapes only."""
+    """Return the results of nodes that depend only on constants and shapes."""
     prepared = set[Value]()
     for node in region.nodes:
         given = (v for v in node.operands if v is not None)
@@ -49,9 +49,9 @@ def _prepared(region: Graph) -> set[Value]:
 
 
 def _copied(b: Builder, value: Value) -> Value:
-    """A slice of the whole tensor, which has memory of its own.
+    """Return a slice of the whole tensor, which has its own memory.
 
-    Vectors of integers get a second axis: their slices are STRIDED_SLICE, which is computed before the run too.
+    Integer vectors get a second axis: their slices would be STRIDED_SLICE, which is also computed in Prepare.
     """
     value.known = None  # known elements would make the copy a constant
     added = [1] * (2 - value.rank if value.dtype.is_integer else 1 - value.rank)

@@ -1,4 +1,4 @@
-"""Copies against a runtime bug: ops computed in place that overwrite a tensor which is still read; tfl to tfl.
+"""Workaround for a runtime bug: copies for in-place ops that overwrite a tensor which is still read; tfl to tfl.
 
 ::
 
@@ -32,13 +32,13 @@ from onnxtfl.targets.table import OpEntry, entry, op_names
 from onnxtfl.targets.tflite import TfliteTarget
 
 _SCALAR = 4
-"""Tensors of at most so many bytes never share memory."""
+"""Tensors of up to this number of bytes never share memory."""
 _ALL = np.iinfo(np.int32).max
-"""The limit of a slice that goes to the end of its axis."""
+"""A slice limit beyond every axis."""
 
 
 def copy_overwritten(graph: Graph, target: TfliteTarget) -> None:
-    """Copy each operand whose memory an op would overwrite although it is read later."""
+    """Copy each operand whose memory an op would overwrite before its last read."""
     if _Planner(graph).run():
         legalize(graph, target, late=True)
         lower(graph, target)
@@ -57,7 +57,7 @@ class _Planner:
         self.copies: list[Value] = []
 
     def run(self) -> bool:
-        """Insert neutral slices as copies where needed; returns whether there are any."""
+        """Insert slices as copies where needed; return whether there are any."""
         for node in self.place:
             name = node.op.name.partition(".")[2]
             if name in op_names() and node.results:
@@ -91,14 +91,14 @@ class _Planner:
         self.last_reads[owner] = sorted(last, key=itemgetter(0))[-2:]
 
     def _last_reads(self, owner: Value) -> list[tuple[int, Value]]:
-        """The two values in the memory of `owner` that are read last, and the places of the nodes that do so."""
+        """Return the two values in the memory of `owner` that are read last, and the positions of the last readers."""
         return self.last_reads.get(owner) or [(self._last_read(owner), owner)]
 
     def _last_read(self, value: Value) -> int:
         return max((self.place.get(user, -1) for user, _ in value.uses), default=-1)
 
     def _may_share(self, operand: Value | None, result: Value) -> bool:
-        """Whether `result` may share the memory of `operand` at all."""
+        """Whether `result` may share the memory of `operand`."""
         return (
             operand is not None
             and not operand.is_constant
@@ -113,7 +113,7 @@ class _Planner:
         return len(value.uses) + (value in self.outputs)
 
     def _copied(self, value: Value, node: Node) -> Value:
-        """Return a copy of `value` in its own memory: a slice of the whole tensor."""
+        """Copy `value` to its own memory by a slice of the whole tensor."""
         rank = value.rank
         copy = Builder(self.graph, node, maker="memory")(ops.Slice, value, [0] * rank, [_ALL] * rank, [1] * rank)
         copy.type = value.type
@@ -122,7 +122,7 @@ class _Planner:
 
 
 def _same_bytes(operand: Value, result: Value) -> bool:
-    """Whether both have, or may have, the same number of bytes, more than a scalar: only then memory is shared."""
+    """Whether both may have the same number of bytes, more than a scalar: only then memory is shared."""
     known = [v for v in (operand, result) if isinstance(v.type, TensorType) and v.type.is_static]
     sizes = [math.prod(v.shape) * v.tensor_type.storage.bits // 8 for v in known]
     return len(sizes) < 2 or (sizes[0] == sizes[1] and sizes[0] > _SCALAR)

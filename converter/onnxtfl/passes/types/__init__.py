@@ -1,1 +1,1 @@
-"""Element types that a target does not compute, held or computed in others."""
+"""Replacement of element types without kernels: computed in, or stored as, other types."""

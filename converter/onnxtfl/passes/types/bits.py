@@ -1,4 +1,4 @@
-"""Formulas between the values and the bits of small types."""
+"""Formulas that convert between values and bits of small types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnxtfl.ir.types import DType
 
 
 def decoded(bits: Term, dtype: DType) -> Term:
-    """The values whose `bits` are these, a term of `bits_type`."""
+    """Return the values with these `bits` (of `bits_type`)."""
     if dtype is DType.BFLOAT16:
         return (bits.bits(DType.INT16).to(DType.INT32) * (1 << 16)).bits(DType.FLOAT32)
     if dtype.is_integer:
@@ -21,7 +21,7 @@ def decoded(bits: Term, dtype: DType) -> Term:
 
 
 def encoded(x: Term, dtype: DType) -> Term:
-    """The bits of the values `x`, which are of `dtype`, as `bits_type`."""
+    """Return the bits of the values `x` of `dtype`, as `bits_type`."""
     if dtype.is_integer:
         return (x.to(DType.INT32) % (1 << dtype.bits)).to(DType.UINT8)
     bits = x.bits(DType.INT32)

@@ -7,8 +7,8 @@
     %t: complex64 = Transpose(%p)                  %tr = Transpose(%pr);  %ti = Transpose(%pi)
     %m: float32 = Abs(%t)                          %m = Sqrt(%tr * %tr + %ti * %ti)
 
-Inputs and outputs are one real tensor with a trailing axis of 2, as those of ONNX's DFT. Regions may compute complex
-numbers, but neither accept nor return them.
+Complex inputs and outputs become one real tensor with a trailing axis of size 2, as in ONNX's DFT. Regions may compute
+complex numbers, but not have them as inputs or outputs.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from onnxtfl.ir.types import TensorType, Type
 
 Parts = tuple[Term, Term]
 _KEPT = (ops.Shape, ops.Size)
-"""Ops that read the shape of their operand only."""
+"""Ops that only read the shape of their operand."""
 _WITH_ZEROS = (ops.SpaceToBatch, ops.BatchToSpace)
-"""Ops that move elements, and put zeros beside them."""
+"""Ops that move elements and may insert zeros."""
 
 
 def split_complex(graph: Graph) -> None:
-    """Replace all complex values by their real and imaginary parts; UnsupportedError for ops without a rule here."""
+    """Replace complex values by real and imaginary parts. UnsupportedError for ops without a rule here."""
     splitting = _Splitting(graph)
     graph.inputs = [splitting.input(v) if _is_complex(v.type) else v for v in graph.inputs]
     splitting.run()
 
 
 def split_complex_in_region(graph: Graph) -> None:
-    """The same in a region; UnsupportedError where it accepts or returns complex numbers."""
+    """Split complex values in a region. UnsupportedError if its inputs or outputs are complex."""
     if any(_is_complex(v.type) for v in (*graph.inputs, *graph.outputs)):
-        raise UnsupportedError("complex numbers that a branch or a loop accepts or returns", code="E-TYPE-002")
+        raise UnsupportedError("complex numbers as inputs or outputs of a branch or loop", code="E-TYPE-002")
     _Splitting(graph).run()
 
 
@@ -52,14 +52,14 @@ def _is_complex(type_: Type | None) -> bool:
 
 
 class _Splitting:
-    """Splits the values of one graph; `parts`: what each complex value became."""
+    """Splits the values of one graph; `parts`: real and imaginary part by complex value."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.parts: dict[Value, Parts] = {}
 
     def input(self, value: Value) -> Value:
-        """The input of pairs in place of the complex input `value`."""
+        """Return the input of pairs that replaces the complex input `value`."""
         type_ = value.tensor_type
         made = Value(TensorType(REAL_OF[type_.dtype], (*value.shape, 2)), value.name)
         made.origins, value.name = value.origins, None
@@ -84,7 +84,7 @@ class _Splitting:
                 self.graph.remove(node)
 
     def output(self, value: Value, name: str) -> Value:
-        """The pairs in place of the complex output `value`."""
+        """Return the pairs that replace the complex output `value`."""
         b = Builder(self.graph, cause=value.producer, maker="complex numbers")
         real, imaginary = (unsqueezed(b, part.value, [value.rank]) for part in self.of(b, value))
         made = b(ops.Concatenate, real, imaginary, axis=value.rank)
@@ -93,16 +93,16 @@ class _Splitting:
         return made
 
     def of(self, b: Builder, value: Value) -> Parts:
-        """The parts of a complex value, of one shape; of a real one, itself and 0."""
+        """Return the parts of a complex value, of equal shape; for a real value, itself and 0."""
         if value in self.parts:
             return Term(b, self.parts[value][0].value), Term(b, self.parts[value][1].value)
         if value.is_constant:
             whole = value.numpy()
             return Term(b, constant(np.real(whole).copy())), Term(b, constant(np.imag(whole).copy()))
-        raise UnsupportedError("complex numbers from an op that has none", code="E-TYPE-002")
+        raise UnsupportedError("complex numbers from an op without a rule for them", code="E-TYPE-002")
 
     def rewrite(self, node: Node) -> None:
-        """Compute the parts of the results, or the results if they are real."""
+        """Compute the parts of the results (or the results, if real)."""
         b = Builder(self.graph, node, maker="complex numbers")
         rule = _RULES.get(node.op)
         if rule is not None and not any(v.is_quantized for v in node.results):
@@ -120,7 +120,7 @@ class _Splitting:
             self.graph.remove(node)
 
     def _moved(self, b: Builder, node: Node) -> list[Parts]:
-        """An op that moves elements, on each part."""
+        """Apply an op that moves elements to each part."""
         found = []
         for i in (0, 1):
             chosen = [self.of(b, v)[i].value if v is not None and _is_complex(v.type) else v for v in node.operands]
@@ -136,7 +136,7 @@ _Given = Sequence[Value | Parts]
 
 
 def _made(b: Builder, node: Node, given: _Given) -> Parts:
-    """Complex: its operands, broadcast together."""
+    """Complex(a, b): the operands, broadcast to the same shape."""
     real, imaginary = (v for v in given if isinstance(v, Value))
     return (
         Term(b, broadcast(b, real, imaginary.shape, imaginary)),
@@ -155,7 +155,7 @@ def _convert(b: Builder, node: Node, given: _Given) -> Value | Parts:
 
 
 def _abs(b: Builder, node: Node, given: _Given) -> Value:
-    """The modulus, scaled by the larger part, so that squares neither overflow nor vanish."""
+    """Return the modulus, scaled by the larger part so that squares neither overflow nor underflow."""
     real, imaginary = _pair(given[0])
     larger, smaller = real.abs().max(imaginary.abs()), real.abs().min(imaginary.abs())
     ratio = smaller / larger.max(float(np.finfo(larger.dtype.numpy).tiny))
@@ -173,7 +173,7 @@ def _part(b: Builder, node: Node, given: _Given) -> Value:
 
 
 def _partwise(b: Builder, node: Node, given: _Given) -> Parts:
-    """Add, Sub, Neg: the same op on each part."""
+    """Apply Add, Sub or Neg to each part."""
     pairs = [_pair(v) for v in given]
     made = [pairs[0][i].apply(node.op, *(pair[i] for pair in pairs[1:]), **node.attributes) for i in (0, 1)]
     return made[0], made[1]

@@ -20,7 +20,7 @@ def replaced_types(
     io_dtype: IoDtype,
     float16: Literal["float32", "native"] = "float32",
 ) -> list[Pass]:
-    """The passes for these options (see :mod:`onnxtfl.options`); float16 that a target cannot convert is float32."""
+    """Return the passes for these options (:mod:`onnxtfl.options`); float16 becomes float32 if not convertible."""
     io_dtype = "float32" if io_dtype == "source" and not target.has_float16 else io_dtype
     needs: frozenset[Fact] = frozenset({"neutral"})
     floats = partial(compute_in_float32, keeps_boundary=io_dtype != "float32", native=float16 == "native")
@@ -32,7 +32,7 @@ def replaced_types(
 
 
 def int64_passes(target: Target) -> list[Pass | Group]:
-    """The passes for a target without int64 arithmetic and conversions of uint8; none for others."""
+    """Return the passes for a target without int64 arithmetic and uint8 conversions; none for others."""
     needs: frozenset[Fact] = frozenset({"neutral"})
     int64 = Pass("int64", narrow_int64, narrow_int64_in_region, needs=needs)
     uint8 = Pass("uint8", compute_uint8_in_int32, EVERYWHERE, needs=needs)

@@ -1,4 +1,4 @@
-"""Float16 that stays float16 where kernels compute it; all else is computed in float32.
+"""Native float16: float16 stays where kernels compute it; other ops are computed in float32.
 
 ::
 
@@ -6,8 +6,8 @@
     %y = Mul(%h, %x)           ->     %h = MatMul(%u, %v)                        no kernel for float16
                                       %y = Mul(Convert(%h) float16, %x)          a kernel
 
-Before legalization, when all ops that the target has no form of at all are formulas no longer. Ops that only move
-elements follow their operands. A graph with regions or quantized values is computed in float32 as a whole.
+Runs before legalization, after formulas of ops without any target form are expanded. Ops that only move elements follow
+their operands. A graph with regions or quantized values is computed entirely in float32.
 """
 
 from __future__ import annotations
@@ -30,14 +30,12 @@ SMALL = 256
 
 
 def may_stay_float16(graph: Graph) -> bool:
-    """Whether the ops of `graph` are looked at one by one."""
+    """Whether ops of `graph` may stay float16: it has no regions and no quantized values."""
     return not any(node.regions or touches_quantized(node) for node in graph.nodes)
 
 
 def keep_float16(graph: Graph, target: Target) -> None:
-    """Compute float16 in float32 but where `target` has kernels; notes in the graph how many ops of which kind compute
-    in which type.
-    """
+    """Compute float16 in float32 unless `target` has kernels; record in the graph how many ops use which type."""
     if not may_stay_float16(graph):
         return
     _Islands(graph, target).run()
@@ -47,14 +45,14 @@ Mode = Literal["float32", "native"]
 
 
 def float16_passes(target: Target, mode: Mode) -> list[Pass]:
-    """The pass that decides, where that is asked for."""
+    """Return the pass, if the options ask for native float16."""
     if mode != "native" or target.name != "tfl":
         return []
     return [Pass("float16", partial(keep_float16, target=target), MAIN_ONLY, needs=frozenset({"neutral"}))]
 
 
 def in_words(graph: Graph, mode: Mode) -> str:
-    """Which ops compute in float16, for the report; "" where that was not asked for."""
+    """Return which ops compute in float16, for the report; "" if not asked for."""
     if mode != "native":
         return ""
     if graph.notes.float16 is None:
@@ -71,7 +69,7 @@ def is_half(value: Value | None) -> bool:
 
 
 def computes_in_float16(node: Node) -> bool:
-    """Whether `node` computes float16 of float16, and does not only move or convert elements."""
+    """Whether `node` computes float16 from float16 (moves and conversions excluded)."""
     if node.op.moves is not None or node.op in (ops.Convert, ops.BitcastConvert):
         return False
     return any(is_half(v) and not v.is_constant for v in node.operands if v is not None) and any(
@@ -80,7 +78,7 @@ def computes_in_float16(node: Node) -> bool:
 
 
 class _Islands:
-    """`native`: the nodes that compute in float16. `copies`: values in the other type."""
+    """The rewrite of one graph. `native`: nodes that compute in float16. `copies`: values in the other type."""
 
     def __init__(self, graph: Graph, target: Target) -> None:
         self.graph = graph
@@ -122,9 +120,9 @@ class _Islands:
                 self.copies[result] = result
 
     def _copy(self, value: Value, dtype: DType, before: Node | None) -> Value:
-        """`value` in the other type: right after its producer, so that every reader can use it.
+        """Return `value` converted to the other type right after its producer, so that every reader can use it.
 
-        What was converted from float32 is read before its rounding, as where all is computed in float32.
+        A value converted from float32 is read before that rounding, as in a float32 graph.
         """
         data, producer = value.data, value.producer
         if dtype is _WIDE and producer is not None and _narrows(producer):
@@ -142,7 +140,7 @@ class _Islands:
 
 
 def _is_native(node: Node, target: Target) -> bool:
-    """Whether there is a kernel for `node` as it is; bits and casts have the type that they name."""
+    """Whether there is a kernel for `node` in float16; bit casts and casts keep the type that they name."""
     return node.op in (ops.Convert, ops.BitcastConvert) or target.accepted(node) is not None
 
 

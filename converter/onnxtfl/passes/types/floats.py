@@ -1,4 +1,4 @@
-"""Element types that the target computes in another type with at least their range: float64, bfloat16, ...
+"""Float types that are computed in another type: float64, float16, bfloat16.
 
 ::
 
@@ -27,15 +27,15 @@ _FEW_BITS = {**_TWO_BITS, DType.INT4: DType.INT8, DType.UINT4: DType.UINT8}
 
 
 def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
-    """Compute everything that is float64 in float32, inputs and outputs too; UnsupportedError in mode "error"."""
+    """Compute float64 in float32, also inputs and outputs. UnsupportedError in mode "error"."""
     _Retyping(graph, _NARROW, refused=mode == "error").run()
 
 
 def compute_in_float32(graph: Graph, keeps_boundary: bool = True, native: bool = False) -> None:
     """Compute float16 in float32; weights keep their type and are converted.
 
-    `keeps_boundary`: so are inputs and outputs; else they become float32. `native`: later it is decided for each op
-    (:mod:`onnxtfl.passes.types.float16`), where that can be.
+    `keeps_boundary`: inputs and outputs keep their type and are converted; else they become float32. `native`: each op
+    is decided later (:mod:`onnxtfl.passes.types.float16`), if possible.
     """
     if native and keeps_boundary and may_stay_float16(graph):
         return
@@ -45,7 +45,7 @@ def compute_in_float32(graph: Graph, keeps_boundary: bool = True, native: bool =
 
 
 def _note_boundary(graph: Graph, table: Mapping[DType, DType]) -> None:
-    """Note the inputs and outputs whose type changes in `graph.notes.held`."""
+    """Record the inputs and outputs whose type changes in `graph.notes.held`."""
     names = [*graph.output_names, *(v.name or "" for v in graph.outputs[len(graph.output_names) :])]
     for value, name in [*((v, v.name or "") for v in graph.inputs), *zip(graph.outputs, names, strict=True)]:
         if isinstance(value.type, TensorType) and value.type.dtype in table and not value.is_quantized:
@@ -53,7 +53,7 @@ def _note_boundary(graph: Graph, table: Mapping[DType, DType]) -> None:
 
 
 def hold_few_bits(graph: Graph) -> None:
-    """Hold integers of 2 bits in 8; inputs and outputs of 4 bits too, which have no arrays in Python."""
+    """Store 2-bit integers in 8 bits; also 4-bit inputs and outputs, which have no NumPy arrays."""
     _note_boundary(graph, _FEW_BITS)
     hold_two_bits(graph)
     for value in filter(_has_few_bits, graph.inputs):
@@ -74,7 +74,7 @@ def _has_few_bits(value: Value) -> bool:
 
 
 def hold_two_bits(graph: Graph) -> None:
-    """Hold integers of 2 bits in 8, which ONNX has no ops for; casts to them saturate when lifted."""
+    """Store 2-bit integers, for which ONNX has no ops, in 8 bits; casts to them saturate when lifted."""
     _Retyping(graph, _TWO_BITS).run()
 
 
@@ -84,9 +84,9 @@ def compute_region_in_float32(graph: Graph) -> None:
 
 
 class _Retyping:
-    """Replaces the types in `table` in one graph; quantized values keep their storage, their real values are retyped.
+    """Replaces the types in `table` in one graph; quantized values keep their storage, and their real type changes.
 
-    `inputs`: those that keep their type. `outputs`: the types that the outputs are converted back to.
+    `inputs`: inputs that keep their type. `outputs`: the types to which outputs are converted back.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class _Retyping:
         self.before: dict[Value, DType] = {}
 
     def bit_patterns(self) -> set[Value]:
-        """The inputs and constants whose bits are read, and the floats that are read from bits."""
+        """Return the inputs and constants whose bits are read, and the floats that are assembled from bits."""
         casts = [node for node in self.graph.nodes if node.op is ops.BitcastConvert]
         found = {v for node in casts for v in (node.operand(0), node.result) if self.has(v)}
         return {v for v in found if v.producer is None or v.producer.op is ops.BitcastConvert}
@@ -127,15 +127,15 @@ class _Retyping:
         self.graph.outputs = [self.output(v, dtype) for v, dtype in zip(self.graph.outputs, self.outputs, strict=True)]
 
     def is_converted(self, operand: Value) -> bool:
-        """Whether nodes use a converted form of `operand`."""
+        """Whether nodes read `operand` converted."""
         return operand in self.inputs or operand in self.exact or (operand.is_constant and self.has(operand))
 
     def has(self, value: Value) -> bool:
-        """Whether the type of `value` is one of the table's."""
+        """Whether the type of `value` is in the table."""
         return isinstance(value.type, TensorType) and value.type.dtype in self.table
 
     def bits_rewritten(self, node: Node) -> bool:
-        """Let an op that reads the bits of float16, or writes them, have float16; UnsupportedError for float64.
+        """Keep float16 for an op that reads or writes its bits. UnsupportedError for float64.
 
         Returns whether `node` was replaced.
         """
@@ -144,7 +144,7 @@ class _Retyping:
         if not {before, dtype} & self.table.keys():
             return False
         if not self.is_half:
-            message = "it reads the bits of a float type that is computed in another type"
+            message = "it reads the bits of a float type that is computed in another float type"
             raise UnsupportedError(message, node=node.name, op=node.op.name, code="E-TYPE-002")
         b = Builder(self.graph, node, maker="floats")
         bits = b(ops.BitcastConvert, x if x.dtype is before else b(ops.Convert, x, dtype=before), dtype=dtype)
@@ -166,7 +166,7 @@ class _Retyping:
         value.type = value.tensor_type.with_dtype(self.table[value.dtype])
 
     def output(self, value: Value, dtype: DType | None) -> Value:
-        """The output `value`, converted back to `dtype`."""
+        """Return the output `value` converted back to `dtype`."""
         if dtype is None or value.is_constant or value in self.inputs:
             return self.convert(value) if dtype is None and value.is_constant and self.has(value) else value
         back = Builder(self.graph, cause=value.producer, maker="floats")(ops.Convert, value, dtype=dtype)
@@ -175,14 +175,14 @@ class _Retyping:
         return back
 
     def convert(self, value: Value) -> Value:
-        """`value`, a constant or an input, in the other type."""
+        """Return `value`, a constant or an input, in the other type."""
         key = value if value.data is None else (value.data.key, value.type)
         if key not in self.converted:
             self.converted[key] = self._convert(value)
         return self.converted[key]
 
     def _convert(self, value: Value) -> Value:
-        """A large half-precision weight stays as it is and is converted; a quantized one keeps its stored integers."""
+        """Convert a constant; a large half-precision weight converts at run time, a quantized one keeps integers."""
         dtype, data = self.table[value.dtype], value.data
         if data is None or (data.size > SMALL and data.dtype is DType.FLOAT16):
             place = self.graph.first if value.producer is None else value.producer.next

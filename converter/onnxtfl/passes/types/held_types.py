@@ -8,14 +8,14 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.metadata import IO_TYPES
 
 HeldType = tuple[str, str, str, bool]
-"""Name of an input or output, its type in the source and in the result, whether that holds bits."""
+"""Name of an input or output, its type in the source and in the result, whether the result's contains bits."""
 
 
 def held_types(graph: Graph) -> list[HeldType]:
-    """The inputs and outputs of another type, in order."""
+    """Return the inputs and outputs whose type changed, in order."""
     return [(name, source.value, dtype.value, bits) for name, (source, dtype, bits) in graph.notes.held.items()]
 
 
 def as_property(graph: Graph) -> dict[str, str]:
-    """The property of the result that has the same as JSON; none without any."""
+    """Return the metadata property of the result that records this as JSON; none if nothing changed."""
     return {IO_TYPES: json.dumps({name: rest for name, *rest in held_types(graph)})} if graph.notes.held else {}

@@ -4,8 +4,8 @@
 
     (%i: int64) %y = Gather(%x, Add(%i, %c: int64))      ->     (%i: int32) %y = Gather(%x, Add(%i, %c': int32))
 
-Inputs and outputs of int64 become int32 (`Notes.held`). That values known only at run time fit is an assumption of the
-conversion, unless it is proved; a constant that does not fit is an error.
+Inputs and outputs of int64 become int32 (`Notes.held`). That computed values fit is an assumption of the conversion
+unless it is proved; a constant that does not fit is an error.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from onnxtfl.ir.types import DType, TensorType
 _LIMITS = np.iinfo(np.int32)
 _MAKER = "narrow int64"
 _SATURATED = frozenset({ops.Slice})
-"""Ops whose bounds may exceed every size: the largest and the smallest int32 mean the same."""
+"""Ops whose bounds may exceed any size, so that they may be clamped to int32."""
 
 
 def narrow_int64(graph: Graph) -> None:
-    """Compute int64 as int32 in `graph`, with inputs and outputs; UnsupportedError for constants that do not fit."""
+    """Compute int64 as int32 in `graph`, also inputs and outputs. UnsupportedError for constants that do not fit."""
     names = [*graph.output_names, *(v.name or "" for v in graph.outputs[len(graph.output_names) :])]
     for value, name in [*((v, v.name or "") for v in graph.inputs), *zip(graph.outputs, names, strict=True)]:
         if is_int64(value):
@@ -38,7 +38,7 @@ def narrow_int64(graph: Graph) -> None:
 
 
 def narrow_int64_in_region(graph: Graph) -> None:
-    """The same in a region, or in a graph whose inputs and outputs have been noted."""
+    """Compute int64 as int32 in a region, or in a graph whose inputs and outputs are already recorded."""
     _Narrowing(graph).run()
 
 
@@ -49,7 +49,7 @@ def is_int64(value: Value) -> bool:
 
 
 def _assume_range(graph: Graph) -> None:
-    """Record as an assumption that inputs, and results that are computed from them, fit into int32."""
+    """Record the assumption that inputs and results computed from them fit into int32."""
     values = [*graph.inputs, *(v for node in graph.nodes for v in node.results)]
     found = [v for v in values if is_int64(v) and not v.is_constant and not fits_int32(v)]
     if found:
@@ -60,7 +60,7 @@ def _assume_range(graph: Graph) -> None:
 
 
 class _Narrowing:
-    """The rewrite of one graph. `constants`: those that were made, by data."""
+    """The rewrite of one graph. `constants`: the created constants, by data."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -75,7 +75,7 @@ class _Narrowing:
         self.graph.outputs = [self.narrowed(v, saturates=False) for v in self.graph.outputs]
 
     def visit(self, node: Node) -> None:
-        """Rewrite one node; its operands that are not constants are int32 already."""
+        """Rewrite one node, whose computed operands are int32 already."""
         for i, operand in enumerate(node.operands):
             if operand is not None and operand.is_constant and is_int64(operand):
                 node.set_operand(i, self.narrowed(operand, saturates=node.op in _SATURATED and i > 0))
@@ -97,7 +97,7 @@ class _Narrowing:
         return dtypes is not None and DType.INT32 not in dtypes
 
     def convert(self, node: Node, result: Value) -> None:
-        """Let all uses of a result that stays int64 have it converted."""
+        """Convert a result that stays int64 for all its uses."""
         uses = list(result.uses)
         made = Builder(self.graph, node.next, maker=_MAKER)(ops.Convert, result, dtype=DType.INT32)
         for user, index in uses:
@@ -110,7 +110,7 @@ class _Narrowing:
             value.type = value.tensor_type.with_dtype(DType.INT32)
 
     def narrowed(self, value: Value, saturates: bool) -> Value:
-        """A constant as int32; others as they are."""
+        """Return a constant as int32, other values unchanged."""
         data = value.data
         if data is None or not is_int64(value):
             return value

@@ -1,9 +1,9 @@
-"""Where the rounding of a conversion to float16 or bfloat16 can be seen, if arithmetic on these types is in float32.
+"""Analysis: which conversions to float16 or bfloat16 have to round although arithmetic is computed in float32.
 
 ::
 
-    Convert(Convert(%x) float16) float32      what rounds is asked for, and is kept
-    MatMul(Convert(%x) float16, %w)           the product would round anyway: it is computed in float32
+    Convert(Convert(%x) float16) float32      explicit rounding is kept
+    MatMul(Convert(%x) float16, %w)           rounding before arithmetic is omitted: it is computed in float32
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
 
 def is_observed(value: Value) -> bool:
-    """Whether a use of `value` is other than arithmetic on the same type."""
+    """Whether `value` has a use other than arithmetic in the same type."""
     work, seen = [value], set[Value]()
     while work:
         current = work.pop()
@@ -34,7 +34,7 @@ def is_observed(value: Value) -> bool:
 
 
 def keeps_elements(node: Node) -> bool:
-    """Whether all elements of the results of `node` are elements of its operands."""
+    """Whether `node` only moves elements."""
     return node.op.moves is not None or node.op.selects is not None
 
 

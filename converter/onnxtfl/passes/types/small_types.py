@@ -1,4 +1,4 @@
-"""Small types (int4, float8, ...), which TFLite's kernels lack, computed in types that they have.
+"""Small types (int4, float8, ...) without kernels: computed in wider types.
 
 ::
 
@@ -6,9 +6,9 @@
  ->
     (%x: float32)  %y: float32 = ReducePrecision(Add(%x, %c')) dtype = float8e5m2
 
-bfloat16, float8 and float4 are held as float32, integers of 4 and 2 bits in 8. A conversion to one of these types
-rounds, arithmetic does not; outputs are rounded. What is computed from constants of 4 or 2 bits only is left as it is,
-and so are such constants that are dequantized: these stay packed in the file.
+bfloat16, float8 and float4 are stored as float32, 4-bit and 2-bit integers in 8 bits. Conversions to these types and
+outputs are rounded, arithmetic is not. Results computed only from 4-bit or 2-bit constants are unchanged, and so are
+such constants that are dequantized: they stay packed in the file.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from onnxtfl.passes.types.rounding import is_observed, keeps_elements
 
 IoDtype = Literal["source", "float32", "bits"]
 _LARGE = 256
-"""From this number of elements on, float8 and float4 constants are stored as float16, which has all of their values."""
+"""From this number of elements, float8 and float4 constants are stored as float16, which is exact."""
 _MAKER = "small types"
 
 
 def hold_small_types(graph: Graph, io_dtype: IoDtype) -> None:
-    """Hold the small types in `graph`; inputs and outputs become their values, or ("bits") their bits.
+    """Replace the small types in `graph`; inputs and outputs become their values, or ("bits") their bits.
 
-    `graph.notes.held` has the types of inputs and outputs that changed.
+    `graph.notes.held` records the changed types of inputs and outputs.
     """
     _Holding(graph, io_dtype == "bits").run()
 
 
 def hold_in_region(graph: Graph) -> None:
-    """The same in a region, whose inputs and outputs are values."""
+    """Replace the small types in a region, whose inputs and outputs are values."""
     _Holding(graph, False, is_region=True).run()
 
 
 def _small(value: Value | None) -> DType | None:
-    """The small type of a value that is not quantized, None for others."""
+    """Return the small type of an unquantized value, else None."""
     type_ = None if value is None else value.type
     return type_.dtype if isinstance(type_, TensorType) and not type_.quantization and type_.dtype in HELD else None
 
@@ -56,8 +56,8 @@ def _small(value: Value | None) -> DType | None:
 class _Holding:
     """The rewrite of one graph.
 
-    `source`: the small type of values before. `exact`: values that need no rounding. `packed`: results that are
-    computed from constants of integers only, which keep their type.
+    `source`: the original small types of values. `exact`: values that need no rounding. `packed`: results computed only
+    from integer constants, which keep their type.
     """
 
     def __init__(self, graph: Graph, bits: bool, is_region: bool = False) -> None:
@@ -96,7 +96,7 @@ class _Holding:
         self.exact.add(made)
 
     def visit(self, node: Node) -> None:
-        """Rewrite one node whose operands are held already."""
+        """Rewrite one node whose operands are already replaced."""
         if self.stays_packed(node):
             self.packed.update(node.results)
             return
@@ -120,11 +120,11 @@ class _Holding:
                     self.exact.add(result)
 
     def small_of(self, value: Value | None) -> DType | None:
-        """The small type of an operand, before it was held."""
+        """Return the original small type of an operand."""
         return None if value is None else self.source.get(value) or _small(value)
 
     def stays_packed(self, node: Node) -> bool:
-        """Whether a node computes small integers from constants only, no small floats among them."""
+        """Whether a node computes small integers from integer constants only."""
         values = [v for v in (*node.operands, *node.results) if v is not None]
         types = {self.small_of(v) for v in values} - {None}
         if not types or types & SMALL_FLOATS or node.regions or node.op.effect is not Effect.PURE:
@@ -132,17 +132,17 @@ class _Holding:
         return all(v is None or v.is_constant or v in self.packed for v in node.operands)
 
     def is_packed(self, value: Value | None) -> bool:
-        """Whether a value is small integers that keep their type."""
+        """Whether a value has small integers that keep their type."""
         return value is not None and _small(value) is not None and (value in self.packed or value.is_constant)
 
     def kept_operands(self, node: Node) -> set[int]:
-        """The operands that keep their type: packed integers that are dequantized, with their zero point."""
+        """Return the operands that keep their type: dequantized packed integers and their zero point."""
         if node.op is not ops.DequantizeLinear or not self.is_packed(node.operand(0)):
             return set()
         return set() if self.small_of(node.operand(0)) in SMALL_FLOATS else {0, 2}
 
     def held(self, value: Value, dtype: DType) -> Value:
-        """The value of an operand in the type that holds it."""
+        """Return an operand in its replacement type."""
         if value in self.source:
             return value
         if value.data is None:
@@ -157,14 +157,14 @@ class _Holding:
         return self.constants[key]
 
     def held_constant(self, value: Value, data: TensorData, dtype: DType) -> Value:
-        """A constant; float16 in the file where that is exact and makes a difference."""
+        """Return a constant in its replacement type; stored as float16 if that is exact and smaller."""
         if dtype.is_integer or data.size <= _LARGE or dtype in (DType.BFLOAT16, DType.FLOAT8E8M0):
             return constant(data.cast(HELD[dtype]), type_=value.tensor_type.with_dtype(HELD[dtype]))
         half = constant(data.cast(DType.FLOAT16), type_=value.tensor_type.with_dtype(DType.FLOAT16))
         return Builder(self.graph, self.graph.first, maker=_MAKER)(ops.Convert, half, dtype=DType.FLOAT32)
 
     def rewritten(self, node: Node, before: DType | None) -> Value | None:
-        """The result of a node that converts or quantizes to a small type, or reads bits of one; None for others."""
+        """Return the result of a node that converts or quantizes to a small type or reads its bits; else None."""
         dtype = node.attributes.get("dtype")
         b = Builder(self.graph, node, maker=_MAKER)
         if dtype is None or node.op not in (ops.BitcastConvert, ops.Convert, ops.QuantizeLinear):
@@ -182,7 +182,7 @@ class _Holding:
         return found.value
 
     def converted(self, x: Term, node: Node, before: DType | None, dtype: DType) -> Term:
-        """A conversion to a small type."""
+        """Return a conversion to a small type."""
         if dtype.is_integer:
             found = x if x.dtype is DType.BOOL else wrapped(x, dtype)
             found = found.to(HELD[dtype])
@@ -198,11 +198,11 @@ class _Holding:
         return found
 
     def new(self, found: Term, x: Term) -> Term:
-        """`found` as a value that is not `x`, which may be of another small type."""
+        """Return `found`, copied if it is `x`, which may have another small type."""
         return found.apply(ops.Copy) if found.value is x.value else found
 
     def quantized(self, b: Builder, node: Node, dtype: DType) -> Value:
-        """QuantizeLinear in the type that holds the result, which is then clamped or rounded."""
+        """Return QuantizeLinear in the replacement type, clamped or rounded."""
         attributes = {**node.attributes, "dtype": HELD[dtype]}
         wide = Term(b, b(ops.QuantizeLinear, *node.operands, **attributes))
         if dtype.is_integer:
@@ -213,7 +213,7 @@ class _Holding:
         return found.value
 
     def bitcast(self, b: Builder, node: Node, before: DType | None, dtype: DType) -> Value:
-        """The bits of one type read as another one of the same width."""
+        """Reinterpret the bits of one type as another of the same width."""
         bits = Term(b, node.operand(0))
         if (before or bits.dtype).bits != dtype.bits:
             message = f"reads the bits of {(before or bits.dtype).value} as {dtype.value}, of another width"
@@ -227,7 +227,7 @@ class _Holding:
         return found
 
     def output(self, index: int, dtype: DType) -> Value:
-        """An output of a small type: its values, rounded, or its bits."""
+        """Return an output of a small type: its rounded values, or its bits."""
         value = self.graph.outputs[index]
         if value not in self.source:
             value = self.held(value, dtype)

@@ -1,11 +1,11 @@
-"""uint8 that is computed in the model, as int32: for targets whose kernels do not convert uint8.
+"""Computed uint8 values as int32, for targets without conversions of uint8.
 
 ::
 
     %q: uint8 = QuantizeLinear(%x, %scale, %zero: uint8)   ->   %q: int32 = Clamp(Round(%x / %scale) + %zero, 0, 255)
     Convert(%q) float32                                    ->   Convert(%q) float32
 
-Dynamic quantization is made of such nodes. Only values that nothing but conversions and zero points read are changed.
+Dynamic quantization consists of such nodes. Only values whose readers are conversions and zero points are changed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onnxtfl.ir.types import DType, TensorType
 
 
 def compute_uint8_in_int32(graph: Graph) -> None:
-    """Replace the nodes whose result is such a value."""
+    """Replace nodes that compute such values."""
     found: set[Node] = set()
     for node in reversed(list(graph.nodes)):
         inner = _makes_uint8(node) and not graph.is_output(node.result)

@@ -1,4 +1,4 @@
-"""Activations that exporters write as formulas become one op (:mod:`onnxtfl.passes.canonical.templates`)."""
+"""Activations from their formulas in exported models (:mod:`onnxtfl.passes.canonical.templates`)."""
 
 from __future__ import annotations
 

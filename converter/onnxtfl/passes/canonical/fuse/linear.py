@@ -1,4 +1,4 @@
-"""Arithmetic, pads and reshapes around convolutions and matmuls become parts of their operands and attributes.
+"""Fuses arithmetic, pads and reshapes into the operands and attributes of convolutions and matmuls.
 
 ::
 
@@ -34,7 +34,7 @@ LINEAR = Patterns()
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """A node that multiplies with operand 1 and adds operand 2, if there is one, for each output feature.
+    """A node that multiplies by operand 1 and adds operand 2 (optional) per output feature.
 
     `axis`: the feature axis of the result. `column`: that of operand 1; None if it cannot be scaled by feature.
     """
@@ -45,7 +45,7 @@ class Linear:
 
     @classmethod
     def of(cls, value: Value) -> Linear | None:
-        """The linear node that makes `value`, a float result; None for other nodes."""
+        """Return the linear node that produces the float `value`, else None."""
         node = made_by(value)
         if node is None or not isinstance(value.type, TensorType) or not value.dtype.is_float:
             return None
@@ -68,9 +68,9 @@ class Linear:
 
 
 def _by_feature(b: Builder, node: Node) -> tuple[Linear, Array, Array | None] | None:
-    """The linear node under a binary node, the constant for each of its features, and its bias.
+    """Return the linear node under a binary node, the constant per feature, and the bias.
 
-    None for other nodes, if the bias is not constant, and if the constant is the minuend or the dividend.
+    None for other nodes, for a computed bias, and if the constant is the minuend or dividend.
     """
     found = with_constant(node, dequantized=True)
     linear = Linear.of(found[0]) if found is not None and single_use(found[0], b.graph) else None
@@ -150,7 +150,7 @@ def pad_into_conv(b: Builder, node: Node) -> Value | None:
 
 @LINEAR.on(ops.DepthToSpace)
 def feature_order_into_conv(b: Builder, node: Node) -> Value | None:
-    """Depth-first blocks (CRD) become position-first ones (DCR), which kernels have: the features are reordered."""
+    """Convert DepthToSpace from CRD to DCR, the mode of the kernels, by reordering the features."""
     conv, block = made_by(node.operand(0), ops.Conv), node.attr("block_size")
     if node.attr("mode") != "CRD" or len(node.attr("space_dims")) != 2:
         return None
@@ -170,7 +170,7 @@ def feature_order_into_conv(b: Builder, node: Node) -> Value | None:
 
 @LINEAR.on(ops.DotGeneral, ops.DotGeneralBias)
 def flatten_into_dot(b: Builder, node: Node) -> Value | None:
-    """Contract the axes that a Reshape merged; the constant matrix gets as many."""
+    """Contract the axes that a Reshape merged; split the constant matrix likewise."""
     flat, matrix = made_by(node.operand(0), ops.Reshape), node.operand(1)
     lhs_axes, rhs_axes = node.attr("lhs_contracting_dimensions"), node.attr("rhs_contracting_dimensions")
     if flat is None or matrix.data is None or node.attr("lhs_batching_dimensions") or len(rhs_axes) != 1:
