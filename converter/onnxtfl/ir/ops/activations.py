@@ -78,7 +78,7 @@ def LeakyRelu(x: Term, alpha: float = 0.01) -> Term:
 
 @by_formula(Unary, core=True, attributes=_APPROXIMATE)
 def Gelu(x: Term, approximate: str = "none") -> Term:
-    """input times the normal distribution's share below it. `approximate`: "none", or "tanh" for the approximation.
+    """input * Phi(input), Phi the normal distribution function. `approximate`: "none", or "tanh" for the approximation.
 
     In the core since both formats have it as one op. Source: neutral-ops 3.54, ONNX Gelu, TFLite GELU.
     """
@@ -128,7 +128,7 @@ def Mish(x: Term) -> Term:
 
 
 class Gated(Op, register=False):
-    """The operand split along `dim` into halves a and b, a (or a function of it) times a function of b."""
+    """Base of gated units: the operand is split along `dim` into halves a and b, the result is f(a) * g(b)."""
 
     operands = (Operand("input", FLOATS),)
     shared_axes = SharedAxes(attributes=("dim",))
@@ -138,7 +138,7 @@ class Gated(Op, register=False):
         axis = normalize_axis(dim, x.rank)
         size = x.shape[axis]
         if differ(size % 2, 0):
-            raise ValueError(f"axis {axis} of {size} does not halve")
+            raise ValueError(f"axis {axis} of {size} is not even")
         return (*x.shape[:axis], size // 2, *x.shape[axis + 1 :])
 
 

@@ -38,11 +38,11 @@ class Arithmetic(Binary, register=False):
 
 
 class _Truncating(Arithmetic, register=False):
-    """Division that rounds toward zero: of sizes, as sizes; of symbols whose sign is not known, unknown."""
+    """Division that rounds toward zero; of sizes it is known if their signs are."""
 
     @classmethod
     def known_results(cls, node: Node) -> list[Array | None] | None:
-        """Of operands that are never negative, as rounded down; else as for any arithmetic."""
+        """Floor division of sizes if both are nonnegative, else as for other arithmetic."""
         a, b = node.operand(0), node.operand(1)
         if a.known is None or b.known is None or not (never_negative(a) and never_negative(b)):
             return None
@@ -90,7 +90,7 @@ class Mul(Arithmetic):
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of squares, which are never negative."""
+        """Products; squares are nonnegative."""
         return of(0).squared() if node.operand(0) is node.operand(1) else None
 
 

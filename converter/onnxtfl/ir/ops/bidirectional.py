@@ -16,7 +16,7 @@ _OF_EACH = ("activations", "alphas", "betas")
 
 
 class Bidirectional(Derived):
-    """The outputs [T, N, 2 K] of a forward and a backward layer, joined; then the last states of each.
+    """The concatenated outputs [T, N, 2 K] of a forward and a backward layer, then the last states of each.
 
     `values`: the operands of the forward layer, then those of the backward one, absent ones included. `layer`: the
     name of their op. `activations`, `alphas`, `betas`: those of the forward layer, then those of the backward one;
@@ -54,7 +54,7 @@ Direction = tuple[list[Value | None], dict[str, Any]]
 
 
 def directions_of(operands: Sequence[Value | None], attributes: Attributes) -> list[Direction]:
-    """The operands and attributes of the forward layer, and of the backward one."""
+    """Return the operands and attributes of the forward and of the backward layer."""
     half, known = len(operands) // 2, OPS[attributes["layer"]].defaults
     shared = {n: v for n, v in attributes.items() if n in known and n not in _OF_EACH}
     found = []

@@ -1,4 +1,4 @@
-"""Repetition along axes: BroadcastTo Tile, and the forms of BroadcastTo in XLA."""
+"""BroadcastTo and Tile, and XLA's forms of BroadcastTo."""
 
 from __future__ import annotations
 

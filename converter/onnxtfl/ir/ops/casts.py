@@ -1,4 +1,4 @@
-"""Changes of the element type: Convert BitcastConvert."""
+"""Conversions of the element type: Convert BitcastConvert."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnxtfl.ir.types import DType
 class Convert(Elementwise):
     """The elements converted to `dtype` by a C cast: fractions are truncated, integers wrap, bool: != 0.
 
-    `saturate`: floats beyond a float8 type's range become its largest rather than NaN or infinity. `rounding`, to
+    `saturate`: floats beyond the range of a float8 type become its largest value, else NaN or infinity. `rounding` to
     float8e8m0: "nearest", "up" or "down". Source: neutral-ops 3.30, ONNX Cast. Strings can be converted by `evaluate`
     only: no TFLite kernel does it.
     """
@@ -35,7 +35,7 @@ class Convert(Elementwise):
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of floats that become integers, without the fractions."""
+        """Bounds of floats are truncated for integer results."""
         before, after = node.operand(0).dtype, node.attr("dtype")
         return intervals.truncated(of(0)) if before.is_float and after.is_integer else of(0)
 
@@ -62,17 +62,17 @@ def _from_objects(x: Array, dtype: DType) -> Array:
 
 
 def _text(value: object) -> str:
-    """`value` in the digits that ONNX Runtime writes, 8 for all float types."""
+    """Format `value` like ONNX Runtime, with 8 digits for all float types."""
     if isinstance(value, bool):
         return "1" if value else "0"
     return f"{value:.8g}".replace("inf", "INF").replace("nan", "NaN") if isinstance(value, float) else str(value)
 
 
 class BitcastConvert(Op):
-    """The same bits read as `dtype`.
+    """The bits of the operand reinterpreted as `dtype`.
 
-    An element of another width is read as several along a new last axis, or takes the whole last axis; low bits come
-    first. Source: neutral-ops 3.17, ONNX BitCast, TFLite BITCAST.
+    To a narrower type, each element becomes a new last axis; to a wider type, the last axis becomes one element; low
+    bits first. Source: neutral-ops 3.17, ONNX BitCast, TFLite BITCAST.
     """
 
     operands = (Operand("input"),)

@@ -1,4 +1,4 @@
-"""Comparisons, and the choice between two tensors: Compare Select."""
+"""Comparisons and selection: Compare Select."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DIRECTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Compare(Elementwise):
-    """Whether lhs and rhs compare as `comparison_direction` says: EQ NE GE GT LE LT. Source: neutral-ops 3.24."""
+    """lhs `comparison_direction` rhs: EQ NE GE GT LE LT. Source: neutral-ops 3.24."""
 
     operands = pair(ANY)
     results = (Operand("output", BOOLS),)
@@ -42,7 +42,7 @@ class Compare(Elementwise):
 
     @classmethod
     def known_results(cls, node: Node) -> list[Array | None]:
-        """Sizes whose difference is a number compare before run time."""
+        """Known for sizes whose difference is an integer."""
         a, b = node.operand(0).known, node.operand(1).known
         if a is None or b is None:
             return [None]
@@ -70,7 +70,7 @@ class Select(Elementwise):
 
     @classmethod
     def known_results(cls, node: Node) -> list[Array | None]:
-        """Known where the choice is a constant and both sides are known."""
+        """Known if the condition is constant and both operands are known."""
         pred, on_true, on_false = (node.operand(i) for i in range(3))
         if pred.data is None or pred.data.size > KNOWN_LIMIT or on_true.known is None or on_false.known is None:
             return [None]

@@ -16,7 +16,7 @@ _COMPLEX_OF = {
 
 
 class Part(Elementwise, register=False):
-    """A real part of complex numbers; real operands have themselves and 0."""
+    """Base of Real and Imag; a real operand has imaginary part 0."""
 
     operands = (Operand("input", FLOATS | frozenset(REAL_OF)),)
     results = (Operand("output", becomes=REAL_OF),)
@@ -28,7 +28,7 @@ Imag = computed_by(Part, "Imag", np.imag, "The imaginary part. Source: neutral-o
 
 
 class Complex(Elementwise):
-    """lhs + i * rhs. Source: neutral-ops 3.25. No TFLite kernel makes complex numbers of parts."""
+    """lhs + i * rhs. Source: neutral-ops 3.25. TFLite has no kernel for it."""
 
     operands = (Operand("lhs", FLOATS), Operand("rhs", FLOATS))
     results = (Operand("output", becomes=_COMPLEX_OF),)

@@ -18,7 +18,7 @@ from onnxtfl.ir.shown_sizes import shown_shape
 
 
 class Concatenate(Op):
-    """The operands joined along `axis`. Source: neutral-ops 3.26."""
+    """The operands concatenated along `axis`. Source: neutral-ops 3.26."""
 
     operands = (Operand("inputs", variadic=True, like="inputs"),)
     attributes = {"axis": Axis()}
@@ -52,7 +52,7 @@ class Concatenate(Op):
 
     @classmethod
     def known_results(cls, node: Node) -> list[Array | None]:
-        """Known parts stay known beside unknown ones, as in a shape with one computed size."""
+        """Known entries stay known, as in a shape with one computed size."""
         values = [v for v in node.operands if v is not None]
         if all(v.known is None for v in values):
             return [None]
@@ -64,7 +64,7 @@ class Concatenate(Op):
 
 
 def _contents(value: Value) -> Array | None:
-    """The known contents, or as many symbols as the small integer vector has entries."""
+    """Return the known contents of a small integer vector, with symbols for unknown entries."""
     if value.known is not None:
         return value.known
     sizes = known_sizes(value.tensor_type.shape or ())
@@ -74,5 +74,5 @@ def _contents(value: Value) -> Array | None:
 
 
 def _agreed(dims: Sequence[Dim]) -> Dim | None:
-    """The size that all `dims` have (an int wins over symbols); None where two ints differ."""
+    """Return the common size of `dims` (an int if any is one); None if two ints differ."""
     return known_of(*dims) if len(set(known_sizes(dims))) < 2 else None

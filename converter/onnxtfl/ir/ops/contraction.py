@@ -66,9 +66,7 @@ class DotGeneral(Op):
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """Every permutation renumbers axes: the result has the order of an operand's free axes; if the result itself is
-        permuted, `output_permutation` changes.
-        """
+        """Renumber axes; a permuted result changes `output_permutation`."""
         if index == -1:
             return _permuted_result(node, permutation)
         permuted = _permuted_operand(node, index, permutation)
@@ -86,7 +84,7 @@ class DotGeneralBias(DotGeneral):
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """As DotGeneral; neither the bias is permuted, nor the axis that it is added to."""
+        """As DotGeneral; the bias and its axis are not permuted."""
         permuted = None if index == 2 else super().permuted(node, index, permutation)
         if permuted is None or (index == 1 and len(DotRoles.of(node).rhs_free) > 1):
             return None
@@ -94,7 +92,7 @@ class DotGeneralBias(DotGeneral):
 
 
 def _check_bias(bias: Value, natural: Dims) -> None:
-    """Raise ValueError where `bias` does not have an element for each index of the last natural axis."""
+    """Raise ValueError unless `bias` has one element per index of the last natural axis."""
     count, features = product(bias.tensor_type.shape or (1,)), natural[-1] if natural else 1
     if differ(count, features):
         raise ValueError(f"a bias of {count} elements for {features} results")
@@ -113,12 +111,12 @@ class DotRoles:
 
     @classmethod
     def of(cls, node: Node) -> DotRoles:
-        """The roles in `node`, whose operands' ranks have to be known."""
+        """Return the roles in `node`, whose operands have known ranks."""
         return cls(attributes_of(node), node.operand(0).rank, node.operand(1).rank)
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """The attributes with these roles, and the result in its natural order."""
+        """Return the attributes for these roles, with the result in its natural order."""
         return {
             "lhs_batching_dimensions": self.lhs_batch,
             "rhs_batching_dimensions": self.rhs_batch,
@@ -145,14 +143,14 @@ def _free(rank: int, taken: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _agree(a: Dim, b: Dim) -> Dim:
-    """The common size of two axes: the known one if the other is symbolic."""
+    """Return the common size of two axes: the static one if the other is symbolic."""
     if differ(a, b):
         raise ValueError(f"sizes {a} and {b} differ")
     return known_of(a, b)
 
 
 def _permuted_operand(node: Node, index: int, permutation: Permutation) -> Permuted:
-    """The batching axes of the other operand and of the result are permuted alike, and the free axes in the result."""
+    """Permute the batching axes of the other operand and of the result alike, and the free axes of the result."""
     roles = DotRoles.of(node)
     mine, other = (roles.rhs_batch, roles.lhs_batch) if index else (roles.lhs_batch, roles.rhs_batch)
     batch = [mine.index(a) for a in permutation if a in mine]
@@ -176,7 +174,7 @@ def _permuted_operand(node: Node, index: int, permutation: Permutation) -> Permu
 
 
 def _shuffled(rank: int, axes: Sequence[int], order: Sequence[int]) -> list[int]:
-    """The axis order of `rank` axes in which `axes` are in `order`, and the others unchanged."""
+    """Return the axis order of `rank` axes with `axes` in `order` and the others unchanged."""
     result = list(range(rank))
     for place, which in zip(sorted(axes), order, strict=True):
         result[place] = axes[which]

@@ -29,7 +29,7 @@ class If(Op):
     """The outputs of `then_branch` if `pred`, of one element, is true, else those of `else_branch`.
 
     Both are graphs that take all of `captures` and have the same number of outputs, of the same element types. Sizes
-    in which the branches differ are unknown in the result; the shape is if the ranks differ.
+    in which the branches differ are dynamic in the result; the shape is unknown if the ranks differ.
     Source: neutral-ops 3.66; ONNX If, TFLite IF.
     """
 
@@ -57,7 +57,7 @@ class If(Op):
 
 
 class While(Op):
-    """`values` after `body` was applied as long as `cond` returns true for them.
+    """`values` after applying `body` while `cond` returns true.
 
     Both are graphs that take all of the values; `cond` returns one bool of one element, `body` as many outputs as it
     has inputs. Inputs of loop-carried values whose size changes have an unknown size.
@@ -88,10 +88,10 @@ class While(Op):
 class Loop(Op):
     """`body` applied while a condition holds, at most `count` times (absent: without limit).
 
-    `body` takes the number of the round (int64), the condition, `carried` values, and captures, the rest of `values`;
-    it returns whether there is another round, the next carried values, and one element of each collected result.
-    `go_on` (absent: true): whether there is a first round. Results: the final carried values, and the elements, joined
-    along a new first axis.
+    Inputs of `body`: the iteration number (int64), the condition, `carried` values, and captured values (the rest of
+    `values`); outputs: the condition for another iteration, the next carried values, and one element of each scan
+    output. `go_on` (absent: true): the initial condition. Results: the final carried values, and the scan outputs,
+    stacked along a new first axis.
 
     Not core: Scan and While as ONNX has them. Source: ONNX Loop-11 (added).
     """
@@ -128,15 +128,15 @@ class Loop(Op):
 
 
 class Scan(Op):
-    """`body` applied once per round, to the carried values, to one slice of each scanned value, and to the captures.
+    """`body` applied in each iteration to the carried values, one slice of each scanned value, and captured values.
 
     `values`: `carried` values, then as many scanned ones as `axes` has entries, then captures. There are `length`
-    rounds (absent: as many as the scanned axes have indices, which agree); round i takes index i of a scanned value
-    along its axis (a `reversed` one: from the end), without that axis. `body` returns the next carried values, then one
-    element of each collected result. Results: the final carried values, and the elements, joined along `result_axes`
-    in order of rounds (`result_reversed`: backwards). Without rounds: the carried values, and empty results.
-    Not core, since kernels exist only in ONNX; decomposed by rules. Source: ONNX Scan-9 (added; `length` as the trip
-    count of its Loop).
+    iterations (absent: the common size of the scanned axes); iteration i reads index i of a scanned value along its
+    axis (a `reversed` one: from the end), without that axis. `body` returns the next carried values, then one element
+    of each scan output. Results: the final carried values, and the scan outputs, stacked along `result_axes` in order
+    of iterations (`result_reversed`: backwards). With zero iterations: the carried values, and empty results. Not core,
+    since kernels exist only in ONNX; decomposed by rules. Source: ONNX Scan-9 (added; `length` as the trip count of its
+    Loop).
     """
 
     operands = (Operand("length", INDICES, optional=True), Operand("values", variadic=True))
@@ -179,7 +179,7 @@ class Scan(Op):
 
 
 def _collected(attributes: Attributes, elements: Sequence[Sequence[Array]]) -> list[Array]:
-    """The elements of all rounds, joined for each collected result."""
+    """Stack the elements of all iterations for each scan output."""
     results = []
     outputs = attributes["body"].outputs[attributes["carried"] :]
     for i, (axis, back) in enumerate(zip(attributes["result_axes"], attributes["result_reversed"], strict=True)):
@@ -189,7 +189,7 @@ def _collected(attributes: Attributes, elements: Sequence[Sequence[Array]]) -> l
 
 
 def joined_elements(output: Value, elements: Sequence[Array], axis: int = 0) -> Array:
-    """`elements`, each a value of `output` of a body, along a new axis; unknown sizes are 0 where there are none."""
+    """Stack `elements`, values of `output` of a body, along a new axis; without elements, dynamic sizes are 0."""
     if elements:
         return np.stack(elements, axis)
     shape = [size_or(d, 0) for d in output.shape]
@@ -231,7 +231,7 @@ class ScanParts:
 
     @property
     def rounds(self) -> Dim:
-        """How many rounds there are; a fresh symbol where that is not known before run time."""
+        """The number of iterations; a fresh symbol if it is dynamic."""
         if self.length is None:
             return known_of(*self.sizes) if self.sizes else fresh()
         known = known_dims(self.length)
@@ -240,7 +240,7 @@ class ScanParts:
         return positive_part(known[0])
 
     def counter(self, index: int) -> tuple[int, int] | None:
-        """Start and step of carried value `index` if that is an integer that only counts; None for others."""
+        """Return start and step of carried value `index` if it is a counter, else None."""
         start, taken, returned = static_ints(self.carried[index]), self.body.inputs[index], self.body.outputs[index]
         node = returned.producer
         if start is None or len(start) != 1 or not taken.is_single or node is None or node.op is not Add:
@@ -250,7 +250,7 @@ class ScanParts:
         return (start[0], step[0]) if step is not None and len(step) == 1 else None
 
     def slice_types(self) -> list[TensorType]:
-        """The types of one slice of each scanned value."""
+        """Return the types of one slice of each scanned value."""
         found = []
         for value, axis in zip(self.scanned, self.axes, strict=True):
             shape = value.tensor_type.shape
@@ -260,7 +260,7 @@ class ScanParts:
         return found
 
     def collected_types(self, elements: Sequence[Value]) -> list[TensorType]:
-        """The types of the collected results."""
+        """Return the types of the scan outputs."""
         rounds, found = self.rounds, []
         for value, axis in zip(elements, self.result_axes, strict=True):
             shape = value.tensor_type.shape
@@ -272,10 +272,10 @@ class ScanParts:
 
 
 def _region(node: Node, name: str, given: Sequence[Any]) -> Graph:
-    """The graph that is attribute `name`; ValueError where it does not take what is `given`."""
+    """Return the graph in attribute `name`. ValueError if its inputs do not match `given`."""
     region = node.attr(name)
     if not isinstance(region, Graph):
-        raise ValueError(f"{name} is no graph")
+        raise ValueError(f"{name} is not a graph")
     if region.states:
         raise ValueError(f"{name} keeps a state")
     if len(region.inputs) != len(given) or any(v is None for v in given):
@@ -291,7 +291,7 @@ def _element(type_: Type | None) -> object:
 
 
 def joined(a: Type | None, b: Type | None) -> Type:
-    """The type of a value that has either type; TypeError where there is none."""
+    """Return the common type of both. TypeError if there is none."""
     if isinstance(a, TensorType) and isinstance(b, TensorType) and _element(a) == _element(b):
         return a.with_shape(_joined_shape(a.shape, b.shape))
     if a is None or b is None or a != b:

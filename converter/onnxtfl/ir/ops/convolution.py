@@ -62,7 +62,7 @@ class Convolution(Op, register=False):
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """Input and result are permuted together, the kernel by itself, the bias not."""
+        """Input and result are permuted together, the kernel independently, the bias never."""
         attributes = attributes_of(node)
         if index > 1:
             return None
@@ -77,14 +77,14 @@ class Convolution(Op, register=False):
 
 
 def _check_bias(bias: Value, features: Dim) -> None:
-    """ValueError where `bias` does not have an element a feature."""
+    """Raise ValueError unless `bias` has one element per output feature."""
     count = product(bias.tensor_type.shape or (features,))
     if isinstance(count, int) and isinstance(features, int) and count != features:
         raise ValueError(f"a bias of {count} elements for {features} output features")
 
 
 def _roles(attributes: Attributes, side: str) -> list[int]:
-    """Axes of the input or the output in the order batch, feature, spatial."""
+    """Return the axes of input or output in the order batch, feature, spatial."""
     batch, feature = attributes[f"{side}_batch_dimension"], attributes[f"{side}_feature_dimension"]
     return [batch, feature, *attributes[f"{side}_spatial_dimensions"]]
 
@@ -100,13 +100,13 @@ def spatial_sizes(attributes: Attributes, side: str, shape: Sequence[Any]) -> tu
 
 
 def conv_window(attributes: Attributes, kernel_shape: Sequence[Any]) -> Window:
-    """The window of a convolution; UnsupportedError where the kernel's size is not known."""
+    """Return the window of a convolution. UnsupportedError if the kernel's size is dynamic."""
     shape = known_kernel_sizes(spatial_sizes(attributes, "kernel", kernel_shape))
     return Window.of(shape, *(attributes[name] for name in ("window_strides", "rhs_dilation", "padding")))
 
 
 def known_kernel_sizes(sizes: Sequence[Any]) -> tuple[int, ...]:
-    """The sizes of a kernel, one or more; UnsupportedError where they are not known."""
+    """Return the sizes of a kernel. UnsupportedError if they are dynamic."""
     if not sizes or not static(sizes):
         hint = "freeze the kernel, or fix the sizes of the inputs (`input_shapes`)"
         raise UnsupportedError("the size of the kernel is unknown", hint=hint, code="E-SHAPE-001")
@@ -127,11 +127,11 @@ def is_depthwise(node: Node) -> bool:
 
 
 class Conv(Convolution):
-    """Convolution (cross-correlation) over n spatial axes, with an optional bias a feature (the spec's ConvBias).
+    """Convolution (cross-correlation) over n spatial axes, with an optional bias per feature (the spec's ConvBias).
 
-    `padding` as in :mod:`onnxtfl.ir.spatial`, negative padding crops; group g of the input features
-    meets group g of the kernel's output features. Floats under 32 bits are summed in float32, integers wrap.
-    Source: neutral-ops 3.28, 3.29 (lhs_dilation is ConvTranspose, batch_group_count serves training only).
+    `padding` as in :mod:`onnxtfl.ir.spatial`, negative padding crops; group g of the input features is convolved with
+    group g of the kernel's output features. Floats under 32 bits are summed in float32, integers wrap. Source:
+    neutral-ops 3.28, 3.29 (lhs_dilation is ConvTranspose, batch_group_count serves training only).
     """
 
     core = True
@@ -181,7 +181,7 @@ def finish(attributes: Attributes, grouped: Array, bias: Array | None) -> Array:
 
 
 def kernel_at(kernel: Array, tap: Sequence[int]) -> Array:
-    """The matrix of a kernel (spatial axes last) at one position of its window."""
+    """Return the matrix of a kernel (spatial axes last) at one position of its window."""
     index: Any = (..., *tap)
     matrix: Array = kernel[index]
     return matrix

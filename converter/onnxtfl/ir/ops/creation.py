@@ -44,7 +44,7 @@ def Iota(b: Builder, iota_dimension: int, shape: Sequence[int], dtype: DType = D
 
 
 class Range(Op):
-    """start, start + delta, ... up to but without limit: max(ceil((limit - start) / delta), 0) elements.
+    """start, start + delta, ... before limit: max(ceil((limit - start) / delta), 0) elements.
 
     Operands of rank 0 (or one element). Source: ONNX Range.
     """
@@ -59,7 +59,7 @@ class Range(Op):
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of integers between start and limit; of floats, which are rounded, the sign."""
+        """Integers are between start and limit; floats, which are rounded, have a known sign."""
         start, limit, delta = (of(i) for i in range(3))
         if start.of_integers:
             return start.or_else(limit)

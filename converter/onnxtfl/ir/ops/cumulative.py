@@ -1,4 +1,4 @@
-"""Running totals along an axis: CumSum."""
+"""Cumulative sums: CumSum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxtfl.ir.shapes import normalize_axis, static_ints
 
 
 class CumSum(Op):
-    """Sums of all elements up to each along an axis: without it if `exclusive`, from the end if `reverse`.
+    """The sum of all elements up to each one along an axis; `exclusive`: without it; `reverse`: from the end.
 
     `axis`: an integer of rank 0, or of one element. Source: ONNX CumSum, TFLite CUMSUM (added).
     """
@@ -29,7 +29,7 @@ class CumSum(Op):
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of sums of no more elements than there are."""
+        """Bounds of sums of at most as many elements as the axis has."""
         sizes = [d if isinstance(d, int) else MOST for d in node.operand(0).tensor_type.shape or (MOST,)]
         return intervals.total(of(0), max(sizes))
 

@@ -26,8 +26,8 @@ class NonMaxSuppression(Op):
     """For each batch and class the boxes, best score first, that overlap no selected one by more than a threshold.
 
     boxes [b, n, 4], scores [b, c, n] -> int64 [selected, 3] as (batch, class, box). Boxes are two diagonal corners
-    (y, x), or with `center_point_box` center and size (x, y, w, h). Absent thresholds: 0 for the overlap, none for the
-    score; no boxes without a limit. Source: neutral-ops 3.82, ONNX NonMaxSuppression-11.
+    (y, x), or with `center_point_box` center and size (x, y, w, h). Defaults: overlap
+    threshold 0, no score threshold, limit 0. Source: neutral-ops 3.82, ONNX NonMaxSuppression-11.
     """
 
     core = True
@@ -77,7 +77,7 @@ def _check_corners(boxes: Value) -> None:
 
 
 def as_corners(boxes: Array, centered: bool) -> Array:
-    """Boxes [n, 4] as lower and upper corners."""
+    """Return boxes [n, 4] as minimum and maximum corners."""
     if centered:
         half = boxes[:, 2:] / 2
         return np.concatenate([boxes[:, :2] - half, boxes[:, :2] + half], axis=1)
@@ -86,7 +86,7 @@ def as_corners(boxes: Array, centered: bool) -> Array:
 
 
 def select(corners: Array, scores: Array, limit: int, overlap: float, least: Any) -> list[int]:
-    """The indices of the selected boxes, at most `limit`."""
+    """Return the indices of the selected boxes, at most `limit`."""
     order = np.argsort(-scores.astype(np.float64), kind="stable")
     chosen: list[int] = []
     for i in order if least is None else order[scores[order] > least]:
@@ -107,11 +107,11 @@ def _overlap(a: Array, b: Array) -> float:
 
 
 class SelectBoxes(Op):
-    """One list of boxes [n, 4] (diagonal corners) with scores [n]: at most `limit` indices, padded with zeros to it.
+    """Select at most `limit` of boxes [n, 4] (diagonal corners) with scores [n]; indices are padded with zeros.
 
-    Boxes that overlap a chosen one by the threshold or more are out. With `sigma` above 0 overlaps lower scores
-    instead (soft NMS). Results: indices int32 [limit], their scores [limit], and how many count, int32.
-    Source: TensorFlow NonMaxSuppressionV5 (added). No evaluation: the order of equal scores is not said.
+    Boxes whose overlap with a chosen one is >= the threshold are suppressed. With `sigma` > 0 overlaps reduce scores
+    instead (soft NMS). Results: indices int32 [limit], their scores [limit], and the number of selected boxes, int32.
+    Source: TensorFlow NonMaxSuppressionV5 (added). Not evaluated: the order of equal scores is undefined.
     """
 
     operands = (

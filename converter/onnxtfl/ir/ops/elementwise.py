@@ -35,27 +35,27 @@ class Unary(Elementwise, register=False):
 
 
 class _Increasing(Unary, register=False):
-    """Greater, or the same, for greater elements."""
+    """Monotonically nondecreasing functions."""
 
     defined = EVERYWHERE
     monotonic = True
 
 
 class _Bounded(_Increasing, register=False):
-    """In [-1, 1]."""
+    """Functions with values in [-1, 1]."""
 
     bounds = (-1.0, 1.0)
 
 
 class _Wave(Unary, register=False):
-    """In [-1, 1], of finite elements."""
+    """Functions with values in [-1, 1] for finite elements."""
 
     defined = FINITE
     bounds = (-1.0, 1.0)
 
 
 class _Rounding(_Increasing, register=False):
-    """To whole numbers."""
+    """Functions with integral values."""
 
     integral = True
 
@@ -173,14 +173,14 @@ class Abs(Unary):
 
 
 class IsInf(Unary):
-    """Whether infinite, of a sign that is looked for. Source: ONNX IsInf (added)."""
+    """Whether infinite, of a sign selected by `detect_positive` and `detect_negative`. Source: ONNX IsInf (added)."""
 
     operands, results = _ALL_FLOATS, _BOOLS
     attributes = {"detect_positive": Flag(True), "detect_negative": Flag(True)}
 
     @staticmethod
     def compute(x: Array, *, detect_positive: bool, detect_negative: bool) -> Array:
-        wide = x.astype(np.float64)  # NumPy knows no sign of float8
+        wide = x.astype(np.float64)  # NumPy has no signbit for float8
         return np.asarray((np.isposinf(wide) & detect_positive) | (np.isneginf(wide) & detect_negative))
 
 

@@ -15,8 +15,9 @@ from onnxtfl.ir.shapes import check_positions, normalize_axis
 
 
 class Gather(Op):
-    """The elements at `indices` of `axis`, which the axes of `indices` after the first `batch_dims` replace; these
-    are also the first axes of the operand.
+    """The elements at `indices` of `axis`; the axes of `indices` after `batch_dims` replace `axis`.
+
+    The first `batch_dims` axes are common to both operands.
 
     Indices are in [0, n): negative ones are resolved when lifting. Source: ONNX Gather, TFLite GATHER; neutral-ops
     3.52 is XLA's and written with Slice and GatherND.
@@ -68,7 +69,7 @@ class Gather(Op):
 
 
 def _inserted(permutation: Permutation, axis: int, count: int) -> Permutation:
-    """The axis order of the result, where `count` axes replace `axis`."""
+    """Return the axis order of the result, in which `count` axes replace `axis`."""
     result: list[int] = []
     for p in permutation:
         if p == axis:
@@ -79,7 +80,7 @@ def _inserted(permutation: Permutation, axis: int, count: int) -> Permutation:
 
 
 def _joined(permutation: Permutation, axis: int, count: int) -> Permutation | None:
-    """The axis order of the operand; None unless axes [axis, axis + count) of the result are adjacent, in order."""
+    """Return the axis order of the operand; None unless axes [axis, axis + count) of the result stay adjacent."""
     run = list(range(axis, axis + count))
     if count == 0:
         rest = [p if p < axis else p + 1 for p in permutation]

@@ -24,7 +24,7 @@ def Dropout(b: Builder, x: Value, ratio: float = 0.5) -> list[Value]:
 
 
 class Copy(Elementwise):
-    """A copy of the operand, for an output that is also an input, a constant, or another output.
+    """A copy of the operand, for an output that is also an input, a constant or another output.
 
     Without `evaluate`, so that it is not folded. Source: neutral-ops 3.31.
     """

@@ -31,7 +31,7 @@ class NonZero(Op):
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of positions."""
+        """Indices are in the range of the axes."""
         return SIZES
 
     @staticmethod
@@ -63,7 +63,7 @@ class OneHot(Op):
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of `on` and `off`."""
+        """The union of `on` and `off`."""
         return of(2).or_else(of(3))
 
     @staticmethod

@@ -12,10 +12,10 @@ from onnxtfl.ir.op import FLOATS, Operand
 def BCELoss(x: Term, target: Term, weight: Term | None, reduction: str = "mean") -> Term:
     """-(target * log(input) + (1 - target) * log(1 - input)) * weight, and its `reduction` (none, sum, mean).
 
-    Logarithms are not below -100. Source: neutral-ops 3.16; torch.nn.BCELoss.
+    Logarithms are clamped to -100. Source: neutral-ops 3.16; torch.nn.BCELoss.
     """
     if reduction not in ("none", "sum", "mean"):
-        raise ValueError(f"no reduction is called {reduction!r}")
+        raise ValueError(f"unknown reduction {reduction!r}")
     yes, no = (y.log().max(-100) for y in (x, 1 - x))
     loss = -(target * yes + (1 - target) * no)
     loss = loss if weight is None else loss * weight

@@ -14,7 +14,7 @@ from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted, SharedAxe
 
 
 class Diagonal(Op):
-    """The diagonals of the square matrices that the last two axes hold. Source: XLA, matrix diagonal part (added)."""
+    """The diagonals of the square matrices in the last two axes. Source: XLA, matrix diagonal part (added)."""
 
     operands = (Operand("input"),)
     moves = slice(0, 1)
@@ -46,7 +46,7 @@ class Trilu(Op):
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of elements of the operand, and of zeros."""
+        """The union of the operand and 0."""
         return of(0).or_else(ZERO)
 
     @staticmethod
@@ -65,6 +65,6 @@ class Trilu(Op):
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """Any that leaves the matrices in place."""
+        """Any permutation that keeps the last two axes."""
         rank = len(permutation)
         return super().permuted(node, index, permutation) if permutation[-2:] == (rank - 2, rank - 1) else None

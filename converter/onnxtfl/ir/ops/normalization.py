@@ -57,7 +57,7 @@ class BatchNormInference(Formula):
 
 
 class LRN(Formula):
-    """x / (bias + alpha / size * sum of squares) ^ beta, the sum over `size` neighbours along `axis`.
+    """x / (bias + alpha / size * sum of squares) ^ beta, the sum over `size` neighbors along `axis`.
 
     The window begins (size - 1) // 2 channels before; channels outside are zeros. Source: ONNX LRN-13 (added).
     """
@@ -84,14 +84,14 @@ _SCALED = tuple(Operand(name, FLOATS) for name in ("input", "scale", "bias"))
 
 
 def _spread_over(x: Value, *others: Value | None) -> Dims:
-    """The shape of `x`, to which scale and bias have to broadcast; a size that they show is that of an open axis."""
+    """Return the shape of `x`, to which scale and bias broadcast; they determine dynamic sizes."""
     check_spreads(x, *others)
     shape = broadcast_shapes(x.shape, *(v.tensor_type.shape for v in others if v is not None)) or x.shape
     return tuple(map(known_of, x.shape, shape))
 
 
 def _by_feature(x: Value, *vectors: Value | None, feature_index: int) -> Dims:
-    """The shape of `x`; `vectors` have an element for each feature."""
+    """Return the shape of `x`; `vectors` have one element per feature."""
     return check_features(x, feature_index, *vectors)
 
 
@@ -139,7 +139,7 @@ def GroupNorm(x: Term, scale: Term, bias: Term, num_groups: int, epsilon: float 
     features = scale.value.shape[0] if shape[axis] != 1 and scale.value.shape[0] != 1 else shape[axis]
     if differ(features % num_groups, 0):
         raise ValueError(f"{features} features in {num_groups} groups")
-    # a scale of one element may go with any number of features: ONNX Runtime broadcasts it
+    # a scale of one element is valid for any number of features: ONNX Runtime broadcasts it
     parts = (*shape[:axis], num_groups, features // num_groups, product(shape[axis + 1 :]))
     grouped = Term(x.b, reshape(x.b, x.value, parts))
     result, *_ = standardized(grouped, (a for a in range(1, len(parts)) if a != axis), epsilon)

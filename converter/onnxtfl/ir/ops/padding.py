@@ -70,14 +70,14 @@ class Pad(Op):
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of elements of the operand, and of the value."""
+        """The union of the operand and the padding value."""
         if node.attr("mode") != "constant":
             return of(0)
         return of(0).or_else(ZERO if node.optional(2) is None else of(2))
 
     @classmethod
     def kept(cls, node: Node, quantization: Quantization, shape: Dims | None) -> Quantization | None:
-        """That of the operand if it stores the value exactly."""
+        """Return the operand's quantization if it represents the padding value exactly."""
         value = node.optional(2)
         number = 0.0 if value is None else float(value.numpy().reshape(())) if value.is_constant else math.nan
         exact = node.attr("mode") != "constant" or quantization.stores(number)
@@ -92,7 +92,7 @@ class Pad(Op):
 
 
 def cut_within(size: Dim, low: int, high: int) -> tuple[int, int]:
-    """Amounts with the same result, neither of which cuts off more than there is."""
+    """Return equivalent amounts, neither of which crops more than the axis."""
     if not isinstance(size, int) or size + low + high < 0:
         return low, high
     if size + low + high == 0:
@@ -103,7 +103,7 @@ def cut_within(size: Dim, low: int, high: int) -> tuple[int, int]:
 
 
 def _repeats_nothing(size: Dim, before: Dim | None, after: Dim | None) -> bool:
-    """Whether an axis is padded of which no elements are left."""
+    """Whether a padded axis is empty after cropping."""
     amounts = (before, after)
     if not static(amounts) or max(amounts) <= 0:
         return False

@@ -1,4 +1,4 @@
-"""Pooling: a window slides over the spatial axes `dims`, every other axis stays as it is.
+"""Pooling: a window slides over the spatial axes `dims`; other axes are unchanged.
 
 `padding` as in :mod:`onnxtfl.ir.spatial`. Which axes are spatial is data, so a transposed operand is
 only renumbered. Source: neutral-ops 3.12, 3.77; ONNX AveragePool, MaxPool."""
@@ -40,7 +40,7 @@ def pool_window(attributes: Attributes) -> Window:
 
 
 class _Pool(Op, register=False):
-    """What the pools share."""
+    """The base of pools."""
 
     operands = (Operand("input", NUMERIC),)
 
@@ -59,13 +59,13 @@ class _Pool(Op, register=False):
 
 
 def _spatial_last(x: Array, dims: Sequence[int]) -> tuple[Array, list[int]]:
-    """`x` with the spatial axes at the end, and the permutation that leads back."""
+    """Return `x` with the spatial axes last, and the inverse permutation."""
     order = [*(a for a in range(x.ndim) if a not in dims), *dims]
     return x.transpose(order), [order.index(a) for a in range(x.ndim)]
 
 
 class MaxPool(_Pool):
-    """The largest element that the window sees; padding is never the largest.
+    """The maximum of the window; padding is ignored.
 
     With `return_indices` a second result, int64: the index of the (first) largest in the flattened operand, in C order.
     Source: neutral-ops 3.77, ONNX MaxPool-12.
@@ -81,7 +81,7 @@ class MaxPool(_Pool):
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
-        """As for every pool; None where indices are asked for, which count along the axes as they are."""
+        """As for every pool; None with indices, whose values depend on the axis order."""
         return None if node.attr("return_indices") else super().permuted(node, index, permutation)
 
     @staticmethod
@@ -99,7 +99,7 @@ class MaxPool(_Pool):
 
 
 class AveragePool(_Pool):
-    """The mean of the elements that the window sees; with `count_include_pad` padding counts as zeros.
+    """The mean of the window; with `count_include_pad` padding counts as zeros.
 
     Source: neutral-ops 3.12, ONNX AveragePool-19.
     """
@@ -110,7 +110,7 @@ class AveragePool(_Pool):
 
     @classmethod
     def picks(cls, attributes: Attributes) -> Pick | None:
-        """A mean: padding that counts is 0, which all quantized types store."""
+        """Means of elements; counted padding is 0, which all quantized types represent."""
         return "mean"
 
     @staticmethod

@@ -36,7 +36,7 @@ from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.types import DType, TensorType, Type
 
 LAYER_NORM_EPSILON = 1e-8
-"""What TFLite's kernels add to the variance of a gate. Source: tensor_utils, MeanStddevNormalization."""
+"""The epsilon that TFLite's kernels add to the variance of a gate. Source: tensor_utils, MeanStddevNormalization."""
 
 ACTIVATIONS: dict[str, Callable[[Term, float, float], Term]] = {
     "affine": lambda x, a, b: x * a + b,
@@ -67,8 +67,8 @@ class Recurrent(Derived, register=False):
     [T, N, K], the last hidden state [N, K].
 
     `reverse`: from the last valid step to the first; the output of a step stays at its index. `activations`, `alphas`,
-    `betas`: of each kind of gate. `clip`: bound of the arguments of activations, 0 for none. `rows`: how the rows of
-    the operands of products are rounded to int8 steps of their own range: "" for not, "symmetric", "asymmetric".
+    `betas`: of each kind of gate. `clip`: bound of the arguments of activations, 0 for none. `rows`: how rows of
+    the operands of products are rounded to int8 over their range: "" (not), "symmetric", "asymmetric".
     """
 
     results: ClassVar[tuple[Operand, ...]] = (Operand("output"), Operand("last_hidden"))
@@ -102,28 +102,28 @@ class Recurrent(Derived, register=False):
 
     @classmethod
     def _check_weights(cls, given: Mapping[str, Value]) -> None:
-        """ValueError where the weights of the input and of the hidden state do not fit."""
+        """Raise ValueError if the weights of the input and of the hidden state do not match."""
         weights, recurrent = given["weights"], given["recurrent"]
         if weights.rank != 2 or recurrent.rank != 2:
-            raise ValueError(f"weights {weights.type} and {recurrent.type}, which are no matrices")
+            raise ValueError(f"weights {weights.type} and {recurrent.type}, which are not matrices")
         _check_equal("rows of weights", weights.shape[0], recurrent.shape[0])
         if "projection" not in given:
-            for rows in (recurrent.shape[0], weights.shape[0]):  # one of them may be open
+            for rows in (recurrent.shape[0], weights.shape[0]):  # one of them may be dynamic
                 _check_equal("rows of weights", rows, recurrent.shape[1] * cls.gates)
 
     @classmethod
     def sequence(cls, operands: Mapping[str, Value | None]) -> tuple[Value | None, list[Value | None]]:
-        """The sum of the biases of the input's product, and the initial states (None: 0), of a layer's operands."""
+        """Return the bias of the input's product and the initial states (None: 0) of a layer."""
         return operands["bias"], [operands["hidden"]]
 
     @classmethod
     def step(cls, x: Term, states: Sequence[Term], given: Mapping[str, Term], attributes: Attributes) -> list[Term]:
-        """The states after a step; `x`: the input's product [N, gates * H]; `given`: the operands inside the body."""
+        """Return the states after a step; `x`: the input's product [N, gates * H]; `given`: inner operands."""
         raise NotImplementedError
 
     @classmethod
     def expand(cls, b: Builder, *operands: Value | None, **attributes: Any) -> list[Value]:
-        """The layer as a Scan."""
+        """Return the layer as a Scan."""
         layer = _Layer(cls, b, operands, attributes)
         x, lengths = layer.input, layer.lengths
         product = x if layer.is_multiplied_inside else layer.product(b, x)
@@ -151,7 +151,7 @@ class Recurrent(Derived, register=False):
 
     @classmethod
     def unrolled(cls, b: Builder, *operands: Value | None, **attributes: Any) -> list[Value]:
-        """The layer written out step by step; the number of steps is known, and not 0."""
+        """Return the unrolled layer; the number of steps is static and not 0."""
         layer = _Layer(cls, b, operands, attributes)
         count, batch, _ = layer.input.shape
         captures = {name: Term(b, v) for name, v in layer.captures.items()}
@@ -167,14 +167,14 @@ class Recurrent(Derived, register=False):
 
     @classmethod
     def widths(cls, given: Mapping[str, Value | None]) -> list[Dim]:
-        """The number of elements of each state of one sequence."""
+        """Return the number of elements per sequence of each state."""
         recurrent = given["recurrent"]
         assert recurrent is not None
         return [recurrent.shape[1]]
 
 
 def operands_of(layer: Node) -> dict[str, Value | None]:
-    """The operands of `layer` by name; None for those that are absent."""
+    """Return the operands of `layer` by name; None for absent ones."""
     return {o.name: v for o, v in zip(layer.op.operands, layer.op.padded(layer.operands), strict=True)}
 
 
@@ -185,7 +185,7 @@ def _check_equal(what: str, a: Dim, b: Dim) -> None:
 
 
 class _Layer:
-    """The parts of a layer of kind `kind`, made of its `operands`.
+    """The parts of a layer of `kind`, from its `operands`.
 
     `input` [T, N, I]; `weights` and `bias`: of the input; `lengths`; `states` before the first step; `captures`: the
     other operands by name, which each step takes.
@@ -208,20 +208,20 @@ class _Layer:
 
     @property
     def is_multiplied_inside(self) -> bool:
-        """Whether each step multiplies its part of the input: a loop holds what it scans several times."""
+        """Whether each step multiplies its part of the input, since a loop stores scanned values several times."""
         features, rows = self.input.shape[-1], self.weights.shape[0]
         constants = all(v is None or _is_weight(v) for v in (self.weights, self.bias))
         return bool(current().compact) and constants and exceeds(rows, features)
 
     def product(self, b: Builder, x: Value) -> Value:
-        """The products [..., gates * H] of `x` [..., I] with the weights, with the bias."""
+        """Return the products [..., gates * H] of `x` [..., I] with the weights, plus the bias."""
         product = _matmul(Term(b, x), Term(b, _inside(b, self.weights)), self.attributes).value
         return product if self.bias is None else b(Add, product, _inside(b, self.bias))
 
 
 class _Body:
-    """The body of a layer's Scan: states, the input's product of a step (or what it is of), its number under lengths,
-    captures.
+    """The body of a layer's Scan: states, the input (or its product) of a step, the step index if there are lengths,
+    captured values.
     """
 
     def __init__(
@@ -236,14 +236,14 @@ class _Body:
         self.lengths = None if lengths is None else self._input(lengths.type)
 
     def _captured(self, value: Value) -> Term:
-        """`value` inside the body; weights are constants there too, also quantized ones."""
+        """Return `value` inside the body; weights stay constants, also quantized ones."""
         return Term(self.b, _inside(self.b, value)) if _is_weight(value) else self._input(value.type)
 
     def _input(self, type_: Type | None) -> Term:
         return Term(self.b, self.graph.add_input(type_))
 
     def finish(self, kind: type[Recurrent], layer: _Layer | None, attributes: Attributes) -> None:
-        """Compute the step of a layer of `kind`; `layer`: what multiplies the input of the step."""
+        """Compute the step of a layer of `kind`; `layer` multiplies the input of the step."""
         product = self.product if layer is None else Term(self.b, layer.product(self.b, self.product.value))
         new = kind.step(product, self.states, self.captures, attributes)
         lengths = None if self.lengths is None else self.lengths.value
@@ -258,7 +258,7 @@ def _is_weight(value: Value) -> bool:
 
 
 def _inside(b: Builder, value: Value) -> Value:
-    """`value` where `b` builds: what is converted from a constant is converted there."""
+    """Return `value` inside the graph of `b`; conversions of constants are repeated there."""
     node = value.producer
     return value if node is None or node.graph is b.graph else b.remade(node, *node.operands)[0]
 
@@ -266,7 +266,7 @@ def _inside(b: Builder, value: Value) -> Value:
 def _valid(
     number: Term | None, lengths: Value | None, new: Sequence[Term], old: Sequence[Term]
 ) -> tuple[Term, list[Term]]:
-    """Output and states of step `number`, of sequences of `lengths`, from the states after and before it."""
+    """Return output and states of step `number` for sequences of `lengths`, from the states after and before it."""
     if number is None or lengths is None:
         return new[0], list(new)
     valid = (number.to(lengths.dtype) < Term(number.b, lengths)).apply("Reshape", np.asarray([-1, 1]))
@@ -274,7 +274,7 @@ def _valid(
 
 
 def _steps(b: Builder, x: Value, count: int) -> list[Term]:
-    """The `count` parts [N, M] of `x` [T, N, M]."""
+    """Split `x` [T, N, M] into `count` parts [N, M]."""
     _, batch, width = x.shape
     flat = reshape(b, x, (count * batch, width), x)
     parts = [flat] if count == 1 else b.many(Split, flat, None, axis=0, count=count)
@@ -282,18 +282,18 @@ def _steps(b: Builder, x: Value, count: int) -> list[Term]:
 
 
 def _zeros(b: Builder, dims: Sequence[Dim], x: Value, *sources: Value) -> Value:
-    """Zeros of shape `dims`, with the element type of `x`; unknown sizes are those of `x` and `sources`."""
+    """Return zeros of shape `dims` in the dtype of `x`; dynamic sizes are those of `x` and `sources`."""
     return b(BroadcastTo, b.scalar(0.0, x), dim_vector(b, dims, x, *sources))
 
 
 def _counts(b: Builder, x: Value) -> Value:
-    """The numbers of the steps, int32 [T]."""
+    """Return the step indices, int32 [T]."""
     length = b(Reshape, b(Shape, x, axes=(0,), dtype=DType.INT32), [])
     return b(Range, b.scalar(0, length), length, b.scalar(1, length))
 
 
 def _matmul(x: Term, weights: Term, attributes: Attributes) -> Term:
-    """The product of `x` [..., I] and `weights` [M, I]: [..., M]."""
+    """Return the product of `x` [..., I] and `weights` [M, I]: [..., M]."""
     last = (x.rank - 1,)
     if rows := attributes["rows"]:
         x = Term(x.b, on_int8_grid(x.b, x.value, last, asymmetric=rows == "asymmetric"))
@@ -301,18 +301,18 @@ def _matmul(x: Term, weights: Term, attributes: Attributes) -> Term:
 
 
 def _parts(x: Term, count: int) -> list[Term]:
-    """`x` in `count` equal parts along the last axis."""
+    """Split `x` into `count` equal parts along the last axis."""
     return [Term(x.b, v) for v in x.b.many(Split, x.value, None, axis=x.rank - 1, count=count)]
 
 
 def activation(x: Term, place: int, attributes: Attributes) -> Term:
-    """Activation number `place` of a layer with `attributes`; its argument is bounded by `clip`."""
+    """Apply activation `place` of a layer with `attributes`; its argument is bounded by `clip`."""
     alpha, beta = (float(v[place]) if place < len(v) else 0.0 for v in (attributes["alphas"], attributes["betas"]))
     return ACTIVATIONS[attributes["activations"][place]](clipped(x, attributes["clip"]), alpha, beta)
 
 
 def clipped(x: Term, bound: float) -> Term:
-    """`x` within -bound and bound; 0: no bound."""
+    """Clamp `x` to [-bound, bound]; 0: no bound."""
     return x.clamp(-float(bound), float(bound)) if bound > 0 else x
 
 
@@ -379,7 +379,7 @@ def _with_bias(x: Term, bias: Term | None, start: int, end: int) -> Term:
 
 
 def _rows(weights: Term, start: int, end: int) -> Term:
-    """Gates `start` to `end` of the 3 of `weights`, along the first axis."""
+    """Return gates `start` to `end` of the 3 in `weights`, along the first axis."""
     gates = [Term(weights.b, v) for v in weights.b.many(Split, weights.value, None, axis=0, count=3)][start:end]
     return gates[0] if len(gates) == 1 else gates[0].apply("Concatenate", *gates[1:], axis=0)
 
@@ -396,9 +396,8 @@ class Lstm(Recurrent):
     cell [N, H], the state before the first step; peepholes [3 H] of i, o (which sees the new cell) and f; projection
     [K, H] and projection_bias [K], of the hidden state; norm [4 H]: the sum without bias is normalized over the H
     cells, times norm. `coupled`: f = 1 - i; `cell_clip`, `projection_clip`: bounds of the states, 0 for none. `grids`:
-    the numbers that hidden, cell and the projection's operand are rounded to, None for any. Results also: the last cell
-    [N, H].
-    Source: ONNX LSTM, TFLite LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, lstm_eval.cc (added).
+    the quantizations to which hidden, cell and the projection's operand are rounded, None for none. Results also: the
+    last cell [N, H]. Source: ONNX LSTM, TFLite LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, lstm_eval.cc (added).
     """
 
     operands = (
@@ -456,7 +455,7 @@ class Lstm(Recurrent):
         together = _parts(activation(total, 0, attributes), 4) if plain else []
 
         def gate(place: int, seen: Term) -> Term:
-            """Gate `place` of the first kind; without peepholes all of them are one activation."""
+            """Return gate `place` of the first kind; without peepholes all of them are one activation."""
             if together:
                 return together[place]
             weights = look[place]
@@ -477,7 +476,7 @@ class Lstm(Recurrent):
 
 
 def _normalized(total: Term, place: int, given: Mapping[str, Term]) -> Term:
-    """Layer normalization of gate `place`, with the bias, where the layer has it."""
+    """Apply layer normalization of gate `place`, and its bias, if the layer has it."""
     if "norm" not in given:
         return total
     centered = total - total.mean([-1])
@@ -496,7 +495,7 @@ Grid = tuple[float, int, int]
 
 
 def on_grid(x: Term, grid: Grid | None) -> Term:
-    """`x` rounded to numbers that integers of a quantized tensor are; None: any number."""
+    """Round `x` to the values of a quantized tensor; None: not rounded."""
     if grid is None:
         return x
     scale, zero, bits = grid

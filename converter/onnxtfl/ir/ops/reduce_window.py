@@ -25,11 +25,11 @@ _NEUTRAL: dict[str, Callable[[np.dtype[Any]], Any]] = {
     "any": lambda _: False,
     "all": lambda _: True,
 }
-"""The element that a reduction leaves unchanged."""
+"""The neutral elements of reductions."""
 
 
 def joining(kind: str) -> type[Op]:
-    """The op of two elements by which a reduction of this kind joins them."""
+    """Return the binary op of a reduction of this kind."""
     return next(op for op in OPS.values() if op.reduction == kind)
 
 
@@ -50,8 +50,8 @@ def ReduceWindow(
 ) -> Value:
     """Each window of the operand reduced (`kind`: sum, prod, max, min; any, all of bools), beginning with `init`.
 
-    Windows, strides, dilations have an entry for each axis, `padding` all lows, then all highs; what is padded is
-    `init` (absent: what changes nothing). Joined axis by axis.
+    Windows, strides, dilations have an entry for each axis, `padding` all lows, then all highs; padding has the
+    value `init` (absent: the neutral element). Reduced axis by axis.
     Source: neutral-ops 3.94 (`kind` is its `computation`); XLA ReduceWindow.
     """
     join, neutral, ones, rank = joining(kind), _NEUTRAL[kind], (1,) * x.rank, x.rank

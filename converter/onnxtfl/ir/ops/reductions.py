@@ -24,12 +24,12 @@ from onnxtfl.ir.types import DType
 
 
 class Reduce(Op):
-    """The sum, product, largest, smallest, mean, or (of bools) disjunction or conjunction along `axes`.
+    """The sum, product, maximum, minimum, mean, or (bools) any or all, along `axes`.
 
     `axes`: a vector of axes; absent: all axes, empty: none. `keepdims`: reduced axes stay with size 1.
     An empty reduction is the neutral element (of a mean NaN, of integers 0); integers wrap, their mean is rounded
     toward zero.
-    Source: neutral-ops 3.93 (`kind` is its `computation`), ONNX ReduceSum and its kin.
+    Source: neutral-ops 3.93 (`kind` is its `computation`), ONNX ReduceSum and others.
     """
 
     operands = (Operand("input", NUMERIC | BOOLS), Operand("axes", INDICES, optional=True))
@@ -46,7 +46,7 @@ class Reduce(Op):
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of as many elements as the sizes of the axes say; of none, what changes nothing."""
+        """Bounds from the number of reduced elements; the neutral element if there are none."""
         kind, count, x = node.attr("kind"), _reduced_count(node), of(0)
         if kind == "sum":
             return intervals.total(x, MOST if count is None else count)
@@ -88,7 +88,7 @@ class Reduce(Op):
 
 
 def permuted_reduction(node: Node, index: int, permutation: Permutation, axes: Sequence[int]) -> Permuted | None:
-    """The permuted reduction along `axes`; None if the result, which has lost some of them, is to be permuted."""
+    """Return the permuted reduction along `axes`; None to permute a result without `keepdims`."""
     if index > 0 or len(permutation) != node.operand(0).rank:
         return None
     result = permutation if node.attr("keepdims") else dropping(permutation, axes)
@@ -97,14 +97,14 @@ def permuted_reduction(node: Node, index: int, permutation: Permutation, axes: S
 
 
 def _reduced_count(node: Node) -> int | None:
-    """How many elements each of the result is made of; None where that is not known."""
+    """Return the number of operand elements per result element; None if unknown."""
     axes = reduced_axes(node)
     sizes = None if axes is None else [node.operand(0).shape[a] for a in axes]
     return None if sizes is None or not static(sizes) else math.prod(sizes)
 
 
 def reduced_axes(node: Node) -> tuple[int, ...] | None:
-    """The axes of a Reduce, counted from the front; None where they are not known."""
+    """Return the nonnegative axes of a Reduce; None if unknown."""
     rank, axes = node.operand(0).tensor_type.rank, node.optional(1)
     if rank is None:
         return None
@@ -115,7 +115,7 @@ def reduced_axes(node: Node) -> tuple[int, ...] | None:
 
 
 def reduced_shape(shape: Dims | None, axes: Value | None, keepdims: bool) -> Dims | None:
-    """The shape of a reduction of a tensor of `shape` along `axes` (a vector; absent: all axes)."""
+    """Return the shape of a reduction of a tensor of `shape` along `axes` (a vector; absent: all axes)."""
     if axes is None:
         return (1,) * len(shape) if keepdims and shape is not None else None if keepdims else ()
     numbers = static_ints(axes)
@@ -127,7 +127,7 @@ def reduced_shape(shape: Dims | None, axes: Value | None, keepdims: bool) -> Dim
 
 
 def _partly_known_shape(shape: Dims | None, axes: Dims | None, keepdims: bool) -> Dims | None:
-    """What is known where the axes are found at run time: the rank, where their number is known."""
+    """Return the shape for dynamic axes: its rank, if their number is known."""
     if shape is None:
         return None
     if keepdims:
@@ -161,7 +161,7 @@ class _ArgExtreme(Op, register=False):
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of positions along the axis."""
+        """Indices are within the axis."""
         shape = node.operand(0).tensor_type.shape
         return intervals.counted(None if shape is None else shape[node.attr("axis")])
 
@@ -174,7 +174,7 @@ class _ArgExtreme(Op, register=False):
         middle: Dims = (1,) if keepdims else ()
         result = (*x.shape[:along], *middle, *x.shape[along + 1 :])
         if x.shape[along] == 0 and 0 not in result:
-            raise ValueError(f"axis {along} has no elements of which one could be the extreme")
+            raise ValueError(f"axis {along} is empty")
         return result
 
     @classmethod
@@ -191,7 +191,7 @@ class _ArgExtreme(Op, register=False):
 
 
 class ArgMax(_ArgExtreme):
-    """The index of the largest along `axis`, the first of several unless `select_last_index`.
+    """The index of the maximum along `axis`, the first of several unless `select_last_index`.
 
     `dtype`: int64 or int32. Source: neutral-ops 3.5 (keepdims is false by default here).
     """
@@ -200,7 +200,7 @@ class ArgMax(_ArgExtreme):
 
 
 class ArgMin(_ArgExtreme):
-    """The index of the smallest along `axis`, the first of several unless `select_last_index`.
+    """The index of the minimum along `axis`, the first of several unless `select_last_index`.
 
     `dtype`: int64 or int32. Source: neutral-ops 3.6 (keepdims is false by default here).
     """
@@ -236,7 +236,7 @@ class FunctionReduce(Formula):
 
     @classmethod
     def _log_sum_exp(cls, x: Term, axes: Term | None, keepdims: bool) -> Term:
-        """The greatest is subtracted first, so that nothing overflows, unless it is infinite."""
+        """The maximum, if finite, is subtracted first, so that Exp does not overflow."""
         top = x.reduce("max", axes)
         shift = (top.abs() < np.inf).choose(top, 0.0)
         total = (x - shift).exp().reduce("sum", axes, keepdims).log()

@@ -1,4 +1,4 @@
-"""The same elements in another shape: Reshape DynamicReshape Squeeze Unsqueeze."""
+"""Reshape DynamicReshape Squeeze Unsqueeze."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Reshape(Op):
         if dims is None:
             return None
         if sum(d == -1 for d in dims) > 1 or min(known_sizes(dims), default=0) < -1:
-            raise ValueError(f"shape {shown_shape(dims)} has more than one open size")
+            raise ValueError(f"shape {shown_shape(dims)} has more than one dynamic size")
         if -1 in dims:
             dims[dims.index(-1)] = _remaining(before, [d for d in dims if d != -1])
         if before is not None and _differ(product(before), product(dims)):
@@ -79,12 +79,12 @@ class Reshape(Op):
 
 
 def _differ(before: Dim, after: Dim) -> bool:
-    """Whether two numbers of elements are known and differ; with a size of 0, open sizes do not matter."""
+    """Whether two numbers of elements are known and differ (with a size of 0, dynamic sizes do not matter)."""
     return differ(before, after)
 
 
 def _remaining(shape: Dims | None, others: Sequence[Dim]) -> Dim:
-    """The size for -1: the others divide the number of elements."""
+    """Return the size for -1. ValueError if the others do not divide the number of elements."""
     if shape is None:
         return fresh()
     total, rest = product(shape), product(others)
@@ -110,7 +110,7 @@ def DynamicReshape(b: Builder, x: Value, shape: Value, allowzero: int = 0) -> Va
 
 @by_expansion(Operand("input"), Operand("axes", INDICES, optional=True), keeps_all="in order")
 def Squeeze(b: Builder, x: Value, axes: Value | None) -> Value:
-    """The operand without `axes` of size 1; where absent, without all that are known to be 1.
+    """The operand without `axes` of size 1; if absent, without all axes known to have size 1.
 
     Source: neutral-ops 3.129.
     """

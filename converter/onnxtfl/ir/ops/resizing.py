@@ -1,4 +1,4 @@
-"""Images and feature maps resampled: Resize.
+"""Resampling of images and feature maps: Resize.
 
 Which axes are spatial is data (`dims`), so a transposed operand is only renumbered.
 Source: neutral-ops 3.99; ONNX Resize-19."""
@@ -21,10 +21,10 @@ from onnxtfl.ir.shapes import dims_from
 
 
 class Resize(Op):
-    """Axes resampled to other sizes, one after the other.
+    """Axes resampled to new sizes, one after the other.
 
     `sizes`: the new size of each axis of `dims`. `scales`: the factor for computing coordinates, if it is
-    not new size by old; without `sizes` the new sizes are floor(size * factor). `roi`: the part that is sampled, starts
+    not new size by old; without `sizes` the new sizes are floor(size * factor). `roi`: the sampled region, starts
     then ends, for tf_crop_and_resize; elements outside of the axis are `extrapolation_value`. Integers are
     resized in float32 and truncated.
     Source: neutral-ops 3.99 (there sizes for all axes; here `dims` and operands of their length, widened).
@@ -58,7 +58,7 @@ class Resize(Op):
 
     @classmethod
     def folds(cls, node: Node) -> bool:
-        """Not where sums are truncated: they depend on the order of the runtime's kernel, which rules write out."""
+        """Not if sums are truncated: they depend on the order in the runtime's kernel, which rules reproduce."""
         return not (node.operand(0).dtype.is_integer and node.attr("mode") == "linear")
 
     @staticmethod
@@ -100,7 +100,7 @@ class Resize(Op):
 
 
 def _new_sizes(old: Sequence[Dim], sizes: Value | None, scales: Value | None) -> Sequence[Dim] | None:
-    """The sizes after a Resize; None where even their number is unknown."""
+    """Return the sizes after a Resize; None if their number is unknown."""
     if sizes is not None:
         return dims_from(sizes, len(old))
     if scales is None or not scales.is_constant:
@@ -110,7 +110,7 @@ def _new_sizes(old: Sequence[Dim], sizes: Value | None, scales: Value | None) ->
 
 
 def scaled(size: Dim, factor: float) -> Dim | None:
-    """floor(size * factor) in float32; for an open size, None unless the factor or its inverse is integral."""
+    """Return floor(size * factor) in float32; for a dynamic size, None unless the factor or its inverse is integral."""
     if isinstance(size, int):
         return int(np.floor(np.float32(size) * np.float32(factor)))
     if factor == int(factor):

@@ -22,7 +22,7 @@ KEYS = frozenset({DType.INT32, DType.INT64, DType.FLOAT32, DType.FLOAT64, DType.
 
 
 class Lookup(Derived):
-    """`values[i]` for elements of `query` that are `keys[i]` (of equal keys the first, NaN is none), else `default`.
+    """`values[i]` for elements of `query` equal to `keys[i]` (the first of equal keys; NaN never), else `default`.
 
     keys [n], values [n, ...], default [...]: [*query, ...]. Source: TFLite HASHTABLE_FIND, ONNX LabelEncoder (added).
     """

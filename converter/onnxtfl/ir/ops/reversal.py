@@ -32,7 +32,7 @@ class Reverse(Op):
 
 
 class ReverseSequence(Op):
-    """For each position i of `batch_axis`, the first lengths[i] positions of `seq_axis` reversed.
+    """The operand with the first lengths[i] positions of `seq_axis` reversed, for each index i of `batch_axis`.
 
     Source: neutral-ops 3.101 (time_axis there), with any two axes, as TFLite has it.
     """

@@ -1,4 +1,4 @@
-"""Sampling a feature map at computed places: GridSample, RoiAlign.
+"""Sampling of a feature map at computed coordinates: GridSample, RoiAlign.
 
 Source: neutral-ops 3.61, 3.104; ONNX GridSample-20, RoiAlign-16."""
 
@@ -29,7 +29,7 @@ _Size = Term | float
 
 
 def size_in(b: Builder, dim: Dim, source: Value, dtype: DType) -> _Size:
-    """The size `dim` of `source` to compute with in `dtype`; a vector of one entry where it is dynamic."""
+    """Return the size `dim` of `source` in `dtype`; a vector of one entry if dynamic."""
     if isinstance(dim, int):
         return dim if dtype.is_integer else float(dim)
     return Term(b, b(Convert, dim_value(b, dim, source), dtype=dtype))
@@ -50,7 +50,7 @@ class FeatureMap:
         self._counts = [size_in(x.b, d, x.value, DType.INT32) for d in spatial]
 
     def at(self, places: Sequence[Term]) -> Term:
-        """The elements at integral `places`, clipped to the map."""
+        """Return the elements at integral `places`, clipped to the map."""
         index: Term | None = None
         for place, size, count in zip(places, self.sizes, self._counts, strict=True):
             whole = place.max(0.0).min(size - 1).to(DType.INT32)
@@ -59,12 +59,12 @@ class FeatureMap:
         return Term(self.b, self.b(Gather, self.flat, index.value, axis=1, batch_dims=1))
 
     def inside(self, places: Sequence[Term]) -> Term:
-        """1.0 where integral `places` are inside the map, else 0.0; [n, p]."""
+        """Return 1.0 where integral `places` are inside the map, else 0.0; [n, p]."""
         on = ((p >= 0.0) & (p <= size - 1) for p, size in zip(places, self.sizes, strict=True))
         return functools.reduce(operator.and_, on).to(self.x.dtype)
 
     def sampled(self, places: Sequence[Term], mode: str, padding: str = "zeros", corners: bool = False) -> Term:
-        """The map at `places` (integral ones for mode nearest), with the modes of :class:`GridSample`."""
+        """Sample the map at `places` (integral for mode nearest), with the modes of :class:`GridSample`."""
         if mode == "nearest":
             return self._weighted(places, None, padding, corners)
         bases = [p.floor() for p in places]
@@ -79,7 +79,7 @@ class FeatureMap:
         return self._weighted([p + float(t) for p, t in zip(bases, tap, strict=True)], weight, padding, corners)
 
     def _weighted(self, places: Sequence[Term], weight: Term | None, padding: str, corners: bool) -> Term:
-        """The elements at integral `places`, extended by `padding`, times their weight."""
+        """Return the elements at integral `places`, extended by `padding`, times their weight."""
         if padding == "reflection":
             places = [mirrored(p, size, corners) for p, size in zip(places, self.sizes, strict=True)]
         taken = self.at(places)
@@ -95,7 +95,7 @@ def along_channels(weight: Term) -> Term:
 
 
 def mirrored(place: Term, size: _Size, corners: bool) -> Term:
-    """`place` reflected at the centers of the outer elements (`corners`) or at their edges until it is inside."""
+    """Reflect `place` at the centers of the outer elements (`corners`) or at their edges until it is inside."""
     low, high = (0.0, size - 1) if corners else (-0.5, size - 0.5)
     span = high - low
     if isinstance(span, float) and span <= 0:
@@ -105,7 +105,7 @@ def mirrored(place: Term, size: _Size, corners: bool) -> Term:
 
 
 def tap_weight(mode: str, rest: Term, tap: int) -> Term:
-    """The weight of the element `tap` positions after the base of a place, which is `rest` after it."""
+    """Return the weight of the element `tap` positions after floor(coordinate), whose fraction is `rest`."""
     if mode == "linear":
         return rest if tap else 1.0 - rest
     distance = (rest - float(tap)).abs()
@@ -115,13 +115,12 @@ def tap_weight(mode: str, rest: Term, tap: int) -> Term:
 
 
 class GridSample(Formula):
-    """input [n, c, spatial...] sampled at the places grid [n, out..., rank]: the result is [n, c, out...].
+    """input [n, c, spatial...] sampled at coordinates grid [n, out..., rank]: the result is [n, c, out...].
 
-    A place names the last spatial axis first; -1 and 1 are the outer elements' centers (`align_corners`) or their
-    edges. `mode`: nearest (halves to even), linear, cubic (a = -0.75). `padding_mode`: a neighbour outside is zero, the
-    border's element, or that of the mirrored map (as in ONNX Runtime and PyTorch; ONNX's reference moves the place).
-    Integers are taken from the nearest place only.
-    Source: neutral-ops 3.61, ONNX GridSample-20.
+    Coordinates have the last spatial axis first; -1 and 1 are the outer elements' centers (`align_corners`) or edges.
+    `mode`: nearest (halves to even), linear, cubic (a = -0.75). `padding_mode`: a neighbor outside is zero, the
+    border's element, or that of the mirrored map (as in ONNX Runtime and PyTorch; ONNX's reference moves the
+    coordinate). Integers need mode nearest. Source: neutral-ops 3.61, ONNX GridSample-20.
     """
 
     operands = (Operand("input", NUMERIC), Operand("grid", FLOATS))
@@ -144,7 +143,7 @@ class GridSample(Formula):
         batch, *out, _ = grid.value.shape
         rank = x.rank - 2
         if not x.dtype.is_float and mode != "nearest":
-            raise ValueError(f"integers between places, of mode {mode}")
+            raise ValueError(f"interpolated integers, mode {mode}")
         points = reshape(
             x.b, grid.to(x.dtype if x.dtype.is_float else DType.FLOAT32).value, (batch, product(out), rank)
         )
@@ -158,27 +157,27 @@ class GridSample(Formula):
 
 
 _FARTHEST = 1e15
-"""Beyond it a coordinate is none; ONNX Runtime's limit, which depends on the size of the map, is larger."""
+"""The largest valid coordinate; ONNX Runtime's limit, which depends on the size of the map, is larger."""
 
 
 def _known(points: Term) -> Term:
-    """NaN, infinite and huge coordinates as -1, as in ONNX Runtime 1.32: no index can be made of them."""
+    """Replace NaN, infinite and huge coordinates, which have no index, by -1, as in ONNX Runtime 1.32."""
     farthest = _FARTHEST if points.dtype.bits >= 32 else 3e4
     return (points.abs() < farthest).choose(points, -1.0)
 
 
 def _place(x: Term, size: _Size, mode: str, corners: bool) -> Term:
-    """The coordinate on an axis for a coordinate of a grid."""
+    """Return the coordinate along an axis for a normalized coordinate."""
     place = (x + 1.0) * 0.5 * (size - 1) if corners else ((x + 1.0) * size - 1.0) * 0.5
     return place.apply("RoundNearestEven") if mode == "nearest" else place
 
 
 MOST_SAMPLES = 1 << 16
-"""The most that a region is cut into along one axis."""
+"""The most samples of a region along one axis."""
 
 
 class RoiAlign(Op):
-    """Each region of interest of input [n, c, h, w] brought to [c, output_height, output_width] by bilinear samples.
+    """Each region of interest of input [n, c, h, w], resampled to [c, output_height, output_width] bilinearly.
 
     `rois` [r, 4] as x1, y1, x2, y2, `batch_indices` [r]. `sampling_ratio` samples along each side of an output cell (0:
     as many as the region has elements a cell), their mean or (`mode` max) the largest weighted term.
@@ -236,7 +235,7 @@ class RoiAlign(Op):
 
     @classmethod
     def _samples(cls, attributes: Attributes, start: float, length: float, count: int) -> Array:
-        """The places sampled for each of `count` cells: [count, samples]."""
+        """Return the sample coordinates for each of `count` cells: [count, samples]."""
         cell = length / count
         samples = attributes["sampling_ratio"] or max(1, int(np.ceil(cell)))
         inner = (np.arange(samples) + 0.5) * cell / samples
@@ -244,7 +243,7 @@ class RoiAlign(Op):
 
 
 def bilinear_terms(image: Array, rows: Array, columns: Array) -> Array:
-    """The four weighted neighbours [4, c, rows, columns] at each place; beyond one element outside they are zeros."""
+    """Return the four weighted neighbors [4, c, rows, columns] of each sample; 0 more than one element outside."""
     sides = []
     for places, size in ((rows, image.shape[1]), (columns, image.shape[2])):
         inside = (places >= -1) & (places <= size)

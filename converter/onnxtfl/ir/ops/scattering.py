@@ -1,4 +1,4 @@
-"""Elements written by index: ScatterND ScatterElements."""
+"""Scatter ops: ScatterND ScatterElements."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ def _both(node: Node, of: FactsOf) -> Facts:
 
 
 class ScatterND(Op):
-    """input with input[indices[i...]] joined by updates[i...]; the last axis of `indices` holds positions of the first
-    axes. Without `input`, onto zeros of `shape`.
+    """input with input[indices[i...]] combined with updates[i...]; the last axis of `indices` indexes the first axes.
+
+    Without `input`, scatter to zeros of `shape`.
 
     `kind`: how an update is combined with the element ("none": it replaces it; of several updates, the last one, as in
-    ONNX Runtime, where ONNX leaves it open). `unique_indices`: whether no place is written twice, as in XLA.
+    ONNX Runtime, where ONNX leaves it open). `unique_indices`: no position is written twice, as in XLA.
     Indices are in [0, n). Source: ONNX ScatterND, TFLite SCATTER_ND (add onto zeros); neutral-ops 3.108 is XLA's.
     """
 
@@ -90,7 +91,7 @@ class ScatterND(Op):
 
 
 class ScatterElements(Op):
-    """input with input[..., indices[..., i, ...], ...] joined by updates[..., i, ...], the index at `axis`.
+    """input with input[..., indices[..., i, ...], ...] combined with updates[..., i, ...], the index at `axis`.
 
     `kind` and `unique_indices` as for ScatterND. Indices are in [0, n). Source: ONNX ScatterElements.
     """
