@@ -20,7 +20,7 @@ _CURRENT: ContextVar[list[Assumption] | None] = ContextVar("onnxtfl_assumptions"
 
 
 def assume(text: str, is_minor: bool = False) -> None:
-    """Record an assumption of the conversion that runs in this thread; outside of one, nothing is recorded."""
+    """Record an assumption of this thread's conversion; a no-op outside of a conversion."""
     found, assumption = _CURRENT.get(), Assumption(text, is_minor)
     if found is not None and assumption not in found:
         found.append(assumption)
@@ -28,7 +28,7 @@ def assume(text: str, is_minor: bool = False) -> None:
 
 @contextmanager
 def assumption_scope(found: list[Assumption]) -> Iterator[None]:
-    """Collect in `found` what is assumed inside; scopes nest, and each thread has its own."""
+    """Collect the assumptions recorded inside in `found`; scopes nest and are per thread."""
     token = _CURRENT.set(found)
     try:
         yield

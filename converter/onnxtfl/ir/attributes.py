@@ -26,7 +26,7 @@ REQUIRED: Any = _Required()
 
 
 class Attribute:
-    """An attribute of any value; subclasses say which (`item`), of one or, in `Several`, of each."""
+    """The declaration of an attribute; subclasses check one value (`item`), `Several` checks each entry."""
 
     meaning = "a value"
     choices: Collection[Any] = ()
@@ -76,7 +76,7 @@ class Axis(Integer):
 
 
 class Float(Attribute):
-    """A real number, which may be infinite or NaN; in the template of a formula, a Term that stands for one."""
+    """A float, perhaps infinite or NaN; in the template of a formula, a Term."""
 
     meaning = "a number"
 

@@ -20,7 +20,7 @@ MOST_ELEMENTS = 2 << 30
 """Multiply-adds, or elements that are read or written, of all nodes that are computed before run time."""
 MOST_ELEMENTS_OF_NODE = 1 << 29
 MOST_NODES_OF_RULE = 10_000
-"""Nodes that one rule makes, more where a node has more operands or results."""
+"""The most nodes that one rule creates, more for nodes with many operands or results."""
 LARGEST_CONSTANT = 8 << 20
 """Elements of a constant that a rule computes, from several arrays of that size in float64."""
 MOST_LISTED = 1 << 20
@@ -28,7 +28,7 @@ MOST_LISTED = 1 << 20
 MOST_TERMS = 20_000_000
 """Products of terms in all symbolic sizes."""
 MOST_STEPS = 50_000_000
-"""Nodes made and rewrites tried."""
+"""The most nodes created and rewrites tried."""
 LARGEST_EXPRESSION = 400
 """Terms and factors of one symbolic size."""
 _LOOK = 64
@@ -76,7 +76,7 @@ class Budget:
         return True
 
     def may_hold(self, size: int) -> bool:
-        """Whether a constant of `size` bytes is made; then it is counted until it is released."""
+        """Whether a constant of `size` bytes is within the budget; it then counts until it is released."""
         if self.limited and self.held + size > self.max_memory:
             return False
         self.held += size
@@ -87,7 +87,7 @@ class Budget:
         self.held -= size
 
     def may_expand(self, terms: int) -> bool:
-        """Whether so many products of terms of symbolic sizes are made; then they are counted."""
+        """Whether a product of symbolic sizes with this number of terms is within the budget; it then counts."""
         if terms > LARGEST_EXPRESSION**2 or (self.limited and self.terms + terms > MOST_TERMS):
             return False
         self.terms += terms
@@ -115,7 +115,7 @@ def check_elements(count: int, what: str) -> None:
 
 
 def check_count(count: int, what: str, most: int = MOST_LISTED) -> None:
-    """Raise UnsupportedError where there would be more than `most` of something (`what` it is), one by one."""
+    """Raise UnsupportedError if `count` items (`what`) exceed `most`."""
     if count > most:
         raise UnsupportedError(f"{what} would be {count}, at most {most} are supported", code="E-OP-008")
 
@@ -124,7 +124,7 @@ _CURRENT: ContextVar[Budget] = ContextVar("onnxtfl_budget")
 
 
 def current() -> Budget:
-    """The budget of the conversion that runs in this thread; outside of one, nothing adds up to a limit."""
+    """The budget of this thread's conversion; outside of a conversion, an unlimited one."""
     budget = _CURRENT.get(None)
     if budget is None:
         budget = Budget(limited=False)

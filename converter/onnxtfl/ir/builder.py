@@ -25,7 +25,7 @@ from onnxtfl.ir.types import DType, ResourceType, TensorType, TupleType, Type
 
 Operand = Value | Array | TensorData | Sequence[int] | None
 Made = TypeVar("Made")
-"""What a rule makes, or None."""
+"""The results of a rule, or None."""
 
 
 class Builder:
@@ -145,7 +145,7 @@ class Builder:
         return result
 
     def undo(self, before: int = 0) -> None:
-        """Remove all nodes that were made but for the first ones."""
+        """Remove all created nodes after the first `kept` ones."""
         while len(self.created) > before:
             made = self.created.pop()
             if made.graph is not None:
@@ -167,7 +167,7 @@ class Builder:
 
 
 def _evaluated(node: Node, type_: Type) -> Value | None:
-    """The constant that `node` with constant operands makes; None where it is quantized or too large for the budget."""
+    """Return the constant result of `node` with constant operands; None if quantized or beyond the budget."""
     if (
         not isinstance(type_, TensorType)
         or type_.quantization is not None
@@ -214,7 +214,7 @@ def infer(node: Node) -> list[Type]:
 
 
 def check(node: Node) -> None:
-    """Raise the error of `infer`, with the node, where more is known of its operands than when it was made."""
+    """Repeat `infer` for operands whose types have become more precise; raise its error with the node."""
     try:
         infer(node)
     except OnnxtflError as error:

@@ -260,7 +260,7 @@ class FileData(TensorData):
         return unpack(result.reshape(-1), self.dtype, shape)
 
     def _gather(self, result: Array, stride: int, start: int) -> None:
-        """Fill `result` with part of each row, for short parts: rows are read whole, in blocks."""
+        """Fill `result` with a short part of each row, by reading entire rows in blocks."""
         rows = max(1, CHUNK // stride)
         buffer = np.empty((rows, stride), np.uint8)
         for i in range(0, len(result), rows):
@@ -302,7 +302,7 @@ class TransposedData(TensorData):
 
 
 class ReshapedData(TensorData):
-    """`base` with another shape; used where `base` has no reshape of its own."""
+    """`base` with another shape, if `base` has no reshape method."""
 
     base: TensorData
 

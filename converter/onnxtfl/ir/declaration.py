@@ -127,13 +127,13 @@ class Declaration:
     monotonic: ClassVar[bool] = False
     """Whether that function is greater, or the same, for greater elements."""
     integral: ClassVar[bool] = False
-    """Whether all finite elements of the results are whole numbers."""
+    """Whether all finite elements of the results are integral."""
     interval: ClassVar[Callable[..., Facts] | None] = None
     """What the results may be in exact arithmetic, from the facts of the operands (None: absent)."""
     indexes: ClassVar[Literal["axis", "axes"] | None] = None
     """Whether the operand `indices` selects along the attribute `axis` of the first operand, or along several axes."""
     positions: ClassVar[int | None] = None
-    """The result that holds positions along the attribute `axis` of the first operand."""
+    """The result with positions along the attribute `axis` of the first operand."""
     discrete: ClassVar[bool] = False
     """Whether results jump where operands change by little: positions, selected rows, decisions."""
     reduction: ClassVar[str] = ""

@@ -146,7 +146,7 @@ def _weight(atom: Atom) -> int:
 
 
 def parts(atom: Atom) -> tuple[Dim, ...]:
-    """The dimensions that an atom is made of; none of a symbol."""
+    """Return the dimensions in an atom; none for a symbol."""
     if isinstance(atom, FloorDiv):
         return atom.numerator, atom.denominator
     return atom.sizes if isinstance(atom, Common) else ()
@@ -218,7 +218,7 @@ def _only_atom(dim: Dim) -> Atom | None:
 
 
 def may_be_one(dim: Dim) -> bool:
-    """Whether `dim` may be 1 for some sizes, as far as its factors and its least value tell."""
+    """Whether `dim` may be 1, judged by its factors and its lower bound."""
     if isinstance(dim, int):
         return dim == 1
     rest = dim - 1
@@ -288,7 +288,7 @@ def known_sizes(dims: Iterable[object]) -> list[int]:
 
 
 def known_of(*dims: Dim) -> Dim:
-    """Of sizes that are equal, one that is known before run time where there is one, else the first."""
+    """Return a static size among equal sizes if there is one, else the first."""
     return next(iter(known_sizes(dims)), dims[0])
 
 

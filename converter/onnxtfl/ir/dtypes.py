@@ -75,7 +75,7 @@ class DType(Enum):
 
     @functools.cached_property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype that holds one element unpacked (ml_dtypes' for the small types, object for strings)."""
+        """The NumPy dtype of one unpacked element (ml_dtypes for the small types, object for strings)."""
         return _numpy_dtype(self.value)
 
 

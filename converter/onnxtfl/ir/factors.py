@@ -118,7 +118,7 @@ class Factors:
 
     @classmethod
     def of(cls, before: Shape, after: Shape) -> Factors | None:
-        """The common factors of the two shapes; None if there are none, as for 6x4 and 4x6."""
+        """Return the common factors of the two shapes; None if there are none, as for 6x4 and 4x6."""
         groups = factor_groups(before, after)
         sizes: list[Dim] = []
         places: tuple[list[list[int]], ...] = [[] for _ in before], [[] for _ in after]
@@ -134,7 +134,7 @@ class Factors:
 
 
 def _common_parts(left: Sequence[Dim], right: Sequence[Dim]) -> list[tuple[Dim, int, int]] | None:
-    """The common factors of two runs of axes with equal products: (size, axis of the left run, axis of the right)."""
+    """Return the common factors of two groups of axes with equal products: (size, left axis, right axis)."""
     if len(left) == len(right) == 1:
         return [(left[0], 0, 0)]
     rest = [[(d, i) for i, d in enumerate(run) if d != 1] for run in (left, right)]

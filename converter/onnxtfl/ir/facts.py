@@ -1,6 +1,6 @@
 """The one analysis of values before run time: bounds, sign, NaN, integrality (:class:`onnxtfl.ir.intervals.Facts`).
 
-The traits of ops say what they do with the facts of their operands (:class:`onnxtfl.ir.declaration.Declaration`):
+The traits of ops define how facts propagate (:class:`onnxtfl.ir.declaration.Declaration`):
 `moves`, `selects`, `clamps`, `bounds`, `defined`, `monotonic`, `interval`; some ops have a rule of their own
 (:meth:`onnxtfl.ir.graph.Op.facts`). Sizes of axes are at most 2**31 - 1. Regions and unlifted ops are not looked into.
 Test: tests/unit/test_facts.py (what ops compute has the facts, for random operands of all ops).
@@ -102,7 +102,7 @@ class _Search:
 
 
 def _own(value: Value) -> Facts | None:
-    """What the value itself says, without its producer; None if that is nothing."""
+    """Return the facts of the value without its producer; None if there are none."""
     dtype, quantization = value.dtype, value.tensor_type.quantization
     if value.data is not None and value.data.size <= _READ and dtype is not DType.STRING:
         return of_array(value.numpy())
@@ -120,7 +120,7 @@ def _own(value: Value) -> Facts | None:
 
 
 def _of_quantized(value: Value) -> Facts:
-    """What the stored type says of the real values; unknown for scales that are not finite, and small float types."""
+    """Return the facts that follow from a quantized type; unknown for infinite scales and small float types."""
     quantization = value.tensor_type.quantization
     if quantization is None or not quantization.dtype.is_integer or not value.dtype.is_float:
         return UNKNOWN
@@ -132,7 +132,7 @@ def _of_quantized(value: Value) -> Facts:
 
 
 def _by_traits(node: Node, index: int, of: FactsOf) -> Facts:
-    """What the traits of the op say, for results in exact arithmetic."""
+    """Return the facts that follow from the traits of the op, in exact arithmetic."""
     op = node.op
     if op.interval is not None:
         return op.interval(*(None if node.optional(i) is None else of(i) for i in range(len(op.operands))))

@@ -26,7 +26,7 @@ _TYPED = {_VECTOR_INT: _INT, _VECTOR_UINT: _UINT, _VECTOR_FLOAT: _FLOAT, _VECTOR
 
 
 class FlexBufferError(ValueError):
-    """Bytes that are no FlexBuffer, or a value that none can hold."""
+    """Raised for bytes that are not a FlexBuffer, or for a value that it cannot represent."""
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def encode(values: Mapping[str, Any]) -> bytes:
     try:
         builder.Add(_plain(values))
     except (ValueError, OverflowError, RuntimeError) as error:  # RuntimeError: the builder's, while it handles another
-        raise FlexBufferError(f"a value that no FlexBuffer holds: {error.__context__ or error}") from error
+        raise FlexBufferError(f"FlexBuffers cannot represent this value: {error.__context__ or error}") from error
     return bytes(builder.Finish())
 
 
@@ -64,7 +64,7 @@ def _plain(value: Any) -> Any:
 
 
 def decode(content: bytes) -> Any:
-    """The value of a FlexBuffer. FlexBufferError where the bytes are none."""
+    """Decode a FlexBuffer. FlexBufferError for invalid bytes."""
     if len(content) < 3:
         raise FlexBufferError("too few bytes")
     width, kind = content[-1], content[-2]

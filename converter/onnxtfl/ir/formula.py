@@ -1,4 +1,4 @@
-"""Formulas over neutral ops: ``(x * 0.5).exp() + 1`` makes Mul, Exp and Add; and ops that are defined by other ops."""
+"""Formulas over neutral ops: ``(x * 0.5).exp() + 1`` builds Mul, Exp and Add; and ops that are defined by other ops."""
 
 from __future__ import annotations
 
@@ -211,12 +211,12 @@ class Derived(Op, register=False):
 
     @classmethod
     def expand(cls, b: Builder, *operands: Any, **attributes: Any) -> Value | Sequence[Value]:
-        """The results, made with core ops. `operands`: values, None if absent."""
+        """Return the results in terms of core ops. `operands`: values, None if absent."""
         raise NotImplementedError
 
     @classmethod
     def expansion(cls, b: Builder, node: Node) -> list[Value]:
-        """The results of `node`, made with core ops."""
+        """Return the results of `node` in terms of core ops."""
         results = cls.expand(b, *cls.padded(node.operands), **attributes_of(node))
         return [results] if isinstance(results, Value) else list(results)
 
@@ -265,7 +265,7 @@ class Formula(Derived, register=False):
 
     @classmethod
     def check(cls, attributes: Attributes) -> bool:
-        """Whether `attributes`, found in constants, are such as this op has; else the formula is left as it is."""
+        """Whether `attributes`, found in constants, are valid for this op; else the formula is not replaced."""
         return True
 
     @classmethod

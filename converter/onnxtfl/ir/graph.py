@@ -203,7 +203,7 @@ class Op(Declaration):
 
     @classmethod
     def folds(cls, node: Node) -> bool:
-        """Whether `compute` gives what runtimes compute for `node`, but for the rounding of floats."""
+        """Whether `compute` agrees with the runtimes for `node` up to float rounding."""
         return True
 
 
@@ -234,12 +234,12 @@ class Node:
         self.op = op
         self.attributes: Attributes = dict(attributes)
         self.regions = tuple(_graphs_among(attributes.values()))
-        """The graphs among the attributes that the node was made with."""
+        """The graphs among the attributes at the node's creation."""
         self.operands: list[Value | None] = list(operands)
         self.results: list[Value] = []
         self.name: str | None = None
         self.sources: tuple[str, ...] = ()  # the names of the source nodes that this node implements
-        self.made_by: tuple[str, ...] = ()  # the rules and passes that made the node, in order
+        self.made_by: tuple[str, ...] = ()  # the rules and passes that created the node, in order
         self.remarks: tuple[Remark, ...] = ()  # for the user: about the node, or about those that it replaces
         self.lowered_from: type[Op] | None = None  # the neutral op that this op of a target is a form of
         self.graph: Graph | None = None
@@ -296,7 +296,7 @@ class Node:
             result.producer = None
 
     def add_history(self, *others: Node, made_by: str | None = None) -> None:
-        """Add sources and remarks of `others` to this node's, and `made_by` to the rules and passes that made it."""
+        """Add sources and remarks of `others` to this node's, and `made_by` to its rules and passes."""
         if others:
             self.sources = tuple(dict.fromkeys(s for node in (self, *others) for s in node.sources))
             self.remarks = tuple(dict.fromkeys(r for node in (self, *others) for r in node.remarks))

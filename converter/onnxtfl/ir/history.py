@@ -1,4 +1,4 @@
-"""The history of nodes: the rules and passes that made them, and what these tell for the report of a conversion."""
+"""The history of nodes: the rules and passes that created them, and their remarks for the report."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Remark:
     `kind`:
 
     - "island": the op `op` is quantized in the source and computes in float, because of `text`.
-    - "float": the op `op` of the source reads or makes float tensors next to quantized ones; `text` says which.
+    - "float": the op `op` of the source has float tensors next to quantized ones; `text` names them.
     - "bias": the bias has another scale than in the source; `text` names both.
-    - "dynamic": the op `op` multiplies what the source quantizes at run time; `text` is the name of its result.
-    - "kernel": the source's runtime computes something else than the op `op` means; `text` says what.
+    - "dynamic": the op `op` multiplies dynamically quantized values; `text` is the name of its result.
+    - "kernel": the source's runtime deviates from the meaning of the op `op`, as `text` describes.
     """
 
     kind: Kind

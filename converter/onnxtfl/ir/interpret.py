@@ -26,7 +26,7 @@ def run(graph: Graph, inputs: Sequence[Array] | Mapping[str, Array]) -> list[Arr
 
 
 def is_small(node: Node, most: int) -> bool:
-    """Whether each result of `node` is known to have at most `most` elements, so that evaluating it takes little."""
+    """Whether each result of `node` is known to have at most `most` elements, so that evaluation is cheap."""
     static = all(isinstance(r.type, TensorType) and r.type.is_static for r in node.results)
     return static and all(math.prod(map(int, r.shape)) <= most for r in node.results)
 

@@ -1,4 +1,4 @@
-"""Facts about the elements of a tensor, and the arithmetic of them: what a sum or a product of such elements may be.
+"""Facts about the elements of a tensor (interval, NaN, integrality), and their arithmetic.
 
 Results are those of exact arithmetic; :meth:`Facts.stored` says what an element type makes of them, where integers wrap
 and floats are rounded.
@@ -34,7 +34,7 @@ _ERROR_OF_FLOATS = 2.0**-20
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All elements are in [`low`, `high`], or NaN where `nan`; where `integral`, the finite ones are whole numbers.
+    """All elements are in [`low`, `high`], or NaN if `nan`; if `integral`, the finite ones are integers.
 
     Of integers the bounds are exact. A zero may be of either sign. `sizes`: they are computed from sizes of axes,
     positions and constants only, so that sums and products are assumed to fit the type, as all those of tensors that
@@ -74,7 +74,7 @@ class Facts:
         return replace(self, low=max(self.low, low), high=min(self.high, high))
 
     def stored(self, dtype: DType) -> Facts:
-        """Of these numbers in an element type: integers beyond it wrap, floats are rounded to the nearest."""
+        """Return the facts after storing in an element type: integers wrap, floats round."""
         whole = of_type(dtype)
         if dtype.is_integer or dtype is DType.BOOL:
             fits = not self.nan and whole.low <= self.low and self.high <= whole.high
@@ -130,7 +130,7 @@ UNKNOWN = Facts()
 
 @functools.cache
 def of_type(dtype: DType) -> Facts:
-    """What the element type says."""
+    """Return the facts that follow from the element type."""
     if dtype is DType.BOOL:
         return Facts(0, 1, False, True)
     if not dtype.is_integer:
@@ -140,7 +140,7 @@ def of_type(dtype: DType) -> Facts:
 
 
 def of_array(array: Array) -> Facts:
-    """Of the elements of `array`, numbers or bools; unknown for others. Without elements all facts hold: all are 0."""
+    """Return the facts of the elements of `array` (numbers or bools; unknown for others); an empty one counts as 0."""
     if array.dtype.kind in "iub":
         return Facts(int(array.min()), int(array.max()), False, True, True) if array.size else ZERO
     if array.dtype.kind not in "fV" or array.dtype.names is not None:
@@ -291,7 +291,7 @@ def mean(x: Facts) -> Facts:
 
 
 def total(x: Facts, most: int) -> Facts:
-    """Of sums of at most `most` of these; of floats, which round at each step, the sign."""
+    """Return the facts of sums of at most `most` elements; for floats, which round at each step, the sign."""
     if x.of_integers:
         return replace(x, low=min(x.low * most, 0), high=max(x.high * most, 0))
     signed = x.low >= 0 or x.high <= 0
@@ -312,7 +312,7 @@ def both_bits(a: Facts, b: Facts) -> Facts:
 
 
 def inverted(x: Facts) -> Facts:
-    """Of the integers with all bits flipped; of bools both, of unsigned ones all, as of what wraps."""
+    """Return the facts of integers with all bits flipped; the full range for bools and unsigned integers."""
     return -x - Facts(1, 1, False, True)
 
 

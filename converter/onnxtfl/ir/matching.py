@@ -33,7 +33,7 @@ def scalar(value: Value | None) -> float | None:
 
 
 def uniform_scalar(x: Value, operand: Value) -> float | None:
-    """The constant of one element that `operand` broadcasts to `x` without adding axes; None if it is no such one."""
+    """Return the scalar constant that `operand` broadcasts to `x` without adding axes, else None."""
     return scalar(operand) if operand.is_single and operand.rank <= (x.tensor_type.rank or 0) else None
 
 
@@ -51,7 +51,7 @@ def is_weight(value: Value) -> bool:
 
 
 def real_constant(value: Value) -> Value:
-    """A small constant that `value` is dequantized from, as real numbers; else `value` itself."""
+    """Return the small constant from which `value` is dequantized, as real values; else `value`."""
     node = value.producer
     source = node.operand(0) if node is not None and node.op is ops.Convert else value
     if source.data is None or not source.is_quantized or source.data.size > SMALL or value.is_quantized:
@@ -99,7 +99,7 @@ def along_axis(value: Value, rank: int, axis: int, size: int) -> Array | None:
 
 @dataclass
 class Product:
-    """A product: `numbers` (with their exponents, 1 or -1) times all `operands`."""
+    """A product: scalar `numbers` (with exponents 1 or -1) times all `operands`."""
 
     numbers: list[tuple[Value, int]] = field(default_factory=list)
     operands: list[Value] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Metadata of a model: what its file says about it, without effect on what it computes."""
+"""Metadata of a model, without effect on its results."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Value
 
 RECORD = "onnxtfl.record"
-"""The property that holds the record of the conversion, compressed."""
+"""The property with the compressed record of the conversion."""
 IO_TYPES = "onnxtfl.io_types"
 """The property that has, as JSON, the inputs and outputs of another type than in the source."""
 QUANTIZED = "onnxtfl.quantized"
-"""The property of a .tflite that says how `quantize` made it, as JSON."""
+"""The property of a .tflite with the settings of `quantize`, as JSON."""
 STATES = "onnxtfl.states"
 """The property that lists the states which are inputs and outputs."""
 

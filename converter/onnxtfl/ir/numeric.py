@@ -26,7 +26,7 @@ def widened(x: Array) -> Array:
 
 
 def is_integral(x: Array) -> bool:
-    """Whether `x` holds integers (an object array holds dims)."""
+    """Whether `x` contains integers (an object array contains dims)."""
     return x.dtype.kind in "iuO" or x.dtype.name in _NARROW_INTS
 
 
@@ -156,7 +156,7 @@ def cast(x: Array, dtype: DType, saturate: bool, rounding: str = "nearest") -> A
 
 
 def _powers_of_two(x: Array, saturate: bool, rounding: str) -> Array:
-    """float8e8m0: exponents, without a sign; what is not finite is NaN, as in onnx.reference."""
+    """Round to float8e8m0: unsigned exponents; infinities become NaN, as in onnx.reference."""
     bits = np.abs(x.astype(np.float32)).view(np.int32)
     half = np.where(bits == 0x400000, 0x3FFFFF, 0x400000)
     added = half if rounding == "nearest" else 0x7FFFFF if rounding == "up" else 0

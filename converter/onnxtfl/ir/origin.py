@@ -33,7 +33,7 @@ class Origin:
 
 
 class HasOrigins:
-    """Base of values: the tensors of the source that a value holds, in the order in which they were added.
+    """Base of values: the tensors of the source that a value represents, in order of addition.
 
     Thousands of outputs may be one value: origins that are added are kept in a dict until they are read.
     """
@@ -45,7 +45,7 @@ class HasOrigins:
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        """The tensors of the source that this value holds."""
+        """The tensors of the source that this value represents."""
         if isinstance(self._origins, dict):
             self._origins = tuple(self._origins)
         return self._origins

@@ -39,7 +39,7 @@ class Outputs(list[T]):
 
 
 def _forgetting(name: str) -> Any:
-    """The method `name` of lists, after which the places are searched anew."""
+    """Wrap the list method `name`, after which the index is rebuilt."""
     method = getattr(list, name)
 
     def changed(self: Outputs[Any], *arguments: Any, **keywords: Any) -> Any:
@@ -56,14 +56,14 @@ for _name in ("__setitem__", "__delitem__", "__iadd__", "__imul__"):
 
 
 def indexed(cls: type[C]) -> type[C]:
-    """Let instances of `cls` keep what is assigned to `inputs` and `outputs` as `Outputs`."""
+    """Let `cls` store assigned `inputs` and `outputs` as `Outputs`."""
     for name in ("inputs", "outputs"):
         setattr(cls, name, _kept_as(f"_{name}"))
     return cls
 
 
 def _kept_as(place: str) -> property:
-    """A property that keeps what is assigned to it as `Outputs`, in the attribute `place`."""
+    """Return a property that stores assigned lists as `Outputs` in the attribute `place`."""
 
     def assign(graph: object, values: Iterable[Any]) -> None:
         vars(graph)[place] = Outputs(values)

@@ -38,7 +38,7 @@ class FieldData(TensorData):
 
 
 class ByteData(TensorData):
-    """The bytes of elements of fewer bits, which fill whole bytes along the last axis, low bits first.
+    """Bytes of packed elements of fewer bits, which fill whole bytes along the last axis, low bits first.
 
     Signed elements are stored plus half of their range.
     """
@@ -88,7 +88,7 @@ class StackedFields(TensorData):
 
 
 def fields_per_byte(dtype: DType) -> int:
-    """How many elements a byte holds."""
+    """Return the number of elements per byte."""
     return 8 // dtype.bits
 
 
@@ -102,7 +102,7 @@ def _fields(elements: Array, dtype: DType) -> Array:
 
 
 def stacked(data: TensorData) -> StackedFields | None:
-    """`data`, of a shape that may be flat, in bytes; None if the elements do not fill whole bytes."""
+    """Return `data`, perhaps flattened, as packed bytes; None if the elements do not fill whole bytes."""
     per = fields_per_byte(data.dtype)
     if data.size % per:
         return None

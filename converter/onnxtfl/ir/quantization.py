@@ -71,7 +71,7 @@ class Quantization:
         return [dequantize(np.full(shape, limit), self) for limit in limits(self.dtype)]
 
     def fits(self, shape: Shape | None) -> bool:
-        """Whether there is one scale for each index, or block, of `axis`, as far as `shape` is known."""
+        """Whether there is one scale per index or block of `axis`, as far as `shape` is known."""
         if self.axis is None or shape is None:
             return True
         if not self.axis < len(shape):

@@ -47,7 +47,7 @@ def is_real(type_: Type | None) -> bool:
 
 
 def _any_quantized(values: Iterable[Value | None]) -> bool:
-    for value in values:  # asked for each node and pattern: a generator takes twice as long
+    for value in values:  # called for each node and pattern; a generator would be half as fast
         if value is not None and isinstance(value.type, TensorType) and value.type.quantization is not None:
             return True
     return False
@@ -61,7 +61,7 @@ def with_kept(node: Node, types: Sequence[Type]) -> list[Type]:
 
 
 def selected(node: Node) -> slice | None:
-    """The operands of which each element of the only result is one: those that are moved, or the largest.
+    """Return the operands of which each element of the only result is an element (moves and maxima).
 
     Quantizing keeps their order, so that stored integers can be selected instead of real values.
     """

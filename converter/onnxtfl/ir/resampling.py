@@ -55,7 +55,7 @@ class Sampling:
     ) -> Any:
         """The coordinates for the indices `x`. All are float32 arrays, or terms; `choose`: np.where, or Select.
 
-        A scale of 1 leaves an axis as it is, whatever the roi (as in ONNX Runtime; ONNX's reference crops it).
+        A scale of 1 does not change an axis, for any roi (as in ONNX Runtime; ONNX's reference crops it).
         """
         match self.coordinate_transformation_mode:
             case "asymmetric":

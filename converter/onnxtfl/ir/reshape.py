@@ -110,7 +110,7 @@ def with_unit_axis(b: Builder, x: Value, axis: int) -> Value:
 
 
 def transposed(b: Builder, x: Value, permutation: Sequence[int]) -> Value:
-    """Transpose `x`; the identity makes no node."""
+    """Transpose `x`; the identity creates no node."""
     if tuple(permutation) == tuple(range(len(permutation))):
         return x
     if x.data is not None:
@@ -179,7 +179,7 @@ def broadcast_to_sizes(b: Builder, x: Value, dims: Sequence[Dim], *sources: Valu
 
 
 def _joint(own: Dim, asked: Dim) -> Dim:
-    """Two known sizes that do not fit are left to BroadcastTo, which says so."""
+    """Two static sizes that do not match are an error of BroadcastTo."""
     return asked if differ(own, asked) else broadcast_dim(own, asked)
 
 
@@ -237,7 +237,7 @@ def dim_value(b: Builder, dim: Dim, *sources: Value) -> Value:
 
 
 def _multiple(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value | None:
-    """`dim` as factor * size + rest, with int factor and rest and a size of a source; None if there is none."""
+    """Return `dim` as factor * size + rest, with int factor and rest and a size of a source; None if impossible."""
     for have in dict.fromkeys(_open_sizes(sources)):
         monomial, unit = have.terms[0]
         factor, over = divmod(next((c for m, c in dim.terms if m == monomial), 0), unit)
@@ -281,7 +281,7 @@ def _computed(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value:
 
 
 def _atom(b: Builder, atom: Atom, sources: Sequence[Value]) -> Value:
-    """An unknown of sizes: a size of a source, a divisor of one, or what it is computed of."""
+    """Compute an atom of a dim: a size of a source, a divisor of one, or from other atoms."""
     for have in _open_sizes(sources):
         if [monomial for monomial, _ in have.terms] == [((atom, 1),)]:
             size, factor = dim_value(b, have, *sources), have.terms[0][1]

@@ -125,7 +125,7 @@ class ResizedAxis:
         return place.min(self.top.to(place.dtype)).max(0.0).to(DType.INT32)
 
     def _is_at(self, place: Term) -> Term:
-        """Whether each element is at each of the places: [places, elements]."""
+        """Return whether each element is at each coordinate: [coordinates, elements]."""
         elements = Term(self.x.b, positions(self.x.b, self.length.value)).to(DType.INT32)
         return self._index(place).along(0, 2).equals(elements)
 

@@ -37,7 +37,7 @@ def broadcast_shapes(*shapes: Shape | None) -> Shape | None:
 
 
 def check_agree(a: Sequence[Dim], b: Sequence[Dim], what: str) -> None:
-    """Raise ValueError (about `what`) where two shapes differ, as far as sizes are known."""
+    """Raise ValueError (about `what`) if two shapes differ in static sizes."""
     pairs = zip(a, b, strict=False)
     if len(a) != len(b) or any(differ(m, n) for m, n in pairs):
         raise ValueError(f"{what}: {list(a)} where {list(b)} was expected")

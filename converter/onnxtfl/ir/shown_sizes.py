@@ -24,7 +24,7 @@ COMPUTED = "a size computed at run time"
 
 @dataclass
 class _Inputs:
-    """The shapes of the inputs of the graph that is converted, and the names of their open sizes."""
+    """The shapes of the converted graph's inputs, and the names of their dynamic sizes."""
 
     shapes: list[Shape] = field(default_factory=list)
     names: dict[Symbol, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ def inputs_scope() -> Iterator[None]:
 
 
 def remember_inputs(values: Iterable[Value]) -> None:
-    """Name the open sizes of the graph's inputs in this scope; outside of one, nothing is remembered."""
+    """Remember names of dynamic input sizes in this scope; a no-op outside of one."""
     inputs = _CURRENT.get(None)
     if inputs is None:
         return
@@ -58,7 +58,7 @@ def remember_inputs(values: Iterable[Value]) -> None:
 
 
 def shown_dim(dim: Dim) -> str:
-    """A size for a sentence: a number, a name, a short formula, or what the size depends on."""
+    """Format a size for a message: a number, a name, a short formula, or the sizes on which it depends."""
     names = _names(dim)
     if names is None:
         return COMPUTED
@@ -81,7 +81,7 @@ def dim_in_shape(dim: Dim) -> str:
 
 
 def shown_type(type_: Type | None) -> str:
-    """A type with its open sizes as in `shown_shape`."""
+    """Format a type with dynamic sizes as in `shown_shape`."""
     return type_.text(dim_in_shape) if isinstance(type_, TensorType) else "?" if type_ is None else str(type_)
 
 

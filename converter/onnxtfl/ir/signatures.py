@@ -14,7 +14,7 @@ Description = tuple[str, str, tuple[int | str, ...]]
 
 
 def described(value: Value) -> Description:
-    """Name, dtype and shape of `value`; sizes that are open as texts."""
+    """Return name, dtype and shape of `value`; dynamic sizes as strings."""
     type_, name = value.type, value.name or ""
     if isinstance(type_, TensorType):
         return name, type_.storage.value, with_texts(type_.shape or (), dim_in_shape)

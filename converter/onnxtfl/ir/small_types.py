@@ -1,7 +1,7 @@
-"""Element types of few bits: the type that holds their values, and the arithmetic that rounds to them.
+"""Element types of few bits: the types that represent their values, and arithmetic that rounds to them.
 
-bfloat16, float8 and float4 are held as float32, which has all of their values; integers of 4 and 2 bits as int8 or
-uint8. Formulas over float32 and int32 round to a type.
+bfloat16, float8 and float4 are stored as float32, which is exact; 4-bit and 2-bit integers as int8 or uint8. Formulas
+over float32 and int32 round to a type.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from onnxtfl.ir.numeric import cast
 _INTEGERS = {DType.INT4: DType.INT8, DType.INT2: DType.INT8, DType.UINT4: DType.UINT8, DType.UINT2: DType.UINT8}
 SMALL_FLOATS = frozenset(d for d in DType if d is DType.BFLOAT16 or d.value.startswith(("float8", "float4")))
 HELD = _INTEGERS | dict.fromkeys(SMALL_FLOATS, DType.FLOAT32)
-"""The type that holds the values of a small type."""
+"""The type that represents the values of a small type."""
 
 
 def bits_type(dtype: DType) -> DType:
-    """The type that holds the bits of a small type, one element in each."""
+    """Return the type that stores the bits of a small type, one element in each."""
     return DType.UINT16 if dtype is DType.BFLOAT16 else DType.UINT8
 
 
@@ -112,15 +112,15 @@ def _rounded_power(x: Term, saturate: bool, rounding: str) -> Term:
 
 
 def wrapped(x: Term, dtype: DType) -> Term:
-    """The low bits of `x`, integers or floats that are truncated, as integers of `dtype`, held in 8 bits."""
+    """Return the low bits of `x` (floats are truncated) as integers of `dtype`, stored in 8 bits."""
     whole, offset = x.to(DType.INT32), 1 << dtype.bits - 1 if dtype.is_signed else 0
     return ((whole + offset) % (1 << dtype.bits) - offset).to(HELD[dtype])
 
 
 def holds_bits(source: str, held: str) -> bool | None:
-    """Whether elements of the type `source` are held as bits (True) or values (False) in `held`; None: as neither.
+    """Whether `held` stores bits (True) or values (False) of `source`; None: neither.
 
-    float16 may be held as float32.
+    float16 may be stored as float32.
     """
     try:
         before, after = DType(source), DType(held)
@@ -132,9 +132,9 @@ def holds_bits(source: str, held: str) -> bool | None:
 
 
 def as_held(array: Array, dtype: DType, bits: bool) -> Array:
-    """The elements of `dtype` (an array of ml_dtypes) in the type that holds their values, or their bits.
+    """Convert elements of `dtype` (an array of ml_dtypes) to the type that stores their values, or their bits.
 
-    int64 is held as int32; ValueError if an element does not fit.
+    int64 is stored as int32; ValueError if an element does not fit.
     """
     if dtype is DType.INT64:
         return _as_int32(array)

@@ -6,7 +6,7 @@ from onnxtfl.ir.graph import Node
 
 
 def source_name(node: Node) -> str | None:
-    """The name of the source node or tensor that `node` comes from, for messages; None if it has none."""
+    """Return the name of the source node or tensor of `node` for messages, else None."""
     if node.name:
         return node.name
     result = node.results[0] if node.results else None

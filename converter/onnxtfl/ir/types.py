@@ -87,7 +87,7 @@ class TensorType:
         return self.text()
 
     def text(self, naming: Callable[[Dim], str] = str) -> str:
-        """The type as text; `naming` returns the texts of open sizes."""
+        """Return the type as text; `naming` returns the texts of dynamic sizes."""
         dims = "*x" if self.shape is None else "".join(f"{_dim_text(d, naming)}x" for d in self.shape)
         quantization = f", {self.quantization}" if self.quantization else ""
         return f"tensor<{dims}{self.dtype.value}{quantization}>"
