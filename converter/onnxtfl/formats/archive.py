@@ -77,7 +77,7 @@ def archive_bytes(archive: Archive) -> bytes:
 
 
 def archive_of(content: bytes) -> Archive | None:
-    """The archive in the bytes of a zip file; None where they are none."""
+    """Return the archive in the bytes of a zip file; None for other bytes."""
     found = find_archive(SourceBytes(content))
     if found is None:
         return None

@@ -10,7 +10,7 @@ DEFINED_BY_FILE = frozenset({"STABLEHLO_COMPOSITE"})
 
 
 def body(node: Node) -> Graph | None:
-    """The function body of an op by its format (ONNX) or file (TFLite composites); None where it has none."""
+    """The function body of an op by its format (ONNX) or file (TFLite composites); else None."""
     if node.op.dialect == "onnx":
         return functions.body(node)
     decomposition = node.attributes.get("decomposition_subgraph_index")

@@ -24,7 +24,7 @@ class DataFiles:
         self._open: dict[Path, SourceFile] = {}
 
     def paths(self) -> tuple[Path, ...]:
-        """The paths of the files that are open."""
+        """The paths of the opened files."""
         return tuple(self._open)
 
     def part(

@@ -15,7 +15,7 @@ from onnxtfl.ir.metadata import IO_TYPES, QUANTIZED, RECORD, STATES, Metadata, T
 from onnxtfl.ir.model import Model
 
 _OF_THE_CONVERSION = frozenset({RECORD, IO_TYPES, QUANTIZED, *OF_THE_FILE})
-"""Properties that a conversion writes anew, or leaves out."""
+"""Properties that a conversion replaces or omits."""
 RESERVED = _OF_THE_CONVERSION | {STATES, ONNX, READABLE, FILES, tflite_metadata.KEY}
 """Properties with a meaning to readers of the formats, which a user cannot set."""
 MOST_IN_ONNX = 16 << 20

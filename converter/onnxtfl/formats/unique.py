@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class UniqueNames:
-    """Makes names unique by appending numbers from `first` on."""
+    """Makes names unique by appending numbers, starting with `first`."""
 
     def __init__(self, first: int = 1) -> None:
         self._first = first

@@ -1,4 +1,4 @@
-"""What ONNX defines of its ops: since-versions by opset, numbers of operands and results, kinds of attributes."""
+"""ONNX's definitions of ops: since-versions by opset, numbers of operands and results, kinds of attributes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def normal_domain(domain: str | bytes) -> str:
 
 @functools.cache
 def since_version(op: str, opset: int, domain: str) -> int:
-    """The version of the newest definition of `op` up to `opset`; `opset` itself where ONNX defines none."""
+    """Return the version of the newest definition of `op` up to `opset`; `opset` if ONNX does not define it."""
     try:
         return int(defs.get_schema(op, min(opset, _LATEST), domain).since_version)
     except defs.SchemaError:

@@ -122,7 +122,7 @@ class GraphReader:
 
     @staticmethod
     def _define_vectors(scope: _Scope, vectors: Sequence[Vector]) -> None:
-        """Let the vectors that are made of a map be inputs instead of it."""
+        """Replace a map input by the vectors that are computed from it."""
         for vector in vectors:
             scope.define(vector.name, scope.graph.add_input(vector.type, vector.name))
             scope.graph.notes.vectors[vector.name] = vector.columns

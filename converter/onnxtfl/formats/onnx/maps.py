@@ -1,7 +1,7 @@
-"""Maps as inputs of ONNX models, which TFLite does not have: the vectors made of them are the inputs instead.
+"""Map inputs of ONNX models, which TFLite lacks: the vectors computed from them become inputs.
 
 ========  =====================================================================================
-ONNX      DictVectorizer 1, CastMap 1: the only ops that take a map, which nothing computes
+ONNX      DictVectorizer 1, CastMap 1: the only ops with a map operand
 ========  =====================================================================================
 """
 
@@ -34,7 +34,7 @@ class Vector:
 
 
 def vectors_of(graph: GraphProto) -> dict[str, list[Vector]]:
-    """The vectors made of each input of `graph` that is a map; UnsupportedError where another op takes a map."""
+    """Return the vectors for each map input of `graph`. UnsupportedError if another op reads a map."""
     maps = {info.name: info for info in graph.input if info.type.HasField("map_type")}
     found: dict[str, list[Vector]] = {name: [] for name in maps}
     if not maps:
@@ -49,7 +49,7 @@ def vectors_of(graph: GraphProto) -> dict[str, list[Vector]]:
 def _vector(node: NodeProto, given: ValueInfoProto) -> Vector:
     where = f"input {given.name!r}"
     if node.domain != _ML or node.op_type not in _MAKERS or len(node.output) != 1:
-        raise UnsupportedError(f"{where} is a map, which {node.op_type} takes", code="E-TYPE-002",
+        raise UnsupportedError(f"{where} is a map, read by {node.op_type}", code="E-TYPE-002",
                                hint="cut the model after it (`inputs`)")  # fmt: skip
     of = element_type(given.type.map_type.value_type.tensor_type.elem_type, where)
     try:

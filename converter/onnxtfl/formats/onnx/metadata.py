@@ -42,7 +42,7 @@ def read_metadata(model: ModelProto) -> Metadata:
 
 
 def _take_tflite(metadata: Metadata) -> None:
-    """Set TFLite Metadata and associated files from properties; those that are malformed stay properties."""
+    """Set TFLite Metadata and associated files from properties; malformed ones stay properties."""
     properties = metadata.properties
     content, files = properties.get(tflite_metadata.KEY), properties.get(FILES)
     archive = archive_of(files) if isinstance(files, bytes) else None
@@ -99,7 +99,7 @@ def _is_described(node: object) -> bool:
 
 
 def fill(proto: ModelProto, metadata: Metadata, late: Mapping[str, Property]) -> None:
-    """Set the fields of `proto` but for its graph; `late`: properties in addition to those of `metadata`."""
+    """Set the fields of `proto` except its graph; `late`: additional properties."""
     producer = metadata.producer
     fields = {
         "doc_string": metadata.description,

@@ -50,12 +50,12 @@ class Payload(NamedTuple):
 
 
 def field_of(dtype: DType) -> int:
-    """The number of the field that holds elements of `dtype` (other than raw_data)."""
+    """Return the number of the field for elements of `dtype` (other than raw_data)."""
     return int(_FIELDS.get(dtype, _INT32))
 
 
 def elements(numbers: Array, dtype: DType) -> Array:
-    """The packed bytes (uint8) of elements of `dtype`; `numbers`: the contents of their field."""
+    """Return the packed bytes (uint8) of elements of `dtype`; `numbers`: the contents of their field."""
     if dtype.bits <= 16 and dtype is not DType.BOOL:
         numbers = numbers.astype(np.uint16 if dtype.bits == 16 else np.uint8)
     elif dtype is DType.BOOL:

@@ -1,4 +1,4 @@
-"""Reads an ONNX file as a Model of `onnx` ops exactly as they are in the file; weights are left in it."""
+"""Reads an ONNX file as a Model of `onnx` ops, unchanged; weights are memory-mapped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnxtfl.ir.model import Model
 
 
 def read(source: PathLike | Content | ModelProto) -> Model:
-    """The model in `source` (a path, the bytes of a file, or a message), its graphs made of `onnx` ops.
+    """The model in `source` (a path, the bytes of a file, or a message), with graphs of `onnx` ops.
 
     Nodes are `foreign("onnx", op_type, since_version, domain)` with the since-version for the model's opset; the opset
     itself where ONNX does not define the op, 1 in domains that are not imported. Attributes are int, float, str

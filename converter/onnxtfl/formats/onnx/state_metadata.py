@@ -26,7 +26,7 @@ _LISTED = 256
 
 @dataclass(frozen=True, slots=True)
 class StateEntry:
-    """Names of the input and output of a state, None where there is none, and the value to feed in the first run.
+    """Names of the input and output of a state (None if absent), and the initial value.
 
     `initial`: an array of the input's shape, or of rank 0, the value of all elements; None if it is unknown.
     """

@@ -80,7 +80,8 @@ class Tensors:
         size = math.prod(shape) * values.dtype.bits // 8
         if size > max(_LARGEST_DENSE, _SPARSEST * values.nbytes) or not current().may_hold(size):
             raise UnsupportedError(
-                f"sparse tensor {name!r} of shape {list(shape)} is too large to be made dense", code="E-OP-008"
+                f"sparse tensor {name!r} of shape {list(shape)} is too large to convert to a dense tensor",
+                code="E-OP-008",
             )
         try:
             flat = _flat_indices(indices, shape, values.size)
@@ -114,7 +115,7 @@ class MessageData(TensorData):
 
 
 def element_type(number: int, where: str) -> DType:
-    """The element type of this TensorProto.DataType; InvalidModelError or UnsupportedError where there is none."""
+    """The element type of this TensorProto.DataType; InvalidModelError or UnsupportedError for others."""
     dtype = DTYPES.get(number)
     if dtype is None:
         if number in TensorProto.DataType.values() and number:

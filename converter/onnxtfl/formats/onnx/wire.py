@@ -53,7 +53,7 @@ _SPARSE = Kind("SparseTensorProto", {1: TENSOR, 2: TENSOR})
 _GRAPH = Kind("GraphProto", {5: TENSOR, 15: _SPARSE})
 _ATTRIBUTE = Kind("AttributeProto", {5: TENSOR, 6: _GRAPH, 10: TENSOR, 11: _GRAPH, 22: _SPARSE, 23: _SPARSE})
 _LISTS = tuple(bytes((0xA0, 0x01, number)) for number in (6, 7, 8))
-"""How an attribute ends whose type, its last field, is a list of numbers or strings: one without tensors."""
+"""The last field (type) of attributes that are lists of numbers or strings, and so contain no tensors."""
 _NODE = Kind("NodeProto", {5: _ATTRIBUTE})
 _FUNCTION = Kind("FunctionProto", {7: _NODE, 11: _ATTRIBUTE})
 _GRAPH.children[1] = _NODE
@@ -75,7 +75,7 @@ class DetachedPayloads:
         return TensorProto(segment=segment).SerializeToString()  # type: ignore[no-any-return]
 
     def of(self, tensor: TensorProto) -> Payload | None:
-        """The payload of `tensor` that was left out; None where it is in the message."""
+        """Return the omitted payload of `tensor`; None if it is in the message."""
         marked = tensor.HasField("segment") and tensor.segment.end == self.mark
         return self.payloads[int(tensor.segment.begin)] if marked else None
 
@@ -176,7 +176,7 @@ class Walker:
         self.source.fail(f"{_MALFORMED}: no varint at byte {position}")
 
     def _reduced_tensor(self, start: int, stop: int) -> bytearray:
-        """A tensor without its payload; the whole tensor where the payload is small or not packed in one field."""
+        """Return a tensor without its payload; unchanged if the payload is small or not packed in one field."""
         kept, payload = bytearray(), None
         for item in self.fields(start, stop, TENSOR):
             if item.number not in WIRES:

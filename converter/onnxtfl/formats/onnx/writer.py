@@ -100,7 +100,7 @@ def _head(model: Model, versions: Mapping[str, int], late: Mapping[str, Property
 
 
 def _model(head: ModelProto, body: Message, initializers: Iterable[Message]) -> Message:
-    """The whole model: small fields first, then the graph, its weights last."""
+    """Write the model: small fields first, then the graph, its weights last."""
     whole = Message()
     whole.extend(body)
     for initializer in initializers:

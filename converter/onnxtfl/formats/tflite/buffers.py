@@ -67,7 +67,7 @@ class Buffers:
         return self._data(span, dtype, shape)
 
     def _in_file(self, number: int, dtype: DType, shape: tuple[int, ...], name: str) -> TensorData:
-        """The values at a place of another file: the group of an external buffer is the name of its file."""
+        """Return the values in another file: the group of an external buffer is the name of its file."""
         table = self._external.get(number)
         if table is None or table["group"] >= len(self._groups):
             raise InvalidModelError(f"there is no external buffer {number}", node=name, code="E-FILE-010")

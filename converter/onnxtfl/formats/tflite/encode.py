@@ -1,4 +1,4 @@
-"""Writes FlatBuffers front to back: a table, then what it refers to.
+"""Writes FlatBuffers front to back: a table, then its children.
 
 Format: https://flatbuffers.dev/internals. References point forward only, so a table is packed in one call and its
 references are filled in when the children are written; three times as fast as the general builder, which writes back to
@@ -23,7 +23,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The values of a vector of tables: `make(item)` of each item, made where it is read, not all at the same time."""
+    """A vector of tables: `make(item)` for each item, created lazily."""
 
     items: Sequence[Any]
     make: Callable[[Any], Values]
@@ -84,7 +84,7 @@ class Encoder:
         self._layouts: dict[tuple[str, ...], _Layout] = {}
 
     def root(self, table: Table, values: Values, identifier: bytes) -> None:
-        """Write the whole buffer."""
+        """Write the buffer."""
         self.out += struct.pack("<I4s", 0, identifier)
         struct.pack_into("<I", self.out, 0, self.table(table, values))
         for leaf, last in self._shared.items():
@@ -198,7 +198,7 @@ def _vector(field: Field, value: Any) -> _Leaf:
 
 
 def _present(table: Table, values: Values) -> dict[str, Any]:
-    """The values to write: those that are not None and not the default, enums as numbers."""
+    """Return the values to write: not None and not the default, enums as numbers."""
     present = {}
     fields = table.by_name
     for name, value in values.items():

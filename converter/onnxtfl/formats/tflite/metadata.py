@@ -1,6 +1,6 @@
 """The metadata of a .tflite file: its description, the entries of its table `metadata`, and the archive at its end.
 
-The entry "onnxtfl.onnx" is a JSON object with what ONNX files say and TFLite has no field for, under the names of
+The entry "onnxtfl.onnx" is a JSON object with metadata of ONNX files for which TFLite has no field, under the names of
 ONNX: graph_doc_string, producer_name, producer_version, domain, model_version, tensors and nodes (doc_string by tensor,
 and by first result); graph_metadata_props, and tensor_metadata_props and node_metadata_props in the same way.
 """
@@ -49,7 +49,7 @@ def read_metadata(table: Mapping[str, Any], buffers: Buffers, main: Graph, sourc
 
 
 def entries_of(model: Model) -> dict[str, Property]:
-    """The entries of the table `metadata` for `model`; TFLite Metadata is made where tensors have descriptions."""
+    """The entries of the table `metadata` for `model`; TFLite Metadata is created if tensors have descriptions."""
     metadata, sides = model.metadata, sides_of(model.main)
     found = dict(metadata.properties)
     content = tflite_metadata.made(metadata.description, sides, metadata.descriptions)
@@ -83,7 +83,7 @@ def _decodable(value: Property | None) -> bytes | None:
 
 
 def _take_tflite(metadata: Metadata, sides: Mapping[str, Sequence[str]]) -> None:
-    """Decode TFLite Metadata; what is malformed stays a property."""
+    """Decode TFLite Metadata; malformed metadata stays a property."""
     content = _decodable(metadata.properties.get(tflite_metadata.KEY))
     tree = tflite_metadata.decode(content) if content is not None else None
     if content is None or tree is None:
@@ -94,7 +94,7 @@ def _take_tflite(metadata: Metadata, sides: Mapping[str, Sequence[str]]) -> None
 
 
 def _drop_made(metadata: Metadata, sides: Mapping[str, Sequence[str]]) -> None:
-    """Drop TFLite Metadata that the writer makes again of the descriptions."""
+    """Drop TFLite Metadata that the writer recreates from the descriptions."""
     made = tflite_metadata.made(metadata.description, sides, metadata.descriptions)
     if metadata.tflite is not None and metadata.tflite.content == made:
         metadata.tflite = None

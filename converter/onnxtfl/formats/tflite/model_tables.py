@@ -119,7 +119,7 @@ class _Model:
 
 
 class _Tensor(NamedTuple):
-    """What a Tensor table is made from."""
+    """The contents of a Tensor table."""
 
     type_: Type | None
     name: str
@@ -146,7 +146,7 @@ class _Subgraph:
 
     @cached_property
     def names(self) -> TensorNames:
-        """The names of the tensors; those of a subgraph are made after those of the one that calls it."""
+        """Return the names of the tensors; those of a subgraph follow those of its caller."""
         return TensorNames(self.graph, self.model.constant_names, self.model.names)
 
     def values(self) -> Values:

@@ -1,4 +1,4 @@
-"""Names of the tensors of a subgraph: those of the values, made unique over all subgraphs of a model."""
+"""Names of the tensors of a subgraph: those of the values, unique over all subgraphs of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a .tflite file as a Model of `tfl` ops exactly as they are in the file; weights are left in it."""
+"""Reads a .tflite file as a Model of `tfl` ops, unchanged; weights are memory-mapped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VERSION = 3
 
 
 def read(source: PathLike | Content) -> Model:
-    """The model in `source` (a path, or the bytes of a file), its graphs made of `tfl` ops.
+    """The model in `source` (a path, or the bytes of a file), with graphs of `tfl` ops.
 
     Nodes are `foreign("tfl", "CONV_2D", version)`, custom ops "custom:NAME". Attributes are the fields of the op's
     options table with the format's defaults: enums by name, vectors as tuples (None where absent), Graphs for indices
@@ -68,7 +68,7 @@ def overwrite_entries(path: Path, entries: Mapping[str, bytes]) -> None:
 
 
 class _ModelReader:
-    """Reads the graphs of a model; holds what its subgraphs share."""
+    """Reads the graphs of a model; stores data that subgraphs share."""
 
     def __init__(self, source: Source, model: Decoded) -> None:
         self.model = model

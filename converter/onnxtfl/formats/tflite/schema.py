@@ -41,7 +41,7 @@ class Field:
     is_graph: bool = False
 
     def holds(self, value: Any) -> bool:
-        """Whether an element of a vector, or a scalar, of this field's type can be `value`, a number or name."""
+        """Whether `value`, a number or name, is valid for a scalar or vector element of this field."""
         try:
             struct.pack(f"<{self.code}", self.number(value))
         except (struct.error, OverflowError):
@@ -109,7 +109,7 @@ def builtin_code(op: str) -> int:
 
 @functools.cache
 def options_table(op: str) -> Table | None:
-    """The options table of a builtin op; None where it has none."""
+    """Return the options table of a builtin op, or None."""
     name = _options().get(op)
     return table(name) if name else None
 
@@ -120,7 +120,7 @@ OPTION_UNIONS = ("builtin_options", "builtin_options_2")
 
 @functools.cache
 def options_union(name: str) -> tuple[str, int]:
-    """The field of an Operator that holds the options table `name`, and the table's number in that union."""
+    """Return the field of an Operator for the options table `name`, and the table's number in that union."""
     field = OPTION_UNIONS[name not in unions()["BuiltinOptions"]]
     members = unions()[table("Operator").by_name[field].target]
     return field, members.index(name) + 1

@@ -1,4 +1,4 @@
-"""State made explicit: after this, no op of a graph of `tfl` ops changes an operand or a variable.
+"""Makes state explicit: afterwards, no op of a graph of `tfl` ops changes an operand or a variable.
 
 ::
 
@@ -117,7 +117,7 @@ class _Variables:
                     known[result] = same
 
     def _initialize(self, call: Node, region: Graph, evaluate: Evaluate) -> None:
-        """Set what the subgraph of a CALL_ONCE assigns; its nodes are consumed."""
+        """Record the assignments of the subgraph of a CALL_ONCE; its nodes are consumed."""
         threader = _Threader(region, self)
         threader.run()
         if threader.states:
@@ -158,7 +158,7 @@ def _passed(node: Node, index: int, handles: Mapping[Value, str]) -> str | None:
 
 
 def _variable_type(name: str, accesses: Iterable[tuple[str, Type]]) -> TensorType:
-    """The type of all values that are assigned, or else of those that are read; unknown sizes where they differ."""
+    """Return the common type of all assigned (else read) values, with dynamic sizes where they differ."""
     tensors = [(access, t) for access, t in accesses if isinstance(t, TensorType)]
     if not tensors:
         raise UnsupportedError(f"the variable {name!r} is no tensor", code="E-OP-007")
@@ -288,7 +288,7 @@ class _Threader:
                 self.updated[value] = node.add_result(value.type)
 
     def _value(self, name: str) -> Value:
-        """The value of a variable here; a state of the graph where no node so far assigned it."""
+        """Return the current value of a variable; a state of the graph if no node has assigned it yet."""
         if name not in self.current:
             value = self.current[name] = self.states[name] = Value(self.variables.types.get(name), name)
             value.origin = Origin(name)

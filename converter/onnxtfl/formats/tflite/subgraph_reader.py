@@ -116,7 +116,7 @@ class SubgraphReader:
         return data.numpy()
 
     def _stored_type(self, number: int) -> Type:
-        """The type of a tensor that no node computes: elements that the file has are as many as its shape says."""
+        """Return the type of a tensor that no node computes; stored elements have to match its shape."""
         type_, tensor = self._type(number), self._tensor(number)
         if not isinstance(type_, TensorType) or type_.is_static or self.model.buffers.span(tensor["buffer"]) is None:
             return type_
@@ -147,7 +147,7 @@ class SubgraphReader:
         return self._values[number]
 
     def _is_absent(self, number: int, op: str) -> bool:
-        """Whether an operand is none: also memory that a custom op only writes (`_split_1_scratch` of Ethos-U)."""
+        """Whether an operand is absent, or scratch memory of a custom op (`_split_1_scratch` of Ethos-U)."""
         if number == -1 or not op.startswith("custom:") or number in self._values:
             return number == -1
         tensor = self._tensor(number)
@@ -199,7 +199,7 @@ class SubgraphReader:
         self.result.insert(node)
 
     def _default_features(self, operator: Mapping[str, Any], inputs: Sequence[Value | None]) -> dict[str, int]:
-        """The stored size of the last axis of a convolution's operand where it is open, which implies its groups."""
+        """Return the stored default size of a convolution's dynamic feature axis, which implies its groups."""
         type_ = inputs[0].type if inputs and inputs[0] is not None else None
         if not isinstance(type_, TensorType) or not type_.shape or static(type_.shape[-1:]):
             return {}
@@ -230,7 +230,7 @@ class SubgraphReader:
         return attributes
 
     def _options(self, table: schema.Table, operator: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of the options table; its defaults where the file has another table or none, as in runtimes."""
+        """Return the fields of the options table; defaults if the file has another table or none, as in runtimes."""
         field, _ = schema.options_union(table.name)
         member, found = operator[field] or (None, None)
         values = found if member is table and found is not None else schema.defaults(table)

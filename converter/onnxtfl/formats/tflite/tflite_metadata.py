@@ -46,7 +46,7 @@ def encode(tree: Mapping[str, Any]) -> bytes:
 
 
 def made(description: str, sides: Mapping[str, Sequence[str]], descriptions: Mapping[str, str]) -> bytes | None:
-    """The metadata of a model whose inputs and outputs have these names; None where none of them has a description."""
+    """Return metadata for inputs and outputs with these names; None if no one has a description."""
     if not any(name in descriptions for names in sides.values() for name in names):
         return None
     graph = {
@@ -132,7 +132,7 @@ def readable(tree: Decoded, sides: Mapping[str, Sequence[str]], files: Mapping[s
 
 
 def normalizations(metadata: TfliteMetadata | None) -> Iterator[str]:
-    """How inputs are normalized, as text: one line for each that says so."""
+    """Return the normalization of inputs as text, one line per input that declares it."""
     tree = decode(metadata.content) if metadata is not None else None
     for name, entry in zip(metadata.inputs if metadata else (), _entries(tree, "inputs") if tree else (), strict=False):
         found = _tensor(entry, {}).get("normalization")

@@ -31,7 +31,7 @@ def type_name(dtype: DType) -> str:
 
 
 def dtype_named(name: str) -> DType:
-    """The element type by its name in the enum TensorType; InvalidModelError where there is none."""
+    """Return the element type by its name in the enum TensorType. InvalidModelError for unknown names."""
     if name not in _DTYPES:
         raise InvalidModelError(f"unknown element type {name}", code="E-TYPE-002")
     return _DTYPES[name]
@@ -98,7 +98,7 @@ def _read_quantization(
             f"{len(scales)} scales but {len(zero_points)} zero points", node=name, code="E-QUANT-001"
         )
     if shape is not None and len(shape) == 1:
-        axis = 0  # whatever the file says: kernels read a scale for each element of a bias
+        axis = 0  # regardless of the declared axis: kernels read a scale for each element of a bias
     if shape is None or not 0 <= axis < len(shape) or shape[axis] != len(scales):
         raise InvalidModelError(
             f"{len(scales)} scales along axis {axis} do not fit the shape", node=name, type_=shape, code="E-QUANT-001"
@@ -146,7 +146,7 @@ def _check_normal(scales: Sequence[float], dtype: DType, name: str) -> None:
 
 
 def read_shape(tensor: Mapping[str, Any], name: str, fresh: Callable[[str], str]) -> Shape:
-    """The shape of a decoded Tensor table, unknown sizes as symbols that `fresh` makes unique."""
+    """Return the shape of a decoded Tensor table, with unique symbols (by `fresh`) for dynamic sizes."""
     shape, signature = tensor["shape"] or (), tensor["shape_signature"] or ()
     if len(shape) > MOST_AXES:
         message = f"{len(shape)} axes, at most {MOST_AXES} are possible"
