@@ -1,4 +1,4 @@
-"""What a criterion says of an output: a verdict, by which evidence."""
+"""The judgment of a criterion about an output: a verdict and its evidence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CRITERION_NAMES: tuple[str, ...] = get_args(CriterionName)
 
 
 class Verdict(StrEnum):
-    """What the evidence of a criterion means: a rejection is final, whatever a later criterion says."""
+    """The conclusion of a criterion; a rejection is final and overrides later criteria."""
 
     ACCEPT = "accept"
     REJECT = "reject"

@@ -29,7 +29,7 @@ class Tried:
     empty: list[FirstRun] = field(default_factory=list)
 
     def in_words(self, infos: Sequence[TensorInfo], settings: Settings) -> str:
-        """What was tried, and how to give other sizes; "" for known sizes."""
+        """Describe the tried sizes, and how to set others; "" for static sizes."""
         is_conversion = bool(settings.tensors or settings.quantized_from)
         advice = f"give sizes that fit with {'--check-dim' if is_conversion else '--dim or --input-shape'}"
         asked = [f"{name}={size}" for name, size in settings.dims.items()]
@@ -89,7 +89,7 @@ def _maker(models: ModelPair, case: int) -> InputMaker:
 
 
 def _run_at(models: ModelPair, again: Any, is_first: bool) -> FirstRun:
-    """Run the first model on inputs that ``again`` makes by number; the second one at once, the first time."""
+    """Run the first model on inputs from ``again``; start the second one at the same time, the first time."""
     values, choices = again(0)
     later = [again(k)[0] for k in range(1, models.runs)]
     begun: dict[str, Begun] = {}
@@ -108,7 +108,7 @@ def _run_at(models: ModelPair, again: Any, is_first: bool) -> FirstRun:
 
 
 def _begin_second(models: ModelPair, values: Sequence[list[Any]]) -> dict[str, Begun]:
-    """Begin to run the second model on all kernel sets; nothing where that cannot begin."""
+    """Start the second model on all kernel sets, if possible."""
     fed = [models.fed_to_b(models.chosen(0), one) for one in values]
     try:
         return {kernels: models.begin_b(kernels, fed) for kernels in models.kernels}

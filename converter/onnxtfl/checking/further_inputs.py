@@ -1,4 +1,4 @@
-"""Compare on other inputs too: where outputs say little, and at other sizes where dimensions are open."""
+"""Comparison on further inputs: if outputs are uninformative, and at other sizes if dimensions are dynamic."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ComparedSets = Callable[[Iterable[list[Any]]], Iterator[VariedRun]]
 FIRST_VARIED, MOST_VARIED, JUDGED = 2, 64, 2
 """The number of the first varied set of inputs, how many there are, and how many that miss the tolerance are judged."""
 REACHING = 10
-"""The most varied sets of inputs, of those that were compared, that are examined for what they reach."""
+"""The most compared input sets whose coverage is examined."""
 SEARCH_SHARE = 0.5
 """The time of the search for inputs, over that for measurements."""
 LEAST = 1.0
@@ -55,7 +55,7 @@ class Compared(Protocol):
 
 @dataclass(frozen=True)
 class FurtherInputs:
-    """Both models and what they were compared on. ``compared``: judges a run on other inputs; ``varied_sets``:
+    """Both models and the compared inputs. ``compared``: judges a run on other inputs; ``varied_sets``:
     compares many sets by the tolerance alone; ``feed``: inputs of the second model for those of the first. ``ran``:
     the first of the other sets on which the outputs were compared; ``changes``: of each output in all runs.
     """
@@ -91,7 +91,7 @@ class FurtherInputs:
         return self._with_unchanged(report) if report.ok else report
 
     def _with_unreached(self, report: CheckReport) -> CheckReport:
-        """The report on inputs that were made to reach more, and with what none of all inputs reaches."""
+        """Return the report on inputs generated for coverage, with the goals that no input reaches."""
         sets = [self.done.values, *(values for values, _ in self.done.later), *self.ran]
         goals = self._unreached((self.a.goals, of_second_only(self.a.goals, self.b.goals)), sets)
         self.ran.clear()
@@ -104,7 +104,7 @@ class FurtherInputs:
         return replace(report, unreached=left, notes=(*report.notes, in_words(left)))
 
     def _unreached(self, goals: Goals, sets: Sequence[list[Any]]) -> Goals:
-        """Of the goals in each of the models those that these inputs do not reach; none where that is not known."""
+        """Return the goals of both models that these inputs do not reach; none if unknown."""
         found, limit = list[list[Goal]](), max(LEAST, SEARCH_SHARE * self.attempt.seconds)
         for side, wanted, fed in ((self.a, goals[0], sets), (self.b, goals[1], [*map(self.feed, sets)])):
             try:
@@ -170,7 +170,7 @@ class FurtherInputs:
                 found = criterion.judgment(self.attempt, k)
             except OnnxtflError:
                 continue
-            if found is not None and found.verdict is Verdict.INCONCLUSIVE:  # the tolerance says nothing here
+            if found is not None and found.verdict is Verdict.INCONCLUSIVE:  # the tolerance does not apply here
                 found = replace(found, verdict=Verdict.REJECT)
             checks[k] = check if found is None else check.judged(found)
         wrong = [f"output {check.name!r}: {check.message}" for check in checks if not check.ok]
@@ -243,7 +243,7 @@ class FurtherInputs:
         return None
 
     def _say_where(self, report: CheckReport) -> CheckReport:
-        """Say at which sizes the models differ, and whether they do so at others, where sizes are open."""
+        """Add to the report at which dynamic sizes the models differ."""
         try:
             found = self._elsewhere()
         except OnnxtflError:

@@ -1,4 +1,4 @@
-"""The settings of the check of a quantized model against its float source, by what its file says of itself."""
+"""Settings for the check of a quantized model against its float source, from its metadata."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def for_quantized(settings: Settings, a: Any, b: Any) -> Settings:
     found = calibrated(b)
     if found is None or calibrated(a) is not None:
         return settings
-    steps = settings.max_steps if settings.max_steps != Settings.max_steps else WITHIN  # what the user gives counts
+    steps = settings.max_steps if settings.max_steps != Settings.max_steps else WITHIN  # the user's value has priority
     return replace(settings, levels=LEVELS[found.mode], max_steps=steps, spreads=found.inputs)
 
 
@@ -29,5 +29,5 @@ def with_advice(report: CheckReport, settings: Settings) -> CheckReport:
     """The report of a check on generated inputs, which may be unlike those of the calibration where it failed."""
     if settings.levels is None or report.status != "failed":
         return report
-    note = "a quantized model is near its source only on inputs like those of its calibration: compare on some (`data`)"
+    note = "a quantized model approximates its source only on inputs like those of its calibration: use such (`data`)"
     return replace(report, notes=(*report.notes, note))

@@ -21,7 +21,7 @@ BY_VALUE = ("", "tolerance", "quantization-steps")
 
 @dataclass(frozen=True)
 class InputUsed:
-    """An input of the first model: what was fed (``values`` in words), and how the second model took it.
+    """An input of the first model: the ``values`` fed (described), and the input of the second model.
 
     ``note``: what differs between the two (layout, dtype); ``ok`` is False where that counts as a mismatch;
     ``moved``: the second model has its axes in another order.
@@ -204,7 +204,7 @@ class CheckReport:
         return to_json(self, a, b)
 
     def rows(self, verbose: bool = False) -> list[Row]:
-        """What the report says, as the rows of a table."""
+        """Return the report as rows of a table."""
         style = {"passed": "green", "failed": "red"}.get(self.status, "yellow")
         rows = [Row("check", self._verdict, style)]
         rows += [Row("", spec.in_words(verbose)) for spec in self.inputs if verbose or spec.note]

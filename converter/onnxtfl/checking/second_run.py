@@ -25,8 +25,8 @@ SHARE = 0.5
 SLOWER = 4.0
 """How many times longer than the first one another kernel set may take, once it takes more than the patience."""
 UNSTEADY = (
-    "LiteRT's default kernels compute something else in a second run of one interpreter, its builtin kernels do not: "
-    "run this model without XNNPACK, or with a new interpreter for each run"
+    "LiteRT's default kernels compute other results in a second run of the same interpreter, its builtin kernels do not: "
+    "run this model without XNNPACK, or create a new interpreter for each run"
 )
 
 
@@ -96,7 +96,7 @@ class SecondRun:
     def attempt(
         self, chosen: Chosen, kernels: str, feeds: Feeds | None = None, reference: Reference | None = None
     ) -> Attempt:
-        """What the criteria judge: the runs of ``reference``, by default those of `done`."""
+        """Return the attempt for the criteria: the runs of ``reference``, by default those of `done`."""
         reference, models = reference or self.reference, self.models
         return Attempt(
             models.a,
@@ -147,7 +147,7 @@ class SecondRun:
         return replace(by_itself, notes=(*by_itself.notes, UNSTEADY))
 
     def _patience(self, seconds: float) -> float | None:
-        """How many seconds another kernel set may take, where the first took ``seconds``; None: any."""
+        """Return the time limit in seconds for another kernel set if the first took ``seconds``; None: unlimited."""
         patience = self.models.settings.patience
         return None if patience is None else max(patience, SLOWER * max(seconds, self.done.seconds))
 
@@ -193,7 +193,7 @@ class SecondRun:
 
 
 def _with_kernels(report: CheckReport, kernels: str, other: CheckReport) -> CheckReport:
-    """The report with what is to be said of another kernel set that does not disagree."""
+    """Return the report with the notes about another kernel set that agrees."""
     if len(other.notes) > len(report.notes):
         report = replace(other, notes=tuple(f"with the {kernels} kernels: {note}" for note in other.notes))
     if not other.ok:

@@ -63,7 +63,7 @@ def check_models(
     started = time.perf_counter()
     settings = settings or Settings()
     if settings.runtime is not None and "tflite" not in map(files.sniff, (a, b)):
-        raise UsageError("`runtime` says what runs a .tflite model, and both models are .onnx")
+        raise UsageError("`runtime` selects the runtime of a .tflite model, but both models are .onnx")
     cases = cases_of(inputs, settings.random, settings.seed)
     with ExitStack() as stack:
         stack.enter_context(np.errstate(all="ignore"))  # values of models, and errors of them, may be infinite
@@ -132,7 +132,7 @@ class Session:
         return self._by_layers(agreed, outcome)
 
     def _outcomes(self, models: ModelPair, number: int, case: Case) -> Iterator[Outcome]:
-        """Those on a set of inputs: where the shapes leave the layout open, of each layout until one agrees."""
+        """Yield the outcomes on an input set, for each compatible layout until one agrees."""
         tried = Tried()
         a, b = models.a.info.inputs, models.b.info.inputs
         try:
@@ -154,7 +154,7 @@ class Session:
                     return
 
     def _on_more_inputs(self, outcome: Outcome) -> CheckReport:
-        """The report after runs on other inputs, where those before say little or sizes are open."""
+        """Return the report after runs on further inputs, if results are uninformative or sizes are dynamic."""
         run, compared, models = outcome.run, outcome.compared, self.models
         if run is None or compared is None:
             return outcome.report
@@ -171,7 +171,7 @@ class Session:
         return runs.compared(sets, partial(models.fed_to_b, chosen), until)
 
     def _by_layers(self, report: CheckReport, outcome: Outcome) -> CheckReport:
-        """The report with what the tensors inside of both models say, on the first run in which one differs."""
+        """Return the report with the comparison of inner tensors, on the first run that differs."""
         run, compared = outcome.run, outcome.compared
         if not self.models.settings.per_layer or run is None or compared is None:
             return report

@@ -68,7 +68,7 @@ class VariedRuns:
         return any(not check.ok and not self._is_small(check, peaks[pair.a]) for pair, check in pairs)
 
     def _can_compare(self, x: Sequence[Any], y: Sequence[Any]) -> bool:
-        """Whether outputs say something: the first model does not overflow, nor the second one where exp does.
+        """Whether outputs are comparable: neither model overflows.
 
         Another rank is what the report of a conversion assumes not to occur.
         """

@@ -1,4 +1,4 @@
-"""How a .tflite was quantized, as its metadata says, and the tolerance and the inputs of its check that follow.
+"""The quantization settings in the metadata of a .tflite, and the resulting tolerance and inputs of its check.
 
 The property is a JSON object: ``{"mode": "int8", "inputs": {"x": {"low", "high", "mean", "std"}}}``. The tolerance of a
 mode is in this module, not in the file, so that no file chooses its own.

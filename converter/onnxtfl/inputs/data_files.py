@@ -1,4 +1,4 @@
-"""Files of arrays that a user gives, for a check or for calibration."""
+"""The user's files of arrays, for a check or for calibration."""
 
 from __future__ import annotations
 

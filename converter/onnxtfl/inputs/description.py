@@ -66,7 +66,7 @@ def describe(path: Path, model: Model) -> ModelInfo:
 
 
 def _declared(model: Model) -> dict[str, str]:
-    """The types of the source by name of input or output, of those that a conversion made int32."""
+    """Return the source's types of inputs and outputs that a conversion changed to int32, by name."""
     try:
         found = json.loads(as_text(model.metadata.properties.get(IO_TYPES, "{}")))
         return {name: source for name, (source, dtype, _) in found.items() if (source, dtype) == ("int64", "int32")}
@@ -109,7 +109,7 @@ def _tensor(name: str, type_: Type | None, format_: FormatName) -> TensorInfo:
 
 
 def _dim(dim: int | SymDim, format_: FormatName) -> Dim:
-    """Return a dimension; a size of 0 is how some ONNX exporters say "unknown"."""
+    """Return a dimension; some ONNX exporters write 0 for a dynamic size."""
     if isinstance(dim, int):
         return dim if dim > 0 or format_ == "tflite" else None
     named = format_ == "onnx" and not any(isinstance(symbol, Unknown) for symbol in symbols(dim))
@@ -117,4 +117,4 @@ def _dim(dim: int | SymDim, format_: FormatName) -> Dim:
 
 
 class MismatchError(Exception):
-    """The two models have different inputs or outputs; the message says in one line what differs."""
+    """Raised if the inputs or outputs of the two models do not correspond; the message describes the difference."""

@@ -1,4 +1,4 @@
-"""Generate inputs for a model: seeded, sensible by what the graph says (see `facts`), and otherwise like data."""
+"""Generation of inputs: seeded, plausible for the graph (see `facts`), otherwise like typical data."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def make_input(
 
 
 def _texts(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Strings of a word each; a single one of several words, which a model may tell apart."""
+    """Return strings of one word each; a single string has several words."""
     if math.prod(shape) == 1:
         words = " ".join(WORDS[random.integers(0, len(WORDS), random.integers(1, _MOST_WORDS + 1))])
         return np.full(shape, words, WORDS.dtype)
@@ -132,7 +132,7 @@ def mask(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def _by_name(info: TensorInfo) -> Range | None:
-    """Return a mask for a numeric input with "mask" in its name, about which the graph says nothing."""
+    """Return a mask for a numeric input named "...mask...", if the graph implies nothing else."""
     return Range("mask", 0, 2) if "mask" in info.name.lower() and info.dtype != "string" else None
 
 

@@ -69,7 +69,7 @@ def of_second_only(first: Sequence[Goal], second: Sequence[Goal]) -> tuple[Goal,
 
 
 def goals_of(graph: Graph) -> tuple[Goal, ...]:
-    """What inputs may reach in a lifted graph; what its values are known not to reach is left out."""
+    """Return the goals that inputs may reach in a lifted graph, without those known to be unreachable."""
     return tuple(goal for node in graph.nodes for goal in _goals(node))[:MOST]
 
 
@@ -114,7 +114,7 @@ def _inside(limit: float, towards: float, result: Value) -> float:
 
 
 def _is_saturating(node: Node) -> bool:
-    """Whether a clamp only keeps numbers in the type of integers that they become."""
+    """Whether a clamp only saturates values to the integer type of their conversion."""
     uses = [user for user, _ in node.result.uses]
     return bool(uses) and all(user.op is ops.Convert and user.attr("dtype").is_integer for user in uses)
 

@@ -37,7 +37,7 @@ def is_signal(shape: Sequence[int]) -> bool:
 
 
 def image(random: np.random.Generator, shape: Sequence[int], channels: int) -> Array:
-    """Smooth float32 images in [-1, 1], each of another contrast and brightness, with some noise."""
+    """Return smooth float32 images in [-1, 1] of different contrast and brightness, with noise."""
     height, width = (shape[axis] for axis in range(1, 4) if axis != channels)
     count = (shape[0], shape[channels])
     coarse = random.uniform(-1, 1, (*count, height // DETAIL + 2, width // DETAIL + 2)).astype(np.float32)

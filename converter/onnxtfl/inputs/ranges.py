@@ -1,4 +1,4 @@
-"""Sensible values of a model's inputs, by what the graph does with them.
+"""Plausible values of a model's inputs, derived from their uses in the graph.
 
 An integer input that selects rows of a table gets row indices, a mask gets 0 and 1, the operand of a logarithm is
 positive. Ops that could not be lifted are in the graph as the file has them: nothing is known of their operands.
@@ -98,7 +98,7 @@ def _use_range(node: Node, index: int) -> Range | None:
 
 
 def _distinct(node: Node) -> int | None:
-    """The axis along which indices differ where they say what is written; -2 for rows of them."""
+    """Return the axis along which write indices have to differ; -2 for rows of indices."""
     if node.op not in (ops.ScatterElements, ops.ScatterND) or node.attr("kind") != "none":
         return None
     return int(node.attr("axis")) if node.op is ops.ScatterElements else -2
@@ -203,7 +203,7 @@ def scalar(value: Value | None) -> int | float | None:
 
 
 def _integer(value: Value | None) -> int | None:
-    """As `scalar`, None for other numbers than integers."""
+    """Return the value of an integer constant, None for others."""
     number = scalar(value)
     return number if isinstance(number, int) else None
 

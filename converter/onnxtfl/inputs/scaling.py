@@ -12,7 +12,7 @@ DULL = 1e-3
 _SCALES = ((1, 0), (4, 0), (-1, 0), (16, 0), (0.25, 0), (64, 0), (-8, 0), (1024, 0))
 _SHIFTS = ((1, 64), (-1, -64), (1, 4), (4, -16))
 VARIED = (*_SCALES[:4], *_SHIFTS, *_SCALES[4:])
-"""What varied inputs are multiplied by, and what is added to them, in turn."""
+"""Factors and offsets of varied inputs, in turn."""
 KEPT = ("range", "value", "integers")
 """How the choice of an input begins that other sets of inputs do not change."""
 SCALABLE = ("normal", "smooth", "quiet")

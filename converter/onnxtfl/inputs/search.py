@@ -1,4 +1,4 @@
-"""Inputs that reach what others did not: found by evaluating the graph itself, no runtime has to run for it.
+"""Search for inputs that reach missed goals, by evaluating the graph in NumPy.
 
 Each goal is a limit of a tensor. Inputs are scaled, shifted and negated, all together and one at a time; those that
 bring the tensor nearer to the limit are changed further::
@@ -35,7 +35,7 @@ MOVES = (
     (1.0, 8.0),
     (1.0, -8.0),
 )
-"""What an input is multiplied by, and what is added in units of its largest value (1 at least)."""
+"""Factors for an input, and offsets in units of its largest magnitude (at least 1)."""
 HALVINGS = 6
 """How often the step that reached a goal is halved, to inputs on this side of a limit that is only a little off."""
 LARGEST = 1e6
@@ -82,7 +82,7 @@ def search(
 
 
 def _descend(distance: _Distance, starts: Sequence[Sequence[Any]], may: Sequence[bool]) -> list[list[Any]]:
-    """Inputs that reach the goal, and some that barely do; none where changing the nearest ones finds none."""
+    """Return inputs that reach the goal, and some that barely do, by changing the nearest inputs; none if not found."""
     best, values = min(((distance.of(one), list(one)) for one in starts), key=lambda pair: pair[0])
     for _ in range(STEPS):
         tries = ((distance.of(one), one) for one in _changed(values, may))
@@ -118,7 +118,7 @@ def _changed(values: Sequence[Any], may: Sequence[bool]) -> Iterator[list[Any]]:
 
 
 class _Distance:
-    """How far inputs are from a goal: below 0 where they reach it."""
+    """The distance of inputs from a goal, negative if they reach it."""
 
     def __init__(
         self, graph: Graph, value: Value, goal: Limit, feed: Callable[[Sequence[Any]], Sequence[Any]], until: float

@@ -1,6 +1,6 @@
-"""Sizes for the dimensions that a model leaves open, at which no tensor inside is empty and all shapes fit.
+"""Sizes for dynamic dimensions, for which no inner tensor is empty and all shapes fit.
 
-What the graph says about sizes is read once (`shape_facts`); `open_shapes` yields the shapes to try, the best first.
+Constraints on sizes are read once (`shape_facts`); `open_shapes` yields the shapes to try, the best first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SIZES: Mapping[Kind, tuple[int, ...]] = {
 }
 """Sizes that people use, by kind of dimension, in the order in which they are tried, with a batch of 2 and of 1."""
 _MOST_ELEMENTS = 1 << 26
-"""Elements of all inputs for sizes that are chosen: many open axes of one tensor have smaller ones."""
+"""The most elements of all inputs for chosen sizes, which limits tensors with many dynamic axes."""
 PRECISE = sorted(range(1, 2049), key=lambda size: (-math.gcd(size, 32), size))
 """Sizes that are tried where the graph fits none of these: multiples of 32 first."""
 BATCH_NAME = r"batch|^bs$"
@@ -57,7 +57,7 @@ class ShapeFacts:
 
 
 def shape_facts(graph: Graph) -> ShapeFacts:
-    """What the shapes in a neutral graph say about the sizes of its inputs."""
+    """Return the constraints on input sizes from the shapes in a neutral graph."""
     inputs = {value.name or "": shape for value in graph.inputs if (shape := _shape(value)) is not None}
     inner = set[SymDim]()
     pairs: dict[bool, set[Pair]] = {True: set(), False: set()}
@@ -100,9 +100,9 @@ def _equal(node: Node) -> Iterator[Pair]:
 
 
 def full_lengths(infos: Sequence[TensorInfo], shapes: Shapes) -> dict[str, int]:
-    """The steps of the inputs that say how many of those of another input count, by name: all of them.
+    """Return full lengths for inputs that are sequence lengths of other inputs, by name.
 
-    Such an input is a vector of whole numbers, one for each element of the batch, with "len" in its name.
+    Such an input is an integer vector with one entry per batch element and "len" in its name.
     """
     found: dict[str, int] = {}
     for info, shape in zip(infos, shapes, strict=True):
@@ -114,7 +114,7 @@ def full_lengths(infos: Sequence[TensorInfo], shapes: Shapes) -> dict[str, int]:
 
 
 def unit_shapes(infos: Sequence[TensorInfo], shapes: Shapes, given: Collection[str]) -> Iterator[tuple[bool, Shapes]]:
-    """`shapes` with open batches of 1, then with all open sizes 1, where that changes them; whether it is the batch.
+    """Yield `shapes` with dynamic batches of 1, then with all dynamic sizes 1, and whether only the batch is 1.
 
     Inputs that are `given` stay.
     """
@@ -202,7 +202,7 @@ def _overlaid(
 def open_shapes(
     infos: Sequence[TensorInfo], fixed: Mapping[str, Sequence[int]], facts: ShapeFacts | None = None
 ) -> Iterator[Shapes]:
-    """Yield shapes for all inputs, a single list where nothing is open; those that fit the graph come first.
+    """Yield shapes for all inputs, the ones that fit the graph first; a single list if all are static.
 
     ``fixed``: shapes by input name; they also settle the symbols that they meet.
     """
@@ -244,7 +244,7 @@ def _precise(size: int, kind: Kind) -> int:
 def _sized(
     info: TensorInfo, size_of: Callable[[Kind], int], symbols: dict[str, int], one_batch: bool = False
 ) -> tuple[int, ...]:
-    """The shape of `info` with sizes for all that is open; a symbol keeps the size that it got first.
+    """Return the shape of `info` with sizes for dynamic dimensions; a symbol keeps its first size.
 
     ``one_batch``: leading axes without a name are one batch, where several inputs have one.
     """
@@ -257,7 +257,7 @@ def _sized(
 
 
 def _kind(info: TensorInfo, axis: int) -> Kind:
-    """What an open axis is, by the name of the dimension, the rank, the dtype and the sizes of the other axes."""
+    """Guess the kind of a dynamic axis from its name, the rank, the dtype and the other sizes."""
     shape = info.shape or ()
     is_float, dim = info.dtype.startswith(("float", "bfloat")), shape[axis]
     if len(shape) >= 4:

@@ -68,7 +68,7 @@ def _shaped(infos: Sequence[TensorInfo], shapes: Shapes, facts: ShapeFacts, size
 
 
 def _solve(sizes: Sizes, pairs: Sequence[Pair], known: set[Symbol]) -> Sizes | None:
-    """Change sizes until all pairs are equal; None where that does not succeed. Those of ``known`` stay."""
+    """Change sizes until all pairs are equal; None if impossible. Sizes in ``known`` stay."""
     uses = [name for pair in pairs for dim in pair for name in set(dims.symbols(dim))]
     for _ in range(MOST_STEPS):
         wrong = next((pair for pair in pairs if _difference(pair, sizes) != 0), None)
@@ -83,7 +83,7 @@ def _solve(sizes: Sizes, pairs: Sequence[Pair], known: set[Symbol]) -> Sizes | N
 
 
 def _changed(pair: Pair, sizes: Sizes, name: Symbol) -> Sizes | None:
-    """The size of a symbol that makes the pair equal, where that is one in which the difference is linear."""
+    """Return the size of a symbol that makes the pair equal, if their difference is linear in it."""
     if name not in sizes:
         return None
     here, there = (_difference(pair, sizes | {name: sizes[name] + step}) for step in (0, 1))

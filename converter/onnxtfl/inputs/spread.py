@@ -35,7 +35,7 @@ class Spread:
     def make(
         self, info: TensorInfo, shape: tuple[int, ...], known: Range | None, seed: Sequence[int]
     ) -> tuple[Array, str]:
-        """Values like the samples, and how they were chosen; the arguments are those of `make_input`."""
+        """Return values like the samples, and a description; arguments as for `make_input`."""
         choice = f"range of the calibration data, [{self.low:g}, {self.high:g}]"
         if info.dtype.startswith(("int", "uint", "bool")):
             within = Range("range", self.low, math.floor(self.high) + 1)

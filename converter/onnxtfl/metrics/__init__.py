@@ -1,1 +1,1 @@
-"""How far one array is from another: errors, by slice and by channel, and the noise of rounding; it knows no models."""
+"""Distances of arrays: errors, by slice and by channel, and rounding noise; independent of models."""

@@ -40,7 +40,7 @@ class Changes:
         self.runs, self.bounds = self.runs + 1, found
 
     def constant(self) -> str:
-        """The slices that had one value in all runs, as text; "" where there are none, or no others."""
+        """Describe the slices with one value in all runs; "" if there are none, or no others."""
         for axis, (low, high) in sorted(self.bounds.items()):
             indices = np.flatnonzero(low == high).tolist()
             if 0 < len(indices) < low.size and self.runs > 1:

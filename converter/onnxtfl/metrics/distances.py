@@ -20,7 +20,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.quantization import Quantization, dequantize
 
 LEAST, MOST = 5, 20
-"""The numbers of inputs over which distances are averaged: as many as there is time for."""
+"""The numbers of inputs over which distances are averaged, depending on time."""
 SLACK = 1.1
 """Means over a few inputs that differ by less than this factor are equal."""
 FAR, FAR_STEPS = 8.0, 1.5
@@ -63,7 +63,7 @@ class Three:
             yield self._wide(a[here]), self._wide(b[here]), self._wide(c[here])
 
     def _real(self, values: Array) -> Array:
-        """Integers of several scales as real values: which scale an element has is seen of the whole array."""
+        """Dequantize integers with several scales, which requires the whole array."""
         q = self.quantization
         return dequantize(values, q) if q is not None and len(q.scales) > 1 and values.dtype.kind in "iu" else values
 

@@ -18,7 +18,7 @@ TINY = float(np.finfo(np.float32).tiny)
 _SMALL = 1e-3
 """Relative errors are of elements of at least this part of the largest one."""
 _ROUNDED = 1e-3
-"""Of a step: what a step may be off by itself."""
+"""The tolerance of a step, relative to it."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Errors:
 
 
 def largest_finite(a: Array) -> float:
-    """The largest finite ``|a|``, 0.0 where there is none."""
+    """Return the largest finite ``|a|``, 0.0 if there is none."""
     return max((float(_size(part).max(initial=0.0)) for part in blocks(a)), default=0.0)
 
 

@@ -32,7 +32,7 @@ AMPLIFIED = 1e-2
 7e-4, that of networks that amplify rounding 0.1 and more.
 """
 MOST_INFINITE = 1e-2
-"""The share of elements that may be finite in one run of the source and infinite in another."""
+"""The fraction of elements that may be finite in one run of the source and infinite in another."""
 SAMPLES = 3
 """How often inputs, and constants, are changed."""
 STEP = 2.0**-14
@@ -71,7 +71,7 @@ class Noise:
     typical: float
 
     def largest(self, whole: float) -> float:
-        """The largest noise that may hit any element, where ``whole`` is the root of the mean square of all errors.
+        """Return the largest noise of any element, given the root mean square error ``whole``.
 
         Where the errors as a whole are of the size of the noise, which elements are hit is chance.
         """
@@ -91,7 +91,7 @@ def floor(elements: Array, largest: float, allowed: Array) -> Array:
 def measure(
     run: Run, values: Sequence[Any], outputs: Sequence[Any], perturbed: RunPerturbed | None
 ) -> list[Noise | None]:
-    """The noise of each output; ``outputs``: what the model computes for ``values`` on its default kernels.
+    """Return the noise of each output; ``outputs``: the results for ``values`` with default kernels.
 
     ``perturbed``: runs the model with changed constants; None where that cannot be done. None for outputs that are not
     float arrays, or whose shape changes too, or which elements are infinite.
@@ -126,14 +126,14 @@ def others(
 
 
 def is_amplified(noise: float, output: Any) -> bool:
-    """Whether noise (as by `distance`) is so large beside an output that this says little about its model."""
+    """Whether noise (by `distance`) is too large, relative to an output, for conclusions about its model."""
     if not isinstance(output, np.ndarray) or not _is_float(output):
         return noise > 0
     return noise >= AMPLIFIED * distance(output, np.where(np.isfinite(output), 0, output))
 
 
 def distance(a: Any, b: Any) -> float:
-    """How far an output is from another one: the root of the mean squared difference, of floats.
+    """Return the root mean square difference of two float outputs.
 
     Of others the share of the elements that differ; inf where shapes do, or which elements are finite.
     """
@@ -157,7 +157,7 @@ def distance(a: Any, b: Any) -> float:
 
 
 def _changed(run: Run, values: Sequence[Any], perturbed: RunPerturbed | None, by: Perturbation) -> Sequence[Any] | None:
-    """The outputs for changed inputs, and where some are no floats, of changed constants; None if there are none."""
+    """Return the outputs for changed inputs (and changed constants if some inputs are not float), else None."""
     floats = [_is_float(value) for value in values]
     if not any(floats) and perturbed is None:
         return None

@@ -1,4 +1,4 @@
-"""What criteria judge: an attempt to compare two models, and what a criterion says of its outputs."""
+"""The input of criteria (an attempt to compare two models) and their judgments of outputs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Attempt:
         return range(len(self.fed))
 
     def compare(self, k: int, run: int, got: Any = None, expected: Any = None, **allowed: Any) -> OutputCheck:
-        """Compare output ``k`` in a run (of each model by itself); with other values instead, where they are given."""
+        """Compare output ``k`` in a run of each model, or other values if given."""
         pair, case = self.out_pairs[k], self.reference.runs[run]
         expected = case.outputs[pair.a] if expected is None else expected
         got = self.alone[run][pair.b] if got is None else got
@@ -111,11 +111,11 @@ class PerOutput(ABC):
 
     @abstractmethod
     def applies(self, attempt: Attempt, out: OutputCheck) -> bool:
-        """Whether it says something about an output."""
+        """Whether the criterion applies to an output."""
 
     @abstractmethod
     def judgment(self, attempt: Attempt, k: int) -> Judgment | None:
-        """Judge output ``k``; None where it says nothing."""
+        """Judge output ``k``; None if the criterion does not apply."""
 
 
 class Criterion(Protocol):

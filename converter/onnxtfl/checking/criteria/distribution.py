@@ -23,7 +23,7 @@ from onnxtfl.ir.permutations import inverse
 DRAWS, CHUNK = 200, 25
 """How often an element is drawn at the most, and between two readings of the clock."""
 LEAST_DRAWS = 50
-"""Draws below which distributions say too little."""
+"""The fewest draws for a comparison of distributions."""
 SECONDS = 2.0
 ELEMENTS = 1024
 """Elements of an output that are compared, evenly spread."""
@@ -47,7 +47,7 @@ class Distribution:
         count, elements = a.shape
         evidence = {"draws": float(count), "elements": float(elements)}
         if not elements or count < LEAST_DRAWS:
-            return Judgment(self.name, Verdict.INCONCLUSIVE, f"{count} draws say too little", evidence)
+            return Judgment(self.name, Verdict.INCONCLUSIVE, f"{count} draws are too few", evidence)
         rtol, atol = attempt.settings.tolerances(attempt.a.info.outputs[attempt.out_pairs[k].a].name)
         allowed = rtol * np.abs(a).max(0) + atol * np.abs(a).max(initial=0.0)
         distances = [distribution_distance(a[:, i], b[:, i], allowed[i]) for i in range(elements)]

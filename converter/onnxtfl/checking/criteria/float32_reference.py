@@ -1,4 +1,4 @@
-"""Float32 reference: a source that computes in float16, or rounds operands of products, computed in float32."""
+"""Float32 reference: a source in float16, or with rounded operands of products, is evaluated in float32."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ source says nothing.
 
 
 class Float32Reference(PerOutput):
-    """Accepts outputs that agree with what the source computes in float32, where that is near what it computes."""
+    """Accepts outputs that agree with the source evaluated in float32, if that is near the source's own outputs."""
 
     name: CriterionName = "float32-reference"
 

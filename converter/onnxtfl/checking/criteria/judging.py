@@ -1,4 +1,4 @@
-"""The criteria in their order, and what they make of the outputs of an attempt.
+"""The criteria in order, and their application to the outputs of an attempt.
 
 A missed tolerance is inconclusive: each further criterion may accept the output, or have evidence of a fault, which no
 later one overrides. What no criterion accepts has failed.
@@ -20,7 +20,7 @@ ADVICE = "run it on data of yours (onnxtfl check --data DATA.npz)"
 
 @dataclass(frozen=True)
 class Judged:
-    """The outputs after all criteria. ``unfinished``: why there is no verdict on those left, "" where there is one."""
+    """The outputs after all criteria. ``unfinished``: why some have no verdict, "" if all have one."""
 
     outputs: tuple[OutputCheck, ...]
     notes: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ def _pending(outputs: Sequence[OutputCheck], name: str) -> list[int]:
 
 
 def _only_in_sequence(attempt: Attempt, found: Judged, k: int) -> bool:
-    """Whether an output of models without state differs only in a run after another one: no criterion explains that."""
+    """Whether an output of stateless models differs only in a repeated run, which no criterion may accept."""
     return found.outputs[k].run is not None and not attempt.keeps_state and not attempt.differs_alone(k)
 
 

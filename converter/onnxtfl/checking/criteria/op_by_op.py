@@ -52,7 +52,7 @@ class OpByOp:
         sides = attempt.a, attempt.b
         if attempt.settings.levels is not None:  # a float model and a quantized one: no op agrees within rounding
             return Ruling()
-        if any(side.info.hybrid for side in sides):  # kernels round what they read, each in its own way
+        if any(side.info.hybrid for side in sides):  # kernels round their operands differently
             return Ruling()
         quantized = all(side.facts.quantized for side in sides)
         if attempt.keeps_state and not quantized:
@@ -123,7 +123,7 @@ def _is_over(attempt: Attempt, seconds: float) -> bool:
 
 
 def _differing(attempt: Attempt, pending: Sequence[int]) -> Differing:
-    """The outputs that differ in each run; none where one only does so in a run after another one, or has another type.
+    """Return the outputs that differ in each run; none if one differs only in a repeated run, or in its type.
 
     Of models with state the first run counts: in later ones they read their own states.
     """
@@ -142,7 +142,7 @@ def _differing(attempt: Attempt, pending: Sequence[int]) -> Differing:
 
 
 def _why(attempt: Attempt, differing: Differing) -> str:
-    """Why the outputs may differ though the conversion is correct; "" where nothing says so."""
+    """Return why the outputs may differ although the conversion is correct, else ""."""
     if attempt.a.facts.rounds:
         return DYNAMIC
     if attempt.is_unusual:
@@ -191,7 +191,7 @@ def _compared(attempt: Attempt, number: int, positions: Sequence[int], stack: Ex
 
 
 def _end(attempt: Attempt, a: InnerModel, b: InnerModel, k: int, number: int) -> Match | None:
-    """The match of an output, in the layout that the comparison of outputs allows; None where it has none."""
+    """Return the match of an output in a layout that the comparison allows, else None."""
     pair = attempt.out_pairs[k]
     names = attempt.a.info.outputs[pair.a].name, attempt.b.info.outputs[pair.b].name
     values = [

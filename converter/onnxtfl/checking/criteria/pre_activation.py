@@ -1,4 +1,4 @@
-"""Pre-activation: an output of a Sigmoid is compared before it, where values near 0 or 1 still say something."""
+"""Pre-activation: compares the operand of a final Sigmoid, which is informative where its result saturates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PreActivation(PerOutput):
         return out.is_float and not attempt.keeps_state and not attempt.reference.is_rough
 
     def judgment(self, attempt: Attempt, k: int) -> Judgment | None:
-        """Compare what the Sigmoids read whose results an output is; None where it is none."""
+        """Compare the operands of the Sigmoid that computes an output; None for other outputs."""
         names = _operands(attempt, k)
         if names is None or attempt.a.worker is None or attempt.b.worker is None:
             return None

@@ -1,4 +1,4 @@
-"""The runs of the first model, and what it computes in them where nothing but rounding differs; measured once."""
+"""The runs of the first model, and its results in them under different rounding; measured once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Reference:
 
     @property
     def is_rough(self) -> bool:
-        """Whether the source computes in float16, or may round operands of products to int8."""
+        """Whether the source computes in float16 or may round operands of products to int8."""
         if self._rough is None:
             is_onnx = self.side.info.format == "onnx"
             self._rough = is_onnx and (self.side.facts.halves or may_round_operands(self.side.info.path))

@@ -1,4 +1,4 @@
-"""Rounding noise: a float output may differ by a multiple of what the source's own output differs by from itself."""
+"""Rounding noise: a float output may differ by a multiple of the variation of the source's own output."""
 
 from __future__ import annotations
 

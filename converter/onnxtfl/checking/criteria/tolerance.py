@@ -1,4 +1,4 @@
-"""Tolerance and quantization steps: how close an output of one model has to be to that of another, in which layout."""
+"""Tolerance and quantization steps: the allowed difference of outputs, in which layout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from onnxtfl.passes.quantize import TOLERANCE
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Two models, and what is known of their outputs."""
+    """Two models and facts about their outputs."""
 
     a: Side
     b: Side
@@ -82,7 +82,7 @@ class Tolerance:
 
     @property
     def _half(self) -> float:
-        """The tolerance of a .tflite that computes in float16, each op of which rounds; 0.0 for others."""
+        """Return the tolerance for a .tflite that computes in float16 and rounds in each op; 0.0 for others."""
         sides = [side for side in (self.a, self.b) if side.info.format == "tflite"]
         return HALF if any(side.facts.float16 for side in sides) else 0.0
 

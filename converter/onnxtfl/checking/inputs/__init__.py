@@ -1,1 +1,1 @@
-"""The inputs of a check: generated, natural, the user's; sizes for open dimensions."""
+"""The inputs of a check: generated, natural, or the user's; sizes for dynamic dimensions."""

@@ -1,6 +1,6 @@
 """What inputs reach inside a model: branches, limits of clamps, selections that are not empty.
 
-A difference that no input reaches does not show in the outputs, so the report of a check says what was never reached::
+A difference that no input reaches is invisible in the outputs, so the report lists unreached goals::
 
     never reached: the else branch of If 'x'; the upper limit of 3 Clamps; NonMaxSuppression 'n' selected nothing
 """
@@ -30,7 +30,7 @@ MOST_NAMED = 3
 def unreached(
     side: Side, goals: Sequence[Goal], sets: Sequence[Sequence[Any]], options: RunOptions, folder: Path, seconds: float
 ) -> list[Goal]:
-    """The goals that none of several sets of inputs reaches; those of tensors that cannot be computed are left out.
+    """Return the goals that none of several input sets reaches; goals of tensors that cannot be evaluated are omitted.
 
     None where it would take more than so many ``seconds`` to know. Raises `OnnxtflError` where the model does not run.
     """

@@ -19,7 +19,7 @@ from onnxtfl.inputs.solving import solved_shapes
 from onnxtfl.runtimes import RunError
 
 MIXED = 6
-"""How many sizes for open dimensions are mixed on several sets of inputs."""
+"""The number of different sizes for dynamic dimensions over several input sets."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class InputMaker:
     case: int = 0
 
     def shapes(self, fixed: Mapping[str, Sequence[int]], failures: Sequence[RunError]) -> Iterator[Shapes]:
-        """Sizes to try, other ones first for each set of inputs; after a failure, those that fulfil constraints."""
+        """Yield sizes to try, in another order for each input set; after a failure, those that satisfy constraints."""
         found = [*open_shapes(self.infos, fixed, self.a.facts.shapes)]
         first = self.case % min(len(found), MIXED) if self.case else 0
         found = [*found[first:], *found[:first]]
@@ -56,7 +56,7 @@ class InputMaker:
                 yield self.make(shapes, given, 0)
 
     def units(self, shapes: Shapes, given: Mapping[str, Any]) -> Iterator[tuple[bool, list[Any], list[str]]]:
-        """Inputs of open sizes of 1 that fit the graph; whether only the batch is 1."""
+        """Return inputs with dynamic sizes of 1 that fit the graph, and whether only the batch is 1."""
         for only_batch, units in unit_shapes(self.infos, shapes, given):
             if fits(self.infos, units, self.a.facts.shapes):
                 yield only_batch, *self.make(units, given, 0)

@@ -1,4 +1,4 @@
-"""Inputs that the user gives: files of arrays, and which array is which input of the first model."""
+"""The user's inputs: files of arrays, and their assignment to the inputs of the first model."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def cases_of(inputs: Inputs, count: int, seed: int) -> list[Case]:
     if inputs is None:
         return random_cases(count, seed)
     if count > 1:
-        raise UsageError("`random` says how many sets of inputs are generated, and `data` gives them")
+        raise UsageError("`random` (generated input sets) excludes `data` (given inputs)")
     if isinstance(inputs, str | os.PathLike):
         return read_cases(inputs)
     if isinstance(inputs, Mapping):
@@ -92,7 +92,7 @@ def _rank(info: TensorInfo) -> int | None:
 
 
 def unknown_names(names: Iterable[str], *sides: Sequence[TensorInfo]) -> None:
-    """Raise `UsageError` for a name that is none of the inputs."""
+    """Raise `UsageError` for a name that is not an input."""
     known = list(dict.fromkeys(info.name for infos in sides for info in infos))
     for name in names:
         if name not in known:
@@ -105,7 +105,7 @@ def _unknown(name: str, known: Sequence[str]) -> UsageError:
 
 
 def asked_range(info: TensorInfo, low: float, high: float) -> Range:
-    """The values of an input from ``low`` to ``high``, which whole numbers may be too.
+    """Return values of an input from ``low`` to ``high``, also for integers.
 
     Raises `UsageError` where its type does not have these.
     """
@@ -184,7 +184,7 @@ def _fitting(array: Array, info: TensorInfo) -> Array:
 
 
 def _is_beyond(array: Array, wanted: np.dtype[Any]) -> bool:
-    """Whether numbers are beyond the range of a type of integers or floats."""
+    """Whether values are beyond the range of an integer or float type."""
     if not array.size or array.dtype == wanted or wanted.kind not in "iuf" or array.dtype.kind not in "biuf":
         return False
     finite = array[np.isfinite(array)]

@@ -1,4 +1,4 @@
-"""What the layers of two models say of outputs: whether all ops that these are computed of agree, and which differs."""
+"""Conclusions from layers: whether all ops that compute the outputs agree, and which differs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from onnxtfl.tracing.matches import Match
 from onnxtfl.tracing.trace import InnerModel
 
 ROUNDING = 1e-5
-"""The largest own error, over the largest value, that rounding in float32 alone makes of an op."""
+"""The largest relative own error of an op from float32 rounding alone."""
 SMALL, FACTOR = 1e-2, 30.0
-"""An own error below `SMALL` is that of a kernel where another one is more than `FACTOR` times as large."""
+"""An own error below `SMALL` is attributed to a kernel if another one is more than `FACTOR` times as large."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Coverage:
 
     @cached_property
     def wrong(self) -> list[Layer]:
-        """The layers that differ, or that say nothing."""
+        """Return the layers that differ or have no verdict."""
         return [layer for layer in self.layers if layer.fails or says_nothing(layer)]
 
     @property
@@ -48,7 +48,7 @@ def says_nothing(layer: Layer) -> bool:
 
 
 def coverage(layers: Sequence[Layer], outputs: Collection[int]) -> Coverage:
-    """The layers between the inputs and `outputs` (numbers of the second model).
+    """Return the layers between the inputs and `outputs` (indices in the second model).
 
     A layer covers the ops since the tensors that it reads; these need a layer each, unless they are inputs.
     """

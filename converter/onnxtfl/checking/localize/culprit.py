@@ -3,8 +3,8 @@ what the other computes in between::
 
     %a = Conv(%x); %y = Relu(%a)           %y = CONV_2D(%x) {RELU}
 
-The part of one model is lifted to neutral ops, in which an activation is an op of its own, and evaluated in NumPy. The
-first node of the other whose result is none of these values differs.
+The part of one model is lifted to neutral ops, with activations as separate ops, and evaluated in NumPy. The first node
+of the other model whose result equals none of these values differs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BYTE = 8
 def culprit(
     nodes: Sequence[Node], last: Node, model: InnerModel, arrays: Mapping[int, Array], others: Sequence[Array]
 ) -> Node:
-    """The first of `nodes`, in order, whose result is none of `others` although what it reads is right.
+    """Return the first of `nodes` whose result equals none of `others` although its operands agree.
 
     `last`: the one whose result is known to differ. `arrays`: results of the nodes by number, as stored. A result whose
     elements are in another order may be right, as weights may be in that order too: so the node after it differs if it
@@ -88,7 +88,7 @@ def _any_same(
 
 
 def _tells(array: Array) -> bool:
-    """Whether not all elements are equal: zeros, as initial states are, say nothing."""
+    """Whether elements differ: uniform values, such as zero initial states, are uninformative."""
     return array.dtype.kind not in "biuf" or bool(array.size and (array != array.reshape(-1)[0]).any())
 
 

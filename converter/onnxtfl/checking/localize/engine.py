@@ -148,7 +148,7 @@ class Engine:
         self.layers += sorted(layers, key=lambda layer: layer.match.b)
 
     def _alike(self, matches: Sequence[Match]) -> dict[int, Array]:
-        """Arrays of the types and shapes that the second model's tensors have; other values say nothing here."""
+        """Return arrays with the types and shapes of the second model's tensors; others cannot be compared."""
         forms = {m.b: _expected_form(self.b, m, self._values[m.a]) for m in matches}
         found = {b: form for b, form in forms.items() if form is not None}
         rest = [m.b for m in matches if m.b not in found]
@@ -193,16 +193,16 @@ class Engine:
     def _judge_if_better(
         self, layer: Layer, expected: Array | None, got: Array | None, known: Mapping[int, Array]
     ) -> None:
-        """Judge a layer that fails on other values; where it fails on them too, what was found before counts."""
+        """Judge a failing layer on other values; if it fails again, the first result counts."""
         before = layer.own, layer.check
         self._judge(layer, expected, got, known)
         if not layer.agrees:
             layer.own, layer.check = before
 
     def _judge_again(self, layers: Sequence[Layer], alone: Mapping[int, Array], known: Mapping[int, Array]) -> None:
-        """Judge layers that differ by what the first model computes of the same values.
+        """Judge differing layers by the first model's results for the same values.
 
-        A runtime without kernels for float16 computes several ops in float32, and rounds only what it returns.
+        A runtime without float16 kernels computes several ops in float32 and rounds only the final result.
         """
         again = self.a.isolated(self._values, {layer.match.a for layer in layers}) if layers else {}
         for layer in layers:
@@ -213,7 +213,7 @@ class Engine:
     def _judge_by_semantics(
         self, layers: Sequence[Layer], alone: Mapping[int, Array], known: Mapping[int, Array]
     ) -> None:
-        """Judge layers with a mean error by what the ops of the .tflite mean, in place of what its kernels compute.
+        """Judge layers with a mean error by evaluating the ops of the .tflite instead of running its kernels.
 
         A kernel that rounds to one side (integer MEAN, SUB, uint8 DEPTHWISE_CONV_2D) has a mean error of its own; the
         constants of the op are right if its semantics have none.
@@ -231,7 +231,7 @@ class Engine:
             self._judge_if_better(layer, expected, got, known)
 
     def _by_semantics(self, model: InnerModel, number: int, fed: Mapping[int, Array]) -> Array | None:
-        """A tensor as the neutral ops compute it from ``fed``, as it is stored; None where they cannot."""
+        """Return a tensor as evaluated by the neutral ops from ``fed``, in stored form; None if impossible."""
         grid = quantization_of(model.values[number])
         final = neutral_values(model, number, fed, grid)[1]
         return final if final is None or grid is None else quantize(final, grid)
@@ -304,7 +304,7 @@ def _smaller(array: Array) -> Array:
 
 
 def _expected_form(b: InnerModel, match: Match, array: Array) -> Array | None:
-    """An array of the type and shape of a tensor that takes no memory; None where they are not known.
+    """Return an array of the type and shape of a tensor without allocating its elements; None if unknown.
 
     ``array``: of the first model, whose shape says that of a tensor with open sizes.
     """

@@ -79,7 +79,7 @@ class PerLayer:
         return replace(report, layers=found, first_difference=difference, notes=(*report.notes, *notes))
 
     def _matches(self, a: InnerModel, b: InnerModel, until: float) -> tuple[list[Match], str]:
-        """The tensors that correspond, and by what in words."""
+        """Return the corresponding tensors, and a description of how they were matched."""
         found, how, recorded = known_matches(a, b, self.entries)
         found = _with_outputs(found, a, b, self.outputs)
         if not recorded and len(found) < FEW * len(b.changing):
@@ -101,10 +101,10 @@ def _with_outputs(
 
 
 def refuted(layers: Sequence[Layer]) -> set[int]:
-    """The tensors of the second model that hold other values than those of the same name in the first.
+    """Return the tensors of the second model whose values differ from those of the same name in the first.
 
-    They differ, but what is computed of them agrees, unless it is computed of the values of the first model; or they
-    are a multiple, which what is computed of them expects.
+    They differ, but results computed from them agree, unless these are computed from values of the first model; or they
+    are a multiple that later ops expect.
     """
     errors = {layer.match.b: layer.error for layer in layers}
     multiples = {layer.match.b for layer in layers if layer.fails and layer.is_multiple and not layer.match.recorded}
@@ -118,7 +118,7 @@ def refuted(layers: Sequence[Layer]) -> set[int]:
 
 
 def _of_agreeing(layers: Sequence[Layer]) -> str:
-    """What the layers of models say whose outputs agree."""
+    """Return the conclusion from layers of models whose outputs agree."""
     off = next((layer for layer in layers if layer.runs and layer.fails and (layer.own or 0.0) > SMALL), None)
     if off is None or off.check is None:
         return "no op differs"

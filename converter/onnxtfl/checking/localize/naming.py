@@ -93,7 +93,7 @@ def layer_error(a: InnerModel, b: InnerModel, layer: Layer) -> LayerError:
 
 
 def display(node: Node | None) -> str:
-    """The name of a node; that of its first result where it has none, "" for an input of the model."""
+    """Return the name of a node, or of its first result; "" for an input of the model."""
     if node is None:
         return ""
     return node.name or next((r.name for r in node.results if r.name), "")
@@ -105,6 +105,6 @@ def op_name(node: Node | None) -> str:
 
 
 def _result(node: Node | None, value: Value) -> str:
-    """The name of `value`, or where another node differs that of its first result."""
+    """Return the name of `value`, or of the first result of another differing node."""
     results = [value] if node is None or value in node.results else node.results
     return next((r.name for r in results if r.name), "")

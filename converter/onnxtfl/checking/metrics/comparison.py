@@ -41,7 +41,7 @@ class Expectation:
     one. ``per_slice``: the tolerance follows the peaks of slices where these differ (see `slice_peaks`).
     ``noise``: that of the source, which allows more (see `Noise.floor`).
     ``quantization_a``, ``quantization_b``: where one side is
-    quantized and the other is float, the integers are made real first.
+    quantized and the other is float, the integers are dequantized first.
     """
 
     rtol: float = 1e-3
@@ -105,7 +105,7 @@ def _judged(
 
 
 def _unheld(a: Array, b: Array) -> tuple[Array, Array] | None:
-    """Both in the type of `a`, if that is held in the type of `b`; integers of few bits in 8; None for other types."""
+    """Return both in the type of `a`, if `b` has its storage type (small integers in 8 bits); None for other types."""
     if "O" in (a.dtype.kind, b.dtype.kind):
         return None
     before, after = dtype_of(a.dtype), dtype_of(b.dtype)
@@ -190,7 +190,7 @@ def _allowed(a: Array, peak: float, step: float | None, dtype: str, expect: Expe
 
 
 def _missed_steps(errors: Errors, bias: Bias, step: float, expect: Expectation, place: str) -> str:
-    """Why quantized values are too far off, "" where they are not."""
+    """Return why quantized values are outside of the tolerance, "" if they are not."""
     if expect.levels is not None:
         few = errors.excused >= (1 - OUTLIERS) * errors.count
         return "" if few and errors.largest <= FARTHER * expect.roundings * step else place
@@ -202,7 +202,7 @@ def _missed_steps(errors: Errors, bias: Bias, step: float, expect: Expectation, 
 
 
 def _step(a: Array, expect: Expectation) -> float | None:
-    """Return the width of which the values are multiples, None where there is none."""
+    """Return the step of which all values are multiples, else None."""
     if not expect.in_steps:
         return None
     if a.dtype.kind in "iu":
@@ -226,7 +226,7 @@ def _unclipped(x: Array, y: Array) -> Array:
 
 
 def _stray(x: Array, y: Array) -> str:
-    """Return in words where NaN or infinities are at different places, "" where they are not."""
+    """Describe where NaN or infinities differ; "" if they do not."""
     for what, at in (("NaN", np.isnan), ("infinity", np.isinf)):
         count, first = 0, 0
         for k, (p, q) in enumerate(zip(blocks(x), blocks(y), strict=True)):
@@ -288,7 +288,7 @@ class Choices:
         return int(np.count_nonzero(self.tied))
 
     def are_near(self, rtol: float, atol: float) -> bool:
-        """Whether all are nearly equal: they differ by at most twice what is allowed, since both models may be off."""
+        """Whether all differ by at most twice the tolerance, since both models may be inexact."""
         x, y = self.first, self.second
         near = np.abs(x - y) <= 2 * (rtol * np.abs(x) + atol * self.peak)
         return bool(np.all(near | (x == y)))

@@ -1,4 +1,4 @@
-"""Sources that run as a copy: because an op leaves the order of its results open, or to have all weights in one file.
+"""Sources that run as a modified copy: with sorted results of ops with undefined order, or with weights in one file.
 
 A TopK that need not sort returns its elements in any order; conversions sort them, as TFLite's kernel does. LiteRT's
 interpreter does not read weights in other files, and leaves these tensors unwritten.
@@ -20,7 +20,7 @@ LARGEST = 1 << 30
 
 
 def use_sorted_copy(side: Side, stack: ExitStack) -> None:
-    """Let `side` run a copy whose results are sorted, where an op of it leaves their order open."""
+    """Let `side` run a copy with sorted results, if an op of it has an undefined order of results."""
     if not side.facts.unsorted or side.info.format != "onnx" or side.summary is None or side.summary.size > LARGEST:
         return
     model = files.read(side.info.path)

@@ -1,4 +1,4 @@
-"""What a neutral graph says about how the outputs of its model may differ, and what its inputs are."""
+"""Facts from a neutral graph about allowed differences of outputs and about inputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIGMOID_ERROR = 2.0**-24
 
 @dataclass(frozen=True)
 class Selection:
-    """An output that holds positions along ``axis`` of the tensor with the name ``data``."""
+    """An output with positions along ``axis`` of the tensor named ``data``."""
 
     data: str
     axis: int
@@ -98,14 +98,14 @@ def _computes_in_halves(graph: Graph) -> bool:
 
 
 def _rounds(node: Node) -> bool:
-    """Whether a node rounds real values, not to a grid that is given."""
+    """Whether a node rounds real values (requantization of given steps excluded)."""
     if node.op is ops.QuantizeLinear:
         return not node.operand(1).is_constant
     return node.op is ops.RoundNearestEven and not node.operand(0).is_constant
 
 
 def _drops_relu(node: Node) -> bool:
-    """Whether this quantizes what a Relu makes to a type that also has negative values, without a zero point.
+    """Whether this quantizes the result of a Relu to a type with negative values and zero point 0.
 
     Source: ONNX Runtime 1.32, core/optimizer/relu_quant_fusion.cc, which knows int8, uint8, int16 and uint16 only.
     """
@@ -116,7 +116,7 @@ def _drops_relu(node: Node) -> bool:
 
 
 def _drawn(graph: Graph) -> set[Value]:
-    """Return the values that depend on random numbers."""
+    """Return the values that depend on random ops."""
     drawn: set[Value] = set()
     for node in graph.nodes:
         if node.op.effect_of(node) is Effect.RANDOM or any(value in drawn for value in node.operands):
@@ -150,7 +150,7 @@ def _is_sigmoid(value: Value) -> bool:
 
 
 def _logits(value: Value) -> str | None:
-    """The name of what a Sigmoid reads whose result is `value`, moved or not; None for other values."""
+    """Return the name of the operand of the Sigmoid that computes `value` (perhaps moved), else None."""
     node = value.producer
     while node is not None and node.op.keeps_all is not None:
         node = node.operand(0).producer
@@ -158,12 +158,12 @@ def _logits(value: Value) -> str | None:
 
 
 def _is_unknown_unary(node: Node) -> bool:
-    """Whether this op, which could not be lifted, has one operand: it dequantizes that, as far as one can tell."""
+    """Whether this op, which could not be lifted, has one operand (assumed to be dequantized)."""
     return node.op.dialect != "neutral" and len(node.operands) == 1
 
 
 def _selection(value: Value) -> Selection | None:
-    """Return the selection whose positions a value holds, reshaped or converted or not; None for other values."""
+    """Return the selection that computes the positions in `value` (perhaps reshaped or converted), else None."""
     node = value.producer
     while node is not None and (node.op.keeps_all == "in order" or node.op is ops.Convert):
         value = node.operand(0)

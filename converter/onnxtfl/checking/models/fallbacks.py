@@ -21,7 +21,7 @@ from onnxtfl.runtimes import REFERENCE, RunError
 from onnxtfl.tracing.parts import temporary_directory
 
 HOPELESS = frozenset({"unavailable", "timeout", "memory"})
-"""Kinds of `RunError` where another way takes as long, or longer."""
+"""Kinds of `RunError` for which fallbacks would take as long."""
 LIMIT = 60.0
 """Seconds for a run of the reference evaluator."""
 CONVERTIBLE = 1 << 30

@@ -88,7 +88,7 @@ class ModelPair:
 
     @property
     def attempts(self) -> range:
-        """The numbers of the layouts that the shapes leave open."""
+        """Return the indices of the layouts that are compatible with the shapes."""
         return range(max((len(pair.permutations) for pair in self.inputs), default=1))
 
     @cached_property

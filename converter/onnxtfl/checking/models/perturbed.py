@@ -1,6 +1,6 @@
 """A model whose float constants are changed by little, to measure its noise (see `noise`).
 
-A model of token ids has no float inputs: what it rounds begins with its tables and weights.
+A model of token ids has no float inputs: rounding starts at its tables and weights.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FLOATS = frozenset({DType.FLOAT32, DType.FLOAT64})
 class PerturbedData(TensorData):
     """`base` with changed elements.
 
-    Whole numbers are kept: zeros, masks and sizes are meant exactly. So is what is not finite.
+    Integral values (zeros, masks, sizes) and non-finite values are exact and stay.
     """
 
     def __init__(self, base: TensorData, perturbation: Perturbation) -> None:

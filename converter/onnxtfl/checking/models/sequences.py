@@ -33,7 +33,7 @@ class Slot:
     def split(self, value: Any) -> list[Any]:
         """The tensors of a value of the output; MismatchError where there are more or fewer."""
         if self.kind in ("list", "stack") and not isinstance(value, list):
-            raise MismatchError(f"{self.name!r} is declared as a sequence, and is none")
+            raise MismatchError(f"{self.name!r} is declared as a sequence but is not one")
         if self.kind == "stack" and len({np.shape(element) for element in value}) > 1:
             raise MismatchError(f"the elements of {self.name!r}, one tensor here, have different shapes")
         if self.kind == "stack":

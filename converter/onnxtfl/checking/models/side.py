@@ -1,4 +1,4 @@
-"""One model of a check: its inputs and outputs, what its graph says about them, and the process that runs it."""
+"""One model of a check: its inputs and outputs, facts from its graph, and the process that runs it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMPLEX = {"float32": "complex64", "float64": "complex128"}
 WITHOUT_OPTIMIZATIONS = "without graph optimizations, which drop a Relu before QuantizeLinear to 4 bits or float8"
 """How a model ran whose `Facts.dropped` are true."""
 _EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
-"""Kinds of `RunError` that say nothing about whether the second model is valid."""
+"""Kinds of `RunError` that do not imply that the second model is invalid."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Side:
         return side
 
     def hide(self, others: Collection[str]) -> None:
-        """Hide the states that are none of the inputs `others` of the other model."""
+        """Hide the states that are not among the inputs `others` of the other model."""
         self.hidden = hidden(self.info, self.states, others)
         self.info, self.keeps_state = self.hidden.visible(self.info), self.keeps_state or bool(self.hidden.initial)
 
@@ -98,11 +98,11 @@ class Side:
         return InnerModel(self.info.path, self.info.format, self.worker, self.given(values), options, folder)
 
     def given(self, values: Sequence[Any]) -> list[Any]:
-        """The model's own inputs, for ``values`` of the visible ones."""
+        """Return the model's inputs for ``values`` of the visible ones."""
         return joined(self.slots, self.hidden.given(self._as_complex(values)))
 
     def _as_complex(self, values: Sequence[Any]) -> list[Any]:
-        """Inputs of pairs as the complex numbers that the model has."""
+        """Convert pairs to the model's complex inputs."""
         pairs = zip(self.info.inputs, values, strict=True)
         return [
             np.ascontiguousarray(v).view(_COMPLEX[info.dtype])[..., 0] if info.is_complex else v for info, v in pairs
@@ -119,7 +119,7 @@ class Side:
 
 
 def _as_pairs(output: Any) -> Any:
-    """An array of complex numbers as floats with a trailing axis of 2; anything else as it is."""
+    """Convert complex numbers to floats with a trailing axis of 2; other arrays are unchanged."""
     if not isinstance(output, np.ndarray) or output.dtype.kind != "c":
         return output
     return np.stack([output.real, output.imag], axis=-1)

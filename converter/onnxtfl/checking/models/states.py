@@ -52,7 +52,7 @@ class Hidden:
         )
 
     def given(self, values: Sequence[Any]) -> list[Any]:
-        """The values of all inputs in the first run; ``values``: of those that are no states."""
+        """Return the values of all inputs in the first run; ``values``: of inputs that are not states."""
         found = dict(zip(self.inputs, values, strict=True)) | self.initial
         return [found[i] for i in range(len(found))]
 

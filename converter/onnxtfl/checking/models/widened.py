@@ -1,7 +1,7 @@
-"""A model that computes in float16 or bfloat16, or rounds operands of products to int8, computed in float32 instead.
+"""A float32 version of a model that computes in float16 or bfloat16, or rounds operands of products to int8.
 
-Such a model rounds after each op, and each runtime in other places: two correct runs differ by more than a tolerance
-for float32. What it computes without these roundings is what a conversion to float32 has to compute.
+Such a model rounds after each op, and each runtime differently: two correct runs differ by more than a float32
+tolerance. A conversion to float32 has to agree with the float32 version.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How inputs of one model are fed to another: sizes that only one of them knows, other element types."""
+"""Feeding inputs of one model to another: sizes known by only one of them, different element types."""
 
 from __future__ import annotations
 

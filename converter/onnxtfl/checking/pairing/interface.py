@@ -93,7 +93,7 @@ def _plain_name(info: TensorInfo) -> str:
 
 def _ways(a: TensorInfo, b: TensorInfo, what: str, layout: Layout) -> tuple[Permutation, ...]:
     allowed = permutations(a.shape, b.shape, layout)
-    if not allowed and what == "output":  # the comparison of what comes out will say what differs
+    if not allowed and what == "output":  # the comparison of the outputs will show the difference
         return (tuple(range(len(a.shape or ()))),)
     if not allowed:
         raise MismatchError(f"{what} {a.name!r}: shape {shape_text(a.shape)} became {shape_text(b.shape)}")
@@ -118,7 +118,7 @@ def permutations(a: tuple[Dim, ...] | None, b: tuple[Dim, ...] | None, layout: L
     order = [same] if layout == "source" else [same, *moved] if layout == "auto" else [*moved, same]
     fitting = [p for p in order if not any(differ(a[axis], b[k]) for k, axis in enumerate(p))]
     known = {p: sum(isinstance(b[k], int) and a[axis] == b[k] for k, axis in enumerate(p)) for p in fitting}
-    if moved and known.get(moved[0], -1) == known.get(moved[1], -2):  # channels-last is what converters make
+    if moved and known.get(moved[0], -1) == known.get(moved[1], -2):  # converters produce channels-last
         fitting = [p for p in fitting if p in (same, moved[0])]
     return sorted(fitting, key=lambda p: -known[p])
 
