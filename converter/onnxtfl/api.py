@@ -282,7 +282,7 @@ def check(
 def _compare(
     a: PathLike | bytes | onnx.ModelProto, b: PathLike | bytes | onnx.ModelProto, given: Mapping[str, Any]
 ) -> CheckReport:
-    """The check that `given`, the keywords of `check`, ask for."""
+    """Return the settings of a check for `given`, the keywords of `check`."""
     from onnxtfl.checking.session import check_models
     from onnxtfl.checking.settings import Settings
 
@@ -294,7 +294,7 @@ def _compare(
 
 
 def _job(model: Any, path: PathLike | None, given: Mapping[str, Any], quantizing: Quantizing | None = None) -> Job:
-    """The conversion that `given`, the keywords of a public function, ask for; only that to ONNX has an opset."""
+    """Return the conversion job for `given`, the keywords of a public function; only ONNX results have an opset."""
     format_: FormatName = "tflite" if "opset" in given else "onnx"
     options, comparison = conversion_options(given), settings(TO_TFLITE if format_ == "onnx" else TO_ONNX, given)
     path = placed(checked(path=path)["path"], model, ".tflite" if format_ == "onnx" else ".onnx")
@@ -352,7 +352,7 @@ def _has_failed(job: Job, compared: CheckReport | None) -> bool:
 
 
 def _quantizing(given: Mapping[str, Any]) -> Quantizing | None:
-    """How to quantize, None where that is not asked for. Raises `UsageError` and `RuntimeUnavailableError`.
+    """Return how to quantize, None without quantization. Raises `UsageError` and `RuntimeUnavailableError`.
 
     `given`: the keywords of `onnx_to_tflite`.
     """
@@ -361,7 +361,7 @@ def _quantizing(given: Mapping[str, Any]) -> Quantizing | None:
     if mode is None and calibration is None and mean is None and std is None:
         return None
     if mode is None:
-        raise UsageError("calibration data are for quantizing", hint="say how to quantize (`quantize`)")
+        raise UsageError("calibration data are for quantizing", hint="choose how to quantize (`quantize`)")
     from onnxtfl.quantizing import Quantizing
 
     if quantized_io == "uint8" or (quantized_io == "int8" and mode != "int8"):

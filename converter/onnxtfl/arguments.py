@@ -1,4 +1,4 @@
-"""The arguments of the public functions, each checked once as the table of options says, before anything is read."""
+"""The arguments of the public functions, checked against the table of options before anything is read."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def of_command(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def conversion_options(values: Mapping[str, Any]) -> Options:
-    """What `values` says about the conversion itself."""
+    """Return the options of the conversion in `values`."""
     return Options(**{field.name: values[field.name] for field in fields(Options) if field.name in values})
 
 
 def settings(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What `values` says about the check, by field of `onnxtfl.checking.Settings`."""
+    """Return the settings of the check in `values`, by field of `onnxtfl.checking.Settings`."""
     found = {row.setting: values[row.name] for row in options_of(command) if row.setting and row.name in values}
     for name in ("rtol", "atol"):
         if isinstance(given := found.get(name), Mapping):
@@ -52,7 +52,7 @@ def settings(command: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def current_names(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """`given` with the keywords of a command that have another name now, for which a warning is issued."""
+    """Return `given` with renamed keywords under their current names, after a warning."""
     names = {row.former: row.name for row in options_of(command) if row.former and row.is_keyword}
     for former in [name for name in given if name in names]:
         warnings.warn(f"`{former}` is now called `{names[former]}`", DeprecationWarning, stacklevel=3)
@@ -76,7 +76,7 @@ def accepting_former_names(command: str) -> Callable[[Callable[P, R]], Callable[
 
 
 def model_kind(model: Any, name: str, kinds: Sequence[str]) -> None:
-    """Raise UsageError for what is no model: a path, bytes, or a proto where that is one of ``kinds``."""
+    """Raise UsageError unless the argument is a model: a path, bytes, or a proto if that is one of ``kinds``."""
     if isinstance(model, bytes | bytearray | memoryview | str | os.PathLike):
         return
     if "an onnx.ModelProto" in kinds and type(model).__name__ == "ModelProto":

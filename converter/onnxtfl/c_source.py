@@ -62,7 +62,9 @@ bool AddOps(Resolver& resolver) {{
 _ARENA = """\
 // The bytes of the arena that the model needs, measured where pointers have 64 bits (with 32 bits it needs less).
 constexpr std::size_t kArenaSize = {arena};"""
-_NO_ARENA = "// The size of the arena was not measured: interpreter.arena_used_bytes() says it after AllocateTensors()."
+_NO_ARENA = (
+    "// The size of the arena was not measured: interpreter.arena_used_bytes() returns it after AllocateTensors()."
+)
 _SOURCE = """\
 #include "{name}.h"
 
@@ -88,7 +90,7 @@ class CSource:
     source: str
 
     def write(self, folder: str | os.PathLike[str], suffix: str = ".cc") -> tuple[Path, Path]:
-        """Write both files into ``folder``, which is made if needed; returns their paths.
+        """Write both files into ``folder``, which is created if needed; return their paths.
 
         ``suffix``: of the source file. Raises `OutputError`.
         """

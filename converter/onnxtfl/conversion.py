@@ -130,7 +130,7 @@ class ConversionReport:
     minor_assumptions: frozenset[str] = frozenset()
 
     def rows(self, verbose: bool = False) -> list[Row]:
-        """What the report says, as the rows of a table.
+        """Return the report as rows of a table.
 
         ``verbose``: with the passes, the minor assumptions and what was left out of the metadata, and without shortened
         lists.
@@ -197,7 +197,7 @@ class Conversion:
 
         data = self.path.read_bytes() if self.path is not None else self.data
         if data is None:
-            raise UsageError("the conversion has no result, which C++ source could be made of")
+            raise UsageError("the conversion has no result from which to generate C++ source")
         name = name or (self.path.stem if self.path is not None else "model")
         return c_source(data, name, self.report.arena)
 

@@ -32,13 +32,13 @@ HEAVY = 64 << 20
 than the conversion and both runtimes together.
 """
 TfliteRuntime = str
-"""What runs .tflite models in a check: "litert", the older "tflite-runtime", or what the table of a target names."""
+"""The runtime of .tflite models in a check: "litert", the older "tflite-runtime", or that of a target's table."""
 NO_LOAD = "ONNXTFL_NO_LOAD"
 """Environment variable: if it is set, results are not loaded before they are written."""
 DEFAULT_OPSET, OLDEST = 21, "2.14"
 """The opset that is written, and the oldest runtime that must run a result, where nothing else is asked for."""
 LOAD_TIME, LOAD_SPEED = 60.0, 10 << 20
-"""Seconds that loading may take, and bytes of the model for which it may take one second more."""
+"""The time limit for loading in seconds, and the bytes of a model that extend it by one second."""
 CheckMode = Literal["auto", "require"] | bool
 """How a result is checked. "auto" (or True) runs both models on the same generated inputs and raises
 `CheckFailedError` where they differ; where one of them cannot be run (runtime not installed, operator without a kernel)
@@ -146,7 +146,7 @@ def check_result(
 def _also_in_target(
     report: CheckReport, job: Job, models: tuple[Path, Path], settings: Settings, sample: Any
 ) -> CheckReport:
-    """`report`, if the target's own runtime agrees too; else what it computes. A note where it is not installed."""
+    """Return `report` if the target's own runtime agrees too, else its result; a note if it is not installed."""
     from onnxtfl.checking.session import check_models
     from onnxtfl.runtimes import runtime_for
 
@@ -224,7 +224,7 @@ _LOAD_HINTS = {
 
 
 def check_loads(job: Job, result: Report, converted: Path, stack: ExitStack, workers: Workers | None) -> None:
-    """Load the result in its runtime, without running it, where that is installed; UnsupportedError where it refuses.
+    """Load the result in its runtime (if installed) without running it. UnsupportedError if it refuses the model.
 
     A .tflite whose sizes are known gets its memory too. `workers`: the processes of a check that did not come so far.
     """
@@ -293,7 +293,7 @@ def _begin_to_load(job: Job, converted: Path, workers: Workers) -> None:
 
 
 def copied(model: Path, stack: ExitStack) -> Path:
-    """A copy of the file, which exists while ``stack`` is open."""
+    """Return the path of a copy of the file, which exists while ``stack`` is open."""
     from onnxtfl.tracing.parts import temporary_directory
 
     return Path(shutil.copyfile(model, temporary_directory(stack) / model.name))

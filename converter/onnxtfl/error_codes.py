@@ -1,6 +1,6 @@
 """The error codes: what each means, and what to do; read from error_codes.toml.
 
-A code is stable: it keeps its meaning in later versions, and that of one that is gone is not used again.
+A code is stable: it keeps its meaning in later versions, and the code of a removed error is not reused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class ErrorCode:
-    """What is said about a code. ``hint``: what the message advises where it has no better advice ("" for none).
+    """The documentation of a code. ``hint``: the default advice of messages ("" for none).
 
     ``means``, ``do`` and ``example`` are Markdown, with the parameters in the form of :mod:`onnxtfl.wording`.
     """
@@ -57,7 +57,7 @@ def error_codes() -> Mapping[str, ErrorCode]:
 
 
 def default_hint(code: str) -> str:
-    """Return the advice for a code, "" where there is none."""
+    """Return the advice for a code, or ""."""
     found = error_codes().get(code)
     return found.hint if found else ""
 

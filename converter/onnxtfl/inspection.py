@@ -133,9 +133,9 @@ class Inspection:
             yield from map(printable, graph_lines(graph, SHORT))
 
     def diff(self, other: Inspection) -> Iterator[str]:
-        """The lines in which the graphs of ``other`` differ, in the unified format; none where they are the same.
+        """Return the differences to the graphs of ``other`` in the unified diff format; empty if they are equal.
 
-        The numbers of values without a name are left out (``%_``), or one more value would change all lines after it.
+        The numbers of unnamed values are omitted (``%_``), since an additional value would change all following lines.
         """
         old, new = (_without_numbers(one.lines()) for one in (self, other))
         names = [f"{one.name} ({one.stage})" for one in (self, other)]
@@ -182,7 +182,7 @@ def inspect(
     given = of_command(INSPECT, locals())
     unused = next((name for name, value in given.items() if value and name != "stage"), None)
     if stage == "file" and unused is not None:
-        raise UsageError(f"`{unused}` changes nothing in the file itself", hint="name a later step with `stage`")
+        raise UsageError(f"`{unused}` has no effect on the file itself", hint="name a later step with `stage`")
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
     name = os.fspath(model) if isinstance(model, str | os.PathLike) else "model"
     source: Any = model
@@ -320,14 +320,14 @@ def _add_types(read: Graph, lifted: Graph) -> None:
 
 
 def _reason(node: Node) -> str:
-    """Why a node is not converted; "" where it depends on another one that is not."""
+    """Return why a node is not converted; "" if it only depends on another such node."""
     known = all(value is None or value.type is not None for value in node.operands)
     try:
         if node.graph is not None:
             lift_node(node.graph, node, body)
     except UnsupportedError as error:
         return error.message if known or error.code == "E-OP-002" else ""
-    except Exception:  # an operand whose type another op does not tell
+    except Exception:  # an operand whose type is unknown because of another op
         return ""
     return ""
 

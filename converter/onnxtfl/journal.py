@@ -1,4 +1,4 @@
-"""The journal of a folder of results: which were made from which source, with which options, and are complete."""
+"""The journal of a folder of results: their sources and options, and which are complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = ".onnxtfl.jsonl"
 
 
 class Journal:
-    """A line for each result that was made; the last one of a result counts. Lines that cannot be read are ignored."""
+    """A line per created result; the last line of a result counts. Unreadable lines are ignored."""
 
     def __init__(self, folder: Path, to: str, options: Mapping[str, Any]) -> None:
         self.path = folder / NAME
@@ -25,7 +25,7 @@ class Journal:
         self._known = {entry["target"]: entry for entry in self._read()}
 
     def is_up_to_date(self, pair: Pair) -> bool:
-        """True where the result exists, is newer than its source, and was made of it with the same options."""
+        """Whether the result exists, is newer than its source, and was created with the same options."""
         entry = self._known.get(self._name(pair))
         with contextlib.suppress(OSError):
             newer = pair.target.stat().st_mtime_ns >= pair.source.stat().st_mtime_ns
@@ -33,7 +33,7 @@ class Journal:
         return False
 
     def write(self, pair: Pair, *, done: bool) -> None:
-        """Add what became of a model; a line is written at once, so that an interrupted run leaves whole lines."""
+        """Append the outcome of a model; lines are written at once, so that an interrupted run leaves complete ones."""
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             line = json.dumps(self._entry(pair, done), sort_keys=True) + "\n"
@@ -60,7 +60,7 @@ class Journal:
 
 
 def _key(to: str, options: Mapping[str, Any]) -> str:
-    """What has to be the same for a result to be up to date: options, and the version that made it."""
+    """Return the key of an up-to-date result: options and package version."""
     from importlib.metadata import version
 
     shown = json.dumps([version("onnxtfl"), to, sorted(options.items())], default=_described)

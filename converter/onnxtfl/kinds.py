@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 LARGEST_SIZE = 2**31 - 1
 Size = int | str | None
-"""A size of an input: a number; a name, which sizes that are equal share; None or -1 for one that is open."""
+"""A size of an input: an int; a name, shared by equal dynamic sizes; None or -1 for a dynamic size."""
 LAYOUTS = ("source", "channels-first", "channels-last")
 
 
@@ -26,7 +26,7 @@ class RefusedError(ValueError):
 
 
 def refuse(name: str, value: object, use: str) -> RefusedError:
-    """The error for an argument that is not possible; ``use``: what is."""
+    """Return the error for an invalid argument; ``use``: what is valid."""
     shown = value if isinstance(value, str | int | float) or value is None else type(value).__name__
     return RefusedError(f"`{name}` cannot be {shown!r}", f"use {use}")
 
@@ -42,11 +42,11 @@ class Kind:
         return value
 
     def read(self, text: str) -> Any:
-        """Return the value that a text of the command line stands for; ValueError with a sentence for another text."""
+        """Parse a text of the command line. ValueError with a message for an invalid text."""
         return text
 
     def collect(self, value: Any) -> Any:
-        """Return the argument in Python for what the command line has, several values for a repeatable option."""
+        """Return the Python argument for the parsed values of an option (several if it is repeatable)."""
         return value
 
 
@@ -235,7 +235,7 @@ class Folder(File):
 
 
 class Paths(Kind):
-    """Paths of models; one path may stand alone."""
+    """Paths of models: a list, or a single path."""
 
     def check(self, name: str, value: Any) -> list[Any]:
         listed = [value] if isinstance(value, str | os.PathLike) else value
@@ -255,7 +255,7 @@ class Callback(Kind):
 
 
 class Names(Kind):
-    """A list of names, or None where there is none; a string would be a list of letters."""
+    """A list of names, or None; a string is refused, since it would be a list of letters."""
 
     metavar = "NAME..."
     repeatable = True
@@ -362,7 +362,7 @@ class Pairs(Kind):
             raise ValueError(f"{text!r} is not {self.metavar}, like {self.example}") from None
 
     def read_value(self, text: str) -> Any:
-        """Return the value that a text stands for; ValueError for another text."""
+        """Parse a text. ValueError for an invalid text."""
         return text
 
     def collect(self, value: Iterable[tuple[str, Any]]) -> Any:
@@ -370,14 +370,14 @@ class Pairs(Kind):
 
 
 class Shapes(Pairs):
-    """Shapes by input name; on the command line ``?`` is a size that is open, a word one that is called so."""
+    """Shapes by input name; on the command line ``?`` is a dynamic size, a word a named dynamic size."""
 
     metavar, example = "NAME:SIZES", "x:1,3,224,224 or x:?,3,224,224"
     use = "a dictionary of input name and sizes"
 
     def check_value(self, name: str, key: str, value: Any) -> tuple[int | str, ...]:
-        """The sizes; -1: a size that is open, a name: one that is open and called so."""
-        hint = f"use sizes from 0 to {LARGEST_SIZE}, a name, or `?|None` for one that is open"
+        """Return the sizes; -1: a dynamic size, a name: a named dynamic size."""
+        hint = f"use sizes from 0 to {LARGEST_SIZE}, a name, or `?|None` for a dynamic size"
         if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise RefusedError(f"invalid shape {value!r} for input {key!r}", hint, "E-USE-004")
         sizes = [-1 if size is None else size for size in value]
@@ -523,7 +523,7 @@ def _quotient(text: str) -> float:
 
 
 def _is_real(value: Any) -> bool:
-    """True for numbers of Python and NumPy."""
+    """Whether the value is a number of Python or NumPy."""
     return not isinstance(value, bool | str) and hasattr(value, "__float__") and not hasattr(value, "__len__")
 
 

@@ -1,7 +1,7 @@
-"""The conversion of several models into a folder: each in a worker process, what is done already is left out.
+"""Conversion of several models into a folder, in worker processes; up-to-date results are skipped.
 
-The processes are those of `concurrent.futures`, or the workers of a Dask cluster. A journal in the folder says with
-which options each result was made, so that an interrupted run goes on where it ended.
+The processes are those of `concurrent.futures`, or the workers of a Dask cluster. A journal in the folder
+records the options of each result, so that an interrupted run can be continued.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _run(pool: Executor, pairs: Sequence[Pair], to: str, options: Mapping[str, A
         pair = futures[future]
         try:
             yield pair, future.result()
-        except Exception as error:  # the worker is gone, or its result did not come back
+        except Exception as error:  # the worker died, or its result was lost
             lost = error if isinstance(error, OnnxtflError) else InternalError("a worker", error)
             yield pair, Outcome(pair.source, pair.target, "failed", error=lost)
 
@@ -185,7 +185,7 @@ def _portable(error: OnnxtflError) -> OnnxtflError:
 
 @contextlib.contextmanager
 def _opened(executor: str | Executor, address: str | None, jobs: int | None, count: int) -> Iterator[Executor]:
-    """The executor to submit the models to; what was made here is closed, and on an interrupt ended."""
+    """Yield the executor for the models; one created here is closed afterwards, or terminated on an interrupt."""
     if isinstance(executor, Executor):
         yield executor
         return
@@ -300,7 +300,7 @@ def _begin_worker(safe_path: str | None, others: Sequence[str]) -> None:
 
 
 def _leave(number: int, frame: Any) -> None:
-    """Remove the temporary files, then leave: an exception could come in the middle of what makes or removes them."""
+    """Remove the temporary files and exit: an exception could interrupt their creation or removal."""
     signal.signal(number, signal.SIG_IGN)
     remove_all()
     os._exit(130)

@@ -1,4 +1,4 @@
-"""The coverage tables: which op versions convert, and how, as the registered mapping rules say."""
+"""The coverage tables: which op versions convert, and how, according to the registered mapping rules."""
 
 from __future__ import annotations
 

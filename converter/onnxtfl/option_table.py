@@ -95,7 +95,7 @@ def _only_commands(name: str, kind: Kind, default: Any, commands: tuple[str, ...
 
 
 _BOTH, _COMPARING = CONVERT, (*CONVERT, CHECK)
-_SHAPES_HELP = "Sizes of an input, like x:1,3,224,224; x:?,3,64,64 or x:batch,3,64,64 leaves one open (repeatable)."
+_SHAPES_HELP = "Sizes of an input, like x:1,3,224,224; x:?,3,64,64 or x:batch,3,64,64 keeps one dynamic (repeatable)."
 _TARGETS = target_tables()
 _TARGETS_HELP = ", or ".join(table.help for table in _TARGETS.values())
 TFLITE_RUNTIMES = dict.fromkeys(("litert", "tflite-runtime", *(t.runtime for t in _TARGETS.values() if t.runtime)))
@@ -204,7 +204,7 @@ _CHECK_INPUTS = (
     Option("dims", Sizes(), None, (CHECK,),
         "Size of a dimension in the runs, by its name, like batch=2 (repeatable).", flags="--dim", setting="dims"),
     Option("check_dims", Sizes(), None, _BOTH,
-        "Size of a dimension in the runs of the check only; it stays open in the result (repeatable).",
+        "Size of a dimension in the runs of the check only; it stays dynamic in the result (repeatable).",
         flags="--check-dim", setting="dims"),
     Option("random", Integer(1, 100_000), 1, (CHECK,), "Sets of generated inputs.", setting="random"),
     Option("input_ranges", Ranges(), None, _COMPARING,
@@ -225,7 +225,7 @@ _REPORTS = (
 )
 _MANY = (
     Option("jobs", Integer(1, optional=True), None, (MANY,), "Worker processes.  [default: half the processors]"),
-    Option("force", Flag(), False, (MANY,), "Convert also what is up to date."),
+    Option("force", Flag(), False, (MANY,), "Convert again even if the result is up to date."),
     Option("executor", Choice("processes", "dask"), "processes", (MANY,),
         "Where they run: here, or on a Dask cluster."),
     Option("address", Text(), None, (MANY,),
@@ -238,9 +238,9 @@ _OTHERS = (
     Option("stage", Text(), "file", (INSPECT,), "The graph after this step of a conversion (below)."),
     _only_commands("summary", Flag(), False, (INSPECT,), "Print the summary only."),
     _only_commands("diff", Place(), None, (INSPECT,),
-        "Print what differs in the graph of another model.", metavar="OTHER"),
+        "Print the differences to the graph of another model.", metavar="OTHER"),
     _only_commands("diff_stage", Text(), None, (INSPECT,),
-        "Print what differs after another step (of OTHER, else of MODEL).", metavar="STAGE"),
+        "Print the differences to the graph after another step (of OTHER, else of MODEL).", metavar="STAGE"),
     _only_commands("as_json", Flag(), False, (INSPECT,), "Print JSON.", flags="--json"),
     Option("on_progress", Callback(), None, _BOTH, flags=""),
     _only_commands("quiet", Flag(), False, _COMPARING, "Print errors only.", flags="-q --quiet"),

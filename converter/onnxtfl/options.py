@@ -83,7 +83,7 @@ class Options:
 
     @property
     def is_compact(self) -> bool:
-        """Whether loops stay loops: where memory is little, as each tensor takes some."""
+        """Whether loops stay loops, since each tensor of an unrolled loop takes memory."""
         return bool(self.compact)
 
     @property

@@ -31,7 +31,7 @@ def placed(path: str | os.PathLike[str] | None, model: object, suffix: str) -> s
 
 
 def beside(model: str, suffix: str) -> str:
-    """The path of a model with another suffix."""
+    """Return the path of a model with another suffix."""
     path = Path(model)
     known = path.suffix.lower() in (".onnx", ".tflite", ".lite", ".pb")
     return os.fspath(path.with_suffix(suffix) if known else path.with_name(path.name + suffix))
@@ -130,7 +130,7 @@ class Output:
 
 
 def _is_special(path: str) -> bool:
-    """Whether `path` is a device, a pipe or an open file."""
+    """Whether `path` is a device, a pipe or an open file descriptor."""
     if os.path.abspath(path).startswith(platform_calls.OPEN_FILES):
         return True
     return os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)

@@ -137,7 +137,7 @@ def _onnx_target(options: Options) -> OnnxTarget:
 
 
 def lifted_where_possible(model: Model) -> Graph:
-    """The main graph of `model`, functions inlined, states explicit; ops that cannot be lifted stay as they are."""
+    """Return the main graph of `model` with functions inlined and explicit states; ops that cannot be lifted stay."""
     inline_functions(model)
     explicit_states(model)
     lift_where_possible(model.main, body)
@@ -145,7 +145,7 @@ def lifted_where_possible(model: Model) -> Graph:
 
 
 def unsupported(model: str | os.PathLike[str] | bytes | onnx.ModelProto, options: Options) -> list[UnsupportedOp]:
-    """What of a model has no conversion to the other format; where all can be lifted, what a conversion says."""
+    """Return all unsupported ops of a model; if all can be lifted, the error of the conversion."""
     is_tflite = isinstance(model, str | os.PathLike | bytes) and files.sniff(model) == "tflite"
     target: Target = _onnx_target(options) if is_tflite else _tflite_target(options)
     with _begun(target, options) as conversion:

@@ -1,4 +1,4 @@
-"""What a conversion notes of itself, of which reports are made."""
+"""The record of a conversion, from which reports are made."""
 
 from __future__ import annotations
 

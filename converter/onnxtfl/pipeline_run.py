@@ -126,7 +126,7 @@ class PipelineRun:
             self.options.on_progress(step)
 
     def count_written(self, size: int) -> None:
-        """Tell the user's callback how much of the weights is written, where that takes long."""
+        """Report the progress of writing large weights to the user's callback."""
         self._written, now = self._written + size, time.monotonic()
         if self.options.on_progress is not None and now > self._told + TELL_EVERY:
             self._told = now

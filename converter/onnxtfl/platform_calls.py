@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STDIN = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 STDOUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 OPEN_FILES = ("/dev/std", "/dev/fd/", "/proc/")
-"""What the names of open files start with: these are written into, another file of that name would not be the same."""
+"""The prefixes of names of open files, which have to be written in place."""
 
 
 def locked(folder: str | os.PathLike[str]) -> int | None:
@@ -55,7 +55,7 @@ def parent() -> int | None:
 
 
 def ending_signals() -> list[int]:
-    """The signals that ask a process to end: SIGINT, SIGTERM, and SIGHUP where that exists and is not ignored."""
+    """Return the termination signals: SIGINT, SIGTERM, and SIGHUP if it exists and is not ignored."""
     hangup = getattr(signal, "SIGHUP", None)
     ignored = hangup is None or signal.getsignal(hangup) == signal.SIG_IGN  # nohup
     return [int(signal.SIGINT), int(signal.SIGTERM), *([] if hangup is None or ignored else [int(hangup)])]
@@ -72,7 +72,7 @@ def signal_pipe() -> int | None:
 
 
 def open_pipe(path: str | os.PathLike[str]) -> int:
-    """Open a named pipe for writing; OSError with ENXIO where no process reads it and the system can tell."""
+    """Open a named pipe for writing. OSError with ENXIO if no process reads it (where the system supports that)."""
     descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
     if hasattr(os, "set_blocking"):
         os.set_blocking(descriptor, True)

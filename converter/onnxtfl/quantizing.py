@@ -43,7 +43,7 @@ Calibration = str | os.PathLike[str] | Iterable[Sample]
 RANDOM = "random"
 RANDOM_SAMPLES = 32
 STORAGE: Mapping[Mode, str] = {"int8": "int8", "int16x8": "int16"}
-"""How activations are stored; ops whose kernels compute nothing correct on that stay float."""
+"""Storage of activations; ops without a correct kernel for it stay float."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Quantizing:
             require_pillow()
         elif self._normalization is not None:
             raise UsageError(
-                "`mean` and `std` are for calibration images", hint="give a folder of images (`calibration`)"
+                "`mean` and `std` are for calibration images", hint="pass a folder of images (`calibration`)"
             )
         version()
 
@@ -94,7 +94,7 @@ class Quantizing:
         return Normalization(self.mean or (0.0,), self.std or (1.0,))
 
     def run(self, model: Path, report: Report, seed: int) -> Sample | None:
-        """Quantize the .tflite file `model` in place, and change its `report` to what is in the file then.
+        """Quantize the .tflite file `model` in place, and update its `report`.
 
         Returns a sample of the calibration data, if there are any.
         """

@@ -45,7 +45,7 @@ def pairs_of(models: Iterable[str | os.PathLike[str]], directory: str | os.PathL
 
 
 def _models(path: Path, output: Path, to: str) -> Iterator[tuple[Path, Path]]:
-    """Each model of a path, and its place in the output folder; what is in that folder is no source."""
+    """Yield each model of a path with its path in the output folder, whose contents are not sources."""
     if not path.is_dir():
         if not path.exists():
             raise InvalidModelError(f"{path}: No such file or folder", code="E-FILE-001")

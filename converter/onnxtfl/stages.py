@@ -1,4 +1,4 @@
-"""The passes of each stage of a conversion, for a target and options; `pipeline` says in which order they come."""
+"""The passes of each stage of a conversion, for a target and options; `pipeline` defines their order."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def element_types(target: Target, options: Options) -> Passes:
 
 
 def small_types(target: Target, options: Options) -> Passes:
-    """Integers of few bits and complex numbers, of which ONNX has fewer types."""
+    """Return the passes for small integers and complex numbers, for which ONNX lacks ops."""
     return (
         Pass("small types", hold_few_bits, hold_two_bits, needs=NEUTRAL),
         Pass("complex numbers", split_complex, split_complex_in_region, needs=NEUTRAL),
@@ -105,7 +105,7 @@ def small_types(target: Target, options: Options) -> Passes:
 
 
 def dequantized(target: Target, options: Options) -> Passes:
-    """Float models of quantized ones, where that is asked for."""
+    """Return the passes that dequantize a model, by option."""
     wanted = options.quantized == "float"
     return [Pass("dequantize", quantize.dequantize_all, EVERYWHERE, needs=NEUTRAL)] if wanted else []
 
@@ -195,7 +195,7 @@ def float16(target: Target, options: Options) -> Passes:
 
 
 def legalize(target: Target, options: Options) -> Passes:
-    """Each op in a form that the target takes."""
+    """Return the passes that legalize all ops for the target."""
     return [
         Pass("legalize", partial(legalization.legalize, target=target), EVERYWHERE, needs=NEUTRAL, establishes=LEGAL)
     ]

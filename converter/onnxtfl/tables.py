@@ -1,6 +1,6 @@
 """Tables of facts: rows of a title and a text, as text for terminals and as HTML for notebooks.
 
-What the rows of a report are is defined with the report; how numbers and lists are written is defined here.
+Reports define their rows; the formatting of numbers and lists is defined here.
 """
 
 from __future__ import annotations

@@ -25,13 +25,13 @@ def window_attributes(window: Window) -> dict[str, Any]:
 
 
 def first(rank: int) -> dict[str, Any]:
-    """The dimension numbers of channels-first tensors with `rank` spatial axes."""
+    """Return the dimension numbers of channels-first tensors with `rank` spatial axes."""
     spatial = tuple(range(2, rank + 2))
     return {f"{side}_spatial_dimensions": spatial for side in ("input", "kernel", "output")}
 
 
 def last(rank: int, kernel_input: int, kernel_output: int, kernel_spatial: Sequence[int]) -> dict[str, Any]:
-    """The dimension numbers of channels-last tensors with `rank` spatial axes."""
+    """Return the dimension numbers of channels-last tensors with `rank` spatial axes."""
     spatial = tuple(range(1, rank + 1))
     sides = {
         f"{s}_{k}": v

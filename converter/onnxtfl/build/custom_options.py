@@ -15,7 +15,7 @@ from onnxtfl.ir.graph import Node
 
 
 def custom_options(node: Node) -> dict[str, Any]:
-    """The options of a custom op, a map; empty where there are none. ValueError where they are malformed."""
+    """Return the options of a custom op as a dict, empty without options. ValueError if malformed."""
     data = bytes(node.attributes.get("custom_options") or b"")
     if not data:
         return {}

@@ -18,7 +18,7 @@ from onnxtfl.ir.facts import never_negative
 
 
 def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value:
-    """Map `indices` from [-size, size) to [0, size); makes no node if they are constant or known to be nonnegative."""
+    """Map `indices` from [-size, size) to [0, size); creates no node if they are constant or known to be nonnegative."""
     _check(indices, [size])
     if never_negative(indices):
         return indices
@@ -60,7 +60,7 @@ def resolved_rows(b: Builder, x: Value, indices: Value, batch: int) -> Value:
 
 
 def flat_positions(b: Builder, rows: Value, sizes: Sequence[Dim], source: Value) -> Value:
-    """Index vectors [..., len(sizes)] as flat indices [...] in C order; `source` has the `sizes` that are open."""
+    """Return index vectors [..., len(sizes)] as flat indices [...] in C order; `source` has the dynamic `sizes`."""
     if len(sizes) == 1:
         return reshape(b, rows, rows.shape[:-1])
     steps = dim_vector(b, [product(sizes[i + 1 :]) for i in range(len(sizes))], source)

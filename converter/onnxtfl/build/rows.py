@@ -37,7 +37,7 @@ def activated(b: Builder, value: Value, node: Node, *, smooth: bool = False) -> 
 
 
 def _sign_bit(x: Term) -> Term:
-    """1 for negative numbers and -0, whose reciprocal is below 0, and 0 for others."""
+    """Return 1 for negative values and -0 (whose reciprocal is negative), else 0."""
     return ((x < 0) | (x.constant(1) / x < 0)).choose(x.constant(1), 0)
 
 

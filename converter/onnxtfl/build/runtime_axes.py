@@ -25,7 +25,7 @@ from onnxtfl.build.sizes import HUGE, vector_length
 
 
 def one_axis(axis: Value, x: Value) -> int | None:
-    """The axis of `x` in an operand with one entry; None where it is known only at run time."""
+    """Return the axis of `x` in an operand with one entry; None if dynamic."""
     known = static_ints(axis)
     if known is None:
         return 0 if x.rank == 1 else None
@@ -83,7 +83,7 @@ def counted_from_start(b: Builder, axes: Value, rank: int) -> Term:
 
 
 def _common(some: Sequence[Dim], others: Sequence[Dim]) -> list[Dim]:
-    """Sizes each of which is one of two."""
+    """Return sizes that are valid for both alternatives, dynamic where they differ."""
     return [m if m == n else fresh() for m, n in zip(some, others, strict=True)]
 
 
@@ -159,14 +159,14 @@ def unsqueezed_at(b: Builder, x: Value, axes: Value) -> Value:
 
 
 def _is_among(b: Builder, axes: Value, rank: int) -> Term:
-    """1 for each of `rank` axes that is among those of a vector, which may be negative, else 0: int64 [rank]."""
+    """Return 1 for each of `rank` axes that is in a vector (perhaps negative), else 0: int64 [rank]."""
     places = Term(b, axes) % rank
     each = places.apply(ops.OneHot, *(b.scalar(n, DType.INT64) for n in (rank, 1, 0)), axis=-1)
     return each.reduce("max", [0], keepdims=False)
 
 
 def placed(b: Builder, vector: Value | None, axes: Value, rank: int, default: int) -> Value:
-    """A vector with an entry for each of `axes` (known only at run time) as one of `rank` entries, else `default`."""
+    """Expand a vector with an entry for each of the dynamic `axes` to `rank` entries, with `default` for others."""
     blank = constant(np.full(rank, default, np.int64))
     if vector is None:
         return blank

@@ -46,7 +46,7 @@ def listed(b: Builder, elements: Sequence[Value | None]) -> Value:
 
 
 def is_absent(value: Value | None) -> bool:
-    """Whether an optional has no value; UnsupportedError where that is known only at run time."""
+    """Whether an optional has no value. UnsupportedError if that is dynamic."""
     if value is None or (value.producer is not None and value.producer.op is ops.Absent):
         return True
     if isinstance(value.type, OptionalType) and not is_sequence(value):
@@ -120,7 +120,7 @@ class Outputs:
                 region.outputs = []
 
     def _flatten(self, column: tuple[Value, ...], found: list[tuple[Value, ...]]) -> _Maker | None:
-        """Append the tensors of one output, one of each region, to `found`; return what makes it of them again."""
+        """Append the tensors of one output of each region to `found`; return a function that rebuilds the output."""
         if not any(map(is_sequence, column)):
             found.append(column)
             return None
@@ -153,7 +153,7 @@ class Outputs:
 
 
 class _Maker:
-    """A node whose result is a sequence, and what makes those of its operands that are sequences (None: tensors)."""
+    """A node with a sequence as result, and the makers of its sequence operands (None: tensors)."""
 
     def __init__(self, node: Node, operands: Sequence[_Maker | None]) -> None:
         self.node, self.operands = node, operands

@@ -68,12 +68,12 @@ def frozen(value: Value | None, what: str) -> list[int]:
     """The elements of an integer operand; UnsupportedError (about `what`) if they are unknown before run time."""
     elements = static_ints(value)
     if elements is None:
-        raise UnsupportedError(f"{what} known only at run time", hint="freeze it to an initializer", code="E-SHAPE-002")
+        raise UnsupportedError(f"{what} that is dynamic", hint="freeze it to an initializer", code="E-SHAPE-002")
     return elements
 
 
 def whole(b: Builder, value: Value) -> Value:
-    """Sizes as int64; ops of the first opset have them in the type of their tensor."""
+    """Return sizes as int64; ops of the first opset have them in the dtype of their tensor."""
     if value.is_constant:
         return constant(np.asarray(value.numpy(), np.int64))
     return value if value.dtype is DType.INT64 else b(ops.Convert, value, dtype=DType.INT64)
@@ -150,7 +150,7 @@ def sliced(b: Builder, x: Value, parts: Mapping[int, slice]) -> Value:
 
 
 def _is_whole(part: slice, size: Dim) -> bool:
-    """Whether a slice takes all of an axis."""
+    """Whether a slice covers the whole axis."""
     reaches = part.stop is None or part.stop == size or at_most(size, part.stop)
     return not part.start and reaches and part.step in (None, 1)
 
@@ -169,7 +169,7 @@ def spread(b: Builder, vector: Value | None, axes: Sequence[int], rank: int, def
 
 
 def merge_whole(whole: Sequence[bool]) -> list[list[int]]:
-    """Group adjacent axes that are both `whole`; every other axis is a group of its own."""
+    """Group adjacent axes that are both `whole`; every other axis is a separate group."""
     groups: list[list[int]] = []
     for axis, is_whole in enumerate(whole):
         if is_whole and groups and whole[groups[-1][-1]]:

@@ -1,4 +1,4 @@
-"""Quantized constants without a kernel that dequantizes them stay compressed: arithmetic on what is stored."""
+"""Quantized constants without a dequantize kernel stay compressed: arithmetic on the stored integers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnxtfl.ir.types import DType, TensorType
 
 
 def stored_dequantized(b: Builder, x: Value) -> Value:
-    """The real values of a quantized constant, from what is stored and explicit parameters."""
+    """Return the real values of a quantized constant from its stored integers and explicit parameters."""
     quantization, type_ = x.tensor_type.quantization, x.tensor_type
     assert quantization is not None and x.data is not None
     shape: tuple[int, ...] = () if quantization.per_tensor else (len(quantization.scales),)

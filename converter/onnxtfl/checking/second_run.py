@@ -25,7 +25,7 @@ SHARE = 0.5
 SLOWER = 4.0
 """How many times longer than the first one another kernel set may take, once it takes more than the patience."""
 UNSTEADY = (
-    "LiteRT's default kernels compute other results in a second run of the same interpreter, its builtin kernels do not: "
+    "LiteRT's default kernels compute other results in a second run of one interpreter, its builtin kernels do not: "
     "run this model without XNNPACK, or create a new interpreter for each run"
 )
 

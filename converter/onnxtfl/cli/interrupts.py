@@ -1,4 +1,4 @@
-"""Ctrl-C and the other signals to end: one line and exit code 130, also during imports; imports next to nothing itself.
+"""Ctrl-C and other termination signals: one line and exit code 130, also during imports (this module has few).
 
 The first signal raises KeyboardInterrupt, so that temporary files are removed; while that is done, the second one is
 ignored, and the third one ends the process at once. A long computation in NumPy delays the exception: after `PATIENCE`
@@ -31,7 +31,7 @@ def catch() -> None:
 
 
 def leave_at_once() -> None:
-    """End the process on the next signal, without cleaning up: nothing is left to be cleaned up."""
+    """Exit on the next signal without cleanup, when there is nothing left to clean up."""
     _set(_leave)
 
 

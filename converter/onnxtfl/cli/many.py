@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 CHECK = 32
-"""The column of what the check said."""
+"""The column with the result of the check."""
 
 
 def is_several(models: Sequence[str]) -> bool:

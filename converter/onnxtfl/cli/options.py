@@ -1,4 +1,4 @@
-"""The options of the commands and the arguments of the public functions that they stand for, from the table."""
+"""The options of the commands, generated from the table of options."""
 
 from __future__ import annotations
 

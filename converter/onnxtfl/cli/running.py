@@ -50,7 +50,7 @@ def _complete(command: click.Command) -> None:
 
 
 def _has_lists(command: click.Command, words: list[str]) -> bool:
-    """True where the command, or its subcommand, has an option that takes several names."""
+    """Whether the command, or its subcommand, has an option with several names."""
     if isinstance(command, click.Group):
         command = next((command.commands[word] for word in words if word in command.commands), command)
     return any(isinstance(p, click.Option) and p.multiple and p.opts[0] in LISTS for p in command.params)
@@ -81,7 +81,9 @@ def exit_code(command: click.Command, words: list[str]) -> int:
 
 
 def _interrupted() -> int:
-    if temporary := sys.modules.get("onnxtfl.temporary"):  # the signal may have come while a folder was made or removed
+    if temporary := sys.modules.get(
+        "onnxtfl.temporary"
+    ):  # the signal may have come while a folder was created or removed
         temporary.remove_all()
     print_error("interrupted")
     return interrupts.EXIT_CODE

@@ -52,6 +52,6 @@ def write_to_stdout(data: bytes) -> None:
 
 @contextlib.contextmanager
 def tables_to_stderr(wanted: bool) -> Iterator[None]:
-    """Print to standard error what would go to standard output, where that is a model."""
+    """Redirect printed output to standard error if standard output is a model."""
     with contextlib.redirect_stdout(sys.stderr) if wanted else contextlib.nullcontext():
         yield

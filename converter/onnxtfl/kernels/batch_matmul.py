@@ -18,7 +18,7 @@ from onnxtfl.ir.quantized import quantization_of
 
 
 def with_one_scale(node: Node) -> Value:
-    """rhs of batched matrices as the integer kernel reads it: where a tensor has several scales, it takes 0 for them.
+    """Return rhs of batched matrices as the integer kernel reads it: several scales are read as 0.
 
     A hybrid kernel reads them along the columns, whatever axis the file says. The probe finds zeros with all kernel
     sets.

@@ -19,7 +19,7 @@ _UNITS = 256
 
 
 def in_units_of_1_256(value: Value) -> Array:
-    """The real values of all stored integers in units of 1/256, as the kernel rounds them: int32 [256] or [65536].
+    """Return the values of all stored integers in units of 1/256, rounded as in the kernel: int32 [256] or [65536].
 
     Raises UnsupportedError for a scale that it has no multiplier for.
     """

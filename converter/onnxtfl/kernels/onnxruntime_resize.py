@@ -35,7 +35,7 @@ _BYTES = (DType.UINT8, DType.INT8)
 
 @dataclass(frozen=True)
 class _Taps:
-    """The elements before and after each place of an axis, int32, and the place's distances to them, float32 vectors.
+    """The neighbors (int32) of each coordinate of an axis, and its distances to them (float32 vectors).
 
     Both distances are a half where both elements are the same.
     """
@@ -46,7 +46,7 @@ class _Taps:
     to_after: Term
 
     def in_fixed_point(self, where: Term) -> _Taps:
-        """The distances in units of 1/1024, int32, between places that are rounded down to such."""
+        """Return the distances in units of 1/1024 (int32), for coordinates rounded down to such units."""
         fixed, same = (where * float(_ONE)).to(DType.INT32), self.before.equals(self.after)
         distances = ((fixed - place * _ONE).abs() for place in (self.before, self.after))
         halves = self.before * 0 + _ONE // 2
@@ -68,7 +68,7 @@ def integers_like_onnx(b: Builder, node: Node) -> Value | None:
     else:
         wide = b(ops.Convert, x, dtype=DType.FLOAT32)
         for i, axis in enumerate(node.attr("dims")):
-            if axis not in axes:  # of open size; ONNX Runtime refuses sizes that change
+            if axis not in axes:  # of dynamic size; ONNX Runtime refuses sizes that change
                 wide = ResizedAxis(b, node, wide, i).resampled()
         total = _weighted(Term(b, wide), node, axes)
     return as_declared(b, b(ops.Convert, total.value, dtype=x.dtype), node.result.type)

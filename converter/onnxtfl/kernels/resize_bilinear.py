@@ -29,7 +29,7 @@ from onnxtfl.rewriting.stored_integers import integers_of, labeled
 
 _ONE = 1 << 10
 _MOST_DRIFT = 1 / 512
-"""The largest error of a coordinate, in elements: neighbours are up to 255 quantization steps apart, in two axes."""
+"""The largest error of a coordinate in elements: neighbors differ by up to 255 steps, along two axes."""
 
 
 def tfl_bilinear(size: int, resized: int, corners: bool, centers: bool) -> Array:
@@ -108,7 +108,7 @@ def _quotient(size: Any, count: Any) -> Any:
 
 
 def _weights(size: Term, count: Term, corners: bool, centers: bool) -> Term:
-    """The weight of each of `size` elements in each of `count` means, in units of 1/1024: int64 [count, size]."""
+    """Return the weights of `size` elements in `count` results in units of 1/1024: int64 [count, size]."""
     b = size.b
     index, elements = (Term(b, positions(b, n.value)) for n in (count, size))
     place: Term = _coordinates(index, size, count, corners, centers, Term.choose)

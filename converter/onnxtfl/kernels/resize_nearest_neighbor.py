@@ -41,7 +41,7 @@ def tfl_nearest_of_bytes(size: int, resized: int) -> Array:
 
 
 def computed_tfl_nearest(b: Builder, length: Value, count: Value) -> Value:
-    """`tfl_nearest` with both options, of two sizes (vectors of one entry) that are known only at run time."""
+    """`tfl_nearest` with both options, for two dynamic sizes (vectors of one entry)."""
     size, resized = (Term(b, v).to(DType.FLOAT32) for v in (length, count))
     scale = (resized > 1.0).choose((size - 1.0) / (resized - 1.0).max(1.0), size / resized.max(1.0))
     where = (Term(b, positions(b, count)).to(DType.FLOAT32) + 0.5) * scale

@@ -28,7 +28,7 @@ _UNIT = np.float64(2.0 / _RANGE * -32768), np.float64(2.0 / _RANGE * 32767)
 _LONGEST, _STEEPEST = 1 << 14, 2.0
 """Sums of more elements, and differences in larger steps, may overflow int32."""
 _HIGHEST = 30
-"""The exponent of the largest sum of an axis of open size; the kernel's own sums overflow beyond it."""
+"""The exponent of the largest sum along a dynamic axis; the kernel's sums overflow beyond it."""
 
 
 def int16_softmax(b: Builder, node: Node, beta: float) -> Value | None:
@@ -66,7 +66,7 @@ def _quotient(powers: Term, total: Term, highest: int) -> Term:
 
 
 def _gathered(table: Array, index: Term) -> Term:
-    """Entries of a table of int32, which is stored as int16 where it has only such numbers."""
+    """Gather entries of an int32 table, which is stored as int16 if its values fit."""
     stored = table.astype(np.int32 if np.any(table >> 15) else np.int16)
     return Term(index.b, index.b(ops.Gather, stored, index.value, axis=0)).to(DType.INT32)
 

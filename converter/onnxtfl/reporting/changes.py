@@ -65,7 +65,7 @@ _MODULES = {
 
 
 class Change(NamedTuple):
-    """An op of the result: what happened, the op and its tensor, the nodes of the source, and the reasons in words."""
+    """An op of the result: the kind of change, the op and its tensor, the nodes of the source, and the reasons."""
 
     kind: Kind
     op: str
@@ -95,13 +95,13 @@ def _kind_of_op(entry: OpEntry) -> Kind | None:
 
 
 def in_words(made_by: Sequence[str]) -> str:
-    """The rules and passes that made an op, in words; the rule that only read it is left out."""
+    """Describe the rules and passes that created an op, without the rule that only read it."""
     found = list(dict.fromkeys(filter(None, map(_words, made_by))))
     return "; ".join(found)
 
 
 def _words(rule: str) -> str:
-    """A rule or pass in words; "" for one that reads or writes an op as it is."""
+    """Describe a rule or pass; "" for one that only reads or writes an op."""
     module, _, function = rule.partition(".")
     if rule in _WORDS or module in _MODULES:
         return _WORDS.get(rule) or _MODULES[module]

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from onnxtfl.tables import printable
 
 MAX_ROWS = 4000
-"""The largest number of rows of a table; a note says how many there are more."""
+"""The most rows of a table; a note counts the others."""
 
 
 def file_text(name: str) -> str:
@@ -49,7 +49,7 @@ def macros() -> Any:
 
 
 class Cell(NamedTuple):
-    """The content of a cell: `value` is shown (escaped unless it is Markup), `key` is what the column is sorted by."""
+    """The content of a cell: `value` is shown (escaped unless it is Markup), `key` is the sort key."""
 
     value: object
     key: float | None = None

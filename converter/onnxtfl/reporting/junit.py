@@ -1,4 +1,4 @@
-"""The result of checks as JUnit's XML, which CI systems read: a test suite for each pair, a test case for each output.
+"""Results of checks as JUnit XML for CI systems: a test suite per pair, a test case per output.
 
 The elements and attributes are those that Jenkins, GitLab and GitHub's actions read (schema "jenkins-junit").
 """
@@ -34,7 +34,7 @@ class _Case(NamedTuple):
 
 
 def junit(pairs: Iterable[Pair]) -> str:
-    """The XML of the checks; a check that could not be made is an error, an output that differs a failure."""
+    """Return the XML of the checks; a check that could not run is an error, a differing output a failure."""
     suites = [_suite(pair) for pair in pairs]
     totals = {key: str(sum(int(suite.attrib[key]) for suite in suites)) for key in ("tests", "failures", "errors")}
     seconds = sum(float(suite.attrib["time"]) for suite in suites)

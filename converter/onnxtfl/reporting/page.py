@@ -1,4 +1,4 @@
-"""A report as one HTML file without any network access: what was converted, how the check went, and where time goes.
+"""A report as one HTML file without network access: conversion, check, and time per op.
 
 Text from models (names, messages) is escaped, and the policy of the page runs the page's own script only.
 """
@@ -58,7 +58,7 @@ def page(subject: Subject) -> str:
 
 
 def _file(path: str) -> str:
-    """The name of the file; with its folder where it says nothing."""
+    """Return the name of the file, with its folder if the name is generic."""
     parts = PurePath(path).parts
     return "/".join(parts[-2:] if PurePath(path).stem.lower() == "model" else parts[-1:]) or path
 
@@ -286,7 +286,7 @@ def _speed(change: SpeedChange) -> Markup:
     parts: list[Markup] = [Table("speed-table", ("model", "#size", "#ms", "#delegated ops", "#ops"), rows).markup()]
     if change.added:
         added = [(e.name(op.op), e.number(op.milliseconds)) for op in change.added]
-        parts += [e.macros().heading("What takes longer"), Table("added", ("op", "#ms more"), added).markup()]
+        parts += [e.macros().heading("Slower ops"), Table("added", ("op", "#ms more"), added).markup()]
     return _section("speed", "Before and after quantizing", *parts, e.macros().paragraph(str(change), "soft small"))
 
 

@@ -20,7 +20,7 @@ Result = Conversion | CheckReport
 def write_report(
     result: Result | Sequence[Result], path: str | os.PathLike[str], *, a: str | None = None, b: str | None = None
 ) -> Path:
-    """Write the report of a conversion or check to ``path``; the suffix says how: .html, .xml (JUnit) or .json.
+    """Write the report of a conversion or check to ``path``, by suffix as .html, .xml (JUnit) or .json.
 
     ``result``: what a conversion or `onnxtfl.check` returned, or ``error.conversion`` of a `CheckFailedError`; for .xml
     also several of them. ``a``, ``b``: the names of the two models, by default their paths. The HTML page is one file

@@ -62,7 +62,7 @@ def tflite_runtime_python() -> str:
 
 
 def _is_installed(package: str) -> bool:
-    """Whether a package is found: a folder without modules, as an incomplete removal leaves it, is none."""
+    """Whether a package is installed; a folder without modules (an incomplete removal) does not count."""
     spec = importlib.util.find_spec(package)
     return spec is not None and spec.origin is not None
 

@@ -9,7 +9,7 @@ from onnxtfl.runtimes.process import DEFAULT, RunOptions, Worker
 from onnxtfl.runtimes.run_errors import RunError
 
 ROUNDED, ARENAS = 256, 8
-"""An arena of TFLite Micro is a multiple of so many bytes; so many larger ones are tried than what is in use."""
+"""The alignment of TFLite Micro's arena in bytes, and the number of larger arenas that are tried."""
 PRECISE = 32
 """The least arena is found to this part of its size."""
 

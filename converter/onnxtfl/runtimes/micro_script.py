@@ -16,7 +16,7 @@ from typing import Any
 ARENAS = tuple(1 << k for k in range(18, 30))
 """Sizes of the arena in bytes: 256 KB to 512 MB."""
 TOO_SMALL = ("Failed to allocate", "Unable to allocate", "missing:", "Too many buffers", "Requested buffer size")
-"""What the interpreter says where the arena is too small, also for what its planner notes in it."""
+"""Messages of the interpreter for an arena that is too small, also for the planner's data."""
 
 
 class MicroError(Exception):
@@ -55,7 +55,7 @@ class Interpreter:
             self._interpreter.print_allocations()
         found = re.search(r"Arena allocation total (\d+) bytes", " ".join(said))
         if found is None:
-            raise MicroError("run", "TFLite Micro does not say what it has allocated")
+            raise MicroError("run", "TFLite Micro did not report its allocation")
         return int(found[1])
 
     def run(self, inputs: list[Any]) -> list[Any]:
@@ -87,7 +87,7 @@ def arena(path: str, size: int = 0) -> int:
 
 
 def failure(error: Exception, said: list[str], kind: str) -> MicroError:
-    """Return the error for what the interpreter said; an op that it lacks is "unsupported"."""
+    """Return the error for messages of the interpreter; a missing op is "unsupported"."""
     text = " ".join(said)
     missing = re.search(r"Didn't find (?:custom )?op for (?:builtin opcode|name) '([^']+)'", text)
     if missing:
@@ -101,7 +101,7 @@ def failure(error: Exception, said: list[str], kind: str) -> MicroError:
 
 @contextlib.contextmanager
 def stderr_lines(lines: list[str]) -> Iterator[None]:
-    """Add what is written to the process's stderr to ``lines``; after a crash it is there as well."""
+    """Append the process's stderr to ``lines``, also after a crash."""
     kept = os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)

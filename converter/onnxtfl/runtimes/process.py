@@ -30,7 +30,7 @@ MARK = "onnxtfl-answer "
 """What each answer begins with."""
 STDERR_TAIL = 4000
 GRACE = 0.5
-"""Seconds to wait for an answer that is not needed: a new process takes as long to start."""
+"""Seconds to wait for an unneeded answer; a new process takes as long to start."""
 POLL = 1.0
 """Seconds between two looks whether the process lives."""
 PATIENCE = 5.0
@@ -182,7 +182,7 @@ class Worker:
         return Run(self, self._send(request, options.time_limit * len(steps)), (arrays, results))
 
     def load(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> None:
-        """Begin to load ``model`` for the next run with these options; what goes wrong is reported by that run."""
+        """Start loading ``model`` for the next run with these options; errors are reported by that run."""
         with contextlib.suppress(RunError):
             self._send(self._request(model, options, load=True), options.time_limit)
 
@@ -196,7 +196,7 @@ class Worker:
 
     def _request(self, model: str | os.PathLike[str], options: RunOptions, **asked: Any) -> dict[str, Any]:
         request: dict[str, Any] = {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
-        with contextlib.suppress(OSError):  # loading it says what is wrong
+        with contextlib.suppress(OSError):  # loading reports the error
             request["large"] = stored_bytes(model) > LARGE
         return request | {"source": self.is_source} | asked
 
@@ -241,7 +241,7 @@ class Worker:
         return reply
 
     def _receive(self) -> None:
-        """Wait for the answer to the first request; where none comes, it and all others have failed."""
+        """Wait for the answer to the first request; if none comes, all requests have failed."""
         limit = next(iter(self._sent.values()))
         try:
             line = self._next_line(self._since + limit)
@@ -288,7 +288,7 @@ class Worker:
         self._replies.pop(number, None)
 
     def _last_words(self) -> str:
-        """Say how the process died and what it wrote last."""
+        """Describe how the process died, with its last output."""
         code, tail = self._stop(PATIENCE), self._stderr_tail()
         return one_line(f"{self.runtime} crashed ({_exit_text(code)}){': ' + tail if tail else ''}", 500)
 

@@ -1,4 +1,4 @@
-"""What a report says about the two models of a check beyond their outputs: their files, and time per op."""
+"""Files and time per op of the two models of a check, for the report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OpTime:
 
 @dataclass(frozen=True)
 class Profile:
-    """Time per op of one runtime, measured in runs of its own.
+    """Time per op of one runtime, measured in separate runs.
 
     ``ops``: in the order in which they run; () where the runtime offers no times, and ``note`` says why.
     ``milliseconds``: one run without measuring ops, None where it was not measured. ``delegate``: what runs a part of
@@ -94,7 +94,7 @@ class SpeedChange:
 
     @property
     def is_slower(self) -> bool:
-        """Whether the quantized model is slower, beyond what a measurement varies by."""
+        """Whether the quantized model is slower beyond measurement noise."""
         return self.factor is not None and self.factor >= SLOWER
 
     def __str__(self) -> str:

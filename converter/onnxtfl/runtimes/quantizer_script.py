@@ -28,7 +28,7 @@ SIGNATURE = "serving_default"
 LEVELS = {"int8": 255, "int16x8": 65535}
 """The number of steps of activations."""
 FINE = 0.5
-"""The largest step of what is exponentiated: a factor of 1.3 after rounding."""
+"""The largest step of an exponent: a factor of 1.3 after rounding."""
 LARGEST = 1e30
 """The widest range that is quantized: kernels multiply scales, and abort where a product is not finite."""
 
@@ -47,7 +47,7 @@ def quantize(request: dict[str, Any]) -> None:
         levels = LEVELS[request["mode"]]
         names = wide(found) | coarse(request["exponents"], found, levels) | small(request["divisors"], found, levels)
         kept += [op for op in ops if names.intersection([*op.operands, *op.results])]
-        kept += [op for op in ops if not op.computed <= found.keys()]  # in a branch that no sample takes
+        kept += [op for op in ops if not op.computed <= found.keys()]  # in a branch that no sample executes
     keep_these_float(made, kept)
     result = made.quantize(found, enable_progress_bar=False, enable_progress_report=False).quantized_model
     with open(request["out"], "wb") as out:

@@ -1,4 +1,4 @@
-"""What a runtime says where it does not run a model."""
+"""Errors of runtimes that cannot run a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What quantizing changed: bytes and the time of one run before and after, and which ops take the time that it adds."""
+"""The effect of quantization: bytes and time of one run before and after, and the ops that became slower."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onnxtfl.runtimes.profiler import profile
 from onnxtfl.runtimes.profiles import OpTime, Speed, SpeedChange
 
 SECONDS = 20.0
-"""The time to measure both models, after which what is not known yet is left out."""
+"""The time limit for measuring both models; later measurements are omitted."""
 NAMED = 4
 """How many kinds of ops are named."""
 _ELEMENT_TYPES = re.compile(r" \([^)]*\)")
@@ -24,7 +24,7 @@ _ELEMENT_TYPES = re.compile(r" \([^)]*\)")
 def speed_change(
     mode: str, paths: Sequence[str | os.PathLike[str]], inputs: Sequence[Sequence[Any]], runtime: Runtime | None
 ) -> SpeedChange:
-    """Compare a float .tflite with the one that was made of it in a ``mode``; ``inputs``: those of each.
+    """Compare a float .tflite with its quantized version in a ``mode``; ``inputs``: of both.
 
     Without a ``runtime`` only the bytes are compared.
     """

@@ -123,7 +123,7 @@ def run(request: Item) -> Item:
 
 
 def load(request: Item) -> None:
-    """Load a model for the request that runs it; whatever goes wrong goes wrong again then."""
+    """Load a model for a later request, which will report any error again."""
     if request["runtime"] in ("micro", "reference"):  # these load fast, or not before they run
         return
     started = time.perf_counter()
@@ -142,12 +142,12 @@ def load(request: Item) -> None:
 LOADED: dict[tuple[Any, ...], tuple[Any, float]] = {}
 """Sessions and interpreters that were loaded for a later request, by file and kernel set; the seconds that took."""
 MOST = 3
-"""So many sessions of ONNX Runtime stay open: those of small models do without being asked to."""
+"""The number of ONNX Runtime sessions that stay open (those of small models always do)."""
 
 
 def file_key(request: Item) -> tuple[Any, ...]:
-    """Return what tells a file and kernel set from others."""
-    with contextlib.suppress(OSError):  # loading it says what is wrong
+    """Return a key that identifies a file and kernel set."""
+    with contextlib.suppress(OSError):  # loading reports the error
         file = os.stat(request["model"])
         return request["model"], request["kernels"], file.st_mtime_ns, file.st_size
     return request["model"], request["kernels"]
@@ -175,7 +175,7 @@ def run_onnx(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]
 def each_run(
     request: Item, runs: list[list[Any]], once: Callable[[list[Any]], list[tuple[Any, str]]]
 ) -> list[list[tuple[Any, str]]]:
-    """Return what ``once`` returns for the inputs of each run, with those that are fed back."""
+    """Return the results of ``once`` for the inputs of each run, including fed-back states."""
     found: list[list[tuple[Any, str]]] = []
     started = time.perf_counter()
     for inputs in runs:
@@ -228,7 +228,7 @@ def new_session(ort: Any, request: Item) -> Any:
 
 
 def onnx_error_kind(error: Exception, otherwise: str) -> str:
-    """Return "unsupported" where ONNX Runtime says that a model may be good but is beyond it, else ``otherwise``."""
+    """Return "unsupported" if ONNX Runtime reports a valid model that it cannot run, else ``otherwise``."""
     text = str(error)
     beyond = (
         "under development",
@@ -401,7 +401,7 @@ IMPORTS = {
     "micro": "tflite_micro.python.tflite_micro.runtime",
     "reference": "onnx.reference",
 }
-"""By runtime: how a model runs, and what is imported before the first request."""
+"""By runtime: the function that runs a model, and the imports before the first request."""
 
 
 def load_runtime(module: str) -> Any:
@@ -413,7 +413,7 @@ def load_runtime(module: str) -> Any:
 
 
 def answer(line: str) -> Item:
-    """Return the answer to one request, whatever happens short of a crash."""
+    """Return the answer to one request, an error for any exception."""
     request: Item = {}
     try:
         request = json.loads(line)
@@ -431,7 +431,7 @@ def answer(line: str) -> Item:
 
 @contextlib.contextmanager
 def limited(request: Item) -> Iterator[None]:
-    """End the process where a request takes too long, also in a runtime that lets no other thread of Python run."""
+    """Exit if a request takes too long, even in a runtime that blocks all Python threads."""
     limit = request["time_limit"] + LATE
     if limit < LONGEST:
         faulthandler.dump_traceback_later(limit, exit=True)

@@ -1,6 +1,6 @@
 """One class per target: TFLite runtimes (``tflite``), ONNX opsets and ONNX Runtime (``onnx``).
 
-A target reads the lowering rules and ``schemas/``, and says which op of its format a neutral node becomes.
+A target reads the lowering rules and ``schemas/``, and chooses the op of its format for a neutral node.
 """
 
 from onnxtfl.rewriting.target import Refusal
