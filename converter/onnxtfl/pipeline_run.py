@@ -29,7 +29,7 @@ from onnxtfl.ir.metadata import RECORD, Late
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.record import record_of
 from onnxtfl.ir.shown_sizes import inputs_scope, remember_inputs, shown_type
-from onnxtfl.ir.signatures import described, of_unknown_rank
+from onnxtfl.ir.signatures import describe_value, of_unknown_rank
 from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.ir.types import TensorType
 from onnxtfl.options import Options
@@ -212,7 +212,7 @@ class PipelineRun:
         """The report; `names`: the written name of each value."""
         self.report.ops_after = count_ops(graph)
         self.report.custom_ops, self.report.opset = custom_ops(graph), self.target.raised
-        self.report.inputs, self.report.outputs = (list(map(described, v)) for v in (graph.inputs, graph.outputs))
+        self.report.inputs, self.report.outputs = (list(map(describe_value, v)) for v in (graph.inputs, graph.outputs))
         self.report.unranked = of_unknown_rank(graph.inputs)
         self.report.elements, self.report.vectors = dict(graph.notes.elements), list(graph.notes.vectors)
         self.report.complex_names, self.report.io_types = list(graph.notes.complex_names), held_types(graph)

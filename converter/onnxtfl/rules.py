@@ -4,7 +4,7 @@ Plugins are described in docs/api.md; mappings of this package import each name 
 """
 
 from onnxtfl.build.rows import row
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder, Operand
@@ -55,7 +55,7 @@ __all__ = [
     "ops",
     "reshape",
     "row",
-    "sliced",
+    "slice_axes",
     "static_ints",
     "tensor",
     "transposed",

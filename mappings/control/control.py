@@ -31,7 +31,7 @@ from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.reshape import as_int64, dim_value, reshape, transposed, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axes, static_ints
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
-from onnxtfl.rewriting.regions import bind_captures, condition_value, copied
+from onnxtfl.rewriting.regions import bind_captures, condition_value, copy_region
 from onnxtfl.rewriting.registry import (
     Form,
     Inlined,
@@ -127,7 +127,7 @@ def while_with_unit_axes(b: Builder, node: Node) -> list[Value]:
         for i, value in enumerate(old.inputs):
             taken = new.add_input(value.tensor_type.with_shape((1, *value.shape)) if i in wide else value.type)
             given.append(reshape(inside, taken, value.shape) if i in wide else taken)
-        return new, inside, copied(inside, old, given)
+        return new, inside, copy_region(inside, old, given)
 
     def widened(to: Builder, values: Sequence[Value | None]) -> list[Value]:
         return [with_unit_axis(to, v, 0) if i in wide else v for i, v in enumerate(values) if v is not None]
@@ -164,7 +164,7 @@ def call_regions(node: Node) -> None:
 @lift_tfl("CALL")
 def call(b: Builder, node: Node) -> Sequence[Value]:
     """Inline the subgraph."""
-    return copied(b, _graph(node, "subgraph"), node.operands)
+    return copy_region(b, _graph(node, "subgraph"), node.operands)
 
 
 @lift_tfl("STABLEHLO_CASE")
@@ -180,13 +180,13 @@ def _one_of(
     """Return the results of branch `index` of the branches from `first`."""
     branch = branches[first]
     if first == len(branches) - 1:
-        return copied(b, branch, operands)
+        return copy_region(b, branch, operands)
     regions = []
     for is_first in (True, False):
         region = Graph(branch.name if is_first else "otherwise")
         inside, place = Builder(region), region.add_input(index.type)
         given = [region.add_input(v.type) for v in operands]
-        outputs = copied(inside, branch, given) if is_first else _one_of(inside, place, given, branches, first + 1)
+        outputs = copy_region(inside, branch, given) if is_first else _one_of(inside, place, given, branches, first + 1)
         region.outputs = outputs
         regions.append(region)
     chosen = b(ops.Compare, index, b.scalar(first, index), comparison_direction="EQ")
@@ -459,14 +459,14 @@ def while_as_loop(b: Builder, node: Node) -> Sequence[Value]:
     cond, body = node.attr("cond"), node.attr("body")
     kept = [i for i, v in enumerate(body.inputs) if body.outputs[i] is not v]
     captured = [i for i in range(len(body.inputs)) if i not in kept]
-    (go_on,) = copied(b, cond, node.operands)
+    (go_on,) = copy_region(b, cond, node.operands)
     region = Graph(body.name)
     inside = Builder(region)
     region.add_input(tensor("int64"))
     region.add_input(go_on.type)
     inputs = {i: region.add_input(body.inputs[i].type) for i in (*kept, *captured)}
-    returned = copied(inside, body, [inputs[i] for i in range(len(inputs))])
-    region.outputs = [*copied(inside, cond, returned), *(returned[i] for i in kept)]
+    returned = copy_region(inside, body, [inputs[i] for i in range(len(inputs))])
+    region.outputs = [*copy_region(inside, cond, returned), *(returned[i] for i in kept)]
     given = [node.operand(i) for i in (*kept, *captured)]
     finals = dict(zip(kept, b.many(ops.Loop, None, go_on, *given, body=region, carried=len(kept)), strict=True))
     return [finals.get(i, node.operand(i)) for i in range(len(inputs))]
@@ -511,7 +511,7 @@ def scan_as_loop(b: Builder, node: Node) -> Sequence[Value]:
         size = reshape(inside, dim_value(inside, x.shape[axis], x), ())
         last = inside(ops.Sub, size, inside.scalar(1, size))
         slices.append(inside(ops.Gather, x, inside(ops.Sub, last, number) if back else number, axis=axis % x.rank))
-    region.outputs = [again, *copied(inside, parts.body, [*states, *slices, *read[len(slices) :]])]
+    region.outputs = [again, *copy_region(inside, parts.body, [*states, *slices, *read[len(slices) :]])]
     length = parts.length
     if length is None:
         length = dim_value(b, parts.rounds, parts.scanned[0])

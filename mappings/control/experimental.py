@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxtfl.build.dtypes import dtype_from
 from onnxtfl.build.operands import on_terms
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -39,7 +39,7 @@ def _crop(b: Builder, node: Node) -> Value:
         rows, columns = slice(top, -bottom or None), slice(left, -right or None)
     else:
         rows, columns = slice(top, top + scale[0]), slice(left, left + scale[1])
-    return sliced(b, x, {2: rows, 3: columns})
+    return slice_axes(b, x, {2: rows, 3: columns})
 
 
 @lift_onnx("DynamicSlice", since=_VERSIONS)

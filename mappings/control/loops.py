@@ -11,21 +11,21 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from onnxtfl.build.sizes import INT32_MAX, as_int32, sliced
+from onnxtfl.build.sizes import INT32_MAX, as_int32, slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
-from onnxtfl.ir.budget import current
+from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import at_most, fresh, known_size, size_or
+from onnxtfl.ir.dims import at_most, fresh_symbol, known_size, size_or
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.ops.control import ScanParts
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, positions, reshape, with_unit_axis
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
-from onnxtfl.rewriting.regions import copied
+from onnxtfl.rewriting.regions import copy_region
 
 MOST_UNROLLED = 1 << 10
 """The most nodes of an unrolled Scan."""
@@ -53,7 +53,7 @@ MOST_PASSED = 64 << 10
 
 def is_compact() -> bool:
     """Whether loops stay loops because the target needs small code."""
-    return bool(current().compact)
+    return bool(current_budget().compact)
 
 
 def unrolled_size(region: Graph) -> int:
@@ -120,7 +120,7 @@ def unrolled(
     b: Builder,
     parts: ScanParts,
     rounds: int,
-    call: Callable[[Builder, Graph, Sequence[Value]], list[Value]] = copied,
+    call: Callable[[Builder, Graph, Sequence[Value]], list[Value]] = copy_region,
     wholes: Sequence[Collected] | None = None,
 ) -> list[Value]:
     """Return the results of an unrolled Scan of `rounds` iterations.
@@ -216,8 +216,8 @@ class Collected:
         """Return the type inside the body of the tensor that is initially `start`."""
         if not self.grows:
             return start.tensor_type
-        sizes = [d if isinstance(d, int) or not self.blank else fresh() for d in self.output.shape]
-        return self.output.tensor_type.with_shape((*sizes[: self.axis], fresh(), *sizes[self.axis :]))
+        sizes = [d if isinstance(d, int) or not self.blank else fresh_symbol() for d in self.output.shape]
+        return self.output.tensor_type.with_shape((*sizes[: self.axis], fresh_symbol(), *sizes[self.axis :]))
 
     def with_element(self, b: Builder, whole: Value, element: Value, number: Value, rounds: Value | None) -> Value:
         """Return `whole` with the `element` of iteration `number` of `rounds` (int32 scalars), inside the body."""
@@ -364,7 +364,7 @@ def _in_chunks(b: Builder, parts: ScanParts, size: int) -> list[Value]:
 
 def _rows(b: Builder, x: Value, start: int, count: int) -> Value:
     """Return x[start : start + count]."""
-    return sliced(b, x, {0: slice(start, start + count)})
+    return slice_axes(b, x, {0: slice(start, start + count)})
 
 
 class _Counted:
@@ -392,7 +392,7 @@ class _Counted:
         counted = {i: _at(inside, parts.body.inputs[i], *step, number) for i, step in self.steps.items()}
         states = [(carried | counted)[i] for i in range(parts.count)]
         slices = [self.slice(i, number) for i in range(len(parts.axes))]
-        outputs = copied(inside, parts.body, [*states, *slices, *map(self.read, parts.captures)])
+        outputs = copy_region(inside, parts.body, [*states, *slices, *map(self.read, parts.captures)])
         length, triples = self.read(self.length), zip(self.collected, wholes, outputs[parts.count :], strict=True)
         written = [c.with_element(inside, whole, element, number, length) for c, whole, element in triples]
         following = inside(ops.Add, number, inside.scalar(1, number))
@@ -467,7 +467,7 @@ def mask_steps(b: Builder, body: Graph, inside: list[Value], count: int, scanned
     """
     steps = dim_value(b, inside[count].shape[0], inside[count])
     number, length = (Value(tensor("int64")) for _ in range(2))
-    inside[count + scanned : count + scanned + 1] = [positions(b, steps), as_int64(b, inside[count + scanned])]
+    inside[count + scanned : count + scanned + 1] = [iota(b, steps), as_int64(b, inside[count + scanned])]
     body.inputs[count + scanned : count + scanned] = [number, length]
     masked = Builder(body)
     valid = masked(ops.Compare, number, length, comparison_direction="LT")

@@ -14,7 +14,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import clone
-from onnxtfl.ir.dims import Dim, known_size, size_or, static, symbols
+from onnxtfl.ir.dims import Dim, is_static, known_size, size_or, symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import unsqueezed
 from onnxtfl.ir.shapes import static_ints
@@ -101,7 +101,7 @@ def _joined(b: Builder, result: Value, elements: Sequence[Value]) -> Value:
     """Return the elements of a scan output, stacked; an empty tensor of the declared type if there are none."""
     if elements:
         return b(ops.Concatenate, *(unsqueezed(b, v, [0]) for v in elements), axis=0)
-    if not static(result.shape[1:]):
+    if not is_static(result.shape[1:]):
         raise UnsupportedError("a zero-trip loop collects elements of unknown shape", code="E-OP-006")
     return constant(np.zeros((0, *result.shape[1:]), result.dtype.numpy), result.dtype)
 
@@ -233,7 +233,7 @@ def _varies_along(element: TensorType, axis: int, number: int) -> bool:
     if not -len(shape) <= axis < len(shape):
         return False
     others = [d for i, d in enumerate(shape) if i != axis % len(shape)]
-    return static(others) and _is_of_round(shape[axis], number)
+    return is_static(others) and _is_of_round(shape[axis], number)
 
 
 def _is_of_round(dim: Dim, number: int) -> bool:

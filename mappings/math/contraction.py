@@ -15,18 +15,18 @@ import numpy as np
 
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias, summed_in_float
-from onnxtfl.build.rows import activated
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.rows import apply_activation
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.dims import Dim, broadcast_dim, differ, known_sizes, product, size_or, static
+from onnxtfl.ir.dims import Dim, broadcast_dim, differ, is_static, known_sizes, product, size_or
 from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import is_weight
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import broadcast, dim_vector, merged, reshape, transposed
+from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, transpose_and_merge, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.shapes import check_spreads
 from onnxtfl.ir.types import DType
@@ -149,8 +149,8 @@ def _tfl_fully_connected(b: Builder, node: Node) -> Value:
     axes = {"lhs_contracting_dimensions": (x.rank - 1,), "rhs_contracting_dimensions": (1,)}
     smooth = is_hybrid(x, weights)  # EvalHybrid calls ApplyActivationToVector
     if bias is None:
-        return activated(b, b(ops.DotGeneral, x, weights, **axes), node, smooth=smooth)
-    return activated(b, b(ops.DotGeneralBias, x, weights, bias, **axes), node, smooth=smooth)
+        return apply_activation(b, b(ops.DotGeneral, x, weights, **axes), node, smooth=smooth)
+    return apply_activation(b, b(ops.DotGeneralBias, x, weights, bias, **axes), node, smooth=smooth)
 
 
 def _has_rows(x: Value, features: Dim, kept: bool) -> bool:
@@ -210,7 +210,7 @@ def _fully_connected(node: Node) -> Form | None:
         "asymmetric_quantize_inputs": rhs.is_quantized and not lhs.is_quantized,
     }
     bias = node.optional(2)
-    if bias is None and (q := quantization_of(lhs)) is not None and q.storage == "int16" and static(rhs.shape[:1]):
+    if bias is None and (q := quantization_of(lhs)) is not None and q.storage == "int16" and is_static(rhs.shape[:1]):
         bias = zero_bias(lhs, rhs, rhs.shape[0])
     return Form("FULLY_CONNECTED", (lhs, weights, bias), options)
 
@@ -305,8 +305,8 @@ def _is_plain(node: Node) -> bool:
 
 def _weighted(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
     free: list[Sequence[int]] = [[a] for a in roles.lhs_free] or [[]]
-    rows = merged(b, lhs, [*free, roles.lhs_contract])
-    weights = merged(b, rhs, [roles.rhs_free, roles.rhs_contract])
+    rows = transpose_and_merge(b, lhs, [*free, roles.lhs_contract])
+    weights = transpose_and_merge(b, rhs, [roles.rhs_free, roles.rhs_contract])
     return b(
         ops.DotGeneral, rows, weights, lhs_contracting_dimensions=(rows.rank - 1,), rhs_contracting_dimensions=(1,)
     )
@@ -318,8 +318,8 @@ def _grouped(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
     if len(lhs_batch) > 3:
         lhs, rhs = _same_batch(b, lhs, rhs, roles)
         lhs_batch, rhs_batch = [roles.lhs_batch], [roles.rhs_batch]
-    rows = merged(b, lhs, [*lhs_batch, roles.lhs_free, roles.lhs_contract])
-    return batched(b, rows, merged(b, rhs, [*rhs_batch, roles.rhs_contract, roles.rhs_free]))
+    rows = transpose_and_merge(b, lhs, [*lhs_batch, roles.lhs_free, roles.lhs_contract])
+    return batched(b, rows, transpose_and_merge(b, rhs, [*rhs_batch, roles.rhs_contract, roles.rhs_free]))
 
 
 def _same_batch(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> list[Value]:
@@ -348,9 +348,9 @@ def _products(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
         (i,), (j,) = roles.lhs_contract, roles.rhs_contract
         multiply = partial(b, ops.DotGeneral, **roles.attributes)
         return summed_in_float(b, [(lhs, i), (rhs, j)], terms, multiply, None)
-    rows = merged(b, lhs, [*([a] for a in roles.lhs_batch), roles.lhs_free, [], roles.lhs_contract])
-    columns = merged(b, rhs, [*([a] for a in roles.rhs_batch), [], roles.rhs_free, roles.rhs_contract])
-    parts = [sliced(b, rows, {rows.rank - 3: part}) for part in _row_blocks(rows, columns)]
+    rows = transpose_and_merge(b, lhs, [*([a] for a in roles.lhs_batch), roles.lhs_free, [], roles.lhs_contract])
+    columns = transpose_and_merge(b, rhs, [*([a] for a in roles.rhs_batch), [], roles.rhs_free, roles.rhs_contract])
+    parts = [slice_axes(b, rows, {rows.rank - 3: part}) for part in _row_blocks(rows, columns)]
     sums = [b(ops.Reduce, b(ops.Mul, part, columns), [rows.rank - 1], kind="sum", keepdims=False) for part in parts]
     return sums[0] if len(sums) == 1 else b(ops.Concatenate, *sums, axis=rows.rank - 3)
 
@@ -445,7 +445,7 @@ def _flatten_and_multiply(b: Builder, node: Node) -> Value:
     """Return Gemm(Flatten(lhs))."""
     lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
     rows = b(ops.Reshape, lhs, [size_or(lhs.shape[0], -1), _size(lhs.shape[1:])])
-    matrix = merged(b, rhs, [roles.rhs_free, roles.rhs_contract])
+    matrix = transpose_and_merge(b, rhs, [roles.rhs_free, roles.rhs_contract])
     contract = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,)}
     return b(node.op, rows, matrix, *node.operands[2:], **contract)
 
@@ -462,7 +462,7 @@ def _dot_for_onnx(b: Builder, node: Node) -> Value:
         product = _rows_times_weights(b, lhs, rhs, roles)
     elif not roles.lhs_batch and len(roles.lhs_contract) == 1 and roles.lhs_free:
         rows = transposed(b, lhs, (*roles.lhs_free, *roles.lhs_contract))
-        columns = merged(b, rhs, [roles.rhs_contract, roles.rhs_free])
+        columns = transpose_and_merge(b, rhs, [roles.rhs_contract, roles.rhs_free])
         product = contracted(b, rows, columns, rows.rank - 1, 0)
     else:
         product = _grouped(b, lhs, rhs, roles)
@@ -473,5 +473,5 @@ def _dot_for_onnx(b: Builder, node: Node) -> Value:
 
 def _rows_times_weights(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
     """Return Gemm with transB, for a second matrix [n, k]."""
-    rows = merged(b, lhs, [roles.lhs_free, roles.lhs_contract])
-    return contracted(b, rows, merged(b, rhs, [roles.rhs_free, roles.rhs_contract]), 1, 1)
+    rows = transpose_and_merge(b, lhs, [roles.lhs_free, roles.lhs_contract])
+    return contracted(b, rows, transpose_and_merge(b, rhs, [roles.rhs_free, roles.rhs_contract]), 1, 1)

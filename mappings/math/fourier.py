@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from onnxtfl.build.sizes import as_int32, sliced
+from onnxtfl.build.sizes import as_int32, slice_axes
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term, real_type
 from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.reshape import dim_value, positions, reshape, unsqueezed
+from onnxtfl.ir.reshape import dim_value, iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 
@@ -47,7 +47,7 @@ def fourier(taken: Term, length: Term, inverse: bool, onesided: bool, parts: int
 
 
 def _places(count: Term) -> Term:
-    return Term(count.b, positions(count.b, count.value))
+    return Term(count.b, iota(count.b, count.value))
 
 
 def _sine(quarters: Term, length: Term) -> Term:
@@ -87,7 +87,7 @@ def transformed(b: Builder, x: Value, axis: int, length: Term | None, inverse: b
 def first_elements(b: Builder, x: Value, axis: int, count: Term, size: Term) -> tuple[Value, Term]:
     """Return the first `count` elements along `axis` and their number if known, else all `size` elements."""
     known = static_ints(count.value)
-    return (x, size) if known is None else (sliced(b, x, {axis: slice(0, known[0])}), count)
+    return (x, size) if known is None else (slice_axes(b, x, {axis: slice(0, known[0])}), count)
 
 
 def transformed_at(b: Builder, x: Value, axis: Value, length: Term | None, inverse: bool, onesided: bool) -> Value:

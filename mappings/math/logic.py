@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxtfl.build.operands import align_by_axis, formula
 from onnxtfl.build.rows import row
-from onnxtfl.build.uint64 import words
+from onnxtfl.build.uint64 import split_words
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -128,7 +128,7 @@ def _shift_words(b: Builder, node: Node, op: type[Op]) -> Value | None:
     x, amount = Term(b, node.operand(0)), Term(b, node.operand(1))
     if x.dtype.bits != 64 or not node.attr("in_range"):
         return None
-    low, high = words(x)
+    low, high = split_words(x)
     places = amount.bits(DType.INT64).to(DType.INT32)
     few, rest = places.min(31), (places - 32).max(0)
     back = np.asarray([0] + [1 << (32 - i) for i in range(1, 32)], np.uint64).astype(np.uint32).view(np.int32)

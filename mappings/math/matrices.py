@@ -9,7 +9,7 @@ from onnxtfl.mappings.math.contraction import batched
 
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.rows import row
-from onnxtfl.build.sizes import counted, sliced
+from onnxtfl.build.sizes import range_below, slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -39,7 +39,7 @@ def _diagonal_apart(b: Builder, node: Node) -> Value:
     size, batch = x.shape[-1], x.shape[:-2]
     size = known_size(size, "the size of matrices whose diagonal is taken")
     flat = reshape(b, x, (*batch, size * size))
-    return sliced(b, flat, {len(batch): slice(None, None, size + 1)})
+    return slice_axes(b, flat, {len(batch): slice(None, None, size + 1)})
 
 
 LARGEST_BY_MINORS = 6
@@ -98,7 +98,7 @@ def _eliminated(b: Builder, x: Value, what: str) -> _Elimination:
     n, rank = x.shape[-1], x.rank
     if differ(x.shape[-2], n) or n == 0:
         raise UnsupportedError(f"{what} of matrices that are not square, or empty", type_=x.type)
-    places = counted(b, n, x)
+    places = range_below(b, n, x)
     unit = Term(b, places).equals(Term(b, unsqueezed(b, places, [1]))).to(x.dtype).value
     batch = x.shape[:-2]
     ones = [broadcast(b, b.scalar(1.0, x), sizes, x) for sizes in ((*batch, n), batch)]
@@ -203,7 +203,7 @@ def _trilu_by_mask(b: Builder, node: Node) -> Value:
 
 def _mask(b: Builder, rows: Dim, columns: Dim, source: Value, direction: str, k: Value | None = None) -> Value:
     """Compare column - row with `k` (absent: 0): bools [rows, columns]."""
-    row, column = (Term(b, unsqueezed(b, counted(b, d, source), [i])) for d, i in ((rows, 1), (columns, 0)))
+    row, column = (Term(b, unsqueezed(b, range_below(b, d, source), [i])) for d, i in ((rows, 1), (columns, 0)))
     diagonal = 0 if k is None else Term(b, as_int64(b, reshape(b, k, ())))
     return (column - row).compared(direction, diagonal).value
 

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
@@ -46,7 +46,7 @@ def _random_bits(b: Builder, node: Node) -> list[Value]:
         rest = _split(state.at(2, 0) if size == 3 else key)
         words = _philox(_split(key), [*_split(counters), *rest])
     flat = reshape(b, b(ops.Concatenate, *(unsqueezed(b, w.value, [1]) for w in words), axis=1), (blocks * each,))
-    bits = Term(b, sliced(b, flat, {0: slice(0, count)}))
+    bits = Term(b, slice_axes(b, flat, {0: slice(0, count)}))
     if wanted.dtype.bits == 64:
         pairs = Term(b, reshape(b, bits.value, (count // 2, 2)))
         bits = pairs.at(0, 1) + pairs.at(1, 1) * _WORD

@@ -7,14 +7,14 @@ from functools import partial
 import numpy as np
 
 from onnxtfl.build.dtypes import dtype_from, number_of
-from onnxtfl.build.operands import uniform
+from onnxtfl.build.operands import random_uniform
 from onnxtfl.build.rows import row
-from onnxtfl.build.sizes import narrow, with_int32
+from onnxtfl.build.sizes import narrow_constant, with_int32
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import scalar
+from onnxtfl.ir.matching import splat_value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.reshape import as_int64
 from onnxtfl.ir.shapes import static_ints
@@ -52,7 +52,7 @@ for _op, _name in ((ops.RngNormal, "RandomNormal"), (ops.RngUniform, "RandomUnif
 def _bernoulli(b: Builder, node: Node) -> Value:
     """Return 1 where a uniform random element of [0, 1) is below the probability."""
     x, number = node.operand(0), node.attributes.get("dtype")
-    drawn = uniform(b, x, _seed(node))
+    drawn = random_uniform(b, x, _seed(node))
     return (drawn < Term(b, x)).to(x.dtype if number is None else dtype_from(number)).value
 
 
@@ -84,7 +84,7 @@ def _random_form(node: Node, name: str) -> Form | None:
     shape = node.operand(2)
     if not _is_standard(node) or (shape.dtype is not DType.INT32 and not shape.is_constant):
         return None
-    return Form(name, (narrow(shape),), {"seed": node.attr("seed"), "seed2": 0})
+    return Form(name, (narrow_constant(shape),), {"seed": node.attr("seed"), "seed2": 0})
 
 
 for _op, _name in ((ops.RngUniform, "RANDOM_UNIFORM"), (ops.RngNormal, "RANDOM_STANDARD_NORMAL")):
@@ -94,7 +94,7 @@ row(ops.Multinomial, tfl="MULTINOMIAL", attributes="seed", fixed_tfl={"seed2": 0
 
 
 def _is_standard(node: Node) -> bool:
-    return (scalar(node.operand(0)), scalar(node.operand(1))) == (0.0, 1.0)
+    return (splat_value(node.operand(0)), splat_value(node.operand(1))) == (0.0, 1.0)
 
 
 @decompose(ops.RngUniform, "tfl")
@@ -124,7 +124,7 @@ def _seed_onnx(node: Node) -> dict[str, float]:
 def _random_onnx(node: Node, opset: int, name: str) -> Form | None:
     """ONNX's forms with a static shape, or with the shape of a tensor."""
     shape, source = static_ints(node.operand(2)), node.operand(2).producer
-    numbers = [scalar(node.operand(i)) for i in (0, 1)]
+    numbers = [splat_value(node.operand(i)) for i in (0, 1)]
     if None in numbers:
         return None
     names = [parameter for parameter, _ in _PARAMETERS[node.op]]
@@ -145,7 +145,7 @@ lower_onnx(ops.RngNormal)(partial(_random_onnx, name="RandomNormal"))
 def _for_onnx(b: Builder, node: Node) -> Value | None:
     """Apply computed parameters by arithmetic: ONNX has them as attributes."""
     x, shape = node.operand(0), node.operand(2)
-    if None in (scalar(x), scalar(node.operand(1))):
+    if None in (splat_value(x), splat_value(node.operand(1))):
         return _by_standard(b, node, x.dtype)
     if shape.is_constant or (shape.producer is not None and shape.producer.op is ops.Shape):
         return None

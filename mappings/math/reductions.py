@@ -14,12 +14,12 @@ from onnxtfl.build.operands import to_operand
 from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
 from onnxtfl.build.rows import Entries, ResultType, Spelled, row
 from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
-from onnxtfl.build.sizes import int32, int32_operands, with_dtype
+from onnxtfl.build.sizes import clamp_to_int32, int32_operands, with_dtype
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.dims import is_static, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.numeric import highest, lowest
@@ -151,7 +151,7 @@ def _reduce_tfl(b: Builder, node: Node) -> Value:
     known = static_ints(axes)
     if known is not None and x.tensor_type.shape is not None:
         axes = constant(np.asarray(distinct_axes(known, x.rank) if x.rank else (), np.int32))
-    elif x.tensor_type.shape and not (static(x.shape) and 0 not in x.shape):
+    elif x.tensor_type.shape and not (is_static(x.shape) and 0 not in x.shape):
         axes = (Term(b, axes) % x.rank).value  # ONNX Runtime 1.31 reduces no negative axes of an empty operand
     return b(ops.Reduce, x, axes, kind=kind, keepdims=bool(node.attr("keep_dims", False)))
 
@@ -180,7 +180,7 @@ def _reduce_form(node: Node) -> Form | None:
     elif not axes or _nothing_to_reduce(node, axes) or _is_long_sum(node, axes):
         return None
     else:
-        operand = int32(axes)
+        operand = clamp_to_int32(axes)
     return Form(_TFL[node.attr("kind")], (node.operand(0), operand), {"keep_dims": node.attr("keepdims")})
 
 

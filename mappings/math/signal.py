@@ -14,14 +14,14 @@ from onnxtfl.mappings.math.fourier import fourier, mel_matrix, number, size_alon
 
 from onnxtfl.build.dtypes import dtype_from
 from onnxtfl.build.operands import to_operand
-from onnxtfl.build.qlinear import MICROSOFT, lifted
+from onnxtfl.build.qlinear import MICROSOFT, lift_op
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import known_size, product
 from onnxtfl.ir.formula import Term, real_type
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import positions, reshape, unsqueezed
+from onnxtfl.ir.reshape import iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_onnx, lift_tfl, upgrade
@@ -80,8 +80,8 @@ def _gathered_frames(signal: Value, matrix: Term, length: Term, step: Term) -> V
     """
     b = matrix.b
     frames = (size_along(b, signal, 1) - length) // step + 1
-    starts = (Term(b, positions(b, frames.value)) * step).along(0, 2)
-    places = starts + Term(b, positions(b, length.value))
+    starts = (Term(b, iota(b, frames.value)) * step).along(0, 2)
+    places = starts + Term(b, iota(b, length.value))
     axes = {"lhs_contracting_dimensions": (2, 3), "rhs_contracting_dimensions": (0, 1)}
     return b(ops.DotGeneral, b(ops.Gather, signal, places.value, axis=1), matrix.value, **axes)
 
@@ -106,7 +106,7 @@ def _window(b: Builder, node: Node) -> Value:
     size, dtype = node.operand(0), dtype_from(node.attr("output_datatype", 1))
     factors, less = _WINDOWS[node.op.name.removeprefix("onnx.")], 0 if node.attr("periodic", 1) else 1
     real = real_type(Term(b, size))
-    index, period = (Term(b, v).to(real) for v in (positions(b, size), reshape(b, size, ())))
+    index, period = (Term(b, v).to(real) for v in (iota(b, size), reshape(b, size, ())))
     n = index / (period - float(less))
     total = n * 0.0 + factors[0]
     for k, factor in enumerate(factors[1:], 1):
@@ -129,7 +129,7 @@ def _rfft(b: Builder, node: Node) -> Value:
     """Transform real [..., n] to complex [..., n // 2 + 1, 2] (all n if not onesided)."""
     _check_along_last_axis(node)
     x, attributes = unsqueezed(b, node.operand(0), [-1]), {"onesided": int(node.attr("onesided", 1))}
-    return lifted(b, "DFT", 20, [x, None, constant(np.asarray(-2))], attributes)
+    return lift_op(b, "DFT", 20, [x, None, constant(np.asarray(-2))], attributes)
 
 
 @lift_onnx("Irfft", since=(1,), domain=MICROSOFT)
@@ -137,7 +137,7 @@ def _irfft(b: Builder, node: Node) -> Value:
     """Transform complex [..., n // 2 + 1, 2] to real [..., n], divided by n."""
     _check_along_last_axis(node)
     attributes = {"inverse": 1, "onesided": int(node.attr("onesided", 1))}
-    real = lifted(b, "DFT", 20, [node.operand(0), None, constant(np.asarray(-2))], attributes)
+    real = lift_op(b, "DFT", 20, [node.operand(0), None, constant(np.asarray(-2))], attributes)
     return b(ops.Gather, real, np.asarray(0), axis=real.rank - 1)
 
 

@@ -16,16 +16,24 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.build.convolutions import as_2d, first, fixed_kernel, kernel_sizes, last, sized_window, window_attributes
+from onnxtfl.build.convolutions import (
+    as_2d,
+    channels_first,
+    channels_last,
+    fixed_kernel,
+    kernel_sizes,
+    sized_window,
+    window_attributes,
+)
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias, shifted, summed_in_float
 from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
 from onnxtfl.build.qoperator import qoperator
-from onnxtfl.build.rows import activated
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.rows import apply_activation
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.build.windows import (
     onnx_attributes,
-    padded,
+    pad_axes,
     realize_window,
     resolve_window,
     tfl_dilations,
@@ -58,7 +66,11 @@ def convolved(b: Builder, node: Node, x: Value, kernel: Value, bias: Value | Non
     """Return a Conv whose window the attributes of the ONNX `node` define."""
     sizes = kernel_sizes(node, kernel)
     found = resolve_window(b, node, x, sizes, is_pool=False)
-    attributes = {**first(len(sizes)), **window_attributes(found.window), "feature_group_count": node.attr("group", 1)}
+    attributes = {
+        **channels_first(len(sizes)),
+        **window_attributes(found.window),
+        "feature_group_count": node.attr("group", 1),
+    }
     return b(ops.Conv, found.operand(b, x), fixed_kernel(b, kernel, sizes), bias, **attributes)
 
 
@@ -117,9 +129,9 @@ def _conv_2d_in_int32(node: Node) -> Form | None:
 
 
 _NUMBERS = {
-    "CONV_2D": last(2, 3, 0, (1, 2)),
-    "DEPTHWISE_CONV_2D": last(2, 0, 3, (1, 2)),
-    "CONV_3D": last(3, 3, 4, (0, 1, 2)),
+    "CONV_2D": channels_last(2, 3, 0, (1, 2)),
+    "DEPTHWISE_CONV_2D": channels_last(2, 0, 3, (1, 2)),
+    "CONV_3D": channels_last(3, 3, 4, (0, 1, 2)),
 }
 
 
@@ -134,7 +146,7 @@ def _tfl_conv(b: Builder, node: Node) -> Value:
         remark_narrow_bias(node)
     if is_hybrid(x, kernel):
         x = on_int8_grid(b, x, range(1, x.rank), asymmetric=name != "CONV_2D" or not _has_one_scale(kernel))
-    return activated(b, b(ops.Conv, x, kernel, flat_bias(b, node.optional(2)), **attributes), node)
+    return apply_activation(b, b(ops.Conv, x, kernel, flat_bias(b, node.optional(2)), **attributes), node)
 
 
 def _groups(node: Node, features: Dim, each: Dim, kernel: Value) -> int:
@@ -302,12 +314,12 @@ def _conv_by_planes(b: Builder, node: Node) -> Value:
     window, sizes = sized_window(node)
     count = known_size(window.counts(sizes)[0])
     depth, *plane = attributes["input_spatial_dimensions"]
-    x = padded(b, x, [depth], (window.before[0], window.after[0]))
+    x = pad_axes(b, x, [depth], (window.before[0], window.after[0]))
     x = transposed(b, x, (0, depth, attributes["input_feature_dimension"], *plane))
     numbers = attributes["kernel_output_feature_dimension"], attributes["kernel_input_feature_dimension"]
     kernel = transposed(b, kernel, (*numbers, *attributes["kernel_spatial_dimensions"]))
     flat = {
-        **first(2),
+        **channels_first(2),
         "window_strides": window.strides[1:],
         "rhs_dilation": window.dilations[1:],
         "padding": (*window.before[1:], *window.after[1:]),
@@ -316,9 +328,9 @@ def _conv_by_planes(b: Builder, node: Node) -> Value:
     total: Value | None = None
     for k in range(window.shape[0]):
         begin = k * window.dilations[0]
-        planes = sliced(b, x, {1: slice(begin, begin + (count - 1) * window.strides[0] + 1, window.strides[0])})
+        planes = slice_axes(b, x, {1: slice(begin, begin + (count - 1) * window.strides[0] + 1, window.strides[0])})
         planes = reshape(b, planes, (product(planes.shape[:2]), *planes.shape[2:]))
-        tap = reshape(b, sliced(b, kernel, {2: slice(k, k + 1)}), (*kernel.shape[:2], *kernel.shape[3:]))
+        tap = reshape(b, slice_axes(b, kernel, {2: slice(k, k + 1)}), (*kernel.shape[:2], *kernel.shape[3:]))
         made = b(ops.Conv, planes, tap, _first(node, total), **flat)
         total = made if total is None else b(ops.Add, total, made)
     assert total is not None
@@ -363,8 +375,10 @@ def _integer_conv_by_taps(b: Builder, node: Node) -> Value | None:
     total: Value | None = None
     for k in range(0, window.shape[i], length):
         rest = max(0, window.shape[i] - k - length) * window.dilations[i]
-        read = sliced(b, x, {axes[0]: slice(k * window.dilations[i], -rest or None)})
-        part = b(ops.Conv, read, sliced(b, kernel, {axes[1]: slice(k, k + length)}), _first(node, total), **attributes)
+        read = slice_axes(b, x, {axes[0]: slice(k * window.dilations[i], -rest or None)})
+        part = b(
+            ops.Conv, read, slice_axes(b, kernel, {axes[1]: slice(k, k + length)}), _first(node, total), **attributes
+        )
         total = part if total is None else b(ops.Add, total, part)
     return total
 

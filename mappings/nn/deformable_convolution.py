@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtfl.build.convolutions import kernel_sizes
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.build.windows import onnx_window
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import known_size, product, static
+from onnxtfl.ir.dims import is_static, known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
@@ -34,7 +34,7 @@ def _deform_conv(b: Builder, node: Node) -> Value:
     assert x is not None and kernel is not None and offset is not None
     sizes, groups = kernel_sizes(node, kernel), int(node.attr("offset_group", 1))
     spatial = [d for d in offset.shape[2:] if isinstance(d, int)]
-    if len(sizes) != 2 or len(spatial) != 2 or not static((x.shape[1], *kernel.shape)):
+    if len(sizes) != 2 or len(spatial) != 2 or not is_static((x.shape[1], *kernel.shape)):
         raise UnsupportedError("a deformable convolution needs two spatial axes of known size", code="E-SHAPE-001")
     window = onnx_window(node, sizes)
     taps, count = list(window.taps()), spatial[0] * spatial[1]
@@ -49,11 +49,11 @@ def _deform_conv(b: Builder, node: Node) -> Value:
     moved = reshape(b, offset, (x.shape[0], groups, len(taps), 2, count))
     depth, parts = x.shape[1] // groups, []
     for g in range(groups):
-        part = FeatureMap(Term(b, sliced(b, x, {1: slice(g * depth, (g + 1) * depth)})))
+        part = FeatureMap(Term(b, slice_axes(b, x, {1: slice(g * depth, (g + 1) * depth)})))
         places = [_moved(b, moved, g, i, constant(line)) for i, line in enumerate(lines)]
         sampled = part.sampled(places, "linear")
         if mask is not None:
-            own = sliced(b, mask, {1: slice(g * len(taps), (g + 1) * len(taps))})
+            own = slice_axes(b, mask, {1: slice(g * len(taps), (g + 1) * len(taps))})
             sampled = sampled * along_channels(Term(b, reshape(b, own, (x.shape[0], len(taps) * count))))
         parts.append(reshape(b, sampled.value, (x.shape[0], len(taps), count, depth)))
     joined = parts[0] if groups == 1 else b(ops.Concatenate, *parts, axis=3)
@@ -75,8 +75,8 @@ def _contracted(b: Builder, samples: Value, kernel: Value, groups: int) -> Value
     flat = reshape(b, kernel, (out, depth, product(kernel.shape[2:])))
     parts = []
     for g in range(groups):
-        own = sliced(b, samples, {3: slice(g * depth, (g + 1) * depth)})
-        rows = sliced(b, flat, {0: slice(g * (out // groups), (g + 1) * (out // groups))})
+        own = slice_axes(b, samples, {3: slice(g * depth, (g + 1) * depth)})
+        rows = slice_axes(b, flat, {0: slice(g * (out // groups), (g + 1) * (out // groups))})
         axes = {"lhs_contracting_dimensions": (1, 3), "rhs_contracting_dimensions": (2, 1)}
         parts.append(b(ops.DotGeneral, own, rows, **axes))
     return parts[0] if groups == 1 else b(ops.Concatenate, *parts, axis=2)

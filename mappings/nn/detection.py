@@ -18,14 +18,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.build.rows import row
-from onnxtfl.build.sizes import as_int32, counted, sliced
+from onnxtfl.build.sizes import as_int32, range_below, slice_axes
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.dims import is_static, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.reshape import as_int64, dim_value, positions, reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import as_int64, dim_value, iota, reshape, transposed, unsqueezed
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType, Type, tensor
 from onnxtfl.rewriting.registry import Form, decompose, lift_tfl, lower_tfl
@@ -68,7 +68,7 @@ def _class_by_class(b: Builder, node: Node) -> Value:
     boxes, scores = node.operand(0), node.operand(1)
     never, *thresholds = _thresholds(b, node)
     operands = [_limit(b, node.optional(2), scores), *thresholds]
-    if not static(counts := scores.shape[:2]):
+    if not is_static(counts := scores.shape[:2]):
         return _list_by_list(b, node, [never.value, *operands])
     batches, classes = counts
     parts, margin = [], np.asarray([[0, 0], [2, 0]])
@@ -100,7 +100,7 @@ def _first_of_equals(b: Builder, corners: Value, scores: Value, operands: Sequen
     count = b(ops.Shape, found)
     _, places = b.many(ops.TopK, b(ops.Gather, more, found, axis=0), count, axis=0, dtype=DType.INT32)
     order = b(ops.Convert, b(ops.Gather, found, places, axis=0), dtype=DType.INT32)
-    numbers = Term(b, positions(b, as_int32(b, count)))
+    numbers = Term(b, iota(b, as_int32(b, count)))
     ranks = (Term(b, reshape(b, as_int32(b, count), ())) - 1 - numbers).to(DType.FLOAT32)
     in_order = b(ops.Gather, corners, order, axis=0)
     indices, _, kept = b.many(ops.SelectBoxes, in_order, ranks.value, limit, overlap, b.scalar(0.5, DType.FLOAT32))
@@ -117,14 +117,14 @@ def _list_by_list(b: Builder, node: Node, operands: Sequence[Value]) -> Value:
     batches, classes, count = scores.shape
     lists = reshape(b, scores, (batches * classes, count), scores)
     per_batch = as_int64(b, dim_value(b, classes, scores))
-    owners = Term(b, counted(b, batches * classes, lists)) // Term(b, per_batch)
+    owners = Term(b, range_below(b, batches * classes, lists)) // Term(b, per_batch)
     captures = [boxes, *(v for v in operands if not v.is_constant)]
     types = [tensor(scores.dtype, count), tensor(DType.INT64), *(v.type for v in captures)]
     body = _round_of_lists(types, operands, bool(node.attr("center_point_box")))
     flags = {"carried": 0, "axes": (0, 0), "reversed": (False, False)}
     collected = {"result_axes": (0, 0), "result_reversed": (False, False)}
     indices, counts = b.many(ops.Scan, None, lists, owners.value, *captures, body=body, **flags, **collected)
-    places = Term(b, counted(b, indices.shape[1], indices)).to(DType.INT32)
+    places = Term(b, range_below(b, indices.shape[1], indices)).to(DType.INT32)
     chosen = b(ops.NonZero, (places < Term(b, unsqueezed(b, counts, [1]))).value)
     number = Term(b, b(ops.Gather, chosen, np.asarray(0), axis=0))
     batch = number // Term(b, per_batch)
@@ -189,7 +189,7 @@ def _chosen_once(corners: Term, never: Term) -> Value:
     constantly = never.value.is_constant
     if constantly and never.value.numpy().item():
         return _distant(corners).value
-    low, high = (Term(corners.b, sliced(corners.b, corners.value, {1: slice(i, i + 2)})) for i in (0, 2))
+    low, high = (Term(corners.b, slice_axes(corners.b, corners.value, {1: slice(i, i + 2)})) for i in (0, 2))
     is_flat = (high - low).max(0.0).reduce(
         "prod", [1]
     ) <= 0  # a box given by its center may have a negative size: its area counts as 0
@@ -199,7 +199,7 @@ def _chosen_once(corners: Term, never: Term) -> Value:
 def _distant(corners: Term) -> Term:
     """Return [n, 4] disjoint boxes of area 1, far from any real box."""
     b, count = corners.b, corners.value.shape[0]
-    numbers = Term(b, positions(b, dim_value(b, count, corners.value))).to(DType.FLOAT32)
+    numbers = Term(b, iota(b, dim_value(b, count, corners.value))).to(DType.FLOAT32)
     first = (numbers.along(0, 2) + 1) * _FAR
     unit = np.asarray([[1, 0, 1, 0]], np.float32)
     return first.apply(ops.Mul, unit) + Term(b, constant(np.asarray([[0, 0, _FAR / 2, 2 / _FAR]], np.float32)))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.build.custom_options import custom_options
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
@@ -66,14 +66,14 @@ def _detection_postprocess(b: Builder, node: Node) -> list[Value]:
     background = scores.shape[2] - options.classes
     if scores.shape[0] != 1 or background not in (0, 1):
         raise ValueError(f"scores of shape {scores.shape} for {options.classes} classes")
-    scores = sliced(b, reshape(b, scores, scores.shape[1:]), {1: slice(background, None)})
+    scores = slice_axes(b, reshape(b, scores, scores.shape[1:]), {1: slice(background, None)})
     return (_regular if options.is_regular else _fast)(b, boxes, scores, options)
 
 
 def _decoded(b: Builder, encodings: Value, anchors: Value, options: _Options) -> Value:
     """Return boxes [n, 4] (ymin, xmin, ymax, xmax) from encodings and anchors (y, x, h, w)."""
-    middle, size = (Term(b, sliced(b, anchors, {1: slice(i, i + 2)})) for i in (0, 2))
-    shift, growth = (Term(b, sliced(b, encodings, {1: slice(i, i + 2)})) for i in (0, 2))
+    middle, size = (Term(b, slice_axes(b, anchors, {1: slice(i, i + 2)})) for i in (0, 2))
+    shift, growth = (Term(b, slice_axes(b, encodings, {1: slice(i, i + 2)})) for i in (0, 2))
     scales = np.asarray(options.scales, np.float32)
     center = shift / Term(b, constant(scales[:2])) * size + middle
     half = (growth / Term(b, constant(scales[2:]))).exp() * 0.5 * size
@@ -102,7 +102,7 @@ def _fast(b: Builder, boxes: Value, scores: Value, options: _Options) -> list[Va
     best = Term(b, scores).reduce("max", [1], keepdims=False)
     rows = _selected(b, boxes, reshape(b, best.value, (1, *best.value.shape)), options.most, options)
     picked = _column(b, rows, 2)
-    places = sliced(b, _padded(b, picked, options.most), {0: slice(0, options.most)})
+    places = slice_axes(b, _padded(b, picked, options.most), {0: slice(0, options.most)})
     count = min(options.labels, options.classes)
     top, labels = b.many(ops.TopK, scores, np.asarray([count]), axis=1)
     found = _kept(b, picked, options)
@@ -139,7 +139,7 @@ def _regular(b: Builder, boxes: Value, scores: Value, options: _Options) -> list
     by_class, most = transposed(b, scores, (1, 0)), options.most
     rows = _selected(b, boxes, by_class, min(options.per_class, most), options)
     labels, places = (_column(b, rows, i) for i in (1, 2))
-    own = b(ops.GatherND, by_class, sliced(b, rows, {1: slice(1, 3)}))
+    own = b(ops.GatherND, by_class, slice_axes(b, rows, {1: slice(1, 3)}))
     lowest = np.asarray(np.finfo(np.float32).min)
     ranked = b(ops.Pad, own, np.asarray([[0, most]]), lowest, mode="constant")
     top, order = b.many(ops.TopK, ranked, np.asarray([most]), axis=0)

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.build.operands import on_terms
-from onnxtfl.build.rows import activated, row
+from onnxtfl.build.rows import apply_activation, row
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.reshape import broadcast, merged, reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import broadcast, reshape, transpose_and_merge, transposed, unsqueezed
 from onnxtfl.ir.shapes import check_spreads, normalize_axis
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import ANY_VERSION, decompose, decompose_late, expand, lift_onnx, lift_tfl, upgrade
@@ -217,7 +217,7 @@ def _over_norm(x: Term, axis: int, kind: str, smallest: float) -> Term:
 def _tfl_l2_norm(b: Builder, node: Node) -> Value:
     """Return x / max(norm(x), 1e-6) along the last axis. Source: LiteRT l2normalization.h."""
     x = Term(b, node.operand(0))
-    return activated(b, _over_norm(x, x.rank - 1, "l2", 1e-6).value, node)
+    return apply_activation(b, _over_norm(x, x.rank - 1, "l2", 1e-6).value, node)
 
 
 _LRN_DEFAULTS = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
@@ -240,7 +240,7 @@ def _lrn(b: Builder, node: Node) -> Value:
     """
     x, axis, size = node.operand(0), node.attr("axis"), node.attr("size")
     others = [a for a in range(1, x.rank) if a != axis]
-    flat = merged(b, b(ops.Mul, x, x), [[0], [], others, [axis]])
+    flat = transpose_and_merge(b, b(ops.Mul, x, x), [[0], [], others, [axis]])
     low = (size - 1) // 2
     window = {"kernel_shape": (1, size), "strides": (1, 1), "dilations": (1, 1), "padding": (0, low, 0, size - 1 - low)}
     mean = b(ops.AveragePool, flat, dims=(2, 3), **window, count_include_pad=True)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from onnxtfl.build.sizes import counted
+from onnxtfl.build.sizes import range_below
 from onnxtfl.build.windows import taps_of, window_amounts
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
@@ -15,7 +15,7 @@ from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.reshape import dim_value, positions, reshape, with_unit_axis
+from onnxtfl.ir.reshape import dim_value, iota, reshape, with_unit_axis
 from onnxtfl.ir.types import DType
 
 
@@ -35,7 +35,7 @@ def in_fortran_order(b: Builder, indices: Value, x: Value) -> Value:
 def numbered(b: Builder, x: Value) -> Value:
     """Return a tensor like `x` that holds the position of each element in the flattened `x`, as int32."""
     count = Term(b, b(ops.Shape, x, dtype=DType.INT32)).reduce("prod", [0])
-    return reshape(b, positions(b, count.value), x.shape, x)
+    return reshape(b, iota(b, count.value), x.shape, x)
 
 
 def pool_with_indices(b: Builder, node: Node, lowest: float) -> list[Value]:
@@ -53,7 +53,7 @@ def pool_with_indices(b: Builder, node: Node, lowest: float) -> list[Value]:
     best = b(ops.Reduce, stack, [x.rank], kind="max", keepdims=False)
     which = b(ops.ArgMax, stack, axis=x.rank, keepdims=False)
     steps = [Term(b, dim_value(b, product(x.shape[axis + 1 :]), x)) for axis in range(x.rank)]
-    lines = [Term(b, counted(b, count, x)) for count in counts]
+    lines = [Term(b, range_below(b, count, x)) for count in counts]
     places = np.asarray(list(window.taps())) * window.dilations
     offsets = Term(b, constant(np.zeros(len(taps), np.int64)))
     for i, axis in enumerate(dims):

@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 from onnxtfl.mappings.nn.pool_indices import in_fortran_order, numbered, pool_with_indices
 
-from onnxtfl.build.convolutions import first, window_attributes
-from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, channels_second, channels_trailing, lifted, qlinear
+from onnxtfl.build.convolutions import channels_first, window_attributes
+from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, channels_second, channels_trailing, lift_op, qlinear
 from onnxtfl.build.qoperator import qoperator
-from onnxtfl.build.rows import activated
+from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.windows import (
     Resolved,
     onnx_attributes,
     onnx_window,
-    padded,
+    pad_axes,
     realize_window,
     resolve_window,
     rounds_up,
@@ -40,7 +40,7 @@ from onnxtfl.build.windows import (
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import known_size, product, static
+from onnxtfl.ir.dims import is_static, known_size, product
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -103,7 +103,7 @@ def _max_pool(b: Builder, node: Node) -> list[Value]:
 @lift_onnx("NhwcMaxPool", since=(1,), domain=MICROSOFT)
 def _channels_last_max_pool(b: Builder, node: Node) -> Value:
     """MaxPool-12 on [n, spatial..., c]."""
-    return channels_trailing(b, lifted(b, "MaxPool", 12, [channels_second(b, node.operand(0))], node.attributes))
+    return channels_trailing(b, lift_op(b, "MaxPool", 12, [channels_second(b, node.operand(0))], node.attributes))
 
 
 @lift_onnx("AveragePool", since=(1, 7, 10, 11, 19, 22))
@@ -112,7 +112,7 @@ def _average_pool(b: Builder, node: Node) -> Value:
     (x, found, dims), counts = _resolved(b, node), bool(node.attr("count_include_pad", 0))
     if counts and rounds_up(node):
         given = onnx_window(node, node.attr("kernel_shape")).explicit_padding
-        x, found, counts = padded(b, x, dims, given), found.beyond(b, given), False
+        x, found, counts = pad_axes(b, x, dims, given), found.beyond(b, given), False
     mean = pooled(b, ops.AveragePool, found.operand(b, x), found.window, dims, count_include_pad=counts)
     if counts or found.amounts is None:
         return mean
@@ -197,13 +197,13 @@ def _tfl_pool(b: Builder, node: Node) -> Value:
     window = tfl_window(node, (int(node.attr("filter_height")), int(node.attr("filter_width"))), x.shape[1:3])
     if name == "L2_POOL_2D":
         mean = b(ops.AveragePool, b(ops.Mul, x, x), **pool_attributes(window, (1, 2)))
-        return activated(b, b(ops.Sqrt, mean), node)
+        return apply_activation(b, b(ops.Sqrt, mean), node)
     if name == "AVERAGE_POOL_2D":
-        return activated(b, pooled(b, ops.AveragePool, x, window, (1, 2)), node)
+        return apply_activation(b, pooled(b, ops.AveragePool, x, window, (1, 2)), node)
     if x.dtype is DType.INT16:  # ONNX has no such pool
         largest = pooled(b, ops.MaxPool, b(ops.Convert, x, dtype=DType.FLOAT32), window, (1, 2))
-        return activated(b, b(ops.Convert, largest, dtype=x.dtype), node)
-    return activated(b, pooled(b, ops.MaxPool, x, window, (1, 2)), node)
+        return apply_activation(b, b(ops.Convert, largest, dtype=x.dtype), node)
+    return apply_activation(b, pooled(b, ops.MaxPool, x, window, (1, 2)), node)
 
 
 def _pool_2d(node: Node, name: str) -> Form | None:
@@ -340,7 +340,7 @@ def _weighted_sum(b: Builder, node: Node) -> Value:
     check_elements(math.prod(shape), "the kernel of a mean")
     quantization = Quantization("int8", (float(np.float32(1 / (127 * math.prod(window.shape)))),), (0,))
     kernel = constant(np.full(shape, 127, np.int8), type_=TensorType(DType.FLOAT32, shape, quantization))
-    attributes = {**first(window.rank), **window_attributes(window), "feature_group_count": x.size(1)}
+    attributes = {**channels_first(window.rank), **window_attributes(window), "feature_group_count": x.size(1)}
     return b(ops.Conv, x, kernel, None, **attributes)
 
 
@@ -353,7 +353,7 @@ def _mean_of_padded(b: Builder, node: Node) -> Value:
     mean = b(ops.AveragePool, zeros, **pool_attributes(plain, dims))
     if node.attr("count_include_pad"):
         return mean
-    if static([x.shape[d] for d in dims]):
+    if is_static([x.shape[d] for d in dims]):
         return b(ops.Mul, mean, _volume_by_count(x, dims, window))
     ones, plain = realize_window(b, spatial_ones(b, x, dims), dims, window)
     return b(ops.Div, mean, b(ops.AveragePool, ones, **pool_attributes(plain, dims)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.build.stablehlo import combining_op, int_list
-from onnxtfl.build.windows import interleaved
+from onnxtfl.build.windows import insert_zeros
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -41,7 +41,7 @@ def _reduce_window(b: Builder, node: Node) -> Value:
 def _stablehlo_reduce_window(b: Builder, node: Node) -> Value:
     x, start, rank = node.operand(0), node.operand(1), node.operand(0).rank
     for axis, dilation in enumerate(int_list(node, "base_dilations")):
-        x = interleaved(b, x, axis, dilation, start)
+        x = insert_zeros(b, x, axis, dilation, start)
     x = b(ops.Pad, x, np.asarray(int_list(node, "padding") or [0] * (2 * rank)).reshape(-1, 2), start)
     join = combining_op(node.attr("body_subgraph_index"))
     kind = "" if join is None else join.reduction

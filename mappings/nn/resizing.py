@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from onnxtfl.mappings.nn.nearest_resizing import assume_multiples, is_of_bytes, neighbors_like_tfl
 
-from onnxtfl.build.sizes import int32, int32_operands
+from onnxtfl.build.sizes import clamp_to_int32, int32_operands
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, differ, known_sizes, product, static
+from onnxtfl.ir.dims import Dim, differ, is_static, known_sizes, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.numeric import highest, lowest
@@ -261,13 +261,13 @@ def _resize_2d(node: Node) -> Form | None:
         return None
     factors = [None, None] if scales is None else list(scales)
     axes = list(zip(sizes, resized, factors, strict=True))
-    target = int32(resized) if static(resized) else node.operand(1)
+    target = clamp_to_int32(resized) if is_static(resized) else node.operand(1)
     name = {"linear": "RESIZE_BILINEAR", "nearest": "RESIZE_NEAREST_NEIGHBOR"}.get(node.attr("mode"))
     for corners, centers in ((False, False), (False, True), (True, False)):
         if name is not None and all(_agrees(node, *axis, corners, centers) for axis in axes):
             _assume_not_1(node, axes)
             for size, resized, _ in axes if node.attr("mode") == "nearest" else ():
-                if not static((size, resized)):
+                if not is_static((size, resized)):
                     assume_multiples(node, size, resized)
             return Form(name, (x, target), {"align_corners": corners, "half_pixel_centers": centers})
     return None
@@ -400,7 +400,7 @@ def _resize_all_axes(b: Builder, node: Node) -> Value:
 def _all_sizes(b: Builder, node: Node, sizes: Value) -> Value:
     """Return the new sizes of all axes, resized or not."""
     x, dims, shape = node.operand(0), tuple(node.attr("dims")), node.result.shape
-    if static(shape):
+    if is_static(shape):
         return dim_vector(b, shape)
     both = b(ops.Concatenate, b(ops.Shape, x), as_int64(b, sizes), axis=0)
     return b(ops.Gather, both, [x.rank + dims.index(a) if a in dims else a for a in range(x.rank)], axis=0)

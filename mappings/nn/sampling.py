@@ -24,7 +24,7 @@ from onnxtfl.ir.dims import known_size, known_sizes, product, size_or
 from onnxtfl.ir.formula import Term, real_type
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.sampling import along_channels, size_in
-from onnxtfl.ir.reshape import positions, reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import iota, reshape, transposed, unsqueezed
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lower_onnx, upgrade
 
@@ -55,7 +55,7 @@ def _centers(count: Term, corners: bool) -> Term:
     With `corners`, a single element is at 1, as in ONNX Runtime (not in ONNX's reference).
     """
     real = real_type(count)
-    index, count = Term(count.b, positions(count.b, count.value)).to(real), count.to(real)
+    index, count = Term(count.b, iota(count.b, count.value)).to(real), count.to(real)
     if corners:
         return 1.0 - (count - 1.0 - index) * 2.0 / (count - 1.0).max(1.0)
     return (index * 2.0 + 1.0) / count - 1.0

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from onnxtfl.build.operands import finite_on_integers, moved_last, on_permuted
-from onnxtfl.build.qlinear import MICROSOFT, Quantized, dequantized, lifted, quantized
-from onnxtfl.build.qoperator import parameters, quantized_operand
+from onnxtfl.build.qlinear import MICROSOFT, Quantized, dequantized, lift_op, quantized
+from onnxtfl.build.qoperator import quantized_operand, scale_and_zero_point
 from onnxtfl.build.rows import row
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.dims import is_static, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import dim_value, reshape, resized
+from onnxtfl.ir.reshape import dim_value, reshape, reshape_inferred
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType
 from onnxtfl.kernels.softmax_int16 import int16_softmax
@@ -52,7 +52,7 @@ def _lift(b: Builder, node: Node) -> Value:
     axis = axis + x.rank if axis < 0 else axis
     if axis < x.rank and product(x.shape[axis + 1 :]) == 1:
         return along(b, x, axis)
-    flat = resized(b, x, [*x.shape[:axis], -1])
+    flat = reshape_inferred(b, x, [*x.shape[:axis], -1])
     return reshape(b, along(b, flat, axis), x.shape, x)
 
 
@@ -67,7 +67,7 @@ def _softmax_tfl(b: Builder, node: Node) -> Value:
     if stored is not None and x.value.shape[-1] == 1:
         return (x * 0.0 + 1.0).value
     found = int16_softmax(b, node, beta) or (x * beta).apply(ops.Softmax).value
-    if stored is None or stored.dtype is not DType.UINT8 or static(x.value.shape[-1:]):
+    if stored is None or stored.dtype is not DType.UINT8 or is_static(x.value.shape[-1:]):
         return found
     return Term(b, found).min(255 / 256).value
 
@@ -98,14 +98,14 @@ def _on_last_axis(b: Builder, node: Node) -> Value | list[Value] | None:
         return None
     if not _is_last(node):
         return on_permuted(b, node, moved_last(normalize_axis(node.attr("axis"), x.rank), x.rank))
-    return reshape(b, b(node.op, resized(b, x, [-1, x.shape[-1]]), axis=1), x.shape, x) if x.rank > 2 else None
+    return reshape(b, b(node.op, reshape_inferred(b, x, [-1, x.shape[-1]]), axis=1), x.shape, x) if x.rank > 2 else None
 
 
 @lift_onnx("QLinearSoftmax", since=(1,), domain="com.microsoft")
 def _quantized_softmax(b: Builder, node: Node) -> Value:
     """QLinearSoftmax; `opset` is that of the original Softmax."""
     version = 13 if node.attr("opset", 13) >= 13 else 11
-    real = lifted(b, "Softmax", version, [dequantized(b, node, Quantized(0, 1, 2))], {"axis": node.attr("axis", -1)})
+    real = lift_op(b, "Softmax", version, [dequantized(b, node, Quantized(0, 1, 2))], {"axis": node.attr("axis", -1)})
     return quantized(b, real, node.operand(3), node.optional(4), node.operand(0).dtype)
 
 
@@ -116,4 +116,9 @@ def _softmax_on_quantized(node: Node, form: Form) -> Form | None:
     if x is None or y is None or not y.per_tensor:
         return None
     attributes = {**form.attributes, "opset": 13}
-    return Form("QLinearSoftmax", (form.operands[0], *parameters(x), *parameters(y)), attributes, domain=MICROSOFT)
+    return Form(
+        "QLinearSoftmax",
+        (form.operands[0], *scale_and_zero_point(x), *scale_and_zero_point(y)),
+        attributes,
+        domain=MICROSOFT,
+    )

@@ -13,18 +13,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from onnxtfl.build.convolutions import as_2d, first, fixed_kernel, kernel_sizes, last, sized_window, window_attributes
+from onnxtfl.build.convolutions import (
+    as_2d,
+    channels_first,
+    channels_last,
+    fixed_kernel,
+    kernel_sizes,
+    sized_window,
+    window_attributes,
+)
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias
-from onnxtfl.build.qlinear import MICROSOFT, lifted
-from onnxtfl.build.rows import activated
-from onnxtfl.build.sizes import as_int32, int32
+from onnxtfl.build.qlinear import MICROSOFT, lift_op
+from onnxtfl.build.rows import apply_activation
+from onnxtfl.build.sizes import as_int32, clamp_to_int32
 from onnxtfl.build.windows import (
     Amounts,
-    interleaved,
+    insert_zeros,
     onnx_attributes,
     onnx_window,
-    padded,
+    pad_axes,
     tfl_padding,
     tfl_strides,
     tfl_window,
@@ -54,7 +62,11 @@ def _conv_transpose(b: Builder, node: Node) -> Value:
     sizes = kernel_sizes(node, kernel)
     window = onnx_window(node, sizes)
     window = replace(window, padding=_cropping(node, window, x))
-    attributes = {**first(len(sizes)), **window_attributes(window), "feature_group_count": node.attr("group", 1)}
+    attributes = {
+        **channels_first(len(sizes)),
+        **window_attributes(window),
+        "feature_group_count": node.attr("group", 1),
+    }
     return b(ops.ConvTranspose, x, fixed_kernel(b, kernel, sizes), node.optional(2), **attributes)
 
 
@@ -65,7 +77,7 @@ def _conv_transpose_with_pads(b: Builder, node: Node) -> Value:
     if known is None:
         raise UnsupportedError("dynamic padding", hint="make it an initializer", code="E-OP-006")
     attributes = {**node.attributes, "pads": known}
-    return lifted(b, "ConvTranspose", 11, [node.operand(0), node.operand(1), bias], attributes)
+    return lift_op(b, "ConvTranspose", 11, [node.operand(0), node.operand(1), bias], attributes)
 
 
 def _cropping(node: Node, window: Window, x: Value) -> tuple[int, ...]:
@@ -118,7 +130,7 @@ def _result_shape(node: Node) -> Array | Computed:
     shape = node.result.shape
     sizes = [d for d in shape if isinstance(d, int)]
     if len(sizes) == len(shape):
-        return int32(sizes)
+        return clamp_to_int32(sizes)
     return Computed(tensor("int32", len(shape)), lambda b: as_int32(b, dim_vector(b, shape, node.operand(0))))
 
 
@@ -128,17 +140,17 @@ def _tfl_transpose_conv(b: Builder, node: Node) -> Value:
     kernel, x = node.operand(1), node.operand(2)
     rank = x.rank - 2
     window = tfl_window(node, kernel.shape[1:3] if rank == 2 else kernel.shape[:3], [1] * rank).without_padding()
-    numbers = last(2, 3, 0, (1, 2)) if rank == 2 else last(3, 4, 3, (0, 1, 2))
+    numbers = channels_last(2, 3, 0, (1, 2)) if rank == 2 else channels_last(3, 4, 3, (0, 1, 2))
     amounts = _tfl_amounts(b, node, window, x)
     if is_hybrid(x, kernel):
         x = on_int8_grid(b, x, range(1, x.rank), asymmetric=True)
     bias, known = flat_bias(b, node.optional(3)), amounts.known()
     if known is not None:
         window = replace(window, padding=tuple(-p for p in known))
-        return activated(b, b(ops.ConvTranspose, x, kernel, bias, **numbers, **window_attributes(window)), node)
+        return apply_activation(b, b(ops.ConvTranspose, x, kernel, bias, **numbers, **window_attributes(window)), node)
     full = b(ops.ConvTranspose, x, kernel, None, **numbers, **window_attributes(window))
-    result = padded(b, full, range(1, x.rank - 1), amounts)
-    return activated(b, result if bias is None else b(ops.Add, result, bias), node)
+    result = pad_axes(b, full, range(1, x.rank - 1), amounts)
+    return apply_activation(b, result if bias is None else b(ops.Add, result, bias), node)
 
 
 def _tfl_amounts(b: Builder, node: Node, window: Window, x: Value) -> Amounts:
@@ -213,7 +225,7 @@ def _conv_transpose_with_zeros(b: Builder, node: Node) -> Value:
     """Replace a dilation by zeros between the elements of the kernel."""
     kernel, dilations = node.operand(1), node.attr("rhs_dilation")
     for axis, dilation in zip(node.attr("kernel_spatial_dimensions"), dilations, strict=True):
-        kernel = interleaved(b, kernel, axis, dilation, keep_last=False)
+        kernel = insert_zeros(b, kernel, axis, dilation, keep_last=False)
     plain = {**node.attributes, "rhs_dilation": (1,) * len(dilations)}
     return b(ops.ConvTranspose, node.operand(0), kernel, *node.operands[2:], **plain)
 
@@ -236,7 +248,7 @@ def _conv_transpose_cropped(b: Builder, node: Node) -> Value:
     more = [*(-p for p in window.before), *(-p - g for p, g in zip(window.after, grow, strict=True))]
     inside = bias if max(more) <= 0 else None
     attributes = {**attributes_of(node), "padding": (*(0,) * window.rank, *(-g for g in grow))}
-    result = padded(b, b(ops.ConvTranspose, *node.operands[:2], inside, **attributes), dims, more)
+    result = pad_axes(b, b(ops.ConvTranspose, *node.operands[:2], inside, **attributes), dims, more)
     if bias is inside or bias is None:
         return result
     last_axes = result.rank - 1 - node.attr("output_feature_dimension")
@@ -258,7 +270,7 @@ def _as_grouped_conv(b: Builder, node: Node) -> Value:
     attributes, groups, (window, _) = attributes_of(node), node.attr("feature_group_count"), sized_window(node)
     x = node.operand(0)
     for axis, stride in zip(attributes["input_spatial_dimensions"], window.strides, strict=True):
-        x = interleaved(b, x, axis, stride, keep_last=True)
+        x = insert_zeros(b, x, axis, stride, keep_last=True)
     into, out = attributes["kernel_input_feature_dimension"], attributes["kernel_output_feature_dimension"]
     spatial = attributes["kernel_spatial_dimensions"]
     kernel = _regrouped(b, b(ops.Reverse, node.operand(1), dimensions=tuple(spatial)), into, out, spatial, groups)

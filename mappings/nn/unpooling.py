@@ -13,7 +13,7 @@ from onnxtfl.build.windows import onnx_window
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.dims import is_static, product
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import dim_vector, reshape
 from onnxtfl.rewriting.registry import lift_onnx
@@ -26,7 +26,7 @@ def _max_unpool(b: Builder, node: Node) -> Value:
     window = onnx_window(node, node.attr("kernel_shape"))
     axes = zip(x.shape[2:], window.strides, window.shape, window.before, window.after, strict=True)
     shape = (*x.shape[:2], *((n - 1) * stride + k - before - after for n, stride, k, before, after in axes))
-    if not static(shape):
+    if not is_static(shape):
         raise UnsupportedError("unpooling to a dynamic size", code="E-SHAPE-001")
     count = product(x.shape)
     places, values = reshape(b, indices, (count, 1)), reshape(b, x, (count,))

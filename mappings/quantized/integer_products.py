@@ -19,13 +19,13 @@ from onnxtfl.build.qlinear import (
     Quantized,
     dequantized,
     dequantized_bias,
-    lifted,
+    lift_op,
     qlinear,
     quantized,
     quantized_over_range,
 )
-from onnxtfl.build.qoperator import bias_in_steps, parameters, qoperator, quantized_operand
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.qoperator import bias_in_steps, qoperator, quantized_operand, scale_and_zero_point
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -61,7 +61,12 @@ def _quantized_gemm(node: Node, form: Form) -> Form | None:
     a, w = quantized_operand(lhs, y.storage), quantized_operand(rhs, y.storage, 1 - flags["transB"])
     if a is None or w is None or not bias_in_steps(bias, a, w):
         return None
-    return Form("QGemm", (lhs, *parameters(a), rhs, *parameters(w), bias, *parameters(y)), flags, domain=MICROSOFT)
+    return Form(
+        "QGemm",
+        (lhs, *scale_and_zero_point(a), rhs, *scale_and_zero_point(w), bias, *scale_and_zero_point(y)),
+        flags,
+        domain=MICROSOFT,
+    )
 
 
 @lift_onnx("QGemm", since=(1,), domain=MICROSOFT)
@@ -75,7 +80,7 @@ def _integer_gemm(b: Builder, node: Node) -> Value:
         c = dequantized_bias(b, bias, node.operand(1), node.operand(4))
         c = c if alpha == 1 else b(ops.Mul, c, b.scalar(alpha, c))
     flags = {k: v for k, v in node.attributes.items() if k in ("transA", "transB", "alpha")}
-    real = lifted(b, "Gemm", 13, [a, w, c], flags)
+    real = lift_op(b, "Gemm", 13, [a, w, c], flags)
     scale = node.optional(7)
     return real if scale is None else quantized(b, real, scale, node.optional(8), node.operand(0).dtype)
 
@@ -128,15 +133,17 @@ def _real_blocks(b: Builder, node: Node, dtype: DType, shape: tuple[int, int], b
     if packed.data is not None and integers and node.optional(4) is None:
         weights = constant(FieldData(packed.data, dtype, (n, count * block)))
         points = _zero_points(zero, dtype, (n, count))
-        return sliced(b, b(ops.DequantizeLinear, weights, scale, points, axis=1, block_size=block), {1: slice(0, k)})
+        return slice_axes(
+            b, b(ops.DequantizeLinear, weights, scale, points, axis=1, block_size=block), {1: slice(0, k)}
+        )
     codes = _codes(b, packed, dtype, (n, count * block), scale.dtype)
     points_ = _computed_zeros(b, zero, dtype, (n, count), scale.dtype)
     order = node.optional(4)
     if order is None:
         blocks = Term(b, reshape(b, codes.value, [n, count, block]))
         real = (blocks - Term(b, unsqueezed(b, points_.value, [2]))) * Term(b, unsqueezed(b, scale, [2]))
-        return sliced(b, reshape(b, real.value, [n, count * block]), {1: slice(0, k)})
-    first = Term(b, sliced(b, codes.value, {1: slice(0, k)}))
+        return slice_axes(b, reshape(b, real.value, [n, count * block]), {1: slice(0, k)})
+    first = Term(b, slice_axes(b, codes.value, {1: slice(0, k)}))
     index = nonnegative(b, reshape(b, order, [k]), count)
     point, step = (Term(b, b(ops.Gather, each, index, axis=1)) for each in (points_.value, scale))
     return ((first - point) * step).value
@@ -163,7 +170,7 @@ def _computed_zeros(b: Builder, zero: Value | None, dtype: DType, shape: tuple[i
         return Term(b, reshape(b, zero, shape)).to(real)
     per = 8 // dtype.bits
     fields = _codes(b, zero, dtype, (rows, -(-count // per) * per), real)
-    return Term(b, sliced(b, fields.value, {1: slice(0, count)}))
+    return Term(b, slice_axes(b, fields.value, {1: slice(0, count)}))
 
 
 _OF_BITS = {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}

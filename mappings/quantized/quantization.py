@@ -10,8 +10,8 @@ import numpy as np
 from onnxtfl.build.dtypes import dtype_from
 from onnxtfl.build.qlinear import MICROSOFT, quantized_over_range
 from onnxtfl.build.qoperator import linear_domain
-from onnxtfl.build.sizes import sliced, with_dtype
-from onnxtfl.build.stored import unpacked
+from onnxtfl.build.sizes import slice_axes, with_dtype
+from onnxtfl.build.stored import unpack_constant
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -132,7 +132,7 @@ def _repeated(b: Builder, parameter: Value, x: Value, axis: int, block: int) -> 
         return whole
     size = x.shape[axis]
     size = known_size(size, "an axis of blocks")
-    return sliced(b, whole, {axis: slice(0, size)})
+    return slice_axes(b, whole, {axis: slice(0, size)})
 
 
 @decompose(ops.QuantizeLinear, "tfl")
@@ -160,7 +160,7 @@ def _quantize_formula(b: Builder, node: Node) -> Value | None:
 @decompose(ops.DequantizeLinear, "tfl")
 def _dequantize_formula(b: Builder, node: Node) -> Value | None:
     """Return (x - zero point) * scale; 32-bit integers are subtracted before the conversion to float."""
-    fields = unpacked(b, node.operand(0))
+    fields = unpack_constant(b, node.operand(0))
     if fields is not None:
         return _dequantized_fields(b, node, *fields)
     x, spread = _grouped(b, node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.budget import current
+from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Node
 
@@ -21,7 +21,7 @@ _BYTES_OF_LOOP = 5000
 
 def most_steps() -> int:
     """Return the most steps of a layer that are unrolled."""
-    return 1 if current().compact else MOST_UNROLLED
+    return 1 if current_budget().compact else MOST_UNROLLED
 
 
 def is_smaller_as_loop(node: Node) -> bool:
@@ -31,7 +31,7 @@ def is_smaller_as_loop(node: Node) -> bool:
     twice; a byte of memory counts like four bytes of a file.
     """
     x, outputs = node.operand(0), node.results[0]
-    if current().compact != "quantized loops" or node.op is not ops.Lstm or node.graph is None:
+    if current_budget().compact != "quantized loops" or node.op is not ops.Lstm or node.graph is None:
         return False
     if outputs.uses or node.graph.is_output(outputs):
         return False

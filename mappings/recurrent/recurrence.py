@@ -11,17 +11,17 @@ from onnxtfl.mappings.recurrent.layers import KERNEL_ACTIVATIONS, is_smaller_as_
 from onnxtfl.mappings.recurrent.lengths import with_steps
 
 from onnxtfl.build.qlinear import MICROSOFT
-from onnxtfl.build.sizes import as_int32, sliced
+from onnxtfl.build.sizes import as_int32, slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import RowsData, TensorData
-from onnxtfl.ir.dims import differ, static
+from onnxtfl.ir.dims import differ, is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.reshape import dim_value, positions, reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import dim_value, iota, reshape, transposed, unsqueezed
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lower_onnx, lower_tfl
 
@@ -84,7 +84,7 @@ def _part(b: Builder, x: Value, index: int) -> Value:
     """Return x[index]."""
     if x.data is not None and not x.is_quantized:
         return constant(RowsData(x.data, index, index + 1).reshape(x.data.shape[1:]))
-    return reshape(b, sliced(b, x, {0: slice(index, index + 1)}), x.shape[1:], x)
+    return reshape(b, slice_axes(b, x, {0: slice(index, index + 1)}), x.shape[1:], x)
 
 
 _Given = Value | list[Value] | None
@@ -97,7 +97,7 @@ def _lifted(b: Builder, node: Node, operands: Sequence[_Given]) -> list[Value]:
     x, batch_major = node.operand(0), bool(node.attr("layout", 0))
     x = transposed(b, x, (1, 0, 2)) if batch_major else x
     size, recurrent = node.attr("hidden_size"), operands[2]
-    if size is not None and isinstance(recurrent, Value) and recurrent.shape[-1] != size and static(recurrent.shape):
+    if size is not None and isinstance(recurrent, Value) and recurrent.shape[-1] != size and is_static(recurrent.shape):
         raise ValueError(f"hidden_size is {size}, but the recurrent weights are {recurrent.type}")
     each = list(_attributes(node, layer))
     directions = [
@@ -201,7 +201,7 @@ def _of_direction(b: Builder, x: _Given, index: int, count: int, axis: int, rank
         raise ValueError(f"an operand of type {x.type} for {count} directions")
     if axis == 0:
         return _part(b, x, index)
-    part = sliced(b, x, {axis: slice(index, index + 1)})
+    part = slice_axes(b, x, {axis: slice(index, index + 1)})
     return reshape(b, part, (*x.shape[:axis], *x.shape[axis + 1 :]), part)
 
 
@@ -409,7 +409,7 @@ def _brought_to_kernel(b: Builder, node: Node) -> list[Value] | None:
     given |= {"input": _backwards(b, x, lengths) if reverse else x, "lengths": None, "bias": bias}
     given |= {n: reshape(b, given[n] or zeros, zeros.shape) for n in ("hidden", "cell") if n in given}
     output, _, *cell = b.many(node.op, *given.values(), **{**node.attributes, "reverse": False})
-    last = reshape(b, sliced(b, output, {0: slice(-1, None)}), node.results[1].shape, x)
+    last = reshape(b, slice_axes(b, output, {0: slice(-1, None)}), node.results[1].shape, x)
     output = _backwards(b, output, lengths) if reverse else output
     return [output if lengths is None else _masked(b, output, lengths), last, *cell]
 
@@ -423,14 +423,14 @@ def _backwards(b: Builder, x: Value, lengths: Value | None) -> Value:
 
 def _masked(b: Builder, x: Value, lengths: Value) -> Value:
     """Return `x` [T, N, K] with zeros from step `lengths` [N] on."""
-    numbers = positions(b, as_int32(b, dim_value(b, x.shape[0], x)))
+    numbers = iota(b, as_int32(b, dim_value(b, x.shape[0], x)))
     valid = Term(b, unsqueezed(b, numbers, [1])) < Term(b, unsqueezed(b, as_int32(b, lengths), [0]))
     return b(ops.Select, unsqueezed(b, valid.value, [2]), x, b.scalar(0, x))
 
 
 def _takes_kernel_form(node: Node) -> bool:
     given = ops.operands_of(node)
-    sized = all((v := given[n]) is not None and static(v.shape) for n in ("bias", "hidden", "cell") if n in given)
+    sized = all((v := given[n]) is not None and is_static(v.shape) for n in ("bias", "hidden", "cell") if n in given)
     return not node.attr("reverse") and given["lengths"] is None and sized
 
 

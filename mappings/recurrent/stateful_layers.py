@@ -13,7 +13,7 @@ import numpy as np
 from onnxtfl.mappings.recurrent.layers import KERNEL_ACTIVATIONS
 
 from onnxtfl.build.hybrid import is_hybrid
-from onnxtfl.build.rows import activated
+from onnxtfl.build.rows import apply_activation
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
@@ -22,7 +22,7 @@ from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import resized, transposed, unsqueezed
+from onnxtfl.ir.reshape import reshape_inferred, transposed, unsqueezed
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.declared import as_declared
@@ -65,7 +65,7 @@ class _Time:
 def _rnn_tfl(b: Builder, node: Node) -> list[Value]:
     """One step: input [N, I], hidden [N, H] -> output [N, H], which is the new state. Source: kernels/basic_rnn.cc."""
     output, hidden = _rnn_layer(b, node, unsqueezed(b, node.operand(0), [0]), node.operands[1:5])
-    return [resized(b, output, output.shape[1:]), hidden]
+    return [reshape_inferred(b, output, output.shape[1:]), hidden]
 
 
 @lift_tfl("UNIDIRECTIONAL_SEQUENCE_RNN")
@@ -364,7 +364,7 @@ def _lstm_tfl(b: Builder, node: Node) -> list[Value]:
     if node.attributes.get("kernel_type", "FULL") == "BASIC":
         return _basic_lstm(b, node)
     output, hidden, cell = _full_lstm(b, node, unsqueezed(b, node.operand(0), [0]))
-    return [resized(b, output, output.shape[1:]), hidden, cell]
+    return [reshape_inferred(b, output, output.shape[1:]), hidden, cell]
 
 
 def _full_lstm(b: Builder, node: Node, x: Value) -> list[Value]:
@@ -393,7 +393,7 @@ def _basic_lstm(b: Builder, node: Node) -> list[Value]:
         grids=(*_grids(node, hidden, cell)[:2], None),
         clip=_LARGEST_SUM if hidden.is_quantized else 0.0,
     )
-    results = [resized(b, output, output.shape[1:]), new_cell, joined, b(ops.Add, sums, bias)]
+    results = [reshape_inferred(b, output, output.shape[1:]), new_cell, joined, b(ops.Add, sums, bias)]
     return [*results, new_hidden, new_cell]
 
 
@@ -434,14 +434,14 @@ def _svdf(b: Builder, node: Node) -> list[Value]:
     filters, steps, rank = times.shape[0], times.shape[1], node.attributes.get("rank", 1)
     product = b(ops.DotGeneral, x, features, lhs_contracting_dimensions=(1,), rhs_contracting_dimensions=(1,))
     newest = as_declared(b, unsqueezed(b, product, [2]), state.type)
-    memory = resized(b, state, [-1, filters, steps])
+    memory = reshape_inferred(b, state, [-1, filters, steps])
     older = b(ops.Slice, memory, [0, 0, 1], [_FAR, _FAR, _FAR], [1, 1, 1])
     memory = b(ops.Concatenate, older, newest, axis=2)
     by_filter = Term(b, memory).apply(ops.Mul, times).reduce("sum", [2], keepdims=False).value
-    output = Term(b, resized(b, by_filter, [-1, filters // rank, rank])).reduce("sum", [2], keepdims=False)
+    output = Term(b, reshape_inferred(b, by_filter, [-1, filters // rank, rank])).reduce("sum", [2], keepdims=False)
     bias = node.optional(3)
     output = output if bias is None else output.apply(ops.Add, bias)
-    return [activated(b, output.value, node, smooth=True), resized(b, memory, [-1, filters * steps])]
+    return [apply_activation(b, output.value, node, smooth=True), reshape_inferred(b, memory, [-1, filters * steps])]
 
 
 _FAR = (1 << 31) - 1

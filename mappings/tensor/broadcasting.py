@@ -7,11 +7,11 @@ from contextlib import suppress
 import numpy as np
 
 from onnxtfl.build.rows import row
-from onnxtfl.build.sizes import int32_operands, may_hold_zeros, vector_length, whole
+from onnxtfl.build.sizes import int32_operands, may_hold_zeros, sizes_as_int64, vector_length
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import static
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import broadcast, dim_vector, reshape
@@ -53,7 +53,10 @@ def _tile_by_broadcasting(b: Builder, node: Node) -> Value | None:
 @upgrade("Tile", since=(1,))
 def _tile_1(b: Builder, node: Node) -> None:
     """Tile-1 repeats `tiles` times along one `axis`; both have the type of the tensor."""
-    rank, (tiles, axis) = node.operand(0).rank, (Term(b, reshape(b, whole(b, node.operand(i)), (1,))) for i in (1, 2))
+    rank, (tiles, axis) = (
+        node.operand(0).rank,
+        (Term(b, reshape(b, sizes_as_int64(b, node.operand(i)), (1,))) for i in (1, 2)),
+    )
     if (known := static_ints(axis.value)) is not None:
         normalize_axis(known[0], rank)
     each = Term(b, constant(np.arange(rank)))
@@ -81,7 +84,7 @@ def _joint_shape(b: Builder, x: Value, wanted: Value) -> Value:
     if rank > vector_length(wanted):
         wanted = b(ops.Concatenate, [1] * (rank - vector_length(wanted)), wanted, axis=0)
     padded = (1,) * (rank - len(own)) + own
-    if not static(padded):
+    if not is_static(padded):
         is_one = b(ops.Compare, wanted, b.scalar(1, wanted), comparison_direction="EQ")
         return b(ops.Select, is_one, b(ops.Convert, dim_vector(b, padded, x), dtype=wanted.dtype), wanted)
     return b(ops.Select, np.asarray([d == 1 for d in padded]), wanted, constant(np.asarray(padded, wanted.dtype.numpy)))

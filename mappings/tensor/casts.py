@@ -12,7 +12,7 @@ from onnxtfl.build.operands import formula
 from onnxtfl.build.qoperator import linear_domain
 from onnxtfl.build.rows import Number, ResultType, row
 from onnxtfl.build.stored import stored_dequantized
-from onnxtfl.build.uint64 import SMALLEST_INT64, on_signed, words
+from onnxtfl.build.uint64 import SMALLEST_INT64, on_signed, split_words
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
@@ -362,7 +362,7 @@ def _to_uint64(x: Term) -> Term:
 
 
 def _from_uint64(x: Term, dtype: DType) -> Term:
-    low, high = (word.bits(DType.UINT32).to(dtype) for word in words(x))
+    low, high = (word.bits(DType.UINT32).to(dtype) for word in split_words(x))
     return high * 2.0**32 + low
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onnxtfl.build.qlinear import MICROSOFT, Quantized, dequantized, lifted, quantized
-from onnxtfl.build.qoperator import parameters, quantized_operand
+from onnxtfl.build.qlinear import MICROSOFT, Quantized, dequantized, lift_op, quantized
+from onnxtfl.build.qoperator import quantized_operand, scale_and_zero_point
 from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import merge_whole
 from onnxtfl.errors import UnsupportedError
@@ -11,7 +11,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import merged, reshape, unsqueezed
+from onnxtfl.ir.reshape import reshape, transpose_and_merge, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_quantized, upgrade
 
@@ -44,7 +44,7 @@ def _concatenate_fewer_axes(b: Builder, node: Node) -> Value | None:
     groups = merge_whole([i != axis for i in range(rank)])
     if len(groups) == rank:
         return None
-    joined = b(ops.Concatenate, *(merged(b, v, groups) for v in parts), axis=min(axis, 1))
+    joined = b(ops.Concatenate, *(transpose_and_merge(b, v, groups) for v in parts), axis=min(axis, 1))
     return reshape(b, joined, node.result.shape, *parts)
 
 
@@ -69,7 +69,7 @@ def _pack(b: Builder, node: Node) -> Value:
 def _quantized_concat(b: Builder, node: Node) -> Value:
     """Operands: scale and zero point of the result, then elements, scale and zero point of each part."""
     parts = [dequantized(b, node, Quantized(i, i + 1, i + 2)) for i in range(2, len(node.operands), 3)]
-    joined = lifted(b, "Concat", 13, parts, {"axis": node.attr("axis")})
+    joined = lift_op(b, "Concat", 13, parts, {"axis": node.attr("axis")})
     return quantized(b, joined, node.operand(0), node.operand(1), node.operand(2).dtype)
 
 
@@ -79,5 +79,5 @@ def _concat_on_quantized(node: Node, form: Form) -> Form | None:
     found = [None if y is None else quantized_operand(v, y.storage) for v in form.operands]
     if y is None or not y.per_tensor or None in found:
         return None
-    parts = [each for v, q in zip(form.operands, found, strict=True) if q for each in (v, *parameters(q))]
-    return Form("QLinearConcat", (*parameters(y), *parts), form.attributes, domain=MICROSOFT)
+    parts = [each for v, q in zip(form.operands, found, strict=True) if q for each in (v, *scale_and_zero_point(q))]
+    return Form("QLinearConcat", (*scale_and_zero_point(y), *parts), form.attributes, domain=MICROSOFT)

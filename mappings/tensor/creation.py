@@ -7,12 +7,12 @@ import numpy as np
 from onnxtfl.build.dtypes import dtype_from
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.rows import row
-from onnxtfl.build.sizes import counted
+from onnxtfl.build.sizes import range_below
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.dims import static
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import broadcast, reshape, unsqueezed
@@ -101,7 +101,7 @@ def _eye_like(b: Builder, node: Node) -> Value:
     x, k, number = node.operand(0), node.attributes.get("k", 0), node.attributes.get("dtype")
     dtype = x.dtype if number is None else dtype_from(number)
     rows, columns = x.shape
-    row, column = (counted(b, size, x) for size in (rows, columns))
-    made = b.computed if static(x.shape) and rows * columns <= _MOST_WRITTEN_OUT else b
+    row, column = (range_below(b, size, x) for size in (rows, columns))
+    made = b.computed if is_static(x.shape) and rows * columns <= _MOST_WRITTEN_OUT else b
     diagonal = made(ops.Add, unsqueezed(b, row, [1]), np.asarray(k))
     return made(ops.Convert, made(ops.Compare, column, diagonal, comparison_direction="EQ"), dtype=dtype)

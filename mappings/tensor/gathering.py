@@ -12,7 +12,7 @@ from onnxtfl.build.indices import flat_positions, nonnegative, resolved_rows
 from onnxtfl.build.operands import moved_last
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.rows import Spelled, row
-from onnxtfl.build.sizes import HUGE, counted, narrow, sliced
+from onnxtfl.build.sizes import HUGE, narrow_constant, range_below, slice_axes
 from onnxtfl.build.stablehlo import index_vectors, int_list
 from onnxtfl.build.stored import unpacked_rows
 from onnxtfl.errors import InvalidModelError, UnsupportedError
@@ -20,7 +20,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import Dim, known_size, product, static
+from onnxtfl.ir.dims import Dim, is_static, known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.packed import ByteData
@@ -32,7 +32,7 @@ from onnxtfl.ir.reshape import (
     broadcast,
     dim_value,
     dim_vector,
-    positions,
+    iota,
     reshape,
     transposed,
     unsqueezed,
@@ -99,7 +99,7 @@ def _unfold(b: Builder, node: Node) -> Value:
     if size < 1 or step < 1 or (isinstance(length, int) and length < size):
         raise ValueError(f"slices of {size} elements, {step} from each other, of {length}")
     check_elements(size, "the elements of a slice")
-    first = positions(b, dim_value(b, (length - size) // step + 1, x))
+    first = iota(b, dim_value(b, (length - size) // step + 1, x))
     rows = Term(b, unsqueezed(b, first, [1])) * step + Term(b, constant(np.arange(size)[None]))
     slices = b(ops.Gather, x, rows.value, axis=axis)
     return transposed(b, slices, [*(i for i in range(x.rank + 1) if i != axis + 1), axis + 1])
@@ -148,7 +148,7 @@ def _picked(b: Builder, table: Value, rows: Value, axis: int, dtype: DType) -> T
 @lower_tfl(ops.Gather)
 def _to_tfl_gather(node: Node) -> Form:
     options = {"axis": node.attr("axis") % node.operand(0).rank, "batch_dims": node.attr("batch_dims")}
-    return Form("GATHER", (node.operand(0), narrow(node.operand(1))), options)
+    return Form("GATHER", (node.operand(0), narrow_constant(node.operand(1))), options)
 
 
 @decompose(ops.Gather, "tfl")
@@ -168,7 +168,7 @@ def _gathered_run(b: Builder, node: Node) -> Value | None:
         return None
     if known != [*range(known[0], known[0] + len(known))]:
         return None
-    part = sliced(b, x, {axis: slice(known[0], known[-1] + 1)})
+    part = slice_axes(b, x, {axis: slice(known[0], known[-1] + 1)})
     return reshape(b, part, node.result.shape, x)
 
 
@@ -180,12 +180,12 @@ def _gathered_strings(b: Builder, node: Node) -> Value | None:
         return None
     known = static_ints(indices)
     if known is not None and len(known) == 1:
-        return reshape(b, sliced(b, x, {axis: slice(known[0], known[0] + 1)}), node.result.shape, x)
+        return reshape(b, slice_axes(b, x, {axis: slice(known[0], known[0] + 1)}), node.result.shape, x)
     size, inner = x.shape[axis], product(x.shape[axis + 1 :])
     if not isinstance(size, int) or not isinstance(inner, int):
         raise UnsupportedError("strings along axes of dynamic size", code="E-SHAPE-001")
     outer = product(x.shape[:axis])
-    rows = Term(b, positions(b, dim_vector(b, [outer], x)))
+    rows = Term(b, iota(b, dim_vector(b, [outer], x)))
     rows = Term(b, reshape(b, rows.value, (outer, 1, 1), x)) * (size * inner)
     picked = Term(b, reshape(b, as_int64(b, indices), (1, product(indices.shape), 1), indices)) * inner
     places = (rows + picked).apply(ops.Add, np.arange(inner))
@@ -243,7 +243,7 @@ def _as_read(b: Builder, table: Value, quantization: Quantization) -> Value:
     if quantization.dtype is DType.UINT8:
         return b(ops.BitcastConvert, integers, dtype=DType.INT8)
     packed = 8 // quantization.dtype.bits if quantization.dtype.bits < 8 else 1
-    if not static(table.shape) or product(table.shape[1:]) % packed == 0:
+    if not is_static(table.shape) or product(table.shape[1:]) % packed == 0:
         return integers
     rows, length = table.size(0), known_size(product(table.shape[1:]))
     if table.data is None:
@@ -310,12 +310,12 @@ def _gather_after_batch_dims(b: Builder, node: Node) -> Value:
     x, indices = node.operand(0), node.operand(1)
     rank, axis = indices.rank, normalize_axis(node.attr("axis"), indices.rank)
     limits = [HUGE if i == axis or d == n else n for i, (d, n) in enumerate(zip(x.shape, indices.shape, strict=True))]
-    if rank <= MOST_SLICED or static(limits):
+    if rank <= MOST_SLICED or is_static(limits):
         if any(limit != HUGE for limit in limits):
             x = b(ops.Slice, x, [0] * rank, dim_vector(b, limits, indices), [1] * rank)
     else:
         for i, limit in enumerate(limits):
-            x = x if limit == HUGE else b(ops.Gather, x, counted(b, limit, indices), axis=i)
+            x = x if limit == HUGE else b(ops.Gather, x, range_below(b, limit, indices), axis=i)
     order = moved_last(axis, rank)
     x, indices = (transposed(b, v, order) for v in (x, indices))
     return transposed(b, b(ops.Gather, x, indices, axis=rank - 1, batch_dims=rank - 1), inverse(order))
@@ -341,7 +341,7 @@ def _stablehlo_gather(b: Builder, node: Node) -> Value:
     places = np.stack(np.meshgrid(*map(np.arange, window), indexing="ij"), axis=-1).astype(starts.dtype.numpy)
     spread = unsqueezed(b, starts, range(batch, batch + len(mapped)))
     ordered = transposed(b, x, [*mapped, *rest])
-    ordered = sliced(b, ordered, {i: slice(0, sizes[a]) for i, a in enumerate(rest, len(mapped))})
+    ordered = slice_axes(b, ordered, {i: slice(0, sizes[a]) for i, a in enumerate(rest, len(mapped))})
     found = b(ops.GatherND, ordered, b(ops.Add, spread, places))
     order = [[*mapped, *rest].index(a) + batch for a in range(x.rank) if a not in collapsed]
     kept = [*range(batch), *order, *(batch + [*mapped, *rest].index(a) for a in collapsed)]

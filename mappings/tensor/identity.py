@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.build.operands import uniform
+from onnxtfl.build.operands import random_uniform
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.rows import row
-from onnxtfl.build.sizes import int32
+from onnxtfl.build.sizes import clamp_to_int32
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import open_axes, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.matching import scalar
+from onnxtfl.ir.matching import splat_value
 from onnxtfl.ir.types import DType, tensor
 from onnxtfl.rewriting.registry import Computed, Form, append_operand, lift_onnx, lower_tfl, upgrade
 
@@ -37,7 +37,7 @@ def _dropout_of_operands(b: Builder, node: Node) -> None:
     while len(node.operands) < 3:
         append_operand(node, None)
     training, ratio = node.operands[2], node.operands[1]
-    if training is None or scalar(training) == 0 or scalar(ratio) == 0:
+    if training is None or splat_value(training) == 0 or splat_value(ratio) == 0:
         node.set_operand(2, None)
 
 
@@ -61,7 +61,7 @@ def _dropped(b: Builder, node: Node, x: Term, training: Value) -> list[Value]:
     """Return training-mode Dropout: kept elements are scaled by 1 / (1 - ratio)."""
     ratio = Term(b, node.operand(1)).to(x.dtype) if node.optional(1) is not None else x.constant(0.5)
     off = Term(b, training).apply(ops.Not)
-    drawn = uniform(b, x.value, node.attributes.get("seed", 0))
+    drawn = random_uniform(b, x.value, node.attributes.get("seed", 0))
     mask = (drawn >= ratio) | off
     return [off.choose(x, mask.choose(x / (1.0 - ratio), 0.0)).value, mask.value]
 
@@ -75,7 +75,7 @@ def _copy_by_reshape(node: Node) -> Form | None:
     shape = node.result.shape
     if (is_open := len(open_axes(shape))) > 1 or (is_open and 0 in shape):
         return None
-    sizes = int32([size_or(d, -1) for d in shape])
+    sizes = clamp_to_int32([size_or(d, -1) for d in shape])
     return Form("RESHAPE", (node.operand(0), sizes), {"new_shape": tuple(sizes.tolist())})
 
 

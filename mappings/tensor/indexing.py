@@ -6,15 +6,15 @@ import numpy as np
 
 from onnxtfl.build.operands import formula
 from onnxtfl.build.rows import row
-from onnxtfl.build.sizes import narrow
+from onnxtfl.build.sizes import narrow_constant
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import product, static
+from onnxtfl.ir.dims import is_static, product
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import dim_value, positions, reshape, unsqueezed
+from onnxtfl.ir.reshape import dim_value, iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
@@ -63,10 +63,10 @@ def _compress(b: Builder, node: Node) -> Value:
     if axis is None:
         x, axis = reshape(b, x, (product(x.shape),)), 0
     size, length = x.shape[normalize_axis(axis, x.rank)], condition.shape[0]
-    if static((size, length)):
+    if is_static((size, length)):
         condition = b(ops.Slice, condition, [0], [min(size, length)], [1])
     elif length != size:
-        places_of_all = Term(b, positions(b, dim_value(b, length, condition)))
+        places_of_all = Term(b, iota(b, dim_value(b, length, condition)))
         condition = (Term(b, condition) & (places_of_all < Term(b, dim_value(b, size, x)))).value
     if condition.is_constant:
         places: Operand = np.flatnonzero(condition.numpy())
@@ -95,7 +95,7 @@ def _one_hot(b: Builder, node: Node) -> Value:
 def _to_tfl_one_hot(node: Node) -> Form:
     indices, depth, on, off = (node.operand(i) for i in range(4))
     axis, rank = node.attr("axis"), indices.rank
-    return Form("ONE_HOT", (indices, narrow(depth), on, off), {"axis": -1 if axis in (-1, rank) else axis})
+    return Form("ONE_HOT", (indices, narrow_constant(depth), on, off), {"axis": -1 if axis in (-1, rank) else axis})
 
 
 @decompose(ops.OneHot)
@@ -108,7 +108,7 @@ def _one_hot_by_comparing(b: Builder, node: Node) -> Value:
         check_elements(known[0], "the positions along the new axis")
         places: Value = constant(np.arange(known[0]), indices.dtype)
     else:
-        places = positions(b, Term(b, depth).to(indices.dtype).value)
+        places = iota(b, Term(b, depth).to(indices.dtype).value)
     column = Term(b, places).along(axis, indices.rank + 1)
     return Term(b, unsqueezed(b, indices, [axis])).equals(column).choose(Term(b, on), Term(b, off)).value
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.runtime_axes import named_factors
-from onnxtfl.build.sizes import HUGE, int32_operands, narrow, on_fewer_axes, spread
-from onnxtfl.build.windows import interleaved
+from onnxtfl.build.sizes import HUGE, int32_operands, narrow_constant, on_fewer_axes, spread
+from onnxtfl.build.windows import insert_zeros
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
@@ -23,7 +23,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.padding import cut_within
 from onnxtfl.ir.quantization import quantize
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, positions, reshape
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.shown_sizes import may_be_fed
 from onnxtfl.ir.source_names import shown_name
@@ -132,7 +132,7 @@ def _to_tfl_pad(node: Node) -> Form | None:
     known = static_ints(rows)
     if min(known, default=0) < 0 if known is not None else not never_negative(rows):
         return None
-    padding = narrow(rows)
+    padding = narrow_constant(rows)
     if mode in ("reflect", "symmetric"):
         return Form("MIRROR_PAD", (node.operand(0), padding), {"mode": mode.upper()}) if _mirrors_once(node) else None
     if mode != "constant":
@@ -249,7 +249,7 @@ def _repeated(b: Builder, x: Value, rows: Value, axis: int, mode: str) -> Term:
     """Return the positions along `axis` that the padded result reads."""
     size = Term(b, reshape(b, dim_value(b, x.shape[axis], x), ()))
     before, after = (Term(b, rows).to(DType.INT64).at(axis, 0).at(side, 0) for side in (0, 1))
-    places = Term(b, positions(b, (before + size + after).value)) - before
+    places = Term(b, iota(b, (before + size + after).value)) - before
     if mode == "edge":
         return places.clamp(0, size - 1)
     if mode == "wrap":
@@ -265,7 +265,7 @@ def _dilate(b: Builder, node: Node) -> Value:
     x, value = node.operand(0), reshape(b, node.operand(2), ())
     factors, dilations = named_factors(b, node.operand(1))
     for axis, step in enumerate(dilations):
-        x = interleaved(b, x, axis, step, value, factors)
+        x = insert_zeros(b, x, axis, step, value, factors)
     return x
 
 
@@ -274,7 +274,7 @@ def _stablehlo_pad(b: Builder, node: Node) -> Value:
     """Interior padding, then padding at the ends; negative amounts crop, also interior and opposite padding."""
     x, value = node.operand(0), node.operand(1)
     for axis, gap in enumerate(node.attr("interior_padding")):
-        x = interleaved(b, x, axis, int(gap) + 1, value)
+        x = insert_zeros(b, x, axis, int(gap) + 1, value)
     rows = zip(x.shape, node.attr("edge_padding_low"), node.attr("edge_padding_high"), strict=True)
     amounts = np.asarray([cut_within(*row) for row in rows], np.int64).reshape(-1, 2)
     sizes = [n + sum(row) for n, row in zip(x.shape, amounts.tolist(), strict=True)]

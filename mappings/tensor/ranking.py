@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import known_size, product, static
+from onnxtfl.ir.dims import is_static, known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
@@ -25,7 +25,7 @@ def top_k_by_comparing(b: Builder, node: Node) -> Sequence[Value] | None:
     """Return the `k` largest elements along the static last axis: by comparing all pairs, or one per iteration."""
     x, known = node.operand(0), static_ints(node.operand(1))
     is_last = node.attr("largest") and node.attr("axis") in (-1, x.rank - 1) and node.attr("dtype") is DType.INT32
-    if not is_last or known is None or not known[0] or not static(x.shape):
+    if not is_last or known is None or not known[0] or not is_static(x.shape):
         return None
     if not (x.dtype is DType.FLOAT32 or x.dtype is DType.INT32) or x.is_quantized:
         return None

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.build.operands import to_operand
-from onnxtfl.build.runtime_axes import squeezed, unsqueezed_at
-from onnxtfl.build.sizes import int32, int32_operands, may_hold_zeros, narrow, vector_length
+from onnxtfl.build.runtime_axes import squeeze_axes, unsqueezed_at
+from onnxtfl.build.sizes import clamp_to_int32, int32_operands, may_hold_zeros, narrow_constant, vector_length
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, differ, is_nonnegative, may_be_one, product, static, substitute, symbols
+from onnxtfl.ir.dims import Dim, differ, is_nonnegative, is_static, may_be_one, product, substitute, symbols
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.reshape import dim_vector, reshape, resized
+from onnxtfl.ir.reshape import dim_vector, reshape, reshape_inferred
 from onnxtfl.ir.shapes import distinct_axes, known_dims, static_ints
 from onnxtfl.ir.shown_sizes import shown_dim, shown_shape
 from onnxtfl.ir.source_names import shown_name
@@ -42,7 +42,7 @@ def _reshape(b: Builder, node: Node) -> Value:
         _assume_not_0(x, dims)
     if copies and 0 in dims:
         dims = [x.shape[i] if d == 0 else d for i, d in enumerate(dims)]
-    return resized(b, x, dims, shape)
+    return reshape_inferred(b, x, dims, shape)
 
 
 def _assume_not_0(x: Value, dims: Sequence[Dim]) -> None:
@@ -57,7 +57,7 @@ def _assume_not_0(x: Value, dims: Sequence[Dim]) -> None:
 
 def _with_copied_sizes(b: Builder, x: Value, shape: Value) -> Value:
     """Replace zeros in the vector by the operand's sizes."""
-    if x.tensor_type.shape is not None and static(shape.tensor_type.shape):
+    if x.tensor_type.shape is not None and is_static(shape.tensor_type.shape):
         rank = vector_length(shape)
         own = dim_vector(b, [*x.shape, *(1,) * rank][:rank], x)
     else:
@@ -82,7 +82,7 @@ def _squeeze(b: Builder, node: Node) -> Value:
     x, axes = node.operand(0), node.optional(1)
     if axes is None or axes.tensor_type.shape == (0,):
         return _without_unit_axes(b, node)
-    return squeezed(b, x, axes)
+    return squeeze_axes(b, x, axes)
 
 
 def _without_unit_axes(b: Builder, node: Node) -> Value:
@@ -131,7 +131,7 @@ def _expand_dims(b: Builder, node: Node) -> Value:
 @lower_tfl(ops.Reshape)
 def _to_tfl_reshape(node: Node) -> Form:
     is_static = node.result.tensor_type.is_static
-    target = int32(node.result.shape) if is_static else narrow(node.operand(1))
+    target = clamp_to_int32(node.result.shape) if is_static else narrow_constant(node.operand(1))
     return Form("RESHAPE", (node.operand(0), target))
 
 
@@ -172,13 +172,15 @@ def _from_tfl_reshape(b: Builder, node: Node) -> Value:
     x, shape = node.operand(0), node.optional(1)
     wanted = [int(d) for d in node.attr("new_shape", ()) or ()]
     if shape is None or shape.rank != 1 or shape.dtype is not DType.INT32:
-        return resized(b, x, [] if wanted == [0] else wanted)
+        return reshape_inferred(b, x, [] if wanted == [0] else wanted)
     dims = static_ints(shape)
     if dims is None:
         return b(ops.Reshape, x, shape)
     if not dims and wanted and (x.tensor_type.shape is None or not may_be_one(product(x.shape))):
-        return resized(b, x, wanted)  # an empty shape operand besides options: kernels that accept it return a scalar
-    return resized(b, x, dims, shape)
+        return reshape_inferred(
+            b, x, wanted
+        )  # an empty shape operand besides options: kernels that accept it return a scalar
+    return reshape_inferred(b, x, dims, shape)
 
 
 @lift_tfl("SQUEEZE")

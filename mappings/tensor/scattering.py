@@ -9,19 +9,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.build.indices import flat_positions, nonnegative, resolved_rows, strides_of
-from onnxtfl.build.sizes import as_int32, int32_operands, narrow, sliced, wide
+from onnxtfl.build.sizes import as_int32, int32_operands, narrow_constant, slice_axes, widen_constant
 from onnxtfl.build.stablehlo import combining_op, index_vectors, int_list
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, known_size, product, static
+from onnxtfl.ir.dims import Dim, is_static, known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantized import real_of_stored_zero
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, positions, reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, transposed, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, regions_of
@@ -121,7 +121,7 @@ def _tensor_scatter(b: Builder, node: Node) -> Value:
     cache, update, begins = node.operand(0), node.operand(1), node.optional(2)
     axis = normalize_axis(node.attr("axis", -2), cache.rank)
     length = update.shape[axis]
-    steps = positions(b, dim_value(b, length, update))
+    steps = iota(b, dim_value(b, length, update))
     if begins is None:
         begins = b(ops.BroadcastTo, b.scalar(0, DType.INT64), dim_vector(b, cache.shape[:1], cache))
     places = b(ops.Add, unsqueezed(b, as_int64(b, begins), [1]), steps)
@@ -141,7 +141,7 @@ def _to_onnx(node: Node, opset: int) -> Form | None:
     attributes = {"axis": node.attr("axis")} if node.op is ops.ScatterElements else {}
     reduction = {} if kind == "none" else {"reduction": kind}
     name = "ScatterElements" if attributes else "ScatterND"
-    return Form(name, (node.operand(0), wide(node.operand(1)), node.operand(2)), attributes | reduction)
+    return Form(name, (node.operand(0), widen_constant(node.operand(1)), node.operand(2)), attributes | reduction)
 
 
 @decompose(ops.ScatterND, "onnx", "operands")
@@ -165,7 +165,7 @@ def _to_tfl_scatter_nd(node: Node) -> Form | None:
     indices, updates, shape = node.operand(1), node.operand(2), node.optional(3)
     if node.operands[0] is not None or shape is None or node.attr("kind") != "add":
         return None
-    return Form("SCATTER_ND", (narrow(indices), updates, narrow(shape)))
+    return Form("SCATTER_ND", (narrow_constant(indices), updates, narrow_constant(shape)))
 
 
 decompose(ops.ScatterND, "tfl", "operands")(int32_operands(1, 3))
@@ -198,7 +198,7 @@ def _sums_by_segments(b: Builder, node: Node) -> Value | None:
 
 def _writes_known_rows(node: Node) -> bool:
     x, indices = node.operands[0], node.operand(1)
-    if x is None or node.attr("kind") != "none" or not indices.is_constant or not static(x.shape):
+    if x is None or node.attr("kind") != "none" or not indices.is_constant or not is_static(x.shape):
         return False
     return 0 not in indices.shape and known_size(product(x.shape[: indices.size(-1)])) <= MAX_CONSTANT_ROWS
 
@@ -226,7 +226,7 @@ def _picked(b: Builder, parts: Sequence[Value], sources: Array) -> Value:
     for start, stop in itertools.pairwise(starts):
         which = int(sources[start] >= first)
         begin = int(sources[start]) - which * first
-        pieces.append(sliced(b, parts[which], {0: slice(begin, begin + int(stop - start))}))
+        pieces.append(slice_axes(b, parts[which], {0: slice(begin, begin + int(stop - start))}))
     return pieces[0] if len(pieces) == 1 else b(ops.Concatenate, *pieces, axis=0)
 
 
@@ -272,9 +272,9 @@ def _last_written(b: Builder, node: Node) -> Value:
         kept = _without_earlier(b, ids, news, 0)
         return _scatter_onto_zeros(b, x, indices, reshape(b, kept, updates.shape), "none")
     rows = reshape(b, as_int32(b, dim_value(b, places, x)), (1,))
-    numbers = b(ops.Add, positions(b, as_int32(b, dim_value(b, count, indices))), rows)
+    numbers = b(ops.Add, iota(b, as_int32(b, dim_value(b, count, indices))), rows)
     last = b(ops.SegmentReduce, numbers, ids, reshape(b, rows, ()), kind="max")
-    sources = b(ops.Max, last, positions(b, rows))
+    sources = b(ops.Max, last, iota(b, rows))
     both = b(ops.Concatenate, reshape(b, x, (places, *inner), x), news, axis=0)
     return reshape(b, b(ops.Gather, both, sources, axis=0), x.shape, x)
 
@@ -284,7 +284,7 @@ def _few_pairs(x: Value, ids: Value, axis: int, places: Dim) -> bool:
 
     These take four times as long per position as a comparison. False if SCATTER_ND lacks the dtype.
     """
-    if x.dtype not in (DType.FLOAT32, DType.INT32, DType.INT64) or not static((*ids.shape, places)):
+    if x.dtype not in (DType.FLOAT32, DType.INT32, DType.INT64) or not is_static((*ids.shape, places)):
         return False
     pairs = math.prod(int(d) for d in ids.shape) * ids.size(axis)
     return 4 * pairs <= known_size(places)
@@ -374,7 +374,7 @@ def _first_of(b: Builder, same: Value, count: Dim, indices: Value) -> Value:
     """Return for each update whether no earlier one is the same (`same` [count, count]; count may be 0)."""
     if isinstance(count, int):
         check_elements(count, "the numbers of the updates")
-    numbers = positions(b, as_int32(b, dim_value(b, count, indices)))
+    numbers = iota(b, as_int32(b, dim_value(b, count, indices)))
     before = Term(b, unsqueezed(b, numbers, [0])) < Term(b, unsqueezed(b, numbers, [1]))
     earlier = (Term(b, same) & before).to(DType.INT32).reduce("sum", [1], keepdims=False)
     return earlier.equals(0).value
@@ -385,7 +385,7 @@ def _scatter_at_coordinates(b: Builder, node: Node) -> Value:
     """ScatterND of single elements into the flattened operand."""
     x, indices, updates = (node.operand(i) for i in range(3))
     axis, kind, count = normalize_axis(node.attr("axis"), x.rank), node.attr("kind"), product(indices.shape)
-    if not static(x.shape[1:]):
+    if not is_static(x.shape[1:]):
         return _scatter_at_full_coordinates(b, node)
     strides, total = strides_of(x.shape), product(x.shape)
     if indices.is_constant:
@@ -419,7 +419,7 @@ def _scatter_at_full_coordinates(b: Builder, node: Node) -> Value:
 
 def _steps(b: Builder, like: Value, axis: int) -> Value:
     """Return int32 0, 1, ... along one axis, with size 1 along the others."""
-    steps = positions(b, as_int32(b, dim_value(b, like.shape[axis], like)))
+    steps = iota(b, as_int32(b, dim_value(b, like.shape[axis], like)))
     return reshape(b, steps, [steps.shape[0] if k == axis else 1 for k in range(like.rank)])
 
 
@@ -428,7 +428,7 @@ def _flat_places(b: Builder, indices: Value, axis: int, strides: Array) -> Value
     places = indices
     if strides[axis] != 1:
         places = b(ops.Mul, places, b.scalar(int(strides[axis]), indices))
-    if static(indices.shape):
+    if is_static(indices.shape):
         check_elements(math.prod(int(d) for d in indices.shape), "the positions of the updates")
         grid = np.indices([int(d) for d in indices.shape], sparse=True)
         base = sum(

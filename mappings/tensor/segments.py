@@ -7,12 +7,12 @@ import math
 import numpy as np
 
 from onnxtfl.build.rows import row
-from onnxtfl.build.sizes import as_int32, int32_operands, sliced
+from onnxtfl.build.sizes import as_int32, int32_operands, slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import known_size, product, size_or, static
+from onnxtfl.ir.dims import is_static, known_size, product, size_or
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
@@ -44,7 +44,7 @@ def _segments_by_scatter(b: Builder, node: Node) -> Value:
     whole = b(ops.ScatterND, blank, unsqueezed(b, flat_ids, [1]), flat, kind=kinds.get(kind, kind))
     if not spare:
         return whole
-    return sliced(b, whole, {0: slice(0, -1)})
+    return slice_axes(b, whole, {0: slice(0, -1)})
 
 
 MOST_SELECTED = 1 << 12
@@ -55,7 +55,12 @@ MOST_SELECTED = 1 << 12
 def _segments_without_kernel(b: Builder, node: Node) -> Value | None:
     """Reduce a known number of segments without a kernel: by masks, or row by row in a loop."""
     x, ids, known = node.operand(0), as_int32(b, node.operand(1)), static_ints(node.operand(2))
-    if known is None or not static(x.shape) or not static(ids.shape) or x.dtype not in (DType.FLOAT32, DType.INT32):
+    if (
+        known is None
+        or not is_static(x.shape)
+        or not is_static(ids.shape)
+        or x.dtype not in (DType.FLOAT32, DType.INT32)
+    ):
         return None
     rows, inner = math.prod(ids.shape), math.prod(x.shape[ids.rank :])
     if not (rows and inner and known[0]):
@@ -108,7 +113,9 @@ def _segment_sum(b: Builder, node: Node) -> Value:
         count = constant(np.asarray(known[-1] + 1 if known else 0, np.int32))
     else:
         last = Term(b, b(ops.Reduce, ids, [0], kind="max", keepdims=False))
-        count = (last + 1 if static(ids.shape) else (last + 1).max(0)).value  # the lowest integer if there are no ids
+        count = (
+            last + 1 if is_static(ids.shape) else (last + 1).max(0)
+        ).value  # the lowest integer if there are no ids
     return b(ops.SegmentReduce, x, ids, count, kind="sum")
 
 
@@ -129,7 +136,7 @@ def _embedding_lookup_sparse(b: Builder, node: Node) -> Value:
             b,
             b(
                 ops.Reduce,
-                b(ops.Mul, sliced(b, places, {1: slice(0, outer)}), _strides(sizes)),
+                b(ops.Mul, slice_axes(b, places, {1: slice(0, outer)}), _strides(sizes)),
                 [1],
                 kind="sum",
                 keepdims=False,

@@ -12,16 +12,25 @@ import numpy as np
 from onnxtfl.mappings.control.sequence_loops import check_constant_shape, limit_rounds
 
 from onnxtfl.build.indices import nonnegative
-from onnxtfl.build.sequences import MOST_ELEMENTS, either, elements_of, is_absent, is_list, listed, one_shape, stacked
+from onnxtfl.build.sequences import (
+    MOST_ELEMENTS,
+    elements_of,
+    is_absent,
+    is_list,
+    one_shape,
+    select_by_if,
+    sequence_of,
+    stacked,
+)
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.cloning import clone
-from onnxtfl.ir.dims import Dim, static
+from onnxtfl.ir.dims import Dim, is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, positions, reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, transposed, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.shown_sizes import shown_dim
 from onnxtfl.ir.source_names import shown_name
@@ -34,7 +43,7 @@ from onnxtfl.rewriting.registry import Inlined, Steps, lift_onnx, regions_of
 
 @lift_onnx("SequenceConstruct", since=(11,))
 def _construct(b: Builder, node: Node) -> Value:
-    return listed(b, [_element(v) for v in node.operands])
+    return sequence_of(b, [_element(v) for v in node.operands])
 
 
 def _element(value: Value | None) -> Value:
@@ -63,7 +72,7 @@ def _split_to_sequence(b: Builder, node: Node) -> Value:
     sliced_by_one = split is None or (split.shape == () and static_ints(split) == [1])
     keeps = not sliced_by_one or bool(node.attr("keepdims", 1))
     sizes = _part_sizes(split, x.shape[axis])
-    if split is not None and sizes is None and split.shape != () and static(split.shape):
+    if split is not None and sizes is None and split.shape != () and is_static(split.shape):
         return b(ops.Tuple, *_parts(b, x, split, split.shape[0], axis))
     if split is not None and sizes is None and split.rank:
         raise UnsupportedError("a tensor is split into a dynamic number of parts", code="E-OP-006")
@@ -133,7 +142,7 @@ def _at(b: Builder, node: Node) -> Value:
     if elements is not None and _differ(elements):
         at, found = _place(b, position, len(elements)), elements[-1]
         for i, element in enumerate(elements[:-1]):
-            found = either(b, at.equals(i).value, element, found)
+            found = select_by_if(b, at.equals(i).value, element, found)
         return found
     rows = stacked(b, sequence)
     return b(ops.Gather, rows, nonnegative(b, reshape(b, position, ()), rows.shape[0], rows), axis=0)
@@ -154,18 +163,18 @@ def _insert(b: Builder, node: Node) -> Value:
     if elements is not None and (known is not None or position is None):
         place = len(elements) if known is None else known[0]
         place = place if place == len(elements) else _index(place, len(elements), "insertion at position")
-        return listed(b, [*elements[:place], x, *elements[place:]])
+        return sequence_of(b, [*elements[:place], x, *elements[place:]])
     if elements is not None and position is not None and _differ([*elements, x]):
         at = _place(b, position, len(elements))
         kept = _around(b, at, [*elements, x], [x, *elements])
-        return listed(b, [either(b, at.equals(i).value, x, value) for i, value in enumerate(kept)])
+        return sequence_of(b, [select_by_if(b, at.equals(i).value, x, value) for i, value in enumerate(kept)])
     rows = stacked(b, sequence, like=x)
     one_shape(x, rows.shape[1:])
     grown = b(ops.Concatenate, rows, unsqueezed(b, x, [0]), axis=0)
     if position is None:
         return b(ops.Unstack, grown)
     count = Term(b, b(ops.Shape, rows, axes=(0,), dtype=DType.INT64))
-    at, order = _place(b, position, count), Term(b, positions(b, (count + 1).value))
+    at, order = _place(b, position, count), Term(b, iota(b, (count + 1).value))
     rank = (order < at).choose(order, order.equals(at).choose(count, order - 1))
     return b(ops.Unstack, b(ops.Gather, grown, rank.value, axis=0))
 
@@ -183,7 +192,7 @@ def _erase(b: Builder, node: Node) -> Value:
     rows = stacked(b, sequence)
     count = Term(b, b(ops.Shape, rows, axes=(0,), dtype=DType.INT64))
     at = count - 1 if position is None else _place(b, position, count)
-    order = Term(b, positions(b, (count - 1).value))
+    order = Term(b, iota(b, (count - 1).value))
     return b(ops.Unstack, b(ops.Gather, rows, (order < at).choose(order, order + 1).value, axis=0))
 
 
@@ -202,7 +211,7 @@ _MOST_CHOSEN = 16
 def _around(b: Builder, at: Term, first: Sequence[Value], then: Sequence[Value]) -> list[Value]:
     """Return the elements of `first` before position `at`, those of `then` from it."""
     pairs = enumerate(zip(first, then, strict=True))
-    return [one if one is other else either(b, (at > i).value, one, other) for i, (one, other) in pairs]
+    return [one if one is other else select_by_if(b, (at > i).value, one, other) for i, (one, other) in pairs]
 
 
 def _place(b: Builder, position: Value, count: Term | int) -> Term:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.build.rows import row
-from onnxtfl.build.runtime_axes import placed
+from onnxtfl.build.runtime_axes import vector_of_rank
 from onnxtfl.build.sizes import (
     HUGE,
     INT32_MAX,
     as_int32,
-    int32,
-    narrow,
+    clamp_to_int32,
+    narrow_constant,
     on_fewer_axes,
     spread,
     vector_length,
@@ -25,7 +25,7 @@ from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, is_open, size_or, static
+from onnxtfl.ir.dims import Dim, is_open, is_static, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
@@ -62,7 +62,7 @@ def _slice(b: Builder, node: Node) -> Value:
     bounds = ((starts, 0), (_ends(b, ends, steps), HUGE), (steps, 1))
     if where is None:
         assert axes is not None
-        return b(ops.Slice, x, *(placed(b, vector, axes, x.rank, default) for vector, default in bounds))
+        return b(ops.Slice, x, *(vector_of_rank(b, vector, axes, x.rank, default) for vector, default in bounds))
     bounds = ((_starts(b, x, starts, steps, where), 0), *bounds[1:])
     return b(ops.Slice, x, *(spread(b, vector, where, x.rank, default) for vector, default in bounds))
 
@@ -107,7 +107,7 @@ def _ends(b: Builder, ends: Value, steps: Value | None) -> Value:
 def _length(*vectors: Value | None) -> int:
     for vector in vectors:
         shape = None if vector is None else vector.tensor_type.shape
-        if static(shape) and len(shape) == 1:
+        if is_static(shape) and len(shape) == 1:
             return shape[0]
     raise UnsupportedError("the number of sliced axes has to be static", code="E-SHAPE-002")
 
@@ -129,11 +129,11 @@ def _to_tfl_slice(node: Node) -> Form | None:
     sizes: list[int] = []
     for d, n, start, limit in zip(shape, node.result.shape, starts, _limits(node), strict=True):
         size = size_or(n, -1)
-        if (size < 0 and limit < INT32_MAX) or (start != 0 and not static((d,))):
+        if (size < 0 and limit < INT32_MAX) or (start != 0 and not is_static((d,))):
             return None
         begins.append(slice(start, None).indices(size_or(d, 0))[0])
         sizes.append(size)
-    return Form("SLICE", (node.operand(0), int32(begins), int32(sizes)))
+    return Form("SLICE", (node.operand(0), clamp_to_int32(begins), clamp_to_int32(sizes)))
 
 
 def _limits(node: Node) -> list[int]:
@@ -155,7 +155,7 @@ def _to_tfl_strided_slice(node: Node) -> Form:
         begins = np.where(nothing, INT32_MAX, begins).astype(np.int32)
         begin_mask &= ~sum(1 << i for i in np.flatnonzero(nothing).tolist())
     others = {"ellipsis_mask": 0, "new_axis_mask": 0, "shrink_axis_mask": 0}
-    operands = (node.operand(0), begins, ends, narrow(node.operand(3)))
+    operands = (node.operand(0), begins, ends, narrow_constant(node.operand(3)))
     return Form("STRIDED_SLICE", operands, {"begin_mask": begin_mask, "end_mask": end_mask, **others})
 
 
@@ -163,7 +163,7 @@ def _masked(node: Node, which: int, strides: Sequence[int] | None) -> tuple[Valu
     """Return the bounds, and a mask of those outside of int32, which become 0."""
     known = static_ints(node.operand(which))
     if known is None or strides is None:
-        return narrow(node.operand(which)), 0
+        return narrow_constant(node.operand(which)), 0
     bounds, mask = [], 0
     for axis, (bound, stride, size) in enumerate(zip(known, strides, node.operand(0).shape, strict=True)):
         ahead = bound >= INT32_MAX and (stride > 0) == (which == 2)
@@ -175,7 +175,7 @@ def _masked(node: Node, which: int, strides: Sequence[int] | None) -> tuple[Valu
             bounds.append(0)
         else:
             bounds.append(bound)
-    return int32(bounds), mask
+    return clamp_to_int32(bounds), mask
 
 
 @decompose(ops.Slice, "tfl", "operands")
@@ -288,13 +288,13 @@ def _check_counts(node: Node, items: Sequence[_Item]) -> None:
             message = f"offset with {count} elements of axis {i} of {shown_dim(size)}"
             message += f" from {'any' if start is None else start} on: the kernel leaves what is beyond unwritten"
             raise UnsupportedError(message, hint="use a count within the axis")
-        if kind != "shrink" and not static((start, count, size)):
+        if kind != "shrink" and not is_static((start, count, size)):
             assume(f"the counts of {shown_name(node)} are within the axes", is_minor=True)
 
 
 def _is_rest(start: int | None, count: int | None, stride: int | None, size: Dim) -> bool:
     """Whether the count covers the rest of the axis from the start, as far as known."""
-    if not stride or not static(known := (start, count, size)):
+    if not stride or not is_static(known := (start, count, size)):
         return False
     start, count, size = known
     lowest, limit = (0, size) if stride > 0 else (-1, -1)
@@ -450,7 +450,7 @@ def _update_by_parts(b: Builder, x: Value, update: Value, starts: Value, axes: S
 def _update_by_scattering(b: Builder, node: Node) -> Value:
     """Scatter the update to its coordinates, with starts clamped so that it fits."""
     x, update, starts = (node.operand(i) for i in range(3))
-    if not static(update.shape):
+    if not is_static(update.shape):
         differing = [i for i, (d, n) in enumerate(zip(x.shape, update.shape, strict=True)) if d != n]
         return _update_by_parts(b, x, update, as_int64(b, starts), differing)
     sizes = [int(d) for d in update.shape]

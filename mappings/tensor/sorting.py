@@ -18,7 +18,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import as_int64, dim_value, merged, positions, reshape, unsqueezed
+from onnxtfl.ir.reshape import as_int64, dim_value, iota, reshape, transpose_and_merge, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import (
@@ -199,7 +199,7 @@ def _unique_from_unsorted(b: Builder, node: Node) -> Sequence[Value] | None:
         return None
     if (narrow := with_dtype(b, node, DType.INT32)) is not None:
         return narrow
-    x = merged(b, x, [list(range(x.rank))])
+    x = transpose_and_merge(b, x, [list(range(x.rank))])
     values, _, inverse, _ = b.many(ops.Unique, x, sorted=False, dtype=DType.INT32)
     count = b(ops.Shape, values, dtype=DType.INT32)
     ascending = {"axis": 0, "largest": False, "dtype": DType.INT32}
@@ -207,7 +207,7 @@ def _unique_from_unsorted(b: Builder, node: Node) -> Sequence[Value] | None:
         values, order = b.many(ops.TopK, values, count, **ascending)
         rank = b.many(ops.TopK, order, count, **ascending)[1]  # the inverse of the permutation `order`
         inverse = b(ops.Gather, rank, inverse, axis=0)
-    places = positions(b, as_int32(b, dim_value(b, x.shape[0], x)))
+    places = iota(b, as_int32(b, dim_value(b, x.shape[0], x)))
     first = b(ops.SegmentReduce, places, inverse, reshape(b, count, ()), kind="min")
     ones = b(ops.BroadcastTo, b.scalar(1, DType.INT32), b(ops.Shape, x, dtype=DType.INT32))
     counts = b(ops.SegmentReduce, ones, inverse, reshape(b, count, ()), kind="sum")
@@ -223,7 +223,7 @@ def _unique_slices(b: Builder, node: Node) -> Sequence[Value] | None:
     axis = normalize_axis(axis, x.rank)
     if not x.tensor_type.is_static:
         raise UnsupportedError("unique slices need a static shape", code="E-SHAPE-001")
-    rows = merged(b, x, [[axis], [a for a in range(x.rank) if a != axis]])
+    rows = transpose_and_merge(b, x, [[axis], [a for a in range(x.rank) if a != axis]])
     left, right = (Term(b, unsqueezed(b, rows, [place])) for place in (1, 0))
     if 0 in rows.shape[1:]:  # empty slices compare equal
         ids = Term(b, constant(np.zeros(rows.size(0), np.int32)))

@@ -16,7 +16,7 @@ from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.space_to_depth import from_batch, into_batch
-from onnxtfl.ir.reshape import dim_vector, positions, reshape, unsqueezed
+from onnxtfl.ir.reshape import dim_vector, iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
 
@@ -96,7 +96,7 @@ def _places(b: Builder, counts: Value, steps: Sequence[int], sizes: Value) -> Va
     places: Value = constant(np.zeros(1, np.int64))
     for axis, step in enumerate(steps):
         size, count = (b(ops.Gather, v, np.asarray(axis), axis=0) for v in (sizes, counts))
-        along = b(ops.Mul, positions(b, count), b.scalar(step, count))
+        along = b(ops.Mul, iota(b, count), b.scalar(step, count))
         before = b(ops.Mul, places, size)
         places = b(ops.Reshape, b(ops.Add, unsqueezed(b, before, [1]), unsqueezed(b, along, [0])), [-1])
     return places

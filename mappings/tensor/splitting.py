@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from onnxtfl.build.operands import to_operand
 from onnxtfl.build.rows import row
 from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
-from onnxtfl.build.sizes import INT32_MAX, int32, int32_operands, narrow, spread, whole
+from onnxtfl.build.sizes import INT32_MAX, clamp_to_int32, int32_operands, narrow_constant, sizes_as_int64, spread
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, ceildiv, product, static
+from onnxtfl.ir.dims import Dim, ceildiv, is_static, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
@@ -36,7 +36,7 @@ def _split_to_operand(b: Builder, node: Node) -> None:
         del node.operands[1:]
         to_operand("split")(b, node)
     elif node.optional(1) is not None:
-        node.set_operand(1, whole(b, node.operand(1)))
+        node.set_operand(1, sizes_as_int64(b, node.operand(1)))
 
 
 @lift_onnx("Split", since=(13, 18))
@@ -74,11 +74,11 @@ def _split_unevenly(b: Builder, x: Value, axis: int, count: int) -> Sequence[Val
 
 @lower_tfl(ops.Split)
 def _to_tfl_split(node: Node) -> Form:
-    sizes, axis, count = node.optional(1), int32([node.attr("axis")]), len(node.results)
+    sizes, axis, count = node.optional(1), clamp_to_int32([node.attr("axis")]), len(node.results)
     known = static_ints(sizes)
     if sizes is None or (known is not None and len(set(known)) == 1 and known[0]):
         return Form("SPLIT", (axis.reshape(()), node.operand(0)), {"num_splits": count})
-    return Form("SPLIT_V", (node.operand(0), narrow(sizes), axis.reshape(())), {"num_splits": count})
+    return Form("SPLIT_V", (node.operand(0), narrow_constant(sizes), axis.reshape(())), {"num_splits": count})
 
 
 def _parts(node: Node) -> tuple[int, list[Dim]]:
@@ -91,7 +91,7 @@ def _may_be_sliced(node: Node) -> bool:
     """Whether the sizes of the parts are known or can be computed from those of the operand."""
     if node.operand(0).tensor_type.shape is None:
         return False
-    return node.optional(1) is None or known_dims(node.operand(1)) is not None or static(_parts(node)[1])
+    return node.optional(1) is None or known_dims(node.operand(1)) is not None or is_static(_parts(node)[1])
 
 
 @decompose(ops.Split, when=_may_be_sliced)

@@ -8,7 +8,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.reshape import merged, reshape
+from onnxtfl.ir.reshape import reshape, transpose_and_merge
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl
 
@@ -44,7 +44,7 @@ def _transpose_fewer_axes(b: Builder, node: Node) -> Value | None:
     if len(together) == len(axes):
         return _transpose_in_two(b, x, axes) if len(axes) > 4 else None
     sources = sorted(together)
-    moved = b(ops.Transpose, merged(b, x, sources), permutation=tuple(sources.index(g) for g in together))
+    moved = b(ops.Transpose, transpose_and_merge(b, x, sources), permutation=tuple(sources.index(g) for g in together))
     return reshape(b, moved, node.result.shape, x)
 
 

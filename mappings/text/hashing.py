@@ -11,7 +11,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import known_size, product, static
+from onnxtfl.ir.dims import is_static, known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import reshape
@@ -35,7 +35,7 @@ def _lsh_projection(b: Builder, node: Node) -> Value:
     """
     seeds, x, weights, kind = node.operand(0), node.operand(1), node.optional(2), node.attr("type")
     rows, bits = seeds.shape
-    if not static((rows, bits)) or known_size(bits) > _MOST_BITS or seeds.dtype.bits != 32:
+    if not is_static((rows, bits)) or known_size(bits) > _MOST_BITS or seeds.dtype.bits != 32:
         raise UnsupportedError("seeds that are not 32 bits each, or hashes of more than 32 bits", code="E-OP-006")
     if weights is not None and weights.dtype is not DType.FLOAT32:
         raise UnsupportedError(f"weights of type {weights.dtype.value}, float32 expected", code="E-OP-006")

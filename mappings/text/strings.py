@@ -11,10 +11,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from onnxtfl.build.qlinear import lifted
+from onnxtfl.build.qlinear import lift_op
 from onnxtfl.build.rows import row
-from onnxtfl.build.sequences import either
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.sequences import select_by_if
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_count, check_elements
@@ -60,9 +60,9 @@ def _string_normalizer(b: Builder, node: Node) -> Value:
     flat = x if x.rank == 1 else reshape(b, x, (*x.shape[1:],), x)
     found = Term(b, unsqueezed(b, flat, [1])).equals(Term(b, constant(np.asarray(words, object)))).to(DType.INT32)
     stopped = found.reduce("max", [1], keepdims=False)
-    kept = lifted(b, "Compress", 11, [flat, stopped.equals(0).value], {"axis": 0})
+    kept = lift_op(b, "Compress", 11, [flat, stopped.equals(0).value], {"axis": 0})
     some = stopped.reduce("min", [0], keepdims=True).equals(0).value
-    result = either(b, some, kept, constant(np.asarray([""], object)))
+    result = select_by_if(b, some, kept, constant(np.asarray([""], object)))
     return result if x.rank == 1 else unsqueezed(b, result, [0])
 
 
@@ -161,7 +161,7 @@ def _count(tokens: Term, grams: Array, distance: int) -> Term:
     found: Term | None = None
     for j, column in enumerate(grams.T):
         end = j * distance - reach
-        shifted = sliced(b, padded, {1: slice(j * distance, end or None)})
+        shifted = slice_axes(b, padded, {1: slice(j * distance, end or None)})
         same = Term(b, unsqueezed(b, shifted, [2])).equals(Term(b, constant(column.astype(np.int32))))
         found = same if found is None else found & same
     assert found is not None
@@ -221,7 +221,7 @@ def _skip_gram(b: Builder, node: Node) -> Value:
     patterns = _patterns(longest, int(node.attr("max_skip_size") or 0) + 1, bool(node.attr("include_all_ngrams")))
     if not len(patterns):
         return constant(np.zeros(0, object), DType.STRING)
-    words, first, end = _words(b, sliced(b, b(ops.Reshape, x, [-1]), {0: slice(0, 1)}))
+    words, first, end = _words(b, slice_axes(b, b(ops.Reshape, x, [-1]), {0: slice(0, 1)}))
     starts = Term(b, b(ops.Range, first.value, end.value, _int64(1)))
     column = Term(b, unsqueezed(b, starts.value, [1]))
     fits = (column.apply(ops.Add, patterns.max(axis=1)) < end) & (end - first >= longest)

@@ -12,7 +12,7 @@ from onnxtfl.formats import files
 from onnxtfl.formats.tflite.writer import write as write_tflite
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.op import foreign
+from onnxtfl.ir.op import foreign_op
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import TensorType
 from tests.models.broken_models import Array, Break, Random, wrong_elements
@@ -197,7 +197,7 @@ def _sub(node: Node, random: Random) -> bool:
     del random
     other = "SUB" if node.op.name == "tfl.ADD" else "ADD"
     node.attributes = {k: v for k, v in node.attributes.items() if k == "fused_activation_function"}
-    node.op = foreign("tfl", other, node.op.version)
+    node.op = foreign_op("tfl", other, node.op.version)
     return True
 
 
@@ -287,13 +287,13 @@ def _bias_step(node: Node, random: Random) -> bool:
 
 def _compare(node: Node, random: Random) -> bool:
     del random
-    node.op = foreign("tfl", _COMPARISONS[node.op.name[4:]], node.op.version)
+    node.op = foreign_op("tfl", _COMPARISONS[node.op.name[4:]], node.op.version)
     return True
 
 
 def _other_function(node: Node, random: Random) -> bool:
     del random
-    node.op = foreign("tfl", _OTHER_FUNCTION[node.op.name[4:]], node.op.version)
+    node.op = foreign_op("tfl", _OTHER_FUNCTION[node.op.name[4:]], node.op.version)
     return True
 
 

@@ -17,8 +17,8 @@ from onnxtfl.inputs.generation import UnknownInputError, make_input
 from onnxtfl.inputs.sizes import open_shapes
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import SymDim, fresh, sum_of
-from onnxtfl.ir.facts import MOST_VISITS, magnitude, never_negative
+from onnxtfl.ir.dims import SymDim, fresh_symbol, sum_of
+from onnxtfl.ir.facts import MOST_VISITS, max_magnitude, never_negative
 from onnxtfl.ir.graph import Graph, Value, constant
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.reshape import reshaped_constant
@@ -199,9 +199,9 @@ def test_refused_of_tflite(name: str) -> None:
 
 def test_the_sum_of_many_open_sizes_is_unknown() -> None:
     """In time linear in them: a Concat of 60,000 operands of open sizes has to find it."""
-    unknown = sum_of(fresh() for _ in range(100_000))
+    unknown = sum_of(fresh_symbol() for _ in range(100_000))
     assert isinstance(unknown, SymDim) and len(unknown.terms) == 1
-    size = fresh()
+    size = fresh_symbol()
     assert sum_of([size, 3, size, 4]) == size * 2 + 7
 
 
@@ -237,7 +237,7 @@ def test_signs_and_bounds_of_wide_graphs_are_found_in_bounded_time() -> None:
     for _ in range(8):
         parts = [b(ops.Slice, wide, [0], [1], [1]) for _ in range(30)]
         wide = b(ops.Concatenate, *(b(ops.Add, part, part) for part in parts), axis=0)
-    assert not never_negative(wide) and magnitude(wide) is None
+    assert not never_negative(wide) and max_magnitude(wide) is None
 
 
 def test_an_analysis_visits_a_bounded_number_of_values() -> None:
@@ -249,7 +249,7 @@ def test_an_analysis_visits_a_bounded_number_of_values() -> None:
 
 
 def test_the_bound_of_the_least_integer() -> None:
-    assert magnitude(constant(np.asarray([-(2**63), 5]))) == 2**63
+    assert max_magnitude(constant(np.asarray([-(2**63), 5]))) == 2**63
 
 
 def test_reshapes_do_not_sink_through_results_with_scales_along_an_axis() -> None:

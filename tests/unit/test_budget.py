@@ -113,10 +113,10 @@ def test_outside_of_conversions_nothing_adds_up() -> None:
     with budget_scope(Budget(100)) as inner:
         assert inner.may_hold(60) and not inner.may_hold(60)
         inner.release(60)
-        assert inner.may_hold(100) and budget.current() is inner
-    assert budget.current() is not inner
-    assert budget.current().may_hold(1 << 50)
-    budget.current().release(1 << 50)
+        assert inner.may_hold(100) and budget.current_budget() is inner
+    assert budget.current_budget() is not inner
+    assert budget.current_budget().may_hold(1 << 50)
+    budget.current_budget().release(1 << 50)
 
 
 def gathered(nodes: list[NodeProto], last: str) -> list[NodeProto]:

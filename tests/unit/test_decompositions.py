@@ -17,7 +17,7 @@ import pytest
 from onnxtfl.errors import OnnxtflError, UnsupportedError
 from onnxtfl.ir.builder import Builder, infer
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node, run
 from onnxtfl.ir.op import OPS, Effect, Op
@@ -78,7 +78,7 @@ def built(op: type[Op], operands: list[Any], attributes: dict[str, Any]) -> Buil
             values.append(graph.add_input(one.type, f"x{len(inputs)}"))
         elif isinstance(one, Open):
             inputs.append(one.array)
-            sizes = tuple(fresh() for _ in one.array.shape) if one.rank_is_known else None
+            sizes = tuple(fresh_symbol() for _ in one.array.shape) if one.rank_is_known else None
             values.append(graph.add_input(TensorType(dtype_of(one.array), sizes), f"x{len(inputs)}"))
         else:
             inputs.append(np.asarray(one))

@@ -12,16 +12,16 @@ from onnxtfl.ir.dims import (
     ceildiv,
     differ,
     dim_text,
+    estimated_size,
     evaluate,
     exceeds,
     floordiv,
-    fresh,
     fresh_number,
+    fresh_symbol,
     indivisible,
     is_open,
     known_of,
     lower_bound,
-    nominal,
     open_axes,
     parse_dim,
     positive_part,
@@ -82,8 +82,8 @@ def test_substitution_and_symbols() -> None:
 
 
 def test_unknown_sizes_count_nominally() -> None:
-    assert nominal(3) == 3
-    assert nominal(2 * B, default=10) == 20
+    assert estimated_size(3) == 3
+    assert estimated_size(2 * B, default=10) == 20
 
 
 def test_other_text_is_refused() -> None:
@@ -94,7 +94,7 @@ def test_other_text_is_refused() -> None:
 
 def test_unknown_sizes_are_no_names() -> None:
     with symbol_scope():
-        size, number = fresh(), fresh_number()
+        size, number = fresh_symbol(), fresh_number()
     assert (str(size), str(number)) == ("u?0", "v?1")
     assert set(symbols((size + B) // 2)) == {Unknown(0), "b"}
     assert is_open(number // 2 + 1) and not is_open(size * B)
@@ -107,22 +107,22 @@ def test_unknown_sizes_are_no_names() -> None:
 def test_a_number_in_a_text_is_not_given_again() -> None:
     with symbol_scope():
         assert parse_dim("u?4 + 1") == symbol(Unknown(4)) + 1
-        assert fresh() == symbol(Unknown(5))
+        assert fresh_symbol() == symbol(Unknown(5))
 
 
 def test_scopes_count_for_themselves() -> None:
     with symbol_scope():
-        first = fresh()
+        first = fresh_symbol()
         with symbol_scope():
-            assert fresh() == first
-        assert fresh() != first
+            assert fresh_symbol() == first
+        assert fresh_symbol() != first
 
 
 def test_numbers_of_a_graph_that_outlives_its_scope_are_not_given_again() -> None:
     def outside() -> None:
         with symbol_scope():
-            inner = [fresh(), fresh()]
-        assert fresh() not in inner
+            inner = [fresh_symbol(), fresh_symbol()]
+        assert fresh_symbol() not in inner
 
     contextvars.Context().run(outside)
 

@@ -15,7 +15,7 @@ from onnxtfl.ir import facts, ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dtypes import dtype_of
-from onnxtfl.ir.facts import facts_of, fits_int32, magnitude, never_negative
+from onnxtfl.ir.facts import facts_of, fits_int32, max_magnitude, never_negative
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.intervals import Facts, of_array
@@ -153,7 +153,7 @@ def test_sizes_of_axes_fit_int32() -> None:
     b = Builder(graph)
     x = graph.add_input(TensorType(DType.FLOAT32, None))
     sizes = b(ops.Shape, x)
-    assert fits_int32(sizes) and magnitude(b(ops.Mul, sizes, sizes)) == (2**31 - 1) ** 2
+    assert fits_int32(sizes) and max_magnitude(b(ops.Mul, sizes, sizes)) == (2**31 - 1) ** 2
     assert fits_int32(b(ops.ArgMax, x, axis=0)) and fits_int32(b(ops.NonZero, x))
     assert not fits_int32(b(ops.Add, sizes, b.scalar(1, sizes)))
 

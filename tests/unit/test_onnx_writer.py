@@ -17,7 +17,7 @@ from onnxtfl.formats.onnx import read as read_model
 from onnxtfl.formats.onnx import write
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import fresh, symbol
+from onnxtfl.ir.dims import fresh_symbol, symbol
 from onnxtfl.ir.graph import Graph, State, Value, constant
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.types import DType, ResourceType, TensorType, tensor
@@ -136,9 +136,9 @@ def test_opsets_and_ir_version() -> None:
 
 def test_dimensions() -> None:
     graph = Graph()
-    unnamed, n = fresh(), symbol("n")
+    unnamed, n = fresh_symbol(), symbol("n")
     x = graph.add_input(TensorType(DType.FLOAT32, (n, unnamed, 3, n * 2 + 1)), "x")
-    y = graph.add_input(TensorType(DType.FLOAT32, (unnamed, fresh())), "y")
+    y = graph.add_input(TensorType(DType.FLOAT32, (unnamed, fresh_symbol())), "y")
     z = graph.add_input(TensorType(DType.FLOAT32, None), "z")
     graph.outputs = [x, y, z]
     model = onnx.load_model_from_string(written(graph, opset=17))

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxtfl
-from onnxtfl.ir.dims import Dim, fresh, parse_dim, symbol
+from onnxtfl.ir.dims import Dim, fresh_symbol, parse_dim, symbol
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.shown_sizes import (
     inputs_scope,
@@ -24,7 +24,7 @@ from onnxtfl.ir.types import DType, TensorType
 from tests.unit.tiny_models import onnx_model
 
 FLOAT = TensorProto.FLOAT
-UNNAMED = fresh()
+UNNAMED = fresh_symbol()
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def _inputs() -> Iterator[None]:
         (3, "3", "3"),
         (symbol("batch") * 2, "2*batch", "2*batch"),
         (UNNAMED + 1, "x[1] + 1", "x[1] + 1"),
-        (fresh() * symbol("batch"), "a size computed at run time", "?"),
+        (fresh_symbol() * symbol("batch"), "a size computed at run time", "?"),
         (
             parse_dim("(((batch + 1)//2 + 3)//4 + seq*batch + 17)//5"),
             "a size that depends on batch and seq",
@@ -60,7 +60,7 @@ def test_sizes_have_the_names_of_the_inputs(dim: Dim, sentence: str, listed: str
 
 @pytest.mark.usefixtures("_inputs")
 def test_types_in_errors_have_these_names() -> None:
-    assert shown_type(TensorType(DType.FLOAT32, (UNNAMED, fresh(), 3))) == "tensor<[x[1]]x[?]x3xfloat32>"
+    assert shown_type(TensorType(DType.FLOAT32, (UNNAMED, fresh_symbol(), 3))) == "tensor<[x[1]]x[?]x3xfloat32>"
     assert shown_type(None) == "?"
 
 
@@ -82,9 +82,9 @@ def test_sizes_that_a_user_may_feed() -> None:
     assert may_be_fed(symbol("kept"), 0)
     assert may_be_fed(UNNAMED, 1)
     assert not may_be_fed(symbol("kept") + symbol("seq"), 0)
-    assert not may_be_fed(fresh(), 1)
+    assert not may_be_fed(fresh_symbol(), 1)
     assert is_of_inputs(UNNAMED // 2)
-    assert not is_of_inputs(fresh())
+    assert not is_of_inputs(fresh_symbol())
 
 
 def test_a_batch_of_all_inputs_is_not_fed_as_0() -> None:

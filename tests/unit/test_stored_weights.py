@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import onnxtfl
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dtypes import DType
-from onnxtfl.ir.packed import ByteData, FieldData, stacked
+from onnxtfl.ir.packed import ByteData, FieldData, packed_bytes
 from tests.harness.litert import Array, run_tflite
 from tests.unit.tiny_models import onnx_model
 
@@ -192,7 +192,7 @@ def test_packed_elements(dtype: DType) -> None:
     fields = FieldData(raw, dtype, (8, 12))
     for axis in (0, 1):
         np.testing.assert_array_equal(fields.slab(axis, 2, 5).astype(int), values.take(range(2, 5), axis))
-    stack, per = stacked(data), 8 // dtype.bits
+    stack, per = packed_bytes(data), 8 // dtype.bits
     assert stack is not None and stack.shape == (8 // per, 12)
     lowest = stack.numpy() & ((1 << dtype.bits) - 1)
     np.testing.assert_array_equal(lowest, values[: 8 // per] - low)
@@ -200,4 +200,4 @@ def test_packed_elements(dtype: DType) -> None:
     rows = ByteData(data)
     np.testing.assert_array_equal(rows.numpy() & ((1 << dtype.bits) - 1), values[:, ::per] - low)
     np.testing.assert_array_equal(rows.slab(1, 1, 3), rows.numpy()[:, 1:3])
-    assert stacked(ArrayData(values[:1, :3].astype(dtype.numpy), dtype)) is None
+    assert packed_bytes(ArrayData(values[:1, :3].astype(dtype.numpy), dtype)) is None

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.formats.tflite.writer import write
-from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.ir.model import Model
-from onnxtfl.ir.op import foreign
+from onnxtfl.ir.op import foreign_op
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType, dtype_of
 from onnxtfl.rewriting.registry import Form
@@ -94,7 +94,7 @@ class Case:
         operands = [self._operand(graph, i, array) for i, array in enumerate(self.operands)]
         results = [Value(self._type(array, side="results", index=i)) for i, array in enumerate(self.expected)]
         version = TfliteTarget().op_version(Form(self.op, tuple(operands), self.options), results)
-        node = graph.insert(Node(foreign("tfl", self.op, version), operands, self.options))
+        node = graph.insert(Node(foreign_op("tfl", self.op, version), operands, self.options))
         graph.outputs = [node.add_result(value.type, f"y{i}") for i, value in enumerate(results)]
         file = io.BytesIO()
         write(Model(graph), file)
@@ -105,7 +105,7 @@ class Case:
             return None
         type_ = self._type(array, side="operands", index=index)
         if self.open and index not in self.constants:
-            type_ = replace(type_, shape=tuple(size or fresh() for size in array.shape))
+            type_ = replace(type_, shape=tuple(size or fresh_symbol() for size in array.shape))
         if index in self.states:
             state = Value(type_, f"state{index}")
             graph.states.append(State(state, state))
@@ -119,7 +119,7 @@ class Case:
     def _type(self, array: Array, side: str, index: int) -> TensorType:
         quantization = self.quantizations.get((side, index))
         dtype = DType.FLOAT32 if quantization else dtype_of(array.dtype)
-        shape = tuple(fresh() for _ in array.shape) if self.dynamic and side == "results" else array.shape
+        shape = tuple(fresh_symbol() for _ in array.shape) if self.dynamic and side == "results" else array.shape
         return TensorType(dtype, shape, quantization)
 
 

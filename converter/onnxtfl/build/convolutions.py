@@ -7,7 +7,7 @@ from typing import Any
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import static
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, known_kernel_sizes, spatial_sizes
@@ -24,13 +24,13 @@ def window_attributes(window: Window) -> dict[str, Any]:
     }
 
 
-def first(rank: int) -> dict[str, Any]:
+def channels_first(rank: int) -> dict[str, Any]:
     """Return the dimension numbers of channels-first tensors with `rank` spatial axes."""
     spatial = tuple(range(2, rank + 2))
     return {f"{side}_spatial_dimensions": spatial for side in ("input", "kernel", "output")}
 
 
-def last(rank: int, kernel_input: int, kernel_output: int, kernel_spatial: Sequence[int]) -> dict[str, Any]:
+def channels_last(rank: int, kernel_input: int, kernel_output: int, kernel_spatial: Sequence[int]) -> dict[str, Any]:
     """Return the dimension numbers of channels-last tensors with `rank` spatial axes."""
     spatial = tuple(range(1, rank + 1))
     sides = {
@@ -64,7 +64,7 @@ def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:
 def fixed_kernel(b: Builder, kernel: Value, sizes: Sequence[int]) -> Value:
     """`kernel` with the spatial `sizes` where they are unknown in its type."""
     shape = kernel.tensor_type.shape
-    if shape is None or static(shape[2:]):
+    if shape is None or is_static(shape[2:]):
         return kernel
     fixed = (*shape[:2], *sizes)
     if kernel.producer is None:

@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, known_size, product, static
+from onnxtfl.ir.dims import Dim, known_size, product, is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
@@ -25,14 +25,14 @@ def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value
     bound = dim_value(b, size, *sources)
     if bound.dtype is not indices.dtype:
         bound = b(ops.Convert, bound, dtype=indices.dtype)
-    if not isinstance(size, int) and not static(indices.shape):
+    if not isinstance(size, int) and not is_static(indices.shape):
         bound = b(ops.Max, bound, np.ones(1, indices.dtype.numpy))  # kernels do not divide no elements by 0 either
     return b.computed(ops.FloorMod, indices, bound if indices.rank else b(ops.Reshape, bound, np.zeros(0, np.int64)))
 
 
 def _check(indices: Value, sizes: Sequence[Dim]) -> None:
     """Raise ValueError if a constant one of `indices` [..., len(sizes)] (or of one axis) is out of range, or none."""
-    if not indices.is_constant or not static(sizes):
+    if not indices.is_constant or not is_static(sizes):
         return
     given, limits = indices.numpy(), np.asarray(sizes, np.int64)
     if given.dtype.kind not in "iuV":

@@ -9,11 +9,11 @@ from typing import Any, overload
 
 import numpy as np
 
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import extent
+from onnxtfl.ir.data import min_and_max
 from onnxtfl.ir.dims import known_sizes, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -66,7 +66,7 @@ def formula(op: type[Op], target: Target | None = None) -> Callable[[Callable[..
     return register
 
 
-def uniform(b: Builder, like: Value, seed: int) -> Term:
+def random_uniform(b: Builder, like: Value, seed: int) -> Term:
     """Random elements of [0, 1) with the shape and element type of `like`."""
     return Term(b, b(ops.RngUniform, b.scalar(0.0, like), b.scalar(1.0, like), b(ops.Shape, like), seed=seed))
 
@@ -150,7 +150,7 @@ def _without_zero(x: Value, zero_point: Value | None) -> Value | None:
     if len(zeros) != 1:
         return None
     zero = int(zeros[0])
-    low, high = extent(x.data) if zero or x.dtype is DType.UINT8 else (0, 0)
+    low, high = min_and_max(x.data) if zero or x.dtype is DType.UINT8 else (0, 0)
     fits = low - zero >= -128 and high - zero <= 127
     return constant(x.data.cast(DType.INT8, -zero)) if fits else None
 
@@ -170,7 +170,7 @@ def summed_in_float(
     depth = min(known_sizes(value.shape[axis] for value, axis in operands))
     for start in range(0, depth, step):
         part = slice(start, min(start + step, depth)) if step < depth else slice(None)
-        reals = [b(ops.Convert, sliced(b, v, {axis: part}), dtype=DType.FLOAT32) for v, axis in operands]
+        reals = [b(ops.Convert, slice_axes(b, v, {axis: part}), dtype=DType.FLOAT32) for v, axis in operands]
         whole = b(ops.Convert, multiply(*reals), dtype=wide)
         total = whole if total is None else b(ops.Add, total, whole)
     assert total is not None

@@ -17,7 +17,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.op import foreign
+from onnxtfl.ir.op import foreign_op
 from onnxtfl.ir.reshape import transposed
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_onnx, rules
@@ -66,7 +66,7 @@ def _lift(b: Builder, node: Node, row: QLinearRow) -> Value:
     if row.bias is not None and (bias := node.optional(row.bias)) is not None:
         operands.append(dequantized_bias(b, bias, *(node.operand(o.scale) for o in _first_two(row))))
     attributes = node.attributes if row.attributes is None else row.attributes(node)
-    real = lifted(b, row.of, row.version, operands, attributes)
+    real = lift_op(b, row.of, row.version, operands, attributes)
     scale, zero = (node.optional(i) for i in row.result)
     return real if scale is None else quantized(b, real, scale, zero, node.operand(_first_two(row)[0].elements).dtype)
 
@@ -98,11 +98,11 @@ def _first_two(row: QLinearRow) -> list[Quantized]:
     return [o for o in row.operands if isinstance(o, Quantized)][:2]
 
 
-def lifted(
+def lift_op(
     b: Builder, name: str, version: int, operands: Sequence[Value | None], attributes: Mapping[str, Any]
 ) -> Value:
     """The only result of the ONNX op `name` since `version`, by its lift rule."""
-    node = Node(foreign("onnx", name, version), operands, attributes)
+    node = Node(foreign_op("onnx", name, version), operands, attributes)
     node.add_result(None)
     try:
         found = rules().lift_onnx[("", name)][version](b, node)

@@ -38,7 +38,7 @@ def quantized_operand(operand: object, storage: str | None = None, axis: int | N
     return quantization if quantization.per_tensor or quantization.axis == axis else None
 
 
-def parameters(quantization: Quantization) -> list[Operand]:
+def scale_and_zero_point(quantization: Quantization) -> list[Operand]:
     """Scale and zero point, scalars or vectors."""
     shape = () if quantization.per_tensor else (len(quantization.scales),)
     zeros = np.asarray(quantization.zero_points).astype(quantization.dtype.numpy).reshape(shape)
@@ -65,7 +65,7 @@ def _form(node: Node, form: Form, row: QLinearRow, name: str, domain: str) -> Fo
     first = next(o for o in row.operands if isinstance(o, Quantized))
     if y is None or not y.per_tensor or len(form.operands) not in (count, count + (row.bias is not None)):
         return None
-    places: dict[int, Operand] = dict(zip(row.result, parameters(y), strict=True))
+    places: dict[int, Operand] = dict(zip(row.result, scale_and_zero_point(y), strict=True))
     found: list[Quantization] = []
     for operand, value in zip(row.operands, form.operands, strict=False):
         if isinstance(operand, int):
@@ -79,7 +79,7 @@ def _form(node: Node, form: Form, row: QLinearRow, name: str, domain: str) -> Fo
             return None
         found.append(quantization)
         places |= dict(
-            zip((operand.elements, operand.scale, operand.zero), (value, *parameters(quantization)), strict=True)
+            zip((operand.elements, operand.scale, operand.zero), (value, *scale_and_zero_point(quantization)), strict=True)
         )
     if len(form.operands) > count and row.bias is not None:
         bias = form.operands[count]

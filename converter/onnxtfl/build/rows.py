@@ -17,13 +17,13 @@ from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis
 from onnxtfl.rewriting.registry import Condition, Form, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 from onnxtfl.build.dtypes import dtype_from, number_of
-from onnxtfl.build.sizes import frozen, int32, narrow, wide
+from onnxtfl.build.sizes import constant_elements, clamp_to_int32, narrow_constant, widen_constant
 
 _RANGES = re.compile(r"RELU\w*")
 """The activations that limit a result to a range (CalculateActivationRange of LiteRT's kernel_util.h)."""
 
 
-def activated(b: Builder, value: Value, node: Node, *, smooth: bool = False) -> Value:
+def apply_activation(b: Builder, value: Value, node: Node, *, smooth: bool = False) -> Value:
     """Apply to `value` the activation in the option `fused_activation_function` of `node`, as an op of its own.
 
     Kernels limit the result to a range, and ignore the other activations. `smooth`: a kernel that applies all of them
@@ -95,7 +95,7 @@ class Entries(Spelled):
     single: bool = False
 
     def read(self, node: Node) -> Any:
-        entries = frozen(node.operand(self.index), self.name)
+        entries = constant_elements(node.operand(self.index), self.name)
         return entries[0] if self.single else tuple(entries)
 
 
@@ -124,7 +124,7 @@ class Row:
         found |= {axis: default for axis, default in defaults.items() if default is not REQUIRED}
         given = {ours: self._typed(ours, value, node) for ours, value in found.items() if value is not None}
         operands = [v for i, v in enumerate(node.operands) if i not in self._entries.values()]
-        return [activated(b, r, node) for r in b.many(self.op, *operands, **given, **self.fixed)]
+        return [apply_activation(b, r, node) for r in b.many(self.op, *operands, **given, **self.fixed)]
 
     def _typed(self, name: str, value: Any, node: Node) -> Any:
         if name in self.axes and (rank := node.operand(0).tensor_type.rank) is not None:
@@ -141,20 +141,20 @@ class Row:
         operands = list(node.operands)
         while operands and operands[-1] is None:
             operands.pop()
-        form = self._form(node, operands, wide)
+        form = self._form(node, operands, widen_constant)
         plain = {k: int(v) if isinstance(v, bool) else v for k, v in form.attributes.items()} if form else {}
         return form and Form(form.op, form.operands, plain, domain=self.domain)
 
     def form_tfl(self, node: Node) -> Form | None:
         """The TFLite form."""
-        return self._form(node, node.operands, narrow)
+        return self._form(node, node.operands, narrow_constant)
 
     def _form(self, node: Node, operands: Sequence[Value | None], integer: Callable[[Value], Operand]) -> Form | None:
         if any(node.attr(k) != v for k, v in self.fixed.items()) or (self.when is not None and not self.when(node)):
             return None
         taken = [integer(v) if i in self.integers and v is not None else v for i, v in enumerate(operands)]
         for ours, index in self._entries.items():
-            taken.insert(index, int32(node.attr(ours)))
+            taken.insert(index, clamp_to_int32(node.attr(ours)))
         options = [pair for pair in self.attributes.items() if pair[0] not in self._entries]
         written = {spelled.name: spelled.written(node.attr(ours)) for ours, spelled in options}
         return Form(self.name, tuple(taken), {**self.always, **{k: v for k, v in written.items() if v is not None}})

@@ -13,10 +13,10 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, differ, fresh, product
+from onnxtfl.ir.dims import Dim, differ, fresh_symbol, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.reshape import as_int64, dim_vector, positions, reshape, unsqueezed
+from onnxtfl.ir.reshape import as_int64, dim_vector, iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import dim_array, known_dims, normalize_axes, normalize_axis, static_ints
 from onnxtfl.ir.shown_sizes import shown_shape
 from onnxtfl.ir.types import DType
@@ -70,7 +70,7 @@ class MiddleAxis:
         shapes: dict[Value, tuple[Value, list[Dim]]] = {}
         each = Term(self.b, constant(np.arange(self.x.rank)))
         for size in dict.fromkeys(sizes):
-            new = known_dims(size) or [fresh()]
+            new = known_dims(size) or [fresh_symbol()]
             vector = each.equals(self.axis).choose(Term(self.b, size), self.sizes).value
             shapes[size] = vector, _common(self.x.shape, new * self.x.rank)
         return [_shaped(self.b, part, *shapes[size]) for part, size in zip(parts, sizes, strict=True)]
@@ -84,7 +84,7 @@ def counted_from_start(b: Builder, axes: Value, rank: int) -> Term:
 
 def _common(some: Sequence[Dim], others: Sequence[Dim]) -> list[Dim]:
     """Return sizes that are valid for both alternatives, dynamic where they differ."""
-    return [m if m == n else fresh() for m, n in zip(some, others, strict=True)]
+    return [m if m == n else fresh_symbol() for m, n in zip(some, others, strict=True)]
 
 
 def _shaped(b: Builder, x: Value, vector: Value, dims: Sequence[Dim]) -> Value:
@@ -109,7 +109,7 @@ def transposed_by(b: Builder, x: Value, permutation: Value) -> Value:
     own = dim_vector(b, x.shape, x)
     total = b(ops.Reduce, own, [0], kind="prod", keepdims=True)
     sizes, steps = (b(ops.Gather, v, order, axis=0) for v in (own, _strides(b, own, x.rank)))
-    places = unsqueezed(b, positions(b, total), [1])
+    places = unsqueezed(b, iota(b, total), [1])
     divisors = b(ops.Max, sizes, b.scalar(1, sizes))
     coordinates = Term(b, b(ops.FloorDiv, places, _strides(b, divisors, x.rank))) % Term(b, divisors)
     flat = (coordinates * Term(b, steps)).reduce("sum", [1], keepdims=False)
@@ -135,7 +135,7 @@ def reversed_along(b: Builder, x: Value, axes: Value) -> Value:
     return turned
 
 
-def squeezed(b: Builder, x: Value, axes: Value) -> Value:
+def squeeze_axes(b: Builder, x: Value, axes: Value) -> Value:
     """`x` without `axes` (a vector) of size 1. ValueError where one is known to be of another size."""
     if (known := static_ints(axes)) is not None:
         gone = normalize_axes(known, x.rank)
@@ -165,7 +165,7 @@ def _is_among(b: Builder, axes: Value, rank: int) -> Term:
     return each.reduce("max", [0], keepdims=False)
 
 
-def placed(b: Builder, vector: Value | None, axes: Value, rank: int, default: int) -> Value:
+def vector_of_rank(b: Builder, vector: Value | None, axes: Value, rank: int, default: int) -> Value:
     """Expand a vector with an entry for each of the dynamic `axes` to `rank` entries, with `default` for others."""
     blank = constant(np.full(rank, default, np.int64))
     if vector is None:
@@ -183,6 +183,6 @@ def named_factors(b: Builder, vector: Value) -> tuple[Value, list[Dim]]:
         raise ValueError(f"sizes are {vector.type}")
     if (known := known_dims(vector)) is not None:
         return as_int64(b, vector), known
-    factors, entries = b(ops.Convert, vector, dtype=DType.INT64), [fresh() for _ in range(vector_length(vector))]
+    factors, entries = b(ops.Convert, vector, dtype=DType.INT64), [fresh_symbol() for _ in range(vector_length(vector))]
     factors.known = dim_array(entries)
     return factors, [*entries]

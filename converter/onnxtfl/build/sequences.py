@@ -9,7 +9,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Shape, static
+from onnxtfl.ir.dims import Shape, is_static
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import unsqueezed
 from onnxtfl.ir.shown_sizes import shown_shape
@@ -37,7 +37,7 @@ def elements_of(value: Value) -> list[Value] | None:
     raise UnsupportedError(f"the elements of a value of type {value.type} are unknown", hint=FIX, code="E-OP-006")
 
 
-def listed(b: Builder, elements: Sequence[Value | None]) -> Value:
+def sequence_of(b: Builder, elements: Sequence[Value | None]) -> Value:
     """A sequence of these elements; UnsupportedError for more than `MOST_ELEMENTS`."""
     if len(elements) > MOST_ELEMENTS:
         message = f"a sequence of more than {MOST_ELEMENTS} elements"
@@ -76,7 +76,7 @@ def stacked(b: Builder, sequence: Value, like: Value | None = None) -> Value:
     shape = one_shape(*elements, first.shape)
     if elements:
         return b(ops.Concatenate, *(unsqueezed(b, v, [0]) for v in elements), axis=0)
-    if not static(shape):
+    if not is_static(shape):
         raise UnsupportedError(
             "the sequence is empty, and the shape of its elements is known only at run time", code="E-OP-006"
         )
@@ -94,7 +94,7 @@ def one_shape(*elements: Value | Shape) -> Shape:
     return shapes[0]
 
 
-def either(b: Builder, predicate: Value, one: Value, other: Value) -> Value:
+def select_by_if(b: Builder, predicate: Value, one: Value, other: Value) -> Value:
     """`one` where `predicate`, of one element, is true, else `other`; their shapes may differ."""
     branches = [Graph(), Graph()]
     for place, branch in enumerate(branches):

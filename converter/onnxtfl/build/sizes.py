@@ -1,7 +1,7 @@
 """Vectors of sizes and indices for mapping rules: constants if they are known, else computed at run time.
 
 Computed vectors consist of Shape, Gather and Concatenate where possible. For TFLite the whole chain is rewritten to
-int32 (:func:`as_int32`), since delegates reject int64 and casts in it.
+int32 (:func:`narrow_constant`), since delegates reject int64 and casts in it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, at_most, static
+from onnxtfl.ir.dims import Dim, at_most, is_static
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Elementwise
-from onnxtfl.ir.reshape import as_int64, dim_value, merged, positions, reshape
+from onnxtfl.ir.reshape import as_int64, dim_value, transpose_and_merge, iota, reshape
 from onnxtfl.ir.shapes import possible_rank, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import DecomposeRule
@@ -29,7 +29,7 @@ HUGE = (1 << 63) - 1
 def vector_length(vector: Value) -> int:
     """The number of entries of a vector with one for each axis; UnsupportedError if it is unknown before run time."""
     shape = vector.tensor_type.shape
-    if not static(shape) or len(shape) != 1:
+    if not is_static(shape) or len(shape) != 1:
         raise UnsupportedError("the number of axes is unknown before run time", code="E-SHAPE-001")
     return possible_rank(shape[0])
 
@@ -45,26 +45,26 @@ def may_hold_zeros(shape: Value) -> bool:
     return node.op in moving and any(may_hold_zeros(v) for v in node.operands[:1] if v is not None)
 
 
-def int32(values: Sequence[int] | Array) -> Array:
+def clamp_to_int32(values: Sequence[int] | Array) -> Array:
     """Constant sizes or indices as int32; larger ones, which mean "to the end", are clamped. ValueError for others."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "fc":
         raise ValueError(f"sizes or indices of type {values.dtype}")
     return np.clip(np.asarray(values, np.int64), -INT32_MAX, INT32_MAX).astype(np.int32)
 
 
-def narrow(vector: Value) -> Value | Array:
+def narrow_constant(vector: Value) -> Value | Array:
     """A constant vector as int32; any other vector unchanged."""
     if not vector.is_constant or vector.dtype is DType.INT32:
         return vector
-    return int32(vector.numpy())
+    return clamp_to_int32(vector.numpy())
 
 
-def wide(vector: Value) -> Value | Array:
+def widen_constant(vector: Value) -> Value | Array:
     """A constant as int64; any other value unchanged."""
     return np.asarray(vector.numpy(), np.int64) if vector.is_constant else vector
 
 
-def frozen(value: Value | None, what: str) -> list[int]:
+def constant_elements(value: Value | None, what: str) -> list[int]:
     """The elements of an integer operand; UnsupportedError (about `what`) if they are unknown before run time."""
     elements = static_ints(value)
     if elements is None:
@@ -72,7 +72,7 @@ def frozen(value: Value | None, what: str) -> list[int]:
     return elements
 
 
-def whole(b: Builder, value: Value) -> Value:
+def sizes_as_int64(b: Builder, value: Value) -> Value:
     """Return sizes as int64; ops of the first opset have them in the dtype of their tensor."""
     if value.is_constant:
         return constant(np.asarray(value.numpy(), np.int64))
@@ -84,7 +84,7 @@ def as_int32(b: Builder, value: Value) -> Value:
     if value.dtype is DType.INT32:
         return value
     if value.is_constant:
-        return constant(int32(value.numpy()))
+        return constant(clamp_to_int32(value.numpy()))
     node = value.producer
     if node is None:
         return b(ops.Convert, value, dtype=DType.INT32)
@@ -133,12 +133,12 @@ def int32_operands(*indices: int) -> DecomposeRule:
     return in_int32
 
 
-def counted(b: Builder, size: Dim, source: Value) -> Value:
+def range_below(b: Builder, size: Dim, source: Value) -> Value:
     """0, 1, ... below `size` as int64, a size of `source`."""
-    return positions(b, dim_value(b, size, source))
+    return iota(b, dim_value(b, size, source))
 
 
-def sliced(b: Builder, x: Value, parts: Mapping[int, slice]) -> Value:
+def slice_axes(b: Builder, x: Value, parts: Mapping[int, slice]) -> Value:
     """The part of `x` along the axes that `parts` names; no node where that is everything."""
     cut = {axis: part for axis, part in parts.items() if part != slice(None) and not _is_whole(part, x.shape[axis])}
     if not cut:
@@ -190,7 +190,7 @@ def on_fewer_axes(
     x, kept = node.operand(0), (rows == neutral).all(axis=1)
     groups = merge_whole(kept.tolist())
     if len(groups) < x.rank:
-        made = apply(merged(b, x, groups), rows[[group[0] for group in groups]])
+        made = apply(transpose_and_merge(b, x, groups), rows[[group[0] for group in groups]])
         places = {group[0]: place for place, group in enumerate(groups) if not kept[group[0]]}
         sizes = [made.shape[places[i]] if i in places else d for i, d in enumerate(x.shape)]
         return reshape(b, made, sizes, made, x)

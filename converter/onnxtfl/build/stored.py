@@ -9,7 +9,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.packed import fields_per_byte, is_packed, stacked, zero_offset
+from onnxtfl.ir.packed import fields_per_byte, is_packed, packed_bytes, zero_offset
 from onnxtfl.ir.reshape import reshape, unsqueezed
 from onnxtfl.ir.types import DType, TensorType
 
@@ -29,12 +29,12 @@ def stored_dequantized(b: Builder, x: Value) -> Value:
     return b(ops.DequantizeLinear, stored, scale, zero, axis=axis, block_size=block, dtype=type_.dtype)
 
 
-def unpacked(b: Builder, x: Value) -> tuple[Term, int] | None:
+def unpack_constant(b: Builder, x: Value) -> tuple[Term, int] | None:
     """A constant of fewer than 8 bits as float32 that is computed from packed bytes, and what has been added to it.
 
     None for other values, and for small constants. [n] with 4 bits: floor(byte / 16), byte - 16 * floor(byte / 16).
     """
-    data = stacked(x.data) if x.data is not None and is_packed(x) else None
+    data = packed_bytes(x.data) if x.data is not None and is_packed(x) else None
     if data is None:
         return None
     fields = fields_of(Term(b, constant(data)).to(DType.FLOAT32), x.dtype.bits)

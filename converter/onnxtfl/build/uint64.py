@@ -34,7 +34,7 @@ def on_signed(b: Builder, node: Node) -> list[Value] | None:
     ]
 
 
-def words(x: Term) -> tuple[Term, Term]:
+def split_words(x: Term) -> tuple[Term, Term]:
     """The low and the high 32-bit words of 64-bit integers, as int32."""
     pair = x.bits(DType.INT32)
     low, high = (pair.at(i, pair.rank - 1) for i in (0, 1))

@@ -16,13 +16,13 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, fresh, static
+from onnxtfl.ir.dims import Dim, fresh_symbol, is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, unsqueezed
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.spatial import Window
-from onnxtfl.build.sizes import INT32_MAX, sliced, spread
+from onnxtfl.build.sizes import INT32_MAX, slice_axes, spread
 
 # --- amounts of padding -----------------------------------------------------------------------------------------------
 
@@ -46,7 +46,7 @@ class Amounts:
         return None if before is None or after is None else (*before, *after)
 
 
-def padded(
+def pad_axes(
     b: Builder, x: Value, dims: Sequence[int], padding: Sequence[int] | Amounts, value: float | None = None
 ) -> Value:
     """Pad the axes `dims` of `x` by `padding` (negative: crop) with zeros or `value`."""
@@ -89,7 +89,7 @@ class Resolved:
 
     def operand(self, b: Builder, x: Value, value: float = 0.0) -> Value:
         """Return `x` [n, c, spatial...] padded with `value` as the window needs it."""
-        return x if self.amounts is None else padded(b, x, range(2, x.rank), self.amounts, value)
+        return x if self.amounts is None else pad_axes(b, x, range(2, x.rank), self.amounts, value)
 
     def beyond(self, b: Builder, padding: tuple[int, ...]) -> Resolved:
         """Return the same window over an operand that is already padded by `padding`."""
@@ -117,7 +117,7 @@ def resolve_window(
     """
     window, auto_pad = onnx_window(node, shape), node.attr("auto_pad") or "NOTSET"
     known = x.tensor_type.shape
-    sizes = tuple(fresh() for _ in shape) if known is None else known[2:]
+    sizes = tuple(fresh_symbol() for _ in shape) if known is None else known[2:]
     if len(sizes) != len(shape):
         raise ValueError(f"an input of rank {x.rank} with a window over {len(shape)} axes")
     if auto_pad.startswith("SAME"):
@@ -250,7 +250,7 @@ def realize_window(
     b: Builder, x: Value, dims: Sequence[int], window: Window, value: float | None = None
 ) -> tuple[Value, Window]:
     """Pad the axes `dims` of `x` with zeros or `value` as the window does; return that and the window without padding."""
-    return padded(b, x, dims, window_amounts(b, x, dims, window), value), window.without_padding()
+    return pad_axes(b, x, dims, window_amounts(b, x, dims, window), value), window.without_padding()
 
 
 def window_amounts(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Amounts:
@@ -292,7 +292,7 @@ def taps_of(b: Builder, x: Value, dims: Sequence[int], window: Window, value: fl
     x, taps = realize_window(b, x, dims, window, value)[0], list[Value]()
     for tap in window.taps():
         axes = zip(dims, tap, window.dilations, window.span, window.strides, strict=True)
-        taps.append(sliced(b, x, {a: slice(t * d, t * d + 1 - span or None, s) for a, t, d, span, s in axes}))
+        taps.append(slice_axes(b, x, {a: slice(t * d, t * d + 1 - span or None, s) for a, t, d, span, s in axes}))
     return taps
 
 
@@ -301,7 +301,7 @@ def spatial_ones(b: Builder, x: Value, dims: Sequence[int]) -> Value:
     return broadcast(b, b.scalar(1.0, x), [x.shape[a] if a in dims else 1 for a in range(x.rank)], x)
 
 
-def interleaved(
+def insert_zeros(
     b: Builder, x: Value, axis: int, stride: Dim, value: Value | None = None, *sources: Value, keep_last: bool = False
 ) -> Value:
     """Insert stride - 1 zeros (or `value`) after each element along `axis`; after the last only with `keep_last`::
@@ -319,5 +319,5 @@ def interleaved(
     full = reshape(b, spread_out, (*x.shape[:axis], size * stride, *x.shape[axis + 1 :]), x, *sources)
     if keep_last:
         return full
-    limit = dim_vector(b, [1 - stride if static((stride,)) else (size - 1) * stride + 1], x, *sources)
+    limit = dim_vector(b, [1 - stride if is_static((stride,)) else (size - 1) * stride + 1], x, *sources)
     return b(ops.Slice, full, [0] * x.rank, spread(b, limit, [axis], x.rank, INT32_MAX), [1] * x.rank)

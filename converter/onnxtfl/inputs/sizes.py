@@ -16,7 +16,7 @@ from typing import Literal
 from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.ir import dims, ops
-from onnxtfl.ir.dims import SymDim, differ, size_or, static
+from onnxtfl.ir.dims import SymDim, differ, is_static, size_or
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.ops.contraction import DotRoles
@@ -61,7 +61,7 @@ def shape_facts(graph: Graph) -> ShapeFacts:
     inputs = {value.name or "": shape for value in graph.inputs if (shape := _shape(value)) is not None}
     inner = set[SymDim]()
     pairs: dict[bool, set[Pair]] = {True: set(), False: set()}
-    for node in graph.nodes if any(not dims.static(shape) for shape in inputs.values()) else ():
+    for node in graph.nodes if any(not dims.is_static(shape) for shape in inputs.values()) else ():
         inner.update(d for result in node.results for d in _shape(result) or () if isinstance(d, SymDim))
         broadcasts = issubclass(node.op, Elementwise)
         pairs[broadcasts].update(pair for pair in _equal(node) if pair[0] != pair[1])
@@ -268,14 +268,14 @@ def _kind(info: TensorInfo, axis: int) -> Kind:
         return "batch"
     if isinstance(dim, str) and re.search(LENGTH_NAME, dim.lower()):
         return last
-    states = len(shape) == 3 and size_or(shape[0], 1) > 1 and static(shape[2:])
+    states = len(shape) == 3 and size_or(shape[0], 1) > 1 and is_static(shape[2:])
     return "batch" if (axis == 0 and len(shape) > 1) or (axis == 1 and states) else last
 
 
 def _kind_in_image(info: TensorInfo, axis: int) -> Kind:
     """As `_kind`, of four axes or more: channels are the last axis where that alone is known, else the second."""
     shape = info.shape or ()
-    last = static(shape[-1:]) and not static(shape[1:2])
+    last = is_static(shape[-1:]) and not is_static(shape[1:2])
     channels = len(shape) - 1 if last else 1
     if axis in (0, channels):
         return "batch" if axis == 0 else "channels"

@@ -123,7 +123,7 @@ def check_count(count: int, what: str, most: int = MOST_LISTED) -> None:
 _CURRENT: ContextVar[Budget] = ContextVar("onnxtfl_budget")
 
 
-def current() -> Budget:
+def current_budget() -> Budget:
     """The budget of this thread's conversion; outside of a conversion, an unlimited one."""
     budget = _CURRENT.get(None)
     if budget is None:

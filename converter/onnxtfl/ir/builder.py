@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError, reason
-from onnxtfl.ir.budget import LARGEST_CONSTANT, MOST_NODES_OF_RULE, current
+from onnxtfl.ir.budget import LARGEST_CONSTANT, MOST_NODES_OF_RULE, current_budget
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import ANY, Effect
 from onnxtfl.ir.declaration import Operand as Declared
-from onnxtfl.ir.dims import SymDim, at_most, is_nonnegative, known_size, known_sizes, product, static
+from onnxtfl.ir.dims import SymDim, at_most, is_nonnegative, is_static, known_size, known_sizes, product
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
-from onnxtfl.ir.op import Op, attributes_of, foreign
+from onnxtfl.ir.op import Op, attributes_of, foreign_op
 from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.quantized import with_kept
 from onnxtfl.ir.shapes import dims_of, normalize_axes, possible_rank
@@ -51,7 +51,7 @@ class Builder:
 
     def many(self, op: type[Op], *operands: Operand, **attributes: Any) -> list[Value]:
         """Make a node and return all its results; if all elements are known, return constants instead."""
-        current().step(None if self.cause is None else self.cause.name, op.name)
+        current_budget().step(None if self.cause is None else self.cause.name, op.name)
         node = Node(op, [self.value(v) for v in operands], attributes)
         types = infer(node)
         node.attributes = op.checked(attributes)
@@ -106,7 +106,7 @@ class Builder:
         **attributes: Any,
     ) -> list[Value]:
         """Make a node of a file's dialect with results of `types`."""
-        node = Node(foreign(dialect, name, version, domain), [self.value(v) for v in operands], attributes)
+        node = Node(foreign_op(dialect, name, version, domain), [self.value(v) for v in operands], attributes)
         for type_ in types:
             node.add_result(type_)
         return self._insert(node)
@@ -178,7 +178,7 @@ def _evaluated(node: Node, type_: Type) -> Value | None:
     if any(t.quantization is not None or not t.is_static for t in sizes):
         return None
     *read, made = (math.prod(map(known_size, t.shape or ())) for t in sizes)
-    if max(made, *read, 0) > LARGEST_CONSTANT or not current().may_compute(made + sum(read)):
+    if max(made, *read, 0) > LARGEST_CONSTANT or not current_budget().may_compute(made + sum(read)):
         return None
     operands = [None if v is None else v.numpy() for v in node.operands]
     try:
@@ -278,9 +278,9 @@ def propagate(node: Node, types: Sequence[Type | None]) -> list[Array | None]:
 
     Where an expression becomes too large for the budget, all results are unknown.
     """
-    before = current().unknown
+    before = current_budget().unknown
     known = _propagated(node, types)
-    return known if current().unknown == before else [None] * len(types)
+    return known if current_budget().unknown == before else [None] * len(types)
 
 
 def _propagated(node: Node, types: Sequence[Type | None]) -> list[Array | None]:
@@ -337,7 +337,7 @@ def _as_constants(known: Sequence[Array | None], types: Sequence[Type]) -> list[
     for contents, type_ in zip(known, types, strict=True):
         if contents is None or not isinstance(type_, TensorType):
             return None
-        if not static(dims_of(contents)):
+        if not is_static(dims_of(contents)):
             return None
         values.append(constant(_wrapped(contents, type_.dtype)))
     return values or None

@@ -13,7 +13,7 @@ from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
 
 
-def converted(b: Builder, value: Value, quantization: Quantization | None) -> Value:
+def convert_quantization(b: Builder, value: Value, quantization: Quantization | None) -> Value:
     """`value` in `quantization` (None: real); itself if it is in that."""
     if quantization_of(value) == quantization:
         return value

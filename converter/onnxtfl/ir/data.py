@@ -32,7 +32,7 @@ __all__ = [
     "SourceFile",
     "TensorData",
     "TransposedData",
-    "extent",
+    "min_and_max",
     "unpack",
 ]
 
@@ -432,7 +432,7 @@ def unpack(buffer: Array, dtype: DType, shape: Sequence[int]) -> Array:
     return fields.astype(dtype.numpy).reshape(shape)
 
 
-def extent(data: TensorData) -> tuple[int, int]:
+def min_and_max(data: TensorData) -> tuple[int, int]:
     """The least and the greatest of integers of at least 8 bits; zeros where there is no element."""
     pieces = (chunk.view(data.dtype.numpy) for chunk in data.chunks() if chunk.size)
     ends = [int(end) for piece in pieces for end in (piece.min(), piece.max())]

@@ -188,7 +188,7 @@ class Declaration:
         """The types of the results for operands that are values."""
         given = cls.padded(operands)
         try:
-            shapes = called(cls.shape, given, attributes)
+            shapes = call_with_attributes(cls.shape, given, attributes)
         except UnknownRankError:
             shapes = None
         if not isinstance(shapes, list):
@@ -201,7 +201,7 @@ class Declaration:
         given, attributes = cls.padded(operands), {**cls.defaults, **attributes}
         wide = [x if x is None else widened(x) for x in given] if cls.widens else given
         with np.errstate(all="ignore"):
-            computed = called(cls.compute, wide, attributes)
+            computed = call_with_attributes(cls.compute, wide, attributes)
             results = computed if isinstance(computed, tuple) else (computed,)
             rounded = tuple(_rounded(r, cls.result_dtype(i, given, attributes)) for i, r in enumerate(results))
         return rounded if isinstance(computed, tuple) else rounded[0]
@@ -237,7 +237,7 @@ def _rounded(result: Any, dtype: DType | np.dtype[Any]) -> Array:
     return array.astype(dtype.numpy if isinstance(dtype, DType) else dtype, copy=False)
 
 
-def called(function: Callable[..., Any], operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+def call_with_attributes(function: Callable[..., Any], operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """What `function` returns for `operands`, and for those of `attributes` that it has as keywords."""
     names = _keywords(function)
     return function(*operands, **(attributes if names is None else {name: attributes[name] for name in names}))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir.budget import LARGEST_EXPRESSION, current
+from onnxtfl.ir.budget import LARGEST_EXPRESSION, current_budget
 from onnxtfl.ir.symbols import Unknown, next_number, reserve
 
 
@@ -77,7 +77,7 @@ class SymDim:
         return (-self) + other
 
     def __mul__(self, other: Dim) -> Dim:
-        if not current().may_expand(len(self.terms) * len(_terms(other))):
+        if not current_budget().may_expand(len(self.terms) * len(_terms(other))):
             return _too_large()
         pairs = itertools.product(self.terms, _terms(other))
         return _from_terms((_monomial_product(a, b), ca * cb) for (a, ca), (b, cb) in pairs)
@@ -112,7 +112,7 @@ def symbol(name: Symbol | Common) -> SymDim:
     return _of_atom(name)
 
 
-def fresh() -> SymDim:
+def fresh_symbol() -> SymDim:
     """A size known only at run time, different from all others."""
     return _of_atom(Unknown(next_number()))
 
@@ -137,8 +137,8 @@ def _bounded(dim: SymDim) -> SymDim:
 
 def _too_large() -> SymDim:
     """A size that is unknown since its expression would be too large."""
-    current().unknown += 1
-    return fresh()
+    current_budget().unknown += 1
+    return fresh_symbol()
 
 
 def _weight(atom: Atom) -> int:
@@ -270,7 +270,7 @@ def product(dims: Iterable[Dim]) -> Dim:
     return result
 
 
-def static(shape: Iterable[object] | None) -> TypeGuard[tuple[int, ...]]:
+def is_static(shape: Iterable[object] | None) -> TypeGuard[tuple[int, ...]]:
     """Whether every dimension of `shape` is an int; False where the rank is unknown."""
     return shape is not None and all(isinstance(d, int) for d in shape)
 
@@ -304,7 +304,7 @@ def size_or(dim: Dim | str | None, default: int) -> int:
 
 def differ(a: Dim | str | None, b: Dim | str | None) -> bool:
     """Whether two sizes are known before run time, and differ."""
-    return a != b and static((a, b))
+    return a != b and is_static((a, b))
 
 
 def at_most(dim: Dim | None, limit: int) -> TypeGuard[int]:
@@ -327,7 +327,7 @@ def with_texts(dims: Iterable[Dim], text: Callable[[Dim], str] = str) -> tuple[i
     return tuple(d if isinstance(d, int) else text(d) for d in dims)
 
 
-def nominal(dim: Dim, default: int = 64) -> int:
+def estimated_size(dim: Dim, default: int = 64) -> int:
     """An estimate of the size for cost models: every symbol is `default`."""
     return size_or(dim, max(1, evaluate(dim, {}, default)))
 

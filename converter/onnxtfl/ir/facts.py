@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxtfl.ir.dims import is_nonnegative
 from onnxtfl.ir.graph import Node, Value, attributes_of
-from onnxtfl.ir.intervals import EVERYWHERE, UNKNOWN, Facts, FactsOf, loosened, mean, of_array, of_type
+from onnxtfl.ir.intervals import EVERYWHERE, UNKNOWN, Facts, FactsOf, mean, of_array, of_type, with_rounding
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType, TensorType
@@ -40,7 +40,7 @@ def never_negative(value: Value) -> bool:
     return facts_of(value).low >= 0
 
 
-def magnitude(value: Value) -> int | None:
+def max_magnitude(value: Value) -> int | None:
     """An upper bound of the absolute values in an integer tensor; None if nothing but its wide type is known."""
     found = facts_of(value)
     if not value.dtype.is_integer and value.dtype is not DType.BOOL:
@@ -51,13 +51,13 @@ def magnitude(value: Value) -> int | None:
 
 def fits_int32(value: Value) -> bool:
     """Whether all elements of `value` are known to be > -2**31 and < 2**31."""
-    bound = magnitude(value)
+    bound = max_magnitude(value)
     return bound is not None and bound < 1 << 31
 
 
 def exact_terms(lhs: Value, rhs: Value) -> int | None:
     """The number of products of elements of `lhs` and `rhs` whose float32 sum is exact; None if it is unknown."""
-    a, b = magnitude(lhs), magnitude(rhs)
+    a, b = max_magnitude(lhs), max_magnitude(rhs)
     if a is None or b is None:
         return None
     return EXACT // max(1, a * b)
@@ -128,7 +128,7 @@ def _of_quantized(value: Value) -> Facts:
     if not np.isfinite(scales).all() or (scales < 0).any():
         return UNKNOWN
     ends = [(limit - np.asarray(quantization.zero_points)) * scales for limit in limits(quantization.dtype)]
-    return loosened(Facts(float(ends[0].min()), float(ends[1].max()), False), value.dtype)
+    return with_rounding(Facts(float(ends[0].min()), float(ends[1].max()), False), value.dtype)
 
 
 def _by_traits(node: Node, index: int, of: FactsOf) -> Facts:
@@ -162,4 +162,4 @@ def _of_function(node: Node, x: Facts) -> Facts:
     if math.isnan(low) or math.isnan(high) or low > high:
         return replace(UNKNOWN, nan=nan)
     found = Facts(low, high, nan, op.integral)
-    return found if op.integral else loosened(found, node.operand(0).dtype)
+    return found if op.integral else with_rounding(found, node.operand(0).dtype)

@@ -24,7 +24,7 @@ from onnxtfl.ir.intervals import Facts, FactsOf
 from onnxtfl.ir.notes import Notes
 from onnxtfl.ir.origin import HasOrigins, Origin
 from onnxtfl.ir.outputs import indexed, replace_in
-from onnxtfl.ir.permutations import rank_of, renumbered
+from onnxtfl.ir.permutations import physical_axes, rank_of
 from onnxtfl.ir.quantization import Quantization, dequantize
 from onnxtfl.ir.types import DType, TensorType, Type, compatible
 
@@ -183,7 +183,7 @@ class Op(Declaration):
                 return None
         if any(v.known is None for i in shared.axes if (v := node.optional(i)) is not None):
             return None
-        attributes = {name: renumbered(node.attr(name), permutation) for name in shared.attributes}
+        attributes = {name: physical_axes(node.attr(name), permutation) for name in shared.attributes}
         vectors, axes = (dict.fromkeys(indices, permutation) for indices in (shared.vectors, shared.axes))
         return Permuted(tuple(orders), (permutation,) * len(node.results), attributes, vectors, axes)
 

@@ -326,12 +326,12 @@ def truncated(x: Facts) -> Facts:
     return replace(x, low=math.trunc(x.low), high=math.trunc(x.high), integral=True) if x.is_finite else UNKNOWN
 
 
-def counted(count: object) -> Facts:
+def positions_below(count: object) -> Facts:
     """Of positions among `count`, which may be known."""
     return replace(SIZES, high=max(count - 1, 0)) if isinstance(count, int) else SIZES
 
 
-def loosened(x: Facts, dtype: DType) -> Facts:
+def with_rounding(x: Facts, dtype: DType) -> Facts:
     """Of values that are computed with an error of some steps of `dtype`, 0 and infinities without one."""
     error = _ERROR.get(dtype, _ERROR_OF_FLOATS)
     low, high = x.low - abs(x.low) * error if x.low > -INF else -INF, x.high + abs(x.high) * error

@@ -20,7 +20,7 @@ SMALL = 1 << 16
 """The largest number of elements of a constant that patterns read."""
 
 
-def scalar(value: Value | None) -> float | None:
+def splat_value(value: Value | None) -> float | None:
     """The value of a real constant with all elements equal (at most 64); None for others."""
     if value is None or value.data is None or not 0 < value.data.size <= 64 or value.data.dtype.is_complex:
         return None
@@ -34,7 +34,7 @@ def scalar(value: Value | None) -> float | None:
 
 def uniform_scalar(x: Value, operand: Value) -> float | None:
     """Return the scalar constant that `operand` broadcasts to `x` without adding axes, else None."""
-    return scalar(operand) if operand.is_single and operand.rank <= (x.tensor_type.rank or 0) else None
+    return splat_value(operand) if operand.is_single and operand.rank <= (x.tensor_type.rank or 0) else None
 
 
 def is_close(value: float | None, wanted: float, tolerance: float = 1e-4) -> bool:
@@ -122,7 +122,7 @@ def product_of(value: Value, is_number: Callable[[Value], bool], root: bool = Tr
     return Product(parts[0].numbers + parts[1].numbers, parts[0].operands + parts[1].operands)
 
 
-def same(a: Value, b: Value) -> bool:
+def same_value(a: Value, b: Value) -> bool:
     """Whether two values are identical, or constants with equal types and elements."""
     if a.data is None or b.data is None:
         return a is b

@@ -1,7 +1,7 @@
 """Base classes of ops, with their declarations, and ops of file dialects.
 
 A neutral op is a subclass of :class:`Op` in ``ir/ops``; its name is the class's. Ops of a file's dialect (``onnx.Conv``
-since version 11, ``tfl.CONV_2D`` version 3) are made by :func:`foreign`; they have a name and a version only.
+since version 11, ``tfl.CONV_2D`` version 3) are made by :func:`foreign_op`; they have a name and a version only.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def computed_by(kind: Kind, name: str, compute: Callable[..., Any], meaning: str
 _FOREIGN: dict[tuple[str, str, int, str], type[Op]] = {}
 
 
-def foreign(dialect: str, name: str, version: int = 1, domain: str = "") -> type[Op]:
+def foreign_op(dialect: str, name: str, version: int = 1, domain: str = "") -> type[Op]:
     """The op `name` of a file format (`dialect`: "onnx" or "tfl").
 
     Equal arguments return the same class, in all threads.

@@ -101,7 +101,7 @@ def _fields(elements: Array, dtype: DType) -> Array:
     return (elements.astype(np.int16) + zero_offset(dtype)) & ((1 << dtype.bits) - 1)
 
 
-def stacked(data: TensorData) -> StackedFields | None:
+def packed_bytes(data: TensorData) -> StackedFields | None:
     """Return `data`, perhaps flattened, as packed bytes; None if the elements do not fill whole bytes."""
     per = fields_per_byte(data.dtype)
     if data.size % per:

@@ -32,14 +32,14 @@ def compose(outer: Sequence[int], inner: Sequence[int]) -> Permutation:
     return tuple(outer[i] for i in inner)
 
 
-def renumbered(axes: Any, permutation: Sequence[int]) -> Any:
+def physical_axes(axes: Any, permutation: Sequence[int]) -> Any:
     """The physical axes of logical `axes` (one, or several; they may be negative)."""
     if isinstance(axes, int):
         return list(permutation).index(axes % len(permutation))
-    return tuple(renumbered(axis, permutation) for axis in axes)
+    return tuple(physical_axes(axis, permutation) for axis in axes)
 
 
-def dropping(permutation: Sequence[int], axes: Iterable[int]) -> Permutation:
+def without_axes(permutation: Sequence[int], axes: Iterable[int]) -> Permutation:
     """`permutation` without the logical `axes`, renumbered."""
     gone = set(axes)
     kept = [p for p in permutation if p not in gone]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.dims import Shape, differ, product, static
+from onnxtfl.ir.dims import Shape, differ, is_static, product
 from onnxtfl.ir.dtypes import Array, DType
 
 UINT8_OFFSET = 128
@@ -78,7 +78,7 @@ class Quantization:
             return False
         if self.block is None:
             return not differ(shape[self.axis], len(self.scales))
-        return not static(shape) or math.prod(self.blocked(shape)) == len(self.scales)
+        return not is_static(shape) or math.prod(self.blocked(shape)) == len(self.scales)
 
     def blocked(self, shape: Sequence[Any]) -> list[int]:
         """The shape of blockwise scales for a tensor of the static `shape`."""
@@ -91,7 +91,7 @@ class Quantization:
         axis = list(permutation).index(self.axis)
         if self.block is None:
             return replace(self, axis=axis)
-        if not static(shape):
+        if not is_static(shape):
             raise ValueError(f"blocks of a tensor of {shape} cannot be transposed")
         places = np.arange(len(self.scales)).reshape(self.blocked(shape)).transpose(permutation).reshape(-1)
         scales = tuple(self.scales[i] for i in places.tolist())
@@ -115,7 +115,7 @@ class Quantization:
         return f"quant<{self.storage}{where} {pairs}>"
 
 
-def spread(parameters: Array, shape: Sequence[int], axis: int | None, block: int | None) -> Array:
+def broadcastable(parameters: Array, shape: Sequence[int], axis: int | None, block: int | None) -> Array:
     """Reshape scales or zero points (one, along `axis`, or blockwise) so that they broadcast to `shape`."""
     if axis is None:
         return parameters.reshape(())
@@ -192,4 +192,4 @@ def _spread(quantization: Quantization, shape: Sequence[int]) -> tuple[Array, Ar
     axis, block = quantization.axis, quantization.block
     if block is not None:
         scales, zeros = (values.reshape(quantization.blocked(shape)) for values in (scales, zeros))
-    return spread(scales, shape, axis, block), spread(zeros, shape, axis, block)
+    return broadcastable(scales, shape, axis, block), broadcastable(zeros, shape, axis, block)

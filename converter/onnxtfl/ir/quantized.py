@@ -60,7 +60,7 @@ def with_kept(node: Node, types: Sequence[Type]) -> list[Type]:
     return [t.stored_as(_kept(node, t)) if isinstance(t, TensorType) else t for t in types]
 
 
-def selected(node: Node) -> slice | None:
+def selected_operands(node: Node) -> slice | None:
     """Return the operands of which each element of the only result is an element (moves and maxima).
 
     Quantizing keeps their order, so that stored integers can be selected instead of real values.
@@ -70,7 +70,7 @@ def selected(node: Node) -> slice | None:
     return node.op.selects if len(node.results) == 1 else None
 
 
-def picked(node: Node) -> Pick | None:
+def picked_operands(node: Node) -> Pick | None:
     """What each element of the first result is: an element of operands, a weighted mean of some, or None."""
     return node.op.picks(attributes_of(node))
 

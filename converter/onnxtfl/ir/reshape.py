@@ -23,11 +23,11 @@ from onnxtfl.ir.dims import (
     common_sizes,
     differ,
     is_nonnegative,
+    is_static,
     known_sizes,
     open_axes,
     product,
     size_or,
-    static,
 )
 from onnxtfl.ir.dims import FloorDiv as Quotient
 from onnxtfl.ir.graph import Value, constant
@@ -54,7 +54,7 @@ def reshape(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value
     """
     if x.tensor_type.shape == tuple(dims):
         return x
-    if static(dims) and (whole := reshaped_constant(x, dims)) is not None:
+    if is_static(dims) and (whole := reshaped_constant(x, dims)) is not None:
         return whole
     result = b(Reshape, x, reshape_target(b, x, dims, *sources))
     if not result.is_constant:
@@ -84,7 +84,7 @@ def reshape_target(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -
     return dim_vector(b, [-1 if i == where[0] else d for i, d in enumerate(dims)], x, *sources)
 
 
-def resized(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
+def reshape_inferred(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:
     """Reshape `x` to `dims`, one of which may be -1."""
     shape = x.tensor_type.shape
     if -1 in dims and shape is not None:
@@ -145,7 +145,7 @@ def reshaped_constant(x: Value, dims: Sequence[Dim]) -> Value | None:
     return whole
 
 
-def merged(b: Builder, x: Value, groups: Sequence[Sequence[int]]) -> Value:
+def transpose_and_merge(b: Builder, x: Value, groups: Sequence[Sequence[int]]) -> Value:
     """Transpose `x` to the order of `groups` and merge each group to one axis (an empty one: a unit axis)."""
     ordered = transposed(b, x, [axis for group in groups for axis in group])
     return reshape(b, ordered, [product(x.shape[axis] for axis in group) for group in groups])
@@ -189,7 +189,7 @@ def dim_vector(b: Builder, dims: Sequence[Dim], *sources: Value) -> Value:
     A source is a tensor with that size, or an integer vector that contains it; the graph's inputs are tried last.
     UnsupportedError if there is none.
     """
-    if static(dims):
+    if is_static(dims):
         return constant(np.asarray(dims, np.int64))
     sources = (*sources, *(v for v in b.graph.inputs if isinstance(v.type, TensorType) and v not in sources))
     pieces: list[Value] = []
@@ -249,7 +249,7 @@ def _multiple(b: Builder, dim: SymDim, sources: Sequence[Value]) -> Value | None
     return None
 
 
-def positions(b: Builder, size: Value) -> Value:
+def iota(b: Builder, size: Value) -> Value:
     """0, 1, ... below `size`, which has one element."""
     stop = reshape(b, size, ())
     if (count := static_ints(stop)) is not None:

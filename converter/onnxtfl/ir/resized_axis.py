@@ -15,7 +15,7 @@ from onnxtfl.ir.formula import Term, real_type
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.resampling import Sampling
-from onnxtfl.ir.reshape import dim_value, positions
+from onnxtfl.ir.reshape import dim_value, iota
 from onnxtfl.ir.types import DType
 
 
@@ -32,7 +32,7 @@ class ResizedAxis:
         size, scales, roi = self._new_size(i), node.optional(2), node.optional(3)
         self.length = Term(b, dim_value(b, x.shape[self.axis], x)).to(DType.FLOAT32)
         self.top = self.length - 1.0
-        resized, index = size.to(DType.FLOAT32), Term(b, positions(b, size.value)).to(DType.FLOAT32)
+        resized, index = size.to(DType.FLOAT32), Term(b, iota(b, size.value)).to(DType.FLOAT32)
         factor = resized / self.length if scales is None else Term(b, scales).apply(ops.Gather, [i], axis=0)
         self.shrink = factor.min(1.0)
         count = len(node.attr("dims"))
@@ -96,7 +96,7 @@ class ResizedAxis:
         b, shrink = self.x.b, self.shrink.to(self.dtype)
         reach = ({"linear": 1.0, "cubic": 2.0}[self.sampling.mode] / shrink).apply(ops.Ceil) + 1.0
         count = (self.length.to(self.dtype) + reach * 2.0).to(DType.INT32)
-        place = Term(b, positions(b, count.value)).to(reach.dtype) - reach
+        place = Term(b, iota(b, count.value)).to(reach.dtype) - reach
         distance = (place - self.where.to(self.dtype).along(0, 2)).abs() * shrink
         if self.sampling.mode == "linear":
             weights = (1.0 - distance).relu()
@@ -126,7 +126,7 @@ class ResizedAxis:
 
     def _is_at(self, place: Term) -> Term:
         """Return whether each element is at each coordinate: [coordinates, elements]."""
-        elements = Term(self.x.b, positions(self.x.b, self.length.value)).to(DType.INT32)
+        elements = Term(self.x.b, iota(self.x.b, self.length.value)).to(DType.INT32)
         return self._index(place).along(0, 2).equals(elements)
 
     def _at(self, place: Term) -> Term:

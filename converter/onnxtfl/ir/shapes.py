@@ -14,11 +14,11 @@ from onnxtfl.ir.dims import (
     broadcast_dim,
     differ,
     exceeds,
-    fresh,
+    fresh_symbol,
     is_open,
+    is_static,
     known_of,
     known_sizes,
-    static,
 )
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.types import MOST_AXES
@@ -122,9 +122,9 @@ def dims_from(value: Value, count: int | None = None) -> Shape | None:
     if known is not None:
         return tuple(known)
     shape = value.tensor_type.shape
-    if static(shape) and len(shape) == 1:
+    if is_static(shape) and len(shape) == 1:
         (count,) = shape
-    return None if count is None else tuple(fresh() for _ in range(possible_rank(count)))
+    return None if count is None else tuple(fresh_symbol() for _ in range(possible_rank(count)))
 
 
 def possible_rank(count: int) -> int:
@@ -142,7 +142,7 @@ def static_ints(value: Value | None) -> list[int] | None:
             few = value.data is not None and value.data.size <= MOST_LISTED
             return [int(x) for x in value.numpy().reshape(-1)] if few else None
         return None
-    return known_sizes(known) if static(known) else None
+    return known_sizes(known) if is_static(known) else None
 
 
 def required_ints(vector: Value, what: str) -> list[int]:
@@ -163,7 +163,7 @@ def dim_array(dims: Sequence[Dim]) -> Array:
 def target_dims(value: Value) -> list[Dim] | None:
     """The sizes in a vector operand, with fresh symbols for unknown ones; None if even the rank is unknown."""
     dims = dims_from(value)
-    return None if dims is None else [fresh() if is_open(d) else d for d in dims]
+    return None if dims is None else [fresh_symbol() if is_open(d) else d for d in dims]
 
 
 def entry_of(value: Value, index: int) -> Dim | None:

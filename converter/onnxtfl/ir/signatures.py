@@ -13,7 +13,7 @@ Description = tuple[str, str, tuple[int | str, ...]]
 """Name, dtype and shape of an input or output."""
 
 
-def described(value: Value) -> Description:
+def describe_value(value: Value) -> Description:
     """Return name, dtype and shape of `value`; dynamic sizes as strings."""
     type_, name = value.type, value.name or ""
     if isinstance(type_, TensorType):

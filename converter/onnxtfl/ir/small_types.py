@@ -111,7 +111,7 @@ def _rounded_power(x: Term, saturate: bool, rounding: str) -> Term:
     return not_finite.choose(power.constant(0x7FC00000), power).bits(DType.FLOAT32)
 
 
-def wrapped(x: Term, dtype: DType) -> Term:
+def wrap_to(x: Term, dtype: DType) -> Term:
     """Return the low bits of `x` (floats are truncated) as integers of `dtype`, stored in 8 bits."""
     whole, offset = x.to(DType.INT32), 1 << dtype.bits - 1 if dtype.is_signed else 0
     return ((whole + offset) % (1 << dtype.bits) - offset).to(HELD[dtype])

@@ -27,7 +27,7 @@ from onnxtfl.ir.builder import infer, propagate
 from onnxtfl.ir.data import ArrayData, TensorData
 from onnxtfl.ir.dims import Dim, known_sizes, parse_dim
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
-from onnxtfl.ir.op import OPS, Op, foreign
+from onnxtfl.ir.op import OPS, Op, foreign_op
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, OptionalType, ResourceType, SequenceType, TensorType, TupleType, Type
 
@@ -278,7 +278,7 @@ class _Parser:
         version = int(self.take())
         domain = self.word() if self.accept("@") else ""
         dialect, _, rest = name.partition(".")
-        return foreign(dialect, rest, version, domain)
+        return foreign_op(dialect, rest, version, domain)
 
     def _types(self, node: Node, count: int) -> list[Type | None]:
         if not self.accept(":"):

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from onnxtfl.ir.dims import Dim, Shape, differ, parse_dim, static
+from onnxtfl.ir.dims import Dim, Shape, differ, is_static, parse_dim
 from onnxtfl.ir.dtypes import DType, dtype_of
 from onnxtfl.ir.quantization import Quantization
 
@@ -48,7 +48,7 @@ class TensorType:
     @property
     def is_static(self) -> bool:
         """Whether the rank and every dimension are known."""
-        return static(self.shape)
+        return is_static(self.shape)
 
     @property
     def storage(self) -> DType:

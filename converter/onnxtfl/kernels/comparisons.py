@@ -13,7 +13,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.kernels.multipliers import multiplied
+from onnxtfl.kernels.multipliers import multiply_by_factor
 
 _UNITS = 256
 
@@ -30,4 +30,4 @@ def in_units_of_1_256(value: Value) -> Array:
         raise UnsupportedError(message, type_=value.type, code="E-QUANT-001")
     low, high = limits(quantization.dtype)
     stored = np.arange(int(low), int(high) + 1, dtype=np.int64)
-    return multiplied((stored - quantization.zero_points[0]) * _UNITS, float(scale)).astype(np.int32)
+    return multiply_by_factor((stored - quantization.zero_points[0]) * _UNITS, float(scale)).astype(np.int32)

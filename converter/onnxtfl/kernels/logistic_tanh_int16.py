@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.quantization import Quantization
-from onnxtfl.kernels.multipliers import divided
+from onnxtfl.kernels.multipliers import divide_by_power
 
 _LEAST, _MOST = -(1 << 15), (1 << 15) - 1
 _ABOVE = 0x800000000000000000000000000000800011009020440005C0467BAEFA7BD110
@@ -113,7 +113,7 @@ def _exp_of_quarter(x: Array) -> Array:
     near = x + (1 << 12)
     square = _product(near, near)
     cube, fourth = _product(square, near), _product(square, square)
-    rest = divided(_product(divided(fourth, 2) + cube, _constant(1 / 3, 0)) + square, 1)
+    rest = divide_by_power(_product(divide_by_power(fourth, 2) + cube, _constant(1 / 3, 0)) + square, 1)
     return np.asarray(np.clip(factor + _product(np.full_like(x, factor), near + rest), _LEAST, _MOST))
 
 

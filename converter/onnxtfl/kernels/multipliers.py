@@ -18,7 +18,7 @@ from onnxtfl.ir.data import Array
 _BITS = 31
 
 
-def multiplied(x: Array, factor: float) -> Array:
+def multiply_by_factor(x: Array, factor: float) -> Array:
     """x * factor for int64 `x` and a positive `factor`, rounded to 31 bits and then to integers, as int64.
 
     0 for a factor below 2^-32, which has no such power of two. x saturates to int32 where it is shifted to the left.
@@ -30,10 +30,10 @@ def multiplied(x: Array, factor: float) -> Array:
     if shift < -_BITS:
         return np.zeros_like(x)
     shifted = np.clip(x << max(shift, 0), -(1 << _BITS), (1 << _BITS) - 1)
-    return divided(_doubled_high(shifted, multiplier), max(-shift, 0))
+    return divide_by_power(_doubled_high(shifted, multiplier), max(-shift, 0))
 
 
-def divided(x: Array, exponent: int) -> Array:
+def divide_by_power(x: Array, exponent: int) -> Array:
     """x / 2^exponent, halves rounded away from 0."""
     mask = (1 << exponent) - 1
     return np.asarray((x >> exponent) + ((x & mask) > (mask >> 1) + (x < 0)))

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import static
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.resampling import Sampling
-from onnxtfl.ir.reshape import dim_value, positions
+from onnxtfl.ir.reshape import dim_value, iota
 from onnxtfl.ir.resized_axis import ResizedAxis
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.declared import as_declared
@@ -77,7 +77,7 @@ def integers_like_onnx(b: Builder, node: Node) -> Value | None:
 def _spatial_axes(node: Node) -> tuple[int, ...] | None:
     """The axes that ONNX Runtime resizes: those that have all which may change, or else all which do change."""
     x, resized, dims = node.operand(0).shape, node.result.shape, set(node.attr("dims"))
-    known = {d for d in dims if static((x[d], resized[d]))}
+    known = {d for d in dims if is_static((x[d], resized[d]))}
     found = _SPATIAL.get(len(x), ())
     fitting = (axes for changed in (dims, known) for axes in found if changed <= set(axes))
     return next(fitting, found[0] if found else None)
@@ -121,4 +121,4 @@ def _places(b: Builder, node: Node, axis: int) -> tuple[Term, Term]:
         resized = ResizedAxis(b, node, x, dims.index(axis))
         return resized.where, resized.top
     length = dim_value(b, x.shape[axis], x)
-    return Term(b, positions(b, length)).to(DType.FLOAT32), Term(b, length).to(DType.FLOAT32) - 1.0
+    return Term(b, iota(b, length)).to(DType.FLOAT32), Term(b, length).to(DType.FLOAT32) - 1.0

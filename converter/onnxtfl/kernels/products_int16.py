@@ -18,7 +18,7 @@ from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.quantization import limits, product_quantization
-from onnxtfl.ir.quantized import picked, quantization_of
+from onnxtfl.ir.quantized import picked_operands, quantization_of
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.registry import Form
 
@@ -91,4 +91,4 @@ def _is_nonnegative(x: Value) -> bool:
 def _keeps_sign(node: Node) -> bool:
     """Whether `node` converts its only tensor, or has elements or means of it: on quantized types as well."""
     one = node.op.moves == slice(0, 1) and not node.op.inserts
-    return node.op is ops.Convert or one or (node.op.moves is None and picked(node) is not None)
+    return node.op is ops.Convert or one or (node.op.moves is None and picked_operands(node) is not None)

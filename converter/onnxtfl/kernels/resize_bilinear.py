@@ -21,11 +21,11 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.resampling import Sampling
-from onnxtfl.ir.reshape import as_int64, dim_value, positions
+from onnxtfl.ir.reshape import as_int64, dim_value, iota
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.kernels.resize_nearest_neighbor import tfl_coordinates
-from onnxtfl.rewriting.stored_integers import integers_of, labeled
+from onnxtfl.rewriting.stored_integers import integers_of, with_quantization
 
 _ONE = 1 << 10
 _MOST_DRIFT = 1 / 512
@@ -70,7 +70,7 @@ def bilinear_of_integers(b: Builder, node: Node, places: Mapping[str, str]) -> V
         total = Term(b, b(ops.DotGeneral, total.value, weights, **axes))
     mean = (total.abs() + (1 << 19)).apply(ops.FloorDiv, 1 << 20)
     signed = (total > 0).choose(mean, -mean).to(dtype)
-    return labeled(b, b(ops.Transpose, signed.value, permutation=(0, 2, 3, 1)), quantization_of(node.result))
+    return with_quantization(b, b(ops.Transpose, signed.value, permutation=(0, 2, 3, 1)), quantization_of(node.result))
 
 
 def fits_fixed_point(sampling: Sampling, size: Dim, resized: Dim, scale: float | None = None) -> bool:
@@ -110,7 +110,7 @@ def _quotient(size: Any, count: Any) -> Any:
 def _weights(size: Term, count: Term, corners: bool, centers: bool) -> Term:
     """Return the weights of `size` elements in `count` results in units of 1/1024: int64 [count, size]."""
     b = size.b
-    index, elements = (Term(b, positions(b, n.value)) for n in (count, size))
+    index, elements = (Term(b, iota(b, n.value)) for n in (count, size))
     place: Term = _coordinates(index, size, count, corners, centers, Term.choose)
     low = (place // _ONE).max(0)
     if ((low + 1) > size).value.is_constant and ((low + 1) > size).value.numpy().any():

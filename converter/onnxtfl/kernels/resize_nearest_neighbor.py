@@ -15,7 +15,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value
-from onnxtfl.ir.reshape import positions
+from onnxtfl.ir.reshape import iota
 from onnxtfl.ir.types import DType
 
 
@@ -44,7 +44,7 @@ def computed_tfl_nearest(b: Builder, length: Value, count: Value) -> Value:
     """`tfl_nearest` with both options, for two dynamic sizes (vectors of one entry)."""
     size, resized = (Term(b, v).to(DType.FLOAT32) for v in (length, count))
     scale = (resized > 1.0).choose((size - 1.0) / (resized - 1.0).max(1.0), size / resized.max(1.0))
-    where = (Term(b, positions(b, count)).to(DType.FLOAT32) + 0.5) * scale
+    where = (Term(b, iota(b, count)).to(DType.FLOAT32) + 0.5) * scale
     below = where.floor()
     nearest = (where - below < 0.5).choose(below, below + 1.0)  # halves away from 0
     return nearest.min(size - 1.0).to(DType.INT32).value

@@ -20,7 +20,7 @@ from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
 from onnxtfl.kernels.lookup_int16 import between_samples, real_of_int16, stored_int16
-from onnxtfl.kernels.multipliers import multiplied
+from onnxtfl.kernels.multipliers import multiply_by_factor
 
 _RANGE = 65535
 _UNIT = np.float64(2.0 / _RANGE * -32768), np.float64(2.0 / _RANGE * 32767)
@@ -75,7 +75,7 @@ def _exponentials(x: Quantization, beta: float) -> Array:
     """e^-d in 2^15ths, for each difference d of stored elements: [65536]."""
     table = between_samples(np.exp, np.float64(-10.0 / _RANGE * _RANGE), np.float64(0), *_UNIT)
     real = float(np.float32(x.scales[0]) * np.float32(beta)) / (10.0 / _RANGE)
-    scaled = multiplied(-np.arange(_RANGE + 1, dtype=np.int64), real)
+    scaled = multiply_by_factor(-np.arange(_RANGE + 1, dtype=np.int64), real)
     return np.asarray(table[np.clip(scaled + 32767, -32768, 32767) + 32768])
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxtfl.ir.blocks import BLOCK, blocks
+from onnxtfl.ir.blocks import BLOCK, in_blocks
 from onnxtfl.ir.data import Array
 from onnxtfl.metrics.noise import Noise, floor
 from onnxtfl.metrics.slices import Peaks
@@ -61,7 +61,7 @@ class Errors:
 
 def largest_finite(a: Array) -> float:
     """Return the largest finite ``|a|``, 0.0 if there is none."""
-    return max((float(_size(part).max(initial=0.0)) for part in blocks(a)), default=0.0)
+    return max((float(_size(part).max(initial=0.0)) for part in in_blocks(a)), default=0.0)
 
 
 def measure_errors(a: Array, b: Array, peak: float, allowed: Allowed) -> Errors:
@@ -72,7 +72,7 @@ def measure_errors(a: Array, b: Array, peak: float, allowed: Allowed) -> Errors:
     noise = allowed.noise if allowed.noise is not None and allowed.noise.elements.shape == a.shape else None
     most = 0.0 if noise is None else noise.largest(_whole(a, b))
     found = Errors(a.size)
-    for k, (x, y) in enumerate(zip(blocks(a), blocks(b), strict=True)):
+    for k, (x, y) in enumerate(zip(in_blocks(a), in_blocks(b), strict=True)):
         error, size = _error(x, y), _size(x)
         limit = np.zeros(()) if a.dtype.kind in "iub" else allowed.limit(k * BLOCK, size)
         if noise is not None:
@@ -86,7 +86,7 @@ def measure_errors(a: Array, b: Array, peak: float, allowed: Allowed) -> Errors:
 
 def _whole(a: Array, b: Array) -> float:
     """The root of the mean square of all errors."""
-    total = sum(float(np.sum(_error(x, y) ** 2)) for x, y in zip(blocks(a), blocks(b), strict=True))
+    total = sum(float(np.sum(_error(x, y) ** 2)) for x, y in zip(in_blocks(a), in_blocks(b), strict=True))
     return math.sqrt(total / a.size) if a.size else 0.0
 
 

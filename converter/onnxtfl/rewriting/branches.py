@@ -19,7 +19,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import TensorType
-from onnxtfl.rewriting.regions import copied
+from onnxtfl.rewriting.regions import copy_region
 
 BRANCHES = ("then_branch", "else_branch")
 _TRYING: ContextVar[bool] = ContextVar("trying", default=False)
@@ -47,7 +47,7 @@ def _ranks_differ(node: Node) -> bool:
 
 
 def _take(graph: Graph, node: Node, name: str) -> None:
-    graph.replace(node, copied(Builder(graph, node), node.attr(name), node.operands[1:]), retyped=True)
+    graph.replace(node, copy_region(Builder(graph, node), node.attr(name), node.operands[1:]), retyped=True)
 
 
 def _is_valid(graph: Graph, node: Node, name: str, lift: Callable[[Graph], None]) -> bool:

@@ -58,7 +58,7 @@ def _may_declare(b: Builder, value: Value, type_: TensorType) -> bool:
     return type_.quantization is None and may_declare(node, type_)
 
 
-def reinterpreted(b: Builder, value: Value, quantization: Quantization) -> Value:
+def reinterpret_stored(b: Builder, value: Value, quantization: Quantization) -> Value:
     """Reinterpret the stored integers of `value` (per-tensor parameters) with `quantization`.
 
     With scale s and zero point z, stored q is s (q - z); the new parameters t and y make it x t / s + t (z - y).

@@ -11,7 +11,7 @@ float32 represents all integers of 24 bits: elements known to be smaller are con
 from __future__ import annotations
 
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.facts import EXACT, magnitude
+from onnxtfl.ir.facts import EXACT, max_magnitude
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Effect
@@ -31,7 +31,7 @@ def moved_in_halves(builder: Builder, node: Node, refusal: Refusal) -> list[Valu
     if node.op.effect is not Effect.PURE:
         return None
     terms = {v: Term(builder, v) for v in moved}
-    if all((bound := magnitude(v)) is not None and bound <= EXACT for v in moved):
+    if all((bound := max_magnitude(v)) is not None and bound <= EXACT for v in moved):
         return [x.to(DType.INT32).value for x in _on_floats(builder, node, terms)]
     high = {v: x / _HALF for v, x in terms.items()}
     low = {v: x - high[v] * _HALF for v, x in terms.items()}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
-from onnxtfl.ir.budget import current
+from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder, ElementTypeError
 from onnxtfl.ir.dims import exceeds
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -80,7 +80,7 @@ def _is_unknown(node: Node, target: Target) -> bool:
 
 def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> list[Node]:
     """Rewrite `node` (after `depth` rewrites) if the target does not accept it; return the new neutral nodes."""
-    current().step(node.name, node.op.name)
+    current_budget().step(node.name, node.op.name)
     try:
         _check_sizes(node, target)
         form = target.accepted(node)
@@ -110,7 +110,7 @@ def _check_sizes(node: Node, target: Target) -> None:
             raise UnsupportedError(message, op=node.op.name, type_=result.type, code="E-OP-008")
 
 
-def acceptable(node: Node, target: Target) -> bool:
+def will_accept(node: Node, target: Target) -> bool:
     """Whether the target accepts `node`, or will accept it after layout assignment and late legalization."""
     return target.accepted(node) is not None or _late_rule(node, target) is not None
 
@@ -142,7 +142,7 @@ def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: S
     if not target.may_compute_on_integers(node):
         results = in_float(builder, node, target)
         for made in builder.created:
-            if made.op is node.op and made.op is not ops.Convert and not acceptable(made, target):
+            if made.op is node.op and made.op is not ops.Convert and not will_accept(made, target):
                 made.remarks += (_in_float(node, target, ()),)
         return results
     builder.maker = "requantize"
@@ -231,13 +231,15 @@ def cast_operands(builder: Builder, node: Node, refusal: Refusal) -> list[Value]
         return None
     tensors = {i: v for i, v in enumerate(node.operands) if v is not None and isinstance(v.type, TensorType)}
     narrowest = [(i, v) for i, v in tensors.items() if not refusal.found or v.dtype in refusal.found]
-    widened = ((v.dtype, w) for i, v in narrowest if (w := _widened(v.dtype, refusal.allowed & declared(node, i))))
+    widened = (
+        (v.dtype, w) for i, v in narrowest if (w := _widened(v.dtype, refusal.allowed & declared_types(node, i)))
+    )
     narrow, wide = next(widened, (None, None))
     if narrow is None or wide is None:
         return None
     operands = list(node.operands)
     for i, v in tensors.items():
-        if v.dtype is narrow and wide in declared(node, i):
+        if v.dtype is narrow and wide in declared_types(node, i):
             operands[i] = builder(ops.Convert, v, dtype=wide)
     attributes = {k: wide if v is narrow else v for k, v in node.attributes.items()}
     results = builder.remade(node, *operands, **attributes)
@@ -259,7 +261,7 @@ _REPAIRS: Mapping[str, Sequence[Callable[..., list[Value] | None]]] = {
 """The rewrites that may make a refused node acceptable, by kind of refusal."""
 
 
-def declared(node: Node, index: int) -> frozenset[DType]:
+def declared_types(node: Node, index: int) -> frozenset[DType]:
     """The element types that the op accepts for operand `index`."""
     formals = node.op.operands
     return formals[min(index, len(formals) - 1)].dtypes if formals else frozenset(DType)

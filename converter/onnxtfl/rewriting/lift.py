@@ -10,7 +10,7 @@ from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError, re
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder, ElementTypeError
 from onnxtfl.ir.cloning import clone
-from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.dims import Dim, fresh_symbol
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.op import attributes_of
@@ -19,15 +19,15 @@ from onnxtfl.ir.quantized import is_real, quantization_of, touches_quantized
 from onnxtfl.ir.shown_sizes import operand_types
 from onnxtfl.ir.types import DType, TensorType, Type
 from onnxtfl.rewriting.branches import take_valid_branch
-from onnxtfl.rewriting.declared import as_declared, reinterpreted
-from onnxtfl.rewriting.regions import prepare, set_regions
+from onnxtfl.rewriting.declared import as_declared, reinterpret_stored
+from onnxtfl.rewriting.regions import prepare_region, set_regions
 from onnxtfl.rewriting.registry import ANY_VERSION, Inlined, LiftRule, Rules, Steps, rule_name, rules, rules_of
 from onnxtfl.rewriting.stored_integers import (
     check_axes,
     check_parameters,
     check_scales,
-    clamps,
     on_integers,
+    only_clamps,
     reads_integers,
     restate_products,
 )
@@ -124,7 +124,7 @@ def _no_conversion(node: Node) -> UnsupportedError:
 def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> None:
     """Lift the regions first, so that the rule knows their result types; then dialect ops that the rule creates."""
     regions = node.regions
-    inlined = prepare(node) if regions else None
+    inlined = prepare_region(node) if regions else None
     if isinstance(inlined, Inlined):
         _inline(graph, node, inlined.region, inlined.operands, expand)
         return
@@ -182,7 +182,7 @@ def _reinterpret(graph: Graph, node: Node, values: Sequence[Value], created: Seq
         graph.remove(made)
     builder = Builder(graph, node)
     for i in changed:
-        node.set_operand(i, reinterpreted(builder, node.operand(i), wanted))
+        node.set_operand(i, reinterpret_stored(builder, node.operand(i), wanted))
     return True
 
 
@@ -194,7 +194,7 @@ def _all_as_declared(b: Builder, node: Node, values: Sequence[Value]) -> list[Va
         wanted, part = quantization_of(result), value
         other = first is not None and wanted is not None and _is_other_scale(first, wanted)
         if first is not None and wanted is not None and other and _copied(value, b.created, node):
-            part = reinterpreted(b, as_declared(b, value, value.tensor_type.stored_as(first)), wanted)
+            part = reinterpret_stored(b, as_declared(b, value, value.tensor_type.stored_as(first)), wanted)
         found.append(as_declared(b, part, result.type))
     return found
 
@@ -242,7 +242,7 @@ def _sources(made: Node | None) -> list[Value]:
     """The operands whose elements, or means of them, the results of a node have; none if it computes others."""
     if made is None or made.op is ops.Concatenate or (made.op is ops.Reduce and made.attr("kind") == "mean"):
         return []
-    if clamps(made):
+    if only_clamps(made):
         return [made.operand(0)]
     chosen = made.op.moves or made.op.selects
     if chosen is None:
@@ -305,7 +305,7 @@ def _wider(
         return taken
     if isinstance(stated, TensorType) and stated.shape is not None:
         return taken if attempt else taken.with_shape(stated.shape)
-    dims = [fresh() if change or attempt else d for d, change in zip(taken.shape, changed, strict=True)]
+    dims = [fresh_symbol() if change or attempt else d for d, change in zip(taken.shape, changed, strict=True)]
     widened.update(d for d, old in zip(dims, taken.shape, strict=True) if d != old)
     return taken.with_shape(tuple(dims))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from onnxtfl.errors import InternalError
-from onnxtfl.ir.budget import current
+from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.verify import verify
 
@@ -120,7 +120,7 @@ class PassManager:
         return len(nodes) + sum(self._visit(step, region, True) for region in regions)
 
     def _apply(self, step: Pass | Group, graph: Graph, is_region: bool) -> bool:
-        current().look()
+        current_budget().look()
         if isinstance(step, Pass):
             rewrite = step.run if not is_region or step.on_region == EVERYWHERE else step.on_region
             return bool(rewrite(graph))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from onnxtfl.ir.budget import current
+from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import OPS, Graph, Node, Value
 from onnxtfl.ir.op import Effect, Op
@@ -75,7 +75,7 @@ class Patterns:
         rewrites = self._by_op.get(node.op, ())
         if not rewrites:
             return None
-        current().step(node.name, node.op.name)
+        current_budget().step(node.name, node.op.name)
         plain = may_match(node, quantized=False)
         for rewrite, quantized in rewrites:
             if not plain and not (quantized and may_match(node, quantized)):

@@ -13,7 +13,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import cloned_attribute
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import static
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Graph, Node, Value, constant, inherit
 from onnxtfl.ir.interpret import evaluate_node, is_small
 from onnxtfl.ir.op import Effect
@@ -27,7 +27,7 @@ SMALL = 1 << 10
 """The most elements of a constant that is read for it."""
 
 
-def prepare(node: Node) -> Inlined | Steps | None:
+def prepare_region(node: Node) -> Inlined | Steps | None:
     """Run the rule for the regions of `node`; UnsupportedError if there is none."""
     if node.attributes.get("captures"):
         _capture_elements(node)
@@ -110,7 +110,7 @@ def size_of(region: Graph) -> int:
     return sum(1 for _ in region.walk())
 
 
-def copied(b: Builder, region: Graph, operands: Sequence[Value | None]) -> list[Value]:
+def copy_region(b: Builder, region: Graph, operands: Sequence[Value | None]) -> list[Value]:
     """Copy the nodes of `region` through `b` with `operands` as inputs; return the outputs."""
     values: dict[Value, Value | None] = dict(zip(region.inputs, operands, strict=True))
 
@@ -138,7 +138,7 @@ def condition_value(value: Value) -> bool | None:
 def _known(value: Value, steps: int) -> Array | None:
     if value.data is not None:
         return value.stored() if value.data.size <= SMALL else None
-    if value.known is not None and static(known_dims(value)):
+    if value.known is not None and is_static(known_dims(value)):
         return value.known.astype(value.dtype.numpy)
     node = value.producer
     if node is None or not steps or node.op.dialect != "neutral" or node.op.effect_of(node) is not Effect.PURE:

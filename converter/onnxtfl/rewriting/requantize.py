@@ -20,12 +20,12 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.conversions import converted, dequantized_constant
+from onnxtfl.ir.conversions import convert_quantization, dequantized_constant
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import SMALL
 from onnxtfl.ir.quantization import Quantization, limits, quantize, shifted_to_int8, shifted_to_uint8
-from onnxtfl.ir.quantized import picked, quantization_of, selected
+from onnxtfl.ir.quantized import picked_operands, quantization_of, selected_operands
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.target import Target
 
@@ -56,11 +56,11 @@ def in_float(b: Builder, node: Node, target: Target) -> list[Value]:
 
     def real(value: Value) -> Value:
         constant = value.is_constant and value.is_quantized and not target.has_hybrid_kernels
-        return dequantized_constant(value) if constant else converted(b, value, None)
+        return dequantized_constant(value) if constant else convert_quantization(b, value, None)
 
     operands = [v if v is None else real(v) for v in node.operands]
     results = b.many(node.op, *operands, **node.attributes)
-    return [converted(b, new, quantization_of(old)) for new, old in zip(results, node.results, strict=True)]
+    return [convert_quantization(b, new, quantization_of(old)) for new, old in zip(results, node.results, strict=True)]
 
 
 def _constant_in(value: Value, quantization: Quantization) -> Value | None:
@@ -86,7 +86,9 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
         if fixed is not None and _is_fine(fixed, wanted):
             yield Variant(nothing, tuple(fixed if q is not None else None for q in results))
     single = next(iter(sources)) if len(sources) == 1 else None
-    if single is not None and (_selects(node, single) or (picked(node) == "mean" and _is_fine(single, wanted))):
+    if single is not None and (
+        _selects(node, single) or (picked_operands(node) == "mean" and _is_fine(single, wanted))
+    ):
         yield Variant(nothing, tuple(single if q is not None else None for q in results))
     if len(wanted) == 1 and (_selects(node, *wanted) or _is_monotonic(node)):
         (common,) = wanted
@@ -115,7 +117,7 @@ def _selects(node: Node, quantization: Quantization) -> bool:
     if node.op.inserts:
         return node.op.kept(node, quantization, node.results[0].tensor_type.shape) is not None
     clamps = node.op.clamps is not None and all(bound in _STORED for bound in node.op.clamps)
-    return selected(node) is not None or clamps or picked(node) == "element"
+    return selected_operands(node) is not None or clamps or picked_operands(node) == "element"
 
 
 def _is_monotonic(node: Node) -> bool:
@@ -148,7 +150,7 @@ def _retyped(value: Value | None, quantization: Quantization) -> Value | None:
 
 def _made(b: Builder, node: Node, variant: Variant, target: Target) -> list[Value]:
     operands = [
-        v if v is None or q is None else _constant_in(v, q) or converted(b, v, q)
+        v if v is None or q is None else _constant_in(v, q) or convert_quantization(b, v, q)
         for v, q in zip(node.operands, variant.operands, strict=True)
     ]
     results = b.many(node.op, *operands, **node.attributes)
@@ -162,7 +164,7 @@ def _rounded_again(b: Builder, value: Value, wanted: TensorType, target: Target)
     """Requantize the rounded `value` to the quantization of `wanted`; by a product with 1 if that is more exact."""
     before, after = value.tensor_type.quantization, wanted.quantization
     if before is None or after is None or not _is_off(before, after, target.factor_bits):
-        return converted(b, value, after)
+        return convert_quantization(b, value, after)
     one = Quantization(before.storage, (1.0,), (0,))
     stored = constant(np.ones((), one.dtype.numpy), type_=TensorType(value.dtype, (), one))
     made = b(ops.Mul, value, stored)

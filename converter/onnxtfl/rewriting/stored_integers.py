@@ -14,7 +14,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.conversions import converted
+from onnxtfl.ir.conversions import convert_quantization
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import exceeds
 from onnxtfl.ir.graph import Node, Value, constant
@@ -33,7 +33,7 @@ _NOTHING = 1e-30
 """Values of a smaller scale are negligible, so that differences between kernels do not matter."""
 
 
-def clamps(made: Node) -> bool:
+def only_clamps(made: Node) -> bool:
     """Whether `made`, fused into another op, only clamps the integers of that op's result."""
     reading = _reading(made)
     return isinstance(reading, Scales) and reading.clamps
@@ -207,7 +207,7 @@ def on_integers(b: Builder, node: Node, rule: LiftRule) -> list[Value]:
     finally:
         plain.detach()
     values = [lifted] if isinstance(lifted, Value) else lifted
-    return [labeled(b, v, quantization_of(r)) for v, r in zip(values, node.results, strict=False)]
+    return [with_quantization(b, v, quantization_of(r)) for v, r in zip(values, node.results, strict=False)]
 
 
 def _plain(type_: Type | None) -> Type | None:
@@ -225,15 +225,15 @@ def integers_of(b: Builder, value: Value) -> Value:
         return constant(value.data, type_=TensorType(quantization.dtype, value.tensor_type.shape))
     scale, zero = _parameters(quantization)
     attributes = {"axis": quantization.axis or 0, "dtype": quantization.dtype}
-    return b(ops.QuantizeLinear, converted(b, value, None), scale, zero, **attributes)
+    return b(ops.QuantizeLinear, convert_quantization(b, value, None), scale, zero, **attributes)
 
 
-def labeled(b: Builder, integers: Value, quantization: Quantization | None) -> Value:
+def with_quantization(b: Builder, integers: Value, quantization: Quantization | None) -> Value:
     """Return a tensor that stores these integers; without `quantization`, unchanged."""
     if quantization is None:
         return integers
     real = b(ops.DequantizeLinear, integers, *_parameters(quantization), axis=quantization.axis or 0)
-    return converted(b, real, quantization)
+    return convert_quantization(b, real, quantization)
 
 
 def _parameters(quantization: Quantization) -> tuple[Value, Value]:
@@ -369,4 +369,4 @@ def _relabel(b: Builder, node: Node, place: int, quantization: Quantization) -> 
     if value.data is not None:
         node.set_operand(place, constant(value.data, type_=type_))
     else:
-        node.set_operand(place, labeled(b, integers_of(b, value), quantization))
+        node.set_operand(place, with_quantization(b, integers_of(b, value), quantization))

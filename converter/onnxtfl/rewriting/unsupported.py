@@ -31,10 +31,10 @@ class UnsupportedOp:
 
     def __str__(self) -> str:
         version = "" if self.version is None else f"-{self.version}"
-        return f"{self.op}{version} ({named(self.nodes)}): {self.reason}"
+        return f"{self.op}{version} ({count_and_names(self.nodes)}): {self.reason}"
 
 
-def named(nodes: Iterable[str]) -> str:
+def count_and_names(nodes: Iterable[str]) -> str:
     """Return the number of nodes and the names of the first ones."""
     names = list(nodes)
     shown = ", ".join(map(repr, names[:MANY])) + (", ..." if len(names) > MANY else "")
@@ -63,7 +63,7 @@ def _name_all(error: UnsupportedError, graph: Graph, is_defined: Callable[[Node]
         if node.op.dialect != "neutral" and not has_conversion(node, is_defined):
             found.setdefault(f"{op_name(node)}-{node.op.version}", []).append(name_of(node))
     if sum(map(len, found.values())) > 1:
-        listed = "; ".join(f"{op} ({named(names)})" for op, names in found.items())
+        listed = "; ".join(f"{op} ({count_and_names(names)})" for op, names in found.items())
         error.message = f"there is no conversion for {listed}"
         error.node = error.op = error.version = error.type_ = None
         error.args = (error.message,)

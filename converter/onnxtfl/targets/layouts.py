@@ -13,7 +13,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import Op, Permutation, Permuted, attributes_of
 from onnxtfl.ir.ops.convolution import is_depthwise
-from onnxtfl.ir.permutations import rank_of, renumbered, unless_identity
+from onnxtfl.ir.permutations import physical_axes, rank_of, unless_identity
 
 MOST_BATCH_AXES = 3
 """Batch axes of a matmul up to which every order of them is tried."""
@@ -108,8 +108,8 @@ def _matmul(node: Node, order: Sequence[int], flips: Sequence[bool]) -> Permuted
     before = node.attr("output_permutation")
     swapped = (bool(before) and before[-1] == count) != flips[2]
     attributes = {
-        "lhs_contracting_dimensions": renumbered(node.attr("lhs_contracting_dimensions"), lhs),
-        "rhs_contracting_dimensions": renumbered(node.attr("rhs_contracting_dimensions"), rhs),
+        "lhs_contracting_dimensions": physical_axes(node.attr("lhs_contracting_dimensions"), lhs),
+        "rhs_contracting_dimensions": physical_axes(node.attr("rhs_contracting_dimensions"), rhs),
         "output_permutation": (*range(count), count + 1, count) if swapped else (),
     }
     return Permuted((unless_identity(lhs), unless_identity(rhs)), (unless_identity(result),), attributes)

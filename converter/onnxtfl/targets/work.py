@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.dims import Shape, nominal
+from onnxtfl.ir.dims import Shape, estimated_size
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.shapes import static_ints
@@ -79,7 +79,7 @@ def _size(value: Value) -> int:
 
 
 def _product(shape: Iterable[Any]) -> int:
-    return math.prod(max(1, nominal(d)) for d in shape)
+    return math.prod(max(1, estimated_size(d)) for d in shape)
 
 
 def _multiply_adds(op: BoundOp) -> float:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onnxtfl.ir.blocks import blocks
+from onnxtfl.ir.blocks import in_blocks
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import differ, open_axes, size_or
 from onnxtfl.ir.graph import Value
@@ -193,7 +193,7 @@ def relative_error(expected: Array, got: Array, grid: Quantization | None) -> fl
     x, y = (dequantize(v, grid) if grid is not None and v.dtype.kind in "iu" else v for v in (expected, got))
     kind = np.complex128 if x.dtype.kind == "c" else np.float64
     error, peak = 0.0, 0.0
-    for one, other in zip(blocks(x), blocks(y), strict=True):
+    for one, other in zip(in_blocks(x), in_blocks(y), strict=True):
         p, q = one.astype(kind), other.astype(kind)
         finite = np.isfinite(p)
         if not np.array_equal(p[~finite], q[~finite], equal_nan=True):

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.build.convolutions import last
+from onnxtfl.build.convolutions import channels_last
 from onnxtfl.build.custom_options import custom_integers, custom_options
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.attributes import SAME
@@ -55,7 +55,7 @@ def _conv_transpose_bias(b: Builder, node: Node) -> Value:
     totals = [max(0, span - (size - 1) % stride - 1) if same else 0 for span, size, stride in axes]
     padding = (*(t // 2 for t in totals), *(t - t // 2 for t in totals))
     window = {"window_strides": tuple(strides), "rhs_dilation": (1, 1), "padding": padding}
-    return b(ops.ConvTranspose, x, kernel, bias, **last(2, 3, 0, (1, 2)), **window)
+    return b(ops.ConvTranspose, x, kernel, bias, **channels_last(2, 3, 0, (1, 2)), **window)
 
 
 def _pool_window(padding: str, shape: tuple[int, int], strides: tuple[int, int], sizes: list[int]) -> Window:
@@ -153,7 +153,7 @@ def _put_back(b: Builder, x: Value, index: Term, shape: tuple[int, ...]) -> Valu
 def _rows(b: Builder, matrix: Value) -> Term:
     """The first two rows of the matrix without the column of z, as [3, 2]."""
     whole = b(ops.Gather, reshape(b, matrix, (4, 4)), np.asarray([0, 1, 3]), axis=1)
-    return Term(b, transposed(b, sliced(b, whole, {0: slice(0, 2)}), (1, 0)))
+    return Term(b, transposed(b, slice_axes(b, whole, {0: slice(0, 2)}), (1, 0)))
 
 
 @lift_tfl("custom:TransformLandmarks")
@@ -167,14 +167,14 @@ def _transform_landmarks(b: Builder, node: Node) -> Value:
         raise ValueError(f"options {options} for landmarks of shape {x.shape}")
     marks = reshape(b, x, (product(x.shape) // depth, depth))
     rows = _rows(b, node.operand(1))
-    turn, shift = (Term(b, sliced(b, rows.value, {0: part})) for part in (slice(0, 2), slice(2, 3)))
+    turn, shift = (Term(b, slice_axes(b, rows.value, {0: part})) for part in (slice(0, 2), slice(2, 3)))
     moved = (
-        Term(b, sliced(b, marks, {1: slice(0, 2)})).apply(
+        Term(b, slice_axes(b, marks, {1: slice(0, 2)})).apply(
             ops.DotGeneral, turn, lhs_contracting_dimensions=(1,), rhs_contracting_dimensions=(0,)
         )
         + shift * scale
     )
-    parts = [moved.value, *([sliced(b, marks, {1: slice(2, 3)})] if depth == 3 else [])]
+    parts = [moved.value, *([slice_axes(b, marks, {1: slice(2, 3)})] if depth == 3 else [])]
     return reshape(b, parts[0] if depth == 2 else b(ops.Concatenate, *parts, axis=1), x.shape)
 
 
@@ -211,7 +211,7 @@ def _landmarks_to_matrix(b: Builder, node: Node) -> Value:
 def _places(x: Term, indices: object) -> Term:
     """x and y [n, 2] of landmarks, of which each has three elements."""
     marks = reshape(x.b, x.value, (product(x.value.shape) // 3, 3))
-    return Term(x.b, sliced(x.b, x.b(ops.Gather, marks, np.asarray(indices), axis=0), {1: slice(0, 2)}))
+    return Term(x.b, slice_axes(x.b, x.b(ops.Gather, marks, np.asarray(indices), axis=0), {1: slice(0, 2)}))
 
 
 def _turn(angle: Term) -> tuple[Term, Term]:

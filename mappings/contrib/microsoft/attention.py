@@ -12,13 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.build.qlinear import MICROSOFT, Quantized, dequantized
-from onnxtfl.build.sizes import INT32_MAX, counted
+from onnxtfl.build.sizes import INT32_MAX, range_below
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, differ, indivisible, known_size, known_sizes, size_or, static
+from onnxtfl.ir.dims import Dim, differ, indivisible, is_static, known_size, known_sizes, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import as_int64, dim_value, reshape, transposed, unsqueezed
@@ -153,7 +153,7 @@ def _between(b: Builder, mask: Value, scores: Term) -> Term:
     batch, keys = scores.value.shape[0], scores.value.shape[3]
     if mask.rank != 1 or indivisible(mask.shape[0], batch):
         raise UnsupportedError("this form of the mask", type_=mask.type)
-    places = Term(b, counted(b, keys, scores.value)).to(mask.dtype)
+    places = Term(b, range_below(b, keys, scores.value)).to(mask.dtype)
     if mask.shape[0] == batch:
         return places < Term(b, unsqueezed(b, mask, [1]))
     if mask.shape[0] == 2 * batch:
@@ -166,7 +166,7 @@ def _between(b: Builder, mask: Value, scores: Term) -> Term:
 
 def _ends_and_starts(b: Builder, mask: Value, batch: Dim, source: Value) -> list[Value]:
     """The first `batch` elements of a mask of open size, and as many after them: zeros where it ends."""
-    rows = Term(b, counted(b, batch, source))
+    rows = Term(b, range_below(b, batch, source))
     zeros = (rows * 0).to(mask.dtype)
     longer = b(ops.Concatenate, mask, zeros.value, axis=0)
     after = rows.apply(ops.Add, dim_value(b, batch, source))
@@ -177,7 +177,7 @@ def _of_earlier(b: Builder, scores: Term) -> Term:
     """The scores, the lowest number for keys after the position of their row; the last row sees all keys."""
     rows, keys = scores.value.shape[2:]
     check_elements(size_or(rows * keys, 0), "the mask of later positions")
-    row, key = (counted(b, d, scores.value) for d in (rows, keys))
+    row, key = (range_below(b, d, scores.value) for d in (rows, keys))
     last = Term(b, unsqueezed(b, row, [1])).apply(ops.Add, dim_value(b, keys - rows, scores.value))
     allowed = Term(b, key) <= last
     low = float(np.finfo(scores.dtype.numpy).min)
@@ -278,7 +278,7 @@ def _biases(b: Builder, bias: Value | None, parts: Sequence[Value]) -> Sequence[
     if bias is None:
         return [None] * 3
     sizes = [p.shape[2] if p.rank == 3 else p.shape[1] * p.shape[3] for p in parts]
-    if not static(sizes):
+    if not is_static(sizes):
         raise UnsupportedError("a bias of unknown size", type_=bias.type, code="E-SHAPE-001")
     found = b.many(ops.Split, bias, known_sizes(sizes), axis=0)
     return [one if part.rank == 3 else None for one, part in zip(found, parts, strict=True)]

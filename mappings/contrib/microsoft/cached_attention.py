@@ -9,7 +9,7 @@ from onnxtfl.mappings.contrib.microsoft.attention import dot, in_heads
 from onnxtfl.mappings.contrib.microsoft.rotary_embedding import merged_heads, rotated
 
 from onnxtfl.build.qlinear import MICROSOFT
-from onnxtfl.build.sizes import INT32_MAX, counted
+from onnxtfl.build.sizes import INT32_MAX, range_below
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
@@ -100,7 +100,7 @@ def _turned(b: Builder, node: Node, x: Value, before: Value) -> Value:
     """Queries or keys at the positions after `before`, or at `position_ids`."""
     places = node.optional(9)
     if places is None:
-        own = Term(b, unsqueezed(b, before, [1])).apply(ops.Add, unsqueezed(b, counted(b, x.shape[2], x), [0]))
+        own = Term(b, unsqueezed(b, before, [1])).apply(ops.Add, unsqueezed(b, range_below(b, x.shape[2], x), [0]))
         places = own.value
     return rotated(b, x, places, node.operand(7), node.operand(8), bool(node.attr("rotary_interleaved", 0)))
 
@@ -125,7 +125,7 @@ def _stored(b: Builder, node: Node, index: int, new: Value, before: Value) -> Va
         limits = b(ops.Concatenate, everything, everything, total.value, everything, axis=0)
         whole = b(ops.Slice, whole, [0] * 4, limits, [1] * 4)
     total = whole.shape[2]
-    place = Term(b, unsqueezed(b, counted(b, total, whole), [0])) - Term(b, unsqueezed(b, before, [1]))
+    place = Term(b, unsqueezed(b, range_below(b, total, whole), [0])) - Term(b, unsqueezed(b, before, [1]))
     inside = (place >= 0) & (place < Term(b, dim_value(b, more, new)))
     index_ = place.max(0).min(Term(b, dim_value(b, more, new)) - 1).value
     return _chosen(b, inside.value, index_, new, whole)
@@ -174,8 +174,10 @@ def _grouped(b: Builder, node: Node, q: Value, cache: _Cache, groups: int) -> tu
 def _visible(b: Builder, node: Node, scores: Term, before: Value) -> Term:
     """Whether a key is neither after the row's own position nor before its window."""
     length, total = scores.value.shape[2:]
-    own = Term(b, unsqueezed(b, before, [1, 2])).apply(ops.Add, unsqueezed(b, counted(b, length, scores.value), [1]))
-    key = Term(b, counted(b, total, scores.value))
+    own = Term(b, unsqueezed(b, before, [1, 2])).apply(
+        ops.Add, unsqueezed(b, range_below(b, length, scores.value), [1])
+    )
+    key = Term(b, range_below(b, total, scores.value))
     causal = bool(node.attr("causal", 1))
     seen = key <= (own if causal else own.reduce("max", [1]))
     window = int(node.attr("local_window_size", -1))

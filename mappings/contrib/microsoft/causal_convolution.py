@@ -5,12 +5,12 @@ Source: the schema of ONNX Runtime's contrib op. The state [n, c, (k - 1) * dila
 
 from __future__ import annotations
 
-from onnxtfl.build.qlinear import MICROSOFT, lifted
-from onnxtfl.build.windows import padded
+from onnxtfl.build.qlinear import MICROSOFT, lift_op
+from onnxtfl.build.windows import pad_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import static
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import dim_vector, transposed
@@ -27,14 +27,14 @@ def _causal_conv(b: Builder, node: Node) -> list[Value]:
     activation = node.attr("activation", "none")
     if activation not in ("none", "silu", "swish"):
         raise ValueError(f"the activation {activation!r}")
-    if not static(weight.shape) or ((last_axis := node.attr("channels_last", 0)) and x.rank != 3):
+    if not is_static(weight.shape) or ((last_axis := node.attr("channels_last", 0)) and x.rank != 3):
         raise UnsupportedError("a kernel of unknown size, or several axes of channels", code="E-SHAPE-001")
     dilation = int(node.attr("dilation", 1))
     length = (weight.size(-1) - 1) * dilation
     swapped = [None if v is None else transposed(b, v, [0, 2, 1]) if last_axis else v for v in (x, past)]
     seen = _with_past(b, swapped[0] or x, swapped[1], length)
     attributes = {"group": weight.shape[0], "dilations": [dilation]}
-    y = Term(b, lifted(b, "Conv", 11, [seen, weight, node.optional(2)], attributes))
+    y = Term(b, lift_op(b, "Conv", 11, [seen, weight, node.optional(2)], attributes))
     y = y if activation == "none" else y * y.sigmoid()
     results = [y.value, _last(b, seen, length)]
     return [transposed(b, v, [0, 2, 1]) if last_axis else v for v in results][: len(node.results)]
@@ -49,5 +49,5 @@ def _last(b: Builder, x: Value, count: int) -> Value:
 
 def _with_past(b: Builder, x: Value, past: Value | None, length: int) -> Value:
     if past is None:
-        return padded(b, x, [2], [length, 0])
+        return pad_axes(b, x, [2], [length, 0])
     return b(ops.Concatenate, past, x, axis=2) if length else x

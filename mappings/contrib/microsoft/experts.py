@@ -18,7 +18,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import known_size, product, size_or, static
+from onnxtfl.ir.dims import is_static, known_size, product, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.packed import FieldData
@@ -39,7 +39,7 @@ def _mixture(b: Builder, node: Node) -> Value:
     """The router's softmax is over all experts; `normalize_routing_weights` divides by the sum of those chosen."""
     _check(node, 6, 7)
     first, second = (_Experts(node.operand(i), node.optional(i + 1)) for i in (2, 4))
-    if not static((*first.weights.shape, *second.weights.shape)):
+    if not is_static((*first.weights.shape, *second.weights.shape)):
         raise UnsupportedError("experts of unknown size", type_=first.weights.type, code="E-SHAPE-001")
     chances = b(ops.Softmax, _scores(b, node, first), axis=1)
     values, chosen = _highest(b, node, chances)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from onnxtfl.mappings.math.contraction import batched, contracted, matmul, times
 from onnxtfl.mappings.nn.convolution import convolved
 
-from onnxtfl.build.qlinear import MICROSOFT, channels_second, channels_trailing, lifted
+from onnxtfl.build.qlinear import MICROSOFT, channels_second, channels_trailing, lift_op
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -52,7 +52,7 @@ def _fused_gemm(b: Builder, node: Node) -> Value:
     """Gemm-13 with an activation."""
     flags = {k: v for k, v in node.attributes.items() if k in ("alpha", "beta", "transA", "transB")}
     operands = [node.operand(0), node.operand(1), node.optional(2)]
-    result = lifted(b, "Gemm", 13, operands, flags)
+    result = lift_op(b, "Gemm", 13, operands, flags)
     parameters = [node.attributes.get(f"activation_{name}") for name in ("alpha", "beta")]
     return after_activation(b, node, result, [float(p) for p in parameters if p is not None])
 

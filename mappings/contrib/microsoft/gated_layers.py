@@ -18,7 +18,7 @@ from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, known_size, static
+from onnxtfl.ir.dims import Dim, is_static, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
@@ -124,14 +124,14 @@ def _grouped(b: Builder, node: Node, x: Value) -> Value:
 
 
 def _branches(b: Builder, x: Value, count: Dim, features: Dim) -> Value:
-    if static((x.shape[-1],)) and count * features != x.shape[-1]:
+    if is_static((x.shape[-1],)) and count * features != x.shape[-1]:
         raise ValueError(f"{x.shape[-1]} features in {count} branches")
     return reshape(b, x, (*x.shape[:-1], count, features), x)
 
 
 def _same(size: Dim, other: Dim) -> bool:
     """Whether two sizes, which tell one form of an operand from another, are equal."""
-    if size != other and not static((size, other)):
+    if size != other and not is_static((size, other)):
         raise UnsupportedError("operands whose last sizes are not known", code="E-SHAPE-001")
     return size == other
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtfl.build.qlinear import MICROSOFT
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -31,11 +31,11 @@ def _n_gram_repeat_block(b: Builder, node: Node) -> Value:
         raise InvalidModelError(f"ngram_size is {size}", code="E-FILE-009")
     short = np.asarray([[0, 0], [size - 1, 0]])  # texts shorter than a run
     ids = b(ops.Pad, ids, short, b.scalar(-1, ids), mode="constant")
-    banned = Term(b, sliced(b, ids, {1: slice(size - 1, None)}))
+    banned = Term(b, slice_axes(b, ids, {1: slice(size - 1, None)}))
     updates = banned.to(scores.dtype) * 0.0 + float("-inf")
     for j in range(size - 1):  # the words before, of each place and of the next one
-        before = Term(b, sliced(b, ids, {1: slice(j, j - size + 1)}))
-        last = Term(b, sliced(b, ids, {1: slice(j - size + 1, j - size + 2 or None)}))
+        before = Term(b, slice_axes(b, ids, {1: slice(j, j - size + 1)}))
+        last = Term(b, slice_axes(b, ids, {1: slice(j - size + 1, j - size + 2 or None)}))
         updates = before.equals(last).choose(updates, scores.constant(float("inf")))
     return b(ops.ScatterElements, scores.value, banned.value, updates.value, axis=1, kind="min")
 

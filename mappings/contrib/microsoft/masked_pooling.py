@@ -16,7 +16,7 @@ from onnxtfl.build.windows import resolve_window, taps_of
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, static
+from onnxtfl.ir.dims import Dim, is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.rewriting.registry import lift_onnx
@@ -30,7 +30,7 @@ def _masked_pool(b: Builder, node: Node) -> Value:
     sizes, dims = x.shape[2:], range(2, x.rank)
     if tuple(mask.shape[:2]) != (1, 1):
         raise UnsupportedError("a mask for each channel, which ONNX Runtime's kernel reads at other places")
-    if not static((*sizes, *mask.shape)) or mask.shape[2:] != sizes:
+    if not is_static((*sizes, *mask.shape)) or mask.shape[2:] != sizes:
         raise UnsupportedError(f"a mask {mask.type} for {x.type}: known sizes expected", code="E-SHAPE-001")
     found = resolve_window(b, node, x, node.attr("kernel_shape"), is_pool=True)
     window = found.window

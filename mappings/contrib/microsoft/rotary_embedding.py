@@ -6,7 +6,7 @@ import numpy as np
 from onnxtfl.mappings.contrib.microsoft.attention import in_heads
 
 from onnxtfl.build.qlinear import MICROSOFT
-from onnxtfl.build.sizes import counted, sliced
+from onnxtfl.build.sizes import range_below, slice_axes
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -31,7 +31,7 @@ def _rotary(b: Builder, node: Node) -> Value:
     heads = int(node.attr("num_heads", 0)) if part else _exact(x.shape[-1], cos.shape[1])
     inner = in_heads(b, x, heads) if x.rank == 3 else x
     if ids.rank == 1:
-        own = Term(b, ids) + Term(b, counted(b, inner.shape[2], inner)).to(ids.dtype)
+        own = Term(b, ids) + Term(b, range_below(b, inner.shape[2], inner)).to(ids.dtype)
         ids = unsqueezed(b, own.value, [0])
     turned = rotated(b, inner, ids, cos, sin, bool(node.attr("interleaved", 0)))
     return merged_heads(b, turned, x) if x.rank == 3 else turned
@@ -63,7 +63,7 @@ def _turned_by(b: Builder, x: Value, cos: Value, sin: Value, interleaved: bool) 
     """x [b, heads, s, size] turned by angles [1 or b, s, half of those columns that turn]."""
     half = _half(cos)
     c, s = (Term(b, unsqueezed(b, part, [1])) for part in (cos, sin))
-    turning, rest = sliced(b, x, {3: slice(0, 2 * half)}), sliced(b, x, {3: slice(2 * half, None)})
+    turning, rest = slice_axes(b, x, {3: slice(0, 2 * half)}), slice_axes(b, x, {3: slice(2 * half, None)})
     if interleaved:
         pairs = reshape(b, turning, [*x.shape[:3], half, 2], x)
         first, second = (Term(b, b(ops.Gather, pairs, np.asarray(i), axis=4)) for i in (0, 1))

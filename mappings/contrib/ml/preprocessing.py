@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.mappings.contrib.ml.scores import rows_of
 
 from onnxtfl.build.attributes import ML, floats, ints, texts, texts_of
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
@@ -129,4 +129,4 @@ def _sized(b: Builder, x: Value, size: int) -> Value:
     missing = size - size_or(have, 0)  # of an open number, more than enough
     if missing > 0:
         flat = b(ops.Pad, flat, np.asarray([[0, 0], [0, missing]]), None, mode="constant")
-    return sliced(b, flat, {1: slice(0, size)}) if flat.shape[1] != size else flat
+    return slice_axes(b, flat, {1: slice(0, size)}) if flat.shape[1] != size else flat

@@ -23,7 +23,7 @@ from onnxtfl.mappings.contrib.ml.tree_scores import Leaves, Trees
 from onnxtfl.mappings.contrib.ml.trees import LEAF, MODES, Nodes, equal_lengths, forest_of, places_of
 
 from onnxtfl.build.attributes import ML, floats, ints, texts, texts_of
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
@@ -185,7 +185,7 @@ def _of_two(node: Node, trees: Trees, labels: Array, base: Array, transform: str
     if second or not (classes == 1).any():
         decided, scores = case.with_second() if second else case.with_first()
     else:
-        has = Term(trees.b, sliced(trees.b, trees.scored().value, {1: slice(1, 2)}))
+        has = Term(trees.b, slice_axes(trees.b, trees.scored().value, {1: slice(1, 2)}))
         (yes, both), (no, one) = case.with_second(), case.with_first()
         decided, scores = (has & yes) | (has.apply(ops.Not) & no), has.choose(both, one)
     pair = labels.tolist() if case.single or labels.dtype.kind == "O" else [0, 1]
@@ -202,7 +202,7 @@ class _Two:
     def __init__(self, trees: Trees, base: Array, transform: str, single: bool, positive: bool) -> None:
         self.base, self.transform, self.single, self.positive = base, transform, single, positive
         sums = trees.sums()
-        self.first, self.second = (Term(sums.b, sliced(sums.b, sums.value, {1: slice(i, i + 1)})) for i in range(2))
+        self.first, self.second = (Term(sums.b, slice_axes(sums.b, sums.value, {1: slice(i, i + 1)})) for i in range(2))
         self.limit = 0.5 if single and positive else 0.0
 
     def with_second(self) -> tuple[Term, Term]:

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import numpy as np
 from onnxtfl.mappings.contrib.microsoft.fused_products import after_activation
 
-from onnxtfl.build.qlinear import lifted
-from onnxtfl.build.sizes import sliced
-from onnxtfl.build.windows import padded
+from onnxtfl.build.qlinear import lift_op
+from onnxtfl.build.sizes import slice_axes
+from onnxtfl.build.windows import pad_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -102,7 +102,7 @@ def _convolution(b: Builder, node: Node) -> Value:
     weights = constant(_in_order(node.operand(1), group, block))
     names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     given = {name: node.attributes[name] for name in names if name in node.attributes}
-    y = lifted(b, "Conv", 11, [node.operand(0), weights, node.optional(2)], given)
+    y = lift_op(b, "Conv", 11, [node.operand(0), weights, node.optional(2)], given)
     added = node.optional(3)
     y = y if added is None else b(ops.Add, y, added)
     return after_activation(b, node, y, [float(p) for p in node.attr("activation_params", ())])
@@ -115,13 +115,13 @@ def _into_blocks(b: Builder, node: Node) -> Value:
     x = transposed(b, x, (0, 3, 1, 2)) if node.attr("channels_last", 0) else x
     channels = known_size(x.shape[1], "the number of channels")
     missing = -channels % _block(node) if channels % 16 else 0
-    return padded(b, x, [1], [0, missing]) if missing else x
+    return pad_axes(b, x, [1], [0, missing]) if missing else x
 
 
 @lift_onnx("ReorderOutput", since=(1,), domain=_NCHWC)
 def _out_of_blocks(b: Builder, node: Node) -> Value:
     """The first `channels`, second or last."""
-    x = sliced(b, node.operand(0), {1: slice(0, int(node.attributes["channels"]))})
+    x = slice_axes(b, node.operand(0), {1: slice(0, int(node.attributes["channels"]))})
     return transposed(b, x, (0, 2, 3, 1)) if node.attr("channels_last", 0) else x
 
 
@@ -132,7 +132,7 @@ def _upsample(b: Builder, node: Node) -> Value:
     names = ("mode", "coordinate_transformation_mode")
     given = {name: node.attributes[name] for name in names if name in node.attributes}
     given = {"coordinate_transformation_mode": "asymmetric", "mode": "nearest", **given, "nearest_mode": "floor"}
-    return lifted(b, "Resize", 13, [node.operand(0), None, scales], given)
+    return lift_op(b, "Resize", 13, [node.operand(0), None, scales], given)
 
 
 def _as_plain(name: str, version: int) -> None:
@@ -140,7 +140,7 @@ def _as_plain(name: str, version: int) -> None:
 
     def rule(b: Builder, node: Node) -> Value:
         given = {key: value for key, value in node.attributes.items() if key != _FOUND}
-        return lifted(b, name, version, [node.operand(0)], given)
+        return lift_op(b, name, version, [node.operand(0)], given)
 
     lift_onnx(name, since=(1,), domain=_NCHWC)(rule)
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from onnxtfl.build.sizes import sliced
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -222,7 +222,7 @@ def _concatenate(node: Node, g: Term, y: Term) -> Sequence[Term]:
         size = operand.shape[axis] if operand is not None else 0
         size = known_size(size, "a size that is concatenated")
         starts.append(starts[-1] + size)
-    return [Term(g.b, sliced(g.b, g.value, {axis: slice(start, end)})) for start, end in pairwise(starts)]
+    return [Term(g.b, slice_axes(g.b, g.value, {axis: slice(start, end)})) for start, end in pairwise(starts)]
 
 
 @_derivative(ops.DotGeneral)

@@ -9,7 +9,7 @@ from tools.probe.case import ALL, Array, Case, draw, int32, sizes
 from tools.probe.registry import probe
 
 from onnxtfl.ir.graph import Graph, Node, constant
-from onnxtfl.ir.op import foreign
+from onnxtfl.ir.op import foreign_op
 from onnxtfl.ir.types import TensorType, dtype_of
 
 RANKS = (1, 0, 2, 3, 4, 5, 6, 7, 8)
@@ -44,7 +44,7 @@ def _type(x: Array) -> TensorType:
 def _reshaping(x: Array) -> Graph:
     graph = Graph("branch")
     value = graph.add_input(_type(x), "x")
-    node = graph.insert(Node(foreign("tfl", "RESHAPE"), [value], {"new_shape": x.shape}))
+    node = graph.insert(Node(foreign_op("tfl", "RESHAPE"), [value], {"new_shape": x.shape}))
     graph.outputs = [node.add_result(value.type, "y")]
     return graph
 
@@ -54,7 +54,7 @@ def _below(x: Array) -> Graph:
     graph.add_input(_type(x), "x")
     count = graph.add_input(_type(int32(0)), "count")
     five = constant(int32(5))
-    node = graph.insert(Node(foreign("tfl", "LESS"), [count, five], {}))
+    node = graph.insert(Node(foreign_op("tfl", "LESS"), [count, five], {}))
     graph.outputs = [node.add_result(_type(np.asarray(True)), "go_on")]
     return graph
 
@@ -63,6 +63,6 @@ def _counting(x: Array) -> Graph:
     graph = Graph("counting")
     value = graph.add_input(_type(x), "x")
     count = graph.add_input(_type(int32(0)), "count")
-    node = graph.insert(Node(foreign("tfl", "ADD"), [count, constant(int32(1))], {}))
+    node = graph.insert(Node(foreign_op("tfl", "ADD"), [count, constant(int32(1))], {}))
     graph.outputs = [value, node.add_result(count.type, "next")]
     return graph

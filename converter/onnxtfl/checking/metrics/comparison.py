@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.report import OutputCheck
-from onnxtfl.ir.blocks import BLOCK, blocks
+from onnxtfl.ir.blocks import BLOCK, in_blocks
 from onnxtfl.ir.dtypes import dtype_of
 from onnxtfl.ir.quantization import Quantization, dequantize, with_other_sign
 from onnxtfl.ir.small_types import from_held, holds_bits
@@ -229,7 +229,7 @@ def _stray(x: Array, y: Array) -> str:
     """Describe where NaN or infinities differ; "" if they do not."""
     for what, at in (("NaN", np.isnan), ("infinity", np.isinf)):
         count, first = 0, 0
-        for k, (p, q) in enumerate(zip(blocks(x), blocks(y), strict=True)):
+        for k, (p, q) in enumerate(zip(in_blocks(x), in_blocks(y), strict=True)):
             at_p, at_q = at(p), at(q)
             differ = at_p != at_q
             if what == "infinity":

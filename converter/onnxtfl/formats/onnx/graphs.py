@@ -40,7 +40,7 @@ from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.model import FunctionKey
-from onnxtfl.ir.op import foreign
+from onnxtfl.ir.op import foreign_op
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.types import Type
 
@@ -175,7 +175,7 @@ class GraphReader:
             elif domain == "com.microsoft":
                 read_flags_of_attention(attributes)
         called = f"{op}:{overload}" if overload else op
-        node = Node(foreign("onnx", called, since, domain), [*operands, *outer], attributes)
+        node = Node(foreign_op("onnx", called, since, domain), [*operands, *outer], attributes)
         node.name = text_of(proto.name) or None
         for output in proto.output:
             result = node.add_result(scope.types.get(output))
@@ -302,7 +302,7 @@ def _own(scope: _Scope, value: Value) -> Value:
     if value.producer is not None and value not in scope.graph.outputs:
         return value
     opset = scope.imports.get("", 1)
-    node = Node(foreign("onnx", "Identity", since_version("Identity", opset, "")), [value], {})
+    node = Node(foreign_op("onnx", "Identity", since_version("Identity", opset, "")), [value], {})
     scope.graph.insert(node)
     return node.add_result(value.type)
 

@@ -15,7 +15,7 @@ from onnx import GraphProto, NodeProto, ValueInfoProto, helper
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx.names import display_name, text_of
 from onnxtfl.formats.onnx.tensors import element_type
-from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.types import DType, TensorType
 
 _ML = "ai.onnx.ml"
@@ -80,7 +80,7 @@ def _by_order(attributes: dict[str, Any], _: DType) -> tuple[TensorType, str]:
     if kind not in _CASTS or form not in ("DENSE", "SPARSE"):
         raise InvalidModelError(f"a CastMap with cast_to {kind!r} and map_form {form!r}", code="E-FILE-009")
     if form == "DENSE":
-        return TensorType(_CASTS[kind], (1, fresh())), "its columns are the values, sorted by key"
+        return TensorType(_CASTS[kind], (1, fresh_symbol())), "its columns are the values, sorted by key"
     count = int(attributes.get("max_map", 1))
     missing = "'0.f'" if kind == "TO_STRING" else "0"
     return TensorType(

@@ -14,7 +14,7 @@ from onnxtfl.formats.onnx.external import ExternalFiles
 from onnxtfl.formats.onnx.names import decoded
 from onnxtfl.formats.onnx.payload import NUMBERS, elements, field_of, stored_data
 from onnxtfl.formats.onnx.wire import DetachedPayloads, payload_of
-from onnxtfl.ir.budget import current
+from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.data import Array, ArrayData, SourceBytes, TensorData, unpack
 from onnxtfl.ir.types import MOST_AXES, DType, TensorType
 
@@ -78,7 +78,7 @@ class Tensors:
         values, indices = self.read(sparse.values, name), self.read(sparse.indices, name).numpy()
         shape = static_shape(sparse.dims, values.dtype, f"sparse tensor {name!r}")
         size = math.prod(shape) * values.dtype.bits // 8
-        if size > max(_LARGEST_DENSE, _SPARSEST * values.nbytes) or not current().may_hold(size):
+        if size > max(_LARGEST_DENSE, _SPARSEST * values.nbytes) or not current_budget().may_hold(size):
             raise UnsupportedError(
                 f"sparse tensor {name!r} of shape {list(shape)} is too large to convert to a dense tensor",
                 code="E-OP-008",

@@ -11,7 +11,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx.names import name_of
 from onnxtfl.formats.onnx.tensors import element_type, static_shape
 from onnxtfl.formats.unique import UniqueNames
-from onnxtfl.ir.dims import Dim, Shape, SymDim, fresh, known_sizes, symbol
+from onnxtfl.ir.dims import Dim, Shape, SymDim, fresh_symbol, known_sizes, symbol
 from onnxtfl.ir.types import DType, MapsType, OptionalType, SequenceType, TensorType, Type
 
 _NOT_A_NAME = re.compile(r"[\W\d_]*|None|unk(nown)?")
@@ -49,7 +49,7 @@ class ValueTypes:
         )
 
     def _of_maps(self, proto: TypeProto.Map, where: str) -> MapsType:
-        values = TensorType(element_type(proto.value_type.tensor_type.elem_type, where), (fresh(),))
+        values = TensorType(element_type(proto.value_type.tensor_type.elem_type, where), (fresh_symbol(),))
         return MapsType(values, element_type(proto.key_type, where))
 
     def _shape(self, proto: TensorShapeProto, dtype: DType, where: str) -> Shape:
@@ -62,7 +62,7 @@ class ValueTypes:
         if dim.HasField("dim_value") and dim.dim_value != -1:
             return int(dim.dim_value)
         name = name_of(dim.dim_param) if dim.HasField("dim_param") else ""
-        return fresh() if _NOT_A_NAME.fullmatch(name) else self.symbol(name)
+        return fresh_symbol() if _NOT_A_NAME.fullmatch(name) else self.symbol(name)
 
     def symbol(self, name: str) -> SymDim:
         """The symbol for the dimension `name`, an identifier, as the text form needs."""

@@ -37,7 +37,7 @@ from onnxtfl.formats.tflite.resources import resource_name
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData, TensorData
-from onnxtfl.ir.dims import fresh, static
+from onnxtfl.ir.dims import fresh_symbol, is_static
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.origin import Origin
@@ -171,7 +171,7 @@ def _variable_type(name: str, accesses: Iterable[tuple[str, Type]]) -> TensorTyp
     if len(known) < len(shapes) or len({len(s) for s in known}) > 1:
         return types[0].with_shape(None)
     sizes = [set(dims) for dims in zip(*known, strict=True)]
-    return types[0].with_shape(tuple(next(iter(s)) if len(s) == 1 else fresh() for s in sizes))
+    return types[0].with_shape(tuple(next(iter(s)) if len(s) == 1 else fresh_symbol() for s in sizes))
 
 
 class _Threader:
@@ -418,7 +418,7 @@ def _is_static(value: Value) -> bool:
 def _filled(value: Value, initial: TensorData) -> Value:
     """`initial`, broadcast to the type of `value`, as a constant."""
     shape = value.shape
-    if not static(shape):
+    if not is_static(shape):
         raise UnsupportedError("a variable tensor of dynamic shape", node=value.name, type_=value.type, code="E-OP-007")
     return constant(ArrayData(np.array(np.broadcast_to(initial.numpy(), shape)), initial.dtype), type_=value.type)
 

@@ -14,9 +14,9 @@ from onnxtfl.formats.tflite.buffers import Buffers
 from onnxtfl.formats.tflite.types import read_shape, read_type
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, TensorData
-from onnxtfl.ir.dims import static
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
-from onnxtfl.ir.op import foreign
+from onnxtfl.ir.op import foreign_op
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.types import TensorType, Type
 
@@ -173,7 +173,7 @@ class SubgraphReader:
     def _data(self, tensor: Mapping[str, Any], type_: Type, number: int) -> TensorData | None:
         """The values of a constant, also of a tensor without elements and without producer."""
         shape = type_.shape if isinstance(type_, TensorType) else None
-        if not isinstance(type_, TensorType) or not static(shape):
+        if not isinstance(type_, TensorType) or not is_static(shape):
             return None
         data = self.model.buffers.constant(tensor, type_.storage, shape, self._choose(number, ""))
         if data is None and 0 in shape:
@@ -193,7 +193,7 @@ class SubgraphReader:
         attributes = self._attributes(name, operator)
         if name == "CONV_2D":
             attributes |= self._default_features(operator, inputs)
-        node = Node(foreign("tfl", name, version), inputs, attributes)
+        node = Node(foreign_op("tfl", name, version), inputs, attributes)
         for number in operator["outputs"] or ():
             self._add_result(node, number)
         self.result.insert(node)
@@ -201,7 +201,7 @@ class SubgraphReader:
     def _default_features(self, operator: Mapping[str, Any], inputs: Sequence[Value | None]) -> dict[str, int]:
         """Return the stored default size of a convolution's dynamic feature axis, which implies its groups."""
         type_ = inputs[0].type if inputs and inputs[0] is not None else None
-        if not isinstance(type_, TensorType) or not type_.shape or static(type_.shape[-1:]):
+        if not isinstance(type_, TensorType) or not type_.shape or is_static(type_.shape[-1:]):
             return {}
         return {"default_features": int(self._tensor(operator["inputs"][0])["shape"][-1])}
 

@@ -14,7 +14,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.tflite.schema import enums
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, Shape, known_size, static, symbol
+from onnxtfl.ir.dims import Dim, Shape, is_static, known_size, symbol
 from onnxtfl.ir.quantization import Quantization, limits
 from onnxtfl.ir.types import MOST_AXES, DType, ResourceType, TensorType, Type
 
@@ -120,7 +120,7 @@ def _read_blocks(
     if shape is None or len(shape) != 2 or size < 1:
         raise InvalidModelError(f"blocks of {size} elements", node=name, type_=shape, code="E-QUANT-001")
     found = Quantization(dtype.value, scales, (0,) * len(scales), 1, size)
-    if not static(shape) or known_size(shape[1]) % size or not found.fits(shape):
+    if not is_static(shape) or known_size(shape[1]) % size or not found.fits(shape):
         message = f"{len(scales)} scales for blocks of {size} do not fit the shape"
         raise InvalidModelError(message, node=name, type_=shape, code="E-QUANT-001")
     _check_parameters(scales, (0,), dtype, name)

@@ -9,7 +9,7 @@ import numpy as np
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import fresh, size_or
+from onnxtfl.ir.dims import fresh_symbol, size_or
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted, SharedAxes
@@ -100,7 +100,7 @@ class Tile(Op):
         if multiples.tensor_type.is_static and multiples.shape != (x.rank,):
             raise ValueError(f"multiples of {multiples.type} for rank {x.rank}")
         times = [entry_of(multiples, i) for i in range(x.rank)]
-        return tuple(fresh() if t is None else d * t for d, t in zip(x.shape, times, strict=True))
+        return tuple(fresh_symbol() if t is None else d * t for d, t in zip(x.shape, times, strict=True))
 
     @staticmethod
     def compute(x: Array, multiples: Array) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Axis
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh, fresh_number, known_of, known_sizes, sum_of
+from onnxtfl.ir.dims import Dim, fresh_number, fresh_symbol, known_of, known_sizes, sum_of
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import KNOWN_LIMIT, Node, Value
 from onnxtfl.ir.op import Op, Operand, SharedAxes
@@ -40,7 +40,7 @@ class Concatenate(Op):
         if any(len(s) != rank for s in shapes):
             raise ValueError("operands differ in rank")
         dims = [_agreed([s[i] for s in shapes]) for i in range(rank)]
-        dims[along] = sum_of(s[along] for s in shapes) if len(shapes) == len(parts) else fresh()
+        dims[along] = sum_of(s[along] for s in shapes) if len(shapes) == len(parts) else fresh_symbol()
         if any(d is None for d in dims):
             shown = ", ".join(map(shown_shape, shapes))
             raise ValueError(f"shapes {shown} do not fit along axis {along}")

@@ -17,7 +17,7 @@ from onnxtfl.ir.formula import Formula, Term, by_expansion
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import NUMERIC, Attributes, Op, Operand, Permutation, Permuted, attributes_of
 from onnxtfl.ir.ops.arithmetic import pair
-from onnxtfl.ir.permutations import renumbered, unless_identity
+from onnxtfl.ir.permutations import physical_axes, unless_identity
 
 
 class DotGeneral(Op):
@@ -157,10 +157,10 @@ def _permuted_operand(node: Node, index: int, permutation: Permutation) -> Permu
     orders: list[Sequence[int]] = [permutation, _shuffled(node.operand(1 - index).rank, other, batch)]
     lhs, rhs = reversed(orders) if index else orders
     changed = {
-        "lhs_batching_dimensions": renumbered(tuple(roles.lhs_batch[q] for q in batch), lhs),
-        "rhs_batching_dimensions": renumbered(tuple(roles.rhs_batch[q] for q in batch), rhs),
-        "lhs_contracting_dimensions": renumbered(roles.lhs_contract, lhs),
-        "rhs_contracting_dimensions": renumbered(roles.rhs_contract, rhs),
+        "lhs_batching_dimensions": physical_axes(tuple(roles.lhs_batch[q] for q in batch), lhs),
+        "rhs_batching_dimensions": physical_axes(tuple(roles.rhs_batch[q] for q in batch), rhs),
+        "lhs_contracting_dimensions": physical_axes(roles.lhs_contract, lhs),
+        "rhs_contracting_dimensions": physical_axes(roles.rhs_contract, rhs),
     }
     free = roles.rhs_free if index else roles.lhs_free
     start = len(batch) + (len(roles.lhs_free) if index else 0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Axes, Body, Flag, Integer, Several
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh, known_of, known_sizes, may_be_one, positive_part, size_or
+from onnxtfl.ir.dims import Dim, fresh_symbol, known_of, known_sizes, may_be_one, positive_part, size_or
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import run
@@ -107,7 +107,7 @@ class Loop(Op):
             raise ValueError("the body has another number of inputs or outputs")
         finals = [joined(_type(v), o.type) for v, o in zip(values[:count], body.outputs[1 : count + 1], strict=True)]
         elements = [o.tensor_type for o in body.outputs[count + 1 :]]
-        return [*finals, *(t.with_shape(None if t.shape is None else (fresh(), *t.shape)) for t in elements)]
+        return [*finals, *(t.with_shape(None if t.shape is None else (fresh_symbol(), *t.shape)) for t in elements)]
 
     @classmethod
     def evaluate(cls, attributes: Attributes, *operands: Array | None) -> tuple[Array, ...]:
@@ -233,10 +233,10 @@ class ScanParts:
     def rounds(self) -> Dim:
         """The number of iterations; a fresh symbol if it is dynamic."""
         if self.length is None:
-            return known_of(*self.sizes) if self.sizes else fresh()
+            return known_of(*self.sizes) if self.sizes else fresh_symbol()
         known = known_dims(self.length)
         if known is None:
-            return fresh()
+            return fresh_symbol()
         return positive_part(known[0])
 
     def counter(self, index: int) -> tuple[int, int] | None:
@@ -302,5 +302,5 @@ def joined(a: Type | None, b: Type | None) -> Type:
 def _joined_shape(a: Dims | None, b: Dims | None) -> Dims | None:
     if a is None or b is None or len(a) != len(b):
         return None
-    dims: list[Dim] = [x if x == y else fresh() for x, y in zip(a, b, strict=True)]
+    dims: list[Dim] = [x if x == y else fresh_symbol() for x, y in zip(a, b, strict=True)]
     return tuple(dims)

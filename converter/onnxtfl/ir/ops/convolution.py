@@ -10,11 +10,11 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.attributes import Attribute, Axes, Axis, Integer, Integers, Padding
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, product, static
+from onnxtfl.ir.dims import Dim, is_static, product
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import NUMERIC, Attributes, Op, Operand, Permutation, Permuted, attributes_of
-from onnxtfl.ir.permutations import renumbered, unless_identity
+from onnxtfl.ir.permutations import physical_axes, unless_identity
 from onnxtfl.ir.spatial import Window
 
 DIMENSIONS: dict[str, Attribute] = {
@@ -91,7 +91,7 @@ def _roles(attributes: Attributes, side: str) -> list[int]:
 
 def _renumber(attributes: Attributes, side: str, permutation: Sequence[int]) -> dict[str, Any]:
     names = [n for n in attributes if n.startswith(f"{side}_") and "dimension" in n]
-    return {n: renumbered(attributes[n], permutation) for n in names}
+    return {n: physical_axes(attributes[n], permutation) for n in names}
 
 
 def spatial_sizes(attributes: Attributes, side: str, shape: Sequence[Any]) -> tuple[Any, ...]:
@@ -107,7 +107,7 @@ def conv_window(attributes: Attributes, kernel_shape: Sequence[Any]) -> Window:
 
 def known_kernel_sizes(sizes: Sequence[Any]) -> tuple[int, ...]:
     """Return the sizes of a kernel. UnsupportedError if they are dynamic."""
-    if not sizes or not static(sizes):
+    if not sizes or not is_static(sizes):
         hint = "freeze the kernel, or fix the sizes of the inputs (`input_shapes`)"
         raise UnsupportedError("the size of the kernel is unknown", hint=hint, code="E-SHAPE-001")
     return tuple(sizes)

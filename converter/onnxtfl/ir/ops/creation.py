@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, ceildiv, fresh, is_open, known_size
+from onnxtfl.ir.dims import Dim, ceildiv, fresh_symbol, is_open, known_size
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
@@ -84,10 +84,10 @@ def _count(bounds: Sequence[Value]) -> Dim:
         return _range_count(*(v.numpy().reshape(()) for v in bounds))
     known = [known_dims(v) for v in bounds]
     if any(k is None for k in known):
-        return fresh()
+        return fresh_symbol()
     start, limit, delta = (k[0] for k in known if k is not None)
     room = ceildiv(limit - start, delta)
-    return fresh() if is_open(room) else room
+    return fresh_symbol() if is_open(room) else room
 
 
 def _range_count(start: Array, limit: Array, delta: Array) -> int:

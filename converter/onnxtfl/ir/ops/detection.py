@@ -13,7 +13,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import differ, fresh
+from onnxtfl.ir.dims import differ, fresh_symbol
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import FLOATS, INDICES, Op, Operand
 from onnxtfl.ir.shapes import static_ints
@@ -49,7 +49,7 @@ class NonMaxSuppression(Op):
                 raise ValueError(f"{name} of rank {value.rank}")
         _check_corners(boxes)
         _check_numbers(numbers)
-        return (fresh(), 3)
+        return (fresh_symbol(), 3)
 
     @staticmethod
     def compute(boxes: Array, scores: Array, *numbers: Array | None, center_point_box: bool) -> Array:
@@ -131,5 +131,5 @@ class SelectBoxes(Op):
         _check_corners(boxes)
         _check_numbers([limit, *thresholds])
         known = static_ints(limit)
-        size = known[0] if known else fresh()
+        size = known[0] if known else fresh_symbol()
         return [(size,), (size,), ()]

@@ -10,7 +10,7 @@ from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.dims import differ
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted, SharedAxes
-from onnxtfl.ir.permutations import rank_of, renumbered
+from onnxtfl.ir.permutations import physical_axes, rank_of
 from onnxtfl.ir.shapes import check_positions, normalize_axis
 
 
@@ -65,7 +65,7 @@ class Gather(Op):
 
     @classmethod
     def _orders(cls, ours: Permutation, theirs: Permutation, axis: int) -> Permuted:
-        return Permuted((ours, None), (theirs,), {"axis": renumbered(axis, ours)})
+        return Permuted((ours, None), (theirs,), {"axis": physical_axes(axis, ours)})
 
 
 def _inserted(permutation: Permutation, axis: int, count: int) -> Permutation:

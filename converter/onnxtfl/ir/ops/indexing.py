@@ -8,12 +8,12 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Axis
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh
+from onnxtfl.ir.dims import Dim, fresh_symbol
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import SIZES, Facts, FactsOf
 from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import dropping, rank_of, renumbered
+from onnxtfl.ir.permutations import physical_axes, rank_of, without_axes
 from onnxtfl.ir.shapes import known_dims, normalize_axis
 from onnxtfl.ir.types import DType
 
@@ -37,8 +37,8 @@ class NonZero(Op):
     @staticmethod
     def shape(x: Value) -> Dims:
         rank = rank_of(x.type)
-        count: Dim = 0 if 0 in (x.tensor_type.shape or ()) else fresh()
-        axes: Dim = fresh() if rank is None else rank
+        count: Dim = 0 if 0 in (x.tensor_type.shape or ()) else fresh_symbol()
+        axes: Dim = fresh_symbol() if rank is None else rank
         return (axes, count)
 
     @staticmethod
@@ -72,7 +72,7 @@ class OneHot(Op):
             if value.tensor_type.is_static and math.prod(value.shape) != 1:
                 raise ValueError(f"{name} has the shape {list(value.shape)}, not of one element")
         at, known = normalize_axis(axis, indices.rank + 1), known_dims(depth)
-        return (*indices.shape[:at], known[0] if known else fresh(), *indices.shape[at:])
+        return (*indices.shape[:at], known[0] if known else fresh_symbol(), *indices.shape[at:])
 
     @staticmethod
     def compute(indices: Array, depth: Array, on: Array, off: Array, *, axis: int) -> Array:
@@ -87,8 +87,8 @@ class OneHot(Op):
             return None
         axis = node.attr("axis") % rank
         if index == -1:
-            ours, theirs = dropping(permutation, (axis,)), permutation
+            ours, theirs = without_axes(permutation, (axis,)), permutation
         else:
             ours, rest = permutation, [p + (p >= axis) for p in permutation]
             theirs = (*rest[:axis], axis, *rest[axis:])
-        return Permuted((ours, None, None, None), (theirs,), {"axis": renumbered(axis, theirs)})
+        return Permuted((ours, None, None, None), (theirs,), {"axis": physical_axes(axis, theirs)})

@@ -11,7 +11,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Choice
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, at_most, exceeds, fresh, known_sizes, static
+from onnxtfl.ir.dims import Dim, at_most, exceeds, fresh_symbol, is_static, known_sizes
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
@@ -61,7 +61,7 @@ class Pad(Op):
         dims = []
         for i, d in enumerate(x.shape):
             before, after = (entry_of(padding, place) for place in (2 * i, 2 * i + 1))
-            dims.append(fresh() if before is None or after is None else d + before + after)
+            dims.append(fresh_symbol() if before is None or after is None else d + before + after)
             if mode != "constant" and _repeats_nothing(d, before, after):
                 raise ValueError(f"padding cuts off all {d} elements of an axis, of which {mode} would repeat some")
         if min(known_sizes(dims), default=0) < 0:
@@ -105,7 +105,7 @@ def cut_within(size: Dim, low: int, high: int) -> tuple[int, int]:
 def _repeats_nothing(size: Dim, before: Dim | None, after: Dim | None) -> bool:
     """Whether a padded axis is empty after cropping."""
     amounts = (before, after)
-    if not static(amounts) or max(amounts) <= 0:
+    if not is_static(amounts) or max(amounts) <= 0:
         return False
     return exceeds(size, 0) and at_most(size + sum(min(n, 0) for n in amounts), 0)
 

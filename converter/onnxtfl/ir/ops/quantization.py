@@ -15,8 +15,8 @@ from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.dims import ceildiv, differ
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import FLOATS, NUMERIC, Op, Operand, Permutation, Permuted, SharedAxes
-from onnxtfl.ir.permutations import rank_of, renumbered
-from onnxtfl.ir.quantization import spread, to_real, to_stored
+from onnxtfl.ir.permutations import physical_axes, rank_of
+from onnxtfl.ir.quantization import broadcastable, to_real, to_stored
 from onnxtfl.ir.shapes import broadcast_shapes, normalize_axis
 from onnxtfl.ir.types import DType
 
@@ -54,7 +54,7 @@ class Linear(Op, register=False):
         permuted = super().permuted(node, index, permutation)
         if permuted is None or rank_of(node.operand(1).type) == 0:
             return permuted
-        permuted = replace(permuted, attributes={"axis": renumbered(node.attr("axis"), permutation)})
+        permuted = replace(permuted, attributes={"axis": physical_axes(node.attr("axis"), permutation)})
         if not node.attr("block_size"):
             return permuted
         return replace(permuted, operands=tuple(None if v is None else permutation for v in node.operands))
@@ -74,8 +74,10 @@ def _parameters(x: Array, scale: Array, zero: Array | None, axis: int, block_siz
     """Scale and zero point so that they broadcast over `x`."""
     block = block_size or None
     along = None if scale.size == 1 and not block else normalize_axis(axis, x.ndim)
-    wide = spread(scale, x.shape, along, block)
-    return wide, 0 if zero is None else spread(zero, x.shape, None if zero.size == 1 and not block else along, block)
+    wide = broadcastable(scale, x.shape, along, block)
+    return wide, 0 if zero is None else broadcastable(
+        zero, x.shape, None if zero.size == 1 and not block else along, block
+    )
 
 
 class QuantizeLinear(Linear):

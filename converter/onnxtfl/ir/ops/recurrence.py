@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onnxtfl.ir.attributes import Attribute, Choice, Flag, Float, Several, Text
-from onnxtfl.ir.budget import current
+from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, differ, exceeds, known_of
 from onnxtfl.ir.dims import Shape as Dims
@@ -211,7 +211,7 @@ class _Layer:
         """Whether each step multiplies its part of the input, since a loop stores scanned values several times."""
         features, rows = self.input.shape[-1], self.weights.shape[0]
         constants = all(v is None or _is_weight(v) for v in (self.weights, self.bias))
-        return bool(current().compact) and constants and exceeds(rows, features)
+        return bool(current_budget().compact) and constants and exceeds(rows, features)
 
     def product(self, b: Builder, x: Value) -> Value:
         """Return the products [..., gates * H] of `x` [..., I] with the weights, plus the bias."""

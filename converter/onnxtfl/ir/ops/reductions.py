@@ -12,13 +12,13 @@ import numpy as np
 from onnxtfl.ir import intervals, numeric
 from onnxtfl.ir.attributes import Axis, Choice, ElementType, Flag
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh, static
+from onnxtfl.ir.dims import Dim, fresh_symbol, is_static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import MOST, Facts, FactsOf, of_type
 from onnxtfl.ir.op import BOOLS, INDICES, NUMERIC, Attributes, Op, Operand, Permutation, Permuted, Pick
-from onnxtfl.ir.permutations import dropping, rank_of, renumbered
+from onnxtfl.ir.permutations import physical_axes, rank_of, without_axes
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 
@@ -91,8 +91,8 @@ def permuted_reduction(node: Node, index: int, permutation: Permutation, axes: S
     """Return the permuted reduction along `axes`; None to permute a result without `keepdims`."""
     if index > 0 or len(permutation) != node.operand(0).rank:
         return None
-    result = permutation if node.attr("keepdims") else dropping(permutation, axes)
-    attributes = {"axis": renumbered(axes[0], permutation)} if "axis" in node.op.defaults else {}
+    result = permutation if node.attr("keepdims") else without_axes(permutation, axes)
+    attributes = {"axis": physical_axes(axes[0], permutation)} if "axis" in node.op.defaults else {}
     return Permuted((permutation, None)[: len(node.operands)], (result,), attributes, axes={1: permutation})
 
 
@@ -100,7 +100,7 @@ def _reduced_count(node: Node) -> int | None:
     """Return the number of operand elements per result element; None if unknown."""
     axes = reduced_axes(node)
     sizes = None if axes is None else [node.operand(0).shape[a] for a in axes]
-    return None if sizes is None or not static(sizes) else math.prod(sizes)
+    return None if sizes is None or not is_static(sizes) else math.prod(sizes)
 
 
 def reduced_axes(node: Node) -> tuple[int, ...] | None:
@@ -131,11 +131,11 @@ def _partly_known_shape(shape: Dims | None, axes: Dims | None, keepdims: bool) -
     if shape is None:
         return None
     if keepdims:
-        return tuple(d if d == 1 else fresh() for d in shape)
-    if not static(axes):
+        return tuple(d if d == 1 else fresh_symbol() for d in shape)
+    if not is_static(axes):
         return None
     count = axes[0] if axes else 1
-    return tuple(fresh() for _ in range(len(shape) - count))
+    return tuple(fresh_symbol() for _ in range(len(shape) - count))
 
 
 def _start(x: Array, limit: Any) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class _ArgExtreme(Op, register=False):
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
         """Indices are within the axis."""
         shape = node.operand(0).tensor_type.shape
-        return intervals.counted(None if shape is None else shape[node.attr("axis")])
+        return intervals.positions_below(None if shape is None else shape[node.attr("axis")])
 
     find: ClassVar[Callable[..., Any]]
     """The first index of the extreme along an axis."""

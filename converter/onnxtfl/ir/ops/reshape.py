@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, differ, fresh, indivisible, known_size, known_sizes, product, static
+from onnxtfl.ir.dims import Dim, differ, fresh_symbol, indivisible, is_static, known_size, known_sizes, product
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.factors import factor_groups, permuted_groups
 from onnxtfl.ir.formula import by_expansion
@@ -86,7 +86,7 @@ def _differ(before: Dim, after: Dim) -> bool:
 def _remaining(shape: Dims | None, others: Sequence[Dim]) -> Dim:
     """Return the size for -1. ValueError if the others do not divide the number of elements."""
     if shape is None:
-        return fresh()
+        return fresh_symbol()
     total, rest = product(shape), product(others)
     if rest == 0:
         raise ValueError("-1 beside a size of 0 can be anything")
@@ -101,7 +101,7 @@ def DynamicReshape(b: Builder, x: Value, shape: Value, allowzero: int = 0) -> Va
     known = static_ints(shape)
     if allowzero or (known is not None and 0 not in known):
         return b(Reshape, x, shape)
-    if known is not None and static(x.shape[i] for i, d in enumerate(known) if d == 0):
+    if known is not None and is_static(x.shape[i] for i, d in enumerate(known) if d == 0):
         return b(Reshape, x, [x.shape[i] if d == 0 else d for i, d in enumerate(known)])
     count = known_size(shape.shape[0], "the number of sizes")
     own = b(Gather, b(Concatenate, b(Shape, x), [1] * count, axis=0), list(range(count)), axis=0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Axes, Choice, Flag, Float
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, differ, fresh
+from onnxtfl.ir.dims import Dim, differ, fresh_symbol
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, Attributes, Op, Operand, Pick, SharedAxes
@@ -104,9 +104,9 @@ def _new_sizes(old: Sequence[Dim], sizes: Value | None, scales: Value | None) ->
     if sizes is not None:
         return dims_from(sizes, len(old))
     if scales is None or not scales.is_constant:
-        return [fresh() for _ in old]
+        return [fresh_symbol() for _ in old]
     after = [scaled(n, float(f)) for n, f in zip(old, scales.numpy(), strict=True)]
-    return [fresh() if d is None else d for d in after]
+    return [fresh_symbol() if d is None else d for d in after]
 
 
 def scaled(size: Dim, factor: float) -> Dim | None:

@@ -9,7 +9,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Choice
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import INTEGERS, NUMERIC, Op, Operand
 from onnxtfl.ir.ops.scattering import written
@@ -35,7 +35,7 @@ class SegmentReduce(Op):
         if known is not None and len(known) != 1:
             raise ValueError(f"{len(known)} numbers of segments")
         check_agree(segment_ids.shape, x.shape[: segment_ids.rank], "the shape of the ids")
-        return (known[0] if known else fresh(), *x.shape[segment_ids.rank :])
+        return (known[0] if known else fresh_symbol(), *x.shape[segment_ids.rank :])
 
     @staticmethod
     def compute(x: Array, segment_ids: Array, count: Array, *, kind: str) -> Array:

@@ -10,13 +10,13 @@ from onnxtfl.ir.attributes import Axes, ElementType
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import SIZES, Facts, FactsOf
 from onnxtfl.ir.op import Op, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.reductions import Reduce
-from onnxtfl.ir.permutations import identity, rank_of, renumbered
+from onnxtfl.ir.permutations import identity, physical_axes, rank_of
 from onnxtfl.ir.shapes import dim_array
 from onnxtfl.ir.types import DType
 
@@ -43,7 +43,7 @@ class Shape(Op):
         rank = rank_of(x.type)
         if axes is not None and rank is not None and any(not 0 <= a < rank for a in axes):
             raise ValueError(f"axes {axes} of a tensor of rank {rank}")
-        return (len(axes) if axes is not None else fresh() if rank is None else rank,)
+        return (len(axes) if axes is not None else fresh_symbol() if rank is None else rank,)
 
     @classmethod
     def known_results(cls, node: Node) -> list[Array | None]:
@@ -63,7 +63,7 @@ class Shape(Op):
         if index != 0:
             return None
         axes = node.attr("axes") or identity(len(permutation))
-        return Permuted((permutation,), (None,), {"axes": tuple(renumbered(a, permutation) for a in axes)})
+        return Permuted((permutation,), (None,), {"axes": tuple(physical_axes(a, permutation) for a in axes)})
 
 
 @by_expansion(Operand("input"), results=(Operand("size", like="dtype"),))

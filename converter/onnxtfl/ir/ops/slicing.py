@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, ceildiv, exceeds, fresh, lower_bound, positive_part, static
+from onnxtfl.ir.dims import Dim, ceildiv, exceeds, fresh_symbol, is_static, lower_bound, positive_part
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Value, constant
@@ -30,14 +30,14 @@ HUGE = 1 << 31
 def slice_dim(size: Dim, start: Dim | None, limit: Dim | None, stride: Dim | None) -> Dim:
     """How many positions a slice takes of an axis; a fresh symbol if that depends on unknown bounds."""
     if not isinstance(stride, int):
-        return fresh()
+        return fresh_symbol()
     if limit == 0 and stride > 0:
         return 0  # wherever it starts
     if start is None or limit is None:
-        return fresh()
+        return fresh_symbol()
     if stride == 0:
         raise ValueError("a slice of stride 0")
-    if static(bounds := (start, limit)):
+    if is_static(bounds := (start, limit)):
         first, last = bounds
         if isinstance(size, int):
             return len(range(*slice(first, last, stride).indices(size)))
@@ -45,7 +45,7 @@ def slice_dim(size: Dim, start: Dim | None, limit: Dim | None, stride: Dim | Non
             return 0  # counted from the same end
     begin, end = _position(size, start, stride > 0, True), _position(size, limit, stride > 0, False)
     if begin is None or end is None:
-        return fresh()
+        return fresh_symbol()
     return positive_part(ceildiv(end - begin, stride))
 
 

@@ -8,7 +8,7 @@ from onnxtfl.ir import intervals
 from onnxtfl.ir.attributes import Axis, ElementType, Flag
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, exceeds, fresh, product, size_or
+from onnxtfl.ir.dims import Dim, exceeds, fresh_symbol, product, size_or
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
@@ -48,14 +48,14 @@ class TopK(Op):
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
         """Of elements of the operand, and of positions along the axis."""
         shape = node.operand(0).tensor_type.shape
-        return intervals.counted(None if shape is None else shape[node.attr("axis")]) if index else of(0)
+        return intervals.positions_below(None if shape is None else shape[node.attr("axis")]) if index else of(0)
 
     @staticmethod
     def shape(x: Value, k: Value, *, axis: int) -> Dims:
         axis, known = normalize_axis(axis, x.rank), known_dims(k)
         if known is not None and len(known) != 1:
             raise ValueError(f"k has {len(known)} elements")
-        count, size = known[0] if known else fresh(), x.shape[axis]
+        count, size = known[0] if known else fresh_symbol(), x.shape[axis]
         if exceeds(count, size_or(size, MOST)):
             raise ValueError(f"the top {count} of {size}")
         return (*x.shape[:axis], count, *x.shape[axis + 1 :])
@@ -117,9 +117,9 @@ class Unique(Op):
     def shape(x: Value, *, axis: int | None) -> list[Dims | None]:
         before = x.tensor_type.shape
         counted = before if before is None or axis is None else [before[axis]]
-        count: Dim = 0 if counted is not None and 0 in counted else fresh()
+        count: Dim = 0 if counted is not None and 0 in counted else fresh_symbol()
         if before is None:
-            return [None if axis is not None else (count,), (count,), (fresh(),), (count,)]
+            return [None if axis is not None else (count,), (count,), (fresh_symbol(),), (count,)]
         if axis is None:
             return [(count,), (count,), (product(before),), (count,)]
         axis = normalize_axis(axis, len(before))

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Axes, Axis, Choice, Integer, Integers
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, differ, fresh, known_sizes, product
+from onnxtfl.ir.dims import Dim, differ, fresh_symbol, known_sizes, product
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import Value
@@ -64,7 +64,7 @@ def block_amounts(value: Value, blocks: Sequence[int]) -> list[tuple[int, Dim, D
     known, count = known_dims(value), 2 * len(blocks)
     if min(known_sizes(known or ()), default=0) < 0:
         raise ValueError(f"padding or cropping of {known}")
-    dims = known if known is not None and len(known) == count else [fresh() for _ in range(count)]
+    dims = known if known is not None and len(known) == count else [fresh_symbol() for _ in range(count)]
     return list(zip(blocks, dims[::2], dims[1::2], strict=True))
 
 

@@ -10,7 +10,7 @@ from onnxtfl.ir.attributes import Axis, Integer
 from onnxtfl.ir.budget import check_count
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, differ, fresh, is_open, static
+from onnxtfl.ir.dims import Dim, differ, fresh_symbol, is_open, is_static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Value
@@ -41,14 +41,14 @@ class Split(Op):
     @staticmethod
     def shape(x: Value, sizes: Value | None, *, axis: int, count: int) -> list[Dims | None]:
         before = x.tensor_type.shape
-        total = fresh() if before is None else before[normalize_axis(axis, len(before))]
+        total = fresh_symbol() if before is None else before[normalize_axis(axis, len(before))]
         parts = _equal_parts(total, count) if sizes is None else _given_parts(sizes)
         if parts is None:
             raise ValueError("the number of parts has to be known")
         if before is None:
             return [None] * len(parts)
         axis = normalize_axis(axis, len(before))
-        if static(parts) and differ(sum(parts), total):
+        if is_static(parts) and differ(sum(parts), total):
             raise ValueError(f"sizes {parts} for an axis of {total}")
         return [(*before[:axis], size, *before[axis + 1 :]) for size in parts]
 
@@ -62,12 +62,12 @@ def _given_parts(sizes: Value) -> list[Dim] | None:
     known = known_dims(sizes)
     if known is None:
         listed, shape = static_ints(sizes), sizes.tensor_type.shape
-        if listed is not None or not static(shape) or len(shape) != 1:
+        if listed is not None or not is_static(shape) or len(shape) != 1:
             return None if listed is None else [*listed]
         (count,) = shape
         check_count(count, "the parts of a split")
-        known = [fresh() for _ in range(count)]
-    return [fresh() if is_open(d) else d for d in known]
+        known = [fresh_symbol() for _ in range(count)]
+    return [fresh_symbol() if is_open(d) else d for d in known]
 
 
 def _equal_parts(total: Dim, count: int) -> list[Dim]:

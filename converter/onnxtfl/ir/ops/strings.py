@@ -9,7 +9,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Text
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import BOOLS, Elementwise, Op, Operand
 from onnxtfl.ir.types import DType
@@ -31,7 +31,7 @@ class StringSplit(Op):
 
     @staticmethod
     def shape(x: Value, *, delimiter: str) -> list[Dims]:
-        return [(*x.shape, 0 if 0 in x.shape else fresh()), x.shape]
+        return [(*x.shape, 0 if 0 in x.shape else fresh_symbol()), x.shape]
 
     @staticmethod
     def compute(x: Array, *, delimiter: str) -> tuple[Array, Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxtfl.ir.attributes import Integers
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op, Operand, Permutation, Permuted
 from onnxtfl.ir.origin import Origin
@@ -28,7 +28,7 @@ class Transpose(Op):
         if sorted(permutation) != list(range(len(permutation))):
             raise ValueError(f"{permutation} is no permutation")
         if x.tensor_type.shape is None:
-            return tuple(fresh() for _ in permutation)
+            return tuple(fresh_symbol() for _ in permutation)
         if x.rank != len(permutation):
             raise ValueError(f"permutation {permutation} for rank {x.rank}")
         return tuple(x.shape[p] for p in permutation)

@@ -13,7 +13,7 @@ from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, fresh, symbol
+from onnxtfl.ir.dims import Dim, fresh_symbol, symbol
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.types import DType, TensorType
@@ -62,7 +62,7 @@ def _size(have: Dim | None, want: int | str) -> Dim:
         return symbol(want)
     if want != -1:
         return want
-    return fresh() if have is None or isinstance(have, int) else have
+    return fresh_symbol() if have is None or isinstance(have, int) else have
 
 
 def cut(

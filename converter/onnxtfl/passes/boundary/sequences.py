@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from onnxtfl.errors import UnsupportedError, UsageError, suggestion
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import fresh
+from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.types import OptionalType, SequenceType, TensorType, TupleType, Type
 
@@ -94,7 +94,7 @@ class _Inputs:
 def _own_sizes(type_: Type) -> Type:
     if not isinstance(type_, TensorType) or type_.shape is None:
         return type_
-    return type_.with_shape(tuple(d if isinstance(d, int) else fresh() for d in type_.shape))
+    return type_.with_shape(tuple(d if isinstance(d, int) else fresh_symbol() for d in type_.shape))
 
 
 def _new(name: str, taken: set[str]) -> str:

@@ -20,7 +20,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import made_by, scalar, single_use, with_constant
+from onnxtfl.ir.matching import made_by, single_use, splat_value, with_constant
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -43,7 +43,7 @@ def _with_bool(node: Node) -> tuple[Value, bool] | None:
     found = with_constant(node)
     if found is None or found[0].dtype is not DType.BOOL or found[0].type != node.result.type:
         return None
-    constant_value = scalar(found[1])
+    constant_value = splat_value(found[1])
     return None if constant_value is None else (found[0], bool(constant_value))
 
 
@@ -63,7 +63,7 @@ def with_known_bool(b: Builder, node: Node) -> Value | None:
 def comparison_with_zero(_: Builder, node: Node) -> Value | None:
     """Replace LT 0 and GE 0 for integers that are never negative by constants."""
     x, direction = node.operand(0), node.attr("comparison_direction")
-    if direction not in ("LT", "GE") or scalar(node.operand(1)) != 0 or not x.dtype.is_integer:
+    if direction not in ("LT", "GE") or splat_value(node.operand(1)) != 0 or not x.dtype.is_integer:
         return None
     return _filled(node, direction == "GE") if never_negative(x) else None
 
@@ -74,7 +74,7 @@ def comparison_with_infinity(b: Builder, node: Node) -> Value | None:
 
     Source: tflite-micro, kernels/reduce_common.cc (the initial value of REDUCE_MAX).
     """
-    reduced, limit = made_by(node.operand(0), ops.Reduce), scalar(node.operand(1))
+    reduced, limit = made_by(node.operand(0), ops.Reduce), splat_value(node.operand(1))
     if reduced is None or limit is None or node.result.tensor_type.shape != reduced.result.tensor_type.shape:
         return None
     infinity = {"max": -math.inf, "min": math.inf}.get(reduced.attr("kind"))

@@ -15,7 +15,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.rewriting.patterns import Patterns
-from onnxtfl.rewriting.regions import condition_value, copied
+from onnxtfl.rewriting.regions import condition_value, copy_region
 
 IF_SIMPLIFICATION = Patterns()
 
@@ -24,7 +24,11 @@ IF_SIMPLIFICATION = Patterns()
 def known_condition(b: Builder, node: Node) -> Sequence[Value] | None:
     """Replace an If whose condition is known by the nodes of the chosen branch."""
     truth = condition_value(node.operand(0))
-    return None if truth is None else copied(b, node.attr("then_branch" if truth else "else_branch"), node.operands[1:])
+    return (
+        None
+        if truth is None
+        else copy_region(b, node.attr("then_branch" if truth else "else_branch"), node.operands[1:])
+    )
 
 
 @IF_SIMPLIFICATION.on(ops.If, quantized=True)

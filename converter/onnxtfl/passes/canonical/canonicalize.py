@@ -20,13 +20,13 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.conversions import converted
+from onnxtfl.ir.conversions import convert_quantization
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.facts import fits_int32
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import SMALL, made_by, scalar, single_use, uniform_scalar
+from onnxtfl.ir.matching import SMALL, made_by, single_use, splat_value, uniform_scalar
 from onnxtfl.ir.op import Elementwise, attributes_of
 from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
@@ -167,7 +167,7 @@ def _identity_element(element: float, places: tuple[int, ...]) -> Callable[[Buil
             if _same_type(other, node.result):
                 return other
             if other.is_quantized and quantization and other.tensor_type.stored_as(quantization) == node.result.type:
-                return converted(b, other, quantization)
+                return convert_quantization(b, other, quantization)
         return None
 
     return rewrite
@@ -177,7 +177,7 @@ def _is_all(value: Value, element: float) -> bool:
     """Whether each element of a constant, or of a quantized product with zeros, is `element`."""
     quantization = value.tensor_type.quantization
     if quantization is None:
-        return scalar(value) == element
+        return splat_value(value) == element
     if value.data is None:
         product = made_by(value, ops.Mul, quantized=True) if element == 0.0 else None
         factors = product.operands if product is not None else ()
@@ -309,7 +309,7 @@ def pad(b: Builder, node: Node) -> Value | None:
 @CANONICAL.on(ops.Select, quantized=True)
 def select(b: Builder, node: Node) -> Value | None:
     """Replace a Select with a constant condition by the chosen operand."""
-    condition = scalar(node.operand(0))
+    condition = splat_value(node.operand(0))
     if condition is None:
         return None
     chosen = node.operand(1 if condition else 2)

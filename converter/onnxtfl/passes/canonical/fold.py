@@ -17,7 +17,7 @@ import numpy as np
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
-from onnxtfl.ir.budget import current
+from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder, check
 from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, TensorData
 from onnxtfl.ir.dims import known_sizes
@@ -40,7 +40,7 @@ def fold(graph: Graph) -> None:
 
     Raises InvalidModelError if the operands of a node do not fit the folded value of one of them.
     """
-    budget, held, made = current(), dict[Value, int](), set[Value]()
+    budget, held, made = current_budget(), dict[Value, int](), set[Value]()
     for node in graph.nodes:
         budget.step(node.name, node.op.name)
         values = fold_node(node)
@@ -72,7 +72,7 @@ def fold_node(node: Node) -> list[Value] | None:
     result_bytes = _result_bytes(node)
     if operand_bytes > LARGEST or result_bytes is None or result_bytes > max(SMALL, operand_bytes):
         return None
-    if not current().may_compute(work_of(node)) or not current().may_hold(result_bytes):
+    if not current_budget().may_compute(work_of(node)) or not current_budget().may_hold(result_bytes):
         return None
     try:
         results = evaluate_node(node, [None if v is None else v.stored() for v in node.operands])

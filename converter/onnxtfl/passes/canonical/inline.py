@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.ir.budget import current
+from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.model import Function, FunctionKey, Model
 from onnxtfl.ir.origin import Origin
@@ -72,7 +72,7 @@ def _inline_calls(graph: Graph, functions: Mapping[FunctionKey, Function], room:
             if room < 0:
                 message = f"the graphs that calls of functions pass on expand to over {MOST_NODES} nodes"
                 raise InvalidModelError(message, node=node.name, op=node.op.name, code="E-FILE-011")
-            current().step(node.name, node.op.name)
+            current_budget().step(node.name, node.op.name)
             before = node.previous
             _inline_call(graph, node, function)
             following = before.next if before is not None else graph.first

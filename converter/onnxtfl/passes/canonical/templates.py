@@ -31,7 +31,7 @@ from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import evaluate_node
-from onnxtfl.ir.matching import SMALL, is_close, product_of, same, scalar, single_use
+from onnxtfl.ir.matching import SMALL, is_close, product_of, same_value, single_use, splat_value
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.types import DType, TensorType
@@ -205,12 +205,12 @@ class _Match:
         bound = self.bound
         if wanted in bound:
             before = bound[wanted]
-            return before is given or (before is not None and given is not None and same(before, given))
+            return before is given or (before is not None and given is not None and same_value(before, given))
         if given is None or wanted in self.template.absent:
             bound[wanted] = given
             return wanted in self.template.absent
         if wanted in self.template.parameters:
-            return self._number(wanted, scalar(given))
+            return self._number(wanted, splat_value(given))
         if wanted.data is not None:
             return self._same_number(wanted, given)
         if wanted.producer is None:
@@ -265,12 +265,12 @@ class _Match:
         if not given.result.dtype.is_float:
             return False
         mine = product_of(wanted.result, self._is_number)
-        theirs = product_of(given.result, lambda v: bool(scalar(v)))
+        theirs = product_of(given.result, lambda v: bool(splat_value(v)))
         if len(mine.operands) != len(theirs.operands) or bool(mine.numbers) > bool(theirs.numbers):
             return False
         if wanted.result in mine.operands:  # division by a tensor
             return False
-        factor = math.prod((scalar(v) or 1.0) ** e for v, e in theirs.numbers)
+        factor = math.prod((splat_value(v) or 1.0) ** e for v, e in theirs.numbers)
         self.products.append((mine.numbers, factor))
         return self._bind_factor(mine.numbers, factor) and self._in_any_order(mine.operands, theirs.operands)
 

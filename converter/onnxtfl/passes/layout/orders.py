@@ -17,7 +17,7 @@ from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.reshape import reshaped_constant, transposed_constant
 from onnxtfl.ir.types import TensorType
-from onnxtfl.rewriting.legalize import acceptable
+from onnxtfl.rewriting.legalize import will_accept
 from onnxtfl.targets import Target
 from onnxtfl.targets.layouts import alternatives, preferred
 
@@ -196,7 +196,7 @@ class _Search:
 
     def _is_acceptable(self, node: Node, configuration: Configuration) -> bool:
         with _permuted(node, configuration) as probe:
-            return acceptable(probe, self.target)
+            return will_accept(probe, self.target)
 
     def _add(self, node: Node, new: Configuration) -> None:
         """Add a configuration of `node`. A Transpose either becomes an alias or has a cost."""

@@ -26,7 +26,7 @@ from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.reshape import dim_value, reshape, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.rewriting.patterns import Patterns, erase_dead
-from onnxtfl.rewriting.regions import copied
+from onnxtfl.rewriting.regions import copy_region
 
 LOOP_SIMPLIFICATION = Patterns()
 SMALL = 1 << 10
@@ -178,7 +178,7 @@ def one_round(b: Builder, node: Node) -> Sequence[Value] | None:
         if place < 0 or x.rank == 0:
             return None
         slices.append(b(ops.Gather, x, place, axis=normalize_axis(axis, x.rank)))
-    outputs = copied(b, parts.body, [*parts.carried, *slices, *parts.captures])
+    outputs = copy_region(b, parts.body, [*parts.carried, *slices, *parts.captures])
     elements = zip(outputs[parts.count :], parts.result_axes, strict=True)
     return [*outputs[: parts.count], *(with_unit_axis(b, e, normalize_axis(a, e.rank + 1)) for e, a in elements)]
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.conversions import converted, output_instead
+from onnxtfl.ir.conversions import convert_quantization, output_instead
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantization import Quantization
-from onnxtfl.ir.quantized import picked
+from onnxtfl.ir.quantized import picked_operands
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.quantize.fuse import clamp_bounds
 
@@ -48,7 +48,7 @@ def _real(graph: Graph, node: Node, value: Value) -> Value:
     if value.data is not None:
         data = _real_data(value.data, value.tensor_type)
         return constant(value.numpy(), value.dtype) if data is None else constant(data)
-    return converted(Builder(graph, node, maker=_MAKER), value, None)
+    return convert_quantization(Builder(graph, node, maker=_MAKER), value, None)
 
 
 def _real_data(data: TensorData, type_: TensorType) -> TensorData | None:
@@ -71,12 +71,12 @@ def _make_real(graph: Graph, node: Node, result: Value, before: _Before, keep: b
     type_, uses = result.tensor_type, list(result.uses)
     result.type = type_.stored_as(None)
     b = Builder(graph, node.next, cause=node, maker=_MAKER)
-    sources = node.operands[node.op.selects or slice(0, 1)] if picked(node) is not None else []
+    sources = node.operands[node.op.selects or slice(0, 1)] if picked_operands(node) is not None else []
     inside = bool(sources) and all(before.get(v) == type_.quantization for v in sources)
     real, stored = _saturated(b, node, result, type_.quantization, inside), None
     before[real] = type_.quantization
     if keep or any(user.regions for user, _ in uses):
-        stored = converted(b, real, type_.quantization)
+        stored = convert_quantization(b, real, type_.quantization)
     for user, index in uses:
         user.set_operand(index, stored if user.regions else real)
     if keep and stored is not None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder, infer
-from onnxtfl.ir.conversions import converted
+from onnxtfl.ir.conversions import convert_quantization
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantization import Quantization, shifted_to_int8, shifted_to_uint8
@@ -66,10 +66,10 @@ def _as_real(b: Builder, value: Value) -> Value:
     while not _is_computed(chain[-1]):
         moved = _only_moved(chain[-1].producer)
         if value.uses or moved is None or len(moved.uses) > 1:
-            return converted(b, value, None)
+            return convert_quantization(b, value, None)
         chain.append(moved)
     if value.uses:
-        return converted(b, value, None)
+        return convert_quantization(b, value, None)
     for real in chain:
         real.type = real.tensor_type.stored_as(None)
     return value
@@ -95,7 +95,7 @@ def _set_input(graph: Graph, value: Value, kind: QuantizedIo) -> None:
     if value.type == before:
         return
     b = Builder(graph, graph.first, maker="quantized inputs and outputs")
-    made = converted(b, value, read)
+    made = convert_quantization(b, value, read)
     for user, index in uses:
         if before.quantization is None:
             graph.replace(user, [made])
@@ -125,7 +125,7 @@ def _output(graph: Graph, value: Value, kind: QuantizedIo) -> Value:
         return value
     assert node is not None
     b = Builder(graph, node.next, cause=node, maker="quantized inputs and outputs")
-    made = converted(b, source, wanted)
+    made = convert_quantization(b, source, wanted)
     made.name, value.name, made.origins = value.name, None, value.origins
     return made
 

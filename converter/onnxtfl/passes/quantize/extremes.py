@@ -16,7 +16,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.intervals import FINITE
-from onnxtfl.ir.matching import scalar
+from onnxtfl.ir.matching import splat_value
 from onnxtfl.ir.types import TensorType
 
 _READ = 1 << 22
@@ -118,7 +118,7 @@ def _tested_for_nan(node: Node) -> Value | None:
 
 
 def _clamped(node: Node, largest: float) -> float:
-    given = [math.inf if (v := node.optional(i)) is None else scalar(v) for i in (1, 2)]
+    given = [math.inf if (v := node.optional(i)) is None else splat_value(v) for i in (1, 2)]
     bounds = [own if own is not None else other for own, other in zip(node.op.clamps or (), given, strict=True)]
     return min(largest, max(math.inf if v is None else abs(v) for v in bounds))
 
@@ -141,5 +141,5 @@ def _never_zero(value: Value | None, depth: int = 4) -> bool:
 
 
 def _is_positive(value: Value) -> bool:
-    number = scalar(value)
+    number = splat_value(value)
     return number is not None and number > 0

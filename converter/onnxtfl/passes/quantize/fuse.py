@@ -20,14 +20,14 @@ import numpy as np
 from onnxtfl.errors import short
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.conversions import converted
+from onnxtfl.ir.conversions import convert_quantization
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
-from onnxtfl.ir.matching import scalar, single_use
+from onnxtfl.ir.matching import single_use, splat_value
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantization import Quantization, dequantize, limits, product_quantization, quantize
-from onnxtfl.ir.quantized import quantization_of, selected
+from onnxtfl.ir.quantized import quantization_of, selected_operands
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -99,12 +99,12 @@ def before_move(b: Builder, node: Node) -> Value | None:
         return None
     if _source(move.operand(0)) is not None or move.operand(0).producer is None:
         return None
-    x = converted(b, move.operand(0), quantization)
+    x = convert_quantization(b, move.operand(0), quantization)
     return b(move.op, x, *move.operands[1:], **move.attributes)
 
 
 def _clamped(b: Builder, clamp: Node, quantization: Quantization, bounds: tuple[float, float]) -> Value:
-    x = converted(b, clamp.operand(0), quantization)
+    x = convert_quantization(b, clamp.operand(0), quantization)
     if tuple(quantize(np.asarray(bounds, np.float32), quantization).tolist()) == limits(quantization.dtype):
         return x
     made = b(clamp.op, x, *clamp.operands[1:], **clamp.attributes)
@@ -123,7 +123,7 @@ def requantization(b: Builder, node: Node) -> Value | None:
     source = _source_of_bias(node.operand(0))
     if source is None or not node.result.is_quantized or source.dtype is not node.result.dtype:
         return None
-    return converted(b, source, quantization_of(node.result))
+    return convert_quantization(b, source, quantization_of(node.result))
 
 
 @PATTERNS.on(ops.Relu, ops.Relu6, ops.Clamp, quantized=True)
@@ -147,7 +147,7 @@ def clamp_bounds(node: Node) -> tuple[float, float] | None:
     low, high = node.op.clamps
     if low is None and high is None:
         ends = ((1, -math.inf), (2, math.inf))
-        low, high = (scalar(v) if (v := node.optional(i)) is not None else end for i, end in ends)
+        low, high = (splat_value(v) if (v := node.optional(i)) is not None else end for i, end in ends)
     return None if low is None or high is None else (low, high)
 
 
@@ -159,7 +159,7 @@ def is_stored(bound: float, quantization: Quantization) -> bool:
 
 def _moved(graph: Graph, node: Node) -> bool:
     """Move or select stored integers, and dequantize afterwards."""
-    chosen = selected(node)
+    chosen = selected_operands(node)
     if chosen is None or node.regions or not node.results or any(r.is_quantized for r in node.results):
         return False
     places = range(len(node.operands))[chosen]

@@ -18,7 +18,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import extent
+from onnxtfl.ir.data import min_and_max
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import made_by
@@ -103,7 +103,7 @@ def _scaled_product(product: Value, factors: Value) -> _IntegerProduct | None:
 def _shifted(value: Value) -> tuple[Value, Value | None] | None:
     """Return stored integers and zero point if `value` is their difference in int32 (folded if constant)."""
     if value.data is not None:
-        low, high = extent(value.data)
+        low, high = min_and_max(value.data)
         return (constant(value.data.cast(DType.INT8)), None) if low >= -128 and high <= 127 else None
     minus = made_by(value, ops.Sub)
     stored = made_by(value if minus is None else minus.operand(0), ops.Convert)

@@ -25,7 +25,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import made_by, scalar
+from onnxtfl.ir.matching import made_by, splat_value
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.patterns import Patterns
@@ -158,7 +158,7 @@ def _is_low(b: Builder, mask: Value) -> Value:
 @INFINITE.on(ops.Select)
 def choice_of_bools(b: Builder, node: Node) -> Value | None:
     """Replace Select(c, true, false) by c and Select(c, false, true) by its negation."""
-    condition, sides = node.operand(0), (scalar(node.operand(1)), scalar(node.operand(2)))
+    condition, sides = node.operand(0), (splat_value(node.operand(1)), splat_value(node.operand(2)))
     if node.operand(1).dtype is not DType.BOOL or condition.type != node.result.type or sides not in ((1, 0), (0, 1)):
         return None
     return condition if sides[0] else b(ops.Not, condition)
@@ -180,7 +180,7 @@ def of_finite(b: Builder, node: Node) -> Value | None:
 def of_uniform_choice(b: Builder, node: Node) -> Value | None:
     """Replace a Select with a uniform condition by the chosen operand, broadcast if needed."""
     spread = made_by(node.operand(0), ops.BroadcastTo)
-    condition = scalar(spread.operand(0)) if spread is not None else None
+    condition = splat_value(spread.operand(0)) if spread is not None else None
     if spread is None or condition is None:
         return None
     chosen = node.operand(1 if condition else 2)
@@ -196,10 +196,10 @@ def _everywhere(b: Builder, node: Node, value: bool) -> Value:
 
 def _zero_point(node: Node) -> int | None:
     """Return the zero point of a node whose only scale is infinite, else None."""
-    scale, zero = scalar(node.operand(1)), node.optional(2)
+    scale, zero = splat_value(node.operand(1)), node.optional(2)
     if scale is None or not np.isposinf(scale) or not node.operand(1).is_single or node.attr("block_size"):
         return None
-    value = 0 if zero is None else scalar(zero)
+    value = 0 if zero is None else splat_value(zero)
     return None if value is None else int(value)
 
 

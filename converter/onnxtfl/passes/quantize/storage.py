@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.conversions import converted, output_instead
+from onnxtfl.ir.conversions import convert_quantization, output_instead
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantization import UINT8_OFFSET, shifted_to_int8
 from onnxtfl.ir.quantized import quantization_of
@@ -44,7 +44,7 @@ def store_as_int8(graph: Graph, *, always: bool = False) -> None:
             before, result.type = quantization_of(result), type_
             if result in outputs:
                 b = Builder(graph, node.next, cause=node, maker=_MAKER)
-                output_instead(graph, result, converted(b, result, before))
+                output_instead(graph, result, convert_quantization(b, result, before))
 
 
 def _center_weights(graph: Graph, always: bool) -> bool:
@@ -71,7 +71,7 @@ def _convert_input(graph: Graph, value: Value) -> None:
         return
     wanted = _shifted(value.type)
     assert wanted is not None
-    stored = converted(Builder(graph, graph.first, maker=_MAKER), value, wanted.quantization)
+    stored = convert_quantization(Builder(graph, graph.first, maker=_MAKER), value, wanted.quantization)
     for user, index in users:
         user.set_operand(index, stored)
 

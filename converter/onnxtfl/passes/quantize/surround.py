@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.conversions import converted, output_instead
+from onnxtfl.ir.conversions import convert_quantization, output_instead
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantized import quantization_of, touches_quantized
@@ -53,7 +53,7 @@ def _surround(graph: Graph, value: Value) -> None:
     source = node.operand(0).producer
     assert source is not None
     uses, b = list(value.uses), Builder(graph, node.next, cause=node, maker="surround moves")
-    real = converted(b, converted(b, value, quantization_of(source.operand(0))), None)
+    real = convert_quantization(b, convert_quantization(b, value, quantization_of(source.operand(0))), None)
     for user, index in uses:
         user.set_operand(index, real)
     if graph.is_output(value):

@@ -24,7 +24,7 @@ from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.packed import is_packed
 from onnxtfl.ir.quantization import Quantization, dequantize, shifted_to_int8
-from onnxtfl.ir.quantized import selected
+from onnxtfl.ir.quantized import selected_operands
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.kernels.resize_bilinear import fits_fixed_point
@@ -146,7 +146,7 @@ def before_move(b: Builder, node: Node) -> Value | None:
     maker, quantization = made_by(node.operand(0)), quantization_of(node)
     if maker is None or quantization is None or not quantization.per_tensor or maker.regions:
         return None
-    moved = selected(maker)
+    moved = selected_operands(maker)
     if moved is None or maker.op is ops.Convert:
         return None
     operands = list(maker.operands)

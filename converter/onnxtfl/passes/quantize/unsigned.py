@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.conversions import converted, output_instead
+from onnxtfl.ir.conversions import convert_quantization, output_instead
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantization import UINT8_OFFSET, shifted_to_uint8
 from onnxtfl.ir.types import DType, TensorType, Type
@@ -51,7 +51,10 @@ class _Unsigned:
         for i, value in enumerate(node.operands):
             if value is not None and value in self._before:
                 node.set_operand(
-                    i, converted(Builder(self.graph, node, maker=_MAKER), value, self._before[value].quantization)
+                    i,
+                    convert_quantization(
+                        Builder(self.graph, node, maker=_MAKER), value, self._before[value].quantization
+                    ),
                 )
 
     def change_operands(self, node: Node) -> None:
@@ -64,7 +67,7 @@ class _Unsigned:
                 self._converted[value] = constant(value.data.cast(DType.UINT8, UINT8_OFFSET), type_=wanted)
             elif value not in self._converted:
                 b = Builder(self.graph, node, maker=_MAKER)
-                self._converted[value] = converted(b, value, wanted.quantization)
+                self._converted[value] = convert_quantization(b, value, wanted.quantization)
             node.set_operand(i, self._converted[value])
 
     def change_results(self, node: Node) -> None:
@@ -76,7 +79,7 @@ class _Unsigned:
             result.type, self._before[result] = wanted, result.tensor_type
             if result in self.outputs:
                 b = Builder(self.graph, node.next, cause=node, maker=_MAKER)
-                output_instead(self.graph, result, converted(b, result, self._before[result].quantization))
+                output_instead(self.graph, result, convert_quantization(b, result, self._before[result].quantization))
 
 
 def _computes_with_int8(node: Node) -> bool:

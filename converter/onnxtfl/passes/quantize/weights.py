@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.data import ArrayData, TensorData, extent
+from onnxtfl.ir.data import ArrayData, TensorData, min_and_max
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType
@@ -50,7 +50,7 @@ def _moved(data: TensorData, quantization: Quantization) -> TensorData | None:
     zeros = set(quantization.zero_points)
     if len(zeros) == 1:
         (zero,) = zeros
-        return data.cast(DType.INT8, -zero) if _fits(*extent(data), zero) else None
+        return data.cast(DType.INT8, -zero) if _fits(*min_and_max(data), zero) else None
     if quantization.block is not None or data.nbytes > _LARGEST:
         return None
     shape = [-1 if i == quantization.axis else 1 for i in range(len(data.shape))]

@@ -23,10 +23,10 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import static
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.matching import made_by, scalar, single_use
+from onnxtfl.ir.matching import made_by, single_use, splat_value
 from onnxtfl.ir.op import Elementwise, attributes_of
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import reshape
@@ -121,7 +121,7 @@ def pad_into_pool(b: Builder, node: Node) -> Value | None:
         return None
     if (padding >= node.attr("kernel_shape") * 2).any():
         return None
-    number = 0.0 if pad.optional(2) is None else scalar(pad.operand(2))
+    number = 0.0 if pad.optional(2) is None else splat_value(pad.operand(2))
     if not _pads_alike(node, pad.operand(0), number):
         return None
     counts = {"count_include_pad": True} if node.op is ops.AveragePool else {}
@@ -156,7 +156,7 @@ def dilated(b: Builder, node: Node) -> Value | None:
         return None
     added, cut = (ops.block_amounts(v, blocks) for v in (phases.operand(1), node.operand(1)))
     padding = [p - c for side in (1, 2) for p, c in ((a[side], z[side]) for a, z in zip(added, cut, strict=True))]
-    if not static(padding) or min(padding) < 0:
+    if not is_static(padding) or min(padding) < 0:
         return None
     dilation = tuple(d * block for d, block in zip(attributes["rhs_dilation"], blocks, strict=True))
     changed = {**attributes, "padding": tuple(padding), "rhs_dilation": dilation}

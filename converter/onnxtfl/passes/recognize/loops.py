@@ -20,13 +20,13 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, exceeds, fresh, is_nonnegative, size_or
+from onnxtfl.ir.dims import Dim, exceeds, fresh_symbol, is_nonnegative, size_or
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.reshape import dim_vector, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.rewriting.patterns import Patterns, erase_dead
-from onnxtfl.rewriting.regions import copied
+from onnxtfl.rewriting.regions import copy_region
 
 LOOPS = Patterns()
 INT32_MAX = (1 << 31) - 1
@@ -47,7 +47,7 @@ def counted(b: Builder, node: Node) -> Sequence[Value] | None:
     start = node.operand(counter)
     limit = Graph()
     limit.inputs, limit.outputs = cond.inputs, [bound]
-    (end,) = copied(b, _with_nodes_of(limit, cond), node.operands)
+    (end,) = copy_region(b, _with_nodes_of(limit, cond), node.operands)
     length = b(ops.Sub, reshape(b, end, ()), reshape(b, start, ()))
     length = b(ops.Add, length, b.scalar(1, length)) if closed else length
     carried = [i for i in range(len(body.inputs)) if i not in same]
@@ -147,13 +147,13 @@ class _Rows:
 
     def __init__(self, parts: ScanParts) -> None:
         self.parts, self.rounds = parts, parts.rounds
-        self.number = fresh()
+        self.number = fresh_symbol()
         self.region = Graph(parts.body.name)
         self.inputs = [self.region.add_input(v.type, v.name) for v in parts.body.inputs]
         for i in range(parts.count):
             if (counter := parts.counter(i)) is not None:
                 self.inputs[i].known = _array(counter[0] + counter[1] * self.number, self.inputs[i].shape)
-        self.region.outputs = copied(Builder(self.region), parts.body, self.inputs)
+        self.region.outputs = copy_region(Builder(self.region), parts.body, self.inputs)
         first = parts.count + len(parts.axes)
         self.captures = {v: i for i, v in enumerate(self.inputs[first:])}
         self.reads = [read for node in self.region.nodes if (read := self.read(node)) is not None]

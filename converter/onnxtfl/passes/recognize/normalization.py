@@ -25,7 +25,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import at_most, known_sizes, size_or, static
+from onnxtfl.ir.dims import at_most, is_static, known_sizes, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import SMALL, along_axis, made_by, single_use, with_constant
@@ -110,7 +110,7 @@ def _vector(value: Value | None, found: Standard) -> Value | None:
     sizes = found.x.shape[found.axes[0] :]
     given = (1,) * (found.x.rank - len(value.data.shape)) + value.data.shape
     lead, last = given[: found.axes[0]], given[found.axes[0] :]
-    if any(d != 1 for d in lead) or len(given) != found.x.rank or not static(sizes):
+    if any(d != 1 for d in lead) or len(given) != found.x.rank or not is_static(sizes):
         return None
     if any(g not in (1, s) for g, s in zip(last, sizes, strict=True)):
         return None

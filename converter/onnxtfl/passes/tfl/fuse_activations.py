@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.matching import single_use
-from onnxtfl.ir.op import foreign
+from onnxtfl.ir.op import foreign_op
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.registry import Form
 from onnxtfl.targets.tflite import TfliteTarget, fused_activation_of
@@ -42,7 +42,7 @@ def _fused(producer: Node, name: str, target: TfliteTarget) -> bool:
     form = Form(op, tuple(producer.operands), attributes)
     if target.refusal(form, producer.results) is not None:
         return False
-    producer.attributes, producer.op = attributes, foreign("tfl", op, target.op_version(form, producer.results))
+    producer.attributes, producer.op = attributes, foreign_op("tfl", op, target.op_version(form, producer.results))
     return True
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.small_types import FORMATS, is_nan, shift_right, wrapped
+from onnxtfl.ir.small_types import FORMATS, is_nan, shift_right, wrap_to
 from onnxtfl.ir.types import DType
 
 
@@ -15,7 +15,7 @@ def decoded(bits: Term, dtype: DType) -> Term:
     if dtype is DType.BFLOAT16:
         return (bits.bits(DType.INT16).to(DType.INT32) * (1 << 16)).bits(DType.FLOAT32)
     if dtype.is_integer:
-        return wrapped(bits, dtype)
+        return wrap_to(bits, dtype)
     values = np.arange(1 << dtype.bits, dtype=np.uint8).view(dtype.numpy).astype(np.float32)
     return Term(bits.b, bits.b(ops.Gather, values, bits.to(DType.INT32).value, axis=0))
 

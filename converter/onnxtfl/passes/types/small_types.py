@@ -23,7 +23,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantization import limits
-from onnxtfl.ir.small_types import HELD, SMALL_FLOATS, bits_type, wrapped
+from onnxtfl.ir.small_types import HELD, SMALL_FLOATS, bits_type, wrap_to
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.types.bits import decoded, encoded
 from onnxtfl.passes.types.rounding import is_observed, keeps_elements
@@ -184,7 +184,7 @@ class _Holding:
     def converted(self, x: Term, node: Node, before: DType | None, dtype: DType) -> Term:
         """Return a conversion to a small type."""
         if dtype.is_integer:
-            found = x if x.dtype is DType.BOOL else wrapped(x, dtype)
+            found = x if x.dtype is DType.BOOL else wrap_to(x, dtype)
             found = found.to(HELD[dtype])
         elif dtype is DType.BFLOAT16 and (before in SMALL_FLOATS - {dtype} or x.dtype is DType.BOOL):
             found = x.to(DType.FLOAT32)

@@ -8,7 +8,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import made_by, scalar, single_use, with_constant
+from onnxtfl.ir.matching import made_by, single_use, splat_value, with_constant
 from onnxtfl.passes.canonical.templates import ROUNDED, Template, patterns_of
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -48,7 +48,7 @@ def clamp(b: Builder, node: Node) -> Value | None:
     if above is None or below is None or not single_use(above[0], b.graph) or below[0].type != node.result.type:
         return None
     bounds = [v.data for v in (below[1], above[1]) if v.data is not None and v.data.size == 1]
-    low, high = scalar(below[1]), scalar(above[1])
+    low, high = splat_value(below[1]), splat_value(above[1])
     if low is None or high is None or low > high or len(bounds) < 2:
         return None
     return b(ops.Clamp, below[0], *(constant(data.reshape(())) for data in bounds))

@@ -24,7 +24,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import along_axis, is_weight, made_by, scalar, single_use, with_constant
+from onnxtfl.ir.matching import along_axis, is_weight, made_by, single_use, splat_value, with_constant
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.patterns import Patterns
@@ -142,7 +142,7 @@ def pad_into_conv(b: Builder, node: Node) -> Value | None:
     added = window_padding(pad, node.attr("input_spatial_dimensions")) if pad is not None else None
     if pad is None or added is None or node.attr("padding") == SAME:
         return None
-    if pad.optional(2) is not None and scalar(pad.operand(2)) != 0:
+    if pad.optional(2) is not None and splat_value(pad.operand(2)) != 0:
         return None
     padding = tuple((added + node.attr("padding")).tolist())
     return b(ops.Conv, pad.operand(0), *node.operands[1:], **{**node.attributes, "padding": padding})

@@ -31,7 +31,7 @@ from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.passes.recognize.recurrence.chains import chains_of
 from onnxtfl.passes.recognize.recurrence.cleanup import LAYERS, is_zero, remade
 from onnxtfl.passes.recognize.recurrence.polynomials import UnfitError
-from onnxtfl.passes.recognize.recurrence.reading import peeled
+from onnxtfl.passes.recognize.recurrence.reading import without_reshapes
 from onnxtfl.passes.recognize.recurrence.reroll import Rolled, rerolled
 from onnxtfl.rewriting.patterns import Patterns, erase_dead
 
@@ -64,16 +64,16 @@ def _has_blocks(parts: ScanParts) -> bool:
 def _flat(b: Builder, node: Node, parts: ScanParts, inner: Rolled) -> list[Value] | None:
     """Return the results of the layer over all blocks, if the body of the Scan is the Scan `inner`; else None."""
     x, taken, steps = parts.scanned[0], parts.body.inputs, inner.steps
-    starts = [None if v is None else peeled(v) for v in inner.initial]
+    starts = [None if v is None else without_reshapes(v) for v in inner.initial]
     if len(starts) != parts.count or set(starts) != set(taken[: parts.count]) or inner.layer.lengths is not None:
         return None
     whole = steps.count == x.shape[1] and steps.time_first and steps.reverse == parts.reversed[0]
-    if not whole or peeled(steps.sequence) is not taken[parts.count]:
+    if not whole or without_reshapes(steps.sequence) is not taken[parts.count]:
         return None
     order = [taken.index(v) for v in starts if v is not None]
-    outputs = [peeled(v) for v in parts.body.outputs]
-    finals = {peeled(v): order[role] for v, role in inner.finals.items()}
-    collected = [peeled(node.result) for node, time_first in inner.collecting.items() if time_first]
+    outputs = [without_reshapes(v) for v in parts.body.outputs]
+    finals = {without_reshapes(v): order[role] for v, role in inner.finals.items()}
+    collected = [without_reshapes(node.result) for node, time_first in inner.collecting.items() if time_first]
     if [finals.get(v) for v in outputs[: parts.count]] != list(range(parts.count)):
         return None
     if any(v not in collected for v in outputs[parts.count :]) or not all(v.is_constant for v in inner.layer.values):
@@ -99,7 +99,7 @@ def join_parts(graph: Graph) -> bool:
 
 
 def _joined(graph: Graph, node: Node) -> bool:
-    outputs = [peeled(v) for v in node.operands if v is not None]
+    outputs = [without_reshapes(v) for v in node.operands if v is not None]
     early, late = (made_by(v, *LAYERS) for v in outputs)
     if early is None or late is None or outputs != [early.results[0], late.results[0]]:
         return False
@@ -129,7 +129,7 @@ def _continues(first: Node, second: Node) -> bool:
         return False
     lhs, rhs = ops.operands_of(first), ops.operands_of(second)
     states = [rhs.get(name) for name in _STATES[: len(first.results) - 1]]
-    if any(v is None or peeled(v) is not r for v, r in zip(states, first.results[1:], strict=True)):
+    if any(v is None or without_reshapes(v) is not r for v, r in zip(states, first.results[1:], strict=True)):
         return False
     if lhs["lengths"] is not None or rhs["lengths"] is not None:
         return False

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from onnxtfl.ir import ops
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.passes.recognize.recurrence.reading import peeled
+from onnxtfl.passes.recognize.recurrence.reading import without_reshapes
 
 MOST_STEPS = 1 << 10
 NODES_OF_STEP = 64
@@ -122,7 +122,7 @@ class _StepNodes:
         steps = list(range(len(self.parts)))
         if node.op is not ops.Concatenate or levels not in (steps, steps[::-1]):
             return False
-        return not any(peeled(v) in self.parts for v in node.operands if v is not None)
+        return not any(without_reshapes(v) in self.parts for v in node.operands if v is not None)
 
 
 def _near(values: Sequence[Value], most: int) -> dict[Node, None]:
@@ -180,7 +180,7 @@ def source_of(value: Value) -> Value:
 
 def _operands(dot: Node, sources: set[Value]) -> Iterator[tuple[Value, Value]]:
     """Yield candidates for the input of a step and the state that `dot` multiplies."""
-    left = peeled(dot.operand(0))
+    left = without_reshapes(dot.operand(0))
     if not dot.operand(1).is_constant or not left.dtype.is_float:
         return
     node = left.producer
@@ -219,7 +219,11 @@ def _cells(near: Mapping[Node, None], h: Value, sources: set[Value]) -> list[Val
     """Return candidates for the cell state: values as large as `h` that are factors of a Mul."""
     values = [v for node in near if node.op is ops.Mul for v in node.operands if v is not None and not v.is_constant]
     size = product(h.shape)
-    found = {peeled(v): v for v in values if v.producer not in near and isinstance(v.tensor_type.shape, tuple)}
+    found = {
+        without_reshapes(v): v for v in values if v.producer not in near and isinstance(v.tensor_type.shape, tuple)
+    }
     return [
-        v for base, v in found.items() if base is not peeled(h) and product(v.shape) == size and source_of(v) in sources
+        v
+        for base, v in found.items()
+        if base is not without_reshapes(h) and product(v.shape) == size and source_of(v) in sources
     ]

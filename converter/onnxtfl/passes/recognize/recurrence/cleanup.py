@@ -18,10 +18,10 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.matching import made_by, scalar
+from onnxtfl.ir.matching import made_by, splat_value
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis, static_ints
-from onnxtfl.passes.recognize.recurrence.reading import peeled
+from onnxtfl.passes.recognize.recurrence.reading import without_reshapes
 from onnxtfl.rewriting.patterns import Patterns
 
 AROUND_LAYERS = Patterns()
@@ -174,7 +174,7 @@ def masked_layer(b: Builder, node: Node) -> Value | None:
     value = node.operand(1)
     back = made_by(value, ops.ReverseSequence)
     layer = made_by(value if back is None else back.operand(0), *LAYERS)
-    if layer is None or scalar(node.operand(2)) != 0 or _layer_with_output(layer.results[0]) is None:
+    if layer is None or splat_value(node.operand(2)) != 0 or _layer_with_output(layer.results[0]) is None:
         return None
     users = [u for u in layer.results[0].users() if u.op is not ops.Shape]
     if any(r.uses for r in layer.results[1:]) or len(users) != 1 or layer.attr("reverse"):
@@ -184,7 +184,9 @@ def masked_layer(b: Builder, node: Node) -> Value | None:
         return None
     if back is not None:
         before = made_by(layer.operand(0), ops.ReverseSequence)
-        if before is None or any(peeled(v.operand(1)) is not peeled(lengths) for v in (before, back)):
+        if before is None or any(
+            without_reshapes(v.operand(1)) is not without_reshapes(lengths) for v in (before, back)
+        ):
             return None
         if any((v.attr("seq_axis"), v.attr("batch_axis")) != (0, 1) for v in (before, back)):
             return None
@@ -194,10 +196,10 @@ def masked_layer(b: Builder, node: Node) -> Value | None:
 
 def _lengths(mask: Value, output: Value) -> Value | None:
     """Return the lengths [N] if `mask` [T, N, 1] is step < length, else None."""
-    node, shape = made_by(peeled(mask), ops.Compare), output.shape
+    node, shape = made_by(without_reshapes(mask), ops.Compare), output.shape
     if mask.tensor_type.shape != (*shape[:2], 1) or node is None or node.attr("comparison_direction") != "LT":
         return None
-    positions, lengths = peeled(node.operand(0)), peeled(node.operand(1))
+    positions, lengths = without_reshapes(node.operand(0)), without_reshapes(node.operand(1))
     column = node.operand(0).shape == (shape[0], 1) and node.operand(1).shape in ((1, shape[1]), (shape[1],))
     if not column or lengths.shape != (shape[1],) or not counts(positions, shape[0]):
         return None

@@ -27,7 +27,7 @@ from onnxtfl.passes.recognize.recurrence.matching import (
     unified,
 )
 from onnxtfl.passes.recognize.recurrence.polynomials import ZERO, Atoms, Piece, Poly, UnfitError, products
-from onnxtfl.passes.recognize.recurrence.reading import peeled, pieces_of
+from onnxtfl.passes.recognize.recurrence.reading import pieces_of, without_reshapes
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Layer:
         if all(p.piece is not None for p in parts):
             pieces, x = [p.piece for p in parts if p.piece is not None], steps.sequence
         elif all(p.piece is None for p in parts):
-            factors = factors_of(steps.sequence)
+            factors = product_factors(steps.sequence)
             if (
                 factors.part is not None and self.lengths is not None
             ):  # lengths may exceed the number of steps in the part
@@ -185,9 +185,9 @@ class Factors:
         return b(ops.Slice, x, starts, ends, [1] * x.rank)
 
 
-def factors_of(value: Value) -> Factors:
+def product_factors(value: Value) -> Factors:
     """Return the factors of the product that computes `value`, perhaps sliced; UnfitError if there is none."""
-    value = peeled(value)
+    value = without_reshapes(value)
     cut = made_by(value, ops.Slice)
     if cut is None:
         return _factors_of_product(value)
@@ -201,10 +201,10 @@ def factors_of(value: Value) -> Factors:
 
 
 def _factors_of_product(value: Value) -> Factors:
-    shape, node = value.shape, peeled(value).producer
+    shape, node = value.shape, without_reshapes(value).producer
     bias = None
     if node is not None and node.op is ops.Add and node.operand(1).is_constant:
-        bias, node = node.operand(1), made_by(peeled(node.operand(0)), ops.DotGeneral)
+        bias, node = node.operand(1), made_by(without_reshapes(node.operand(0)), ops.DotGeneral)
     if node is None or node.op not in (ops.DotGeneral, ops.DotGeneralBias):
         raise UnfitError
     pieces = pieces_of(node)

@@ -37,7 +37,7 @@ DEEPEST = 100
 """The maximum depth of the recursion over producers."""
 
 
-def peeled(value: Value) -> Value:
+def without_reshapes(value: Value) -> Value:
     """Return `value` before reshapes and copies."""
     while value.producer is not None and value.producer.op in (ops.Reshape, ops.Copy):
         value = value.producer.operand(0)
@@ -102,8 +102,8 @@ class Reader:
 
     def _base(self, value: Value) -> Value:
         """Return `value` before reshapes, outside of a region."""
-        base = peeled(value)
-        return peeled(self.outside[base]) if base in self.outside else base
+        base = without_reshapes(value)
+        return without_reshapes(self.outside[base]) if base in self.outside else base
 
     def width(self, value: Value) -> int:
         """Return the number of columns of `value`; UnfitError unless its leading axes have `batch` elements."""
@@ -211,7 +211,7 @@ class Reader:
 
     def _mask(self, mask: Value) -> Poly:
         """Return the mask step index < lengths; UnfitError for other conditions."""
-        node = peeled(mask).producer
+        node = without_reshapes(mask).producer
         if node is None or node.op is not ops.Compare or node.attr("comparison_direction") != "LT":
             raise UnfitError
         position, lengths = node.operand(0), self._base(node.operand(1))

@@ -29,7 +29,7 @@ from onnxtfl.passes.recognize.recurrence.chains import Chain, source_of
 from onnxtfl.passes.recognize.recurrence.layers import Layer, Steps, output_of
 from onnxtfl.passes.recognize.recurrence.matching import state
 from onnxtfl.passes.recognize.recurrence.polynomials import ZERO, Atom, Poly, UnfitError, functions
-from onnxtfl.passes.recognize.recurrence.reading import Reader, peeled
+from onnxtfl.passes.recognize.recurrence.reading import Reader, without_reshapes
 from onnxtfl.passes.recognize.recurrence.rounds import Rounds
 
 NEAR = 6
@@ -114,7 +114,7 @@ class _Steps:
         source = source_of(self.chain.taken[0][0])
         kept = [s.output for s in self.graph.states if s.input is source]
         kept += [v for v in self.graph.outputs if source in self.graph.inputs and v.tensor_type == source.tensor_type]
-        return any(peeled(v) is peeled(value) for v in kept)
+        return any(without_reshapes(v) is without_reshapes(value) for v in kept)
 
     def _last_polys(self, order: Sequence[Value]) -> dict[Value, Poly]:
         """Return the values of the last step that have one column per cell."""
@@ -198,7 +198,9 @@ class _Steps:
         work = [v for node in self.chain.nodes if level[node.results[0]] == 0 for v in node.operands]
         for _ in range(NEAR):
             values = [v for v in work if v is not None and not v.is_constant and v not in level]
-            found |= {peeled(v): None for v in values if isinstance(v.tensor_type.shape, tuple) and v.dtype.is_float}
+            found |= {
+                without_reshapes(v): None for v in values if isinstance(v.tensor_type.shape, tuple) and v.dtype.is_float
+            }
             work = [o for v in values if v.producer is not None for o in v.producer.operands]
         return list(found)[:MOST_INITIAL]
 

@@ -11,7 +11,7 @@ from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.passes.recognize.recurrence.layers import Layer, Steps, layer_of
 from onnxtfl.passes.recognize.recurrence.matching import PART, state
 from onnxtfl.passes.recognize.recurrence.polynomials import Atoms, Poly, UnfitError
-from onnxtfl.passes.recognize.recurrence.reading import Columns, Reader, peeled
+from onnxtfl.passes.recognize.recurrence.reading import Columns, Reader, without_reshapes
 
 
 class Rounds:
@@ -49,7 +49,7 @@ class Rounds:
         def leaf(value: Value) -> Columns | None:
             if value in places:
                 return places[value]
-            base = peeled(value)
+            base = without_reshapes(value)
             found = places.get(base)
             if found is None:
                 if base in others:
@@ -60,7 +60,7 @@ class Rounds:
 
         reader = Reader(self.atoms, self.batch, leaf, position)
         for name, value in [(PART, part), *((state(role), v) for role, v in enumerate(states))]:
-            places[peeled(value)] = reader.named(value, name)
+            places[without_reshapes(value)] = reader.named(value, name)
         return reader, places
 
     def polys(self, reader: Reader, values: Iterable[Value]) -> dict[Value, Poly]:

@@ -23,7 +23,7 @@ from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.passes.recognize.recurrence.cleanup import counts, is_zero
 from onnxtfl.passes.recognize.recurrence.layers import Steps, output_of
 from onnxtfl.passes.recognize.recurrence.polynomials import Piece, Poly, UnfitError, number
-from onnxtfl.passes.recognize.recurrence.reading import peeled
+from onnxtfl.passes.recognize.recurrence.reading import without_reshapes
 from onnxtfl.passes.recognize.recurrence.rounds import Rounds
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -81,7 +81,7 @@ class _Body:
         if found is None:
             raise UnfitError
         layer, count = found[0], self.parts.count
-        outside = {*self.parts.captures, *map(peeled, self.parts.captures)}
+        outside = {*self.parts.captures, *map(without_reshapes, self.parts.captures)}
         if not all(v.is_constant or v in outside for v in layer.values):
             raise UnfitError
         self._check_collected(output_of(self.reader.atoms, layer, polys[0]))
