@@ -100,7 +100,7 @@ def _without_unit_axes(b: Builder, node: Node) -> Value:
     if not doubtful or rank == len(kept):
         return reshape(b, x, kept)
     if rank is None and not any(_is_of_input(d, b.graph) for d in doubtful):
-        text = f"Squeeze {shown_name(node)} of {shown_shape(x.shape)} removes no dynamic axis"
+        text = f"no other size of {shown_shape(x.shape)} is 1 at Squeeze {shown_name(node)}"
         assume(text, is_minor=True)
         return reshape(b, x, kept)
     sizes = dim_vector(b, kept, x)

@@ -86,7 +86,7 @@ def judged(source: Case, convert: Callable[[], Any], results: Results, runs: lis
 def is_excluded(graph: Values, fed: Arrays, assumptions: Collection[str]) -> bool:
     """Whether an open size is 0 of which the conversion's report says that it is at least 1, or that it is cut."""
     stated = [text for text in assumptions if "at least 1: on empty tensors" in text]
-    cut = any("cuts and pads has" in text for text in assumptions)
+    cut = any("crops and pads has" in text for text in assumptions)
     zero = [
         dim
         for name, array in fed.items()
@@ -106,7 +106,7 @@ def is_excluded(graph: Values, fed: Arrays, assumptions: Collection[str]) -> boo
 def is_excluded_inside(source: Case, fed: Arrays, assumptions: Collection[str]) -> bool:
     """Whether a size that is computed is 0, or a size 1 which Squeeze removes, of which the report says it is not."""
     none = any("each size computed at run time" in text for text in assumptions)
-    one = any("of which Squeeze" in text for text in assumptions)
+    one = any("is 1 at Squeeze" in text for text in assumptions)
     if not none and not one:
         return False
     try:

@@ -37,7 +37,7 @@ _REFUSED = {
     "the condition of a loop is a number": (
         "g (int64 n, float x) => (float y) { y = Loop <body = b (int64 i, float c, float a) => (float d, float e) "
         "{ d = Identity (c) e = Add (a, c) }> (n, x, x) }",
-        "the condition of a round is",
+        "the condition of an iteration is",
     ),
     "a diagonal of matrices that are not square": (
         'g (float[3,5,0] x) => (float[3,5] y) { y = Einsum <equation = "...ii->...i"> (x) }',
@@ -59,7 +59,7 @@ _REFUSED = {
     "a sequence of sequences": (
         "g (float x) => (seq(float) y) { a = SequenceConstruct (x, x) b = SequenceInsert (a, a) "
         "y = SequenceInsert (b, b) }",
-        "an element of a sequence is no tensor: another sequence",
+        "an element of a sequence is not a tensor but another sequence",
     ),
     "a cropping Resize without its roi": (
         "g (float[1,1,4,4] x, int64[4] s) => (float y) { y = Resize <coordinate_transformation_mode = "

@@ -210,7 +210,7 @@ def test_a_sparse_constant_of_one_value_is_not_made_dense_to_a_gigabyte() -> Non
         numpy_helper.from_array(np.zeros(1, np.int64)),
     )
     proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [1 << 28]))
-    with pytest.raises(onnxtfl.UnsupportedError, match="too large to be made dense"):
+    with pytest.raises(onnxtfl.UnsupportedError, match="too large to convert to a dense tensor"):
         onnxtfl.onnx_to_tflite(proto.SerializeToString(), check=False)
 
 

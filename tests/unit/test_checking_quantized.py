@@ -250,12 +250,12 @@ def test_a_converter_that_loses_a_quantized_pad_value_fails_its_own_check(monkey
     """The border is padded with the stored value 0, which is not the zero point."""
     assert onnx_to_tflite(padded_convolution(), check="require").check.ok
     windows = importlib.import_module("onnxtfl.build.windows")
-    real = windows.padded
+    real = windows.pad_axes
 
     def lost(b: Any, x: Any, dims: Any, padding: Any, value: float | None = None) -> Any:
         found = x.type.quantization
         return real(b, x, dims, padding, value if found is None else -found.zero_points[0] * found.scales[0])
 
-    monkeypatch.setattr(windows, "padded", lost)
+    monkeypatch.setattr(windows, "pad_axes", lost)
     with pytest.raises(CheckFailedError):
         onnx_to_tflite(padded_convolution(), check="require")

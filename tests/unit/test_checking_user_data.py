@@ -92,7 +92,7 @@ def test_a_range_of_whole_numbers_has_its_end() -> None:
 
 
 def test_inputs_that_are_given_are_not_generated() -> None:
-    with pytest.raises(UsageError, match="gives them"):
+    with pytest.raises(UsageError, match="excludes data"):
         cases_of({"x": np.zeros(3)}, 3, 0)
 
 

@@ -483,7 +483,7 @@ def test_a_scan_of_more_rounds_than_int32() -> None:
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("s", "e", "t")]
     body = helper.make_graph([helper.make_node("Add", ["s", "e"], ["t"])], "b", value[:2], value[2:])
     scan = helper.make_node("Scan", ["a", "x"], ["y"], name="n", body=body, num_scan_inputs=1)
-    with pytest.raises(onnxtfl.UnsupportedError, match="a loop of 1099511627776 rounds"):
+    with pytest.raises(onnxtfl.UnsupportedError, match="a loop of 1099511627776 iterations"):
         onnxtfl.onnx_to_tflite(onnx_file([scan], [2**40, 2], {"a": np.ones(2, F)}), check=False)
 
 

@@ -95,7 +95,7 @@ def test_details_that_no_kernel_reads() -> None:
 @pytest.mark.parametrize("kind", ["INT8", "INT2"])
 def test_blocks_that_kernels_read_as_zeros_are_refused(kind: str) -> None:
     blocks = details("BlockwiseQuantization", scales=2, zero_points=-1, block_size=8)
-    with pytest.raises(UnsupportedError, match=f"reads no scales of blocks of {kind.lower()}"):
+    with pytest.raises(UnsupportedError, match=f"reads no blockwise scales of {kind.lower()}"):
         onnxtfl.tflite_to_onnx(product({"shape": (6, 32), "type": kind, "quantization": blocks}), check=False)
 
 

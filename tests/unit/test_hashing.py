@@ -76,7 +76,7 @@ def test_hashes_as_wide_as_the_result(kind: str, bits: int) -> None:
 
 
 def test_keys_that_are_too_long_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="elements of 2000 numbers, at most 1020 bytes"):
+    with pytest.raises(UnsupportedError, match="elements of 2000 values, at most 1020 bytes"):
         onnxtfl.tflite_to_onnx(model("DENSE", np.zeros((2, 2000), np.uint8)), check=False)
 
 

@@ -22,7 +22,7 @@ def test_dropout_in_test_mode(version: int) -> None:
 
 
 def test_dropout_of_old_models_has_to_be_in_test_mode() -> None:
-    with pytest.raises(UnsupportedError, match="test mode"):
+    with pytest.raises(UnsupportedError, match="training mode"):
         lifted_onnx("Dropout", 6, [X])
 
 

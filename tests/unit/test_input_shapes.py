@@ -104,7 +104,7 @@ def test_inspect_at_other_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert running.exit_code(commands.onnxtfl, words) == 0
     assert "2x16x16" in capsys.readouterr().out
     assert running.exit_code(commands.onnxtfl, ["inspect", model, "--input-shape", "x:2,3,16,16"]) == 2
-    assert "--input-shape changes nothing in the file itself; name a later step with --stage" in capsys.readouterr().err
+    assert "--input-shape has no effect on the file itself; name a later step with --stage" in capsys.readouterr().err
 
 
 def decoder_inputs() -> onnx.ModelProto:

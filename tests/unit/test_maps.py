@@ -87,7 +87,7 @@ def test_a_map_as_input_is_the_vector_made_of_it(name: str) -> None:
 
 def test_a_map_that_another_op_takes_is_refused() -> None:
     model = of_map(ml_model("Scaler", [features(1, 3)], version=1), STRING, FLOAT)
-    with pytest.raises(UnsupportedError, match="is a map, which Scaler takes"):
+    with pytest.raises(UnsupportedError, match="is a map, read by Scaler"):
         inspect(model, "lifted", Options())
 
 

@@ -67,7 +67,7 @@ def test_argmax_beside_an_empty_axis_is_a_constant() -> None:
 
 @pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
 def test_the_extreme_of_an_empty_axis_is_refused(op: str) -> None:
-    with pytest.raises(InvalidModelError, match="axis 1 has no elements"):
+    with pytest.raises(InvalidModelError, match="axis 1 is empty"):
         converted(op, [2, 0], [2], dtype=INT64, axis=1, keepdims=0)
 
 

@@ -48,7 +48,7 @@ def test_groups_run_until_nothing_changes() -> None:
 
     PassManager([Group("down", (Pass("count", count_down, EVERYWHERE),), rounds=5)]).run(Graph())
     assert left == [0]
-    with pytest.raises(InternalError, match=r"internal error in forever: .*no fixed point within 4 rounds"):
+    with pytest.raises(InternalError, match=r"internal error in forever: .*no fixed point within 4 iterations"):
         PassManager([Group("forever", (Pass("change", lambda g: True, EVERYWHERE),), rounds=4)]).run(Graph())
 
 

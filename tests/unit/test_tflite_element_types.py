@@ -88,7 +88,7 @@ def test_diagonals_whose_elements_the_kernel_tears_are_refused() -> None:
 def test_angles_of_operands_of_two_shapes_are_refused() -> None:
     """LiteRT's kernel reads beyond the second one."""
     model, _ = one_op("ATAN2", [np.ones((2, 3), np.float32), np.ones((1, 3), np.float32)], [], [unknown("float32")])
-    with pytest.raises(UnsupportedError, match="takes operands of one shape"):
+    with pytest.raises(UnsupportedError, match="needs operands of equal shape"):
         onnxtfl.tflite_to_onnx(model, check=False)
 
 
@@ -105,7 +105,7 @@ def test_means_at_corners_and_centers_at_once_are_refused() -> None:
     [
         ("ELU", "int8", "int8 without a scale"),
         ("EXP", "int16", "int16 without a scale"),
-        ("QUANTIZE", "uint8", "takes uint8 as quantized, and this tensor has no scale"),
+        ("QUANTIZE", "uint8", "reads uint8 as quantized, and this tensor has no scale"),
         ("SUM", "int16", "takes int16 as quantized, and this tensor has no scale"),
     ],
 )

@@ -90,7 +90,7 @@ def test_a_model_is_cut_below_an_op_without_conversion(declared: bool) -> None:
 
 
 def test_a_cut_at_an_unknown_type_or_name_is_an_error() -> None:
-    with pytest.raises(UsageError, match="the type of the tensor 'c' is not known"):
+    with pytest.raises(UsageError, match="the type of the tensor 'c' is unknown"):
         onnxtfl.onnx_to_tflite(model(), inputs=["c"], check=False)
     with pytest.raises(UsageError, match="did you mean 'n_cc'"):
         node = helper.make_node("Relu", ["x"], ["n_cc"])
