@@ -73,7 +73,7 @@ def test_ops_that_make_strings_are_refused_with_what_to_do(op: str, opset: int, 
     with pytest.raises(UnsupportedError) as caught:
         onnxtfl.onnx_to_tflite(model.SerializeToString(), check=False)
     assert "TFLite has no kernel for this operation on strings" in str(caught.value)
-    assert "run it before the model, whose input is then its result" in str(caught.value)
+    assert "run it before the model and make its result an input" in str(caught.value)
 
 
 def test_strings_are_compared_gathered_and_reshaped_in_litert() -> None:
