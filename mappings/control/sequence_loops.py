@@ -161,9 +161,8 @@ class _Place:
         if self.kind == "stack":
             return b(ops.Unstack, next(results))
         if self.kind == "joined":
-            return b(
-                ops.Tuple, next(results)
-            )  # the concatenation may stand for its elements, since concatenation is their only use
+            # one concatenated element is equivalent, since concatenation is the only use of the elements
+            return b(ops.Tuple, next(results))
         if self.kind == "tensor":
             return next(results)
         rows = next(collected)

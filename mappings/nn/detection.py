@@ -190,9 +190,8 @@ def _chosen_once(corners: Term, never: Term) -> Value:
     if constantly and never.value.numpy().item():
         return _distant(corners).value
     low, high = (Term(corners.b, slice_axes(corners.b, corners.value, {1: slice(i, i + 2)})) for i in (0, 2))
-    is_flat = (high - low).max(0.0).reduce(
-        "prod", [1]
-    ) <= 0  # a box given by its center may have a negative size: its area counts as 0
+    # a box given by its center may have a negative size: its area counts as 0
+    is_flat = (high - low).max(0.0).reduce("prod", [1]) <= 0
     return (is_flat if constantly else is_flat | never).choose(_distant(corners), corners).value
 
 

@@ -177,9 +177,8 @@ def _from_tfl_reshape(b: Builder, node: Node) -> Value:
     if dims is None:
         return b(ops.Reshape, x, shape)
     if not dims and wanted and (x.tensor_type.shape is None or not may_be_one(product(x.shape))):
-        return reshape_inferred(
-            b, x, wanted
-        )  # an empty shape operand besides options: kernels that accept it return a scalar
+        # an empty shape operand besides options: kernels that accept it return a scalar
+        return reshape_inferred(b, x, wanted)
     return reshape_inferred(b, x, dims, shape)
 
 
