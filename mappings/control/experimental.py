@@ -1,7 +1,7 @@
 """Experimental ops of ONNX's opsets 1 to 9 that were removed; Caffe2 and early PyTorch wrote them.
 
-ConstantFill, Crop, DynamicSlice, GivenTensorFill, Scale; refused: ATen, GRUUnit. Affine, ImageScaler,
-ParametricSoftplus and ScaledTanh are in the families of similar ops.
+Affine, ConstantFill, Crop, DynamicSlice, GivenTensorFill, ImageScaler, ParametricSoftplus, Scale, ScaledTanh; refused:
+ATen, GRUUnit.
 """
 
 from __future__ import annotations
@@ -76,3 +76,29 @@ refuse_onnx("ATen", why="it calls a PyTorch operator", hint="export the model wi
 refuse_onnx(
     "GRUUnit", why="ONNX never defined what it computes", hint="export the model with GRU, or cut it (`inputs`)"
 )
+
+
+@lift_onnx("Affine", since=_VERSIONS)
+@on_terms
+def _affine(x: Term, *, alpha: float = 1.0, beta: float = 0.0) -> Term:
+    return x * alpha + beta
+
+
+@lift_onnx("ImageScaler", since=_VERSIONS)
+def _image_scaler(b: Builder, node: Node) -> Value:
+    """Return scale * x + bias[c], c along axis 1."""
+    x = Term(b, node.operand(0))
+    bias = np.asarray(node.attributes.get("bias", 0.0), x.dtype.numpy).reshape(-1, *[1] * (x.value.rank - 2))
+    return (x * float(node.attr("scale", 1.0))).apply(ops.Add, constant(bias)).value
+
+
+@lift_onnx("ScaledTanh", since=_VERSIONS)
+@on_terms
+def _scaled_tanh(x: Term, *, alpha: float = 1.0, beta: float = 1.0) -> Term:
+    return (x * beta).tanh() * alpha
+
+
+@lift_onnx("ParametricSoftplus", since=_VERSIONS)
+@on_terms
+def _parametric_softplus(x: Term, *, alpha: float = 1.0, beta: float = 1.0) -> Term:
+    return (x * beta).apply(ops.Softplus) * alpha

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from onnxtfl.mappings.math.approximations import atan2
 
-from onnxtfl.build.operands import align_by_axis, formula, on_terms
+from onnxtfl.build.operands import align_by_axis, formula
 from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
 from onnxtfl.build.qoperator import qoperator
 from onnxtfl.build.rows import row
@@ -36,20 +36,6 @@ from onnxtfl.rewriting.registry import (
 )
 
 _SMALL = 1 << 16
-
-
-@lift_onnx("Affine", since=tuple(range(1, 10)))
-@on_terms
-def _affine(x: Term, *, alpha: float = 1.0, beta: float = 0.0) -> Term:
-    return x * alpha + beta
-
-
-@lift_onnx("ImageScaler", since=tuple(range(1, 10)))
-def _image_scaler(b: Builder, node: Node) -> Value:
-    """Return scale * x + bias[c], c along axis 1."""
-    x = Term(b, node.operand(0))
-    bias = np.asarray(node.attributes.get("bias", 0.0), x.dtype.numpy).reshape(-1, *[1] * (x.value.rank - 2))
-    return (x * float(node.attr("scale", 1.0))).apply(ops.Add, constant(bias)).value
 
 
 _ANY_SCALES = {"pot_scale_int16": False}

@@ -1,22 +1,18 @@
-"""Comparisons and Where."""
+"""Comparisons."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from onnxtfl.build.operands import align_by_axis, formula
-from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
-from onnxtfl.build.qoperator import qoperator
 from onnxtfl.build.rows import row
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import reshape, unsqueezed
 from onnxtfl.ir.types import DType
 from onnxtfl.kernels.comparisons import in_units_of_1_256
 from onnxtfl.rewriting.registry import lift_tfl, upgrade
@@ -33,22 +29,6 @@ for _direction, _onnx, _since, _tfl in _COMPARISONS:
     row(ops.Compare, onnx=_onnx, since=_since, fixed={"comparison_direction": _direction})
 for _old in ("Equal", "Greater", "Less"):
     upgrade(_old, since=(1,))(align_by_axis)
-row(ops.Select, onnx="Where", since=(9, 16))
-row(ops.Select, tfl="SELECT_V2", lifts=False)
-
-
-@lift_tfl("SELECT", "SELECT_V2")
-def _select(b: Builder, node: Node) -> Value:
-    """SELECT with a condition of rank 1 selects along the first axis.
-
-    If all operands have one element, the result has the declared rank (LiteRT kernels/select.cc).
-    """
-    condition, on_true, on_false = operands = [node.operand(i) for i in range(3)]
-    if node.op.name == "tfl.SELECT" and condition.tensor_type.rank == 1 and (on_true.tensor_type.rank or 0) > 1:
-        condition = unsqueezed(b, condition, range(1, on_true.rank))
-    chosen = b(ops.Select, condition, on_true, on_false)
-    single = all(v.tensor_type.is_static and product(v.shape) == 1 for v in (*operands, node.result))
-    return reshape(b, chosen, node.result.shape) if single else chosen
 
 
 # --- TFLite's comparisons of quantized tensors ------------------------------------------------------------------------
@@ -109,18 +89,3 @@ def _looked_up(b: Builder, value: Value, table: Array) -> Value:
 @formula(ops.Compare, "onnx")
 def _not_equal(lhs: Term, rhs: Term, *, comparison_direction: str) -> Term | None:
     return lhs.equals(rhs).apply(ops.Not) if comparison_direction == "NE" else None
-
-
-@formula(ops.Select, "onnx")
-def _select_of_uint64(condition: Term, on_true: Term, on_false: Term) -> Term | None:
-    """ONNX Runtime has a kernel for signed integers only."""
-    if on_true.dtype is not DType.UINT64:
-        return None
-    return condition.choose(on_true.to(DType.INT64), on_false.to(DType.INT64)).to(DType.UINT64)
-
-
-# --- on quantized operands --------------------------------------------------------------------------------------------
-
-_CHOICE = QLinearRow("Where", 16, (0, Quantized(1, 2, 3), Quantized(4, 5, 6)), result=(7, 8))
-qlinear("QLinearWhere", (1,), _CHOICE, MICROSOFT)
-qoperator("QLinearWhere", _CHOICE, MICROSOFT)

@@ -1,159 +1,153 @@
-"""Matrices of Fourier transforms and mel bands: constants if the sizes are static, else computed by ops."""
+"""Fourier transforms and windows.
+
+==============  =============================================================================================
+ONNX            DFT 17 20, STFT 17, HannWindow HammingWindow BlackmanWindow 17, MelWeightMatrix 17
+TFLite          RFFT2D, REAL, IMAG, COMPLEX_ABS; to TFLite a DFT is a contraction, an STFT a convolution
+==============  ============================================================================================="""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from onnxtfl.mappings.math.fourier_matrices import (
+    fourier,
+    mel_matrix,
+    number,
+    size_along,
+    spectrum_of_planes,
+    transformed_at,
+)
 
-from onnxtfl.build.sizes import as_int32, slice_axes
+from onnxtfl.build.dtypes import dtype_from
+from onnxtfl.build.operands import to_operand
+from onnxtfl.build.qlinear import MICROSOFT, lift_op
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import known_size, product
 from onnxtfl.ir.formula import Term, real_type
-from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.reshape import dim_value, iota, reshape, unsqueezed
-from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.reshape import iota, reshape, unsqueezed
+from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import lift_onnx, lift_tfl, upgrade
+
+upgrade("DFT", since=(17,))(to_operand("axis", default=1, count=2))
 
 
-def number(b: Builder, value: Value) -> Term:
-    """Return an integer operand as int32 [1]."""
-    return Term(b, reshape(b, as_int32(b, value), (1,)))
+@lift_onnx("DFT", since=(20,))
+def _dft(b: Builder, node: Node) -> Value:
+    x, length, axis = node.operand(0), node.optional(1), node.optional(2) or constant(np.asarray(-2))
+    _check_parts(x)
+    count = None if length is None or static_ints(length) == [0] else number(b, length)
+    inverse, onesided = bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
+    return transformed_at(b, x, axis, count, inverse, onesided)
 
 
-def size_along(b: Builder, x: Value, axis: int) -> Term:
-    """Return the size of `x` along `axis` as int32 [1]."""
-    return Term(b, as_int32(b, dim_value(b, x.shape[axis], x)))
+def _check_parts(x: Value) -> None:
+    known_size(x.shape[-1], "the number of parts (1 or 2) of a transform")
 
 
-def fourier(taken: Term, length: Term, inverse: bool, onesided: bool, parts: int = 2) -> Term:
-    """Return the matrix [taken, parts, results, 1 or 2] that transforms `taken` elements (inverse: times `length`).
+@lift_onnx("STFT", since=(17,))
+def _stft(b: Builder, node: Node) -> Value:
+    """Multiply frames of the signal [n, size, parts] by a matrix [length, parts, results, 2] (transform, window)."""
+    signal, window = node.operand(0), node.optional(2)
+    if signal.rank == 2:  # one part, as ONNX Runtime reads it (core/providers/cpu/signal/dft.cc)
+        signal = unsqueezed(b, signal, [2])
+    _check_parts(signal)
+    length = size_along(b, signal if window is None else window, 0 if window is not None else 1)
+    length = length if node.optional(3) is None else number(b, node.operand(3))
+    matrix = fourier(length, length, False, bool(node.attr("onesided", 1)), signal.size(2)).to(signal.dtype)
+    if window is not None:
+        matrix = matrix * Term(b, window).along(0, 4)
+    step = number(b, node.operand(1))
+    known = static_ints(step.value)
+    if known is None or static_ints(length.value) is None:
+        return _gathered_frames(signal, matrix, length, step)
+    return _convolved(b, signal, matrix.value, known[0])
 
-    `taken`, `length`: int32 [1]. Rows beyond `length` are zero; zeros and ones are exact. `onesided`: the results
-    (inverse: the operands) are half of the spectrum, and the results of the inverse are real. float64 if static.
+
+def _convolved(b: Builder, signal: Value, matrix: Value, step: int) -> Value:
+    """Return a convolution along the signal with the matrix as its kernel."""
+    length, parts, results, both = matrix.shape
+    kernel = reshape(b, matrix, (length, parts, product((results, both))))
+    spatial = {"input_spatial_dimensions": (1,), "output_spatial_dimensions": (1,), "kernel_spatial_dimensions": (0,)}
+    features = {"input_feature_dimension": 2, "output_feature_dimension": 2}
+    kernels = {"kernel_input_feature_dimension": 1, "kernel_output_feature_dimension": 2}
+    slide = {"window_strides": (step,), "padding": (0, 0), "rhs_dilation": (1,)}
+    frames = b(ops.Conv, signal, kernel, None, **spatial, **features, **kernels, **slide)
+    return reshape(b, frames, (*frames.shape[:2], results, both))
+
+
+def _gathered_frames(signal: Value, matrix: Term, length: Term, step: Term) -> Value:
+    """Gather frames at dynamic positions::
+
+    x: [n, size, parts] -> [n, frames, length, parts] x matrix [length, parts, results, 2]
     """
-    half, real = length // 2 + 1, inverse and onesided
-    results = half if onesided and not inverse else length
-    row, column = _places(taken).along(0, 2), _places(results)
-    turns = ((row * column) % length) * 4
-    cosine, sine = _sine(turns + length, length), _sine(turns, length)
-    weight = (row < (half if real else length)).to(cosine.dtype)
-    if real:
-        weight = weight * (2.0 - (row.equals(0) | (row * 2).equals(length)).to(cosine.dtype))
-    cosine, sine = cosine * weight, sine * weight
-    sine = sine if inverse else -sine
-    rows = [[cosine, sine], [-sine, cosine]][:parts]
-    return _stack([_stack(row[: 1 if real else 2], 2) for row in rows], 1)
+    b = matrix.b
+    frames = (size_along(b, signal, 1) - length) // step + 1
+    starts = (Term(b, iota(b, frames.value)) * step).along(0, 2)
+    places = starts + Term(b, iota(b, length.value))
+    axes = {"lhs_contracting_dimensions": (2, 3), "rhs_contracting_dimensions": (0, 1)}
+    return b(ops.DotGeneral, b(ops.Gather, signal, places.value, axis=1), matrix.value, **axes)
 
 
-def _places(count: Term) -> Term:
-    return Term(count.b, iota(count.b, count.value))
+@lift_tfl("RFFT2D")
+def _tfl_rfft2d(b: Builder, node: Node) -> Value:
+    lengths = static_ints(node.operand(1))
+    if lengths is not None and lengths[1] == 1 and lengths[0] > 1:
+        raise UnsupportedError("LiteRT's kernel does not transform columns of one element", code="E-OP-001")
+    real, imaginary = spectrum_of_planes(b, node.operand(0), node.operand(1))
+    return real.apply(ops.Complex, imaginary).value
 
 
-def _sine(quarters: Term, length: Term) -> Term:
-    """Return sin(2 pi quarters / (4 length)), exactly where it is 0, 1 or -1."""
-    whole = quarters % (length * 4)
-    negative = whole > length * 2
-    half = negative.choose(length * 4 - whole, whole)
-    first = (half > length).choose(length * 2 - half, half)
-    real = real_type(first)
-    sine = (first.to(real) * (math.pi / 2) / length.to(real)).apply(ops.Sin)
-    return negative.choose(-sine, sine)
+_WINDOWS = {"HannWindow": (0.5, 0.5), "HammingWindow": (25 / 46, 21 / 46), "BlackmanWindow": (0.42, 0.5, 0.08)}
 
 
-def _stack(parts: list[Term], axis: int) -> Term:
-    """Stack terms along a new axis `axis`."""
-    columns = [Term(part.b, unsqueezed(part.b, part.value, [axis])) for part in parts]
-    return columns[0].apply(ops.Concatenate, *columns[1:], axis=axis) if len(columns) > 1 else columns[0]
+@lift_onnx("HannWindow", since=(17,))
+@lift_onnx("HammingWindow", since=(17,))
+@lift_onnx("BlackmanWindow", since=(17,))
+def _window(b: Builder, node: Node) -> Value:
+    """Return a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N), N = size (periodic) or size - 1."""
+    size, dtype = node.operand(0), dtype_from(node.attr("output_datatype", 1))
+    factors, less = _WINDOWS[node.op.name.removeprefix("onnx.")], 0 if node.attr("periodic", 1) else 1
+    real = real_type(Term(b, size))
+    index, period = (Term(b, v).to(real) for v in (iota(b, size), reshape(b, size, ())))
+    n = index / (period - float(less))
+    total = n * 0.0 + factors[0]
+    for k, factor in enumerate(factors[1:], 1):
+        total = total + (n * (2 * math.pi * k)).apply(ops.Cos) * (factor * (-1) ** k)
+    return total.to(DType.FLOAT32).to(dtype).value
 
 
-def transformed(b: Builder, x: Value, axis: int, length: Term | None, inverse: bool, onesided: bool) -> Value:
-    """Return the DFT of `x` [..., 1 or 2] along `axis` as a contraction; `length` None: the size of the axis."""
-    taken = size_along(b, x, axis)
-    if length is None:
-        length = (taken - 1) * 2 if inverse and onesided else taken
-    read = length // 2 + 1 if inverse and onesided else length
-    x, taken = first_elements(b, x, axis, taken.min(read), taken)
-    matrix = fourier(taken, length, inverse, onesided, x.size(x.rank - 1)).to(x.dtype)
-    axes = {"lhs_contracting_dimensions": (axis, x.rank - 1), "rhs_contracting_dimensions": (0, 1)}
-    order = list(range(x.rank))
-    order.insert(axis, order.pop(x.rank - 2))
-    spread = tuple(order) if axis != x.rank - 2 else ()
-    result = b(ops.DotGeneral, x, matrix.value, **axes, output_permutation=spread)
-    factor = 1.0 / Term(b, reshape(b, length.value, ())).to(real_type(length))
-    return (Term(b, result) * factor.to(x.dtype)).value if inverse else result
+@lift_onnx("MelWeightMatrix", since=(17,))
+def _mel_weight_matrix(b: Builder, node: Node) -> Value:
+    """Return triangular weights over the spectrum. Source: ONNX's reference implementation."""
+    matrix = mel_matrix(b, *(node.operand(i) for i in range(5)))
+    return matrix.to(DType.FLOAT32).to(dtype_from(node.attr("output_datatype", 1))).value
 
 
-def first_elements(b: Builder, x: Value, axis: int, count: Term, size: Term) -> tuple[Value, Term]:
-    """Return the first `count` elements along `axis` and their number if known, else all `size` elements."""
-    known = static_ints(count.value)
-    return (x, size) if known is None else (slice_axes(b, x, {axis: slice(0, known[0])}), count)
+# --- com.microsoft, as older PyTorch exporters wrote them ------------------------------------------------------------
 
 
-def transformed_at(b: Builder, x: Value, axis: Value, length: Term | None, inverse: bool, onesided: bool) -> Value:
-    """Return the DFT of `x` [..., 1 or 2] along an axis that may be dynamic::
-
-    x -> [outer, n, inner, parts] -> [outer, results, inner, 1 or 2] -> [..., 1 or 2]
-    """
-    known = static_ints(axis)
-    if known is not None:
-        return transformed(b, x, normalize_axis(known[0], x.rank), length, inverse, onesided)
-    sizes, where = Term(b, b(ops.Shape, x, dtype=DType.INT32)), number(b, axis)
-    place = Term(b, constant(np.arange(x.rank, dtype=np.int32)))
-    where = (where < 0).choose(where + x.rank, where)
-    taken = sizes.apply(ops.Gather, where, axis=0)
-    outer = (place < where).choose(sizes, 1).reduce("prod", [0])
-    inner = ((place > where) & (place < x.rank - 1)).choose(sizes, 1).reduce("prod", [0])
-    blocks = outer.apply(ops.Concatenate, taken, inner, np.asarray(x.shape[-1:], np.int32), axis=0)
-    middle = transformed(b, b(ops.Reshape, x, blocks.value), 1, length, inverse, onesided)
-    results, made = size_along(b, middle, 1), middle.size(3)
-    last = place.equals(x.rank - 1).choose(place * 0 + made, sizes)
-    return b(ops.Reshape, middle, place.equals(where).choose(results, last).value)
+@lift_onnx("Rfft", since=(1,), domain=MICROSOFT)
+def _rfft(b: Builder, node: Node) -> Value:
+    """Transform real [..., n] to complex [..., n // 2 + 1, 2] (all n if not onesided)."""
+    _check_along_last_axis(node)
+    x, attributes = unsqueezed(b, node.operand(0), [-1]), {"onesided": int(node.attr("onesided", 1))}
+    return lift_op(b, "DFT", 20, [x, None, constant(np.asarray(-2))], attributes)
 
 
-def spectrum_of_planes(b: Builder, x: Value, lengths: Value) -> tuple[Term, Term]:
-    """Return real and imaginary spectrum over the last two axes of `x`: axis by axis, the last one onesided.
-
-    A short signal is padded with zeros. `lengths`: integers [2].
-    """
-    columns, rows = (number(b, b(ops.Gather, lengths, [i], axis=0)) for i in (0, 1))
-    real = unsqueezed(b, x, [x.rank])
-    half = transformed(b, real, x.rank - 1, rows, inverse=False, onesided=True)
-    full = Term(b, transformed(b, half, x.rank - 2, columns, inverse=False, onesided=False))
-    return full.at(0, x.rank), full.at(1, x.rank)
+@lift_onnx("Irfft", since=(1,), domain=MICROSOFT)
+def _irfft(b: Builder, node: Node) -> Value:
+    """Transform complex [..., n // 2 + 1, 2] to real [..., n], divided by n."""
+    _check_along_last_axis(node)
+    attributes = {"inverse": 1, "onesided": int(node.attr("onesided", 1))}
+    real = lift_op(b, "DFT", 20, [node.operand(0), None, constant(np.asarray(-2))], attributes)
+    return b(ops.Gather, real, np.asarray(0), axis=real.rank - 1)
 
 
-def mel_matrix(b: Builder, bins: Value, length: Value, rate: Value, lower: Value, upper: Value) -> Term:
-    """Return the weights [length // 2 + 1, bins] of mel bands; all operands have one element.
-
-    ValueError if bands are known to exceed the spectrum.
-    """
-    count, size = number(b, bins), number(b, length)
-    hertz, *limits = (Term(b, reshape(b, v, (1,))) for v in (rate, lower, upper))
-    real = real_type(count, size, hertz, *limits)
-    low, high = (_mel(limit.to(real)) for limit in limits)
-    step, lines = (high - low) / (count + 2).to(real), (size + 1).to(real)
-    index = _places(count).to(real)
-    left, center, right = (_edges((index + float(i)) * step + low, lines, hertz.to(real)) for i in range(3))
-    half = size // 2 + 1
-    _check_edges(right, half)
-    line = _places(half).to(real).along(0, 2)
-    rising, falling = (line - left) / (center - left).max(1.0), (right - line) / (right - center).max(1.0)
-    between = rising.min(falling).max(0.0)
-    return line.equals(center).choose(between.constant(1.0), between)
-
-
-def _mel(hertz: Term) -> Term:
-    return (hertz / 700.0 + 1.0).log() * (2595 / math.log(10))
-
-
-def _edges(mels: Term, lines: Term, rate: Term) -> Term:
-    """Return the frequency bins at `mels`, rounded down."""
-    hertz = ((mels * (math.log(10) / 2595)).exp() - 1.0) * 700.0
-    return (hertz * lines / rate).floor()
-
-
-def _check_edges(edges: Term, lines: Term) -> None:
-    known = static_ints(lines.value)
-    if known is not None and edges.value.is_constant and (edges.value.numpy() > known[0]).any():
-        raise ValueError(f"mel bands up to frequency bin {edges.value.numpy().max():g} of a spectrum of {known[0]}")
+def _check_along_last_axis(node: Node) -> None:
+    if node.attr("signal_ndim", 1) != 1 or node.attr("normalized", 0):
+        raise UnsupportedError("a transform over several axes, or a normalized one")

@@ -85,18 +85,6 @@ def _selu_1(b: Builder, node: Node) -> None:
 lift_onnx("Softsign", since=(1, 22))(on_terms(lambda x: x / (x.abs() + 1.0)))
 
 
-@lift_onnx("ScaledTanh", since=_EXPERIMENTAL)
-@on_terms
-def _scaled_tanh(x: Term, *, alpha: float = 1.0, beta: float = 1.0) -> Term:
-    return (x * beta).tanh() * alpha
-
-
-@lift_onnx("ParametricSoftplus", since=_EXPERIMENTAL)
-@on_terms
-def _parametric_softplus(x: Term, *, alpha: float = 1.0, beta: float = 1.0) -> Term:
-    return (x * beta).apply(ops.Softplus) * alpha
-
-
 @lift_onnx("Shrink", since=(9,))
 @on_terms
 def _shrink(x: Term, *, bias: float = 0.0, lambd: float = 0.5) -> Term:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from onnxtfl.mappings.math.fourier import fourier
+from onnxtfl.mappings.math.fourier_matrices import fourier
 
 from onnxtfl.build.custom_options import custom_options
 from onnxtfl.ir import ops

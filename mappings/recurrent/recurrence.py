@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from onnxtfl.mappings.control.loops import MOST_CALLS, MOST_PACKED, is_compact
-from onnxtfl.mappings.recurrent.layers import KERNEL_ACTIVATIONS, is_smaller_as_loop, most_steps
 from onnxtfl.mappings.recurrent.lengths import with_steps
+from onnxtfl.mappings.recurrent.unrolling import KERNEL_ACTIVATIONS, is_smaller_as_loop, most_steps
 
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.sizes import as_int32, slice_axes

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from onnxtfl.mappings.recurrent.layers import KERNEL_ACTIVATIONS
+from onnxtfl.mappings.recurrent.unrolling import KERNEL_ACTIVATIONS
 
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.rows import apply_activation

@@ -50,12 +50,6 @@ def _zeros_like(b: Builder, node: Node) -> Value:
     return broadcast(b, zero, x.shape, x)
 
 
-@lift_tfl("DENSIFY")
-def _densify(b: Builder, node: Node) -> Value:
-    """The importer has converted sparse constants to dense ones."""
-    return node.operand(0)
-
-
 # --- Range, filled tensors -------------------------------------------------------------------------------------------
 
 

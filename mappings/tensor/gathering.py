@@ -19,14 +19,11 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import Dim, is_static, known_size, product
+from onnxtfl.ir.dims import Dim, is_static, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.packed import ByteData
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.quantization import Quantization
-from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import (
     as_int64,
     broadcast,
@@ -40,7 +37,6 @@ from onnxtfl.ir.reshape import (
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_tfl
-from onnxtfl.rewriting.stored_integers import integers_of
 
 
 def _unbatched(node: Node) -> bool:
@@ -214,43 +210,6 @@ def _from_tfl_gather(b: Builder, node: Node) -> Value:
     axis, batch = node.attr("axis", 0) or 0, node.attr("batch_dims", 0) or 0
     batch = batch + indices.rank if batch < 0 else batch
     return b(ops.Gather, x, indices, axis=normalize_axis(axis, x.rank), batch_dims=batch)
-
-
-@lift_tfl("EMBEDDING_LOOKUP")
-def _embedding_lookup(b: Builder, node: Node) -> Value:
-    """Return rows of a table; dequantized if the table is quantized and the result is not."""
-    places, table = node.operand(0), node.operand(1)
-    if (quantization := quantization_of(table)) is None or node.result.is_quantized or node.result.dtype.is_integer:
-        return b(ops.Gather, table, places, axis=0)
-    rows = Term(b, b(ops.Gather, _as_read(b, table, quantization), places, axis=0)).to(DType.FLOAT32)
-    scales = constant(np.asarray(quantization.scales, np.float32))
-    if quantization.per_tensor:
-        return rows.apply(ops.Mul, scales).to(node.result.dtype).value
-    count = table.shape[0]
-    each = b(ops.Gather, reshape(b, scales, (count, len(quantization.scales) // known_size(count))), places, axis=0)
-    parts = (*places.shape, each.shape[-1], product(table.shape[1:]) // each.shape[-1])
-    real = Term(b, reshape(b, rows.value, parts, places)) * Term(b, unsqueezed(b, each, [each.rank]))
-    return reshape(b, real.to(node.result.dtype).value, (*places.shape, *table.shape[1:]), places)
-
-
-def _as_read(b: Builder, table: Value, quantization: Quantization) -> Value:
-    """Return the integers of a table as EMBEDDING_LOOKUP reads them: no zero point, uint8 as int8.
-
-    Rows of packed elements have to fill whole bytes: the kernel starts others too early.
-    Source: LiteRT kernels/embedding_lookup.cc.
-    """
-    integers = integers_of(b, table)
-    if quantization.dtype is DType.UINT8:
-        return b(ops.BitcastConvert, integers, dtype=DType.INT8)
-    packed = 8 // quantization.dtype.bits if quantization.dtype.bits < 8 else 1
-    if not is_static(table.shape) or product(table.shape[1:]) % packed == 0:
-        return integers
-    rows, length = table.size(0), known_size(product(table.shape[1:]))
-    if table.data is None:
-        raise UnsupportedError(f"rows of {length} elements of {quantization.storage} that are not constant")
-    firsts = np.arange(rows)[:, None] * length // packed * packed
-    read = table.data.numpy().reshape(-1)[firsts + np.arange(length)].reshape(table.data.shape)
-    return constant(ArrayData(read, quantization.dtype))
 
 
 # --- GatherND --------------------------------------------------------------------------------------------------------

@@ -451,20 +451,6 @@ def _from_tfl_scatter_nd(b: Builder, node: Node) -> Value:
     return total if base == 0 else b(ops.Sub, total, b.scalar(base, updates))
 
 
-@lift_tfl("SPARSE_TO_DENSE")
-def _sparse_to_dense(b: Builder, node: Node) -> Value:
-    """Write values (or one value) at rows of positions into a tensor of the default."""
-    indices, shape, values, default = (node.operand(i) for i in range(4))
-    blank = b(ops.BroadcastTo, reshape(b, default, ()), shape)
-    if indices.rank == 0:
-        indices = reshape(b, indices, (1, 1))
-    elif indices.rank == 1:
-        indices = reshape(b, indices, (indices.shape[0], 1))
-    if values.rank == 0:
-        values = b(ops.BroadcastTo, values, dim_vector(b, indices.shape[:1], indices))
-    return b(ops.ScatterND, blank, indices, values, kind="none")
-
-
 @lift_tfl("STABLEHLO_SCATTER")
 def _scatter(b: Builder, node: Node) -> Value:
     """Write rows or blocks at indices of the leading axes."""

@@ -8,11 +8,9 @@ import numpy as np
 
 from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import as_int32, int32_operands, slice_axes
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import is_static, known_size, product, size_or
+from onnxtfl.ir.dims import is_static, known_size, product
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
@@ -117,48 +115,3 @@ def _segment_sum(b: Builder, node: Node) -> Value:
             last + 1 if is_static(ids.shape) else (last + 1).max(0)
         ).value  # the lowest integer if there are no ids
     return b(ops.SegmentReduce, x, ids, count, kind="sum")
-
-
-@lift_tfl("EMBEDDING_LOOKUP_SPARSE")
-def _embedding_lookup_sparse(b: Builder, node: Node) -> Value:
-    """Gather rows of a table and combine those with equal indices in all but the last axis of a sparse tensor.
-
-    Source: LiteRT kernels/embedding_lookup_sparse.cc, for sorted indices, as in a SparseTensor.
-    """
-    ids, places, shape, weights, table = (node.operand(i) for i in range(5))
-    outer = size_or(places.shape[1], 1) - 1
-    sizes = static_ints(shape)
-    if sizes is None or len(sizes) != outer + 1:
-        raise UnsupportedError("a sparse lookup of unknown shape", code="E-SHAPE-001")
-    sizes = sizes[:outer]
-    bucket = (
-        Term(
-            b,
-            b(
-                ops.Reduce,
-                b(ops.Mul, slice_axes(b, places, {1: slice(0, outer)}), _strides(sizes)),
-                [1],
-                kind="sum",
-                keepdims=False,
-            ),
-        )
-        if outer
-        else Term(b, ids) * 0
-    )
-    count = constant(np.asarray(product(sizes), np.int32))
-    factor = Term(b, reshape(b, weights, (*weights.shape, *[1] * (table.rank - 1))))
-    rows = Term(b, b(ops.Gather, table, ids, axis=0)) * factor
-
-    def summed(x: Term) -> Term:
-        return x.apply(ops.SegmentReduce, bucket, count, kind="sum")
-
-    total, combiner = summed(rows), node.attr("combiner", "SUM")
-    if combiner != "SUM":
-        weight = summed(factor) if combiner == "MEAN" else summed(factor * factor).sqrt()
-        total = (summed(factor * 0.0 + 1.0) > 0.0).choose(total / weight, total)
-    return reshape(b, total.value, (*sizes, *table.shape[1:]))
-
-
-def _strides(sizes: list[int]) -> Array:
-    """Return the strides of a flattened tensor."""
-    return np.cumprod([1, *sizes[:0:-1]])[::-1].astype(np.int32)

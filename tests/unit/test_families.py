@@ -92,7 +92,16 @@ def test_every_op_of_the_formats_has_a_family() -> None:
 
 
 BESIDE = {
-    *("approximations", "directions", "fourier", "halving", "layers", "lengths", "loops", "nearest_resizing"),
+    *(
+        "approximations",
+        "directions",
+        "fourier_matrices",
+        "halving",
+        "unrolling",
+        "lengths",
+        "loops",
+        "nearest_resizing",
+    ),
     *("pair_probabilities", "pool_indices", "ranking", "scores", "sequence_loops", "tree_scores", "trees"),
 }
 """Modules that serve the mapping beside them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from onnxtfl.mappings.control.resources import LISTS, SINGLE
+from onnxtfl.mappings.control.hash_tables import LISTS, SINGLE
 
 from onnxtfl.build.attributes import ML, ints, texts, texts_of
 from onnxtfl.errors import InvalidModelError

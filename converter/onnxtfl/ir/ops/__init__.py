@@ -16,7 +16,7 @@ arithmetic (NumPy broadcasting)
     Pow (exponents of any type)   Clamp(x, min?, max?)
 logic (NumPy broadcasting)
     And Or Xor Not (bool; bitwise on integers)   ShiftLeft ShiftRightLogical ShiftRightArithmetic(lhs, rhs; in_range)
-comparison (NumPy broadcasting)
+comparison, selection (NumPy broadcasting)
     Compare(lhs, rhs; comparison_direction)   Select(pred, on_true, on_false)
 custom
     Custom(operands...; called, domain, version, types, attributes)   (a kernel of the user)
@@ -122,7 +122,7 @@ from onnxtfl.ir.ops.arithmetic import (
 from onnxtfl.ir.ops.bidirectional import Bidirectional, directions_of
 from onnxtfl.ir.ops.broadcasting import Broadcast, BroadcastInDim, BroadcastTo, DynamicBroadcastInDim, Tile
 from onnxtfl.ir.ops.casts import BitcastConvert, Convert
-from onnxtfl.ir.ops.comparison import Compare, Select
+from onnxtfl.ir.ops.comparison import Compare
 from onnxtfl.ir.ops.complex_numbers import Complex, Imag, Real
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.contraction import Dot, DotGeneral, DotGeneralBias, DotRoles, Gemm
@@ -166,6 +166,7 @@ from onnxtfl.ir.ops.elementwise import (
     Tanh,
 )
 from onnxtfl.ir.ops.gathering import Gather, GatherElements, GatherND
+from onnxtfl.ir.ops.hash_tables import Lookup
 from onnxtfl.ir.ops.identity import Copy, Dropout
 from onnxtfl.ir.ops.indexing import NonZero, OneHot
 from onnxtfl.ir.ops.logic import And, Not, Or, PopulationCount, ShiftLeft, ShiftRightArithmetic, ShiftRightLogical, Xor
@@ -182,11 +183,11 @@ from onnxtfl.ir.ops.reduce_window import ReduceWindow, joining
 from onnxtfl.ir.ops.reductions import ArgMax, ArgMin, FunctionReduce, Reduce, reduced_axes
 from onnxtfl.ir.ops.reshape import DynamicReshape, Reshape, Squeeze, Unsqueeze
 from onnxtfl.ir.ops.resizing import Resize, scaled
-from onnxtfl.ir.ops.resources import Lookup
 from onnxtfl.ir.ops.reversal import Reverse, ReverseSequence
 from onnxtfl.ir.ops.sampling import GridSample, RoiAlign
 from onnxtfl.ir.ops.scattering import ScatterElements, ScatterND
 from onnxtfl.ir.ops.segments import SegmentReduce
+from onnxtfl.ir.ops.selection import Select
 from onnxtfl.ir.ops.sequences import Absent, Tuple, Unstack
 from onnxtfl.ir.ops.shape import Shape, Size
 from onnxtfl.ir.ops.slicing import (

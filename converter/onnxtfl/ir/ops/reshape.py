@@ -12,9 +12,10 @@ from onnxtfl.ir.factors import factor_groups, permuted_groups
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.ops.comparison import Compare, Select
+from onnxtfl.ir.ops.comparison import Compare
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.gathering import Gather
+from onnxtfl.ir.ops.selection import Select
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.quantization import Quantization

@@ -10,11 +10,12 @@ from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import Operand
-from onnxtfl.ir.ops.comparison import Compare, Select
+from onnxtfl.ir.ops.comparison import Compare
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.reductions import Reduce
 from onnxtfl.ir.ops.reshape import Unsqueeze
+from onnxtfl.ir.ops.selection import Select
 from onnxtfl.ir.shapes import check_agree
 from onnxtfl.ir.types import DType
 
