@@ -13,13 +13,13 @@ from onnxtfl.passes.quantize.hybrid import (
     remark_dynamic_products,
     use_hybrid_weights,
 )
+from onnxtfl.passes.quantize.int8_as_uint8 import store_as_uint8
 from onnxtfl.passes.quantize.real_constants import store_real_constants
 from onnxtfl.passes.quantize.saturate import saturate_quantized
-from onnxtfl.passes.quantize.storage import store_as_int8
 from onnxtfl.passes.quantize.summary import summary
 from onnxtfl.passes.quantize.surround import surround_moves
 from onnxtfl.passes.quantize.types import read_quantized_types
-from onnxtfl.passes.quantize.unsigned import store_as_uint8
+from onnxtfl.passes.quantize.uint8_as_int8 import store_as_int8
 
 __all__ = [
     "STORED_CLAMPS",

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.errors import short
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import convert_quantization
@@ -26,9 +25,10 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import single_use, splat_value
 from onnxtfl.ir.op import Effect
-from onnxtfl.ir.quantization import Quantization, dequantize, limits, product_quantization, quantize
+from onnxtfl.ir.quantization import Quantization, limits, quantize
 from onnxtfl.ir.quantized import quantization_of, selected_operands
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import TensorType
+from onnxtfl.passes.quantize.biases import dequantized_source, quantized_bias, rescaled_bias
 from onnxtfl.rewriting.patterns import Patterns
 
 PATTERNS = Patterns()
@@ -56,7 +56,7 @@ def quantize_early(graph: Graph) -> None:
 
 def _dequantize_small_constant(graph: Graph, node: Node) -> None:
     """Dequantize a small constant that float ops read, so that folding can continue."""
-    source = _source_of_bias(node.result) if node.op is ops.Convert else None
+    source = dequantized_source(node.result) if node.op is ops.Convert else None
     if source is not None and source.data is not None and source.data.size <= _FOLDED:
         graph.replace(node, [constant(source.numpy(), node.result.dtype)])
 
@@ -120,7 +120,7 @@ def requantization(b: Builder, node: Node) -> Value | None:
 
         Convert(Convert(%q: int8 0.5:1) : float32) : int8 0.25:3    ->    Convert(%q: int8 0.5:1) : int8 0.25:3
     """
-    source = _source_of_bias(node.operand(0))
+    source = dequantized_source(node.operand(0))
     if source is None or not node.result.is_quantized or source.dtype is not node.result.dtype:
         return None
     return convert_quantization(b, source, quantization_of(node.result))
@@ -186,21 +186,13 @@ def _moved(graph: Graph, node: Node) -> bool:
 
 def _source(value: Value | None) -> Value | None:
     """Return the quantized value (at most 16 bits: wider ones are biases) from which `value` is converted."""
-    source = _source_of_bias(value)
+    source = dequantized_source(value)
     return None if source is None or _is_wide(source) else source
 
 
 def _is_wide(value: Value) -> bool:
     quantization = value.tensor_type.quantization
     return quantization is not None and quantization.dtype.bits > 16
-
-
-def _source_of_bias(value: Value | None) -> Value | None:
-    """Return the quantized value from which `value` is converted."""
-    node = value.producer if value is not None else None
-    if node is None or node.op is not ops.Convert or node.result.is_quantized or not node.operand(0).is_quantized:
-        return None
-    return node.operand(0) if node.result.dtype is node.operand(0).dtype else None
 
 
 def _fused(graph: Graph, node: Node) -> None:
@@ -218,7 +210,7 @@ def _fused(graph: Graph, node: Node) -> None:
         return
     b = Builder(graph, node, maker="fuse quantized")
     results = b.many(node.op, *operands, **node.attributes)
-    if (remark := _rescaled(node, operands)) is not None and results[0].producer is not None:
+    if (remark := rescaled_bias(node, operands)) is not None and results[0].producer is not None:
         results[0].producer.remarks += (remark,)
     for new, old, quantization in zip(results, node.results, wanted, strict=True):
         if quantization is not None:
@@ -255,7 +247,7 @@ def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None]
         elif source is not None and i != bias:
             operands.append(source)
         elif i == bias:
-            operands.append(_bias(value, operands, wanted))
+            operands.append(quantized_bias(value, operands, wanted))
         elif _is_moved(node, i) and (stored := _stored_as(value, wanted)) is not None:
             operands.append(stored)
         elif value.data is not None and _is_parameter(node, i):
@@ -307,17 +299,6 @@ def _unquantized(graph: Graph, node: Node, results: Sequence[Value]) -> Remark:
     return Remark("float", node.op.name, "a constant is float")
 
 
-def _rescaled(node: Node, operands: Sequence[Value | None]) -> Remark | None:
-    """Return the remark that the bias of `node`, quantized in the source, gets another scale."""
-    index = next((i for i, o in enumerate(node.op.operands) if o.name == "bias"), len(operands))
-    if index >= len(operands):
-        return None
-    before, after = quantization_of(_source_of_bias(node.operands[index])), quantization_of(operands[index])
-    if before is None or after is None or (before.scales, before.zero_points) == (after.scales, after.zero_points):
-        return None
-    return Remark("bias", node.op.name, short(f"{before} became {after}"))
-
-
 def _scalar(value: Value, node: Node, index: int) -> Value:
     """Quantize a constant of one element of a binary op exactly."""
     other = node.operands[1 - index] if index < 2 else None
@@ -346,7 +327,7 @@ def _exact(number: np.float32, storage: str) -> tuple[Quantization, int]:
 
 def _is_by_output(node: Node, index: int, value: Value | None) -> bool:
     """Whether per-axis parameters of operand `index` are per output feature, as kernels require."""
-    source = _source_of_bias(value)
+    source = dequantized_source(value)
     quantization = source.tensor_type.quantization if source is not None else None
     if quantization is None or quantization.per_tensor:
         return True
@@ -358,27 +339,3 @@ def _is_by_output(node: Node, index: int, value: Value | None) -> bool:
     if contracting is not None:
         return quantization.axis not in (*contracting, *node.attr("rhs_batching_dimensions"))
     return bool(quantization.axis == node.attr("kernel_output_feature_dimension"))
-
-
-def _bias(value: Value, operands: Sequence[Value | None], wanted: Quantization | None) -> Value | None:
-    """Quantize a constant bias with scale input scale * weight scale, as integer kernels accumulate it.
-
-    None if the error is not below a quarter of a step of the result's quantization `wanted`.
-    """
-    source = _source_of_bias(value) or value
-    x, w = (v.tensor_type.quantization if v is not None else None for v in operands[:2])
-    if source.data is None or source.data.size > _SMALL or x is None or w is None or not x.per_tensor:
-        return None
-    quantization = product_quantization(x, w)
-    before = source.tensor_type.quantization
-    if before is not None and before.scales == quantization.scales and not any(before.zero_points):
-        return constant(source.data.cast(quantization.dtype), type_=source.tensor_type.stored_as(quantization))
-    real = source.numpy().astype(np.float32)
-    if quantization.axis is not None and real.size != len(quantization.scales):
-        return None
-    stored = quantize(real, quantization)
-    error = np.abs(dequantize(stored, quantization) - real).max(initial=0.0)
-    if not error <= (min(wanted.scales) / 4 if wanted is not None else 0.0):
-        return None
-    type_ = TensorType(DType.FLOAT32, real.shape, quantization)
-    return constant(ArrayData(stored, quantization.dtype), type_=type_)
