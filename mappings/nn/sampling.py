@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from onnxtfl.build.qlinear import MICROSOFT
+from onnxtfl.build.rows import row
 from onnxtfl.build.runtime_axes import named_factors
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
@@ -201,8 +202,8 @@ def weighted_corners(b: Builder, x: Value, batches: Value, rows: _Side, columns:
     which = reshape(b, b(ops.Convert, batches, dtype=DType.INT32), (batches.shape[0], 1, 1))
     first = Term(b, which) * width * height
     terms = []
-    for (row, down), (column, right) in itertools.product(rows, columns):
-        index = _column(row) * width + _row(column) + first
+    for (line, down), (column, right) in itertools.product(rows, columns):
+        index = _column(line) * width + _row(column) + first
         taken = Term(b, b(ops.Gather, elements, index.value, axis=0))
         terms.append(taken * along_channels(_column(down) * _row(right)))
     return terms
@@ -238,40 +239,8 @@ def _row(term: Term) -> Term:
     return Term(term.b, reshape(term.b, term.value, (count, 1, places)))
 
 
-@lift_onnx("MaxRoiPool", since=(1, 22))
-def _max_roi_pool(b: Builder, node: Node) -> Value:
-    """Return the maximum of each cell of regions (batch, x1, y1, x2, y2), over rows first, then over columns.
-
-    Source: ONNX Runtime roi_pool.cc: corners are rounded, a cell covers all elements it touches, an empty one is 0.
-    """
-    x, rois = node.operand(0), node.operand(1)
-    sizes = known_sizes(x.shape[2:])
-    if len(sizes) != 2:
-        raise UnsupportedError("regions of maps of dynamic size", code="E-SHAPE-001")
-    numbers = [Term(b, b(ops.Slice, rois, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(5)]
-    batch = reshape(b, b(ops.Convert, numbers[0].value, dtype=DType.INT32), (rois.shape[0],))
-    corners = [(n * float(node.attr("spatial_scale", 1.0))).apply(ops.Round) for n in numbers[1:]]
-    image = b(ops.Gather, x, batch, axis=0)
-    for axis, cells, start, end in zip((2, 3), node.attr("pooled_shape"), corners[1::-1], corners[:1:-1], strict=True):
-        image = _cell_maxima(image, axis, sizes[axis - 2], cells, start, end)
-    value = Term(b, image)
-    return (value > float(np.finfo(np.float32).min)).choose(value, 0.0).value
+def _is_channels_first(node: Node) -> bool:
+    return bool(node.attr("layout") == "NCHW")
 
 
-def _cell_maxima(image: Value, axis: int, size: int, cells: int, start: Term, end: Term) -> Value:
-    """Return the maximum of each cell along an axis; the lowest value of the dtype for an empty cell."""
-    b = start.b
-    length = (end - start + 1.0).max(1.0) * (1.0 / cells)
-    check_elements(size, "the positions along an axis")
-    places = constant(np.arange(size, dtype=np.float32)[None])
-    parts = []
-    for cell in range(cells):
-        low = ((length * float(cell)).floor() + start).max(0.0).min(float(size))
-        high = ((length * float(cell + 1)).apply(ops.Ceil) + start).max(0.0).min(float(size))
-        inside = (low <= Term(b, places)) & (high > Term(b, places))
-        shape = [start.value.shape[0], 1, 1, 1]
-        shape[axis] = size
-        mask = Term(b, reshape(b, inside.value, shape))
-        lowest = float(np.finfo(np.float32).min)
-        parts.append(b(ops.Reduce, mask.choose(Term(b, image), lowest).value, [axis], kind="max", keepdims=True))
-    return parts[0] if cells == 1 else b(ops.Concatenate, *parts, axis=axis)
+row(ops.MaxRoiPool, onnx="MaxRoiPool", since=(1, 22), attributes="pooled_shape spatial_scale", when=_is_channels_first)

@@ -171,20 +171,29 @@ from onnxtfl.ir.ops.identity import Copy, Dropout
 from onnxtfl.ir.ops.indexing import NonZero, OneHot
 from onnxtfl.ir.ops.logic import And, Not, Or, PopulationCount, ShiftLeft, ShiftRightArithmetic, ShiftRightLogical, Xor
 from onnxtfl.ir.ops.losses import BCELoss
-from onnxtfl.ir.ops.matrices import Diagonal, Trilu
-from onnxtfl.ir.ops.normalization import LRN, BatchNormInference, GroupNorm, InstanceNorm, LayerNorm, standardized
+from onnxtfl.ir.ops.matrices import Cholesky, Diagonal, Trilu
+from onnxtfl.ir.ops.normalization import (
+    LRN,
+    BatchNormGrad,
+    BatchNormInference,
+    BatchNormTraining,
+    GroupNorm,
+    InstanceNorm,
+    LayerNorm,
+    standardized,
+)
 from onnxtfl.ir.ops.padding import DynamicPad, Pad
 from onnxtfl.ir.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool, pool_window
 from onnxtfl.ir.ops.precision import ReducePrecision
 from onnxtfl.ir.ops.quantization import DequantizeLinear, QuantizeLinear
 from onnxtfl.ir.ops.randomness import Multinomial, RngNormal, RngUniform
 from onnxtfl.ir.ops.recurrence import INPUT_GATE, Gru, Lstm, Recurrent, Rnn, operands_of
-from onnxtfl.ir.ops.reduce_window import ReduceWindow, joining
+from onnxtfl.ir.ops.reduce_window import ReduceWindow, SelectAndScatter, joining
 from onnxtfl.ir.ops.reductions import ArgMax, ArgMin, FunctionReduce, Reduce, reduced_axes
 from onnxtfl.ir.ops.reshape import DynamicReshape, Reshape, Squeeze, Unsqueeze
 from onnxtfl.ir.ops.resizing import Resize, scaled
 from onnxtfl.ir.ops.reversal import Reverse, ReverseSequence
-from onnxtfl.ir.ops.sampling import GridSample, RoiAlign
+from onnxtfl.ir.ops.sampling import GridSample, MaxRoiPool, RoiAlign
 from onnxtfl.ir.ops.scattering import ScatterElements, ScatterND
 from onnxtfl.ir.ops.segments import SegmentReduce
 from onnxtfl.ir.ops.selection import Select

@@ -1,13 +1,14 @@
-"""Normalization by given statistics (BatchNormInference) or computed ones (layer, instance, group, LRN)."""
+"""Normalization by given statistics (BatchNormInference) or computed ones (batch, layer, instance, group, LRN)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from onnxtfl.ir.attributes import Axis, Float, Integer
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.dims import differ, known_of, product
-from onnxtfl.ir.formula import Formula, Term, by_formula
+from onnxtfl.ir.formula import Formula, Term, by_expansion, by_formula
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import FLOATS, Operand, SharedAxes
 from onnxtfl.ir.ops.pooling import AveragePool
@@ -145,3 +146,53 @@ def GroupNorm(x: Term, scale: Term, bias: Term, num_groups: int, epsilon: float 
     result, *_ = standardized(grouped, (a for a in range(1, len(parts)) if a != axis), epsilon)
     factor, offset = (v.along(axis, x.rank) for v in (scale, bias))
     return Term(x.b, reshape(x.b, result.value, shape, x.value)) * factor + offset
+
+
+@by_expansion(*_SCALED, results=tuple(Operand(name) for name in ("output", "mean", "variance")))
+def BatchNormTraining(
+    b: Builder, x: Value, scale: Value, bias: Value, epsilon: float = 1e-5, feature_index: int = 1
+) -> list[Value]:
+    """BatchNormInference by the statistics of the batch itself, which are the other results, both [features].
+
+    mean and variance (not corrected) are over all axes but `feature_index`. Source: neutral-ops 3.15; XLA.
+    """
+    term, axis = Term(b, x), normalize_axis(feature_index, x.rank)
+    axes = [a for a in range(x.rank) if a != axis]
+    mean = term.mean(axes)
+    difference = term - mean
+    variance = (difference * difference).mean(axes)
+    own = [reshape(b, v.value, (x.shape[axis],), x) for v in (mean, variance)]
+    result = b(BatchNormInference, x, scale, bias, *own, epsilon=epsilon, feature_index=axis)
+    return [result, *own]
+
+
+@by_expansion(
+    *(Operand(name, FLOATS) for name in ("input", "scale", "mean", "variance", "grad_output")),
+    results=tuple(Operand(name) for name in ("grad_input", "grad_scale", "grad_bias")),
+)
+def BatchNormGrad(
+    b: Builder,
+    x: Value,
+    scale: Value,
+    mean: Value,
+    variance: Value,
+    grad_output: Value,
+    epsilon: float = 1e-5,
+    feature_index: int = 1,
+) -> list[Value]:
+    """The gradients of BatchNormTraining, whose output has the gradient g = `grad_output`.
+
+    With n = (input - mean) / sqrt(variance + epsilon), sums and averages over all axes but `feature_index`::
+
+        grad_input = scale / sqrt(variance + epsilon) * (g - average(g) - n * average(g * n))
+        grad_scale = sum(g * n)        grad_bias = sum(g)
+
+    Source: neutral-ops 3.13; XLA.
+    """
+    axis, g = normalize_axis(feature_index, x.rank), Term(b, grad_output)
+    axes = [a for a in range(x.rank) if a != axis]
+    factor, center, spread = (Term(b, v).along(axis, x.rank) for v in (scale, mean, variance))
+    inverse = (spread + epsilon).rsqrt()
+    n = (Term(b, x) - center) * inverse
+    grad_input = factor * inverse * (g - g.mean(axes) - n * (g * n).mean(axes))
+    return [grad_input.value, *(v.reduce("sum", axes, keepdims=False).value for v in (g * n, g))]

@@ -1,4 +1,4 @@
-"""Reductions over windows on any axes: ReduceWindow."""
+"""Windows on any axes: ReduceWindow SelectAndScatter."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import numpy as np
 from onnxtfl.ir import numeric
 from onnxtfl.ir.attributes import Choice
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.formula import by_expansion
+from onnxtfl.ir.dims import product
+from onnxtfl.ir.formula import Term, by_expansion
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import BOOLS, NUMERIC, OPS, Op, Operand
+from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.padding import Pad
+from onnxtfl.ir.ops.scattering import ScatterElements
 from onnxtfl.ir.ops.slicing import END, Slice
+from onnxtfl.ir.reshape import dim_value, iota, reshape
 from onnxtfl.ir.spatial import Window
 
 _NEUTRAL: dict[str, Callable[[np.dtype[Any]], Any]] = {
@@ -81,3 +85,62 @@ def _join_windows(b: Builder, join: type[Op], x: Value, axis: int, window: int, 
     for index in range(1, window):
         result = b(join, result, place(index))
     return result
+
+
+_SCATTERS = {"UPDATE": "none", "ADD": "add", "MUL": "mul", "MIN": "min", "MAX": "max"}
+
+
+@by_expansion(
+    *(Operand(name, NUMERIC) for name in ("input", "source", "init_value")),
+    attributes={"select_type": Choice("GE", "GT", "LE", "LT"), "computation": Choice(*_SCATTERS, default="ADD")},
+)
+def SelectAndScatter(
+    b: Builder,
+    x: Value,
+    source: Value,
+    init_value: Value,
+    select_type: str,
+    computation: str = "ADD",
+    window_dimensions: Sequence[int] = (),
+    window_strides: Sequence[int] = (),
+    padding: Sequence[int] = (),
+) -> Value:
+    """Scatter `source`, an element for each window of the operand, to the element that the window selects.
+
+    An element a stays selected against a later one c of the window if a `select_type` c; padding is never selected.
+    Elements that no window selects are `init_value`; others combine it with their sources by `computation` (`UPDATE`:
+    the last source). Windows and strides have an entry for each axis, `padding` all lows, then all highs.
+    Source: neutral-ops 3.110; XLA (whose computations are graphs). SUB, DIV and logical computations are not there:
+    no runtime scatters by them.
+    """
+    strides = tuple(window_strides) or (1,) * x.rank
+    window = Window(tuple(window_dimensions), strides, (1,) * x.rank, tuple(padding) or (0,) * (2 * x.rank))
+    if window.rank != x.rank:
+        raise ValueError(f"windows along {window.rank} of {x.rank} axes")
+    count = dim_value(b, product(x.shape), x)
+    places = reshape(b, iota(b, count), x.shape, x)
+    selected = _selected_places(b, x, places, window, select_type)
+    spare = selected.compared("LT", 0).choose(Term(b, count), selected)  # of windows without an element
+    flat = b(BroadcastTo, init_value, reshape(b, (Term(b, count) + 1).value, (1,)))
+    indices, updates = (reshape(b, v, (-1,)) for v in (spare.value, source))
+    result = b(ScatterElements, flat, indices, updates, axis=0, kind=_SCATTERS[computation])
+    return reshape(b, b(Slice, result, [0], [-1], [1]), x.shape, x)
+
+
+def _selected_places(b: Builder, x: Value, places: Value, window: Window, select_type: str) -> Term:
+    """Return the element of `places` that each window over `x` selects; -1 for a window over padding only."""
+    if window.is_padded:
+        pairs = np.asarray(window.padding, np.int64).reshape(2, x.rank).T
+        x, places = b(Pad, x, pairs, None), b(Pad, places, pairs, b.scalar(-1, places))
+    best: tuple[Term, Term] | None = None
+    for tap in window.taps():
+        starts, limits = list(tap), [t + 1 - k or END for t, k in zip(tap, window.shape, strict=True)]
+        value, place = (Term(b, b(Slice, v, starts, limits, list(window.strides))) for v in (x, places))
+        if best is None:
+            best = value, place
+            continue
+        stays = best[0].compared(select_type, value) & (best[1] >= 0) | (place < 0)
+        best = stays.choose(best[0], value), stays.choose(best[1], place)
+    if best is None:
+        raise ValueError("windows without elements")
+    return best[1]

@@ -1,4 +1,4 @@
-"""Sampling of a feature map at computed coordinates: GridSample, RoiAlign.
+"""Sampling of a feature map at computed coordinates: GridSample RoiAlign MaxRoiPool.
 
 Source: neutral-ops 3.61, 3.104; ONNX GridSample-20, RoiAlign-16."""
 
@@ -13,15 +13,19 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir.attributes import Choice, Flag, Float, Integer
+from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, differ, product
+from onnxtfl.ir.dims import Dim, differ, known_size, product
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.formula import Formula, Term
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.formula import Formula, Term, by_expansion
+from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, Attributes, Op, Operand
 from onnxtfl.ir.ops.casts import Convert
+from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.gathering import Gather
+from onnxtfl.ir.ops.reductions import Reduce
+from onnxtfl.ir.ops.slicing import END, Slice
 from onnxtfl.ir.reshape import dim_value, reshape, transposed, with_unit_axis
 from onnxtfl.ir.types import DType
 
@@ -254,3 +258,46 @@ def bilinear_terms(image: Array, rows: Array, columns: Array) -> Array:
     (top, bottom, up, down), (left, right, west, east) = sides
     corners = [(top, left, up, west), (top, right, up, east), (bottom, left, down, west), (bottom, right, down, east)]
     return np.stack([image[:, r][:, :, c] * a[:, None] * z for r, c, a, z in corners]).astype(image.dtype)
+
+
+@by_expansion(
+    Operand("input", FLOATS), Operand("rois", FLOATS), attributes={"layout": Choice("NCHW", "NHWC", default="NCHW")}
+)
+def MaxRoiPool(
+    b: Builder, x: Value, rois: Value, pooled_shape: Sequence[int], spatial_scale: float = 1.0, layout: str = "NCHW"
+) -> Value:
+    """The maximum of each of `pooled_shape` cells of regions (batch, x1, y1, x2, y2): [regions, c, rows, columns].
+
+    `layout`: of the map and of the result; the map has a static size. Corners are rounded, a cell covers all elements
+    it touches, an empty one is 0. Source: neutral-ops 3.78; ONNX MaxRoiPool; ONNX Runtime roi_pool.cc.
+    """
+    if x.rank != 4 or len(pooled_shape) != 2:
+        raise ValueError(f"cells {tuple(pooled_shape)} of a map of rank {x.rank}")
+    spatial = (2, 3) if layout == "NCHW" else (1, 2)
+    numbers = [Term(b, b(Slice, rois, [0, i], [END, i + 1], [1, 1])) for i in range(5)]
+    batch = reshape(b, b(Convert, numbers[0].value, dtype=DType.INT32), (rois.shape[0],))
+    corners = [(n * spatial_scale).apply("Round") for n in numbers[1:]]
+    image = b(Gather, x, batch, axis=0)
+    for axis, cells, start, end in zip(spatial, pooled_shape, corners[1::-1], corners[:1:-1], strict=True):
+        image = _cell_maxima(image, axis, known_size(x.shape[axis], "the size of the map"), cells, start, end)
+    value = Term(b, image)
+    return (value > float(np.finfo(np.float32).min)).choose(value, 0.0).value
+
+
+def _cell_maxima(image: Value, axis: int, size: int, cells: int, start: Term, end: Term) -> Value:
+    """Return the maximum of each cell along an axis; the lowest value of the dtype for an empty cell."""
+    b = start.b
+    length = (end - start + 1.0).max(1.0) * (1.0 / cells)
+    check_elements(size, "the positions along an axis")
+    places = constant(np.arange(size, dtype=np.float32)[None])
+    parts = []
+    for cell in range(cells):
+        low = ((length * float(cell)).floor() + start).max(0.0).min(float(size))
+        high = ((length * float(cell + 1)).apply("Ceil") + start).max(0.0).min(float(size))
+        inside = (low <= Term(b, places)) & (high > Term(b, places))
+        shape = [start.value.shape[0], 1, 1, 1]
+        shape[axis] = size
+        mask = Term(b, reshape(b, inside.value, shape))
+        lowest = float(np.finfo(np.float32).min)
+        parts.append(b(Reduce, mask.choose(Term(b, image), lowest).value, [axis], kind="max", keepdims=True))
+    return parts[0] if cells == 1 else b(Concatenate, *parts, axis=axis)
