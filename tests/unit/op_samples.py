@@ -303,6 +303,18 @@ def _written(rng: RNG, kind: str = "") -> dict[str, Any]:
     return {"kind": kind or _one(rng, "none", "add", "mul", "max", "min")}
 
 
+def _positive_definite(r: RNG) -> Array:
+    half = _floats(r, 2, 3, 3)
+    return np.asarray(half @ half.transpose(0, 2, 1) + np.eye(3), np.float32)
+
+
+def _aligned(r: RNG) -> Sample:
+    """Log-probabilities of 6 steps, 2 sequences and 4 classes, of which targets have up to 2."""
+    x = _floats(r, 6, 2, 4)
+    x = x - np.log(np.exp(x).sum(axis=2, keepdims=True))
+    return [x.astype(np.float32), r.integers(1, 4, (2, 2)), r.integers(4, 7, 2), r.integers(0, 3, 2)], {}
+
+
 def _scattered(rng: RNG) -> Sample:
     x = _floats(rng, 4, 3)
     places = rng.permutation(4)[:2]
@@ -429,7 +441,19 @@ OF_OP: dict[str, Draw] = {
     "Rnn": lambda r: _layer(r, 1, 1),
     "RoiAlign": lambda r: ([_floats(r, 1, 2, 8, 8), np.asarray([[1, 1, 6, 5]], np.float32), np.zeros(1, np.int64)],
                            {"output_height": 2, "output_width": 3, "sampling_ratio": 2, "mode": _one(r, "avg", "max")}),
+    "BatchNormGrad": lambda r: ([_floats(r, 2, 3, 4), *(abs(_floats(r, 3)) + 0.5 for _ in range(3)),
+                                 _floats(r, 2, 3, 4)], {}),
+    "BatchNormTraining": lambda r: ([_floats(r, 2, 4, 3), _floats(r, 3), _floats(r, 3)],
+                                    {"feature_index": _one(r, 2, -1)}),
+    "Cholesky": lambda r: ([_positive_definite(r)], {"lower": bool(r.integers(2))}),
+    "CTCLoss": _aligned,
+    "MaxRoiPool": lambda r: ([_floats(r, 2, 3, 6, 6), np.float32([[0, 0, 0, 4, 5], [1, 2, 3, 5, 5]])],
+                             {"pooled_shape": (2, 3), "layout": _one(r, "NCHW", "NHWC")}),
     "ScatterElements": _scattered,
+    "SelectAndScatter": lambda r: ([np.round(_floats(r, 6, 6)), _floats(r, 4, 4), np.asarray(0.5, np.float32)],
+                                   {"select_type": _one(r, "GE", "GT", "LE", "LT"), "window_dimensions": (3, 3),
+                                    "window_strides": (2, 2), "padding": (1, 1, 2, 2),
+                                    "computation": _one(r, "ADD", "MUL", "MIN", "MAX", "UPDATE")}),
     "ScatterND": _of_places,
     "SegmentReduce": lambda r: ([_floats(r, 5, 2), r.integers(0, 3, 5).astype(np.int32), known(3).array.reshape(())],
                                 {"kind": _one(r, "sum", "prod", "max", "min")}),

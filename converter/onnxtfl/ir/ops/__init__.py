@@ -170,7 +170,7 @@ from onnxtfl.ir.ops.hash_tables import Lookup
 from onnxtfl.ir.ops.identity import Copy, Dropout
 from onnxtfl.ir.ops.indexing import NonZero, OneHot
 from onnxtfl.ir.ops.logic import And, Not, Or, PopulationCount, ShiftLeft, ShiftRightArithmetic, ShiftRightLogical, Xor
-from onnxtfl.ir.ops.losses import BCELoss
+from onnxtfl.ir.ops.losses import BCELoss, CTCLoss
 from onnxtfl.ir.ops.matrices import Cholesky, Diagonal, Trilu
 from onnxtfl.ir.ops.normalization import (
     LRN,

@@ -122,7 +122,7 @@ def SelectAndScatter(
     selected = _selected_places(b, x, places, window, select_type)
     spare = selected.compared("LT", 0).choose(Term(b, count), selected)  # of windows without an element
     flat = b(BroadcastTo, init_value, reshape(b, (Term(b, count) + 1).value, (1,)))
-    indices, updates = (reshape(b, v, (-1,)) for v in (spare.value, source))
+    indices, updates = (reshape(b, v, (product(v.shape),), v) for v in (spare.value, source))
     result = b(ScatterElements, flat, indices, updates, axis=0, kind=_SCATTERS[computation])
     return reshape(b, b(Slice, result, [0], [-1], [1]), x.shape, x)
 
