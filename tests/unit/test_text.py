@@ -59,3 +59,26 @@ def test_other_text_is_refused(text: str) -> None:
 def test_an_unknown_op_is_named() -> None:
     with pytest.raises(TextError, match="line 2: unknown op 'Frob'"):
         parse_graph("graph m() -> () {\n %a = Frob()\n}")
+
+
+def test_names_of_the_document() -> None:
+    text = (
+        "graph main(%x: tensor<2x3xfloat32>) -> (%v, %i) {\n"
+        "  %k = Constant tensor<1xint64> [2]\n"
+        "  %v, %i = Topk(%x, %k) {axis = 1, largest = true, sorted = true}"
+        " : tensor<2x2xfloat32>, tensor<2x2xint64>\n}\n"
+    )
+    graph = parse_graph(text)
+    assert next(iter(graph.nodes)).op.name == "TopK"
+    assert "Topk(" in print_graph(graph, documented=True) and "Constant tensor" in print_graph(graph, documented=True)
+    assert "TopK(" in print_graph(graph) and "constant tensor" in print_graph(graph)
+    assert print_graph(parse_graph(print_graph(graph, documented=True))) == print_graph(graph)
+
+
+def test_the_document_calls_only_a_convolution_with_bias_otherwise() -> None:
+    start = "graph main(%x: tensor<1x2x4x4xfloat32>, %w: tensor<3x2x1x1xfloat32>, %b: tensor<3xfloat32>) -> (%y) {\n"
+    spatial = ", ".join(f"{side}_spatial_dimensions = [2, 3]" for side in ("input", "kernel", "output"))
+    numbers = f"{{{spatial}, window_strides = [1, 1], padding = [0, 0, 0, 0], rhs_dilation = [1, 1]}}"
+    for operands, name in (("%x, %w", "Conv"), ("%x, %w, %b", "ConvBias")):
+        text = f"{start} %y = {name}({operands}) {numbers}\n}}\n"
+        assert f"= {name}(" in print_graph(parse_graph(text), documented=True)

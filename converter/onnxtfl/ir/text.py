@@ -35,9 +35,13 @@ PLAIN = re.compile(r"[A-Za-z0-9_.$-]+\Z")
 DEFAULT_LIMIT = 64
 
 
-def print_graph(graph: Graph, limit: int = DEFAULT_LIMIT) -> str:
-    """The text of `graph`; the elements of constants are printed up to `limit` of them."""
-    return "\n".join(_Printer(limit).graph(graph)) + "\n"
+DOCUMENTED = {"Constant": "constant", "ConvBias": "Conv", "NMS": "NonMaxSuppression", "Topk": "TopK"}
+"""The names of neutral-ops.txt that differ from ours, which are read too."""
+
+
+def print_graph(graph: Graph, limit: int = DEFAULT_LIMIT, *, documented: bool = False) -> str:
+    """The text of `graph`, with at most `limit` elements of each constant; `documented`: the document's op names."""
+    return "\n".join(_Printer(limit, documented).graph(graph)) + "\n"
 
 
 def graph_lines(graph: Graph, limit: int = DEFAULT_LIMIT) -> Iterator[str]:
@@ -46,8 +50,9 @@ def graph_lines(graph: Graph, limit: int = DEFAULT_LIMIT) -> Iterator[str]:
 
 
 class _Printer:
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, documented: bool = False) -> None:
         self.limit = limit
+        self.words = {ours: name for name, ours in DOCUMENTED.items()} if documented else {}
         self.names: dict[Value, str] = {}
         self.taken: set[str] = set()
 
@@ -69,17 +74,23 @@ class _Printer:
     def constants(self, values: list[Value | None] | list[Value]) -> Iterator[str]:
         for value in values:
             if value is not None and value.data is not None and value not in self.names:
-                yield f"{self.name(value)} = constant {self.data(value.data, value.tensor_type)}"
+                word = self.words.get("constant", "constant")
+                yield f"{self.name(value)} = {word} {self.data(value.data, value.tensor_type)}"
 
     def node(self, node: Node) -> Iterator[str]:
         results = ", ".join(self.name(v) for v in node.results)
         operands = ", ".join("_" if v is None else self.name(v) for v in node.operands)
         attributes = ", ".join(f"{k} = {self.attribute(v)}" for k, v in sorted(node.attributes.items()))
         types = ", ".join(str(v.type) if v.type is not None else "?" for v in node.results)
-        op = node.op.name if node.op.dialect == "neutral" else f"{_word(node.op.name)}@{node.op.version}"
+        op = self._name_of(node) if node.op.dialect == "neutral" else f"{_word(node.op.name)}@{node.op.version}"
         op += f"@{_word(node.op.domain)}" if node.op.domain else ""
         text = f"{op}({operands}){f' {{{attributes}}}' if attributes else ''}"
         yield from (f"{results} = {text} : {types}" if node.results else text).split("\n")
+
+    def _name_of(self, node: Node) -> str:
+        """Return the name of a neutral op; the document has another one for a Conv with a bias."""
+        has_bias = len(node.operands) > 2 and node.operands[2] is not None
+        return node.op.name if node.op.name == "Conv" and not has_bias else self.words.get(node.op.name, node.op.name)
 
     def name(self, value: Value) -> str:
         if value not in self.names:
@@ -250,7 +261,7 @@ class _Parser:
             if not self.accept(","):
                 self.take("=")
                 break
-        if names and self.accept("constant"):
+        if names and (self.accept("constant") or self.accept("Constant")):
             whole = self.type()
             values[names[0]] = constant(self.data(whole), name=_own(names[0]), type_=whole)
             return
@@ -272,9 +283,10 @@ class _Parser:
     def _op(self) -> type[Op]:
         name = self.word()
         if not self.accept("@"):
-            if name not in OPS:
+            found = OPS.get(DOCUMENTED.get(name, name))
+            if found is None:
                 raise self.error(f"unknown op {name!r}")
-            return OPS[name]
+            return found
         version = int(self.take())
         domain = self.word() if self.accept("@") else ""
         dialect, _, rest = name.partition(".")
