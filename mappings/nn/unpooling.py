@@ -10,10 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from onnxtfl.build.windows import onnx_window
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import is_static, product
+from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import dim_vector, reshape
 from onnxtfl.rewriting.registry import lift_onnx
@@ -26,15 +25,13 @@ def _max_unpool(b: Builder, node: Node) -> Value:
     window = onnx_window(node, node.attr("kernel_shape"))
     axes = zip(x.shape[2:], window.strides, window.shape, window.before, window.after, strict=True)
     shape = (*x.shape[:2], *((n - 1) * stride + k - before - after for n, stride, k, before, after in axes))
-    if not is_static(shape):
-        raise UnsupportedError("unpooling to a dynamic size", code="E-SHAPE-001")
     count = product(x.shape)
-    places, values = reshape(b, indices, (count, 1)), reshape(b, x, (count,))
-    flat = b(ops.ScatterND, None, places, values, dim_vector(b, [product(shape)]), kind="none")
-    full = reshape(b, flat, shape)
+    places, values = reshape(b, indices, (count, 1), x), reshape(b, x, (count,), x)
+    flat = b(ops.ScatterND, None, places, values, dim_vector(b, [product(shape)], x), kind="none")
+    full = reshape(b, flat, shape, x)
     if wanted is None:
         return full
-    more = b(ops.Sub, wanted, dim_vector(b, shape))
+    more = b(ops.Sub, wanted, dim_vector(b, shape, x))
     columns = reshape(b, more, (len(shape), 1))
     table = b(ops.Concatenate, np.zeros((len(shape), 1), np.int64), columns, axis=1)
     return b(ops.Pad, full, table, None, mode="constant")

@@ -101,3 +101,25 @@ def test_places_whose_number_is_a_product_of_multiples_of_open_sizes() -> None:
             "i": rng.integers(0, 2, (5, 2)), "u": np.arange(5, dtype=np.float32),
         }  # fmt: skip
         np.testing.assert_array_equal(run_tflite(converted, given)[0][1], run_onnx(data, given)["y"])
+
+
+@pytest.mark.parametrize("shape", [["n", 3, 4, 6], ["n", 3, "h", "w"]])
+def test_unpooling_with_dynamic_sizes(shape: list[int | str]) -> None:
+    """After a MaxPool that returns the indices."""
+    window = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["p", "i"], **window),
+        helper.make_node("MaxUnpool", ["p", "i"], ["y"], **window),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    made = onnxtfl.onnx_to_tflite(model, check=False).data
+    for batch in (1, 3):
+        x = np.random.default_rng(batch).permutation(batch * 72).reshape(batch, 3, 4, 6).astype(np.float32)
+        (wanted,) = run_onnx(model.SerializeToString(), {"x": x}).values()
+        np.testing.assert_array_equal(run_tflite(made, {"x": x})[0][1], wanted)
