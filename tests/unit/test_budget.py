@@ -283,3 +283,9 @@ def test_many_outputs_of_one_value_have_one_origin_each() -> None:
     separate_outputs(graph)
     assert len(set(graph.outputs)) == len(names) == len(value.origins)
     assert [v.origins for v in graph.outputs[1:]] == [(Origin(name),) for name in names[1:]]
+
+
+def test_a_constant_may_be_as_large_as_the_memory_allows() -> None:
+    """The matrix of a transform of 4096 elements has 8,396,800."""
+    assert budget.Budget(1024 * 2**20).largest_constant > 8_396_800
+    assert budget.Budget(64 * 2**20).largest_constant == budget.Budget(limited=False).largest_constant == 2**23

@@ -22,7 +22,9 @@ MOST_ELEMENTS_OF_NODE = 1 << 29
 MOST_NODES_OF_RULE = 10_000
 """The most nodes that one rule creates, more for nodes with many operands or results."""
 LARGEST_CONSTANT = 8 << 20
-"""Elements of a constant that a rule computes, from several arrays of that size in float64."""
+"""Elements of a constant that a rule computes; more if `max_memory` has `BYTES_OF_ELEMENT` for each."""
+BYTES_OF_ELEMENT = 96
+"""Memory for an element of such a constant: several arrays in float64."""
 MOST_LISTED = 1 << 20
 """Items of a Python list whose length depends on a number in the file: the parts of a Split, the taps of a window."""
 MOST_TERMS = 20_000_000
@@ -68,6 +70,12 @@ class Budget:
         self.deadline = time.monotonic() + seconds
         self.elements = self.held = self.terms = self.unknown = self.steps = 0
 
+    @property
+    def largest_constant(self) -> int:
+        """The most elements of a constant that a rule computes."""
+        is_bounded = self.limited and math.isfinite(self.max_memory)
+        return max(LARGEST_CONSTANT, int(self.max_memory) // BYTES_OF_ELEMENT) if is_bounded else LARGEST_CONSTANT
+
     def may_compute(self, elements: int) -> bool:
         """Whether a node with so much work is computed before run time; then it is counted."""
         if elements > MOST_ELEMENTS_OF_NODE or (self.limited and self.elements + elements > MOST_ELEMENTS):
@@ -109,8 +117,8 @@ class Budget:
 
 
 def check_elements(count: int, what: str) -> None:
-    """Raise UnsupportedError where a constant (`what` it is of) would have more than `LARGEST_CONSTANT` elements."""
-    if count > LARGEST_CONSTANT:
+    """Raise UnsupportedError if a constant for `what` would have more elements than the budget allows."""
+    if count > current_budget().largest_constant:
         raise UnsupportedError(f"{what} would be a constant of {count} elements", code="E-OP-008")
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError, reason
-from onnxtfl.ir.budget import LARGEST_CONSTANT, MOST_NODES_OF_RULE, current_budget
+from onnxtfl.ir.budget import MOST_NODES_OF_RULE, current_budget
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import ANY, Effect
 from onnxtfl.ir.declaration import Operand as Declared
@@ -68,7 +68,7 @@ class Builder:
     def computed(self, op: type[Op], *operands: Operand, **attributes: Any) -> Value:
         """The result of an op as a constant where its operands are constants in memory, else of a new node.
 
-        For what rules compute of sizes: it may be larger than its operands, up to `LARGEST_CONSTANT` elements.
+        For what rules compute of sizes: it may be larger than its operands, up to `Budget.largest_constant` elements.
         """
         values = [self.value(v) for v in operands]
         if not all(v is None or (v.data is not None and v.data.in_memory) for v in values):
@@ -178,7 +178,8 @@ def _evaluated(node: Node, type_: Type) -> Value | None:
     if any(t.quantization is not None or not t.is_static for t in sizes):
         return None
     *read, made = (math.prod(map(known_size, t.shape or ())) for t in sizes)
-    if max(made, *read, 0) > LARGEST_CONSTANT or not current_budget().may_compute(made + sum(read)):
+    budget = current_budget()
+    if max(made, *read, 0) > budget.largest_constant or not budget.may_compute(made + sum(read)):
         return None
     operands = [None if v is None else v.numpy() for v in node.operands]
     try:
