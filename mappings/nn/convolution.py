@@ -1,7 +1,7 @@
 """Convolutions.
 
 ==============  =============================================================================================
-ONNX            Conv 1 11 22, ConvInteger 10
+ONNX            Conv 1 11 22
 TFLite          CONV_2D, DEPTHWISE_CONV_2D, CONV_3D
 ==============  =============================================================================================
 
@@ -26,7 +26,7 @@ from onnxtfl.build.convolutions import (
     window_attributes,
 )
 from onnxtfl.build.hybrid import is_hybrid
-from onnxtfl.build.operands import flat_bias, shifted, summed_in_float
+from onnxtfl.build.operands import flat_bias, summed_in_float
 from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
 from onnxtfl.build.qoperator import qoperator
 from onnxtfl.build.rows import apply_activation
@@ -72,13 +72,6 @@ def convolved(b: Builder, node: Node, x: Value, kernel: Value, bias: Value | Non
         "feature_group_count": node.attr("group", 1),
     }
     return b(ops.Conv, found.operand(b, x), fixed_kernel(b, kernel, sizes), bias, **attributes)
-
-
-@lift_onnx("ConvInteger", since=(10,))
-def _conv_integer(b: Builder, node: Node) -> Value:
-    """Return Conv(x - x_zero, kernel - kernel_zero) in int32; the padding is 0 after the subtraction."""
-    x, kernel = (shifted(b, node.operand(i), node.optional(i + 2), axis) for i, axis in ((0, 1), (1, 0)))
-    return convolved(b, node, x, kernel, None)
 
 
 def bias_operand(node: Node) -> Operand | Computed:

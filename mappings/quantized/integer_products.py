@@ -1,7 +1,7 @@
-"""Matrix products of integers: with zero points, quantized, or with weights of few bits.
+"""Products of integers: with zero points, quantized, or with weights of few bits.
 
 =====================  ==========================================================================================
-ONNX                   MatMulInteger 10, QLinearMatMul 10 21
+ONNX                   ConvInteger 10, MatMulInteger 10, QLinearMatMul 10 21
 com.microsoft          DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulNBits, MatMulBnb4, QGemm,
                        MatMulInteger16
 =====================  =========================================================================================="""
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 from onnxtfl.mappings.math.contraction import contracted, matmul
+from onnxtfl.mappings.nn.convolution import convolved
 
 from onnxtfl.build.indices import nonnegative
 from onnxtfl.build.operands import shifted
@@ -215,3 +216,10 @@ def _zero_points(zero: Value | None, dtype: DType, shape: tuple[int, int]) -> Va
     per = 8 // dtype.bits
     fields = FieldData(zero.data, dtype, (rows, -(-count // per) * per)).numpy()
     return constant(ArrayData(np.ascontiguousarray(fields[:, :count]), dtype))
+
+
+@lift_onnx("ConvInteger", since=(10,))
+def _conv_integer(b: Builder, node: Node) -> Value:
+    """Return Conv(x - x_zero, kernel - kernel_zero) in int32; the padding is 0 after the subtraction."""
+    x, kernel = (shifted(b, node.operand(i), node.optional(i + 2), axis) for i, axis in ((0, 1), (1, 0)))
+    return convolved(b, node, x, kernel, None)

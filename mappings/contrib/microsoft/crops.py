@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 
-from onnxtfl.mappings.nn.sampling import weighted_corners
+from onnxtfl.mappings.nn.regions import weighted_corners
 
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.errors import UnsupportedError

@@ -73,7 +73,7 @@ pooling
     AveragePool(x; dims, kernel_shape, strides, padding, dilations, count_include_pad)
 normalization (the others are written with Reduce and arithmetic)
     BatchNormInference(x, scale, bias, mean, variance; epsilon, feature_index)   LRN(x; axis, size, alpha, beta, bias)
-resizing, sampling, detection
+resizing, sampling, regions, detection
     Resize(x, sizes?, scales?, roi?; dims, mode, coordinate_transformation_mode, nearest_mode, ...)
     RoiAlign(x, rois, batch_indices; mode, ...)
     NonMaxSuppression(boxes, scores, limit?, iou_threshold?, score_threshold?; center_point_box) -> int64 [n, 3]
@@ -190,10 +190,11 @@ from onnxtfl.ir.ops.randomness import Multinomial, RngNormal, RngUniform
 from onnxtfl.ir.ops.recurrence import INPUT_GATE, Gru, Lstm, Recurrent, Rnn, operands_of
 from onnxtfl.ir.ops.reduce_window import ReduceWindow, SelectAndScatter, joining
 from onnxtfl.ir.ops.reductions import ArgMax, ArgMin, FunctionReduce, Reduce, reduced_axes
+from onnxtfl.ir.ops.regions import MaxRoiPool, RoiAlign
 from onnxtfl.ir.ops.reshape import DynamicReshape, Reshape, Squeeze, Unsqueeze
 from onnxtfl.ir.ops.resizing import Resize, scaled
 from onnxtfl.ir.ops.reversal import Reverse, ReverseSequence
-from onnxtfl.ir.ops.sampling import GridSample, MaxRoiPool, RoiAlign
+from onnxtfl.ir.ops.sampling import GridSample
 from onnxtfl.ir.ops.scattering import ScatterElements, ScatterND
 from onnxtfl.ir.ops.segments import SegmentReduce
 from onnxtfl.ir.ops.selection import Select
