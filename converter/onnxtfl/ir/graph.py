@@ -133,12 +133,19 @@ class Op(Declaration):
     """Whether `compute` accepts object arrays of dims, so that known values are propagated through the op."""
     shared_axes: ClassVar[SharedAxes | None] = None
     """Which operands and attributes refer to the axes of the results."""
+    documented: ClassVar[str] = ""
+    """The op's name in neutral-ops.txt, if that differs."""
 
     def __init_subclass__(cls, register: bool = True, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         if register and cls.dialect == "neutral":
             cls.name = cls.__name__
             OPS[cls.name] = cls
+
+    @classmethod
+    def documented_name(cls, node: Node) -> str:
+        """Return the name of the op of `node` in neutral-ops.txt."""
+        return cls.documented or cls.name
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:

@@ -35,10 +35,6 @@ PLAIN = re.compile(r"[A-Za-z0-9_.$-]+\Z")
 DEFAULT_LIMIT = 64
 
 
-DOCUMENTED = {"Constant": "constant", "ConvBias": "Conv", "NMS": "NonMaxSuppression", "Topk": "TopK"}
-"""The names of neutral-ops.txt that differ from ours, which are read too."""
-
-
 def print_graph(graph: Graph, limit: int = DEFAULT_LIMIT, *, documented: bool = False) -> str:
     """The text of `graph`, with at most `limit` elements of each constant; `documented`: the document's op names."""
     return "\n".join(_Printer(limit, documented).graph(graph)) + "\n"
@@ -52,7 +48,7 @@ def graph_lines(graph: Graph, limit: int = DEFAULT_LIMIT) -> Iterator[str]:
 class _Printer:
     def __init__(self, limit: int, documented: bool = False) -> None:
         self.limit = limit
-        self.words = {ours: name for name, ours in DOCUMENTED.items()} if documented else {}
+        self.documented = documented
         self.names: dict[Value, str] = {}
         self.taken: set[str] = set()
 
@@ -74,7 +70,7 @@ class _Printer:
     def constants(self, values: list[Value | None] | list[Value]) -> Iterator[str]:
         for value in values:
             if value is not None and value.data is not None and value not in self.names:
-                word = self.words.get("constant", "constant")
+                word = "constant".title() if self.documented else "constant"
                 yield f"{self.name(value)} = {word} {self.data(value.data, value.tensor_type)}"
 
     def node(self, node: Node) -> Iterator[str]:
@@ -88,9 +84,8 @@ class _Printer:
         yield from (f"{results} = {text} : {types}" if node.results else text).split("\n")
 
     def _name_of(self, node: Node) -> str:
-        """Return the name of a neutral op; the document has another one for a Conv with a bias."""
-        has_bias = len(node.operands) > 2 and node.operands[2] is not None
-        return node.op.name if node.op.name == "Conv" and not has_bias else self.words.get(node.op.name, node.op.name)
+        """Return the name of a neutral op, the document's one if asked for."""
+        return node.op.documented_name(node) if self.documented else node.op.name
 
     def name(self, value: Value) -> str:
         if value not in self.names:
@@ -261,7 +256,7 @@ class _Parser:
             if not self.accept(","):
                 self.take("=")
                 break
-        if names and (self.accept("constant") or self.accept("Constant")):
+        if names and any(self.accept(word) for word in ("constant", "constant".title())):
             whole = self.type()
             values[names[0]] = constant(self.data(whole), name=_own(names[0]), type_=whole)
             return
@@ -283,7 +278,7 @@ class _Parser:
     def _op(self) -> type[Op]:
         name = self.word()
         if not self.accept("@"):
-            found = OPS.get(DOCUMENTED.get(name, name))
+            found = OPS.get(name) or next((op for op in OPS.values() if op.documented == name), None)
             if found is None:
                 raise self.error(f"unknown op {name!r}")
             return found

@@ -135,8 +135,13 @@ class Conv(Convolution):
     """
 
     core = True
+    documented = "ConvBias"
     multiplies = "windows"
     attributes = {**DIMENSIONS, "padding": Padding()}
+
+    @classmethod
+    def documented_name(cls, node: Node) -> str:
+        return cls.documented if node.optional(2) is not None else cls.name
 
     @classmethod
     def output_shape(cls, attributes: Attributes, x: Dims, w: Dims) -> Dims:

@@ -31,6 +31,7 @@ class NonMaxSuppression(Op):
     """
 
     core = True
+    documented = "NMS"
     operands = (
         Operand("boxes", FLOATS),
         Operand("scores", FLOATS),

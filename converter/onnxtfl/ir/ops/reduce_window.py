@@ -87,12 +87,12 @@ def _join_windows(b: Builder, join: type[Op], x: Value, axis: int, window: int, 
     return result
 
 
-_SCATTERS = {"UPDATE": "none", "ADD": "add", "MUL": "mul", "MIN": "min", "MAX": "max"}
+_SCATTERS = {"update": "none", "add": "add", "mul": "mul", "min": "min", "max": "max"}
 
 
 @by_expansion(
     *(Operand(name, NUMERIC) for name in ("input", "source", "init_value")),
-    attributes={"select_type": Choice("GE", "GT", "LE", "LT"), "computation": Choice(*_SCATTERS, default="ADD")},
+    attributes={"select_type": Choice("GE", "GT", "LE", "LT"), "computation": Choice(*_SCATTERS, default="add")},
 )
 def SelectAndScatter(
     b: Builder,
@@ -100,7 +100,7 @@ def SelectAndScatter(
     source: Value,
     init_value: Value,
     select_type: str,
-    computation: str = "ADD",
+    computation: str = "add",
     window_dimensions: Sequence[int] = (),
     window_strides: Sequence[int] = (),
     padding: Sequence[int] = (),
@@ -108,9 +108,9 @@ def SelectAndScatter(
     """Scatter `source`, an element for each window of the operand, to the element that the window selects.
 
     An element a stays selected against a later one c of the window if a `select_type` c; padding is never selected.
-    Elements that no window selects are `init_value`; others combine it with their sources by `computation` (`UPDATE`:
+    Elements that no window selects are `init_value`; others combine it with their sources by `computation` (`update`:
     the last source). Windows and strides have an entry for each axis, `padding` all lows, then all highs.
-    Source: neutral-ops 3.110; XLA (whose computations are graphs). SUB, DIV and logical computations are not there:
+    Source: neutral-ops 3.110; XLA (whose computations are graphs). Other computations are not there:
     no runtime scatters by them.
     """
     strides = tuple(window_strides) or (1,) * x.rank

@@ -30,6 +30,7 @@ class TopK(Op):
     Source: neutral-ops 3.135, ONNX TopK; `dtype` is the indices'.
     """
 
+    documented = "Topk"
     operands = (Operand("input", NUMERIC), Operand("k", INTEGERS, likely=(1, 2)))
     results = (Operand("values"), Operand("indices", like="dtype"))
     attributes = {
