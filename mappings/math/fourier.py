@@ -1,36 +1,31 @@
-"""Fourier transforms and windows.
+"""Fourier transforms.
 
 ==============  =============================================================================================
-ONNX            DFT 17 20, STFT 17, HannWindow HammingWindow BlackmanWindow 17, MelWeightMatrix 17
+ONNX            DFT 17 20, STFT 17
 TFLite          RFFT2D, REAL, IMAG, COMPLEX_ABS; to TFLite a DFT is a contraction, an STFT a convolution
 ==============  ============================================================================================="""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from onnxtfl.mappings.math.fourier_matrices import (
     fourier,
-    mel_matrix,
     number,
     size_along,
     spectrum_of_planes,
     transformed_at,
 )
 
-from onnxtfl.build.dtypes import dtype_from
 from onnxtfl.build.operands import to_operand
 from onnxtfl.build.qlinear import MICROSOFT, lift_op
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import known_size, product
-from onnxtfl.ir.formula import Term, real_type
+from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_onnx, lift_tfl, upgrade
 
 upgrade("DFT", since=(17,))(to_operand("axis", default=1, count=2))
@@ -100,32 +95,6 @@ def _tfl_rfft2d(b: Builder, node: Node) -> Value:
         raise UnsupportedError("LiteRT's kernel does not transform columns of one element", code="E-OP-001")
     real, imaginary = spectrum_of_planes(b, node.operand(0), node.operand(1))
     return real.apply(ops.Complex, imaginary).value
-
-
-_WINDOWS = {"HannWindow": (0.5, 0.5), "HammingWindow": (25 / 46, 21 / 46), "BlackmanWindow": (0.42, 0.5, 0.08)}
-
-
-@lift_onnx("HannWindow", since=(17,))
-@lift_onnx("HammingWindow", since=(17,))
-@lift_onnx("BlackmanWindow", since=(17,))
-def _window(b: Builder, node: Node) -> Value:
-    """Return a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N), N = size (periodic) or size - 1."""
-    size, dtype = node.operand(0), dtype_from(node.attr("output_datatype", 1))
-    factors, less = _WINDOWS[node.op.name.removeprefix("onnx.")], 0 if node.attr("periodic", 1) else 1
-    real = real_type(Term(b, size))
-    index, period = (Term(b, v).to(real) for v in (iota(b, size), reshape(b, size, ())))
-    n = index / (period - float(less))
-    total = n * 0.0 + factors[0]
-    for k, factor in enumerate(factors[1:], 1):
-        total = total + (n * (2 * math.pi * k)).apply(ops.Cos) * (factor * (-1) ** k)
-    return total.to(DType.FLOAT32).to(dtype).value
-
-
-@lift_onnx("MelWeightMatrix", since=(17,))
-def _mel_weight_matrix(b: Builder, node: Node) -> Value:
-    """Return triangular weights over the spectrum. Source: ONNX's reference implementation."""
-    matrix = mel_matrix(b, *(node.operand(i) for i in range(5)))
-    return matrix.to(DType.FLOAT32).to(dtype_from(node.attr("output_datatype", 1))).value
 
 
 # --- com.microsoft, as older PyTorch exporters wrote them ------------------------------------------------------------

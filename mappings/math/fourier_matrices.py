@@ -1,4 +1,4 @@
-"""Matrices of Fourier transforms and mel bands: constants if the sizes are static, else computed by ops."""
+"""Matrices of Fourier transforms: constants if the sizes are static, else computed by ops."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fourier(taken: Term, length: Term, inverse: bool, onesided: bool, parts: int
     """
     half, real = length // 2 + 1, inverse and onesided
     results = half if onesided and not inverse else length
-    row, column = _places(taken).along(0, 2), _places(results)
+    row, column = places(taken).along(0, 2), places(results)
     turns = ((row * column) % length) * 4
     cosine, sine = _sine(turns + length, length), _sine(turns, length)
     weight = (row < (half if real else length)).to(cosine.dtype)
@@ -46,7 +46,8 @@ def fourier(taken: Term, length: Term, inverse: bool, onesided: bool, parts: int
     return _stack([_stack(row[: 1 if real else 2], 2) for row in rows], 1)
 
 
-def _places(count: Term) -> Term:
+def places(count: Term) -> Term:
+    """Return 0, 1, ... below `count`, int32 [1]."""
     return Term(count.b, iota(count.b, count.value))
 
 
@@ -121,39 +122,3 @@ def spectrum_of_planes(b: Builder, x: Value, lengths: Value) -> tuple[Term, Term
     half = transformed(b, real, x.rank - 1, rows, inverse=False, onesided=True)
     full = Term(b, transformed(b, half, x.rank - 2, columns, inverse=False, onesided=False))
     return full.at(0, x.rank), full.at(1, x.rank)
-
-
-def mel_matrix(b: Builder, bins: Value, length: Value, rate: Value, lower: Value, upper: Value) -> Term:
-    """Return the weights [length // 2 + 1, bins] of mel bands; all operands have one element.
-
-    ValueError if bands are known to exceed the spectrum.
-    """
-    count, size = number(b, bins), number(b, length)
-    hertz, *limits = (Term(b, reshape(b, v, (1,))) for v in (rate, lower, upper))
-    real = real_type(count, size, hertz, *limits)
-    low, high = (_mel(limit.to(real)) for limit in limits)
-    step, lines = (high - low) / (count + 2).to(real), (size + 1).to(real)
-    index = _places(count).to(real)
-    left, center, right = (_edges((index + float(i)) * step + low, lines, hertz.to(real)) for i in range(3))
-    half = size // 2 + 1
-    _check_edges(right, half)
-    line = _places(half).to(real).along(0, 2)
-    rising, falling = (line - left) / (center - left).max(1.0), (right - line) / (right - center).max(1.0)
-    between = rising.min(falling).max(0.0)
-    return line.equals(center).choose(between.constant(1.0), between)
-
-
-def _mel(hertz: Term) -> Term:
-    return (hertz / 700.0 + 1.0).log() * (2595 / math.log(10))
-
-
-def _edges(mels: Term, lines: Term, rate: Term) -> Term:
-    """Return the frequency bins at `mels`, rounded down."""
-    hertz = ((mels * (math.log(10) / 2595)).exp() - 1.0) * 700.0
-    return (hertz * lines / rate).floor()
-
-
-def _check_edges(edges: Term, lines: Term) -> None:
-    known = static_ints(lines.value)
-    if known is not None and edges.value.is_constant and (edges.value.numpy() > known[0]).any():
-        raise ValueError(f"mel bands up to frequency bin {edges.value.numpy().max():g} of a spectrum of {known[0]}")

@@ -1,26 +1,32 @@
-"""The custom ops of TFLite for sound: AudioSpectrogram and Mfcc. Source: LiteRT kernels/internal/spectrogram.cc,
-mfcc.cc, mfcc_mel_filterbank.cc, mfcc_dct.cc."""
+"""Sound: windows, mel weights, and the custom ops of TFLite.
+
+======  =====================================================================================================
+ONNX    HannWindow HammingWindow BlackmanWindow 17, MelWeightMatrix 17
+TFLite  AudioSpectrogram, Mfcc; sources: LiteRT kernels/internal/spectrogram.cc, mfcc.cc, mfcc_mel_filterbank.cc,
+        mfcc_dct.cc
+======  ====================================================================================================="""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from onnxtfl.mappings.math.fourier_matrices import fourier
+from onnxtfl.mappings.math.fourier_matrices import fourier, number, places
 
 from onnxtfl.build.custom_options import custom_options
+from onnxtfl.build.dtypes import dtype_from
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import known_size
-from onnxtfl.ir.formula import Term
+from onnxtfl.ir.formula import Term, real_type
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import iota, reshape, transposed, unsqueezed
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import lift_tfl
+from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
 
 _FLOOR = 1e-12
 
@@ -89,3 +95,68 @@ def _bands(rate: Term, bands: int, lines: int, lower: float, upper: float) -> Va
     mel = (line * width / 700.0 + 1.0).log() * 1127.0
     weights = (1.0 - (mel - centers).abs() / distance).max(0.0)
     return ((line >= first) & (line <= last)).choose(weights, 0.0).to(DType.FLOAT32).value
+
+
+# --- ONNX: windows, mel weights --------------------------------------------------------------------------------------
+
+
+_WINDOWS = {"HannWindow": (0.5, 0.5), "HammingWindow": (25 / 46, 21 / 46), "BlackmanWindow": (0.42, 0.5, 0.08)}
+
+
+@lift_onnx("HannWindow", since=(17,))
+@lift_onnx("HammingWindow", since=(17,))
+@lift_onnx("BlackmanWindow", since=(17,))
+def _window(b: Builder, node: Node) -> Value:
+    """Return a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N), N = size (periodic) or size - 1."""
+    size, dtype = node.operand(0), dtype_from(node.attr("output_datatype", 1))
+    factors, less = _WINDOWS[node.op.name.removeprefix("onnx.")], 0 if node.attr("periodic", 1) else 1
+    real = real_type(Term(b, size))
+    index, period = (Term(b, v).to(real) for v in (iota(b, size), reshape(b, size, ())))
+    n = index / (period - float(less))
+    total = n * 0.0 + factors[0]
+    for k, factor in enumerate(factors[1:], 1):
+        total = total + (n * (2 * math.pi * k)).apply(ops.Cos) * (factor * (-1) ** k)
+    return total.to(DType.FLOAT32).to(dtype).value
+
+
+@lift_onnx("MelWeightMatrix", since=(17,))
+def _mel_weight_matrix(b: Builder, node: Node) -> Value:
+    """Return triangular weights over the spectrum. Source: ONNX's reference implementation."""
+    matrix = mel_matrix(b, *(node.operand(i) for i in range(5)))
+    return matrix.to(DType.FLOAT32).to(dtype_from(node.attr("output_datatype", 1))).value
+
+
+def mel_matrix(b: Builder, bins: Value, length: Value, rate: Value, lower: Value, upper: Value) -> Term:
+    """Return the weights [length // 2 + 1, bins] of mel bands; all operands have one element.
+
+    ValueError if bands are known to exceed the spectrum.
+    """
+    count, size = number(b, bins), number(b, length)
+    hertz, *limits = (Term(b, reshape(b, v, (1,))) for v in (rate, lower, upper))
+    real = real_type(count, size, hertz, *limits)
+    low, high = (_mel(limit.to(real)) for limit in limits)
+    step, lines = (high - low) / (count + 2).to(real), (size + 1).to(real)
+    index = places(count).to(real)
+    left, center, right = (_edges((index + float(i)) * step + low, lines, hertz.to(real)) for i in range(3))
+    half = size // 2 + 1
+    _check_edges(right, half)
+    line = places(half).to(real).along(0, 2)
+    rising, falling = (line - left) / (center - left).max(1.0), (right - line) / (right - center).max(1.0)
+    between = rising.min(falling).max(0.0)
+    return line.equals(center).choose(between.constant(1.0), between)
+
+
+def _mel(hertz: Term) -> Term:
+    return (hertz / 700.0 + 1.0).log() * (2595 / math.log(10))
+
+
+def _edges(mels: Term, lines: Term, rate: Term) -> Term:
+    """Return the frequency bins at `mels`, rounded down."""
+    hertz = ((mels * (math.log(10) / 2595)).exp() - 1.0) * 700.0
+    return (hertz * lines / rate).floor()
+
+
+def _check_edges(edges: Term, lines: Term) -> None:
+    known = static_ints(lines.value)
+    if known is not None and edges.value.is_constant and (edges.value.numpy() > known[0]).any():
+        raise ValueError(f"mel bands up to frequency bin {edges.value.numpy().max():g} of a spectrum of {known[0]}")

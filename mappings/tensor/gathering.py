@@ -18,7 +18,7 @@ from onnxtfl.build.stored import unpacked_rows
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
-from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.dims import Dim, is_static, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -321,3 +321,28 @@ def _offsets_at(b: Builder, x: Value, batch: int, offsets: Sequence[int]) -> Val
     others = iter(range(batch))
     after = {axis: batch + i for i, axis in enumerate(offsets)}
     return transposed(b, x, [after[a] if a in after else next(others) for a in range(x.rank)])
+
+
+# --- Compress --------------------------------------------------------------------------------------------------------
+
+
+@lift_onnx("Compress", since=(9, 11, 28))
+def _compress(b: Builder, node: Node) -> Value:
+    """Select slices along an axis (or elements of the flattened tensor) where the condition is true.
+
+    Entries of the condition beyond the axis are ignored. Source: ONNX Runtime, compress.cc.
+    """
+    x, condition, axis = node.operand(0), node.operand(1), node.attributes.get("axis")
+    if axis is None:
+        x, axis = reshape(b, x, (product(x.shape),)), 0
+    size, length = x.shape[normalize_axis(axis, x.rank)], condition.shape[0]
+    if is_static((size, length)):
+        condition = b(ops.Slice, condition, [0], [min(size, length)], [1])
+    elif length != size:
+        places_of_all = Term(b, iota(b, dim_value(b, length, condition)))
+        condition = (Term(b, condition) & (places_of_all < Term(b, dim_value(b, size, x)))).value
+    if condition.is_constant:
+        places: Operand = np.flatnonzero(condition.numpy())
+    else:
+        places = b(ops.Reshape, b(ops.NonZero, condition), [-1])
+    return b(ops.Gather, x, places, axis=normalize_axis(axis, x.rank))

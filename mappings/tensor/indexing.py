@@ -1,4 +1,4 @@
-"""Indices from masks and masks from indices: NonZero, Compress, OneHot, WHERE."""
+"""Indices from masks and masks from indices: NonZero, OneHot, WHERE."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import narrow_constant
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
-from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import is_static, product
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import dim_value, iota, reshape, unsqueezed
+from onnxtfl.ir.reshape import iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 
-# --- NonZero, Compress -----------------------------------------------------------------------------------------------
+# --- NonZero -----------------------------------------------------------------------------------------------
 
 
 @lift_onnx("NonZero", since=(9, 13))
@@ -51,28 +50,6 @@ formula(ops.NonZero, "tfl")(lambda x: None if x.dtype is DType.BOOL else x.diffe
 @lift_tfl("WHERE")
 def _where(b: Builder, node: Node) -> Value:
     return b(ops.Transpose, b(ops.NonZero, truth(b, node.operand(0))), permutation=(1, 0))
-
-
-@lift_onnx("Compress", since=(9, 11, 28))
-def _compress(b: Builder, node: Node) -> Value:
-    """Select slices along an axis (or elements of the flattened tensor) where the condition is true.
-
-    Entries of the condition beyond the axis are ignored. Source: ONNX Runtime, compress.cc.
-    """
-    x, condition, axis = node.operand(0), node.operand(1), node.attributes.get("axis")
-    if axis is None:
-        x, axis = reshape(b, x, (product(x.shape),)), 0
-    size, length = x.shape[normalize_axis(axis, x.rank)], condition.shape[0]
-    if is_static((size, length)):
-        condition = b(ops.Slice, condition, [0], [min(size, length)], [1])
-    elif length != size:
-        places_of_all = Term(b, iota(b, dim_value(b, length, condition)))
-        condition = (Term(b, condition) & (places_of_all < Term(b, dim_value(b, size, x)))).value
-    if condition.is_constant:
-        places: Operand = np.flatnonzero(condition.numpy())
-    else:
-        places = b(ops.Reshape, b(ops.NonZero, condition), [-1])
-    return b(ops.Gather, x, places, axis=normalize_axis(axis, x.rank))
 
 
 # --- OneHot ----------------------------------------------------------------------------------------------------------
