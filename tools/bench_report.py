@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def _open(page: Path) -> float | None:
-    """The median of the milliseconds until the page is open; None where there is no browser."""
+    """The median of the milliseconds until the page is open; None if there is no browser."""
     with open_browser() as browser:
         if isinstance(browser, str):
             print(browser)

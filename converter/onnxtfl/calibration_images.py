@@ -93,7 +93,7 @@ def image_samples(
 
 
 def require_pillow() -> None:
-    """Raise `RuntimeUnavailableError` where Pillow, which reads images, is not installed."""
+    """Raise `RuntimeUnavailableError` if Pillow, which reads images, is not installed."""
     try:
         import PIL  # noqa: F401
     except ImportError:

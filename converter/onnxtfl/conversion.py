@@ -63,7 +63,7 @@ class IoType:
 
 @dataclass(frozen=True)
 class StateReport:
-    """A state that is an input and an output of the result, by name; None where the entry point does not read, or
+    """A state that is an input and an output of the result, by name; None if the entry point does not read, or
     write, it. ``initial``: the value to feed in the first run, one element where all are equal; None if the file has
     none.
     """
@@ -92,7 +92,7 @@ class ConversionReport:
     the conversion without the check. ``peak_memory``: peak resident bytes of this process, None where the system
     does not report it. ``passes``: (name, seconds, nodes after it) of each pass, in order. ``quantization``: which ops
     of a quantized model use integer kernels, which are float and why, which biases got another scale, which tensors
-    were requantized; None where nothing is quantized. ``states``: those that became inputs and outputs.
+    were requantized; None if nothing is quantized. ``states``: those that became inputs and outputs.
     ``kept_states``: tensors of a .tflite that the next run begins with, None where that was not asked for.
     ``other_signatures``: the entry points of the source that were not converted. ``elements``: the names of the tensors
     that each input and output of sequence or optional type became. ``dropped_metadata``: metadata of the source that is
@@ -100,7 +100,7 @@ class ConversionReport:
     ``minor_assumptions``: those of them about sizes that are computed inside, or that hardly anyone feeds.
     ``complex_names``: inputs and outputs of complex numbers, which became real ones with a trailing axis of 2.
     ``source``: the path of the source, "" for a model in memory. ``arena``: bytes of the arena that the target needs,
-    measured on this machine (with pointers of 32 bits it needs less); None where that was not measured. ``io_types``:
+    measured on this machine (with pointers of 32 bits it needs less); None if that was not measured. ``io_types``:
     inputs and outputs of another type than in the source. ``opset``: the ONNX opset and why it is newer than the
     default, "" where it is not. ``float16``: which ops compute in float16, where that was asked for.
     """

@@ -163,9 +163,9 @@ def _also_in_target(
 
 
 def arena_size(job: Job, converted: Path) -> int | None:
-    """The bytes of the arena that the result needs; None where its target has none, or the runtime is not installed.
+    """The bytes of the arena that the result needs; None if its target has none, or the runtime is not installed.
 
-    Raises UnsupportedError where it does not load.
+    Raises UnsupportedError if it does not load.
     """
     from onnxtfl.runtimes import RunError, RunOptions, runtime_for
     from onnxtfl.runtimes.arenas import least_arena

@@ -139,7 +139,7 @@ class Tolerances(Kind):
 
 @dataclass(frozen=True)
 class Integer(Kind):
-    """An integer from `least` to `most`; None where that is `optional`."""
+    """An integer from `least` to `most`; None if that is `optional`."""
 
     least: int
     most: int | None = None

@@ -71,7 +71,7 @@ class Output:
         return self._folder.path / (self._name if self.target is None else self.target.name)
 
     def data(self) -> bytes:
-        """Return the bytes written. Raises `OutputError` where the model has several files."""
+        """Return the bytes written. Raises `OutputError` if the model has several files."""
         self._must_be_one()
         return self.file.read_bytes()
 
@@ -80,7 +80,7 @@ class Output:
         return sum(path.stat().st_size for path in self.file.parent.iterdir())
 
     def keep_apart(self, files: Iterable[str | os.PathLike[str]]) -> None:
-        """Raise UsageError where one of `files`, which the source consists of, would be replaced."""
+        """Raise UsageError if one of `files`, which the source consists of, would be replaced."""
         if self.target is None or self._special:
             return
         for path in self.file.parent.iterdir():

@@ -169,7 +169,7 @@ def stages(source: FormatName, options: Options) -> list[str]:
 def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options) -> Graph:
     """The graph of a model (either format) after a stage of its conversion to the other format.
 
-    `stage`: "file", "lifted", or the name of a pass; UsageError for another one.
+    `stage`: "file", "lifted", or the name of a pass. Raises UsageError for another one.
     """
     names = stages(files.sniff(model), options)
     if stage not in names:

@@ -50,7 +50,7 @@ def after_fork(function: Callable[[], object]) -> None:
 
 
 def parent() -> int | None:
-    """The number of the parent process; None where it does not change when the parent ends (Windows)."""
+    """The number of the parent process; None if it does not change when the parent ends (Windows)."""
     return os.getppid() if os.name == "posix" and hasattr(os, "getppid") else None
 
 
@@ -80,7 +80,7 @@ def open_pipe(path: str | os.PathLike[str]) -> int:
 
 
 def memory_available() -> int | None:
-    """Bytes of memory that processes may still take (Linux); None where unknown."""
+    """Bytes of memory that processes may still take (Linux); None if unknown."""
     return _field("/proc/meminfo", "MemAvailable:")
 
 

@@ -202,7 +202,7 @@ def _mean_variance_norm_1(x: Term, *, across_channels: int = 0, normalize_varian
 
 @lift_onnx("LpNormalization", since=(1, 22))
 def _lp_norm(b: Builder, node: Node) -> Value:
-    """Return x / norm(x) along an axis; 0 where the norm is 0."""
+    """Return x / norm(x) along an axis; 0 if the norm is 0."""
     x = Term(b, node.operand(0))
     smallest = float(np.finfo(np.float32 if x.dtype.bits >= 32 else np.float16).tiny)
     return _over_norm(x, _axes(node)[0], "l1" if node.attr("p", 2) == 1 else "l2", smallest).value

@@ -247,7 +247,7 @@ class _Reread:
     The kernel quantizes the state with the parameters of intermediate 4 and dequantizes it with those of the state.
     They differ if the output shares the type of another tensor (the other direction, by CONCATENATION). The layer
     computes on the stored values, so its weights and states are rescaled. `read_as`: scale, zero point and
-    bits of the state, `stored_as` those of intermediate 4; None where both are the same.
+    bits of the state, `stored_as` those of intermediate 4; None if both are the same.
     Source: CalculateLstmOutputInteger8x8_16 in lstm_eval.cc.
     """
 

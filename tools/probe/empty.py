@@ -81,7 +81,7 @@ def _cut(case: Case, index: int, array: Array | None, first: Array, axis: int) -
 
 
 def _expected(case: Case, operands: Sequence[Array | None]) -> list[Array] | None:
-    """The results on these operands; None where only the end of a process is a finding."""
+    """The results on these operands; None if only the end of a process is a finding."""
     if case.evaluate is None:
         return None
     try:

@@ -177,7 +177,7 @@ def _optional(convert: Callable[[Array, Quantization], Array], array: Any, quant
 
 
 def _type(case: Case, variable: str, chosen: Mapping[Position, Quantization]) -> str:
-    """The element type of a variable in the kernel tables; "" where it is not quantized."""
+    """The element type of a variable in the kernel tables; "" if it is not quantized."""
     for (side, index), quantization in chosen.items():
         parameters = getattr(entry(case.op), side)
         if parameters[min(index, len(parameters) - 1)].variable == variable:

@@ -168,7 +168,7 @@ def _longest(ranks: Mapping[int, bool]) -> tuple[int, int] | None:
 
 
 def _highest(cells: Mapping[tuple[str, int], bool], mode: str) -> int | None:
-    """The highest rank up to which all cases of a mode are correct; None where it has none."""
+    """The highest rank up to which all cases of a mode are correct; None if it has none."""
     tried = sorted((rank, correct) for (m, rank), correct in cells.items() if m == mode)
     if not tried:
         return None

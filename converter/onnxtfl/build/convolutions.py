@@ -49,7 +49,7 @@ def channels_last(rank: int, kernel_input: int, kernel_output: int, kernel_spati
 def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:
     """The spatial sizes of an ONNX kernel, from its type or the attribute kernel_shape.
 
-    Raises InvalidModelError where these differ, UnsupportedError where the sizes are unknown.
+    Raises InvalidModelError if these differ, UnsupportedError where the sizes are unknown.
     """
     given, shape = tuple(node.attr("kernel_shape", ())), kernel.tensor_type.shape
     sizes = shape[2:] if shape is not None else given

@@ -16,7 +16,7 @@ _NUMBERS = {dtype: number for number, dtype in enumerate(_IN_ORDER, 1)}
 
 
 def dtype_from(number: int) -> DType:
-    """The element type with the ONNX code `number`; UnsupportedError for an unknown code."""
+    """The element type with the ONNX code `number`. Raises UnsupportedError for an unknown code."""
     if not 1 <= number <= len(_IN_ORDER):
         raise UnsupportedError(f"no element type has the number {number}", code="E-TYPE-002")
     return _IN_ORDER[number - 1]

@@ -143,7 +143,7 @@ def shifted(b: Builder, x: Value, zero_point: Value | None, axis: int) -> Value:
 
 
 def _without_zero(x: Value, zero_point: Value | None) -> Value | None:
-    """Constant 8-bit integers less one constant zero point, as int8; None where they do not fit, and for others."""
+    """Constant 8-bit integers less one constant zero point, as int8; None if they do not fit, and for others."""
     if x.data is None or zero_point is None or zero_point.data is None or x.dtype.bits != 8:
         return None
     zeros = np.unique(zero_point.numpy())
@@ -178,5 +178,5 @@ def summed_in_float(
 
 
 def flat_bias(b: Builder, bias: Value | None) -> Value | None:
-    """A bias as a vector; None where it is absent. TFLite's kernels only count its elements."""
+    """A bias as a vector; None if it is absent. TFLite's kernels only count its elements."""
     return bias if bias is None or bias.rank == 1 else reshape(b, bias, [product(bias.shape)])

@@ -112,7 +112,7 @@ def lift_op(
 
 
 def dequantized(b: Builder, node: Node, operand: Quantized) -> Value:
-    """The real values of a quantized operand; ValueError where its zero point has another type."""
+    """The real values of a quantized operand. Raises ValueError if its zero point has another type."""
     x, scale, zero = node.operand(operand.elements), node.operand(operand.scale), node.optional(operand.zero)
     if zero is not None and zero.dtype is not x.dtype:
         raise ValueError(f"a zero point of type {zero.type} for elements of type {x.type}")

@@ -60,7 +60,7 @@ def qoperator(name: str, row: QLinearRow, domain: str = "") -> None:
 
 
 def _form(node: Node, form: Form, row: QLinearRow, name: str, domain: str) -> Form | None:
-    """The op `name` for `node`, whose float op is `form`; None where its operands or result do not fit."""
+    """The op `name` for `node`, whose float op is `form`; None if its operands or result do not fit."""
     y, count = quantization_of(node.result), len(row.operands)
     first = next(o for o in row.operands if isinstance(o, Quantized))
     if y is None or not y.per_tensor or len(form.operands) not in (count, count + (row.bias is not None)):

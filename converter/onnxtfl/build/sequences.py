@@ -23,7 +23,7 @@ FIX = "fix the sizes that decide it (`input_shapes`), or make them initializers"
 
 
 def elements_of(value: Value) -> list[Value] | None:
-    """The elements of a sequence of known length; None where the length is known only at run time.
+    """The elements of a sequence of known length; None if the length is known only at run time.
 
     UnsupportedError where nothing is known of the sequence.
     """
@@ -38,7 +38,7 @@ def elements_of(value: Value) -> list[Value] | None:
 
 
 def sequence_of(b: Builder, elements: Sequence[Value | None]) -> Value:
-    """A sequence of these elements; UnsupportedError for more than `MOST_ELEMENTS`."""
+    """A sequence of these elements. Raises UnsupportedError for more than `MOST_ELEMENTS`."""
     if len(elements) > MOST_ELEMENTS:
         message = f"a sequence of more than {MOST_ELEMENTS} elements"
         raise UnsupportedError(message, code="E-OP-006")
@@ -62,7 +62,7 @@ def is_list(value: Value | None) -> bool:
 
 
 def stacked(b: Builder, sequence: Value, like: Value | None = None) -> Value:
-    """All elements of a sequence as one tensor, joined along a new axis 0; UnsupportedError for other shapes.
+    """All elements of a sequence as one tensor, joined along a new axis 0. Raises UnsupportedError for other shapes.
 
     `like`: an element of the type that those of an empty sequence would have.
     """
@@ -84,7 +84,7 @@ def stacked(b: Builder, sequence: Value, like: Value | None = None) -> Value:
 
 
 def one_shape(*elements: Value | Shape) -> Shape:
-    """The shape that all elements have; UnsupportedError where they differ, or may differ at run time."""
+    """The shape that all elements have. Raises UnsupportedError if they differ, or may differ at run time."""
     shapes = list(dict.fromkeys(v.shape if isinstance(v, Value) else v for v in elements))
     if len(shapes) > 1:
         shown = " and ".join(map(shown_shape, shapes))

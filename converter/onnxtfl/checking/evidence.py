@@ -34,7 +34,7 @@ class Verdict(StrEnum):
 class Judgment:
     """The verdict of a criterion on one output.
 
-    ``reason``: the evidence in one line, "" where there is nothing to say. ``evidence``: what was measured, by name.
+    ``reason``: one line, may be "". ``evidence``: the measurements, by name.
     """
 
     criterion: CriterionName

@@ -22,7 +22,7 @@ from onnxtfl.runtimes import RunError
 
 @dataclass
 class Tried:
-    """The sizes at which the first model did not run, and why not; and runs with outputs that are empty."""
+    """The sizes at which the first model did not run, with the errors; and runs with empty outputs."""
 
     shapes: list[Shapes] = field(default_factory=list)
     failures: list[RunError] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Tried:
 
 
 def run_somehow(models: ModelPair, given: Mapping[str, Any], case: int, tried: Tried, stack: ExitStack) -> FirstRun:
-    """Run the first model, in another way where its runtime refuses it; ``case``: the number of the set of inputs.
+    """Run the first model, with fallbacks if its runtime refuses it; ``case``: the number of the set of inputs.
 
     ``given``: the values of some inputs by name. Raises `RunError`, `MismatchError`, `UnknownInputError`.
     """
@@ -89,7 +89,7 @@ def _maker(models: ModelPair, case: int) -> InputMaker:
 
 
 def _run_at(models: ModelPair, again: Any, is_first: bool) -> FirstRun:
-    """Run the first model on inputs from ``again``; start the second one at the same time, the first time."""
+    """Run the first model on inputs from ``again``; in the first run, start the second model at the same time."""
     values, choices = again(0)
     later = [again(k)[0] for k in range(1, models.runs)]
     begun: dict[str, Begun] = {}

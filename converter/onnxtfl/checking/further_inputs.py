@@ -28,21 +28,22 @@ from onnxtfl.runtimes import RunError
 from onnxtfl.temporary import Folder
 
 ComparedSets = Callable[[Iterable[list[Any]]], Iterator[VariedRun]]
-"""Sets of inputs -> the runs on those on which outputs were compared."""
+"""Sets of inputs -> the runs whose outputs were compared."""
 FIRST_VARIED, MOST_VARIED, JUDGED = 2, 64, 2
-"""The number of the first varied set of inputs, how many there are, and how many that miss the tolerance are judged."""
+"""The number of the first varied set of inputs, the count of sets, and the most sets beyond the tolerance that are
+judged."""
 REACHING = 10
 """The most compared input sets whose coverage is examined."""
 SEARCH_SHARE = 0.5
-"""The time of the search for inputs, over that for measurements."""
+"""The time for the search for inputs, relative to that for measurements."""
 LEAST = 1.0
-"""The least seconds in which coverage may be measured, and inputs searched."""
+"""The least time in seconds for the measurement of coverage, and for the search for inputs."""
 MOST_BYTES = 4 << 20
-"""The size of a model whose graph is evaluated to find inputs."""
+"""The size of the largest model whose graph is evaluated to find inputs."""
 MADE = "on inputs made to reach more of the model"
 Goals = tuple[Sequence[Goal], Sequence[Goal]]
 SIZES = 2
-"""How many other sizes are tried until the first model runs."""
+"""The most other sizes that are tried until the first model runs."""
 
 
 class Compared(Protocol):
@@ -72,8 +73,8 @@ class FurtherInputs:
     changes: Mapping[int, Changes] = field(default_factory=lambda: defaultdict(Changes))
 
     def extend(self, report: CheckReport) -> CheckReport:
-        """The report, failed where the models differ on other inputs. Slow models are left out; of those with state,
-        and of quantized ones, only outputs are named that say little.
+        """The report, failed if the models differ on other inputs. Slow models are not run again; for models with state
+        and and of quantized ones, only outputs are named that say little.
         """
         if report.status == "failed" and report.outputs:
             return self._say_where(report)
@@ -130,14 +131,14 @@ class FurtherInputs:
         return not rounding and all(out.accepted_by in BY_VALUE for out in report.outputs)
 
     def _on_varied(self, report: CheckReport) -> CheckReport:
-        """Compare on inputs of other seeds and magnitudes, as many as the time allows."""
+        """Compare on inputs of other seeds and magnitudes, as many as time allows."""
         if not self._tolerance_tells(report):
             return report
         sets = varied(self.done.again, self.done.values, FIRST_VARIED, MOST_VARIED)
         return self._judged_on(sets, report, "on inputs of another magnitude")
 
     def _judged_on(self, sets: Iterable[list[Any]], report: CheckReport, where: str) -> CheckReport:
-        """The report, failed where the models differ on one of several sets of inputs.
+        """The report, failed if the models differ on one of several sets of inputs.
 
         A set that misses the tolerance is judged by all criteria; a few such sets say what all others would.
         """
@@ -160,7 +161,7 @@ class FurtherInputs:
         return report
 
     def _before_sigmoids(self, report: CheckReport) -> CheckReport:
-        """Compare what Sigmoids read that are saturated, unless that was done."""
+        """Compare the operands of saturated Sigmoids, unless that was done."""
         outputs = [self.done.outputs, *(outputs for _, outputs in self.done.later)]
         checks, criterion = list(report.outputs), PreActivation()
         for k, (pair, check) in enumerate(zip(self.out_pairs, report.outputs, strict=True)):
@@ -217,8 +218,8 @@ class FurtherInputs:
         return replace(report, notes=(*report.notes, f"also compared {_sizes(found.inputs)}")) if found.ok else report
 
     def _at_sizes_of_1(self, report: CheckReport) -> CheckReport:
-        """Compare at batches of 1, and where all open sizes are 1, at which few models are used: a difference there
-        excludes these sizes from the verdict.
+        """Compare at batch 1, and with all dynamic sizes 1. Few models are used at such sizes: a difference there
+        excludes them excludes these sizes from the verdict.
         """
         for only_batch, values, choices in self.done.units:
             try:
@@ -243,7 +244,7 @@ class FurtherInputs:
         return None
 
     def _say_where(self, report: CheckReport) -> CheckReport:
-        """Add to the report at which dynamic sizes the models differ."""
+        """Add the dynamic sizes at which the models differ to the report."""
         try:
             found = self._elsewhere()
         except OnnxtflError:

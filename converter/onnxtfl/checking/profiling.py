@@ -1,4 +1,4 @@
-"""What a check adds to its report about the two models: their files, and, where asked for, the time of their ops."""
+"""Additions to the report about the two models: their files and, if requested, the time of their ops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_models(report: CheckReport, sides: Sequence[Side], settings: Settings) 
 
 
 def _speed(b: Side, settings: Settings) -> SpeedChange | None:
-    """What quantizing changed, where the second model was quantized just now."""
+    """The effect of quantization on size and time, if the second model was just quantized."""
     known = None if settings.quantized_from is None else calibrated(b.info.path)
     if settings.quantized_from is None or known is None:
         return None

@@ -10,13 +10,13 @@ from onnxtfl.checking.settings import Settings
 from onnxtfl.inputs.calibrated import LEVELS, calibrated
 
 WITHIN = 16
-"""How many steps an output of a quantized model may differ from the float model's."""
+"""The allowed difference of outputs between a quantized and the float model, in steps."""
 
 
 def for_quantized(settings: Settings, a: Any, b: Any) -> Settings:
     """The settings for the model at ``b``, and its float source at ``a``.
 
-    Where both or only the first were quantized, the usual ones: such models compute the same.
+    If both or only the first are quantized, the settings are unchanged: such models compute the same values.
     """
     found = calibrated(b)
     if found is None or calibrated(a) is not None:
@@ -26,7 +26,8 @@ def for_quantized(settings: Settings, a: Any, b: Any) -> Settings:
 
 
 def with_advice(report: CheckReport, settings: Settings) -> CheckReport:
-    """The report of a check on generated inputs, which may be unlike those of the calibration where it failed."""
+    """The report of a check on generated inputs; if it failed, with the advice to use inputs like those of the
+    calibration."""
     if settings.levels is None or report.status != "failed":
         return report
     note = "a quantized model approximates its source only on inputs like those of its calibration: use such (`data`)"

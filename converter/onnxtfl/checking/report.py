@@ -1,4 +1,4 @@
-"""What a check found."""
+"""The report of a check."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from onnxtfl.tables import WIDTH, Row, as_html, as_text, shape
 
 Status = Literal["passed", "failed", "not checked"]
 SHOWN_BIAS = 0.005
-"""Mean errors in steps below this are not shown."""
+"""Smaller mean errors, in steps, are not shown."""
 BY_VALUE = ("", "tolerance", "quantization-steps")
-"""Criteria that compare outputs with each other and nothing else."""
+"""Criteria that only compare the outputs with each other."""
 
 
 @dataclass(frozen=True)
 class InputUsed:
-    """An input of the first model: the ``values`` fed (described), and the input of the second model.
+    """An input of both models, with a description of its ``values``.
 
     ``note``: what differs between the two (layout, dtype); ``ok`` is False where that counts as a mismatch;
     ``moved``: the second model has its axes in another order.
@@ -36,7 +36,7 @@ class InputUsed:
     moved: bool = False
 
     def in_words(self, verbose: bool) -> str:
-        """One line: the name and what differs; ``verbose``: also type, shape and values."""
+        """One line: the name and how the models differ; ``verbose``: also type, shape and values."""
         used = f"{self.name}  {self.dtype} {shape(self.shape)}: {self.values}" if verbose else self.name
         return f"{used}  {self.note}".rstrip()
 
@@ -45,17 +45,17 @@ class InputUsed:
 class OutputCheck:
     """One output of both models. ``dtype`` and ``shape`` are the first model's.
 
-    ``max_abs``: the largest ``|b - a|``. ``max_rel``: the largest ``|b - a| / max(|a|, 0.001 max|a|)``, so that
-    elements near zero do not drown the rest. Both are 0.0 where all elements are equal, None where there is nothing
-    to subtract (strings, different shapes). ``message`` says in one line why ``ok`` is False; ``note`` what else is
-    worth knowing.
+    ``max_abs``: the largest ``|b - a|``. ``max_rel``: the largest ``|b - a| / max(|a|, 0.001 max|a|)``, whose lower
+    bound elements near zero do not drown the rest. Both are 0.0 where all elements are equal, None where there is
+    nothing to subtract (strings, different shapes). ``message`` says in one line why ``ok`` is False; ``note`` what
+    else is worth knowing.
 
-    For an output whose values are multiples of a quantization step: ``step`` (1.0 for integers), ``steps``: the
-    largest difference in steps, ``share``: the part of the elements that differ by at most ``within`` steps, and
+    If the values are multiples of a quantization step: ``step`` (1.0 for integers); ``steps``: the largest difference
+    in largest difference in steps, ``share``: the part of the elements that differ by at most ``within`` steps, and
     ``bias``: the signed mean error in steps, of the channel where it is farthest from 0 beyond chance; ``biased``:
     whether that alone is why ``ok`` is False.
 
-    ``run``: the number of the run in which it differs, of several runs one after the other; None for the first.
+    ``run``: of several consecutive runs, the number of the one in which it differs; None for the first.
     ``compared``: False where nothing could be compared: no element, no finite value, or only random values.
     ``drawn``: whether it depends on random values.
     ``judgments``: what the criteria said, in their order; ``accepted_by``: the criterion that accepts the output.
@@ -85,7 +85,7 @@ class OutputCheck:
 
     @property
     def problem(self) -> str:
-        """Why ``ok`` is False, with the run in which it is."""
+        """Why ``ok`` is False, and in which run."""
         return f"in run {self.run}: {self.message}" if self.run is not None and self.message else self.message
 
     @property
@@ -95,7 +95,7 @@ class OutputCheck:
 
     @property
     def is_float(self) -> bool:
-        """Whether it has errors of floats."""
+        """Whether it is compared as floats."""
         return self.max_abs is not None and self.dtype.startswith("float")
 
     @property
@@ -104,7 +104,7 @@ class OutputCheck:
         return any(judgment.rejects for judgment in self.judgments)
 
     def was_accepted_by(self, criterion: str) -> bool:
-        """Whether this criterion accepts it, be it the first or not."""
+        """Whether this criterion accepts it, possibly as one of several."""
         return any(judgment.accepts and judgment.criterion == criterion for judgment in self.judgments)
 
     def judged(self, judgment: Judgment) -> OutputCheck:
@@ -121,7 +121,7 @@ class OutputCheck:
 
     @property
     def acceptance(self) -> str:
-        """Which criterion accepts an output beyond the tolerance, and why; "" for others."""
+        """The criterion that accepts the output beyond the tolerance, and its reason; "" for other outputs."""
         if self.accepted_by in BY_VALUE:
             return ""
         reason = next((j.reason for j in reversed(self.judgments) if j.criterion == self.accepted_by), "")
@@ -129,7 +129,7 @@ class OutputCheck:
 
     @property
     def in_steps(self) -> str:
-        """The difference in steps and the rule for it, in words; "" for outputs that are not quantized."""
+        """The difference in steps and the allowed one, as text; "" for outputs that are not quantized."""
         if self.step is None or self.steps is None or self.share is None:
             return ""
         of = "" if self.step == 1 else f" of {self.step:.3g}"
@@ -138,7 +138,7 @@ class OutputCheck:
 
     @property
     def in_words(self) -> str:
-        """One line: the name, the errors, and why they are too large."""
+        """One line: the name, the errors, and why the output is refused."""
         parts = [self.name]
         if self.max_abs is not None:
             parts.append(f"largest error {self.max_abs:.3g} absolute, {self.max_rel:.3g} relative")
@@ -152,7 +152,7 @@ class OutputCheck:
 class CheckReport:
     """The result of comparing two models on the same inputs.
 
-    ``status``: "passed", "failed" or "not checked"; ``reason``: one line, "" for passed. ``runtimes``: what ran the
+    ``status``: "passed", "failed" or "not checked"; ``reason``: one line, "" for passed. ``runtimes``: those of the two
     two models. ``runs``: how often the second model ran, one run after the other. ``seconds``: wall time. ``layers``:
     the errors of the tensors that both models compute, in the order of the second, where they were asked for
     (``per_layer``); ``first_difference``: the first op whose result differs, None where there is none. ``models``: the
@@ -184,7 +184,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """True where both models ran and agree."""
+        """Whether both models ran and agree."""
         return self.status == "passed"
 
     @property
@@ -241,7 +241,7 @@ def _percent(share: float) -> str:
 
 
 def worst(checks: Sequence[OutputCheck]) -> OutputCheck:
-    """The check of an output in the run in which it is worst; it is compared where it is so in one of the runs."""
+    """The check of an output in the run with the largest error. It counts as compared if it was compared in any run."""
     for number, check in enumerate(checks, 1):
         if not check.ok:
             return check if number == 1 else replace(check, run=number)

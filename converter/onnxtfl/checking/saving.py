@@ -23,7 +23,7 @@ def save_run(
 ) -> None:
     """Write ``inputs-K.npz``, ``outputs-a-K.npz`` and ``outputs-b-K.npz`` for set ``number`` of inputs: arrays by name.
 
-    Raises `OutputError` where the folder cannot be written.
+    Raises `OutputError` if the folder cannot be written.
     """
     path, (a, b) = Path(folder), sides
     try:

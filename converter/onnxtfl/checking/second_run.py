@@ -21,9 +21,9 @@ from onnxtfl.inputs.description import MismatchError
 from onnxtfl.runtimes import RunError
 
 SHARE = 0.5
-"""The time to measure distances on several inputs, over that of the check until then."""
+"""The time to measure distances on several inputs, relative to that of the check until then."""
 SLOWER = 4.0
-"""How many times longer than the first one another kernel set may take, once it takes more than the patience."""
+"""If another kernel set takes more than the patience, it may take at most this many times as long as the first."""
 UNSTEADY = (
     "LiteRT's default kernels compute other results in a second run of one interpreter, its builtin kernels do not: "
     "run this model without XNNPACK, or create a new interpreter for each run"
@@ -32,7 +32,7 @@ UNSTEADY = (
 
 @dataclass(frozen=True)
 class Compared:
-    """The report of an attempt; ``chosen``: the axis orders of the inputs, ``kernels``: the set that decided."""
+    """The report of an attempt; ``chosen``: the axis orders of the inputs, ``kernels``: the set that determined it."""
 
     report: CheckReport
     chosen: Chosen
@@ -55,8 +55,8 @@ class SecondRun:
         self.reference = self._reference([(self.done.values, self.done.outputs), *self.done.later])
 
     def compared(self, attempt: int) -> Compared:
-        """Run and compare in the layout of an attempt: the report of the main kernel set, or of the first other one
-        that disagrees.
+        """Run and compare in the layout of an attempt: the report of the main kernel set, or of the first other set
+        whose that disagrees.
         """
         chosen = self.models.chosen(attempt)
         used = self.models.used(chosen, self.done.values, self.done.choices)
@@ -82,7 +82,7 @@ class SecondRun:
     def compared_on(
         self, chosen: Chosen, values: Sequence[Any], choices: Sequence[str], is_unusual: bool = False
     ) -> CheckReport:
-        """Compare one run on other inputs of the first model. Raises `RunError` where that does not run."""
+        """Compare one run on other inputs of the first model. Raises `RunError` if that does not run."""
         outputs = self.models.a.run(values, self.models.options)
         used = self.models.used(chosen, values, choices)
         try:
@@ -125,7 +125,7 @@ class SecondRun:
         return self.judge.concluded(self.attempt(chosen, kernels, feeds), report)
 
     def _unlike_in_a_second_run(self, report: CheckReport, chosen: Chosen, used: tuple[InputUsed, ...]) -> CheckReport:
-        """The report; passed where only a delegate changes its results from run to run.
+        """The report; passed if only a delegate changes its results from run to run.
 
         XNNPACK of LiteRT 2.3 computes something else in the second run of some models with sizes that only a run
         knows. It is that, and no state, where every run by itself agrees, and all runs on the builtin kernels do.
@@ -178,14 +178,14 @@ class SecondRun:
         return models.compare(expected, got, used), begun.run.seconds
 
     def _changed_b(self, error: RunError) -> bool:
-        """Whether the second model, of which its runtime does not know something, may run in another way now."""
+        """Whether a fallback is left for the second model, which its runtime refuses."""
         b = self.models.b
         if self._ways is None and error.kind == "unsupported" and b.info.format == "onnx":
             self._ways = fallbacks(b, error, self.stack)
         return self._ways is not None and next(self._ways, None) is not None
 
     def _expected(self, kernels: str, values: list[list[Any]]) -> list[list[Any]]:
-        """The outputs of each run of the first model, on the same kernels where both are .tflite."""
+        """The outputs of each run of the first model, on the same kernels if both are .tflite."""
         a, b = self.models.a, self.models.b
         if a.info.format == b.info.format and kernels != self.models.kernels[0]:
             return a.begin(values, replace(self.models.options, kernels=kernels)).result()

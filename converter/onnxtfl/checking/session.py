@@ -1,4 +1,4 @@
-"""Compare two models on the same inputs: prepare them, run both, judge the outputs, explain what differs."""
+"""Compare two models on the same inputs: prepare them, run both, judge the outputs, localize differences."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from onnxtfl.runtimes import RunError, Workers
 
 PathLike = str | os.PathLike[str]
 VARIED_SHARE = 0.25
-"""The time for varied inputs, over that of the check until then."""
+"""The time for varied inputs, relative to that of the check until then."""
 
 
 def check_models(
@@ -57,7 +57,7 @@ def check_models(
     """Compare the .onnx or .tflite model ``b`` with ``a``, the reference.
 
     ``inputs``: arrays by name, for some or all inputs (the rest are generated), several such sets, or the path of a
-    file or directory that has them. ``workers``: processes that were started before, and stay open. Returns a report
+    file or directory that has them. ``workers``: processes that were started before, and stay open. Returns a
     in any case where both files can be read; raises `InvalidModelError`, and `UsageError` for an unknown input name.
     """
     started = time.perf_counter()
@@ -89,7 +89,7 @@ def criteria() -> tuple[Criterion, ...]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A report on a set of inputs, and the runs; without these the models did not run."""
+    """A report on a set of inputs, and the runs; no runs if the models did not run."""
 
     report: CheckReport
     run: SecondRun | None = None
@@ -106,7 +106,7 @@ class Session:
     stack: ExitStack
 
     def report(self, cases: Sequence[Case]) -> CheckReport:
-        """The report, without the settings: of the first set of inputs on which the models do not agree, or of all."""
+        """The report, without the settings: of the first set of inputs on which the models differ, or of all sets."""
         models = self.models
         unknown_names(models.settings.input_ranges, models.a.info.inputs, models.b.info.inputs)
         if models.workers.problem:

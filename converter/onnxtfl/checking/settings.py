@@ -23,7 +23,7 @@ class Settings:
     "channels-last" expects it where the shapes leave a choice. ``input_shapes``: sizes by input name,
     -1 or a name for one that is open.
     ``kernels``: the kernel sets on which a .tflite as the second model must agree; the first model runs on the first.
-    ``tensors``: the record of the conversion of the first model to the second. ``max_steps``: how many quantization
+    ``tensors``: the record of the conversion of the first model to the second. ``max_steps``: the largest allowed
     steps quantized outputs may differ by. ``levels``: where only the second model is quantized, a step is at least the
     largest value divided by this. ``runs``: how often models with state run, one run after the other (others: twice,
     where the second model is a .tflite; once with 1). ``profile``: measure the time of each op. ``patience``: a further

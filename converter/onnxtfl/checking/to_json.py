@@ -1,14 +1,14 @@
 """The report of a check as JSON, for scripts and CI.
 
-The keys are the fields of `CheckReport` and of what it holds, so a field added there is a key here::
+The keys are the fields of `CheckReport` and of its parts::
 
     {"version": 1, "status": "passed" | "failed" | "not checked", "reason": "", "a": path, "b": path,
      "inputs": [{"name", "dtype", "shape", "values", "note", "ok", "moved"}],
      "outputs": [{"name", "ok", "dtype", "shape", "max_abs", "max_rel", "message", "note", "step", "steps", ...}],
      "notes": [...], "runtimes": [...], "rtol", "atol", "seed", "runs", "seconds", "first_difference": null | {...}}
 
-Keys are added only; `VERSION` grows when the meaning of one changes. Floats that JSON lacks are the strings "nan",
-"inf" and "-inf".
+Keys are only added; `VERSION` increases when the meaning of a key changes. Floats that JSON lacks are the strings
+"nan", "inf" and "-inf".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs of both models on varied inputs: on which of them the outputs miss the tolerance."""
+"""Runs of both models on varied inputs, and whether their outputs are within the tolerance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from onnxtfl.runtimes import RunError, RunOptions
 EXP = 87.0
 """The logarithm of the largest float32, and of the smallest one that is not denormal."""
 BATCH = 8
-"""How many sets of inputs run one after the other."""
+"""The number of sets of inputs in one batch of runs."""
 
 
 class VariedRun(NamedTuple):
@@ -32,8 +32,8 @@ class VariedRun(NamedTuple):
 
 @dataclass(frozen=True)
 class VariedRuns:
-    """How outputs are paired and compared. ``ordinary``: outputs of the first model on ordinary inputs; ``moved``:
-    whether inputs have their axes in another order.
+    """Compares many runs by the tolerance. ``ordinary``: outputs of the first model on ordinary inputs; ``moved``:
+    whether whether inputs have their axes in another order.
     """
 
     tolerance: Tolerance
@@ -45,7 +45,7 @@ class VariedRuns:
     def compared(
         self, sets: Iterable[list[Any]], feed: Callable[[Sequence[Any]], list[Any]], until: float
     ) -> Iterator[VariedRun]:
-        """The runs on those sets of inputs on which outputs were compared.
+        """The runs whose outputs could be compared.
 
         ``feed``: the inputs of the second model for those of the first. ``until``: when to stop (`time.perf_counter`).
         """
@@ -68,7 +68,7 @@ class VariedRuns:
         return any(not check.ok and not self._is_small(check, peaks[pair.a]) for pair, check in pairs)
 
     def _can_compare(self, x: Sequence[Any], y: Sequence[Any]) -> bool:
-        """Whether outputs are comparable: neither model overflows.
+        """Whether outputs are comparable: neither model overflows, and ranks are equal.
 
         Another rank is what the report of a conversion assumes not to occur.
         """
@@ -77,7 +77,7 @@ class VariedRuns:
         return not any(_is_out_of_range(x[p.a], y[p.b]) for p in self.out_pairs)
 
     def _is_small(self, check: OutputCheck, peak: float) -> bool:
-        """Whether an error is below the tolerance of ordinary values: saturated outputs may be nearly 0."""
+        """Whether an error is within the tolerance for ordinary values: saturated outputs may be nearly 0."""
         return check.max_abs is not None and check.max_abs <= self.tolerance.settings.atol * peak
 
 

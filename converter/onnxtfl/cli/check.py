@@ -85,7 +85,7 @@ def _exit_code(b: str, report: CheckReport) -> int:
 
 
 def _keep_other_files(target: str | None) -> None:
-    """Raise UsageError where a file that is not such a report would be replaced: a model, or its data."""
+    """Raise UsageError if a file would be replaced that is not such a report: a model, its data."""
     from onnxtfl import OutputError, UsageError
 
     if target is None or target.endswith(".json") or is_stdout(target) or not Path(target).is_file():
@@ -100,7 +100,7 @@ def _keep_other_files(target: str | None) -> None:
 
 
 def _write(json_: str | None, pages: Iterable[str | None], report: CheckReport, a: str, b: str) -> None:
-    """Write the files that were asked for."""
+    """Write the requested files."""
     if json_ is not None:
         _write_json(json_, report, a, b)
     for path in pages:

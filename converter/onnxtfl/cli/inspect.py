@@ -29,7 +29,7 @@ STAGES = {
         *("surround moves", "lower"),
     ),
 }
-"""The stages of the conversion by the suffix of the source; a test says that they are those of the pipeline."""
+"""The stages of the conversion by the suffix of the source; a test compares them with the pipeline."""
 _HELP = "\n\n".join(
     f"Stages of {'an' if suffix == '.onnx' else 'a'} {suffix}: {', '.join(names)}." for suffix, names in STAGES.items()
 )

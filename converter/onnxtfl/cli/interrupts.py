@@ -1,6 +1,6 @@
 """Ctrl-C and other termination signals: one line and exit code 130, also during imports (this module has few).
 
-The first signal raises KeyboardInterrupt, so that temporary files are removed; while that is done, the second one is
+The first signal raises KeyboardInterrupt, so that temporary files are removed. Meanwhile, a second signal is ignored,
 ignored, and the third one ends the process at once. A long computation in NumPy delays the exception: after `PATIENCE`
 the process ends without it.
 """
@@ -24,7 +24,7 @@ _seen: list[int] = []
 
 
 def catch() -> None:
-    """Handle these signals from now on. KeyboardInterrupts that Python cannot raise are not printed."""
+    """Handle termination signals from now on. A KeyboardInterrupt that Python cannot raise is not printed."""
     _set(_raise)
     sys.unraisablehook = _ignore_interrupts
     _watch()
@@ -36,7 +36,7 @@ def leave_at_once() -> None:
 
 
 def was_interrupted() -> bool:
-    """True once a signal came: what fails after it fails because of it (an import that was cut short, ...)."""
+    """Whether a signal came: later errors are consequences of it (an incomplete import, ...)."""
     return bool(_seen)
 
 
@@ -57,7 +57,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _watch() -> None:
-    """Let a thread wait for signals."""
+    """Wait for signals in a thread."""
     import threading
 
     if threading.current_thread() is not threading.main_thread():
@@ -67,7 +67,7 @@ def _watch() -> None:
 
 
 def _leave_late(told: int) -> None:
-    """Wait for a signal, then for its handler; where that is not called, remove the temporary folders and leave."""
+    """Wait for a signal, then for its handler; if Python does not call it, remove the temporary folders and exit."""
     import time
 
     os.read(told, 1)

@@ -24,7 +24,7 @@ CHECK = 32
 
 
 def is_several(models: Sequence[str]) -> bool:
-    """True where the arguments name more than one file."""
+    """Whether the arguments name more than one file."""
     return len(models) > 1 or (models[0] != "-" and Path(models[0]).is_dir())
 
 
@@ -59,7 +59,7 @@ def _tell(outcome: Outcome) -> None:
 
 
 def _show(outcomes: Sequence[Outcome]) -> None:
-    """Print a line for each model, sizes at which it differs though it passed in more, and the counts."""
+    """Print a line for each model, the sizes at which a passed one differs, and the counts."""
     for outcome in outcomes:
         sys.stdout.write(_line(outcome) + "\n")
         if outcome.excluded:
@@ -73,7 +73,7 @@ def _show(outcomes: Sequence[Outcome]) -> None:
 
 
 def _line(outcome: Outcome) -> str:
-    """One line of `WIDTH` columns; a long path is cut at its front."""
+    """One line of `WIDTH` columns; a long path loses its beginning."""
     size = byte_count(outcome.size) if outcome.size is not None else ""
     seconds = f"{outcome.seconds:.1f} s" if outcome.status != "up to date" else ""
     code = f" ({outcome.error.code})" if outcome.error is not None else ""

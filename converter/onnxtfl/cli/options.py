@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     class ParamType(click.ParamType):
-        """Click's own, which takes type parameters from 8.4 on only."""
+        """Click's class, which has type parameters only from release 8.4 on."""
 
         def __class_getitem__(cls, _: object) -> type:
             return cls
@@ -54,7 +54,7 @@ class _Numbers(click.FloatRange):
 
 
 class _Read(ParamType[Any]):
-    """A text that a kind of values reads."""
+    """A text in the notation of a kind of values (:mod:`onnxtfl.kinds`)."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind, self.name = kind, kind.metavar

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 DELAY, INTERVAL = 1.0, 0.2
-"""Seconds before the line is shown, and between two times that it is written."""
+"""Seconds before the line is first shown, and between updates."""
 _CLEAR = "\r\x1b[K"
 
 
@@ -51,7 +51,7 @@ class _Line(threading.Thread):
                 self._shown, pause = True, INTERVAL
 
     def step(self, text: str) -> None:
-        """Set the step, and remove the line; "write 12 MB" is later in the step that "write 3 MB" is in."""
+        """Set the step, and remove the line. "write 3 MB" and "write 12 MB" are one step, whose time runs on."""
         with self._lock:
             same = text.startswith("write ") and self._text.startswith("write ")
             self._text = text

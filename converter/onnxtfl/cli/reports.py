@@ -33,7 +33,7 @@ def requested(options: dict[str, Any], name: str = "--report") -> str | None:
 
 
 def write(path: str | None, result: Conversion | CheckReport | None, a: object, b: object) -> None:
-    """Write the report where one was requested and there is a result."""
+    """Write the report if one was requested and there is a result."""
     if path is not None and result is not None:
         from onnxtfl import write_report
 

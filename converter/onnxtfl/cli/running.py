@@ -19,7 +19,7 @@ LISTS = ("--inputs", "--outputs")  # options that take all the words up to the n
 
 
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run ``command`` on ``arguments`` (default: the process's) and leave the process with its exit code."""
+    """Run ``command`` on ``arguments`` (default: those of the process) and end the process with its exit code."""
     gc.disable()
     accept_any_text()
     if not sys.warnoptions:
@@ -41,7 +41,7 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoRet
 
 
 def _complete(command: click.Command) -> None:
-    """Answer the shell where it asks for completions, and leave."""
+    """If the shell requests completions, print them and exit."""
     variable = f"_{command.name}_COMPLETE".upper()
     if instruction := os.environ.get(variable):
         from click.shell_completion import shell_complete

@@ -13,7 +13,7 @@ STREAM = "-"
 
 
 def accept_any_text() -> None:
-    """Write what the encoding of standard output or error lacks (cp1252, ASCII) as an escape of Python."""
+    """Write characters that the encoding of standard output or error lacks (cp1252, ASCII) as Python's escapes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

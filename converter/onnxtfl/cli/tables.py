@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def show_conversion(model: str, output: str, conversion: Conversion, verbose: bool) -> None:
-    """Print the report of a conversion; ``output``: the path asked for."""
+    """Print the report of a conversion; ``output``: the requested path."""
     written = conversion.path is not None or conversion.data is not None
     title = Row("model", f"{model} -> {output}" if written else f"{model} (nothing written)")
     show([title, *conversion.rows(verbose)])

@@ -1,6 +1,6 @@
 """Associated files of a model: a zip archive at the end of a .tflite file.
 
-Nothing in it is decompressed to copy it: only the offsets in its directory depend on where it is in the file.
+It is copied without decompression: only the offsets in its directory depend on its position in the file.
 Source: APPNOTE.TXT of the zip format, sections 4.3.7, 4.3.12 and 4.3.16.
 """
 
@@ -59,7 +59,7 @@ def find_archive(file: SourceFile, header: int = 0) -> Archive | None:
 def write_archive(archive: Archive, out: BinaryIO, position: int = 0) -> None:
     """Write an archive to `out`, `position` bytes after the start of the file, to which its offsets refer.
 
-    Past 4 GB, which the fields cannot hold, they refer to the start of the archive, which zip readers notice.
+    Offsets beyond 4 GB do not fit the fields; they are relative to the start of the archive, which zip readers accept.
     """
     entries, end = bytearray(archive.directory), bytearray(archive.end)
     if position + archive.body.nbytes <= _MAX_OFFSET:

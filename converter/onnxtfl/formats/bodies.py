@@ -6,7 +6,7 @@ from onnxtfl.formats.onnx import functions
 from onnxtfl.ir.graph import Graph, Node
 
 DEFINED_BY_FILE = frozenset({"STABLEHLO_COMPOSITE"})
-"""The ops of TFLite whose nodes name the subgraph that defines them."""
+"""The TFLite ops with the index of a subgraph that defines them."""
 
 
 def body(node: Node) -> Graph | None:
@@ -18,7 +18,7 @@ def body(node: Node) -> Graph | None:
 
 
 def is_defined(node: Node) -> bool:
-    """Whether `body` has a graph for nodes like this one."""
+    """Whether `body` returns a graph for `node`."""
     if node.op.dialect == "onnx":
         return functions.defined(node.op.name.partition(".")[2], node.op.version, node.op.domain)
     return isinstance(node.attributes.get("decomposition_subgraph_index"), Graph)

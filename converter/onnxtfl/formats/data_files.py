@@ -1,6 +1,6 @@
 """Files with weights next to a model, of either format.
 
-A location is a relative path within the model's directory. Hub caches store a model as symlinks into one directory of
+A location is a relative path within the model's directory. Download caches store a model as symlinks into one directory
 blobs, so a symlink is followed where its target is in the directory of the model's own resolved path; any other symlink
 is refused, as it could refer to any file. So is a file that has more names (hard links) than the folders of the file
 and of the model have.
@@ -30,7 +30,7 @@ class DataFiles:
     def part(
         self, location: str, offset: int, length: int | None, dtype: DType, shape: tuple[int, ...], name: str
     ) -> FileData:
-        """The values of the tensor `name`, of `length` bytes where that is said.
+        """The values of the tensor `name`, of `length` bytes (None: not declared).
 
         InvalidModelError where the file is missing, cut off or not allowed, or the values do not fit the shape.
         """
@@ -62,7 +62,7 @@ class DataFiles:
         return self._open[path]
 
     def _path(self, model: Path, location: str, name: str) -> Path:
-        """The path of `location`; InvalidModelError where it is outside of the model's directory or missing."""
+        """The path of `location`. Raises InvalidModelError if it is outside of the model's directory or missing."""
         posix, windows = PurePosixPath(location), PureWindowsPath(location)
         if not location or "\0" in location or posix.is_absolute() or windows.drive or windows.root:
             raise InvalidModelError(

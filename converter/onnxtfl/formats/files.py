@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def sniff(source: PathLike | Content) -> FormatName:
     """The format of a model file, or of its bytes: TFLite if it has the identifier, else ONNX.
 
-    Raises InvalidModelError where the file cannot be read or is empty, and for .tflite files without the identifier.
+    Raises InvalidModelError if the file cannot be read, is empty, or is a .tflite file without the identifier.
     """
     with open_source(source) as opened:
         if format_of(opened) == "tflite":
@@ -42,7 +42,7 @@ def read(source: PathLike | Content | ModelProto) -> Model:
 
 
 def bytes_on_disk(model: Model, path: PathLike) -> int:
-    """The bytes of the file that `model` was read from, and of the files next to it that have its external data."""
+    """The size in bytes of the file of `model`, together with its files of external data."""
     operands = (v for graph in model.graphs() for node in graph.walk() for v in node.operands if v is not None)
     files = {id(v.data.file): v.data.file for v in operands if isinstance(v.data, FileData)}
     sizes = {os.path.realpath(f.path): f.size for f in files.values() if not isinstance(f, SourceBytes)}

@@ -1,4 +1,4 @@
-"""The metadata of the source that its conversion has too."""
+"""The metadata of a source that is kept in its conversion."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from onnxtfl.ir.model import Model
 _OF_THE_CONVERSION = frozenset({RECORD, IO_TYPES, QUANTIZED, *OF_THE_FILE})
 """Properties that a conversion replaces or omits."""
 RESERVED = _OF_THE_CONVERSION | {STATES, ONNX, READABLE, FILES, tflite_metadata.KEY}
-"""Properties with a meaning to readers of the formats, which a user cannot set."""
+"""Properties that readers of the formats interpret; a user cannot set them."""
 MOST_IN_ONNX = 16 << 20
-"""Bytes of the largest property and archive that an ONNX file gets, which readers hold in memory as base64."""
+"""Bytes of the largest property or archive that is written to ONNX files: readers keep it in memory as base64."""
 MOST_OF_NODES = 64 << 10
-"""Bytes of documentation, and of properties, of all nodes or all tensors: exporters write a stack trace for each."""
+"""Limit on the bytes of documentation of all nodes or all tensors: exporters write a stack trace for each."""
 MOST_OF_PROPERTIES = 4 << 10
-"""Bytes of the properties of all nodes, and of all tensors: exporters write there what helps to debug them."""
+"""Limit on the bytes of properties of all nodes or all tensors: exporters write debugging information there."""
 _CACHE = "xnnpack"
 
 
 def carried(
     source: Model, graph: Graph, added: Mapping[str, str] | None = None, *, to_onnx: bool
 ) -> tuple[Metadata, list[str]]:
-    """The metadata of `source` for `graph`, which it was converted to, and what was too large, as text.
+    """The metadata of `source` for the converted `graph`, and the names of the parts that are too large.
 
     `added`: properties in addition. Descriptions are those of the tensors with these names; elements of a sequence have
     that of the sequence.
@@ -75,7 +75,7 @@ def _aligned(metadata: Metadata, graph: Graph) -> TfliteMetadata | None:
 
 
 def _drop_large(metadata: Metadata, to_onnx: bool) -> Iterator[str]:
-    """Drop what does not fit, and yield what that is."""
+    """Drop the parts that are too large, and yield their names."""
     if not to_onnx:
         yield from _drop_large_parts(metadata)
         return
@@ -90,7 +90,8 @@ def _drop_large(metadata: Metadata, to_onnx: bool) -> Iterator[str]:
 
 
 def _drop_large_parts(metadata: Metadata) -> Iterator[str]:
-    """Drop what a .tflite file has no field for and is large as text of an entry, and yield what that is."""
+    """Drop the parts for which a .tflite file has no field and that are too large for an entry, and yield their
+    names."""
     if sum(map(len, metadata.node_descriptions.values())) > MOST_OF_NODES:
         yield f"the documentation of {len(metadata.node_descriptions)} nodes"
         metadata.node_descriptions = {}

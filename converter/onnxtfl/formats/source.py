@@ -35,7 +35,7 @@ _HINTS = {
 
 
 def open_source(model: PathLike | Content) -> SourceFile:
-    """Open a model; InvalidModelError where it cannot be read, is empty, or is no regular file."""
+    """Open a model. Raises InvalidModelError if it cannot be read, is empty, or is no regular file."""
     if isinstance(model, Content):
         source: SourceFile = SourceBytes(model, "model")
     elif Path(model).is_dir():
@@ -51,7 +51,7 @@ def open_source(model: PathLike | Content) -> SourceFile:
 
 
 def format_of(source: SourceFile, wanted: FormatName | None = None) -> FormatName | None:
-    """The format of `source` by its first bytes (ONNX where they are unknown), None for one that cannot be read.
+    """The format of `source` by its first bytes (ONNX if they are unknown); None for a format that cannot be read.
 
     InvalidModelError where it is not the `wanted` one.
     """
@@ -69,7 +69,8 @@ def format_of(source: SourceFile, wanted: FormatName | None = None) -> FormatNam
 
 @contextmanager
 def named(model: object) -> Iterator[None]:
-    """Name the model (its path, or "model") in each error; limits of Python become InvalidModelError."""
+    """Add the name of the model (its path, or "model") to each error; exceeded limits of Python become
+    InvalidModelError."""
     name = os.fspath(model) if isinstance(model, str | os.PathLike) else "model"
     try:
         yield
@@ -86,7 +87,7 @@ def named(model: object) -> Iterator[None]:
 
 
 class Source:
-    """Bounds-checked random access to a model, by a cache of `MAX_PAGES` pages; weights are not read through it."""
+    """Bounds-checked random access to a model, with a cache of `MAX_PAGES` pages. Weights are read in other ways."""
 
     def __init__(self, file: SourceFile) -> None:
         self.file = file
@@ -99,12 +100,12 @@ class Source:
         raise InvalidModelError(f"{self.file.path}: {message}", code="E-FILE-005")
 
     def check(self, offset: int, length: int) -> None:
-        """Raise InvalidModelError where the byte range is not in the source."""
+        """Raise InvalidModelError if the byte range is not in the source."""
         if offset < 0 or offset + length > self.size:
             self.fail(f"truncated or corrupt: {length} bytes expected at byte {offset}, the file has {self.size}")
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes of the range; InvalidModelError where it is not in the source."""
+        """The bytes of the range. Raises InvalidModelError if it is not in the source."""
         page, start = self.view(offset, length)
         return page[start : start + length]
 
@@ -143,7 +144,7 @@ def counting_written(count: Callable[[int], None]) -> Iterator[None]:
 
 
 def copy_data(data: TensorData, out: BinaryIO) -> None:
-    """Write the packed bytes of `data` in chunks; InvalidModelError where a source file has become shorter."""
+    """Write the packed bytes of `data` in chunks. Raises InvalidModelError if a source file has become shorter."""
     written, count = 0, _COUNTS.get()
     for chunk in data.chunks():
         size = out.write(chunk.data)

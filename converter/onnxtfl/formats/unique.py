@@ -11,7 +11,7 @@ class UniqueNames:
         self._used: dict[str, int] = {}
 
     def fresh(self, base: str) -> str:
-        """`base`, with a number appended where it is used already."""
+        """`base`, with a number appended if it is already used."""
         name = base
         while name in self._used:
             name = f"{base}_{self._used[base]}"

@@ -28,7 +28,7 @@ def data_files(path: str | os.PathLike[str], code: str = "E-USE-002") -> list[Pa
 
 
 def read_arrays(file: Path, code: str = "E-USE-002") -> dict[str, Array]:
-    """The arrays of an .npz file by name; that of an .npy file is "arr_0". Raises `UsageError` where there are none."""
+    """The arrays of an .npz file by name; that of an .npy file is "arr_0". Raises `UsageError` if there are none."""
     hint = "write it with numpy.savez, with an array for each input"
     try:
         loaded = np.load(file, allow_pickle=False)

@@ -43,7 +43,7 @@ class Goal:
     rows: tuple[int, ...] = ()
 
     def after(self, array: Array) -> Goal | None:
-        """What remains of it after these values of the tensor; None where they reach it."""
+        """What remains of it after these values of the tensor; None if they reach it."""
         if self.rows:
             rows = tuple(sorted({*self.rows} - {*np.unique(array).tolist()}))
             return replace(self, rows=rows) if rows else None
@@ -157,7 +157,7 @@ def _input_of(value: Value) -> str:
 
 
 def _tensor(value: Value) -> str:
-    """The name of the tensor in the file that has the elements of a value, in whatever order; "" where none has."""
+    """The name of the tensor in the file that has the elements of a value, in whatever order; "" if none has."""
     return value.name or next((origin.tensor for origin in value.origins), "")
 
 

@@ -18,7 +18,7 @@ from onnxtfl.errors import UsageError
 def samples_of(arrays: Mapping[str, Any], ranks: Mapping[str, int | None]) -> list[dict[str, Any]]:
     """The samples in `arrays`, which have one axis more than their inputs; of no such arrays, they are one sample.
 
-    `ranks`: the rank of the input of each array, None where it is not known. Raises `UsageError` where only some arrays
+    `ranks`: the rank of the input of each array, None where it is not known. Raises `UsageError` if only some arrays
     have an axis of samples, or axes of different lengths.
     """
     known = {name: rank for name in arrays if (rank := ranks.get(name)) is not None}

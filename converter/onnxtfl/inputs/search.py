@@ -171,7 +171,7 @@ def _needed(graph: Graph, wanted: Sequence[Value]) -> list[Node]:
 
 
 def _evaluated(graph: Graph, nodes: Sequence[Node], given: Sequence[Any], until: float) -> Mapping[Value, Array] | None:
-    """The values of the inputs and of the results of ``nodes``; None where that is not possible or too much work."""
+    """The values of the inputs and of the results of ``nodes``; None if that is not possible or too much work."""
     values: dict[Value, Array] = dict(zip(graph.inputs, given, strict=True))
     work = 0
     for node in nodes:

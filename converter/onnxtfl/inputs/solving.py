@@ -46,7 +46,7 @@ def solved_shapes(
 
 
 def _sizes_of(infos: Sequence[TensorInfo], shapes: Shapes, facts: ShapeFacts) -> Sizes | None:
-    """The sizes of the symbols of the graph; None where an input has none there."""
+    """The sizes of the symbols of the graph; None if an input has none there."""
     found: Sizes = {}
     for info, shape in zip(infos, shapes, strict=True):
         known = facts.inputs.get(info.name)

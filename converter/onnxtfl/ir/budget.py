@@ -108,7 +108,7 @@ class Budget:
             self.look(node, op)
 
     def look(self, node: str | None = None, op: str | None = None) -> None:
-        """Raise UnsupportedError where the steps or seconds are used up."""
+        """Raise UnsupportedError if the steps or seconds are used up."""
         if self.limited and self.steps > MOST_STEPS:
             raise UnsupportedError(f"more than {MOST_STEPS} rewriting steps", node=node, op=op, code="E-RUN-007")
         if self.limited and time.monotonic() > self.deadline:

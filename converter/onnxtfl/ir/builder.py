@@ -123,7 +123,7 @@ class Builder:
         return node.results
 
     def _check_number(self) -> None:
-        """Raise UnsupportedError where one node becomes too many."""
+        """Raise UnsupportedError if one node becomes too many."""
         cause = self.cause
         if cause is None or len(self.created) > MOST_NODES_OF_RULE + 20 * (len(cause.operands) + len(cause.results)):
             name, op = (None, None) if cause is None else (cause.name, cause.op.name)

@@ -85,7 +85,7 @@ def encode(graph: Graph, names: Mapping[Value, str], source: Iterable[str]) -> b
 
 
 def decode(data: bytes) -> CompactRecord:
-    """The record that :func:`encode` wrote; ValueError for other data."""
+    """The record that :func:`encode` wrote. Raises ValueError for other data."""
     try:
         content = json.loads(zlib.decompressobj().decompress(data, MOST_BYTES))
         orders = {int(rank): tuple(order) for rank, order in content.get("orders", {}).items()}

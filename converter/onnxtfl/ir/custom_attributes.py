@@ -66,7 +66,7 @@ def from_options(options: bytes) -> dict[str, Any]:
 
 
 def _read(value: Any) -> Any:
-    """An option as an ONNX attribute; None where it cannot be one."""
+    """An option as an ONNX attribute; None if it cannot be one."""
     match value:
         case bool():
             return int(value)

@@ -245,7 +245,7 @@ def call_with_attributes(function: Callable[..., Any], operands: Sequence[Any], 
 
 @functools.cache
 def _keywords(function: Callable[..., Any]) -> tuple[str, ...] | None:
-    """The names of keyword-only parameters; None where all keywords are taken."""
+    """The names of keyword-only parameters; None if all keywords are taken."""
     if not hasattr(function, "__code__"):
         return ()  # a function of NumPy's
     parameters = inspect.signature(function).parameters.values()

@@ -369,7 +369,7 @@ _UNKNOWN = re.compile(r"\b([uv])\?(\d+)")
 
 
 def parse_dim(text: str) -> Dim:
-    """Parse the text that ``str`` prints for a dimension; ValueError for other text."""
+    """Parse the text that ``str`` prints for a dimension. Raises ValueError for other text."""
     try:
         return _parse_ast(ast.parse(_UNKNOWN.sub(r"\1[\2]", text), mode="eval").body)
     except (SyntaxError, KeyError, TypeError) as error:

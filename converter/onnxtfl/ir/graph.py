@@ -445,8 +445,8 @@ class Graph:
     def splice(self, body: Graph, operands: Sequence[Value | None], before: Node) -> list[Node]:
         """Move the nodes of `body` before `before`, with `operands` as its inputs; return the moved nodes.
 
-        `body` has no nodes then; its outputs are values of this graph. Operands that are an absent input are absent;
-        ValueError where an output is.
+        `body` has no nodes then; its outputs are values of this graph. Operands that are an absent input are absent.
+        Raises ValueError if an output is.
         """
         for inner, outer in zip(body.inputs, operands, strict=True):
             if outer is not None:

@@ -85,7 +85,7 @@ class Quantization:
         return [-(-int(d) // (self.block or 1)) if i == self.axis else int(d) for i, d in enumerate(shape)]
 
     def permuted(self, permutation: Sequence[int], shape: Shape) -> Quantization:
-        """The parameters after a tensor of `shape` is transposed; ValueError for blocks of an unknown shape."""
+        """The parameters after a tensor of `shape` is transposed. Raises ValueError for blocks of an unknown shape."""
         if self.axis is None:
             return self
         axis = list(permutation).index(self.axis)

@@ -32,7 +32,7 @@ def quantization_of(value: Value | None) -> Quantization | None:
 
 
 def real_of_stored_zero(value: Value) -> float:
-    """The real value of a stored 0; UnsupportedError for parameters along an axis."""
+    """The real value of a stored 0. Raises UnsupportedError for parameters along an axis."""
     quantization = quantization_of(value)
     if quantization is None:
         return 0.0

@@ -62,7 +62,7 @@ class Record:
 
     @classmethod
     def from_json(cls, text: str) -> Record:
-        """The record that :meth:`to_json` wrote; ValueError for other text."""
+        """The record that :meth:`to_json` wrote. Raises ValueError for other text."""
         try:
             content = json.loads(text)
             tensors = tuple(TensorEntry(**_tuples(entry)) for entry in content["tensors"])

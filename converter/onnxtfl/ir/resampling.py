@@ -34,7 +34,7 @@ class Sampling:
 
     @classmethod
     def of(cls, attributes: Mapping[str, Any]) -> Sampling:
-        """Read the attributes of a Resize; ValueError for unknown modes."""
+        """Read the attributes of a Resize. Raises ValueError for unknown modes."""
         sampling = cls(**{name: attributes[name] for name in cls.__dataclass_fields__})
         known = sampling.nearest_mode in NEAREST if sampling.mode == "nearest" else sampling.mode in ("linear", "cubic")
         if not known:

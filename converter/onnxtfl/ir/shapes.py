@@ -44,7 +44,7 @@ def check_agree(a: Sequence[Dim], b: Sequence[Dim], what: str) -> None:
 
 
 def check_spreads(x: Value, *others: Value | None) -> None:
-    """Raise ValueError where one of `others` does not broadcast to the shape of `x`, as far as sizes are known."""
+    """Raise ValueError if one of `others` does not broadcast to the shape of `x`, as far as sizes are known."""
     shape = x.tensor_type.shape
     for other in others:
         sizes = None if other is None else other.tensor_type.shape
@@ -56,7 +56,7 @@ def check_spreads(x: Value, *others: Value | None) -> None:
 
 
 def check_features(x: Value, axis: int, *vectors: Value | None) -> Shape:
-    """Raise ValueError where one of `vectors` does not have an element for each position along `axis` of `x`.
+    """Raise ValueError if one of `vectors` does not have an element for each position along `axis` of `x`.
 
     Returns the shape of `x`, with the size that the vectors have where that of `x` is open.
     """
@@ -82,7 +82,7 @@ def normalize_axis(axis: int, rank: int) -> int:
 
 
 def normalize_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """`axes` as nonnegative indices; ValueError for duplicates."""
+    """`axes` as nonnegative indices. Raises ValueError for duplicates."""
     result = tuple(normalize_axis(int(a), rank) for a in axes)
     if len(set(result)) != len(result):
         raise ValueError(f"axes {tuple(axes)} contain duplicates")
@@ -128,7 +128,7 @@ def dims_from(value: Value, count: int | None = None) -> Shape | None:
 
 
 def possible_rank(count: int) -> int:
-    """Return the number of axes of a tensor; ValueError where it has more than `MOST_AXES`."""
+    """Return the number of axes of a tensor. Raises ValueError if it has more than `MOST_AXES`."""
     if count > MOST_AXES:
         raise ValueError(f"the result would have {count} axes")
     return count

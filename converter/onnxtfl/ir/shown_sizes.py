@@ -114,7 +114,7 @@ def _symbol(dim: Dim) -> Symbol | None:
 
 
 def _names(dim: Dim) -> list[str] | None:
-    """The names of the symbols of `dim`, each once; None where one has none."""
+    """The names of the symbols of `dim`, each once; None if one has none."""
     inputs = _CURRENT.get(None)
     known = {} if inputs is None else inputs.names
     found = [known.get(s, s if isinstance(s, str) else None) for s in symbols(dim)]

@@ -91,7 +91,7 @@ class Window:
 
     @property
     def explicit_padding(self) -> tuple[int, ...]:
-        """The padding before all axes, then after them; ValueError where it is SAME."""
+        """The padding before all axes, then after them. Raises ValueError if it is SAME."""
         if isinstance(self.padding, str):
             raise ValueError("the padding SAME depends on sizes")
         return self.padding
@@ -160,7 +160,7 @@ class Window:
         return pad_spatial(x, window.explicit_padding, value), [n for n in window.counts(sizes) if isinstance(n, int)]
 
     def taps(self) -> Iterator[tuple[int, ...]]:
-        """The positions inside a window, in C order; UnsupportedError where these are too many."""
+        """The positions inside a window, in C order. Raises UnsupportedError if these are too many."""
         check_count(math.prod(self.shape), "the positions in a window")
         return itertools.product(*(range(k) for k in self.shape))
 

@@ -47,7 +47,7 @@ def bilinear_of_integers(b: Builder, node: Node, places: Mapping[str, str]) -> V
 
         %y = (rows [P, H] * %x : int64 [N, H, W, C] * columns [Q, W]) / 2^20, rounded    [N, P, Q, C]
 
-    Raises UnsupportedError where the kernel reads elements after the last one.
+    Raises UnsupportedError if the kernel reads elements after the last one.
     """
     x, quantization = node.operand(0), quantization_of(node.operand(0))
     dtype = x.dtype if quantization is None else quantization.dtype

@@ -93,7 +93,7 @@ def measure(
 ) -> list[Noise | None]:
     """Return the noise of each output; ``outputs``: the results for ``values`` with default kernels.
 
-    ``perturbed``: runs the model with changed constants; None where that cannot be done. None for outputs that are not
+    ``perturbed``: runs the model with changed constants; None if that cannot be done. None for outputs that are not
     float arrays, or whose shape changes too, or which elements are infinite.
     """
     return _noises(outputs, others(run, values, perturbed))
@@ -190,7 +190,7 @@ def _no_noise(out: Any) -> Array | None:
 
 
 def _larger(elements: Array, out: Any, other: Any) -> Array | None:
-    """The larger of ``elements`` and the changes from an output to another one; None where these say nothing."""
+    """The larger of ``elements`` and the changes from an output to another one; None if these say nothing."""
     if other.shape != out.shape:
         return None
     infinite = 0

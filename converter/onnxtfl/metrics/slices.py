@@ -36,7 +36,7 @@ class Peaks:
 
 
 def slice_peaks(a: Array, peak: float) -> Peaks | None:
-    """The peaks along the axis along which magnitudes differ most; None where they differ along no axis.
+    """The peaks along the axis along which magnitudes differ most; None if they differ along no axis.
 
     ``peak``: the largest finite ``|a|``.
     """

@@ -141,7 +141,7 @@ def _op_totals(subject: Subject) -> tuple[str, str]:
 
 
 def _section(id_: str, title: str, *parts: Markup) -> Markup:
-    """A section of the page; empty where it has no content."""
+    """A section of the page; empty if it has no content."""
     return Markup(e.macros().section(id_, title, parts))
 
 

@@ -420,7 +420,7 @@ def _replace(graph: Graph, node: Node, values: Sequence[Value]) -> None:
 
 
 def _check_dtype(i: int, old: Value, new: Value, node: Node) -> None:
-    """Raise ValueError where a TFLite file declares a real result of another type than the kernel writes."""
+    """Raise ValueError if a TFLite file declares a real result of another type than the kernel writes."""
     if node.op.dialect != "tfl" or not (isinstance(old.type, TensorType) and isinstance(new.type, TensorType)):
         return
     if old.dtype != new.dtype and not (old.is_quantized or new.is_quantized):

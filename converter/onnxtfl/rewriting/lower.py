@@ -14,7 +14,7 @@ from onnxtfl.rewriting.target import Target
 
 
 def lower(graph: Graph, target: Target) -> None:
-    """Replace every neutral node by its target op; UnsupportedError for one that is still not legal (a bug).
+    """Replace every neutral node by its target op. Raises UnsupportedError for one that is still not legal (a bug).
 
     Users come before producers: when the target is asked about a node, its operands are results of neutral ops.
     """

@@ -102,7 +102,7 @@ def has_arena(name: str | None) -> bool:
 def runtime_for(format_: str, name: str | None = None) -> Runtime:
     """Return the runtime that runs ``format_`` ("onnx" or "tflite"): the first installed one.
 
-    ``name``: which one runs .tflite models, installed or not. Raises `RuntimeUnavailableError` where there is none.
+    ``name``: which one runs .tflite models, installed or not. Raises `RuntimeUnavailableError` if there is none.
     """
     candidates = [runtime for runtime in RUNTIMES.values() if runtime.format == format_ and not runtime.special]
     if name is not None and format_ == "tflite":

@@ -160,7 +160,7 @@ class Worker:
         options: RunOptions = DEFAULT,
         feedback: Sequence[tuple[int, int]] = (),
     ) -> Run:
-        """Begin `run_steps` and return at once; `Run.result` waits. Raises `RunError` where no process starts."""
+        """Begin `run_steps` and return at once; `Run.result` waits. Raises `RunError` if no process starts."""
         import numpy as np
 
         from onnxtfl.runtimes.worker import encode
@@ -187,7 +187,7 @@ class Worker:
             self._send(self._request(model, options, load=True), options.time_limit)
 
     def verify(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> None:
-        """Load ``model``, and nothing else; raises `RunError` where the runtime refuses."""
+        """Load ``model``, and nothing else; raises `RunError` if the runtime refuses."""
         self._answer(self._send(self._request(model, options, load=True), options.time_limit))
 
     def arena(self, model: str | os.PathLike[str], size: int, options: RunOptions = DEFAULT) -> int:

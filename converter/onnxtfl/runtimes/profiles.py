@@ -51,7 +51,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Speed:
-    """The bytes of a .tflite, and the milliseconds of one run on one thread; None where it was not measured.
+    """The bytes of a .tflite, and the milliseconds of one run on one thread; None if it was not measured.
 
     ``delegate`` computes ``delegated`` of its ``total`` ops.
     """
@@ -87,7 +87,7 @@ class SpeedChange:
 
     @property
     def factor(self) -> float | None:
-        """How many times as long the quantized model runs; None where that was not measured."""
+        """How many times as long the quantized model runs; None if that was not measured."""
         if not self.before.milliseconds or self.after.milliseconds is None:
             return None
         return self.after.milliseconds / self.before.milliseconds
@@ -107,7 +107,7 @@ class SpeedChange:
 
     @property
     def _delegated(self) -> str:
-        """How many ops a delegate computes in both models; "" where neither has one."""
+        """How many ops a delegate computes in both models; "" if neither has one."""
         name = self.after.delegate or self.before.delegate
         counts = [f"{speed.delegated} of {speed.total}" for speed in (self.after, self.before)]
         return name and f"{name} computes {counts[0]} ops, {counts[1]} of the float model"

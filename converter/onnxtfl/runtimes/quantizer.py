@@ -40,7 +40,7 @@ class Sensitive:
 
 
 def version() -> str:
-    """Return the installed version of litert-quantizer. Raises `RuntimeUnavailableError` where it is not installed."""
+    """Return the installed version of litert-quantizer. Raises `RuntimeUnavailableError` if it is not installed."""
     try:
         return importlib.metadata.version(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Which open sizes of a graph of tfl ops may not be 0, since a kernel then ends the process or returns wrong results.
+"""The dynamic sizes of a TFLite graph that must not be 0, since a kernel would end the process or return wrong results.
 
 [OP.empty] of ``schemas/tflite_ops.toml`` has what was measured. Where a kernel refuses such a run, the runtime says so
 itself: these sizes are not reported. Sizes that are 0 in the file are not looked at: legalization replaces their ops.
@@ -16,17 +16,17 @@ from onnxtfl.ir.types import TensorType
 from onnxtfl.targets.table import failures_at_zero
 
 Failure = tuple[Node, Dim, str]
-"""An op, a size at which its kernel fails if that is 0, and the verdict."""
+"""An op, a size whose value 0 makes its kernel fail, and the verdict."""
 _FAILURES = {"abort": "ends the process", "wrong": "returns wrong results"}
-"""By verdict, what is reported; from bad to better."""
+"""The reported text of each verdict, the worst first."""
 _SHOWN = 4
-"""Most sizes that are named."""
+"""The most sizes that a line names."""
 _COMPUTED = "each size computed at run time"
 
 
 def assume_elements(graph: Graph) -> None:
-    """Record the sizes that have to be at least 1 for a correct result, and the ops that need it: a line for those that
-    a user may feed as 0, and one for the others.
+    """Record the sizes that have to be at least 1 for a correct result, and the ops for which they have to be: one line
+    for a user may feed as 0, and one for the others.
     """
     found = [(node, dim, verdict) for node in graph.walk() for dim, verdict in _failures(node)]
     refused = {dim for _, dim, verdict in found if verdict == "refused" and shown_dim(dim) != COMPUTED}
@@ -55,7 +55,7 @@ def _name(node: Node) -> str:
 
 
 def _failures(node: Node) -> Iterator[tuple[Dim, str]]:
-    """The sizes of the first operand that may be 0, where the kernel fails then, with the verdict."""
+    """The sizes of the first operand that may be 0 and then make the kernel fail, with the verdict."""
     known, value = failures_at_zero(_name(node)), node.operands[0] if node.operands else None
     if not known or value is None or not isinstance(value.type, TensorType):
         return
@@ -72,7 +72,7 @@ def _failures(node: Node) -> Iterator[tuple[Dim, str]]:
 
 
 def _factors(dim: Dim) -> Iterator[Dim]:
-    """The factors of which one is 0 where `dim` is."""
+    """The factors of `dim`: it is 0 if one of them is."""
     assert isinstance(dim, SymDim)
     if len(dim.terms) > 1:
         yield dim

@@ -1,4 +1,4 @@
-"""Kernel forms: what a kernel was measured to compute correctly, and which of its constraints an op violates."""
+"""Kernel forms: the types, ranks and options for which a kernel was measured to be correct, and violations of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHERS = ("broadcast", "scalar", "constant", "required", "quantization", "per_a
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One constraint of a form that an op instance violates; `subject`: the variable, operand or option it is about.
+    """A constraint of a form that an op instance violates. `subject`: the variable, operand or option.
 
     `allowed`: element types, for kinds "dtype" and "quantization"; `limit`: the highest rank; `values`: of an option.
     """
@@ -35,7 +35,7 @@ class Violation:
 
     @property
     def wanted(self) -> str:
-        """What is allowed, in words."""
+        """What is allowed, for messages."""
         if self.kind == "rank":
             return str(self.limit)
         names = self.values or {d.value for d in self.allowed}
@@ -43,11 +43,11 @@ class Violation:
 
     @property
     def distance(self) -> int:
-        """The cost of repairing it: a rank can be collapsed, an element type cast."""
+        """How hard the violation is to repair: ranks can be collapsed, element types cast."""
         return {"rank": 1, "dtype": 100, "quantization": 100}.get(self.kind, 10_000)
 
     def joined(self, other: Violation) -> Violation:
-        """The violation of both constraints, which allows what either allows."""
+        """One violation for two forms: what either form allows is allowed."""
         limit = max(self.limit, other.limit)
         return replace(self, allowed=self.allowed | other.allowed, limit=limit, values=self.values | other.values)
 
@@ -59,9 +59,9 @@ def _wants(wanted: str, subject: str, what: str, found: str) -> Violation:
 
 @dataclass(frozen=True)
 class KernelForm:
-    """Constraints under which a kernel is correct.
+    """Constraints under which a kernel computes correct results.
 
-    `types`: element types by variable. `ranks`: lowest and highest rank by variable. `broadcast`: highest rank where
+    `types`: element types by variable. `ranks`: lowest and highest rank by variable. `broadcast`: the highest rank of
     the operands' shapes differ (None: nothing broadcasts); `scalar`: where only single elements differ. `constant`:
     operands that have to be constant. `options`: values that these options may have. `scales`: "same" where all
     quantized tensors of the main type have to share scale and zero point, "fixed" where the result's are given.
@@ -80,7 +80,7 @@ class KernelForm:
     required: frozenset[str] = frozenset()
 
     def violations(self, op: OpInstance) -> list[Violation]:
-        """All constraints that `op` violates, the hardest to repair first; empty where the form accepts it."""
+        """All constraints that `op` violates, the hardest to repair first; empty if the form accepts it."""
         found = [*self._options(op), *self._types(op), *self._quantization(op), *self._ranks(op)]
         return sorted(found, key=lambda v: -v.distance)
 
@@ -127,7 +127,7 @@ class KernelForm:
                 yield Violation("rank", variable, what, f"{rank}{how}", limit=top)
 
     def _broadcast(self, op: OpInstance) -> tuple[int, str]:
-        """The highest rank for operands of these different shapes, and how they differ."""
+        """The highest rank for the operands if they broadcast, and how they do."""
         assert self.broadcast is not None
         if op.broadcasts_scalars():
             return max(self.broadcast, self.scalar or 0), " with a scalar"
@@ -174,7 +174,7 @@ def read_form(table: Mapping[str, Any]) -> KernelForm:
 
 
 def intersect(a: KernelForm, b: KernelForm) -> KernelForm | None:
-    """The form that accepts what both accept; None if that is nothing."""
+    """The form that accepts what both forms accept; None if they have nothing in common."""
     types = _both(a.types, b.types)
     options = _both(a.options, b.options)
     everything = (0, _HIGHEST)

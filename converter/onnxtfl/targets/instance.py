@@ -1,4 +1,4 @@
-"""One op instance: the operands, results and options of a tfl op, bound to the names of its signature."""
+"""An op instance: the operands, results and options of an op, by their names in its signature."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Bound = tuple[int, Parameter, Value]
 
 
 class BoundOp:
-    """The operands and results of an op, bound to the parameters of its signature.
+    """The operands and results of an op, by the parameters of its signature.
 
     `operands` and `results`: (index, parameter, value) of each that is present; operands beyond those of the
     signature are left out. `variables`: the values of each variable. `options`: the options of a TFLite op, the
     attributes of an ONNX op. `main`: the variable whose values the op is about. `matrix_rank`: how many trailing axes
-    of its operands are matrices.
+    of its operands are those of matrices.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class OpInstance(BoundOp):
         return {variable for variable, found in self.quantizations.items() if not all(q.per_tensor for q in found)}
 
     def names_of(self, variable: str) -> str:
-        """The names of the operands of `variable`, in words; "results" if it has none."""
+        """The names of the operands of `variable`, for messages; "results" if it has none."""
         return " and ".join(dict.fromkeys(p.name for _, p, _ in self.operands if p.variable == variable)) or "results"
 
     def asymmetric(self) -> Iterator[str]:
-        """The names of operands and results whose zero point must be 0 and is not.
+        """The names of operands and results whose zero point is not 0 as it must be.
 
-        XNNPACK does not load weights that have one for each index of an axis.
+        XNNPACK does not load weights with zero points per axis.
         """
         for _, parameter, value in (*self.operands, *self.results):
             quantization = quantization_of(value)
@@ -106,7 +106,7 @@ class OpInstance(BoundOp):
         return all((q.scales[0], q.zero_points[0]) == fixed.get(f"q{q.storage}") for q in found)
 
     def bad_scales(self) -> Iterator[str]:
-        """The conditions on scales that do not hold, where operands are quantized."""
+        """The conditions on the scales of quantized operands that do not hold."""
         stored = {v.type.storage.value for _, _, v in self.operands if isinstance(v.type, TensorType)}
         if not self._scales(self.operands):
             return
@@ -126,7 +126,7 @@ class OpInstance(BoundOp):
         return self._scales(sides.get(side) or [bound for bound in self.operands if bound[1].name == side])
 
     def _scales(self, bound: Sequence[Bound]) -> list[float]:
-        """The scales of those that are quantized."""
+        """The scales of the quantized values among `bound`."""
         return [s for _, _, v in bound if (q := quantization_of(v)) is not None for s in q.scales]
 
     @functools.cached_property
@@ -140,7 +140,7 @@ class OpInstance(BoundOp):
         return len(set(self._shapes())) > 1
 
     def broadcasts_scalars(self) -> bool:
-        """Whether only operands of one element have another shape."""
+        """Whether all operands of more than one element have the same shape."""
         return len({s for s in self._shapes() if s is None or any(d != 1 for d in s)}) <= 1
 
     def _shapes(self) -> list[Shape | None]:
@@ -168,7 +168,7 @@ def _rank(value: Value) -> int:
 
 
 def _bind(parameters: Sequence[Parameter], values: Sequence[Value | None]) -> Iterator[Bound]:
-    """A variadic parameter binds all values but those that the parameters after it need."""
+    """A variadic parameter has all values except the last ones, which belong to the parameters after it."""
     spare = len(values) - (len(parameters) - 1)
     index = 0
     for parameter in parameters:

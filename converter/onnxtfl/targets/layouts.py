@@ -1,6 +1,6 @@
 """The axis orders in which kernels accept operands: those that a target prefers, and the forms of a matmul.
 
-An order of axes is a permutation: axis i in memory is axis order[i] of the value. How an op changes when its operands
+An axis order is a permutation: axis i in memory is axis order[i] of the value. Each op declares how it changes when its
 are permuted is declared by the op (`Op.permuted`); this module says for which of these changes a kernel exists.
 """
 
@@ -16,11 +16,11 @@ from onnxtfl.ir.ops.convolution import is_depthwise
 from onnxtfl.ir.permutations import physical_axes, rank_of, unless_identity
 
 MOST_BATCH_AXES = 3
-"""Batch axes of a matmul up to which every order of them is tried."""
+"""The highest number of batch axes of a matmul for which all their orders are tried."""
 
 
 def preferred(node: Node, channels_last: bool) -> Permuted | None:
-    """How `node` is permuted for channels-last (or channels-first) kernels; None for ops without such kernels."""
+    """The permutation of `node` for channels-last (or channels-first) kernels; None for ops without such kernels."""
     if issubclass(node.op, ops.Convolution):
         return _convolution(node, channels_last)
     orders = _ORDERS.get(node.op)
@@ -81,7 +81,7 @@ _ORDERS: dict[type[Op], Callable[[Node, bool], Permutation | None]] = {
 
 
 def alternatives(node: Node) -> Iterator[Permuted]:
-    """Every way in which kernels accept a product of matrices, the plainest first; none for other nodes."""
+    """All axis orders in which kernels compute a matrix product, the one without flags first; none for other nodes."""
     if node.op is not ops.DotGeneral:
         return
     roles = ops.DotRoles.of(node)
@@ -92,8 +92,8 @@ def alternatives(node: Node) -> Iterator[Permuted]:
 
 
 def _batched(node: Node, count: int) -> Iterator[Permuted]:
-    """Kernels transpose the last two axes of an operand by a flag, compute the transposed result by swapping the
-    operands, and accept the batch axes in any order that all three share.
+    """A flag of the kernels transposes the last two axes of an operand; with swapped operands, they compute the
+    transposed operands, and accept the batch axes in any order that all three share.
     """
     orders = itertools.permutations(range(count)) if count <= MOST_BATCH_AXES else [tuple(range(count))]
     for order in orders:

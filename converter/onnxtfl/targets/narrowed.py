@@ -1,4 +1,4 @@
-"""Constraints of a target on forms, from its table: ops, operands and options that it does not accept."""
+"""The ops, operands and options that a target does not accept, from its table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def refusal_by(table: TargetTable, form: Form) -> Refusal | None:
 
 
 def _violation(form: Form, known: Narrowed) -> str | None:
-    """What the kernel does not accept of the operands and options of `form`; None if it accepts them."""
+    """The first operand or option of `form` that the kernel does not accept; None if it accepts all."""
     if known.most_values is not None and len(form.operands) > known.most_values:
         return f"accepts at most {known.most_values} operands, not {len(form.operands)}"
     names = [operand.name for operand in entry(form.op).operands]

@@ -26,28 +26,28 @@ from onnxtfl.targets.table import CostRow, Parameter
 from onnxtfl.targets.target import Target, operands_of
 
 _ON_QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "Identity", "If", "Loop", "Scan"})
-"""The ops on integer tensors that quantized values are written as."""
+"""The ops on integer tensors that ops on quantized values become."""
 _OF_RUNTIME = frozenset({("com.microsoft", "QuantizeLinear"), ("com.microsoft", "DequantizeLinear")})
-"""Ops of ONNX Runtime's domain that are written before opset 21, with the types that ONNX's have since."""
+"""Ops of the domain com.microsoft, for types that the ONNX ops of that name have since opset 21."""
 _MOVES = frozenset(
     {"Concat", "Expand", "Gather", "GatherElements", "GatherND", "MaxPool", "Reshape", "ReverseSequence"}
     | {"ScatterND", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where"}
 )
-"""The ops whose results are stored elements of their operands, if all have the same parameters."""
+"""Ops that copy stored elements, if operands and results have the same scale and zero point."""
 _ONNX_NAMES = {"float": DType.FLOAT32, "double": DType.FLOAT64} | {d.value: d for d in DType}
 _TYPE_NAMES = {dtype: name for name, dtype in _ONNX_NAMES.items() if name not in ("float32", "float64")}
 
 
 DEFAULT_OPSET = 21
-"""The opset that is written where nothing else is asked for."""
+"""The opset by default."""
 _MEASURED = (26, (1, 31))
-"""The newest opset in ``schemas/onnxruntime.toml``, and the release of ONNX Runtime that it was measured on."""
+"""The newest opset in ``schemas/onnxruntime.toml``, and the release of ONNX Runtime that was measured."""
 
 
 class OnnxTarget(Target):
     """An opset of the default domain; with `runtime`, limited to what ONNX Runtime's CPU kernels run.
 
-    `opset` None: the default one, until `raise_opset` finds ops that only a newer one has; `raised` then says which.
+    `opset` None: the default, unless `raise_opset` finds ops that only a newer opset has; `raised` names them.
 
     `integer_ops`: ops on quantized types are written as ops with explicit parameters (QLinearConv, ...), also those of
     ONNX Runtime's domain, else as ops on real values between DequantizeLinear and QuantizeLinear.
@@ -135,13 +135,13 @@ class OnnxTarget(Target):
 
 
 def _lowest_opset(node: Node) -> int:
-    """The lowest opset with ops for `node`, as far as rules say; 0 where all have them."""
+    """The lowest opset with ops for `node`, as far as rules say; 0 if all have them."""
     rule = rules().opsets.get(node.op)
     return 0 if rule is None else rule(node)
 
 
 def _is_same(operands: Sequence[Value | None], results: Sequence[Value]) -> bool:
-    """Whether all floats among the values have the same parameters, for the whole tensor."""
+    """Whether all floats among the values have the same scale and zero point, per tensor."""
     values = [v for v in (*operands, *results) if v is not None and isinstance(v.type, TensorType) and v.dtype.is_float]
     found = {quantization_of(v) for v in values}
     return len(found) == 1 and all(q is not None and q.per_tensor for q in found)
@@ -196,7 +196,7 @@ def _wrong_count(schema: Any, operands: Sequence[Value | None], results: Sequenc
 
 
 _NOT_IN_RUNTIME = frozenset({"tensor(complex64)", "tensor(complex128)"})
-"""Types of tensors with which ONNX Runtime loads no model."""
+"""Element types with which ONNX Runtime loads no model."""
 
 
 def _wrong_type(

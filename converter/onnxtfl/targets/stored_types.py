@@ -1,6 +1,6 @@
-"""What a TFLite file declares about stored types, and its kernels ignore or contradict (measured on LiteRT 2.3).
+"""Declared types of a TFLite file that kernels ignore or contradict (measured on LiteRT 2.3).
 
-Not in here: types without any quantization, which lifting compares with those that it computes; scales and zero points
+Other modules handle types without quantization (lifting compares them with the inferred ones) and ignored scales and
 that kernels ignore (:mod:`onnxtfl.rewriting.stored_integers`).
 """
 
@@ -24,7 +24,7 @@ def plain_integers(graph: Graph) -> None:
 
         %y = tfl.ADD(%x : int32 0.5:0, %x)    ->    %y = tfl.ADD(%x : int32, %x)
 
-    Kernels compute on such integers as they are: ADD, GATHER, the axes of REDUCE_MAX. Biases have scales, operands and
+    These kernels compute on the stored integers: ADD, GATHER, the axes of REDUCE_MAX. Biases keep their scales. A graph
     results of ops that rescale too: a graph that has one of the latter stays as it is.
     """
     nodes = [(node, found) for node in graph.walk() if (found := _entry(node)) is not None]
@@ -40,8 +40,8 @@ def plain_integers(graph: Graph) -> None:
 def check_declared_results(graph: Graph) -> None:
     """Raise InvalidModelError for a quantized result of `graph` or its regions that its kernel stores otherwise.
 
-    The signature says which operands and results have one element type. Kernels refuse another one, or read and write
-    theirs whatever the file says (ADD, CEIL, the sizes of SLICE).
+    By its signature, some operands and results of an op have the same element type. Kernels refuse another type, or
+    ignore theirs whatever the file says (ADD, CEIL, the sizes of SLICE).
     """
     for node in graph.walk():
         if node.regions:
@@ -89,7 +89,7 @@ def _check(node: Node, found: OpEntry) -> None:
 
 
 def _check_stored(node: Node, result: Value, read: TensorType, found: OpEntry) -> None:
-    """Raise InvalidModelError where the kernel stores a quantized result in the type of `read`, and that is another."""
+    """Raise InvalidModelError if the kernel stores a quantized result in another type, that of `read`."""
     declared = result.tensor_type
     if _lacks_scale(result):
         return
@@ -101,7 +101,7 @@ def _check_stored(node: Node, result: Value, read: TensorType, found: OpEntry) -
 
 
 def _check_regions(node: Node) -> None:
-    """Compare a node with what its subgraphs take and return; the condition of a loop returns a bool."""
+    """Compare the types of a node with those of its subgraphs; the condition of a loop returns a bool."""
     condition = node.attributes.get("cond_subgraph_index")
     bodies = [region for region in node.regions if region is not condition]
     for body in (body for body in bodies if len(body.outputs) == len(node.results)):
@@ -117,7 +117,8 @@ def _check_regions(node: Node) -> None:
 
 
 def _stored_by_variable(node: Node, found: OpEntry) -> dict[str, TensorType]:
-    """The type of the first operand of each variable; InvalidModelError where another one is stored otherwise."""
+    """The type of the first operand of each variable. Raises InvalidModelError if another operand of it is stored
+    otherwise."""
     stored: dict[str, TensorType] = {}
     of_results = {parameter.variable for parameter in found.results}
     for value, parameter in zip(node.operands, _repeated(found.operands, len(node.operands)), strict=False):
@@ -136,7 +137,8 @@ def _is_always_real(found: OpEntry) -> bool:
 
 
 def _lacks_scale(value: Value) -> bool:
-    """Whether this is made of quantized tensors, and real for the file; its values are real ones in effect."""
+    """Whether `value` is computed from quantized tensors but declared without a scale: its values are real ones in
+    effect."""
     node = value.producer
     found = None if node is None else _entry(node)
     if node is None or node.graph is None or found is None or node.graph.is_output(value):

@@ -29,7 +29,7 @@ class Parameter:
 class Version:
     """An op version: the first TensorFlow release that has it, and the conditions that need it (any of them).
 
-    A condition is a list of terms, in the little language that the head of the table describes.
+    A condition is a list of terms (:mod:`onnxtfl.targets.conditions`); the head of the table describes their language.
     """
 
     number: int
@@ -41,8 +41,8 @@ class Version:
 class CostRow:
     """Nanoseconds for each unit of work (see :mod:`work`).
 
-    `constant`: operands that are constants in the instances that the row is about. `last`: whether these work along
-    the last axis (None: either).
+    The row applies to instances whose operands `constant` are constants, and that work along the last axis (`last`
+    True) the last axis (None: either).
     """
 
     constant: frozenset[str]
@@ -60,7 +60,7 @@ class CostRow:
 class OpEntry:
     """The entry of one op.
 
-    `fuses_as`: the fused_activation_function that means this op. `activations`: those that may be fused into this op.
+    `fuses_as`: this op as a fused_activation_function. `activations`: those that may be fused into this op.
     `matrix_rank`: how many trailing axes do not broadcast. `symmetric`: the operand whose signed elements need the zero
     point 0. `fixed_results`: scale and zero point that a quantized result has to have, by its type. `in_place`: the
     operands in whose memory the result may be written. `same_memory`: whether the result is the first operand's memory
@@ -99,12 +99,12 @@ class OpEntry:
 
 
 MEASURED = ("2.14", "litert")
-"""The runtimes whose kernels are in the table of ops; those of targets are in the tables of these."""
+"""The runtimes in the table of ops; each target has a table of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """What the table of a target says of one op, whose keys ``schemas/targets/tflite.toml`` describes.
+    """The entry of an op in the table of a target; ``schemas/targets/tflite.toml`` describes the keys.
 
     `is_missing`: whether the target has no such op. `kernels`, `hybrid`, `activations`: as in `OpEntry`; None: those of
     the target's parent. `resolver`: the method of MicroMutableOpResolver that adds the op.
@@ -124,7 +124,8 @@ class Narrowed:
 
 @functools.cache
 def narrowed(target: str, op: str) -> Narrowed:
-    """What the table of a target says of `op`: nothing of one that it does not name, if it has the other ops."""
+    """The entry of `op` in the table of a target; an empty one if the table lists only exceptions and `op` is none of
+    them."""
     known = target_tables()[target]
     missing: dict[str, Any] = {"is_missing": not known.has_other_ops}
     table = section(op, known.file) if op in names(known.file) else missing
@@ -151,7 +152,7 @@ def op_names() -> tuple[str, ...]:
 
 @functools.cache
 def entry(op: str) -> OpEntry:
-    """The entry of `op`; KeyError if TFLite has no such op, ValueError where it does not state what it reads."""
+    """The entry of `op`. Raises KeyError if TFLite has no such op, ValueError if the entry has no `reads`."""
     reads = reading_of(op)
     table = section(op)
     operands, results = parse_signature(table["signature"])
@@ -187,9 +188,9 @@ def entry(op: str) -> OpEntry:
 
 @functools.cache
 def failures_at_zero(op: str) -> Mapping[str, str]:
-    """The verdicts on `op` where an axis of its first operand has size 0, by the place of the axis.
+    """The verdicts on `op` with an axis of size 0 in its first operand, by the place of the axis.
 
-    Places: "first", "inner" or "last", the result having no elements either, or "filled" where the result has some.
+    Places: "first", "inner" or "last" if the result is empty too; "filled" if it has elements. Verdicts: "abort" or
     Verdicts: "abort" or "wrong" of any kernel set of LiteRT, or of the default one of tflite-runtime 2.14; "refused" by
     all. A place without a verdict is correct, or refused by some.
     """
@@ -208,7 +209,7 @@ def parse_signature(text: str) -> tuple[tuple[Parameter, ...], tuple[Parameter, 
 
 
 def parse_release(text: str) -> Release:
-    """``"2.14.1"`` as a tuple; ValueError for other text."""
+    """``"2.14.1"`` as a tuple. Raises ValueError for other text."""
     return tuple(int(part) for part in text.split("."))
 
 

@@ -24,15 +24,15 @@ from onnxtfl.targets.table import CostRow
 from onnxtfl.targets.work import estimate
 
 EQUAL, SOME = 1.2, 200.0
-"""Costs that differ by less than this factor, and these nanoseconds, are equal, as measurements go."""
+"""Costs that differ by less than this factor, and this many nanoseconds, count as equal: measurements vary as much."""
 
 
 class Target(engine.Target):
     """A target with tables of its ops and their costs.
 
-    `channels_last`: the axis order of its convolution kernels. `shares_inputs`: whether an output may be an input of
-    the same name. `has_open_sizes`: whether tensors may have dynamic sizes.
-    `has_uint8_kernels`: whether convolutions compute on uint8.
+    `channels_last`: whether convolution kernels are channels-last. `shares_inputs`: whether an output may be an input,
+    of the same name. `has_open_sizes`: whether tensors may have dynamic sizes. `has_uint8_kernels`: whether
+    convolutions compute on uint8.
     """
 
     channels_last: ClassVar[bool]
@@ -55,15 +55,15 @@ class Target(engine.Target):
 
     @abstractmethod
     def bound(self, form: Form, results: Sequence[Value]) -> BoundOp | None:
-        """`form` with its operands and results bound to the op's signature; None where the target has no such op."""
+        """`form` with its operands and results bound to the op's signature; None if the target has no such op."""
 
     def steps_off(self, form: Form, results: Sequence[Value]) -> int:
-        """How many steps quantized results of an accepted `form` may be off the nearest ones; 0 where it is exact."""
+        """The largest error of quantized results of an accepted `form`, in steps; 0 if all are the nearest steps."""
         return 0
 
     def unmeasured_fault(self, form: Form) -> str:
-        """What releases that the target includes, other than the measured ones, compute wrongly of `form`; "" if none
-        is known.
+        """What other releases than the measured ones compute wrongly of `form`, if the target includes them; "" if none
+        is known. is known.
         """
         return ""
 
@@ -74,8 +74,8 @@ class Target(engine.Target):
     def accepted(self, node: Node) -> Form | None:
         """The form of `node` that is written; None if the target accepts none.
 
-        Of several it is the cheapest; of equally cheap ones, and where costs are not known, the one whose quantized
-        results are the most exact, and the first as the rules order them.
+        Of several, the cheapest; if costs are equal or unknown, the one with the smallest error of quantized results;
+        if results are the most exact, and the first as the rules order them.
         """
         forms = [form for form in self.forms(node) if self.refuses(node, form) is None]
         if len(forms) < 2:
@@ -100,7 +100,7 @@ class Target(engine.Target):
         return (self.cost(node, form) or 0.0) / 1000 if form is not None else 0.0
 
     def transpose_cost(self, type_: TensorType, order: Permutation) -> float:
-        """Microseconds to permute the axes of a tensor, whether or not it is written as one op.
+        """Microseconds to permute the axes of a tensor, as one or several ops; 0 if only axes of size 1 move.
 
         Where only axes of size 1 move, the data stays as it is.
         """
@@ -143,14 +143,14 @@ class Target(engine.Target):
 
 
 def as_form(node: Node) -> Form:
-    """The form that an op of a target's format is."""
+    """An op of a target's format as a form."""
     own = node.op.version if node.lowered_from is ops.Custom else None
     name = node.op.name.partition(".")[2]
     return Form(name, tuple(node.operands), node.attributes, domain=node.op.domain, own_version=own)
 
 
 def _key(node: Node, form: Form) -> Hashable:
-    """All that a target's tables depend on: op, attributes, types, and which operands are constant."""
+    """Everything of which a target's tables make use: op, attributes, types, and which operands are constant."""
     operands = tuple(_operand_key(v) for v in form.operands)
     results: tuple[Type | None, ...] = form.types or tuple(r.type for r in node.results)
     return form.op, form.domain, operands, results, form.results, form.own_version, repr(form.attributes)

@@ -1,4 +1,4 @@
-"""What a TFLite runtime accepts: which forms its kernels compute correctly, and the op version that a node needs.
+"""TFLite runtimes as targets: the forms that kernels compute correctly, and the op versions that nodes need.
 
 Everything is read from ``schemas/tflite_ops.toml``, and the table of the target in ``schemas/targets/``; no fact about
 a kernel is written in code.
@@ -36,17 +36,17 @@ LITERT_RELEASES: Mapping[str, Release] = {
     "litert-2.2": (2, 22),
     "litert-2.3": (2, 23),
 }
-"""LiteRT's own releases, and the TensorFlow releases whose op versions they have (2.3: measured)."""
+"""LiteRT's releases, and the TensorFlow releases with the same op versions (2.3 is the measured one)."""
 OLDEST: Release = (2, 14)
 """The oldest release whose kernels were measured."""
 MEASURED_LITERT: Release = (2, 23)
-"""From this release on, a target is the LiteRT that was measured; before it, tflite-runtime 2.14 has to agree."""
+"""From this release on, only the measured LiteRT has to compute a form correctly; before, tflite-runtime 2.14 too."""
 
 
 class TfliteTarget(Target):
-    """A TFLite runtime and every later one, or a target that is one of these.
+    """A TFLite runtime and all later ones, or a target derived from them.
 
-    `min_runtime`: a TensorFlow or tflite-runtime release ("2.14", the default: what LiteRT and tflite-runtime 2.14 both
+    `min_runtime`: a release of TensorFlow or tflite-runtime ("2.14", the default: forms that both LiteRT and
     compute correctly), or one of LiteRT's ("litert-2.3": what LiteRT computes correctly). Raises UsageError for other
     text. `release`: `min_runtime` in TensorFlow's numbering. `hybrid`: kernels that quantize activations are accepted.
     `table`: the target's name in ``schemas/targets/``.
@@ -72,7 +72,7 @@ class TfliteTarget(Target):
 
     @property
     def runtimes(self) -> tuple[str, ...]:
-        """The measured runtimes on which a form has to be correct."""
+        """The measured runtimes in which a form has to be correct."""
         return (*(("litert",) if self.release >= MEASURED_LITERT else MEASURED), *self.table.narrowed)
 
     def forms(self, node: Node) -> Sequence[Form]:
@@ -85,7 +85,7 @@ class TfliteTarget(Target):
         return operands[index].name if index < len(operands) and not operands[index].variadic else None
 
     def fixed_quantization(self, form: Form, storage: str) -> Quantization | None:
-        """The scale and zero point that the kernel table says."""
+        """The required scale and zero point of the result, from the table of ops."""
         fixed = entry(form.op).fixed_results.get(f"q{storage}") if form.op in op_names() else None
         return None if fixed is None else Quantization(storage, (float(fixed[0]),), (int(fixed[1]),))
 
@@ -152,7 +152,7 @@ class TfliteTarget(Target):
         return _version(OpInstance(entry(form.op), operands_of(form), results, form.attributes))
 
     def fuses(self, activation: str, op: str) -> bool:
-        """Whether kernels of `op` apply that fused_activation_function."""
+        """Whether `activation` may be the fused_activation_function of `op`."""
         if op not in op_names():
             return False
         applied = (entry(op).activations, *(narrowed(name, op).activations for name in self.table.narrowed))
@@ -193,7 +193,7 @@ def _version(instance: OpInstance) -> int:
 
 
 def _needed(instance: OpInstance) -> list[Version]:
-    """The first version, and those whose conditions hold; none for an op without versions."""
+    """The first version and those whose conditions hold; empty for an op without versions."""
     first, later = instance.entry.versions[:1], instance.entry.versions[1:]
     return [*first, *(v for v in later if any(all(holds(t, instance) for t in c) for c in v.conditions))]
 
@@ -209,7 +209,7 @@ def _forms(op: str, runtimes: tuple[str, ...], *, hybrid: bool = False) -> tuple
 
 
 def _tables(op: str, runtime: str, *, hybrid: bool) -> Sequence[Mapping[str, Any]] | None:
-    """The forms of the kernels of a runtime or target as they are in the tables; None for those of its parent."""
+    """The forms of the kernels of a runtime or target, as in its table; None if it has those of its parent."""
     if runtime in MEASURED:
         return (entry(op).hybrid if hybrid else entry(op).kernels)[runtime]
     known = narrowed(runtime, op)
@@ -217,7 +217,7 @@ def _tables(op: str, runtime: str, *, hybrid: bool) -> Sequence[Mapping[str, Any
 
 
 def _explain(instance: OpInstance, violations: Sequence[Sequence[Violation]]) -> Refusal:
-    """The refusal of the form that is nearest to being accepted: wrong rank before wrong type before wrong option."""
+    """The refusal by the nearest form: one with a wrong rank is nearer than one with a wrong type or a wrong option."""
     nearest = min(sum(v.distance for v in found) for found in violations)
     first, *others = (found[0] for found in violations if sum(v.distance for v in found) == nearest)
     same = [v for v in others if (v.kind, v.subject) == (first.kind, first.subject)]
@@ -231,7 +231,7 @@ def _explain(instance: OpInstance, violations: Sequence[Sequence[Violation]]) ->
 
 
 def refuse_unknown_versions(graph: Graph) -> None:
-    """UnsupportedError for an op of a newer version than in the table, whose meaning may differ."""
+    """Raise UnsupportedError for an op of a newer version than in the table: its meaning may be different."""
     for node in graph.walk():
         name = node.op.name.partition(".")[2]
         if node.op.dialect != "tfl" or name not in op_names() or not (versions := entry(name).versions):
@@ -243,7 +243,7 @@ def refuse_unknown_versions(graph: Graph) -> None:
 
 
 def lowest_runtime(graph: Graph) -> str:
-    """The lowest TensorFlow release ("2.14.0") with the versions of all ops of a graph; "" where none is known."""
+    """The lowest TensorFlow release ("2.14.0") with all op versions of a graph; "" if none is known."""
     found: set[Release] = set()
     for name, version in {(node.op.name.partition(".")[2], node.op.version) for node in graph.walk()}:
         known = entry(name).versions if name in op_names() else ()
@@ -252,14 +252,14 @@ def lowest_runtime(graph: Graph) -> str:
 
 
 def steps_off(instance: OpInstance, runtimes: Sequence[str] = MEASURED) -> int:
-    """How many steps the quantized results of an op may be off the nearest ones; 0 where kernels are exact."""
+    """The largest error of the quantized results of an op, in steps; 0 if all are the nearest steps."""
     rows = _inexact_forms(instance.entry.name, tuple(runtimes))
     return max((steps for form, steps in rows if form.has_types_of(instance)), default=0)
 
 
 @functools.cache
 def _inexact_forms(op: str, runtimes: tuple[str, ...]) -> tuple[tuple[KernelForm, int], ...]:
-    """The forms that a kernel set of `runtimes` is not exact for, and their errors in steps."""
+    """The forms that a kernel set of `runtimes` does not compute exactly, and their errors in steps."""
     found = []
     others = (narrowed(name, op).inexact for name in runtimes if name not in MEASURED)
     for row in (*entry(op).inexact, *(row for rows in others for row in rows)):
@@ -271,12 +271,12 @@ def _inexact_forms(op: str, runtimes: tuple[str, ...]) -> tuple[tuple[KernelForm
 
 
 def fused_activation_of(op: str) -> str | None:
-    """The fused_activation_function for the activation `op`; None for other ops."""
+    """The fused_activation_function that computes the op `op`; None if there is none."""
     return entry(op).fuses_as if op in op_names() else None
 
 
 def has_quantized_kernel(op: str, storage: str, runtimes: Sequence[str] = ("litert",)) -> bool:
-    """Whether some kernel of `op` computes correct values on tensors stored as `storage`, in each of `runtimes`."""
+    """Whether each of `runtimes` has a correct kernel of `op` for tensors stored as `storage`."""
     if op not in op_names():
         return False
     forms = _forms(op, tuple(runtimes))

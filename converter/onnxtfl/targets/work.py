@@ -1,4 +1,4 @@
-"""The amounts of work of an op instance, by which the costs in ``schemas/`` are multiplied.
+"""Cost model: the amounts of work of an op instance, by which the costs in ``schemas/`` are multiplied.
 
 =========  ==========================================================================================================
 call       1 for each call
@@ -28,11 +28,11 @@ from onnxtfl.targets.table import CostRow
 
 Amounts = Mapping[str, float]
 _AXES = ("axis", "axes", "dim", "perm")
-"""Names, in both formats, of the options and operands that list the axes along which an op works."""
+"""Options and operands that list the axes along which an op works, of both formats."""
 
 
 def estimate(rows: Sequence[CostRow], op: BoundOp) -> float | None:
-    """The run time of `op` in nanoseconds by the first row that applies; None if there is none."""
+    """The run time of `op` in nanoseconds, by the first row that applies; None if none does."""
     amounts, last = amounts_of(op), None
     for row in rows:
         if row.last is not None and last is None:
@@ -83,7 +83,8 @@ def _product(shape: Iterable[Any]) -> int:
 
 
 def _multiply_adds(op: BoundOp) -> float:
-    """Elements of the result, times those of the second operand (without batches) for each of the last axis's."""
+    """The elements of the result times the contracted ones: second operand without batches / last axis of the
+    result."""
     values = [v for _, _, v in (*op.operands[:2], *op.results[:1])]
     if len(values) < 3 or not all(isinstance(v.type, TensorType) and v.type.shape for v in values):
         return 0
@@ -103,7 +104,7 @@ def _parts(op: BoundOp) -> dict[str, float]:
 
 
 def _moved(op: BoundOp, rank: int, last: int) -> list[Shape]:
-    """The shapes of the results, or those of the operands where they are more, or the axis `last` shrinks to 1."""
+    """The shapes of the results; of the operands where these are more, or the axis `last` is reduced to size 1."""
     read = [shape for _, p, v in op.operands if p.variable == op.main and len(shape := _shape(v)) == rank]
     written = [shape for _, _, v in op.results if len(shape := _shape(v)) == rank]
     return read if len(read) > len(written) or (last >= 0 and written[0][last] == 1) else written
@@ -119,7 +120,8 @@ def _shape(value: Value) -> Shape:
 
 
 def _axes(op: BoundOp, shape: Sequence[Any]) -> Iterable[int]:
-    """The axes of `shape` that `op` works along: those it names or moves, else those whose sizes it changes."""
+    """The axes of `shape` along which `op` works: those in its options or moved by it, else those whose sizes it
+    changes."""
     rank = len(shape)
     for name in _AXES:
         axes = _given_axes(op, name)
@@ -132,7 +134,7 @@ def _axes(op: BoundOp, shape: Sequence[Any]) -> Iterable[int]:
 
 
 def _reordered(order: Sequence[int], shape: Sequence[Any]) -> Iterable[int]:
-    """The axes of more than one element that change places among each other."""
+    """The axes of more than one element whose order changes."""
     large = [a for a in order if shape[a] != 1]
     return [have for have, want in zip(sorted(large), large, strict=True) if have != want]
 

@@ -45,7 +45,7 @@ class Way:
     back: bool = False
 
     def moved(self, array: Array, shape: Sequence[int]) -> Array | None:
-        """The array with the axis order of the second model, whose tensor has `shape`; None where that cannot be."""
+        """The array with the axis order of the second model, whose tensor has `shape`; None if that cannot be."""
         try:
             return self._moved(array, shape)
         except ValueError:
@@ -118,7 +118,7 @@ def unique_names(model: InnerModel) -> dict[str, int]:
 def stored_as(array: Array, quantization: Quantization | None, other: Quantization | None, like: Array) -> Array | None:
     """An array of the first model, quantized by `quantization`, as the second model stores the values, with `other`.
 
-    `like`: an array of the second model; None where the two are of different kinds.
+    `like`: an array of the second model; None if the two are of different kinds.
     """
     kinds = array.dtype.kind, like.dtype.kind
     if "O" in kinds or "b" in kinds or "c" in kinds:

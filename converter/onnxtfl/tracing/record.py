@@ -46,7 +46,7 @@ def known_matches(a: InnerModel, b: InnerModel, entries: Sequence[TensorEntry]) 
 
 
 def record_of_pair(a: InnerModel, b: InnerModel) -> PairRecord | None:
-    """The record of the conversion of `a` to `b`, or of `b` to `a`; None where neither is known."""
+    """The record of the conversion of `a` to `b`, or of `b` to `a`; None if neither is known."""
     pairs = ((a, b, False), (b, a, True))
     for source, target, back in pairs:
         if found := _beside(source, target):
@@ -65,7 +65,7 @@ def _which(back: bool) -> str:
 
 
 def _inside(target: InnerModel) -> CompactRecord | None:
-    """The record in the metadata of `target`; None where there is none, or it is malformed."""
+    """The record in the metadata of `target`; None if there is none, or it is malformed."""
     content = files.read(target.path).metadata.properties.get(RECORD)
     try:
         return None if content is None else decode(content_of(content))

@@ -88,7 +88,7 @@ def _batches(model: InnerModel, wanted: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _figures(array: Array, grid: Quantization | None) -> Figures | None:
-    """Minimum, maximum, mean, standard deviation and cube root of the mean cube; None where these say nothing."""
+    """Minimum, maximum, mean, standard deviation and cube root of the mean cube; None if these say nothing."""
     if array.size < LEAST or (array.dtype.kind != "f" and (grid is None or array.dtype.kind not in "iu")):
         return None
     real = (array if grid is None or array.dtype.kind == "f" else dequantize(array, grid)).astype(np.float64)

@@ -180,7 +180,7 @@ def _transform_landmarks(b: Builder, node: Node) -> Value:
 
 @lift_tfl("custom:TransformTensorBilinear", "custom:TransformTensor")
 def _transform_tensor(b: Builder, node: Node) -> Value:
-    """An image sampled at the places that the matrix finds for each element; 0 where these are outside."""
+    """An image sampled at the places that the matrix finds for each element; 0 if these are outside."""
     x, options = node.operand(0), custom_options(node)
     first_version = node.op.version < 2
     wanted = options.get("output_size") if first_version else [options.get(f"output_{a}") for a in ("height", "width")]

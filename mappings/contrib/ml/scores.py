@@ -50,7 +50,7 @@ def linear(rows: Term, weights: Array, bias: Array | None) -> Term:
 
 
 def transform_of(node: Node) -> str:
-    """The attribute `post_transform` in lower case; InvalidModelError where it is none of TRANSFORMS."""
+    """The attribute `post_transform` in lower case. Raises InvalidModelError if it is none of TRANSFORMS."""
     found = texts_of(node.attr("post_transform", None) or "none")
     if found.lower() not in TRANSFORMS:
         known = ", ".join(TRANSFORMS).upper()

@@ -245,7 +245,7 @@ def _numbered(node: Node, name: str, known: Sequence[str], default: int) -> str:
 
 
 def _tensor(node: Node, name: str, default: Array | None = None) -> Array:
-    """The elements of a tensor among the attributes; InvalidModelError where it is missing and has no default."""
+    """The elements of a tensor among the attributes. Raises InvalidModelError if it is missing and has no default."""
     found = node.attr(name, None)
     if found is None and default is None:
         raise InvalidModelError(f"there is no {name}", code="E-FILE-009")

@@ -46,7 +46,7 @@ class Nodes:
     sets: dict[int, Array]
 
     def checked(self, features: int | None) -> Nodes:
-        """These nodes; InvalidModelError for children, features or roots that are none."""
+        """These nodes. Raises InvalidModelError for children, features or roots that are none."""
         count, inner = len(self.mode), self.mode != LEAF
         if not len(self.roots):
             raise InvalidModelError("an ensemble without trees", code="E-FILE-009")
@@ -122,7 +122,7 @@ class Forest:
 
 
 def forest_of(nodes: Nodes) -> Forest:
-    """The trees with numbered nodes, level by level; InvalidModelError where a way never ends."""
+    """The trees with numbered nodes, level by level. Raises InvalidModelError if a way never ends."""
     nodes = with_simple_tests(nodes)
     low, high, swapped = _intervals(nodes)
     leaf = nodes.mode == LEAF
@@ -200,7 +200,8 @@ def _numbered(nodes: Nodes, swapped: Array) -> tuple[Array, Array, int]:
 
 
 def _depth(child: Array, roots: int) -> int:
-    """The most steps from a root to a leaf; InvalidModelError for more than nodes, UnsupportedError for too many."""
+    """The most steps from a root to a leaf. Raises InvalidModelError for more than nodes, UnsupportedError for too
+    many."""
     places = np.arange(roots)
     for depth in range(DEEPEST + 1):
         inner = places[child[places] != places]
@@ -213,7 +214,8 @@ def _depth(child: Array, roots: int) -> int:
 
 
 def places_of(trees: Array, nodes: Array, what: str, asked_trees: Array, asked: Array) -> Array:
-    """The positions of nodes among all nodes, which are named by tree and number in it; InvalidModelError for none."""
+    """The positions of nodes among all nodes, which are named by tree and number in it. Raises InvalidModelError for
+    none."""
     if not asked.size:
         return asked.astype(np.int64)
     if not trees.size:

@@ -71,7 +71,7 @@ class _Tape:
         self._nodes: list[Node] = []
 
     def record(self, node: Node) -> None:
-        """Compute `node` on the tape; UnsupportedError for an op that has neither a rule nor a definition."""
+        """Compute `node` on the tape. Raises UnsupportedError for an op that has neither a rule nor a definition."""
         operands = [None if v is None else self._values.get(v, v) for v in node.operands]
         if node.op in _RULES:
             made = self._b.many(node.op, *operands, **node.attributes)

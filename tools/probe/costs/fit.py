@@ -100,7 +100,7 @@ def _distinct(timings: Sequence[Timing], kinds: Sequence[str]) -> list[str]:
 
 
 def _fit(timings: Sequence[Timing], times: Array, kinds: Sequence[str]) -> Fit | None:
-    """The least-squares fit with these kinds of work; None where a rate is negative.
+    """The least-squares fit with these kinds of work; None if a rate is negative.
 
     Iterative reweighting approximates least squares of the logarithms.
     """

@@ -52,7 +52,7 @@ def candidates(sample: Sample, target: Target) -> Iterator[Candidate]:
 
 
 def _node(sample: Sample) -> Node | None:
-    """The node of a sample; None where its operands are invalid."""
+    """The node of a sample; None if its operands are invalid."""
     graph = Graph()
     operands = [graph.add_input(tensor("float32", *x)) if isinstance(x, tuple) else x for x in sample.operands]
     try:

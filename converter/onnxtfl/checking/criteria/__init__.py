@@ -1,1 +1,1 @@
-"""What accepts or rejects a difference; a module each."""
+"""The criteria that accept or reject a difference, one module for each."""

@@ -29,8 +29,8 @@ class Attempt:
 
     ``reference``: the runs of the first model. ``fed``: the inputs of the second model in each of them. ``moved``:
     whether inputs have their axes in another order. ``feeds``: the inputs of further runs, None where there are none.
-    ``seconds``: for measurements over several inputs. ``is_unusual``: whether the inputs have magnitudes that the
-    model was not made for, at which rounding may be amplified.
+    ``seconds``: the time for measurements on several inputs. ``is_unusual``: whether the inputs have unusual
+    magnitudes, model was not made for, at which rounding may be amplified.
     """
 
     a: Side
@@ -87,7 +87,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Ruling:
-    """What a criterion found.
+    """The result of a criterion.
 
     ``judgments``: of outputs, by position. ``notes``: for the report. ``first_difference``: the first op that differs.
     ``unfinished``: why the outputs left cannot be judged: the check has no verdict then.
@@ -100,7 +100,7 @@ class Ruling:
 
 
 class PerOutput(ABC):
-    """A criterion that judges each output by itself."""
+    """A criterion that judges each output separately."""
 
     name: CriterionName
 
@@ -126,6 +126,6 @@ class Criterion(Protocol):
     def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
         """Judge the outputs at the positions ``pending``, which no criterion before it accepted or rejected.
 
-        Raises `OnnxtflError` where a model that it needs does not run.
+        Raises `OnnxtflError` if a model that it needs does not run.
         """
         ...

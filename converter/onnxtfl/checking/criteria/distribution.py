@@ -1,6 +1,6 @@
 """Distribution: outputs that depend on random values are compared by their distributions over many runs.
 
-Each element is drawn many times by both models from the same inputs, and the two empirical distributions are compared
+Both models draw each element many times from the same inputs, and the two empirical distributions are compared
 (Kolmogorov-Smirnov, blurred by the tolerance, so that what hardly varies is compared as other outputs are).
 """
 
@@ -21,12 +21,12 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.permutations import inverse
 
 DRAWS, CHUNK = 200, 25
-"""How often an element is drawn at the most, and between two readings of the clock."""
+"""The most draws of an element, and the draws between two readings of the clock."""
 LEAST_DRAWS = 50
 """The fewest draws for a comparison of distributions."""
 SECONDS = 2.0
 ELEMENTS = 1024
-"""Elements of an output that are compared, evenly spread."""
+"""The number of compared elements of an output, evenly spread."""
 CHANCE = 1e-4
 """The probability that equal distributions are rejected, over all elements."""
 
@@ -95,7 +95,7 @@ def _draw(attempt: Attempt, pending: Sequence[int]) -> dict[int, tuple[Array, Ar
 
 
 def _pair(attempt: Attempt, k: int, outputs_a: Sequence[Any], outputs_b: Sequence[Any]) -> tuple[Array, Array] | None:
-    """Some elements of an output in one run, of both models; None where shapes differ."""
+    """Some elements of an output in one run of both models; None if shapes differ."""
     pair = attempt.out_pairs[k]
     a, b = outputs_a[pair.a], outputs_b[pair.b]
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) or a.dtype.kind not in "fiub":

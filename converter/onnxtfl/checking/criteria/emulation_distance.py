@@ -1,6 +1,6 @@
 """Emulation distance: how far quantized outputs are from ONNX Runtime's float emulation of quantization.
 
-Its own integer kernels are some distance from it. A conversion that is no further is accepted where ops cannot be
+ONNX Runtime's integer kernels have such a distance too. A conversion with at most that distance is accepted if ops
 compared; one that is several times further is wrong, whatever its ops say.
 """
 
@@ -89,7 +89,7 @@ class _Models:
         return found
 
     def _step(self, pair: Pair, q: Quantization | None) -> float | None:
-        """The step of an output, where the values of one of the models are multiples of it."""
+        """The step of an output, if the values of one of the models are multiples of it."""
         if q is not None:
             return max(q.scales)
         a, b = self.attempt.a, self.attempt.b

@@ -11,7 +11,7 @@ from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.report import OutputCheck
 
 COARSE = 0.05
-"""How far a source in float16 may be from itself in float32, over its largest value: beyond it the rounding of the
+"""The largest difference, relative to the largest value, between a source in float16 and in float32. Beyond it the
 source says nothing.
 """
 
@@ -40,7 +40,7 @@ class Float32Reference(PerOutput):
 
 
 def _near(a: Any, b: Any) -> bool:
-    """Whether two computations of the same differ by little, and overflow at the same places."""
+    """Whether two computations of an output differ by little, and overflow at the same places."""
     finite = np.isfinite(a)
     if (finite != np.isfinite(b)).any():
         return False

@@ -1,6 +1,6 @@
 """The criteria in order, and their application to the outputs of an attempt.
 
-A missed tolerance is inconclusive: each further criterion may accept the output, or have evidence of a fault, which no
+An error beyond the tolerance is inconclusive: each further criterion may accept the output, or reject it by evidence,
 later one overrides. What no criterion accepts has failed.
 """
 
@@ -20,7 +20,7 @@ ADVICE = "run it on data of yours (onnxtfl check --data DATA.npz)"
 
 @dataclass(frozen=True)
 class Judged:
-    """The outputs after all criteria. ``unfinished``: why some have no verdict, "" if all have one."""
+    """The outputs after all criteria. ``unfinished``: why some have no verdict; "" if all have one."""
 
     outputs: tuple[OutputCheck, ...]
     notes: tuple[str, ...] = ()
@@ -39,14 +39,14 @@ class Judged:
 
 @dataclass(frozen=True)
 class Judge:
-    """Applies ``criteria`` in their order, those that a check allows (``accept``; None: all)."""
+    """Applies ``criteria`` in their order, if they are among ``accept`` (None: all)."""
 
     criteria: Sequence[Criterion]
     accept: frozenset[str] | None = None
 
     def concluded(self, attempt: Attempt, report: CheckReport) -> CheckReport:
-        """The report on an attempt after all criteria, where outputs missed the tolerance or were not compared: failed
-        by an output that none accepts.
+        """The report on an attempt after all criteria, if outputs are beyond the tolerance or were not compared. It has
+        failed by an output that none accepts.
         """
         if not report.outputs or not all(spec.ok for spec in report.inputs):
             return report
@@ -77,7 +77,7 @@ class Judge:
 def _pending(outputs: Sequence[OutputCheck], name: str) -> list[int]:
     """The outputs that a criterion judges.
 
-    The distance from the emulation is evidence beside the ops too: it is measured wherever these were compared.
+    The emulation distance is measured also for outputs that the comparison of ops accepted.
     """
     if name == "distribution":
         return [k for k, out in enumerate(outputs) if out.drawn]
@@ -89,12 +89,12 @@ def _pending(outputs: Sequence[OutputCheck], name: str) -> list[int]:
 
 
 def _only_in_sequence(attempt: Attempt, found: Judged, k: int) -> bool:
-    """Whether an output of stateless models differs only in a repeated run, which no criterion may accept."""
+    """Whether an output of stateless models differs only in a repeated run: no criterion may accept that."""
     return found.outputs[k].run is not None and not attempt.keeps_state and not attempt.differs_alone(k)
 
 
 def with_uncompared(report: CheckReport, pairs: Iterable[tuple[TensorInfo, TensorInfo]]) -> CheckReport:
-    """The report of models that agree; not checked where an output was compared on no set of inputs.
+    """The report of models that agree; "not checked" if an output was compared on no set of inputs.
 
     ``pairs``: the outputs of both models. One that has no element by its type is compared by its shape.
     """

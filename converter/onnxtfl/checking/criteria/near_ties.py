@@ -1,6 +1,6 @@
 """Near-ties: positions (ArgMax, TopK) chosen differently where the elements that they point to are nearly equal.
 
-Which of two equal elements is chosen is part of the semantics: ONNX takes the first, or with select_last_index the
+Which of two equal elements is chosen is part of the semantics: in ONNX the first, with select_last_index the last.
 last. So another one is accepted only where the elements differ in one of the two models.
 """
 
@@ -59,7 +59,7 @@ class NearTies(PerOutput):
         return Judgment(self.name, Verdict.ACCEPT, reason, {"positions": float(flips)})
 
     def _tied_in_b(self, attempt: Attempt, k: int, number: int, x: Array, y: Array, choices: Choices) -> bool | None:
-        """Whether elements that are equal in the first model are so in the second one too, at any such position.
+        """Whether elements that are equal in the first model are also equal in the second, at any such position.
 
         None where what the second model selects from is not known.
         """
@@ -75,7 +75,7 @@ class NearTies(PerOutput):
 
 
 def _selected_from(side: Side, name: str, values: Sequence[object], options: RunOptions) -> Array | None:
-    """The tensor that positions point to; None where its runtime cannot compute it."""
+    """The tensor that positions point to; None if its runtime cannot compute it."""
     assert side.worker is not None
     try:
         return tensor_inside(side.info.path, name, side.worker, side.hidden.given(values), options)

@@ -1,6 +1,6 @@
 """Op by op: each op of the second model reads the values that the first one computes, and has to agree.
 
-Outputs say little about a conversion where a difference of rounding is amplified: in deep quantized models one step
+If differences of rounding are amplified, outputs say little about a conversion: in deep quantized models one step
 becomes many, and in networks of random weights the source's own outputs differ as much once nothing but rounding
 differs. There each op between the inputs and the outputs that differ is compared on its own (see `engine`): float ops
 within the tolerance, quantized ones within the steps that their kernel was measured to be off, without a mean error.
@@ -36,14 +36,14 @@ DYNAMIC = "the source quantizes at run time: a change in the last place moves va
 SELECTED = "a few elements differ that are selected by values: a change in the last place selects others"
 UNUSUAL = "inputs of another magnitude may amplify rounding"
 FEW = 0.02
-"""The share of elements that may differ because others were selected."""
+"""The largest share of elements that may differ because other elements were selected."""
 Differing = dict[int, list[int]]
 """Number of a run -> the outputs (positions in the report) that differ in it."""
 
 
 @dataclass
 class OpByOp:
-    """Judges outputs by the ops that they are computed of. ``spent``: seconds that the longest comparison took."""
+    """Judges outputs by the ops that compute them. ``spent``: the seconds of the longest comparison."""
 
     name: CriterionName = "op-by-op"
     spent: float = 0.0
@@ -101,7 +101,7 @@ class OpByOp:
         return Ruling(dict.fromkeys(pending, judgment), (note, why))
 
     def _refused(self, engine: Engine, found: Coverage, pending: Sequence[int], why: str) -> Ruling:
-        """Outputs are rejected by the first op that differs by more than its kernel, where ops could be compared."""
+        """Reject outputs by the first op with a larger error than that of its kernel, if ops could be compared."""
         telling = [layer for layer in found.wrong if not says_nothing(layer)]
         wrong = first_failure(telling) or next(iter(telling), None)
         if wrong is None or wrong.check is None:
@@ -142,7 +142,7 @@ def _differing(attempt: Attempt, pending: Sequence[int]) -> Differing:
 
 
 def _why(attempt: Attempt, differing: Differing) -> str:
-    """Return why the outputs may differ although the conversion is correct, else ""."""
+    """Return why the outputs may differ although the conversion is correct; "" if there is no reason."""
     if attempt.a.facts.rounds:
         return DYNAMIC
     if attempt.is_unusual:
@@ -179,7 +179,7 @@ def _distance(attempt: Attempt, k: int, expected: Any, got: Any) -> float:
 
 
 def _compared(attempt: Attempt, number: int, positions: Sequence[int], stack: ExitStack) -> tuple[Engine, Coverage]:
-    """Compare the ops that some outputs are computed of in a run."""
+    """Compare the ops that compute some outputs in a run."""
     folder, options = temporary_directory(stack), attempt.b_options
     values = attempt.reference.runs[number].values
     a = attempt.a.traced(values, replace(attempt.options, kernels="builtin"), folder)
@@ -191,7 +191,7 @@ def _compared(attempt: Attempt, number: int, positions: Sequence[int], stack: Ex
 
 
 def _end(attempt: Attempt, a: InnerModel, b: InnerModel, k: int, number: int) -> Match | None:
-    """Return the match of an output in a layout that the comparison allows, else None."""
+    """Return the match of an output in a layout that the comparison allows; None if there is none."""
     pair = attempt.out_pairs[k]
     names = attempt.a.info.outputs[pair.a].name, attempt.b.info.outputs[pair.b].name
     values = [
@@ -208,7 +208,7 @@ def _end(attempt: Attempt, a: InnerModel, b: InnerModel, k: int, number: int) ->
 
 
 def _matches(attempt: Attempt, a: InnerModel, b: InnerModel, ends: Sequence[Match]) -> list[Match]:
-    """The tensors that correspond, of those that the outputs are computed of."""
+    """The matches among the tensors from which the outputs are computed."""
     known = {match.b: match for match in known_matches(a, b, attempt.settings.tensors)[0]}
     known |= {end.b: end for end in ends}
     return needed_matches(b, [known[number] for number in sorted(known)], [end.b for end in ends])

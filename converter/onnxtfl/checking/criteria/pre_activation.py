@@ -15,7 +15,7 @@ from onnxtfl.ir.permutations import inverse
 from onnxtfl.tracing.parts import tensor_inside
 
 SATURATED = 1e-3
-"""A Sigmoid is saturated where all its values are as near to 0 or 1."""
+"""A Sigmoid is saturated if all its values are at most this far from 0 or 1."""
 
 
 class PreActivation(PerOutput):
@@ -49,7 +49,7 @@ class PreActivation(PerOutput):
 
 
 def _operands(attempt: Attempt, k: int) -> tuple[str, str] | None:
-    """What the Sigmoids of both models read whose results are this output."""
+    """The operands of the Sigmoids that compute this output in both models."""
     pair = attempt.out_pairs[k]
     sides = ((attempt.a, pair.a), (attempt.b, pair.b))
     a, b = (side.facts.logits.get(side.info.outputs[i].name) for side, i in sides)

@@ -1,4 +1,4 @@
-"""The runs of the first model, and its results in them under different rounding; measured once."""
+"""The runs of the first model, and its results with other rounding; each is measured once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onnxtfl.runtimes import RunOptions
 from onnxtfl.tracing.parts import temporary_directory
 
 LARGEST = 1 << 30
-"""Bytes of the largest model that is written again with other constants, to measure its noise."""
+"""Bytes of the largest model that is written with perturbed constants, to measure its noise."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class SourceRun:
 
 @dataclass
 class Reference:
-    """The first model and its runs. What is measured of it is kept: several attempts are compared with it."""
+    """The first model and its runs. Measurements are kept, since several attempts are compared with it."""
 
     side: Side
     runs: tuple[SourceRun, ...]
@@ -50,7 +50,7 @@ class Reference:
 
     @property
     def widened(self) -> list[list[Any]]:
-        """The outputs of each run where the source computes in float32."""
+        """The outputs of each run of the source in float32."""
         if self._widened is None:
             with ExitStack() as stack:
                 path = temporary_directory(stack) / "float32.onnx"
@@ -69,7 +69,7 @@ class Reference:
         return self._noise[key]
 
     def others(self, number: int) -> Iterator[Sequence[Any]]:
-        """The outputs of the source in runs that differ from run ``number`` by rounding only, one after the other."""
+        """Yields the outputs of the source in runs that differ from run ``number`` by rounding only."""
         return noise.others(self._run, self.runs[number].values, self._perturbing, self._wide_runs(number))
 
     def _wide_runs(self, number: int) -> Iterator[Sequence[Any]]:

@@ -23,7 +23,7 @@ class RoundingNoise(PerOutput):
         return found if found is None or found.accepts else self._judgment(attempt, k, sums=True)
 
     def _judgment(self, attempt: Attempt, k: int, sums: bool) -> Judgment | None:
-        """Compare again, with an error allowed that the noise explains; ``sums``: that of long sums."""
+        """Compare again, with a tolerance for the noise; ``sums``: the noise of long sums."""
         position, noises, checks = attempt.out_pairs[k].a, list[float](), list[OutputCheck]()
         for number in attempt.runs:
             noise = attempt.reference.noise_in(number, sums)[position]

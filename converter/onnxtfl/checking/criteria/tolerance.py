@@ -1,4 +1,4 @@
-"""Tolerance and quantization steps: the allowed difference of outputs, in which layout."""
+"""Tolerance: the allowed difference of outputs, absolute, relative or in quantization steps, and their layout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from onnxtfl.passes.quantize import TOLERANCE
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Two models and facts about their outputs."""
+    """Compares the outputs of two models, with facts about them."""
 
     a: Side
     b: Side
@@ -32,7 +32,7 @@ class Tolerance:
     def compare(
         self, pair: Pair, expected: Any, got: Any, moved: bool, noise: Noise | None = None, drawn: bool | None = None
     ) -> OutputCheck:
-        """Compare one output; another layout is allowed where the shape proves it or inputs are permuted too.
+        """Compare one output; another layout is allowed if the shape proves it, or inputs are permuted too.
 
         ``noise``: that of the first model, which allows more. ``drawn``: whether the values are random; None: as the
         graphs say.
@@ -82,7 +82,7 @@ class Tolerance:
 
     @property
     def _half(self) -> float:
-        """Return the tolerance for a .tflite that computes in float16 and rounds in each op; 0.0 for others."""
+        """Return the tolerance for a .tflite that computes in float16 and rounds in each op; 0.0 for other files."""
         sides = [side for side in (self.a, self.b) if side.info.format == "tflite"]
         return HALF if any(side.facts.float16 for side in sides) else 0.0
 

@@ -1,4 +1,4 @@
-"""What inputs reach inside a model: branches, limits of clamps, selections that are not empty.
+"""Coverage: what inputs reach inside a model, such as branches, limits of clamps, non-empty selections.
 
 A difference that no input reaches is invisible in the outputs, so the report lists unreached goals::
 
@@ -22,9 +22,9 @@ from onnxtfl.tracing.semantics import as_real
 from onnxtfl.tracing.trace import InnerModel
 
 BATCH = 5
-"""How many sets of inputs run before the clock is read again."""
+"""The number of sets of inputs between two readings of the clock."""
 MOST_NAMED = 3
-"""How many nodes of a kind are named."""
+"""The most nodes of a kind that are named."""
 
 
 def unreached(
@@ -32,7 +32,7 @@ def unreached(
 ) -> list[Goal]:
     """Return the goals that none of several input sets reaches; goals of tensors that cannot be evaluated are omitted.
 
-    None where it would take more than so many ``seconds`` to know. Raises `OnnxtflError` where the model does not run.
+    None if that would take more than ``seconds``. Raises `OnnxtflError` if the model does not run.
     """
     started = time.perf_counter()
     model = side.traced(sets[0], replace(options, kernels="builtin"), folder)
@@ -56,7 +56,7 @@ def _left(goals: Sequence[Goal], model: InnerModel, found: Mapping[int, Array]) 
 
 
 def in_words(goals: Sequence[Goal]) -> str:
-    """What was never reached, grouped by kind, with the names of a few nodes of each."""
+    """The unreached goals as text, by kind, with the names of a few nodes of each."""
     groups: dict[tuple[str, str], list[str]] = {}
     for goal in goals:
         what = f"{len(goal.rows)} {goal.what}" if goal.rows else goal.what

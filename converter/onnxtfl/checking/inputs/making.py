@@ -37,7 +37,8 @@ class InputMaker:
     case: int = 0
 
     def shapes(self, fixed: Mapping[str, Sequence[int]], failures: Sequence[RunError]) -> Iterator[Shapes]:
-        """Yield sizes to try, in another order for each input set; after a failure, those that satisfy constraints."""
+        """Yield sizes to try, in another order for each input set; after a failure, only sizes that satisfy
+        constraints."""
         found = [*open_shapes(self.infos, fixed, self.a.facts.shapes)]
         first = self.case % min(len(found), MIXED) if self.case else 0
         found = [*found[first:], *found[:first]]
@@ -49,7 +50,7 @@ class InputMaker:
     def elsewhere(
         self, tries: Iterable[Shapes], values: Sequence[Any], given: Mapping[str, Any]
     ) -> Iterator[tuple[list[Any], list[str]]]:
-        """Inputs of other sizes that fit the graph, not only of another batch."""
+        """Inputs of other sizes that fit the graph, more than the batch."""
         for shapes in tries:
             same = all(shape[1:] == value.shape[1:] for shape, value in zip(shapes, values, strict=True))
             if not same and fits(self.infos, shapes, self.a.facts.shapes):
@@ -85,6 +86,6 @@ class InputMaker:
         return values, choices
 
     def _asked(self, info: TensorInfo, other: TensorInfo) -> Range | None:
-        """The values that the user wants for an input."""
+        """The user's values for an input."""
         asked = self.settings.input_ranges.get(info.name) or self.settings.input_ranges.get(other.name)
         return None if asked is None else asked_range(info, *asked)

@@ -28,7 +28,7 @@ Inputs = PathLike | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
 @dataclass(frozen=True)
 class Case:
-    """One set of inputs on which both models run: ``given``, by name, or those in ``file``; the rest is generated.
+    """One set of inputs for both models: ``given``, by name, or those in ``file``; the rest is generated.
     ``label``: in reports.
     """
 
@@ -44,7 +44,7 @@ class Case:
 def read_cases(data: PathLike) -> list[Case]:
     """The sets of inputs in an .npz file, or in all .npz files of a directory, in the order of their names.
 
-    Raises `UsageError` where there is none.
+    Raises `UsageError` if there is none.
     """
     return [Case(f"inputs of {file.name}", file=file) for file in data_files(data)]
 
@@ -68,7 +68,7 @@ def cases_of(inputs: Inputs, count: int, seed: int) -> list[Case]:
 
 
 def split_cases(cases: Iterable[Case], a: Sequence[TensorInfo], b: Sequence[TensorInfo]) -> list[Case]:
-    """The sets of inputs, one for each sample where the arrays have an axis of samples (`samples_of`).
+    """The sets of inputs, one for each sample if the arrays have an axis of samples (`samples_of`).
 
     ``a``, ``b``: the inputs of both models. Raises `UsageError` for files that cannot be read, and different numbers of
     samples.
@@ -107,7 +107,7 @@ def _unknown(name: str, known: Sequence[str]) -> UsageError:
 def asked_range(info: TensorInfo, low: float, high: float) -> Range:
     """Return values of an input from ``low`` to ``high``, also for integers.
 
-    Raises `UsageError` where its type does not have these.
+    Raises `UsageError` if its type does not have these.
     """
     if (
         info.dtype != "string"
@@ -122,7 +122,7 @@ def asked_range(info: TensorInfo, low: float, high: float) -> Range:
 
 
 def combined(reports: Sequence[CheckReport]) -> CheckReport:
-    """One report of models that agree on several sets of inputs: each output where its error is largest."""
+    """One report of models that agree on several sets of inputs: of each output, the check with the largest error."""
     first = reports[0]
     outputs = tuple(worst(checks) for checks in zip(*(report.outputs for report in reports), strict=True))
     notes = tuple(dict.fromkeys(note for report in reports for note in report.notes))

@@ -1,1 +1,1 @@
-"""Where in two models the first difference arises."""
+"""The place of the first difference between two models."""

@@ -1,4 +1,4 @@
-"""Conclusions from layers: whether all ops that compute the outputs agree, and which differs."""
+"""Conclusions from layers: whether all ops that compute the outputs agree, and which op differs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMALL, FACTOR = 1e-2, 30.0
 
 @dataclass(frozen=True)
 class Coverage:
-    """What is known of the ops between the inputs and some outputs.
+    """The layers between the inputs and some outputs.
 
     `layers`: the tensors compared, of these ops, in order; `missing`: outputs that could not be compared.
     """
@@ -43,14 +43,14 @@ class Coverage:
 
 
 def says_nothing(layer: Layer) -> bool:
-    """Whether a layer could not be compared, or has no finite value, so that any op agrees."""
+    """Whether a layer is no evidence: it could not be compared, or has no finite value."""
     return layer.check is None or not (layer.check.compared or layer.check.is_empty)
 
 
 def coverage(layers: Sequence[Layer], outputs: Collection[int]) -> Coverage:
     """Return the layers between the inputs and `outputs` (indices in the second model).
 
-    A layer covers the ops since the tensors that it reads; these need a layer each, unless they are inputs.
+    A layer covers the ops between its tensor and the tensors that it reads; each of these is an input or has a layer.
     """
     by_number = {layer.match.b: layer for layer in layers}
     needed, pending = set[int](), list(outputs)
@@ -64,7 +64,7 @@ def coverage(layers: Sequence[Layer], outputs: Collection[int]) -> Coverage:
 
 
 def needed_matches(b: InnerModel, matches: Sequence[Match], outputs: Collection[int]) -> list[Match]:
-    """The matches of tensors that the `outputs` are computed of, and those of the outputs."""
+    """The matches of the `outputs`, and of tensors from which they are computed."""
     by_number = {match.b: match for match in matches}
     found, pending = set[int](), list(outputs)
     while pending:
@@ -76,8 +76,8 @@ def needed_matches(b: InnerModel, matches: Sequence[Match], outputs: Collection[
 
 
 def first_failure(layers: Sequence[Layer]) -> Layer | None:
-    """The first layer whose own error is beyond the tolerance; if there is none, that with the largest, if it is larger
-    than rounding and much larger than others.
+    """The first layer whose own error is beyond the tolerance. If there is none, the one with the largest error, if
+    that is than rounding and much larger than others.
 
     A small error is no failure where another layer has one that is much larger, nor a mean error (some kernels have one
     of their own) where another layer has elements that are wrong.

@@ -1,9 +1,9 @@
-"""Which node of several differs: those that compute a tensor from corresponding ones, where one model has no tensor for
-what the other computes in between::
+"""The node that differs, among several that compute a tensor from corresponding ones, if one model has no counterparts
+of what the other computes in between::
 
     %a = Conv(%x); %y = Relu(%a)           %y = CONV_2D(%x) {RELU}
 
-The part of one model is lifted to neutral ops, with activations as separate ops, and evaluated in NumPy. The first node
+The part of one model is lifted to neutral ops, with separate activations, and evaluated in NumPy. The node that differs
 of the other model whose result equals none of these values differs.
 """
 
@@ -22,9 +22,9 @@ from onnxtfl.tracing.semantics import as_real
 from onnxtfl.tracing.trace import InnerModel
 
 CLOSE = 1e-3
-"""The error, relative to the largest value, of values that are the same."""
+"""The largest error of equal values, relative to the largest value."""
 FLAT = 2
-"""The largest rank of flattened tensors, whose order of elements depends on the layout before."""
+"""The largest rank of flattened tensors, whose order of elements depends on the layout of their source."""
 _BYTE = 8
 
 
@@ -33,7 +33,7 @@ def culprit(
 ) -> Node:
     """Return the first of `nodes` whose result equals none of `others` although its operands agree.
 
-    `last`: the one whose result is known to differ. `arrays`: results of the nodes by number, as stored. A result whose
+    `last`: the node whose result is known to differ. `arrays`: results of the nodes by number, as stored. A result with
     elements are in another order may be right, as weights may be in that order too: so the node after it differs if it
     has weights.
     """
@@ -52,15 +52,15 @@ def culprit(
 
 
 def _has_weights(node: Node) -> bool:
-    """Whether an operand is a constant of several real values or bytes; sizes and axes are other integers."""
+    """Whether an operand is a constant of several real values or bytes (integers of other types are sizes and axes)."""
     data = [v.data for v in node.operands if v is not None and v.data is not None]
     return any(d.size > 1 and (d.dtype.is_float or d.dtype.bits <= _BYTE) for d in data)
 
 
 def leading_to_right(right: dict[Node, bool]) -> set[Node]:
-    """The nodes of which a node that reads their results, directly or not, has a right result.
+    """The nodes with a correct result in a node that depends on them.
 
-    `right`: whether the result of each node is right, in topological order.
+    `right`: whether the result of each node is correct, in topological order.
     """
     found = set[Node]()
     for node in reversed(right):
@@ -88,7 +88,7 @@ def _any_same(
 
 
 def _tells(array: Array) -> bool:
-    """Whether elements differ: uniform values, such as zero initial states, are uninformative."""
+    """Whether the elements are not all equal: uniform values, such as initial states of zero, are no evidence."""
     return array.dtype.kind not in "biuf" or bool(array.size and (array != array.reshape(-1)[0]).any())
 
 

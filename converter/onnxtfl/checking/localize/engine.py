@@ -1,6 +1,6 @@
 """Compare two models op by op: every op of the second reads the values that the first one computes.
 
-In a network that amplifies rounding, the outputs of two correct models differ as much as those of two networks. Their
+In a network that amplifies rounding, the outputs of two correct models may differ as much as those of two different
 ops agree all the same, each on the same values. If the ops between the inputs and an output all agree, the second model
 is the first one but for rounding::
 
@@ -8,7 +8,7 @@ is the first one but for rounding::
     %s = SOFTMAX(%c)    ->   %s = SOFTMAX(%c')         %c, %s, %y are compared with c', s', y'
     %y = ADD(%s, %c)         %y = ADD(%s', %c')
 
-Values are computed in parts, each from the tensors before it: neither model runs from its inputs again, and only
+Values are computed in parts, each from the tensors before it, so that neither model runs from its inputs again. Only
 tensors that a later op reads are kept.
 """
 
@@ -37,19 +37,19 @@ from onnxtfl.tracing.semantics import neutral_values
 from onnxtfl.tracing.trace import InnerModel
 
 BATCH = 64 << 20
-"""Bytes of tensors of one model that are computed at a time."""
+"""The most bytes of tensors of one model that are computed at a time."""
 MOST = 1024
-"""Tensors that are computed at a time."""
+"""The most tensors that are computed at a time."""
 KEPT = 1 << 30
-"""Bytes of tensors of either model that are kept for later ops; beyond it the oldest are computed again."""
+"""The most bytes of tensors of a model that are kept for later ops; beyond it, the oldest are computed again."""
 LARGE = 30.0
-"""The largest value beyond which activations are constant."""
+"""The value beyond which activations are constant."""
 
 
 @dataclass
 class Layer:
-    """A tensor of both models. `nodes`: those of the second model since the corresponding tensors `read` (numbers of
-    its tensors). `error`, `own`: see `LayerError`; `check`: the comparison for `own`, None where it did not run.
+    """A tensor of both models. `nodes`: the nodes of the second model that compute it from the corresponding tensors
+    `read` its tensors). `error`, `own`: see `LayerError`; `check`: the comparison for `own`, None where it did not run.
     `is_multiple`: whether the tensor differs, and is that of the first model times a factor. `runs`: whether the second
     model can compute the tensor.
     """
@@ -65,7 +65,7 @@ class Layer:
 
     @property
     def fails(self) -> bool:
-        """Whether the error of its own is beyond the tolerance."""
+        """Whether its own error is beyond the tolerance."""
         return math.isinf(self.error) if self.check is None else not self.check.ok
 
     @property
@@ -78,8 +78,8 @@ class Layer:
 class Engine:
     """Compares `matches` of two models. `expect`: the tolerance; `until`: when to stop, in seconds of the clock.
 
-    `accumulated`: also measure the errors where each model reads its own values (`Layer.error`, else 0): the second
-    model runs from its inputs for that. `layers`: those that were compared.
+    `accumulated`: also measure the errors if each model reads its own values (`Layer.error`; else 0), for which the
+    second model runs from its inputs for that. `layers`: those that were compared.
     """
 
     a: InnerModel
@@ -128,7 +128,8 @@ class Engine:
             yield batch
 
     def _compare(self, batch: Sequence[Match]) -> None:
-        """Compare the tensors of a batch, on the values of the first model and, if asked for, on its own."""
+        """Compare the tensors of a batch on the values of the first model and, if requested, on the second model's
+        own."""
         values = self.a.isolated(self._values, {m.a for m in batch})
         self._halves |= {i for i, array in values.items() if array.dtype == np.float16}
         self._values |= values
@@ -155,7 +156,7 @@ class Engine:
         return found | (self.b.isolated(self._made, rest) if rest else {})
 
     def _known(self, layers: Sequence[Layer], like: Mapping[int, Array]) -> dict[int, Array]:
-        """What the tensors of the layers, and those that they read, should be by the values of the first model."""
+        """The expected tensors of the layers, and of those that they read, from the values of the first model."""
         made = {m.b: self.converter.made(m, self._values[m.a], like[m.b]) for m in (layer.match for layer in layers)}
         known = {b: array for b, array in made.items() if array is not None}
         before = {i for layer in layers for i in layer.read if i in self._resolved and i not in known}
@@ -164,7 +165,7 @@ class Engine:
         return known | self.expected([self._resolved[i] for i in sorted(before) if i not in known])
 
     def expected(self, matches: Sequence[Match]) -> dict[int, Array]:
-        """What tensors of the second model should be by the values of the first, both computed from the inputs."""
+        """The expected tensors of the second model, from the values of the first model for its inputs."""
         values = self.a.fetch({m.a for m in matches})
         got = self.b.fetch({m.b for m in matches})
         pairs = [m for m in matches if m.a in values and m.b in got]
@@ -172,7 +173,7 @@ class Engine:
         return {b: array for b, array in made.items() if array is not None}
 
     def _judge_all(self, layers: Sequence[Layer], known: dict[int, Array]) -> None:
-        """Judge layers on the values of the first model, and where that is no evidence in further ways."""
+        """Judge layers on the values of the first model, and in other ways if that is no evidence."""
         alone = self.b.isolated(known, [layer.match.b for layer in layers])
         for layer in layers:
             self._judge(layer, known.get(layer.match.b), alone.get(layer.match.b), known)
@@ -193,7 +194,7 @@ class Engine:
     def _judge_if_better(
         self, layer: Layer, expected: Array | None, got: Array | None, known: Mapping[int, Array]
     ) -> None:
-        """Judge a failing layer on other values; if it fails again, the first result counts."""
+        """Judge a failing layer on other values; if it fails again, the first result is kept."""
         before = layer.own, layer.check
         self._judge(layer, expected, got, known)
         if not layer.agrees:
@@ -237,7 +238,7 @@ class Engine:
         return final if final is None or grid is None else quantize(final, grid)
 
     def _judge_on_smaller(self, layers: Sequence[Layer], known: Mapping[int, Array]) -> None:
-        """Judge layers that read one tensor of large values on smaller ones too, on which both models run.
+        """Judge layers that read one tensor of large values on smaller values too, on which both models run.
 
         An activation of large values is constant: of another one it may be the same.
         """
@@ -299,7 +300,7 @@ class Engine:
 
 
 def _smaller(array: Array) -> Array:
-    """An array of values up to 4, which are the same multiple of those of ``array``."""
+    """``array``, scaled to values up to 4."""
     return np.ldexp(array, 2 - int(np.frexp(np.abs(array).max())[1]))
 
 
@@ -321,7 +322,7 @@ def _expected_form(b: InnerModel, match: Match, array: Array) -> Array | None:
 
 
 def _drop(kept: dict[int, Array], last: Mapping[int, int], now: int) -> None:
-    """Drop what no later op reads, and the oldest beyond `KEPT` bytes."""
+    """Drop tensors that no later op reads, and beyond `KEPT` bytes the oldest."""
     for number in [i for i in kept if last.get(i, -1) <= now]:
         del kept[number]
     size = sum(array.nbytes for array in kept.values())

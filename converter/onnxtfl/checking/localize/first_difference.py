@@ -27,14 +27,14 @@ from onnxtfl.tracing.trace import InnerModel
 from onnxtfl.tracing.values import by_value
 
 FEW = 0.6
-"""Tensors are also matched by value where fewer than this part of those of the second model have a match."""
+"""If less than this share of the second model's tensors have a match, tensors are also matched by value."""
 
 
 @dataclass(frozen=True)
 class PerLayer:
     """Both models, the values of their inputs, the outputs that are paired (by name), and how to compare.
 
-    `entries`: the record of the conversion of `a` to `b`, empty to look for one. `kernels`: of the second model.
+    `entries`: the record of the conversion of `a` to `b`; empty to search for one. `kernels`: of the second model.
     """
 
     a: Side
@@ -90,7 +90,7 @@ class PerLayer:
 def _with_outputs(
     matches: Sequence[Match], a: InnerModel, b: InnerModel, outputs: Sequence[tuple[str, str]]
 ) -> list[Match]:
-    """The matches, and those of outputs that no other covers."""
+    """The matches, and additional ones for outputs without a match."""
     ends = [dict(zip(m.graph.output_names, m.graph.outputs, strict=False)) for m in (a, b)]
     found = {match.b: match for match in matches}
     for name, other in outputs:
@@ -103,8 +103,8 @@ def _with_outputs(
 def refuted(layers: Sequence[Layer]) -> set[int]:
     """Return the tensors of the second model whose values differ from those of the same name in the first.
 
-    They differ, but results computed from them agree, unless these are computed from values of the first model; or they
-    are a multiple that later ops expect.
+    They differ, but results computed from the second model's values agree; or they are a multiple that later ops
+    expect. are a multiple that later ops expect.
     """
     errors = {layer.match.b: layer.error for layer in layers}
     multiples = {layer.match.b for layer in layers if layer.fails and layer.is_multiple and not layer.match.recorded}

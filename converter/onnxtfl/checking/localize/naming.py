@@ -1,4 +1,4 @@
-"""Which op a difference is of, in either model."""
+"""The op of a difference, in each model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Part:
     fed: Mapping[int, Array]
 
     def differing(self, other: Part, engine: Engine, layer: Layer, read: Sequence[Array]) -> Node | None:
-        """The node whose result is no value of `other`, which reads the real values `read` too.
+        """The node whose result is no value of `other`, which also reads the real values `read`.
 
         The last one where that cannot be said.
         """
@@ -55,7 +55,7 @@ class Part:
 
 
 def difference(engine: Engine, layer: Layer) -> FirstDifference:
-    """The first difference, which is in `layer`: the node of either model, and the errors."""
+    """The first difference, which is in `layer`: its node in each model, and the errors."""
     a, b = engine.a, engine.b
     matches = {other.match.b: other.match for other in engine.layers}
     read = [matches[i] for i in layer.read if i in matches]
@@ -85,7 +85,7 @@ def difference(engine: Engine, layer: Layer) -> FirstDifference:
 
 
 def layer_error(a: InnerModel, b: InnerModel, layer: Layer) -> LayerError:
-    """The layer by names."""
+    """The errors of a layer, with names."""
     node_a, node_b = a.values[layer.match.a].producer, b.values[layer.match.b].producer
     named = node_b if b.format == "onnx" else node_a
     names = a.values[layer.match.a].name or "", b.values[layer.match.b].name or ""

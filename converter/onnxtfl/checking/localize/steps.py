@@ -1,4 +1,4 @@
-"""How many quantization steps a tensor may be off by the kernels that compute it."""
+"""The allowed error of a tensor in quantization steps, from the kernels that compute it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _MEASURED = TfliteTarget()
 
 
 def coarseness(nodes: Iterable[Node]) -> float:
-    """How many steps the TFLite kernels of nodes were measured to be off the nearest ones."""
+    """The largest measured error of the TFLite kernels of nodes, in steps."""
     tfl = [node for node in nodes if node.op.dialect == "tfl"]
     return float(max((_MEASURED.steps_off(as_form(node), node.results) for node in tfl), default=0))
 
 
 def dequantized_step(value: Value, is_known: Callable[[Value], bool]) -> float | None:
-    """The step of a real value that is dequantized from a tensor which is rounded here too; None for others."""
+    """The step of a real value that is dequantized from a tensor rounded here; None for other values."""
     node = value.producer
     source = node.operands[0] if node is not None and len(node.operands) == 1 else None
     inner = None if source is None or is_known(source) else quantization_of(source)
@@ -27,8 +27,8 @@ def dequantized_step(value: Value, is_known: Callable[[Value], bool]) -> float |
 
 
 def roundings(value: Value, is_known: Callable[[Value], bool]) -> float:
-    """How many steps a quantized tensor may be off: one of its own (more where its kernel was measured to be coarser),
-    and one of what it is requantized from, also rounded here.
+    """The allowed error of a quantized tensor in steps: one (more if its kernel was measured to be less exact), and one
+    of the and one of what it is requantized from, also rounded here.
     """
     quantization, node = quantization_of(value), value.producer
     source = node.operands[0] if node is not None and len(node.operands) == 1 else None

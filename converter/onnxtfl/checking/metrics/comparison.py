@@ -24,7 +24,7 @@ NOT_FINITE = "no finite value to compare"
 EMPTY = "no element to compare"
 RANDOM = "random: only dtype and shape compared"
 OUTLIERS, FARTHER = 0.01, 4.0
-"""Of a float model that was quantized: the share of elements that may be so many times farther off than the rest."""
+"""Of a quantized float model: the share of elements that may be `FARTHER` times as far off as the rest."""
 FINEST = {"bfloat16": 2.0**-7, "float8_e4m3fn": 2.0**-3, "float8_e5m2": 2.0**-2}
 
 
@@ -32,7 +32,7 @@ FINEST = {"bfloat16": 2.0**-7, "float8_e4m3fn": 2.0**-3, "float8_e5m2": 2.0**-2}
 class Expectation:
     """How close an output has to be: ``|b - a| <= rtol |a| + atol max|a|`` for floats, equality for the rest.
 
-    ``step``: the values are multiples of this width, and one step is allowed, but no mean error. ``drawn``: the output
+    ``step``: the values are multiples of it; a difference of one step is allowed, a mean error is not. ``drawn``: the
     depends on random values, so only dtype and shape are compared. ``roundings``: how many steps are allowed instead of
     one. ``levels``: a step is at least the largest value divided by this, `OUTLIERS` of the elements may be `FARTHER`
     times as far off, and there may be a mean error. ``least``: an error that is always allowed.
@@ -62,7 +62,7 @@ class Expectation:
 
 
 def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
-    """Compare output ``name``: ``a`` is the value expected, ``b`` the one to judge; arrays or lists of them."""
+    """Compare output ``name``: ``a`` is the expected value, ``b`` the judged one; arrays or lists of arrays."""
     if isinstance(a, list) or isinstance(b, list):
         return _compare_lists(name, a, b, expect)
     if a is None or b is None:
@@ -86,7 +86,7 @@ def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
 def _judged(
     found: OutputCheck, by: CriterionName = "tolerance", is_fault: bool = False, differing: float | None = None
 ) -> OutputCheck:
-    """The comparison as the judgment of the tolerance: one that is missed is inconclusive, another type a fault.
+    """The comparison as the judgment of the tolerance: a value beyond it is inconclusive, another type is a fault.
 
     ``differing``: the share of the elements beyond the tolerance.
     """
@@ -105,7 +105,8 @@ def _judged(
 
 
 def _unheld(a: Array, b: Array) -> tuple[Array, Array] | None:
-    """Return both in the type of `a`, if `b` has its storage type (small integers in 8 bits); None for other types."""
+    """Return both arrays in the type of `a`, if `b` stores that type (small integers in 8 bits); None for other
+    types."""
     if "O" in (a.dtype.kind, b.dtype.kind):
         return None
     before, after = dtype_of(a.dtype), dtype_of(b.dtype)
@@ -133,7 +134,7 @@ def _compare_lists(name: str, a: Any, b: Any, expect: Expectation) -> OutputChec
 
 
 def _same_kind(a: Array, b: Array, expect: Expectation) -> tuple[Array, Array, str]:
-    """Bring the two to one dtype where the difference is one of storage: float64 narrowed, quantized otherwise."""
+    """Convert both arrays to one dtype if only their storage differs: float64 as float32, another quantization."""
     q, r = expect.quantization_a, expect.quantization_b
     if q is not None and r is not None and q != r and a.dtype == b.dtype:
         return dequantize(a, q), dequantize(b, r), "real values: the scales differ"
@@ -190,7 +191,7 @@ def _allowed(a: Array, peak: float, step: float | None, dtype: str, expect: Expe
 
 
 def _missed_steps(errors: Errors, bias: Bias, step: float, expect: Expectation, place: str) -> str:
-    """Return why quantized values are outside of the tolerance, "" if they are not."""
+    """Return why quantized values are beyond the tolerance; "" if they are not."""
     if expect.levels is not None:
         few = errors.excused >= (1 - OUTLIERS) * errors.count
         return "" if few and errors.largest <= FARTHER * expect.roundings * step else place
@@ -202,7 +203,7 @@ def _missed_steps(errors: Errors, bias: Bias, step: float, expect: Expectation, 
 
 
 def _step(a: Array, expect: Expectation) -> float | None:
-    """Return the step of which all values are multiples, else None."""
+    """Return the step of which all values are multiples; None if there is none."""
     if not expect.in_steps:
         return None
     if a.dtype.kind in "iu":
@@ -214,7 +215,7 @@ def _step(a: Array, expect: Expectation) -> float | None:
 
 
 def _unclipped(x: Array, y: Array) -> Array:
-    """`x` with the infinities of `y` where it has the largest or the lowest float32.
+    """`x`, with infinities instead of the largest and lowest float32 where `y` is infinite.
 
     LiteRT's builtin kernels clip results to the finite numbers, as an activation (CalculateActivationRange).
     """
@@ -226,7 +227,7 @@ def _unclipped(x: Array, y: Array) -> Array:
 
 
 def _stray(x: Array, y: Array) -> str:
-    """Describe where NaN or infinities differ; "" if they do not."""
+    """Describe where only one array is NaN or infinite; "" if there is no such place."""
     for what, at in (("NaN", np.isnan), ("infinity", np.isinf)):
         count, first = 0, 0
         for k, (p, q) in enumerate(zip(in_blocks(x), in_blocks(y), strict=True)):
@@ -242,7 +243,7 @@ def _stray(x: Array, y: Array) -> str:
 
 
 def _place_of(errors: Errors, a: Array, b: Array) -> str:
-    """How many elements of ``b`` differ, and the worst one."""
+    """Text: how many elements of ``b`` differ, and the one with the largest error."""
     if not errors.bad:
         return ""
     expected, got = (widened(values.reshape(-1)[errors.worst : errors.worst + 1])[0] for values in (a, b))
@@ -266,7 +267,7 @@ def _number(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Choices:
-    """The elements that two arrays of positions point to: ``first``, ``second``, of which the largest is ``peak``."""
+    """The elements at the positions in two arrays: ``first``, ``second``; ``peak``: the largest magnitude."""
 
     first: Array
     second: Array
@@ -280,7 +281,7 @@ class Choices:
 
     @property
     def tied(self) -> Array:
-        """Where other elements were chosen that are equal."""
+        """Where different positions have equal elements."""
         return np.asarray(self.differ & (self.first == self.second))
 
     @property
@@ -288,14 +289,14 @@ class Choices:
         return int(np.count_nonzero(self.tied))
 
     def are_near(self, rtol: float, atol: float) -> bool:
-        """Whether all differ by at most twice the tolerance, since both models may be inexact."""
+        """Whether all elements differ by at most twice the tolerance, since both models may be inexact."""
         x, y = self.first, self.second
         near = np.abs(x - y) <= 2 * (rtol * np.abs(x) + atol * self.peak)
         return bool(np.all(near | (x == y)))
 
 
 def chosen_elements(data: Array, axis: int, a: Array, b: Array) -> Choices | None:
-    """The elements of ``data`` along ``axis`` at the positions ``a`` and ``b``; None where these do not fit."""
+    """The elements of ``data`` along ``axis`` at the positions ``a`` and ``b``; None if these do not fit."""
     axis = axis % data.ndim if data.ndim else 0
     rest = data.size // data.shape[axis] if data.size else 0
     if not rest or a.size % rest or a.shape != b.shape or data.dtype.kind not in "fiu":

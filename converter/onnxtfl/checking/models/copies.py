@@ -1,4 +1,4 @@
-"""Sources that run as a modified copy: with sorted results of ops with undefined order, or with weights in one file.
+"""Modified copies of sources for the run: with a defined order of results, or with weights in one file.
 
 A TopK that need not sort returns its elements in any order; conversions sort them, as TFLite's kernel does. LiteRT's
 interpreter does not read weights in other files, and leaves these tensors unwritten.
@@ -16,7 +16,7 @@ from onnxtfl.rewriting.registry import rules_of
 from onnxtfl.tracing.parts import temporary_directory
 
 LARGEST = 1 << 30
-"""Bytes of the largest model that is written again for it."""
+"""Bytes of the largest model that is copied."""
 
 
 def use_sorted_copy(side: Side, stack: ExitStack) -> None:
@@ -30,7 +30,7 @@ def use_sorted_copy(side: Side, stack: ExitStack) -> None:
 
 
 def use_copy_with_weights(side: Side, stack: ExitStack) -> None:
-    """Let `side` run a copy that has its weights, where those of a .tflite are in other files."""
+    """Let `side` run a copy with its weights, if it is a .tflite with weights in other files."""
     if side.info.format == "tflite" and side.has_data_files:
         path = files.write(files.read(side.info.path), temporary_directory(stack) / "weights.tflite")
         side.info = replace(side.info, path=path)

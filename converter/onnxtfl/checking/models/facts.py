@@ -21,12 +21,12 @@ from onnxtfl.passes.types.float16 import computes_in_float16
 Array = np.ndarray[Any, np.dtype[Any]]
 QUANTIZING = frozenset({ops.QuantizeLinear, ops.DequantizeLinear})
 SIGMOID_ERROR = 2.0**-24
-"""ONNX Runtime computes a Sigmoid as 0.5 + p(x) / q(x), and so small values with an error of half a step of 0.5."""
+"""ONNX Runtime computes a Sigmoid as 0.5 + p(x) / q(x): small values have an error of half an ulp of 0.5."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """An output with positions along ``axis`` of the tensor named ``data``."""
+    """An output of positions along ``axis`` of the tensor named ``data``."""
 
     data: str
     axis: int
@@ -36,15 +36,15 @@ class Selection:
 class Facts:
     """``ranges``: values of inputs, by name. ``drawn``: outputs that depend on random numbers.
 
-    ``steps``: the scale of outputs that are dequantized tensors: their values are multiples of it. ``selections``:
-    outputs that hold positions (ArgMax, TopK), which may differ where two elements are nearly equal. ``sigmoids``:
-    outputs that are a Sigmoid or its mean. ``quantized``: whether the model quantizes or dequantizes tensors.
-    ``shapes``: what the shapes inside say about sizes of the inputs. ``logits``: the tensor that the Sigmoid reads, of
-    outputs that are one. ``halves``: whether the model computes in float16 or bfloat16.
-    ``float16``: whether one of its ops does more with float16 than move or convert it. ``rounds``: whether it rounds
-    real values, at scales that are computed too. ``unsorted``: whether an op of it need not sort its results.
-    ``dropped``: whether ONNX Runtime's graph optimizations drop a Relu of it. ``selects``: whether an op selects by its
-    values (:attr:`onnxtfl.ir.declaration.Declaration.discrete`).
+    ``steps``: the scale of outputs that are dequantized tensors, whose values are multiples of it. ``selections``:
+    outputs outputs that hold positions (ArgMax, TopK), which may differ where two elements are nearly equal.
+    ``sigmoids``: outputs that are a Sigmoid or its mean. ``quantized``: whether the model quantizes or dequantizes
+    tensors. ``shapes``: what the shapes inside say about sizes of the inputs. ``logits``: the tensor that the Sigmoid
+    reads, of outputs that are one. ``halves``: whether the model computes in float16 or bfloat16. ``float16``: whether
+    one of its ops does more with float16 than move or convert it. ``rounds``: whether it rounds real values, at scales
+    that are computed too. ``unsorted``: whether an op of it need not sort its results. ``dropped``: whether ONNX
+    Runtime's graph optimizations drop a Relu of it. ``selects``: whether an op selects by its values
+    (:attr:`onnxtfl.ir.declaration.Declaration.discrete`).
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -125,7 +125,7 @@ def _drawn(graph: Graph) -> set[Value]:
 
 
 def _step(value: Value) -> float | None:
-    """Return the scale of a value that is a dequantized tensor, moved or not; None for other values."""
+    """Return the scale of a value that is a (possibly moved) dequantized tensor; None for other values."""
     while quantization_of(value) is None and (node := value.producer) is not None:
         source = node.optional(0)
         if node.op is ops.DequantizeLinear:
@@ -140,7 +140,7 @@ def _step(value: Value) -> float | None:
 
 
 def _is_sigmoid(value: Value) -> bool:
-    """Whether a value is a Sigmoid, its mean, or a moved one."""
+    """Whether a value is a Sigmoid or its mean, possibly moved."""
     node = value.producer
     while node is not None and (
         node.op.keeps_all is not None or (node.op is ops.Reduce and node.attr("kind") == "mean")

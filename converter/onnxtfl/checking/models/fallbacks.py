@@ -1,6 +1,6 @@
 """Fallbacks for a model that its runtime refuses: an older form of the file, other kernels, another runtime.
 
-A model is said not to be checked only where none of them runs it. What was used is a note in the report.
+The result is "not checked" only if none of them runs the model. The fallback is named in the report.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from onnxtfl.runtimes import REFERENCE, RunError
 from onnxtfl.tracing.parts import temporary_directory
 
 HOPELESS = frozenset({"unavailable", "timeout", "memory"})
-"""Kinds of `RunError` for which fallbacks would take as long."""
+"""Kinds of `RunError` for which fallbacks are not tried, since they would take as long."""
 LIMIT = 60.0
-"""Seconds for a run of the reference evaluator."""
+"""The most seconds for a run of the reference evaluator."""
 CONVERTIBLE = 1 << 30
 """Bytes of the largest model that is converted to another opset in memory."""
 
 
 def fallbacks(side: Side, error: RunError, stack: ExitStack) -> Iterator[str]:
-    """Change how ``side`` runs, again and again; in the end it is as it was. Yields what was changed (`Side.way`).
+    """Change how ``side`` runs, one fallback after the other, and yield its description (`Side.way`); the end restores
+    it.
 
     ``error``: why it did not run. ``stack``: holds files and processes.
     """
@@ -77,8 +78,8 @@ def _onnx_fallbacks(side: Side, error: RunError, stack: ExitStack) -> Iterator[s
 
 
 def _older(source: Path, told: str, stack: ExitStack) -> tuple[Path, str] | None:
-    """The model for the opset and IR version that the runtime names, and these in words; None where it names none or
-    that is not possible.
+    """The model for the opset and IR version in the runtime's error, and these as text; None if the error names none or
+    it is that is not possible.
     """
     newest = re.search(r"support for domain ai\.onnx is till opset (\d+)", told)
     if newest is None and "max supported IR version" not in told:
@@ -97,13 +98,13 @@ def _older(source: Path, told: str, stack: ExitStack) -> tuple[Path, str] | None
 
 
 def _is_valid(model: Model, opset: int) -> bool:
-    """Whether all ops mean the same at ``opset``: their definitions are not newer."""
+    """Whether no op has a definition newer than ``opset``, so that all keep their meaning."""
     nodes = (node for graph in model.graphs() for node in graph.walk())
     return all(node.op.domain or node.op.version <= opset for node in nodes)
 
 
 def _converted(source: Path, opset: int) -> Model:
-    """The model as onnx.version_converter writes it; raises `OnnxtflError` where that fails."""
+    """The model as onnx.version_converter writes it; raises `OnnxtflError` if that fails."""
     from onnx import load, version_converter
 
     if os.path.getsize(source) > CONVERTIBLE:

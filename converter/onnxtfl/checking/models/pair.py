@@ -24,7 +24,7 @@ from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together, has_ar
 PathLike = str | os.PathLike[str]
 CHEAP = 0.2
 SMALL = 16 << 20
-"""Models without state run a second time, on other inputs, where the first run took less than so many seconds, and
+"""Models without state run a second time, on other inputs, if the first run took fewer seconds than this, and neither
 neither has more bytes than this: the time of a run says little while other processes compete for the processor.
 """
 Chosen = list[Permutation]
@@ -33,7 +33,8 @@ Chosen = list[Permutation]
 
 @dataclass(frozen=True)
 class ModelPair:
-    """Both models. ``inputs``, ``outputs``: which of one are which of the other; () until they are `matched`.
+    """Both models. ``inputs``, ``outputs``: their pairs; () until they are `matched`. ``together``: whether there is
+    memory to
 
     ``together``: whether there is memory to load both at once. ``keep``: both stay loaded for further sets of inputs.
     """
@@ -82,7 +83,7 @@ class ModelPair:
         return replace(self, inputs=inputs, outputs=outputs, keep=keep)
 
     def settled(self, chosen: Chosen) -> ModelPair:
-        """The models with the axis orders of inputs on which they agree."""
+        """The models with the known axis orders of their inputs."""
         inputs = [replace(pair, permutations=(way,)) for pair, way in zip(self.inputs, chosen, strict=True)]
         return replace(self, inputs=inputs)
 
@@ -114,8 +115,8 @@ class ModelPair:
 
     @property
     def runs(self) -> int:
-        """How often the models run, one run after the other, on other inputs each time: with state, so many times as
-        the settings say, else a second time where that is cheap.
+        """The number of consecutive runs, each on other inputs: with state, that of the settings; else 2 if that is
+        cheap. the settings say, else a second time where that is cheap.
         """
         if self.keeps_state:
             return self.settings.runs
@@ -124,7 +125,7 @@ class ModelPair:
 
     @property
     def spare(self) -> float:
-        """The seconds of a first run after which the others are left out; 0: never."""
+        """If the first run takes more than these seconds, the others are skipped; 0: never."""
         return 0.0 if self.keeps_state else CHEAP
 
     def chosen(self, attempt: int) -> list[Permutation]:
@@ -178,5 +179,5 @@ class ModelPair:
         return CheckReport(status, reason, used, outputs, runtimes=tuple(self.workers.runtimes), notes=tuple(notes))
 
     def does_not_run(self, error: RunError, used: tuple[InputUsed, ...]) -> CheckReport:
-        """The report where the second model does not run: no failure where the first one refuses these values too."""
+        """The report if the second model does not run: no failure if the first one refuses these values too."""
         return self.result(*judged_refusal(self.a, error), used)

@@ -1,4 +1,4 @@
-"""A model whose float constants are changed by little, to measure its noise (see `noise`).
+"""Models with slightly changed float constants, to measure their noise (see `noise`).
 
 A model of token ids has no float inputs: rounding starts at its tables and weights.
 """

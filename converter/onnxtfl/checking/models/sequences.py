@@ -16,7 +16,8 @@ Kind = Literal["tensor", "list", "stack", "absent"]
 
 @dataclass(frozen=True)
 class Slot:
-    """An input or output of a model as tensors: itself, the elements of a sequence, one of all elements, or nothing."""
+    """An input or output of a model as tensors: itself, one for each element of a sequence, one of all elements, or
+    none."""
 
     name: str
     kind: Kind = "tensor"
@@ -31,7 +32,7 @@ class Slot:
         return tensors[0] if tensors else None
 
     def split(self, value: Any) -> list[Any]:
-        """The tensors of a value of the output; MismatchError where there are more or fewer."""
+        """The tensors of a value of the output. Raises MismatchError if there are more or fewer."""
         if self.kind in ("list", "stack") and not isinstance(value, list):
             raise MismatchError(f"{self.name!r} is declared as a sequence but is not one")
         if self.kind == "stack" and len({np.shape(element) for element in value}) > 1:
@@ -51,7 +52,7 @@ Slots = tuple[Sequence[Slot], Sequence[Slot]]
 def slots_of(infos: Sequence[TensorInfo], others: Sequence[TensorInfo]) -> tuple[list[Slot], tuple[TensorInfo, ...]]:
     """The slots of the inputs (or outputs) `infos`, and their tensors, named as those of the other model `others`.
 
-    Those that are no tensors there either are left as they are.
+    An input that is no tensor in the other model either is not changed.
     """
     names, left = {info.name for info in others}, {info.name for info in others if info.kind != "tensor"}
     slots, tensors, taken = list[Slot](), list[TensorInfo](), {info.name for info in infos}
@@ -70,7 +71,7 @@ def slots_of(infos: Sequence[TensorInfo], others: Sequence[TensorInfo]) -> tuple
 def _slot(info: TensorInfo, names: set[str], taken: set[str]) -> tuple[Slot, list[str]]:
     """The slot of a sequence or optional, and the names of its tensors, which are among `names` of the other model.
 
-    `taken`: names of other inputs (or outputs), which a `_` more distinguishes (`onnxtfl.passes.boundary.sequences`).
+    `taken`: names of other inputs (or outputs), from which an appended `_` distinguishes them
     """
     if info.kind == "optional":
         return (Slot(info.name), [info.name]) if info.name in names else (Slot(info.name, "absent", 0), [])
@@ -101,7 +102,7 @@ def joined(slots: Slots | None, tensors: Sequence[Any]) -> list[Any]:
 
 
 def flattened(slots: Slots | None, infos: Sequence[TensorInfo], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs that a user gave, lists as their elements; UsageError for a list of another length."""
+    """The inputs that a user gave, lists as their elements. Raises UsageError for a list of another length."""
     names, result = iter([info.name for info in infos]), dict(given)
     for slot in () if slots is None else slots[0]:
         parts = [next(names) for _ in range(slot.count)]

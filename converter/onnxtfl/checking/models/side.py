@@ -25,9 +25,9 @@ PathLike = str | os.PathLike[str]
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
 WITHOUT_OPTIMIZATIONS = "without graph optimizations, which drop a Relu before QuantizeLinear to 4 bits or float8"
-"""How a model ran whose `Facts.dropped` are true."""
+"""How a model with `Facts.dropped` ran."""
 _EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
-"""Kinds of `RunError` that do not imply that the second model is invalid."""
+"""Kinds of `RunError` that are no evidence against the second model."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Side:
 
     ``states``: of an ONNX model, by its metadata; ``hidden``: those that the other model does not have as inputs.
     ``keeps_state``: whether the model keeps values from run to run. ``info`` is without hidden states.
-    ``slots``: the model's own inputs and outputs, of which those in `info` are the tensors; None while these are the
+    ``slots``: the model's own inputs and outputs, whose tensors are in `info`; None if there are no sequences.
     same. ``summary``: for the report. ``fed``: what the model itself got in its last run.
     ``run_options``: fields of `RunOptions` that are other than those of the check. ``refused``: why the
     model does not run by default; ``way``: how it ran instead (see `fallbacks`). ``has_data_files``: whether
@@ -84,7 +84,7 @@ class Side:
         return self.begin([values], options).result()[0]
 
     def begin(self, steps: Sequence[Sequence[Any]], options: RunOptions, worker: Worker | None = None) -> Begun:
-        """Begin several runs, one after the other, in the side's process or in ``worker``; raises `RunError`."""
+        """Begin several consecutive runs, in the side's process or in ``worker``. Raises `RunError`."""
         worker = worker or self.worker
         assert worker is not None
         options = replace(options, **self.run_options)
@@ -93,7 +93,7 @@ class Side:
         return Begun(self, worker.submit(self.info.path, given, options, self.hidden.feedback))
 
     def traced(self, values: Sequence[Any], options: RunOptions, folder: Path) -> InnerModel:
-        """The tensors inside of the model, whose visible inputs have ``values``; parts are written to ``folder``."""
+        """The tensors inside of the model for the visible inputs ``values``; parts are written to ``folder``."""
         assert self.worker is not None
         return InnerModel(self.info.path, self.info.format, self.worker, self.given(values), options, folder)
 
@@ -109,7 +109,7 @@ class Side:
         ]
 
     def flatten(self, other: ModelInfo) -> None:
-        """Replace sequences and optionals by the tensors that `other` has in their place."""
+        """Replace sequences and optionals by the tensors that `other` has instead."""
         if all(info.kind == "tensor" for info in (*self.info.inputs, *self.info.outputs)):
             return
         inputs, in_infos = slots_of(self.info.inputs, other.inputs)
@@ -142,10 +142,10 @@ class Begun:
 class FirstRun:
     """A run of the first model: its inputs, how each was chosen, and its outputs.
 
-    ``again``: makes inputs, and says how, of the same shapes from another seed. ``later``: inputs and outputs of the
-    runs after it, of a model with state. ``seconds``: of all runs and of loading. ``begun``: the runs of the second
-    model on the same inputs that began at the same time, by kernel set. ``elsewhere``: inputs of other sizes, and how
-    they were chosen, where sizes are open. ``units``: inputs of open sizes of 1, and whether only the batch is.
+    ``again``: makes inputs of the same shapes from another seed, and says how. ``later``: for a model with state,
+    inputs runs after it, of a model with state. ``seconds``: of all runs and of loading. ``begun``: the runs of the
+    second model on the same inputs that began at the same time, by kernel set. ``elsewhere``: inputs of other sizes,
+    and how they were chosen, where sizes are open. ``units``: inputs of open sizes of 1, and whether only the batch is.
     """
 
     values: list[Any]
@@ -160,7 +160,7 @@ class FirstRun:
 
 
 def judged_refusal(first: Side, error: RunError) -> tuple[Literal["failed", "not checked"], str]:
-    """Status and message of a check whose second model does not run: the first one may refuse the same inputs."""
+    """Status and message of a check whose second model does not run; the first one may refuse the same inputs."""
     if first.refused is not None and first.refused.kind == error.kind == "run":
         advice = "give some that they take (onnxtfl check --data)"
         return "not checked", f"both models refuse these inputs (the second: {error.message}); {advice}"

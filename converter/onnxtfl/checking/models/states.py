@@ -1,6 +1,6 @@
 """States that a model keeps between runs, or that a converted ONNX model has as inputs and outputs.
 
-The other model of a check does not have these: they are no inputs and outputs to compare, but fed back from run to run.
+The other model of a check does not have these inputs and outputs. They are not compared, but fed back in the next run.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from onnxtfl.ir.model import Model
 class Hidden:
     """The inputs and outputs of a model file that are states.
 
-    ``inputs``, ``outputs``: the indices of the others, in the model's order. ``initial``: the value of the input at an
-    index in the first run. ``feedback``: pairs of an output and the input that it is in the next run.
+    ``inputs``, ``outputs``: the indices of the others, in the model's order. ``initial``: by index of an input, its
+    value in index in the first run. ``feedback``: pairs of an output and the input that it is in the next run.
     """
 
     inputs: tuple[int, ...] = ()
@@ -52,7 +52,7 @@ class Hidden:
         )
 
     def given(self, values: Sequence[Any]) -> list[Any]:
-        """Return the values of all inputs in the first run; ``values``: of inputs that are not states."""
+        """Return the values of all inputs in the first run; ``values``: those of inputs that are not states."""
         found = dict(zip(self.inputs, values, strict=True)) | self.initial
         return [found[i] for i in range(len(found))]
 

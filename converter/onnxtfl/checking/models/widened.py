@@ -18,24 +18,25 @@ HALF = 4 * 2.0**-10
 """The tolerance of ops that one of the models computes in float16."""
 HALVES = frozenset({DType.FLOAT16, DType.BFLOAT16})
 _CODES = {10: 1, 16: 1}
-"""TensorProto.DataType of the halves, and of float32."""
+"""TensorProto.DataType of float16 and bfloat16, and of float32."""
 _ACCURACY = "accuracy_level"
 _EXACT = (0, 1)
-"""Of `accuracy_level`: not said, and float32."""
+"""Values of `accuracy_level`: unset, and float32."""
 _DTYPES = ("to", "dtype")
-"""Attributes that are such a code."""
+"""Attributes that are a TensorProto.DataType."""
 
 
 def may_round_operands(source: Path) -> bool:
     """Whether an op of the ONNX model `source` allows its kernel to round the operand of a product.
 
-    ONNX Runtime's kernels of weights of few bits do so: `accuracy_level` is the least accuracy they need to have.
+    ONNX Runtime's kernels for weights of few bits do so: `accuracy_level` is their least accuracy.
     """
     return any(node.attributes.get(_ACCURACY, 0) not in _EXACT for node in files.read(source).main.walk())
 
 
 def write_widened(source: Path, target: Path) -> None:
-    """Write the ONNX model `source` with float32 for float16 and bfloat16, also of inputs and outputs.
+    """Write the ONNX model `source` with float32 for float16 and bfloat16, also in inputs and outputs, and with
+    attributes
 
     No op may round its operands. Weights are streamed. Raises `OnnxtflError`.
     """

@@ -15,7 +15,7 @@ from onnxtfl.ir.small_types import as_held, holds_bits
 
 
 def joined_infos(a: Sequence[TensorInfo], b: Sequence[TensorInfo], pairs: Sequence[Pair]) -> list[TensorInfo]:
-    """Return ``a`` with the sizes that only ``b`` knows; a symbol of ``a`` gets its size wherever it occurs."""
+    """Return ``a`` with the sizes that are known only in ``b``; a symbol of ``a`` gets its size everywhere."""
     symbols: dict[Any, int] = {}
     sized: dict[tuple[int, int], int] = {}
     for pair in pairs:
@@ -39,7 +39,8 @@ def _sized(
 
 
 def agreeable(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
-    """Return generated values rounded to the narrower of the two float types, so that both models get the same."""
+    """Return generated values rounded to the narrower of the two float types, so that both models get the same
+    values."""
     if value.dtype.kind != "f" or a.dtype == b.dtype or not b.dtype.startswith("float"):
         return value
     return value.astype(numpy_type(b.dtype)).astype(value.dtype)
@@ -64,7 +65,8 @@ def as_type(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
 
 
 def dtype_kept(a: TensorInfo, b: TensorInfo) -> bool:
-    """Whether the dtype is the same, or float64 narrowed, or a float quantized, or 8 bits stored with another sign."""
+    """Whether the dtype is the same, or differs only as conversions do: float64 as float32, a quantized float, int8 as
+    uint8."""
     floats = {a.dtype, b.dtype} == {"float32", "float64"}
     quantized = (a.quantization is None) != (b.quantization is None) and "float32" in (a.dtype, b.dtype)
     shifted = {a.dtype, b.dtype} == {"int8", "uint8"} and (a.quantization or b.quantization) is not None

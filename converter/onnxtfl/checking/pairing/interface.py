@@ -43,7 +43,7 @@ def match(
 
     ``what``: "input" or "output", for messages. ``layout``: "source" allows no other layout than the first model's.
     ``record``: what the conversion of the first model did, which leaves no choice among layouts.
-    Raises `MismatchError` where one side has tensors that the other lacks, or names them in another order.
+    Raises `MismatchError` if one side has tensors that the other lacks, or names them in another order.
     """
     if len(a) != len(b):
         raise MismatchError(f"{len(a)} {what}s {_names(a)} became {len(b)} {_names(b)}")

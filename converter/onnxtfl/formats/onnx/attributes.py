@@ -24,7 +24,7 @@ FIELDS: dict[int, str] = _ITEM_FIELDS | {kind: NAMES[kind] for kind in ITEMS}
 
 
 def attribute_kind(attribute: AttributeProto) -> int:
-    """The kind of `attribute`; in old files without one, that of the field that is set, 0 where none is."""
+    """The kind of `attribute`; in old files without kinds, that of the field with a value, 0 if there is none."""
     if attribute.type:
         return int(attribute.type)
     for kind, name in FIELDS.items():

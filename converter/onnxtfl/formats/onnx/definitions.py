@@ -46,17 +46,17 @@ def opset_versions(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
 
 
 def model_opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
-    """`opset_versions` of a model: ONNX's own, where it imports others only, is the newest, as for ONNX Runtime
-    (core/graph/model.cc).
+    """`opset_versions` of a model. A model that imports other domains only has the newest opset of the default domain,
+    as in (core/graph/model.cc).
     """
     versions = opset_versions(imports)
     return {"": defs.onnx_opset_version()} | versions if versions else versions
 
 
 def imported_since(imports: Mapping[str, int], op: str, domain: str, node: str) -> int:
-    """The since-version of `op`, the newest where another domain of ONNX is not imported, as for ONNX Runtime.
+    """The since-version of `op`: the newest if its domain is another one of ONNX and not imported, as in ONNX Runtime.
 
-    Raises InvalidModelError where ONNX's own domain is not imported.
+    Raises InvalidModelError if ONNX's own domain is not imported.
     """
     opset = imports.get(domain)
     if opset is None:
@@ -68,7 +68,7 @@ def imported_since(imports: Mapping[str, int], op: str, domain: str, node: str) 
 
 @functools.cache
 def schema(op: str, version: int, domain: str) -> Any:
-    """The OpSchema of an op; None where ONNX does not define it."""
+    """The OpSchema of an op; None if ONNX does not define it."""
     try:
         return defs.get_schema(op, min(version, _LATEST), domain)
     except defs.SchemaError:
@@ -93,7 +93,7 @@ _LISTS = frozenset({"axes", "dilations", "kernel_shape", "output_padding", "outp
 
 @functools.cache
 def signature(op: str, version: int, domain: str) -> Signature | None:
-    """The signature of an op; None where ONNX does not define it."""
+    """The signature of an op; None if ONNX does not define it."""
     known = schema(op, version, domain)
     if known is None:
         return None
@@ -105,7 +105,7 @@ def signature(op: str, version: int, domain: str) -> Signature | None:
 
 
 def check_signature(proto: NodeProto, version: int, domain: str, name: str) -> None:
-    """Raise InvalidModelError where the node `name` violates the signature of its op's version.
+    """Raise InvalidModelError if the node `name` violates the signature of its op's version.
 
     Attributes that the op does not define are ignored.
     """
@@ -136,7 +136,7 @@ def _violation(proto: NodeProto, known: Signature) -> str | None:
 
 
 def _other_violation(proto: NodeProto) -> str | None:
-    """What is wrong with a node of an op that ONNX does not define."""
+    """The error in a node of an op that ONNX does not define; "" if there is none."""
     for attribute in proto.attribute if proto.domain == "com.microsoft" else ():
         kind = attribute_kind(attribute)
         if attribute.name in _LISTS and kind != AttributeProto.INTS and not attribute.ref_attr_name:
@@ -147,13 +147,13 @@ def _other_violation(proto: NodeProto) -> str | None:
 
 
 def _is_type_name(proto: NodeProto, attribute: AttributeProto) -> bool:
-    """Whether this is the type of a Cast by name: so in version 1, and in early files of version 6."""
+    """Whether `attribute` is the type of a Cast as a name, as in version 1 and in early files of version 6."""
     is_name = attribute_kind(attribute) == AttributeProto.STRING
     return bool(is_name and proto.op_type == "Cast" and attribute.name == "to")
 
 
 def implied_domain(imports: Mapping[str, int], op: str) -> str:
-    """The domain of an op that its node does not say, where not the default domain but one other imported one has it.
+    """The domain of an op whose node names none: the only imported domain that has the op, if the default one lacks it.
 
     The op tests of some releases of ONNX are such files.
     """

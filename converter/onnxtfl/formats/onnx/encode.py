@@ -20,7 +20,7 @@ from onnxtfl.ir.types import DType, MapsType, OptionalType, SequenceType, Tensor
 
 NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 LONGEST_DIM = 80
-"""Most characters of a symbolic size that is written as a formula; longer ones get a name."""
+"""The most characters of a symbolic size that is written as a formula; a longer one gets a name."""
 _A = AttributeProto
 _TYPES = (TensorType, SequenceType, OptionalType)
 
@@ -40,7 +40,7 @@ class ValueWriter:
         return bytes(info.SerializeToString())
 
     def fill(self, proto: TypeProto, type_: Type, where: str) -> None:
-        """Set `proto` to `type_`; UnsupportedError for types that ONNX lacks."""
+        """Set `proto` to `type_`. Raises UnsupportedError for types that ONNX lacks."""
         if isinstance(type_, TensorType):
             proto.tensor_type.elem_type = type_number(type_.storage, where)
             if type_.shape is not None:
@@ -78,7 +78,7 @@ class ValueWriter:
     def attribute(self, op: tuple[str, int, str], name: str, value: Any, graph: Callable[[Graph], Message]) -> Message:
         """An AttributeProto; `graph` writes subgraphs. UnsupportedError for values without an attribute type.
 
-        Where a value fits several attribute types, it is written in the one that ONNX defines.
+        If a value fits several attribute types, it gets the one that ONNX defines.
         """
         kind = _defined_kind(op, name, value)
         proto, item_kind = AttributeProto(name=name, type=kind), ITEMS.get(kind, kind)
@@ -99,7 +99,7 @@ class ValueWriter:
 
 
 def type_number(dtype: DType, where: str) -> int:
-    """TensorProto.DataType of `dtype`; UnsupportedError where the installed onnx has none."""
+    """TensorProto.DataType of `dtype`. Raises UnsupportedError if the installed onnx has none."""
     if dtype not in NUMBERS:
         hint = "install a newer onnx"
         raise UnsupportedError(
@@ -109,7 +109,7 @@ def type_number(dtype: DType, where: str) -> int:
 
 
 def tensor_message(name: str, data: TensorData, external: Mapping[str, str] | None = None) -> Message:
-    """A TensorProto with raw data; `external`: its external_data entries, in place of the data."""
+    """A TensorProto with raw data, or with the entries `external` of external_data instead."""
     proto = TensorProto(dims=data.shape, data_type=type_number(data.dtype, name), name=name)
     if external is not None:
         proto.data_location = TensorProto.EXTERNAL
@@ -148,7 +148,7 @@ _FIELD_NUMBERS = {kind: _A.DESCRIPTOR.fields_by_name[FIELDS[kind]].number for ki
 
 
 def _defined_kind(op: tuple[str, int, str], name: str, value: Any) -> int:
-    """The attribute type of `value`; where ONNX defines so, ints are floats, tensors sparse, () any list."""
+    """The attribute type of `value`; if ONNX defines so, ints are floats, tensors are sparse, and () is any list."""
     kind, definition = _kind(value, op[0], name), schema(*op)
     if definition is None or name not in definition.attributes:
         return kind

@@ -47,11 +47,11 @@ _STRINGS: Mapping[str, Mapping[str, Collection[str]]] = {
     },
     "round_mode": {"Cast": ("up", "down", "nearest"), "CastLike": ("up", "down", "nearest")},
 }
-"""The strings that an attribute can be, by attribute and op."""
+"""The allowed strings of attributes, by attribute and op."""
 _TRUE_IF_ONE = frozenset(
     {"ceil_mode", "interleaved", "is_causal", "keepdims", "largest", "noop_with_empty_axes", "sorted"}
 )
-"""Flags that only 1 sets (measured on ONNX Runtime)."""
+"""Flags that are set by 1 only (measured on ONNX Runtime)."""
 _ZERO_OR_ONE = frozenset(
     {
         *("allowzero", "center_point_box", "exclusive", "fmod", "layout", "new_axis", "reverse", "storage_order"),
@@ -67,7 +67,7 @@ _TRUE_UNLESS_ZERO = frozenset(
         *("transA", "transB", "upper"),
     }
 )
-"""Flags that any other integer sets."""
+"""Flags that are set by any integer except 0."""
 
 
 def read_values(op: str, attributes: dict[str, Any], name: str) -> None:

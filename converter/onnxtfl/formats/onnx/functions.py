@@ -25,7 +25,7 @@ _DOMAIN = "onnxtfl.functions"
 
 
 def body(node: Node) -> Graph | None:
-    """The graph of `onnx` ops that defines `node`, with its operands as inputs; None where ONNX has none.
+    """The graph of `onnx` ops that defines `node`, with its operands as inputs; None if ONNX has none.
 
     Absent operands have an unused input. Context-dependent bodies need the types of the operands.
     """
@@ -52,7 +52,7 @@ def _plain_body(node: Node, name: str) -> Graph | None:
 def _body_with_regions(node: Node, name: str) -> Graph | None:
     """The body of an op whose attributes are graphs.
 
-    The definition is asked about graphs of one op each, which are replaced by the nodes of the graph.
+    ONNX builds the body with placeholders, graphs of one op each, which are then replaced by the nodes of the graphs.
     """
     captures = int(node.attributes["captures"])
     own, attributes = len(node.operands) - captures, dict(node.attributes)
@@ -78,7 +78,7 @@ def _body_with_regions(node: Node, name: str) -> Graph | None:
 
 
 def _stand_in(name: str, region: Graph, inputs: int) -> GraphProto:
-    """A graph of one op, which is called `name` and has the inputs and outputs of `region`."""
+    """A placeholder: a graph of one op `name` with the inputs and outputs of `region`."""
     proto = GraphProto(name=name)
     for values, infos, letter in ((region.inputs[:inputs], proto.input, "i"), (region.outputs, proto.output, "o")):
         for i, value in enumerate(values):

@@ -27,7 +27,7 @@ _PREFIX = "onnx."
 class GraphWriter:
     """Writes the graphs of one model.
 
-    `weights`: the constants met, by name; `names`: the name of each value; `domains`: newest op version by domain. The
+    `weights`: the constants so far, by name; `names`: the name of each value; `domains`: newest op version by domain.
     types of values that are no inputs or outputs are written in a model that was read from ONNX, and of documented
     values.
     """
@@ -84,7 +84,7 @@ class GraphWriter:
         return message
 
     def _subgraph(self, captured: Sequence[Value], graph: Graph) -> Message:
-        """A subgraph; its last inputs are the captured values, which keep their names of the outer graph."""
+        """A subgraph; its last inputs are captured values, which have their names in the outer graph."""
         own = graph.inputs[: len(graph.inputs) - len(captured)]
         for inner, outer in zip(graph.inputs[len(own) :], captured, strict=True):
             self.names[inner] = self._name(outer)
@@ -173,7 +173,7 @@ class GraphWriter:
 
 
 def _key(data: TensorData) -> Hashable:
-    """Equal for tensors that share an initializer: same bytes, dtype and shape."""
+    """A key that is equal for tensors with the same bytes, dtype and shape, which share an initializer."""
     return data.key, data.dtype, data.shape
 
 

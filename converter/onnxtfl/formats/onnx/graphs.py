@@ -49,8 +49,8 @@ from onnxtfl.ir.types import Type
 class _Scope:
     """The graph that nodes are added to, its values by name (None: an absent operand of a function), and the context.
 
-    `arguments`: the attributes of the call in the body of a function, None outside of one. `captured`: the values that
-    graphs among these capture where the function is called, which are the last inputs of the body.
+    `arguments`: in the body of a function, the attributes of the call; else None. `captured`: the values that graphs
+    among graphs among these capture where the function is called, which are the last inputs of the body.
     """
 
     graph: Graph
@@ -61,7 +61,7 @@ class _Scope:
     types: dict[str, Type | None] = field(default_factory=dict)
 
     def define(self, name: str, value: Value | None) -> None:
-        """Enter `value` under its name; InvalidModelError where the name is used already."""
+        """Enter `value` under its name. Raises InvalidModelError if the name is used already."""
         if not name:
             raise InvalidModelError(f"a value of graph {self.graph.name!r} has no name")
         if name_of(name) in self.values:
@@ -128,7 +128,7 @@ class GraphReader:
             scope.graph.notes.vectors[vector.name] = vector.columns
 
     def _value_info(self, info: ValueInfoProto) -> Type | None:
-        """The type in `info`; None where it is invalid, as runtimes do not check it."""
+        """The type in `info`; None if it is invalid, as runtimes do not check it."""
         try:
             return self.types.of(info, "value")
         except OnnxtflError:
@@ -244,11 +244,11 @@ class GraphReader:
         return self._subgraph(scope, content, captured)
 
     def _subgraph(self, scope: _Scope, proto: GraphProto, captured: Mapping[str, Value | None]) -> Graph:
-        """A closed subgraph; each captured value of the node is an input of all its subgraphs, used or not."""
+        """A closed subgraph; all captured values of the node are inputs of each of its subgraphs, used or not."""
         return self.graph(proto, scope.imports, captured, scope.arguments)
 
     def body(self, function: FunctionProto, imports: Mapping[str, int], call: Node) -> Graph:
-        """The body of `function` for `call`; no two outputs are the same value, none is an input or a constant."""
+        """The body of `function` for `call`; its outputs are distinct values, no inputs or constants."""
         name = call.name or call.op.name
         captures = call.attributes.get("captures", 0)
         operands = call.operands[: len(call.operands) - captures]
@@ -283,7 +283,7 @@ class LocalFunction:
 
     @property
     def callees(self) -> Mapping[FunctionKey, int]:
-        """The number of nodes in the body by op, those in subgraphs too."""
+        """The number of nodes in the body by op, including those in subgraphs."""
         return Counter(_key(n.domain, n.op_type, n.overload) for n in all_nodes(self._proto.node))
 
     @property
@@ -293,12 +293,12 @@ class LocalFunction:
         return sum(bool(a.ref_attr_name) and a.type == AttributeProto.GRAPH for a in attributes)
 
     def body(self, call: Node) -> Graph:
-        """The body for `call`; InvalidModelError where its operands or results do not fit the function."""
+        """The body for `call`. Raises InvalidModelError if its operands or results do not fit the function."""
         return self._reader.body(self._proto, self._imports, call)
 
 
 def _own(scope: _Scope, value: Value) -> Value:
-    """`value`, or an Identity of it where it is an input, a constant, or an output already."""
+    """`value`, or an Identity of it if it is an input, a constant, or another output too."""
     if value.producer is not None and value not in scope.graph.outputs:
         return value
     opset = scope.imports.get("", 1)
@@ -331,7 +331,8 @@ def _captured(graph: Graph, name: str, outer: Value | None) -> Value | None:
 def _share_captures(
     attributes: Mapping[str, Any], passed: Sequence[str], outer: Sequence[Value], captured: Sequence[Value]
 ) -> list[Value]:
-    """Let all graphs among `attributes` capture `outer`, then `captured`; those `passed` to a function only the latter.
+    """Make all graphs among `attributes` capture `outer`, then `captured`; those `passed` to a function, `captured`
+    only.
 
     Returns what is captured in addition.
     """

@@ -25,7 +25,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class Vector:
-    """The tensor `name` that the op `node` makes of a map; `columns` says what it holds."""
+    """The tensor `name` that the op `node` computes from a map; `columns` describes its elements."""
 
     node: NodeProto
     name: str

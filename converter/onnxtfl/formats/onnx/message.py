@@ -49,7 +49,7 @@ class Message:
         return self
 
     def write(self, out: BinaryIO) -> None:
-        """Stream the message; InvalidModelError where a source file has changed since it was read."""
+        """Stream the message. Raises InvalidModelError if a source file has changed since it was read."""
         for part in self.parts:
             if isinstance(part, TensorData):
                 copy_data(part, out)

@@ -23,7 +23,7 @@ PRODUCER = "onnxtfl"
 
 
 def read_metadata(model: ModelProto) -> Metadata:
-    """The metadata of `model`; of two properties with one name the last."""
+    """The metadata of `model`; of several properties with the same name, the last."""
     metadata = Metadata(
         description=text_of(model.doc_string),
         graph_description=text_of(model.graph.doc_string),
@@ -59,7 +59,7 @@ def _take_tflite(metadata: Metadata) -> None:
 
 
 def _tensors(text: Property, side: str) -> tuple[str, ...]:
-    """The names of the tensors that TFLite Metadata was written for; empty where they are unknown."""
+    """The names of the tensors that TFLite Metadata was written for; empty if they are unknown."""
     try:
         return tuple(str(entry["tensor"]) for entry in json.loads(content_of(text))[side])
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -86,7 +86,8 @@ def _texts(proto: GraphProto | NodeProto | ValueInfoProto) -> Texts:
 
 
 def documented(text: str, properties: Mapping[str, str] | None) -> dict[str, Any]:
-    """The fields `doc_string` and `metadata_props` of a graph, node or value; empty ones, which would be written, not.
+    """The fields `doc_string` and `metadata_props` (since IR version 10) of a graph, node or value, unless they are
+    empty.
 
     The latter exist since IR version 10.
     """
@@ -116,7 +117,7 @@ def fill(proto: ModelProto, metadata: Metadata, late: Mapping[str, Property]) ->
 
 
 def _properties(metadata: Metadata) -> dict[str, Property]:
-    """The properties with those that TFLite Metadata and associated files become."""
+    """All properties, including those with TFLite Metadata and associated files."""
     found, described = dict(metadata.properties), metadata.tflite
     files = texts(metadata.files) if metadata.files is not None else {}
     tree = tflite_metadata.decode(described.content) if described is not None else None

@@ -1,4 +1,4 @@
-"""Names in messages, which the protobuf classes return as bytes where they are not UTF-8: uses, definitions, order."""
+"""Names of values in messages: text, uses, definitions, order. The protobuf classes return invalid UTF-8 as bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnxtfl.errors import InvalidModelError
 
 
 def name_of(content: str | bytes) -> str:
-    """`content` as a name; InvalidModelError where it is not UTF-8."""
+    """`content` as a name. Raises InvalidModelError if it is not UTF-8."""
     if isinstance(content, bytes):
         raise InvalidModelError(f"malformed: a name is not UTF-8: {content!r}", code="E-FILE-005")
     return content
@@ -68,7 +68,7 @@ def free_names(graph: GraphProto) -> dict[str, None]:
 
 
 def derived_names(node: NodeProto) -> list[str]:
-    """The names among the attributes of a Gradient: of the independent values (xs, zs), then of that to derive (y)."""
+    """The names among the attributes of a Gradient: the independent values (xs, zs), then the dependent one (y)."""
     if node.op_type != "Gradient":
         return []
     found = {attribute.name: attribute for attribute in node.attribute}
@@ -98,7 +98,7 @@ def topological_order(nodes: Sequence[NodeProto], known: Container[str] = ()) ->
 
 
 def _sorted(nodes: Sequence[NodeProto], needs: Sequence[set[int]]) -> list[NodeProto]:
-    """Of the nodes whose operands are all computed, the first in file order comes next."""
+    """The next node is the first in file order among those whose operands are all computed."""
     sorter = TopologicalSorter(dict(enumerate(needs)))
     try:
         sorter.prepare()

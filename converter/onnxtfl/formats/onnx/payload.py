@@ -1,6 +1,6 @@
 """Elements of a TensorProto that stay in the file: a byte range of packed elements.
 
-A range of elements of fixed width becomes `FileData`; varints (integers of one to ten bytes, seven bits each, low bits
+Elements of fixed width become `FileData`; varints (integers of one to ten bytes, seven bits in each, lowest first) are
 first) are decoded in chunks on each access. Sources: https://protobuf.dev/programming-guides/encoding; onnx.proto,
 TensorProto (which field holds which element type).
 """
@@ -26,7 +26,7 @@ _INT64 = TensorProto.INT64_DATA_FIELD_NUMBER
 _DOUBLE = TensorProto.DOUBLE_DATA_FIELD_NUMBER
 _UINT64 = TensorProto.UINT64_DATA_FIELD_NUMBER
 WIRES = {_FLOAT: FIXED32, _INT32: VARINT, _INT64: VARINT, RAW: BYTES, _DOUBLE: FIXED64, _UINT64: VARINT}
-"""The fields that hold values, and the wire type of their elements."""
+"""The fields with values, and the wire type of their elements."""
 WIDTHS = {FIXED32: 4, FIXED64: 8}
 LONGEST = 10
 """Bytes of the longest varint."""
@@ -66,7 +66,7 @@ def elements(numbers: Array, dtype: DType) -> Array:
 
 
 def stored_data(file: SourceFile, payload: Payload, dtype: DType, shape: tuple[int, ...]) -> TensorData:
-    """The tensor whose elements are `payload`; ValueError where their size is not that of `shape`."""
+    """The tensor whose elements are `payload`. Raises ValueError if their size is not that of `shape`."""
     if payload.field not in (RAW, field_of(dtype)):
         raise ValueError(f"has its elements in a field that is not for {dtype.value}")
     data: TensorData = FileData(file, payload.start, dtype, shape)
@@ -144,7 +144,8 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varints(buffer: Array) -> tuple[Array, int]:
-    """The complete varints of the uint8 `buffer` as uint64, and their bytes; ValueError for over ten bytes in one."""
+    """The complete varints of the uint8 `buffer` as uint64, and their bytes. Raises ValueError for over ten bytes in
+    one."""
     stops = np.flatnonzero(buffer < 0x80) + 1
     if not len(stops):
         if len(buffer) >= LONGEST:

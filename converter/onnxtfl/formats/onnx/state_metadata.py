@@ -1,7 +1,7 @@
 """The states of a converted model in the metadata of an ONNX file.
 
 Entry "onnxtfl.states" of `metadata_props`: a JSON list of objects with "input" and "output" (names of an input and an
-output of the model, or null), and "initial": what to feed in the first run. That is one element where all are equal,
+output of the model, or null), and "initial": the input of the first run. It is a number if all elements are equal, or
 nested lists, or {"base64": bytes of the elements, little-endian, "shape": [...]}; null if it is unknown.
 """
 

@@ -23,23 +23,23 @@ DTYPES = {
     for name, dtype in [(d.name, d) for d in DType] + [("FLOAT", DType.FLOAT32), ("DOUBLE", DType.FLOAT64)]
     if hasattr(TensorProto, name)
 }
-"""TensorProto.DataType -> element type, for those that the installed onnx has."""
+"""TensorProto.DataType -> element type, for the types of the installed onnx."""
 _LARGEST = 1 << 62
 _BY_ELEMENT = 4096
 _LARGEST_DENSE = 64 << 20
 _SPARSEST = 1000
-"""How many times as large as its values a sparse tensor of more than `_LARGEST_DENSE` bytes may be when dense."""
+"""The largest factor from stored to dense size of a sparse tensor of more than `_LARGEST_DENSE` bytes."""
 
 
 class Tensors:
-    """Reads the tensors of one model; `detached` is None for a model that is a ModelProto."""
+    """Reads the tensors of one model; `detached` is None if the model is a ModelProto."""
 
     def __init__(self, detached: DetachedPayloads | None, external: ExternalFiles) -> None:
         self.detached = detached
         self.external = external
 
     def read(self, tensor: TensorProto, name: str | None = None) -> TensorData:
-        """The values of `tensor`; InvalidModelError where they do not fit its shape."""
+        """The values of `tensor`. Raises InvalidModelError if they do not fit its shape."""
         name = name or tensor.name
         dtype = element_type(tensor.data_type, f"tensor {name!r}")
         shape = static_shape(tensor.dims, dtype, f"tensor {name!r}")
@@ -73,7 +73,7 @@ class Tensors:
         return _from_bytes(elements(np.asarray(numbers, NUMBERS[field]), dtype), dtype, shape)
 
     def dense(self, sparse: SparseTensorProto) -> TensorData:
-        """The values of a sparse tensor as a dense one; InvalidModelError where indices are out of range."""
+        """The values of a sparse tensor as a dense one. Raises InvalidModelError if indices are out of range."""
         name = sparse.values.name
         values, indices = self.read(sparse.values, name), self.read(sparse.indices, name).numpy()
         shape = static_shape(sparse.dims, values.dtype, f"sparse tensor {name!r}")
@@ -115,7 +115,7 @@ class MessageData(TensorData):
 
 
 def element_type(number: int, where: str) -> DType:
-    """The element type of this TensorProto.DataType; InvalidModelError or UnsupportedError for others."""
+    """The element type of this TensorProto.DataType. Raises InvalidModelError or UnsupportedError for others."""
     dtype = DTYPES.get(number)
     if dtype is None:
         if number in TensorProto.DataType.values() and number:
@@ -127,7 +127,7 @@ def element_type(number: int, where: str) -> DType:
 
 
 def static_shape(dims: Iterable[int], dtype: DType, where: str) -> tuple[int, ...]:
-    """`dims` as a shape; InvalidModelError for negative sizes and for over 2**62 bits."""
+    """`dims` as a shape. Raises InvalidModelError for negative sizes and for over 2**62 bits."""
     shape = tuple(int(d) for d in dims)
     if len(shape) > MOST_AXES:
         raise InvalidModelError(f"{where} has {len(shape)} axes, at most {MOST_AXES} are possible", code="E-FILE-010")

@@ -25,11 +25,11 @@ class ValueTypes:
         self._unique = UniqueNames(first=2)
 
     def of(self, info: ValueInfoProto, where: str) -> Type | None:
-        """The type of a graph's input or output; None where the file has none."""
+        """The type of a graph's input or output; None if the file has none."""
         return self.read(info.type, f"{where} {info.name!r}") if info.HasField("type") else None
 
     def read(self, proto: TypeProto, where: str) -> Type | None:
-        """`proto` as a type; None where it is empty, UnsupportedError for maps and opaque types."""
+        """`proto` as a type; None if it is empty, UnsupportedError for maps and opaque types."""
         kind = proto.WhichOneof("value")
         if kind is None:
             return None
@@ -58,7 +58,7 @@ class ValueTypes:
         return dims
 
     def _dim(self, dim: TensorShapeProto.Dimension) -> Dim:
-        """An int, the symbol of the dimension's name, or a fresh one. -1 is unknown, as in ONNX Runtime."""
+        """A size, the symbol of the dimension's name, or a new symbol. A size of -1 is unknown, as in ONNX Runtime."""
         if dim.HasField("dim_value") and dim.dim_value != -1:
             return int(dim.dim_value)
         name = name_of(dim.dim_param) if dim.HasField("dim_param") else ""

@@ -1,6 +1,6 @@
 """Parses a serialized model and leaves large tensor payloads in the file.
 
-The protobuf classes copy every byte of a message into memory. So the walker reads the wire format itself
+The protobuf classes copy every byte of a message into memory. Therefore the walker reads the wire format itself
 (https://protobuf.dev/programming-guides/encoding), visits the fields that contain a TensorProto (field numbers:
 onnx.proto), leaves out packed payloads of more than a kilobyte, and passes the small rest to the protobuf classes, as
 well as payloads in several fields, which no current exporter writes. The field `segment` (else unused) of a tensor
@@ -22,9 +22,9 @@ from onnxtfl.formats.source import Source
 from onnxtfl.ir.data import SourceFile
 
 SMALL = 1024
-"""Messages up to this many bytes are copied as they are."""
+"""Messages of up to this many bytes are copied unchanged."""
 LARGEST = 1 << 29
-"""Bytes of a model without its large payloads, of which the protobuf classes make several copies."""
+"""The most bytes of a model without its large payloads; the protobuf classes make several copies of them."""
 _MAX_DEPTH = 100
 _MALFORMED = "not an ONNX model, or truncated or corrupt"
 
@@ -53,7 +53,7 @@ _SPARSE = Kind("SparseTensorProto", {1: TENSOR, 2: TENSOR})
 _GRAPH = Kind("GraphProto", {5: TENSOR, 15: _SPARSE})
 _ATTRIBUTE = Kind("AttributeProto", {5: TENSOR, 6: _GRAPH, 10: TENSOR, 11: _GRAPH, 22: _SPARSE, 23: _SPARSE})
 _LISTS = tuple(bytes((0xA0, 0x01, number)) for number in (6, 7, 8))
-"""The last field (type) of attributes that are lists of numbers or strings, and so contain no tensors."""
+"""The last field (type) of attributes that are lists of numbers or strings, which contain no tensors."""
 _NODE = Kind("NodeProto", {5: _ATTRIBUTE})
 _FUNCTION = Kind("FunctionProto", {7: _NODE, 11: _ATTRIBUTE})
 _GRAPH.children[1] = _NODE
@@ -61,7 +61,7 @@ MODEL = Kind("ModelProto", {7: _GRAPH, 25: _FUNCTION}, frozenset({20}))  # 20: t
 
 
 class DetachedPayloads:
-    """The payloads that were left out of a model, by the mark of their tensor."""
+    """The payloads that were omitted from a model, by the mark of their tensor."""
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
@@ -81,7 +81,8 @@ class DetachedPayloads:
 
 
 def reduced_model(source: SourceFile) -> tuple[ModelProto, DetachedPayloads]:
-    """The model in `source` without its large payloads, and these; InvalidModelError where it cannot be parsed."""
+    """The model in `source` without its large payloads, and the payloads. Raises InvalidModelError if it cannot be
+    parsed."""
     from google.protobuf.message import DecodeError
 
     detached = DetachedPayloads(source)
@@ -93,7 +94,7 @@ def reduced_model(source: SourceFile) -> tuple[ModelProto, DetachedPayloads]:
 
 
 def payload_of(source: SourceFile, number: int) -> Payload:
-    """The field `number` of the TensorProto that is all of `source`."""
+    """The field `number` of the TensorProto in `source`, which has nothing else."""
     fields = Walker(source, DetachedPayloads(source)).fields(0, source.size, TENSOR)
     return next((Payload(number, f.start, f.stop) for f in fields if f.number == number), Payload(number, 0, 0))
 
@@ -129,7 +130,8 @@ class Walker:
         return result
 
     def _kept(self, start: int, stop: int) -> bytes:
-        """The bytes of a part that is copied; InvalidModelError where all parts are too large for a message."""
+        """The bytes of a copied part. Raises InvalidModelError if the copied parts together are too large for a
+        message."""
         self._copied += stop - start
         if self._copied > LARGEST:
             self.source.fail(f"more than {LARGEST >> 20} MB without the tensors (at byte {start})")

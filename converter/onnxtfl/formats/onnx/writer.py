@@ -21,7 +21,7 @@ from onnxtfl.ir.metadata import Late, Property
 from onnxtfl.ir.model import Model
 
 LIMIT = (1 << 31) - 1
-"""Largest message, in bytes, that protobuf reads."""
+"""Bytes of the largest message that protobuf reads."""
 _PAGE = 4096
 _INLINE = 16 << 10
 _MIN_IR = 4
@@ -109,7 +109,8 @@ def _model(head: ModelProto, body: Message, initializers: Iterable[Message]) -> 
 
 
 def _external(weights: Mapping[str, TensorData], location: str) -> tuple[list[Message], list[tuple[int, TensorData]]]:
-    """Initializers, those of 16 KB and more external in the file `location`, and (offset, data) of these."""
+    """The initializers, those of 16 KB and more in the external file `location`, and (offset, data) of the external
+    ones."""
     messages, placed, end = [], list[tuple[int, TensorData]](), 0
     for name, data in weights.items():
         if data.nbytes < _INLINE:
@@ -124,7 +125,7 @@ def _external(weights: Mapping[str, TensorData], location: str) -> tuple[list[Me
 
 
 def _write_external(path: Path, placed: Iterable[tuple[int, TensorData]]) -> None:
-    """Write the weights to `path`; the file is replaced when all of them are written."""
+    """Write the weights to `path`; an existing file is replaced at the end, when all weights are written."""
     part = path.with_name(path.name + ".part")
     try:
         with open(part, "wb") as file:

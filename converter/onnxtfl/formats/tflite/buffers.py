@@ -35,7 +35,7 @@ class Buffers:
         self.files = DataFiles(None if isinstance(source.file, SourceBytes) else source.file.path)
 
     def span(self, number: int) -> Span | None:
-        """The bytes of buffer `number`; None where it is empty."""
+        """The bytes of buffer `number`; None if it is empty."""
         if not 0 <= number < len(self._spans):
             self._source.fail(f"malformed: there is no buffer {number}")
         return self._spans[number]
@@ -46,7 +46,7 @@ class Buffers:
         return self._data(span, DType.UINT8, (span.length,))
 
     def constant(self, tensor: Mapping[str, Any], dtype: DType, shape: tuple[int, ...], name: str) -> TensorData | None:
-        """The values of a constant, None for other tensors; InvalidModelError where they do not fit `shape`."""
+        """The values of a constant, None for other tensors. Raises InvalidModelError if they do not fit `shape`."""
         span = self.span(tensor["buffer"])
         if tensor["external_buffer"]:
             if span is not None or tensor["sparsity"] or dtype is DType.STRING:

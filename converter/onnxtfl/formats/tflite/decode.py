@@ -1,4 +1,4 @@
-"""Reads untrusted FlatBuffers by the schema: the counterpart of `encode`.
+"""Reads untrusted FlatBuffers by the schema; the inverse of `encode`.
 
 Every reference, vtable and vector is checked against the size of the file. No table of the schema can contain itself,
 so the depth is bounded; a budget bounds the work for files that refer to the same bytes many times.
@@ -145,7 +145,7 @@ class Decoder:
         return member, self.table(member, self._reference(position))
 
     def _count(self, position: int, size: int) -> int:
-        """The number of elements of the vector at `position`; InvalidModelError where it exceeds the file."""
+        """The number of elements of the vector at `position`. Raises InvalidModelError if it exceeds the file."""
         page, at = self.source.view(position, 4)
         count = int(_UINT.unpack_from(page, at)[0])
         if position + 4 + count * size > self.source.size:

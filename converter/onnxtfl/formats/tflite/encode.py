@@ -1,6 +1,6 @@
 """Writes FlatBuffers front to back: a table, then its children.
 
-Format: https://flatbuffers.dev/internals. References point forward only, so a table is packed in one call and its
+Format: https://flatbuffers.dev/internals. References point forward only: a table is packed in one call, and its
 references are filled in when the children are written; three times as fast as the general builder, which writes back to
 front a field at a time. Vectors of scalars, and tables of scalars only, come last, equal ones once: a deep network has
 few different shapes and options (92 % of the size for 10,000 nodes).
@@ -37,7 +37,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A vector of bytes that the caller writes after the tables: `Encoder.deferred` returns it with its reference."""
+    """A vector of bytes that the caller writes after the tables; `Encoder.deferred` lists it with its reference."""
 
     content: Any
 
@@ -62,7 +62,7 @@ class _Layout:
     """(field, offset in the table), in the order of the slots."""
 
     def packed(self, vtable: int, present: Values) -> bytes:
-        """The table whose vtable is `vtable` bytes before it."""
+        """The bytes of the table with its vtable `vtable` bytes before it."""
         return self.packer.pack(vtable, *(present[name] for name in self.scalars))
 
 
@@ -150,7 +150,8 @@ class Encoder:
                 self._share(_Leaf(layout.align, layout.packed(0, present), layout.vtable), reference)
 
     def _share(self, leaf: _Leaf, reference: int) -> None:
-        """Note a reference to `leaf`: until it is set, its word has the position of the one noted before, or 0."""
+        """Record a reference to `leaf`. Until it is set, its word is the position of the previous reference to `leaf`,
+        or 0."""
         struct.pack_into("<I", self.out, reference, self._shared.get(leaf, 0))
         self._shared[leaf] = reference
 
@@ -198,7 +199,7 @@ def _vector(field: Field, value: Any) -> _Leaf:
 
 
 def _present(table: Table, values: Values) -> dict[str, Any]:
-    """Return the values to write: not None and not the default, enums as numbers."""
+    """Return the values to write, enums as numbers: all that are not None or the default."""
     present = {}
     fields = table.by_name
     for name, value in values.items():
@@ -214,7 +215,7 @@ def _present(table: Table, values: Values) -> dict[str, Any]:
 
 
 def _lay_out(fields: Sequence[Field]) -> _Layout:
-    """The layout with the largest fields first (after the word that points to the vtable), to save padding."""
+    """The layout with the largest fields first (after the word for the vtable), which needs the least padding."""
     sized = [(SIZES[f.code] if f.kind == "scalar" else 4, f) for f in fields]
     order = [pair for size in (8, 4, 2, 1) for pair in sized if pair[0] == size]
     end, pattern, offsets = 4, "<i", {}

@@ -76,7 +76,7 @@ def sides_of(graph: Graph) -> dict[str, list[str]]:
 
 
 def _decodable(value: Property | None) -> bytes | None:
-    """The bytes of a property; None where it is absent or too large to be decoded."""
+    """The bytes of a property; None if it is absent or too large to be decoded."""
     if value is None or (not isinstance(value, str | bytes) and value.nbytes > MAX_DECODED):
         return None
     return content_of(value)
@@ -101,7 +101,7 @@ def _drop_made(metadata: Metadata, sides: Mapping[str, Sequence[str]]) -> None:
 
 
 def _onnx_fields(metadata: Metadata, described: Mapping[str, str]) -> dict[str, Any]:
-    """What TFLite has no field for; `described`: the descriptions of tensors in TFLite Metadata."""
+    """The metadata for which TFLite has no field; `described`: the descriptions of tensors in TFLite Metadata."""
     producer = metadata.producer
     own = {name: text for name, text in metadata.descriptions.items() if described.get(name) != text}
     fields = {
@@ -120,7 +120,7 @@ def _onnx_fields(metadata: Metadata, described: Mapping[str, str]) -> dict[str, 
 
 
 def _take_onnx(metadata: Metadata) -> None:
-    """Set the fields that are in the entry "onnxtfl.onnx"; a malformed one stays a property."""
+    """Set the fields of the entry "onnxtfl.onnx"; a malformed entry stays a property."""
     content = _decodable(metadata.properties.get(ONNX))
     if content is None:
         return

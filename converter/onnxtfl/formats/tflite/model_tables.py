@@ -1,4 +1,4 @@
-"""Models of `tfl` ops as the values of the format's tables, without the bytes of the constants."""
+"""The values of the format's tables for a model of `tfl` ops, without the bytes of the constants."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class _Tensor(NamedTuple):
 class _Subgraph:
     """The tables of one subgraph.
 
-    Those of its tensors and operators are made twice: here to number op codes, tensors and buffers and to find what
+    Tables of tensors and operators are created twice: first here, to number op codes, tensors and buffers and to find
     the format cannot express, and when they are encoded, one at a time.
     """
 
@@ -211,7 +211,7 @@ class _Subgraph:
         return values | self._options(name, node)
 
     def _outputs(self, node: Node) -> list[Value]:
-        """The results without those that an op writes to a variable among its operands."""
+        """The results except new values of variables among the operands."""
         written = self._written
         for value in node.results:
             if value in written and written[value] in node.operands:

@@ -1,4 +1,4 @@
-"""Names of the tensors of a subgraph: those of the values, unique over all subgraphs of a model."""
+"""Tensor names: those of the values, unique over all subgraphs of a model."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from onnxtfl.ir.graph import Graph, Value
 
 
 class TensorNames:
-    """The unique name of each value of a graph; constants are named last, so that the others keep theirs.
+    """The unique name of each value of a graph; constants are named last, so that other values keep their names.
 
-    `constants`: names for constants without one. `unique`: the names of other subgraphs too; quantizers and profilers
+    `constants`: names for constants without one. `unique`: the names in all subgraphs, since quantizers and profilers
     keep what they measure by the name of a tensor.
     """
 

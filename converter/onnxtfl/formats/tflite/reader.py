@@ -19,7 +19,7 @@ from onnxtfl.ir.model import Model, Signature
 
 SIGNATURE = "serving_default"
 MOST_COPIED = 1 << 16
-"""Nodes of subgraphs that are copied for their uses, of a small file: a layer may call one for each of 1000 steps."""
+"""The most nodes of copied subgraphs of a small file: a layer may call one for each of 1000 steps."""
 MAX_DEPTH = 64
 _VERSION = 3
 
@@ -30,16 +30,16 @@ def read(source: PathLike | Content) -> Model:
     Nodes are `foreign("tfl", "CONV_2D", version)`, custom ops "custom:NAME". Attributes are the fields of the op's
     options table with the format's defaults: enums by name, vectors as tuples (None where absent), Graphs for indices
     of subgraphs; and the operator's `custom_options` (bytes), `mutating_variable_inputs` (bools) and `intermediates`
-    (a TensorType or None each), where the file has them. Absent operands are None. A tensor with scales is a float32
+    (a TensorType or None each), if the file has them. Absent operands are None. A tensor with scales is a float32
     tensor with quantization. Variables are states whose input and output are the same value, unless an op has the
     variable as its result: ops that have it as an operand may update it (:mod:`onnxtfl.formats.tflite.states`). A
     subgraph with two uses is two graphs.
 
-    Inputs and outputs have their names of the signature where the file has one. `Model.subgraphs` are those that no op
-    refers to, entry points of signatures first. Weights are left in the file, which must not change until the model is
-    written.
+    Inputs and outputs have the names of the signature, if there is one. `Model.subgraphs` are those to which no op
+    refers, refers to, entry points of signatures first. Weights are left in the file, which must not change until the
+    model is written.
 
-    Raises InvalidModelError for invalid models, UnsupportedError for what the IR lacks. Source: schema.fbs and
+    Raises InvalidModelError for invalid models, UnsupportedError for types that the IR lacks. Source: schema.fbs and
     interpreter_builder.cc of LiteRT.
     """
     with named(source):
@@ -54,7 +54,8 @@ def read(source: PathLike | Content) -> Model:
 
 
 def overwrite_entries(path: Path, entries: Mapping[str, bytes]) -> None:
-    """Replace the contents of these entries of the table `metadata` of a file, where they have the same size."""
+    """Replace the contents of these entries of the table `metadata` of a file; contents of another size are not
+    replaced."""
     opened = Source(open_source(path))
     model = Decoder(opened).root(schema.table("Model"))
     buffers = Buffers(opened, model)
@@ -126,7 +127,7 @@ class _ModelReader:
         return name, code["version"]
 
     def _signature(self, number: int) -> Decoded | None:
-        """The signature of subgraph `number` (`serving_default` where it has several); None without one."""
+        """The signature of subgraph `number` (of several: `serving_default`); None if there is none."""
         found = [s for s in self.model["signature_defs"] or () if s["subgraph_index"] == number]
         found.sort(key=lambda s: s["signature_key"] != SIGNATURE)
         return found[0] if found else None
@@ -155,5 +156,5 @@ def _read_signature(table: Decoded, graphs: Mapping[int, Graph], subgraphs: Sequ
 
 
 def _number(builtin_code: Any) -> int:
-    """The number of a decoded op code (a name where it is known)."""
+    """The number of a decoded op code (a name if it is known)."""
     return schema.builtin_code(builtin_code) if isinstance(builtin_code, str) else int(builtin_code)

@@ -31,7 +31,7 @@ def resources_of(graphs: Iterable[Graph]) -> list[Resource]:
 
 
 def resource_name(handle: Value | None) -> str | None:
-    """The name of the resource of `handle`; None where it is not the result of VAR_HANDLE or HASHTABLE."""
+    """The name of the resource of `handle`; None if it is not the result of VAR_HANDLE or HASHTABLE."""
     resource = _resource(handle.producer) if handle is not None and handle.producer is not None else None
     return resource.name if resource is not None else None
 

@@ -1,6 +1,6 @@
 """The tables, enums and unions of the TFLite format, with their slots and numbers.
 
-Read from ``schemas/tflite_format.txt`` and ``tflite_metadata.txt`` (TFLite Metadata): importing the package `tflite`
+They are in ``schemas/tflite_format.txt`` and ``tflite_metadata.txt`` (TFLite Metadata). The package `tflite` has them
 instead takes 0.1 s for its 188 modules, and it lacks the newer types, ops and fields. A test compares both.
 """
 
@@ -27,7 +27,7 @@ class Field:
     """One field of a table.
 
     `code`: struct code of a scalar or of a vector's elements. `enum`: the names of an enum's values. `target`: the
-    table or union that it refers to. `is_graph`: it holds the index of a subgraph.
+    table or union that it refers to. `is_graph`: whether it is the index of a subgraph.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Field:
         return True
 
     def number(self, value: Any) -> Any:
-        """`value` as a number; ValueError for a str that is no name of the enum."""
+        """`value` as a number. Raises ValueError for a str that is no name of the enum."""
         if self.enum and isinstance(value, str):
             return self.enum.index(value)
         return value
@@ -91,7 +91,7 @@ def tables() -> tuple[str, ...]:
 
 @functools.cache
 def table(name: str) -> Table:
-    """The table `name`; KeyError for an unknown one."""
+    """The table `name`. Raises KeyError for an unknown one."""
     return Table(name, tuple(_fields(_table_texts()[name])))
 
 
@@ -103,7 +103,7 @@ def builtin_ops() -> tuple[str, ...]:
 
 @functools.cache
 def builtin_code(op: str) -> int:
-    """The code of a builtin op; ValueError for an unknown name."""
+    """The code of a builtin op. Raises ValueError for an unknown name."""
     return builtin_ops().index(op)
 
 
@@ -128,7 +128,7 @@ def options_union(name: str) -> tuple[str, int]:
 
 @functools.cache
 def state_operands(op: str, count: int) -> tuple[int, ...]:
-    """The operands of a builtin op, of which it has `count`, that its kernel updates in place."""
+    """The operands that the kernel of a builtin op with `count` operands updates in place."""
     found = _states()
     return found.get(f"{op}:{count}") or found.get(op, ())
 

@@ -30,7 +30,7 @@ class _Level:
     indices: Array | None
 
     def expand(self, count: int, limit: int) -> tuple[Array, Array]:
-        """The parent of each child of `count` parents, and its index; ValueError where the level is malformed."""
+        """The parent of each child of `count` parents, and its index. Raises ValueError if the level is malformed."""
         if self.segments is None or self.indices is None:
             if self.size < 0 or count * self.size > limit:
                 raise ValueError("a dense level is larger than the tensor")

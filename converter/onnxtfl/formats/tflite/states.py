@@ -1,4 +1,4 @@
-"""Makes state explicit: afterwards, no op of a graph of `tfl` ops changes an operand or a variable.
+"""Explicit states: ops of a TFLite graph that change operands or variables become ops without side effects.
 
 ::
 
@@ -12,11 +12,11 @@
 
 **The convention for lift rules**: a node that updates operands in place (the hidden state of RNN, the activation and
 cell state of LSTM, ...; :func:`onnxtfl.formats.tflite.schema.state_operands`) has, after its own results, one more
-result for each of them that is present, in operand order: its new value. So the rule of such an op returns the values
+result for each of them that is present, in operand order: its new value. The rule of such an op returns the values
 of its results, then the new state for each of these operands. Later uses of the operand, and the output of its
 `State`, are this result. This holds too where the operand is no state but the result of another node.
 
-Variables (VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE) become values, those that subgraphs of IF and WHILE read or
+Variables (VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE) become values. If subgraphs of IF and WHILE read or write them,
 write further operands and results of these. One that is assigned before it is read is no state. The variable tensors of
 such a subgraph are reset whenever the IF or WHILE begins, so they are no states; a loop carries them. CALL_ONCE is
 removed: what its subgraph assigns is the initial value. A table's constant contents become operands: HASHTABLE_FIND
@@ -54,7 +54,7 @@ _BRANCHES, _ONCE = frozenset({"tfl.IF", "tfl.STABLEHLO_CASE", "tfl.STABLEHLO_COM
 
 
 def explicit_states(model: Model, evaluate: Evaluate) -> None:
-    """Make the states of the main graph explicit (see above), and sets `Graph.states`.
+    """Make the states of the main graph explicit (see above), and set `Graph.states`.
 
     `evaluate` is called where an initial value is computed. UnsupportedError for contents of tables that are not
     constant, and for variables where other ops than IF and WHILE would read or write them.
@@ -146,7 +146,7 @@ def _handle_name(node: Node, handles: dict[Value, str]) -> str | None:
 
 
 def _bound(node: Node, region: Graph) -> list[tuple[Value, Value]]:
-    """The inputs of a region with the operands of the node that they are: its last ones."""
+    """The inputs of a region, each with its operand of the node (the last operands)."""
     last = node.operands[len(node.operands) - len(region.inputs) :]
     return [(inside, v) for inside, v in zip(region.inputs, last, strict=True) if v is not None]
 
@@ -177,7 +177,7 @@ def _variable_type(name: str, accesses: Iterable[tuple[str, Type]]) -> TensorTyp
 class _Threader:
     """Makes the states of one graph explicit.
 
-    `handles`: the variable (table) of each handle. `current`: the value of each variable after the nodes so far.
+    `handles`: the variable or table of each handle. `current`: the value of each variable after the nodes so far.
     `states`: of each variable that was read before it was assigned, the value before the first node. `updated`: the
     value of each operand that was updated in place.
     """
@@ -215,7 +215,8 @@ class _Threader:
             self.graph.states.append(State(before, final, initial))
 
     def _initialize_once(self, node: Node) -> None:
-        """A state that DEQUANTIZE of a constant writes: the kernel does so in the first run only (dequantize.cc)."""
+        """The result of DEQUANTIZE of a constant as a state: the kernel computes it in the first run only
+        (dequantize.cc)."""
         if node.op.name != "tfl.DEQUANTIZE" or node.operand(0).data is None or not _is_updated(node.result):
             return
         state = Value(node.result.type, node.result.name)
@@ -227,7 +228,7 @@ class _Threader:
         self.graph.replace(node, [state], retyped=True)
 
     def _set_initial(self) -> None:
-        """Set the initial values of the graph's states; those that no op updates become constants."""
+        """Set the initial values of the graph's states; states that no op updates become constants."""
         for state in list(self.graph.states):
             state.initial = state.initial or _after_reset(state.input.tensor_type)
             if state.output is state.input and state.input.tensor_type.is_static:
@@ -275,7 +276,7 @@ class _Threader:
             self._table(node, name)
 
     def _remove(self, node: Node) -> None:
-        """Remove a node of an op without results; InvalidModelError where the file uses one."""
+        """Remove a node of an op without results. Raises InvalidModelError if the file uses one."""
         if any(result.uses or self.graph.is_output(result) for result in node.results):
             raise InvalidModelError("this op has no results", node=node.name, op=node.op.name, code="E-FILE-009")
         self.graph.remove(node)
@@ -295,7 +296,7 @@ class _Threader:
         return self.current[name]
 
     def _table(self, node: Node, name: str) -> None:
-        """Replace what refers to a table by its contents."""
+        """Replace the handle of a table among the operands by the contents of the table."""
         if node.op.name == "tfl.HASHTABLE_IMPORT":
             keys, values = node.operand(1), node.operand(2)
             if keys.data is None or values.data is None:
@@ -319,7 +320,7 @@ class _Threader:
             self.graph.replace(node, found, retyped=True)
 
     def _regions(self, node: Node) -> None:
-        """Thread the variables that the regions of `node` read or write through it."""
+        """Add the variables that the regions of `node` read or write to its operands and results."""
         if node.op.name == _ONCE:
             self._remove(node)
             return
@@ -349,7 +350,8 @@ class _Threader:
         self._rebuilt(node, touched, written, [_same(node, set(names)) for names in zip(*returned, strict=True)])
 
     def _region(self, node: Node, region: Graph, touched: Sequence[str], written: Sequence[str]) -> list[str | None]:
-        """Rewrite a region: variables are further inputs and outputs; returns the handle that each old output is."""
+        """Rewrite a region: variables are additional inputs and outputs. Returns the handle, if any, of each old
+        output."""
         handles = {inside: self.handles[v] for inside, v in _bound(node, region) if v in self.handles}
         region.inputs = [v for v in region.inputs if v not in handles]
         values = {name: region.add_input(self.variables.types[name], name) for name in touched}
@@ -366,7 +368,7 @@ class _Threader:
     def _rebuilt(
         self, node: Node, touched: Sequence[str], written: Sequence[str], passed: Sequence[str | None]
     ) -> None:
-        """Replace `node` by one on the values of the variables, which returns those that it writes."""
+        """Replace `node` by one with the values of variables as operands, and of those that it writes as results."""
         operands = [v for v in node.operands if v not in self.handles] + [self._value(name) for name in touched]
         kept = [r for r, name in zip(node.results, passed, strict=True) if name is None]
         types = [*(r.type for r in kept), *(self.variables.types[name] for name in written)]
@@ -390,7 +392,7 @@ class _Threader:
 
 
 def _reset(node: Node, region: Graph, is_condition: bool) -> None:
-    """Let the variable tensors of a region begin with their initial value; a loop carries those of its body."""
+    """Start the variable tensors of a region with their initial value; a loop carries those of its body."""
     states, region.states = region.states, []
     for state in states:
         first = _filled(state.input, _after_reset(state.input.tensor_type))
@@ -435,7 +437,7 @@ def _is_updated(value: Value) -> bool:
 
 
 def _same(node: Node, names: set[str | None]) -> str | None:
-    """The only one of `names`; UnsupportedError where the handle of a variable depends on what runs."""
+    """The only one of `names`. Raises UnsupportedError if the variable of a handle depends on conditions."""
     if len(names) > 1:
         raise UnsupportedError(
             "which variable it uses depends on what runs", node=node.name, op=node.op.name, code="E-OP-007"
@@ -453,6 +455,6 @@ def _sized(type_: Type | None, data: TensorData) -> Type | None:
 
 
 def _after_reset(type_: TensorType) -> TensorData:
-    """The element that all of a variable tensor has at first. Source: ResetVariableTensor in LiteRT's util.cc."""
+    """The initial value of all elements of a variable tensor. Source: ResetVariableTensor in LiteRT's util.cc."""
     zero = type_.quantization.zero_points[0] if type_.quantization and type_.storage is DType.INT8 else 0
     return ArrayData(np.asarray(zero, type_.storage.numpy), type_.storage)

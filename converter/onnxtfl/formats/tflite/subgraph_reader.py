@@ -24,7 +24,7 @@ _OPERATOR_FIELDS = ("custom_options", "mutating_variable_inputs", "intermediates
 
 
 class Model(Protocol):
-    """What `SubgraphReader` needs of the model."""
+    """The parts of a model that `SubgraphReader` uses."""
 
     buffers: Buffers
     codes: list[tuple[str, int]]
@@ -55,7 +55,7 @@ class SubgraphReader:
         self._output_names = _signature_names(signature, "outputs")
 
     def graph(self) -> Graph:
-        """The graph; InvalidModelError where the subgraph is invalid."""
+        """The graph. Raises InvalidModelError if the subgraph is invalid."""
         inputs, outputs = self.table["inputs"] or (), self.table["outputs"] or ()
         self._reserve_names(inputs, outputs)
         for number in inputs:
@@ -82,7 +82,7 @@ class SubgraphReader:
         return self._chosen[number]
 
     def _output_name(self, number: int) -> str:
-        """The signature's name; for a tensor that is several outputs the next one on each call."""
+        """The signature's name; for a tensor that is several outputs, the next name on each call."""
         names = self._output_names.get(number)
         return names.pop(0) if names else self._chosen[number]
 
@@ -107,7 +107,7 @@ class SubgraphReader:
         return type_
 
     def _stored(self, number: int) -> Array:
-        """The elements of a constant; InvalidModelError for another tensor."""
+        """The elements of a constant. Raises InvalidModelError for another tensor."""
         tensor = self._tensor(number)
         is_plain = not (tensor["quantization"] or {}).get("details")  # no tensor has its own elements as scales
         data = self._data(tensor, self._type(number), number) if is_plain else None
@@ -116,7 +116,8 @@ class SubgraphReader:
         return data.numpy()
 
     def _stored_type(self, number: int) -> Type:
-        """Return the type of a tensor that no node computes; stored elements have to match its shape."""
+        """Return the type of a tensor that no node computes. Raises InvalidModelError if stored elements do not fit its
+        shape."""
         type_, tensor = self._type(number), self._tensor(number)
         if not isinstance(type_, TensorType) or type_.is_static or self.model.buffers.span(tensor["buffer"]) is None:
             return type_
@@ -125,7 +126,7 @@ class SubgraphReader:
         )
 
     def _is_scalar(self, tensor: Mapping[str, Any], is_input: bool) -> bool:
-        """Whether an empty shape is rank 0; in older files it may be an unknown rank too."""
+        """Whether an empty shape means rank 0; in older files it may mean an unknown rank."""
         return self.model.buffers.span(tensor["buffer"]) is not None or (is_input and not self.model.has_rank_flags)
 
     def _named(self, number: int, type_: Type | None) -> Value:
@@ -171,7 +172,7 @@ class SubgraphReader:
         return value
 
     def _data(self, tensor: Mapping[str, Any], type_: Type, number: int) -> TensorData | None:
-        """The values of a constant, also of a tensor without elements and without producer."""
+        """The values of a constant; a tensor of 0 elements that no node produces is one too."""
         shape = type_.shape if isinstance(type_, TensorType) else None
         if not isinstance(type_, TensorType) or not is_static(shape):
             return None
@@ -237,7 +238,7 @@ class SubgraphReader:
         return {f.name: self._graphs(values[f.name]) if f.is_graph else values[f.name] for f in table.fields}
 
     def _check_enums(self, table: schema.Table | None, values: Mapping[str, Any], operator: Mapping[str, Any]) -> None:
-        """Raise UnsupportedError for an option of a value that its enum lacks: kernels read it as one or another."""
+        """Raise UnsupportedError for an option whose value its enum lacks: kernels differ in how they read it."""
         wrong = [f for f in table.fields if f.enum and isinstance(values[f.name], int)] if table is not None else []
         if wrong:
             op, version = self.model.codes[operator["opcode_index"]]

@@ -1,4 +1,4 @@
-"""TFLite Metadata, the FlatBuffer M001: decoded, kept in step with the graph, made from descriptions, and as JSON.
+"""TFLite Metadata (the FlatBuffer M001): decoding, updates for changed inputs, creation from descriptions, JSON.
 
 It describes the inputs and outputs of a model in their order. Its files (labels, vocabularies) are in the archive of
 associated files.
@@ -29,7 +29,7 @@ _SIDES = {"inputs": "input_tensor_metadata", "outputs": "output_tensor_metadata"
 
 
 def decode(content: bytes) -> Decoded | None:
-    """The ModelMetadata table; None where `content` is malformed."""
+    """The ModelMetadata table; None if `content` is malformed."""
     if content[4:8] != IDENTIFIER:
         return None
     try:
@@ -46,7 +46,7 @@ def encode(tree: Mapping[str, Any]) -> bytes:
 
 
 def made(description: str, sides: Mapping[str, Sequence[str]], descriptions: Mapping[str, str]) -> bytes | None:
-    """Return metadata for inputs and outputs with these names; None if no one has a description."""
+    """Return metadata for inputs and outputs with these names; None if none has a description."""
     if not any(name in descriptions for names in sides.values() for name in names):
         return None
     graph = {
@@ -74,7 +74,7 @@ def aligned(
 ) -> bytes:
     """The metadata with an entry for each input and output of the graph, in order, and the descriptions given.
 
-    `before`, `after`: the names of the tensors of the model that it was written for, and now; where all are renamed,
+    `before`, `after`: tensor names of the model for which it was written, and of the graph. If all are renamed, entries
     entries stay in their places. `content` itself where nothing changes, or where it is malformed.
     """
     tree = decode(content)
@@ -145,7 +145,7 @@ def _numbers(values: Sequence[float] | None) -> str:
 
 
 def _tensor(entry: Decoded, files: Mapping[str, str]) -> dict[str, Any]:
-    """One TensorMetadata; the normalization is a field of its own, as are labels."""
+    """One TensorMetadata as JSON; normalization and labels are separate fields."""
     found: dict[str, Any] = _plain(entry)
     units = found.pop("process_units", [])
     for unit in units:

@@ -38,7 +38,7 @@ def dtype_named(name: str) -> DType:
 
 
 def quantization_table(quantization: Quantization) -> dict[str, Any]:
-    """The values of a QuantizationParameters table; InvalidModelError for blockwise quantization."""
+    """The values of a QuantizationParameters table. Raises InvalidModelError for blockwise quantization."""
     if quantization.block is not None:
         raise InvalidModelError("TFLite has no blockwise quantization", type_=quantization, code="E-QUANT-001")
     _check_normal(quantization.scales, quantization.dtype, "")
@@ -52,7 +52,7 @@ def quantization_table(quantization: Quantization) -> dict[str, Any]:
 def read_type(
     tensor: Mapping[str, Any], name: str, shape: Shape | None, stored: Callable[[int], Array] | None = None
 ) -> Type:
-    """The type of a decoded Tensor table with this shape; InvalidModelError where it is malformed.
+    """The type of a decoded Tensor table with this shape. Raises InvalidModelError if it is malformed.
 
     `stored`: the elements of the constant with a number, such as the scales of blocks.
     """
@@ -128,7 +128,7 @@ def _read_blocks(
 
 
 def _check_parameters(scales: Iterable[float], zero_points: Iterable[int], dtype: DType, name: str) -> None:
-    """Raise InvalidModelError for a scale that is no number, or a zero point that `dtype` does not have."""
+    """Raise InvalidModelError for a scale that is infinite or NaN, or a zero point outside of `dtype`."""
     lowest, highest = limits(dtype)
     wrong = [f"the scale {scale}" for scale in scales if math.isnan(scale)]
     wrong += [f"the zero point {zero} of {dtype.value}" for zero in zero_points if not lowest <= zero <= highest]
@@ -137,7 +137,7 @@ def _check_parameters(scales: Iterable[float], zero_points: Iterable[int], dtype
 
 
 def _check_normal(scales: Sequence[float], dtype: DType, name: str) -> None:
-    """Raise UnsupportedError for one scale of a tensor that is a subnormal float: LiteRT crashes on its inverse.
+    """Raise UnsupportedError for a per-tensor scale that is a subnormal float: LiteRT crashes on its inverse.
 
     Scales of single channels and of biases are products, whose inverses are not computed.
     """
@@ -177,7 +177,7 @@ def encode_strings(strings: Iterable[object]) -> bytes:
 
 
 def decode_strings(raw: bytes, name: str) -> list[str | bytes]:
-    """The strings in the buffer of a string tensor (bytes where not UTF-8); InvalidModelError where malformed."""
+    """The strings in the buffer of a string tensor (bytes where not UTF-8). Raises InvalidModelError if malformed."""
     count = struct.unpack_from("<i", raw)[0] if len(raw) >= 4 else -1
     if count < 0 or 4 * (count + 2) > len(raw):
         raise InvalidModelError("malformed string tensor", node=name, code="E-FILE-010")

@@ -23,7 +23,7 @@ from onnxtfl.ir.model import Model
 IDENTIFIER = b"TFL3"
 ALIGN = 16
 FLATBUFFER_LIMIT = (1 << 31) - 1
-"""Largest FlatBuffer, in bytes, that readers accept."""
+"""Bytes of the largest FlatBuffer that readers accept."""
 
 
 def write(model: Model, out: BinaryIO, limit: int = FLATBUFFER_LIMIT, *, late: Late | None = None) -> dict[Value, str]:
@@ -32,7 +32,7 @@ def write(model: Model, out: BinaryIO, limit: int = FLATBUFFER_LIMIT, *, late: L
     Attributes of a node are the fields of its op's options table (enums by name, vectors as tuples, Graphs for indices
     of subgraphs); an op "custom:NAME" has `custom_options`. Weights are read and written in chunks; equal models have
     equal bytes. A model without signatures gets `serving_default` for its main graph. `late`: properties that
-    depend on names. An archive of associated files comes last. Raises InvalidModelError for what the format cannot
+    depend on names. An archive of associated files comes last. Raises InvalidModelError for a model that the cannot
     express.
     """
     values, contents, names = model_tables(model, late)
@@ -50,7 +50,8 @@ def write(model: Model, out: BinaryIO, limit: int = FLATBUFFER_LIMIT, *, late: L
 
 
 def _write_large(values: Values, contents: list[Content | None], out: BinaryIO) -> int:
-    """Write the constants after the FlatBuffer, whose size (the same for all offsets) a first encoding determines."""
+    """Write the constants after the FlatBuffer. A first encoding determines its size, which does not depend on the
+    offsets."""
     kept = [c for c in contents if c is not None and _size(c)]
     size = len(_encode(values, _located(contents, iter([2] * len(kept)))).out)
     encoder = _encode(values, _located(contents, _starts(size, kept)))
@@ -77,7 +78,7 @@ def _starts(position: int, contents: Iterable[Content], header: int = 0) -> Iter
 
 
 def _stream(tables: bytearray, contents: list[Content], out: BinaryIO, count: bool) -> int:
-    """Write the tables, then the contents, with `count` each after a word with its size; returns the total."""
+    """Write the tables, then the contents, with `count` each after a word with its size. Returns the total size."""
     out.write(tables)
     position = len(tables)
     for content, start in zip(contents, _starts(position, contents, 4 * count), strict=True):

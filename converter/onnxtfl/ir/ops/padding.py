@@ -35,7 +35,7 @@ def DynamicPad(b: Builder, x: Value, pads: Value, value: Value | None, mode: str
 class Pad(Op):
     """padding[i] = (before, after) more positions along axis i; negative ones crop.
 
-    mode "constant" fills with `value` (rank 0; 0 where absent), "edge" repeats the border, "reflect" mirrors without
+    mode "constant" fills with `value` (rank 0; 0 if absent), "edge" repeats the border, "reflect" mirrors without
     it, "symmetric" with it, "wrap" goes on at the other end (all three as often as needed, as NumPy does);
     cropping comes first.
     Source: neutral-ops 3.86; wrap from ONNX Pad-19.

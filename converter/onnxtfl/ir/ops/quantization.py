@@ -61,7 +61,7 @@ class Linear(Op, register=False):
 
 
 def _check_blocks(shape: Dims, parameters: Sequence[Dims | None], axis: int, block: int) -> None:
-    """Raise ValueError where the shape of blockwise parameters does not fit that of the operand."""
+    """Raise ValueError if the shape of blockwise parameters does not fit that of the operand."""
     for given in parameters:
         if given is not None and len(given) != len(shape):
             raise ValueError(f"scales or zero points of rank {len(given)} for blocks of a tensor of rank {len(shape)}")

@@ -179,7 +179,7 @@ def operands_of(layer: Node) -> dict[str, Value | None]:
 
 
 def _check_equal(what: str, a: Dim, b: Dim) -> None:
-    """Raise ValueError where two sizes are known and differ."""
+    """Raise ValueError if two sizes are known and differ."""
     if differ(a, b):
         raise ValueError(f"{a} {what}, but {b} in another operand")
 

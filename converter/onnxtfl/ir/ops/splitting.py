@@ -58,7 +58,7 @@ class Split(Op):
 
 
 def _given_parts(sizes: Value) -> list[Dim] | None:
-    """The sizes of the parts, with fresh symbols for unknown ones; None where even their number is unknown."""
+    """The sizes of the parts, with fresh symbols for unknown ones; None if even their number is unknown."""
     known = known_dims(sizes)
     if known is None:
         listed, shape = static_ints(sizes), sizes.tensor_type.shape

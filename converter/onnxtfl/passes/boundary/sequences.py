@@ -26,8 +26,8 @@ MOST_ELEMENTS = 1024
 def flatten_inputs(graph: Graph, lengths: Mapping[str, int | None], *, strict: bool = True) -> None:
     """Replace the inputs of sequence and optional type; `lengths`: by name (None: an optional without a value).
 
-    UnsupportedError for a sequence without a length, which stays an input unless `strict`; UsageError for an invalid
-    length.
+    UnsupportedError for a sequence without a length, which stays an input unless `strict`. Raises UsageError for an
+    invalid length.
     """
     inputs = _Inputs(Builder(graph, graph.first), lengths, {v.name or "" for v in graph.inputs})
     old, graph.inputs = graph.inputs, []

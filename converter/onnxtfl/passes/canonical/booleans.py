@@ -30,7 +30,7 @@ LARGEST = 1 << 12
 
 
 def _filled(node: Node, value: bool) -> Value | None:
-    """A constant of the result's shape, all elements `value`; None where the shape is not static or too large."""
+    """A constant of the result's shape, all elements `value`; None if the shape is not static or too large."""
     shape = node.result.tensor_type.shape
     sizes = known_sizes(shape or ())
     if shape is None or len(sizes) < len(shape) or math.prod(sizes) > LARGEST:

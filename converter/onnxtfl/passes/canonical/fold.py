@@ -153,7 +153,7 @@ def _constant(data: TensorData, result: Value) -> Value:
 
 
 def _result_bytes(node: Node) -> int | None:
-    """The bytes of the results; None where a size is unknown."""
+    """The bytes of the results; None if a size is unknown."""
     result_bytes = 0
     for result in node.results:
         if not isinstance(result.type, TensorType) or not result.type.is_static:
