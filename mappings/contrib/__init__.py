@@ -1,1 +1,1 @@
-"""Domains that the core does not need."""
+"""Ops of domains beside ONNX's own: com.microsoft, ai.onnx.ml, training, MediaPipe."""

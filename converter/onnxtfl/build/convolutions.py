@@ -62,7 +62,7 @@ def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:
 
 
 def fixed_kernel(b: Builder, kernel: Value, sizes: Sequence[int]) -> Value:
-    """`kernel` with the spatial `sizes` where they are unknown in its type."""
+    """`kernel`, with the spatial `sizes` in its type if they are unknown there."""
     shape = kernel.tensor_type.shape
     if shape is None or is_static(shape[2:]):
         return kernel

@@ -1,7 +1,7 @@
 """The options of TFLite's custom ops: FlexBuffers maps, or the bytes of a C struct of integers.
 
-Only what such options have is read: maps of keys to numbers, bools, strings and vectors of these. Source: the format of
-FlexBuffers (google/flatbuffers, docs/source/flexbuffers.md).
+The FlexBuffers types that such options have can be read: maps of keys to numbers, bools, strings and vectors of these.
+Source: the format of FlexBuffers (google/flatbuffers, docs/source/flexbuffers.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """TFLite's hybrid kernels (float activations, quantized weights): they quantize the activations at run time.
 
-The values that they multiply are written as float arithmetic: x rounded to the grid of its own range.
+Lifting writes the quantized activations as float arithmetic: x rounded to the grid of its own range.
 """
 
 from __future__ import annotations

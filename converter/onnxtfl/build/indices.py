@@ -18,7 +18,8 @@ from onnxtfl.ir.facts import never_negative
 
 
 def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value:
-    """Map `indices` from [-size, size) to [0, size); creates no node if they are constant or known to be nonnegative."""
+    """Map `indices` from [-size, size) to [0, size); creates no node if they are constant or known to be
+    nonnegative."""
     _check(indices, [size])
     if never_negative(indices):
         return indices
@@ -31,7 +32,7 @@ def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value
 
 
 def _check(indices: Value, sizes: Sequence[Dim]) -> None:
-    """Raise ValueError if a constant one of `indices` [..., len(sizes)] (or of one axis) is out of range, or none."""
+    """Raise ValueError if a constant index in `indices` [..., len(sizes)] (or [...] for one axis) is out of range."""
     if not indices.is_constant or not is_static(sizes):
         return
     given, limits = indices.numpy(), np.asarray(sizes, np.int64)

@@ -1,4 +1,4 @@
-"""Operands of rules: as terms, and as the newest since-versions of ops have them."""
+"""Operands of rules: as terms, and in the form of the newest since-version of an op."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def to_operand(name: str, default: Any = None, dtype: DType = DType.INT64, count
 
 
 def finite_on_integers(node: Node, name: str) -> float:
-    """A float attribute, 0.0 where it is missing. InvalidModelError where a quantized op has infinity or NaN there.
+    """A float attribute, 0.0 if it is missing. Raises InvalidModelError if it is infinite or NaN in a quantized op.
 
     Integer kernels multiply by an integer with a shift, which neither has.
     Source: LiteRT kernels/internal/quantization_util.cc (QuantizeMultiplier).
@@ -129,7 +129,8 @@ def moved_last(axis: int, rank: int) -> tuple[int, ...]:
 
 
 def shifted(b: Builder, x: Value, zero_point: Value | None, axis: int) -> Value:
-    """Integers as int32 less their zero point: one element, a vector along `axis`, or a tensor of the rank of `x`."""
+    """Integers as int32 minus their zero point, which is one element, a vector along `axis`, or a tensor of the rank of
+    `x`."""
     constants = _without_zero(x, zero_point)
     if constants is not None:
         return b(ops.Convert, constants, dtype=DType.INT32)
@@ -143,7 +144,8 @@ def shifted(b: Builder, x: Value, zero_point: Value | None, axis: int) -> Value:
 
 
 def _without_zero(x: Value, zero_point: Value | None) -> Value | None:
-    """Constant 8-bit integers less one constant zero point, as int8; None if they do not fit, and for others."""
+    """Constant 8-bit integers minus a constant zero point of one element, as int8; None if they do not fit, and for
+    others."""
     if x.data is None or zero_point is None or zero_point.data is None or x.dtype.bits != 8:
         return None
     zeros = np.unique(zero_point.numpy())
@@ -160,8 +162,8 @@ def summed_in_float(
 ) -> Value:
     """`total` plus the product of integer operands, each with the axis summed over, `step` positions at a time.
 
-    Each part is multiplied in float32, which adds up so many terms exactly. Sums wrap around in types below 32 bits
-    too, where LiteRT's CAST of a float saturates.
+    Each part is multiplied in float32, which adds up `step` terms exactly. Sums wrap around also in types below 32
+    bits, too, where LiteRT's CAST of a float saturates.
     """
     dtype = operands[0][0].dtype
     wide = DType.INT32 if dtype.bits < 32 else dtype

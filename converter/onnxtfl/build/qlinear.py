@@ -40,9 +40,9 @@ class Quantized:
 class QLinearRow:
     """How an op on quantized operands is written with the ONNX op `of` of `version`.
 
-    `operands`: those of the float op: quantized ones, or the places of operands that are taken as they are. `result`:
-    the places of its scale and zero point; if the scale is absent, the result is not quantized. `bias`: the place of
-    an int32 bias, whose scale is the product of those of the first two operands. `attributes`: the float op's, from
+    `operands`: those of the float op, each a quantized one or the place of an unquantized one. `result`: the places of
+    the the places of its scale and zero point; if the scale is absent, the result is not quantized. `bias`: the place
+    of an int32 bias, whose scale is the product of those of the first two operands. `attributes`: the float op's, from
     this op's (by default all of them).
     """
 
@@ -72,7 +72,7 @@ def _lift(b: Builder, node: Node, row: QLinearRow) -> Value:
 
 
 def _lift_channels_last(b: Builder, node: Node, row: QLinearRow) -> Value:
-    """With the first operand's elements and the result as [n, spatial..., c]; filters are as they are in ONNX."""
+    """Lift an op with channels-last activations and result, [n, spatial..., c]; filters have ONNX's order."""
     place, x = _first_two(row)[0].elements, node.operand(_first_two(row)[0].elements)
     attributes = {k: v for k, v in node.attributes.items() if k != "channels_last"}
     operands = [channels_second(b, x) if i == place else v for i, v in enumerate(node.operands)]
@@ -120,7 +120,7 @@ def dequantized(b: Builder, node: Node, operand: Quantized) -> Value:
 
 
 def _finite(x: Value, scale: Value, zero: Value | None) -> Value:
-    """The scale of a constant of one element; the next lower float where the product of both is infinite.
+    """The scale of a constant of one element; the next lower float if the product of both is infinite.
 
     Kernels multiply the integers first: 0 times a mask of the lowest float, as its scale times -127, is 0 and not NaN.
     Source: ONNX Runtime, core/mlas/lib/qlmul.cpp.
@@ -167,6 +167,6 @@ def dequantized_bias(b: Builder, bias: Value, x_scale: Value, w_scale: Value) ->
 
 
 def _axis(x: Value, scale: Value, axis: int) -> int:
-    """The attribute `axis`, which means nothing for a single scale."""
+    """The attribute `axis`; None for a single scale, for which it has no meaning."""
     single = scale.tensor_type.shape in ((), (1,))
     return 0 if single else axis % x.rank

@@ -26,7 +26,7 @@ def linear_domain(dtype: DType, opset: int) -> str:
 
 
 def quantized_operand(operand: object, storage: str | None = None, axis: int | None = None) -> Quantization | None:
-    """The quantization of an operand of 8 bits that is per tensor, or per index of `axis`; None for other operands.
+    """The quantization of an 8-bit operand, per tensor or along `axis`; None for other operands.
 
     `storage`: the one of the activations, which weights may differ from only where these are uint8.
     """
@@ -46,7 +46,7 @@ def scale_and_zero_point(quantization: Quantization) -> list[Operand]:
 
 
 def bias_in_steps(bias: object, x: Quantization, w: Quantization) -> bool:
-    """Whether `bias` is absent, or in steps of the scale of `x` times that of `w` (up to rounding, as in files)."""
+    """Whether `bias` is absent, or its scale is that of `x` times that of `w` (up to rounding, as in files)."""
     found = quantization_of(bias) if isinstance(bias, Value) else None
     if found is None:
         return bias is None
@@ -90,7 +90,7 @@ def _form(node: Node, form: Form, row: QLinearRow, name: str, domain: str) -> Fo
 
 
 def _weight_axis(node: Node, row: QLinearRow, operand: Quantized) -> int | None:
-    """The axis that scales of weights may have: that of the output features, wherever it is before layout assignment;
+    """The axis along which weights may have scales: that of the output features, which is not fixed before layout
     None for other operands."""
     if row.bias is None and operand.axis == 0:
         return None

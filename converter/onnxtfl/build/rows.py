@@ -1,4 +1,5 @@
-"""Rows: ops that are one op in a format, with the same operands and results in the same order, in both directions."""
+"""Rows: in both directions, a neutral op that is one op of a format, with the same operands and results in the same
+order."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _RANGES = re.compile(r"RELU\w*")
 
 
 def apply_activation(b: Builder, value: Value, node: Node, *, smooth: bool = False) -> Value:
-    """Apply to `value` the activation in the option `fused_activation_function` of `node`, as an op of its own.
+    """Apply the activation in the option `fused_activation_function` of `node` to `value`, as a separate op.
 
     Kernels limit the result to a range, and ignore the other activations. `smooth`: a kernel that applies all of them
     (ApplyActivationToVector of LiteRT's tensor_utils.h).
@@ -43,7 +44,7 @@ def _sign_bit(x: Term) -> Term:
 
 @dataclass(frozen=True)
 class Spelled:
-    """An attribute in a format: its name, its spelling of neutral values, and its default.
+    """An attribute in a format: its name, its spelling of neutral values, and its default, which is not written.
 
     The default is not written.
     """
@@ -100,7 +101,7 @@ class Entries(Spelled):
 
 
 Names = str | Mapping[str, str | Spelled]
-"""Attributes with their names in a format; a string lists those that have the same name there."""
+"""Attributes with their names in a format; a string lists attributes with the same name in both."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +134,11 @@ class Row:
 
     @functools.cached_property
     def _entries(self) -> dict[str, int]:
-        """The attributes that are operands of the format, with their places."""
+        """The attributes that are operands in the format, with their places."""
         return {ours: spelled.index for ours, spelled in self.attributes.items() if isinstance(spelled, Entries)}
 
     def form_onnx(self, node: Node, opset: int) -> Form | None:
-        """The ONNX form: bools are integers, trailing absent operands are left out."""
+        """The ONNX form: bools are integers, trailing absent operands are omitted."""
         operands = list(node.operands)
         while operands and operands[-1] is None:
             operands.pop()

@@ -1,7 +1,7 @@
-"""Axes, permutations and factors of sizes that are operands: an attribute where they are constant.
+"""Axes, permutations and factors of sizes that are operands. If they are constant, they become attributes.
 
-Else an axis becomes the middle one of three, so that later ops have a constant axis. The entries of a vector of factors get
-symbols, so that sizes which depend on them are polynomials like all others.
+Else an axis becomes the middle one of three, so that later ops have a constant axis. The entries of a vector of factors
+get symbols, so that sizes which depend on them are polynomials like all others.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _shaped(b: Builder, x: Value, vector: Value, dims: Sequence[Dim]) -> Value:
 
 
 def transposed_by(b: Builder, x: Value, permutation: Value) -> Value:
-    """`x` with its axes in the order of a vector; where a run computes that, gathered by flat indices.
+    """`x` with its axes in the order of a vector; if that is computed at run time, by a gather with flat indices.
 
     ::
 
@@ -124,7 +124,8 @@ def _strides(b: Builder, sizes: Value, rank: int) -> Value:
 
 
 def reversed_along(b: Builder, x: Value, axes: Value) -> Value:
-    """`x` reversed along `axes` (a vector); where a run computes these, by a Slice whose strides are -1 along them."""
+    """`x` reversed along `axes` (a vector); if these are computed at run time, by a Slice with strides of -1 along
+    them."""
     if (known := static_ints(axes)) is not None:
         return b(ops.Reverse, x, dimensions=normalize_axes(known, x.rank))
     rows = unsqueezed(b, counted_from_start(b, axes, x.rank).value, [1])
@@ -136,7 +137,7 @@ def reversed_along(b: Builder, x: Value, axes: Value) -> Value:
 
 
 def squeeze_axes(b: Builder, x: Value, axes: Value) -> Value:
-    """`x` without `axes` (a vector) of size 1. ValueError where one is known to be of another size."""
+    """`x` without `axes` (a vector) of size 1. Raises ValueError if an axis is known to have another size."""
     if (known := static_ints(axes)) is not None:
         gone = normalize_axes(known, x.rank)
         if any(differ(x.shape[axis], 1) for axis in gone):
@@ -177,7 +178,7 @@ def vector_of_rank(b: Builder, vector: Value | None, axes: Value, rank: int, def
 def named_factors(b: Builder, vector: Value) -> tuple[Value, list[Dim]]:
     """A vector of sizes as int64, and its entries: symbols for those known only at run time.
 
-    ValueError for sizes that are no integers.
+    Raises ValueError for sizes that are no integers.
     """
     if not vector.dtype.is_integer:
         raise ValueError(f"sizes are {vector.type}")

@@ -25,7 +25,7 @@ FIX = "fix the sizes that decide it (`input_shapes`), or make them initializers"
 def elements_of(value: Value) -> list[Value] | None:
     """The elements of a sequence of known length; None if the length is known only at run time.
 
-    UnsupportedError where nothing is known of the sequence.
+    Raises UnsupportedError if nothing is known of the sequence.
     """
     maker = value.producer
     if maker is not None and maker.op is ops.Tuple:
@@ -103,7 +103,7 @@ def select_by_if(b: Builder, predicate: Value, one: Value, other: Value) -> Valu
 
 
 class Outputs:
-    """The outputs of regions of which one runs, as tensors: sequences are replaced by what their elements are in.
+    """The outputs of alternative regions as tensors: sequences are replaced by their elements, or one tensor of these.
 
     `count`: of tensors. `regrouped` makes the sequences again from the results of the node.
     """

@@ -53,14 +53,14 @@ def clamp_to_int32(values: Sequence[int] | Array) -> Array:
 
 
 def narrow_constant(vector: Value) -> Value | Array:
-    """A constant vector as int32; any other vector unchanged."""
+    """A constant vector as int32; other vectors are returned unchanged."""
     if not vector.is_constant or vector.dtype is DType.INT32:
         return vector
     return clamp_to_int32(vector.numpy())
 
 
 def widen_constant(vector: Value) -> Value | Array:
-    """A constant as int64; any other value unchanged."""
+    """A constant as int64; other values are returned unchanged."""
     return np.asarray(vector.numpy(), np.int64) if vector.is_constant else vector
 
 
@@ -73,7 +73,7 @@ def constant_elements(value: Value | None, what: str) -> list[int]:
 
 
 def sizes_as_int64(b: Builder, value: Value) -> Value:
-    """Return sizes as int64; ops of the first opset have them in the dtype of their tensor."""
+    """Return sizes as int64; in ops of the first opset they have the dtype of the tensor."""
     if value.is_constant:
         return constant(np.asarray(value.numpy(), np.int64))
     return value if value.dtype is DType.INT64 else b(ops.Convert, value, dtype=DType.INT64)
@@ -117,7 +117,7 @@ def with_int32(b: Builder, node: Node, *indices: int) -> list[Value] | None:
 
 
 def with_dtype(b: Builder, node: Node, dtype: DType | None) -> list[Value] | None:
-    """The results of `node` with another attribute `dtype`, converted back; None if it is that already."""
+    """The results of `node` with another attribute `dtype`, converted back; None if `node` already has that dtype."""
     if node.attr("dtype") is dtype:
         return None
     results = zip(b.many(node.op, *node.operands, **{**node.attributes, "dtype": dtype}), node.results, strict=True)
@@ -125,7 +125,7 @@ def with_dtype(b: Builder, node: Node, dtype: DType | None) -> list[Value] | Non
 
 
 def int32_operands(*indices: int) -> DecomposeRule:
-    """The decomposition that brings the computed vectors among operands `indices` to int32."""
+    """The decomposition that converts the computed vectors among operands `indices` to int32."""
 
     def in_int32(b: Builder, node: Node) -> list[Value] | None:
         return with_int32(b, node, *indices)
@@ -139,7 +139,7 @@ def range_below(b: Builder, size: Dim, source: Value) -> Value:
 
 
 def slice_axes(b: Builder, x: Value, parts: Mapping[int, slice]) -> Value:
-    """The part of `x` along the axes that `parts` names; no node where that is everything."""
+    """The slice of `x` along the axes in `parts`; no node if that is all of `x`."""
     cut = {axis: part for axis, part in parts.items() if part != slice(None) and not _is_whole(part, x.shape[axis])}
     if not cut:
         return x
@@ -182,7 +182,7 @@ def merge_whole(whole: Sequence[bool]) -> list[list[int]]:
 def on_fewer_axes(
     b: Builder, node: Node, rows: Array, neutral: Sequence[int], apply: Callable[[Value, Array], Value]
 ) -> Value | None:
-    """`node`, whose op has parameters for each axis (the `rows`), on as few axes at a time as possible.
+    """Split `node`, an op with a row of parameters for each axis, into ops on tensors of lower rank.
 
     Axes with the `neutral` row stay as they are: adjacent ones are merged. Where there are none to merge, half of the
     others are done first, then the other half; None for one of them, and for ranks up to 4. `apply` makes the op.

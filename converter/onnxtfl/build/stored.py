@@ -30,7 +30,7 @@ def stored_dequantized(b: Builder, x: Value) -> Value:
 
 
 def unpack_constant(b: Builder, x: Value) -> tuple[Term, int] | None:
-    """A constant of fewer than 8 bits as float32 that is computed from packed bytes, and what has been added to it.
+    """A constant of fewer than 8 bits as float32 computed from packed bytes, and the offset of these values.
 
     None for other values, and for small constants. [n] with 4 bits: floor(byte / 16), byte - 16 * floor(byte / 16).
     """
@@ -43,7 +43,7 @@ def unpack_constant(b: Builder, x: Value) -> tuple[Term, int] | None:
 
 
 def fields_of(rest: Term, bits: int) -> list[Term]:
-    """The fields of `bits` bits of bytes that are given as floats, the low one first."""
+    """The fields of `bits` bits in bytes, which are floats; the lowest field first."""
     fields = []
     for _ in range(8 // bits - 1):
         higher = (rest * 0.5**bits).apply(ops.Floor)
@@ -53,7 +53,7 @@ def fields_of(rest: Term, bits: int) -> list[Term]:
 
 
 def unpacked_rows(b: Builder, packed: Value, dtype: DType) -> Term:
-    """Bytes [..., n], at run time, as float32 [..., n * fields]: the fields of each byte next to each other."""
+    """Unpack bytes [..., n] at run time to float32 [..., n * fields]: the fields of each byte are adjacent."""
     fields = fields_of(Term(b, packed).to(DType.FLOAT32), dtype.bits)
     whole = b(ops.Concatenate, *(unsqueezed(b, f.value, [packed.rank]) for f in fields), axis=packed.rank)
     shape = packed.shape

@@ -113,7 +113,7 @@ def resolve_window(
     """Return the window of an ONNX pool (`is_mean`: an average) or convolution over `x` [n, c, spatial...].
 
     Resolves auto_pad, ceil_mode, negative padding, and pools with windows larger than the input.
-    ValueError where ONNX Runtime refuses the window.
+    Raises ValueError if ONNX Runtime refuses the window.
     """
     window, auto_pad = onnx_window(node, shape), node.attr("auto_pad") or "NOTSET"
     known = x.tensor_type.shape
@@ -145,7 +145,7 @@ def _resolve_same(
 ) -> Resolved:
     """SAME_UPPER or SAME_LOWER.
 
-    ONNX Runtime computes the padding of a dilated pool as if it was not dilated. If strides skip elements, padding may
+    ONNX Runtime computes the padding of a dilated pool without the dilation. If strides skip elements, padding may
     be negative: half of the unread elements are skipped before the first window, 1 less for SAME_LOWER and 1 less for
     a convolution (measured; ONNX's reference skips none before a convolution).
     """
@@ -229,7 +229,8 @@ def onnx_attributes(window: Window) -> dict[str, Any]:
 
 
 def tfl_window(node: Node, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Window:
-    """Return the window of a TFLite node (options padding, stride_*, dilation_*_factor), explicit if `sizes` are static.
+    """Return the window of a TFLite node (options padding, stride_*, dilation_*_factor), explicit if `sizes` are
+    static.
 
     UnsupportedError if its own `shape` is dynamic.
     """
@@ -249,7 +250,8 @@ def tfl_window(node: Node, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Window
 def realize_window(
     b: Builder, x: Value, dims: Sequence[int], window: Window, value: float | None = None
 ) -> tuple[Value, Window]:
-    """Pad the axes `dims` of `x` with zeros or `value` as the window does; return that and the window without padding."""
+    """Pad the axes `dims` of `x` with zeros or `value` as the window does; return that and the window without
+    padding."""
     return pad_axes(b, x, dims, window_amounts(b, x, dims, window), value), window.without_padding()
 
 

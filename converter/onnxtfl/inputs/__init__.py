@@ -1,1 +1,1 @@
-"""What is known of the inputs of a model, and values for them: used by calibration and by the check."""
+"""Facts about the inputs of a model, and values for them, for calibration and for the check."""

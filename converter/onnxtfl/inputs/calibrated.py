@@ -32,7 +32,7 @@ class Calibrated:
 
     @classmethod
     def from_json(cls, text: str) -> Calibrated | None:
-        """What `to_json` wrote; None for other text, and for a mode without a tolerance."""
+        """Read the text of `to_json`; None for other text, and for a mode without a tolerance."""
         try:
             content = json.loads(text)
             mode, inputs = content["mode"], {name: Spread(**entry) for name, entry in content["inputs"].items()}
@@ -43,7 +43,7 @@ class Calibrated:
 
 
 def calibrated(path: Any) -> Calibrated | None:
-    """How the model at `path` was quantized; None for one that `onnxtfl` did not quantize."""
+    """How `onnxtfl` quantized the model at `path`; None for other models."""
     if files.sniff(path) != "tflite":
         return None
     content = files.read(path).metadata.properties.get(QUANTIZED)

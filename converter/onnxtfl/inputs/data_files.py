@@ -15,7 +15,7 @@ from onnxtfl.ir.data import Array
 def data_files(path: str | os.PathLike[str], code: str = "E-USE-002") -> list[Path]:
     """The .npz file at ``path``, or all in that directory, in the order of their names.
 
-    Raises `UsageError` (of ``code``) where there is none.
+    Raises `UsageError` (with ``code``) if there is none.
     """
     path = Path(path)
     if path.exists() and not path.is_dir() and not path.is_file():

@@ -25,7 +25,7 @@ Dim = int | str | None
 class TensorInfo:
     """An input or output: name, dtype (NumPy's name for it, or "string", "bfloat16", "undefined", ...) and shape.
 
-    A dimension is a size, the name of a symbol, or None; ``shape`` is None where even the rank is unknown. ``kind``:
+    A dimension is a size, the name of a symbol, or None; ``shape`` is None if the rank is unknown. ``kind``: "" for a
     what else it is of tensors of this dtype and shape; "optional sequence" is an optional of a sequence.
     ``is_complex``: the model has complex numbers here, which the check has as floats with a trailing axis of 2.
     ``declared``: the wider integer type whose values the file says this int32 tensor has; "" without one.
@@ -44,7 +44,7 @@ class TensorInfo:
 class ModelInfo:
     """A model file: its format, and its inputs and outputs in its own order.
 
-    ``hybrid``: whether kernels quantize activations at run time, each kernel set in its own way.
+    ``hybrid``: whether kernels quantize activations at run time, in which kernel sets differ.
     """
 
     path: Path
@@ -75,7 +75,7 @@ def _declared(model: Model) -> dict[str, str]:
 
 
 def with_fixed_sizes(info: ModelInfo) -> ModelInfo:
-    """The model with 1 for all open sizes, as TFLite Micro runs it."""
+    """The model with size 1 for all dynamic ones, as TFLite Micro runs it."""
 
     def fixed(spec: TensorInfo) -> TensorInfo:
         shape = spec.shape
@@ -85,7 +85,7 @@ def with_fixed_sizes(info: ModelInfo) -> ModelInfo:
 
 
 def _is_hybrid(node: Node) -> bool:
-    """Whether an op of TFLite computes on float activations and constant integer weights, or one of ONNX does so."""
+    """Whether an op of either format has float activations and constant integer weights."""
     if (node.op.domain, node.op.name) in ROUNDED:
         return True
     constants = any(v is not None and v.is_constant and v.is_quantized for v in node.operands)

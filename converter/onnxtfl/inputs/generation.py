@@ -1,4 +1,4 @@
-"""Generation of inputs: seeded, plausible for the graph (see `facts`), otherwise like typical data."""
+"""Generation of inputs from a seed: plausible for the graph (see `facts`), otherwise like typical data."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make_input(
     noisy: bool = False,
     turn: int = 0,
 ) -> tuple[Array, str]:
-    """Return values for an input and how they were chosen, in words.
+    """Return values for an input, and a description of how they were chosen.
 
     ``known``: sensible values by the graph. ``noisy``: noise instead of images and sound, which reaches more of a
     model. ``turn``: the number of the run, in which indices select other rows of a table; it is a part of the first
@@ -97,7 +97,7 @@ def _limit(info: TensorInfo, shape: tuple[int, ...]) -> None:
 def _like_data(
     random: np.random.Generator, shape: tuple[int, ...], known: Range | None, info: TensorInfo
 ) -> tuple[Array, str] | None:
-    """Images and sound for inputs of such shapes, None for others."""
+    """Images and sound for inputs of such shapes; None for others."""
     dtype = numpy_type(info.dtype)
     if (known is not None and known.kind != "pixels") or dtype.kind not in "fiuV":
         return None
@@ -124,7 +124,8 @@ def numpy_type(name: str) -> np.dtype[Any]:
 
 
 def mask(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Return zeros and ones; each row begins with 1 and ends with 0, so that no row of a softmax is all masked."""
+    """Return zeros and ones; each row begins with 1 and ends with 0, so that no row of a softmax is masked
+    completely."""
     values = random.integers(0, 2, shape)
     if shape and shape[-1] > 1:
         values[..., 0], values[..., -1] = 1, 0
@@ -152,8 +153,8 @@ def _within(random: np.random.Generator, shape: tuple[int, ...], known: Range, i
 def _in_turn(
     random: np.random.Generator, shape: tuple[int, ...], known: Range, seed: Sequence[int], turn: int
 ) -> Array | None:
-    """Indices of the rows that come next after ``turn`` runs, so that runs together select as many as they can; None
-    where they may be a permutation, or there are too many.
+    """Indices of the next rows after ``turn`` runs, so that all runs together select as many rows as possible; None if
+    they where they may be a permutation, or there are too many.
     """
     low = int(np.ceil(known.low))
     count, size = max(int(known.high) - low, 1), math.prod(shape)
@@ -164,8 +165,9 @@ def _in_turn(
 
 
 def _distinct(random: np.random.Generator, shape: tuple[int, ...], count: int, asked: int | None) -> Array | None:
-    """Indices below ``count`` that differ along the axis ``asked`` (-2: rows of them do, or the elements of a vector,
-    which becomes rows of one element), None where any will do, or there are too many. A permutation has each of them.
+    """Indices below ``count`` that are distinct along the axis ``asked`` (-2: distinct rows, or elements of a vector);
+    None which becomes rows of one element), None where any will do, or there are too many. A permutation has each of
+    them.
     """
     if asked is None and shape == (count,) and count <= _MOST_PERMUTED:
         asked = 0
@@ -184,7 +186,8 @@ def _distinct(random: np.random.Generator, shape: tuple[int, ...], count: int, a
 
 
 def _integer_span(info: TensorInfo) -> tuple[int, int]:
-    """Return the range of an integer input: all of its type where that is a byte or quantized, else [1, 8).
+    """Return the range of an integer input: that of its type if it has 8 bits or is quantized, else [1, 8), whose
+    integers are
 
     Positive, since they may be divisors or sizes.
     """

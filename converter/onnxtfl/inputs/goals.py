@@ -1,4 +1,4 @@
-"""What inputs may reach inside a model: branches, limits of clamps, both results of comparisons, rows of tables."""
+"""Goals of coverage inside a model: branches, limits of clamps, both results of comparisons, rows of tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NEVER = {"LT": (True, 0), "LE": (True, -1), "GE": (False, 0), "GT": (False, -1)
 
 @dataclass(frozen=True)
 class Goal:
-    """Something that inputs may reach.
+    """A part of a model that inputs may reach.
 
     ``what``: a phrase that the ``op`` completes; ``node``: its name in quotes. It is reached where the tensor named
     ``tensor`` has an element ``above`` a value or ``below`` one, or has all of the integers ``rows``, or where none of
@@ -43,7 +43,7 @@ class Goal:
     rows: tuple[int, ...] = ()
 
     def after(self, array: Array) -> Goal | None:
-        """What remains of it after these values of the tensor; None if they reach it."""
+        """The remaining goal after these values of the tensor; None if they reach it."""
         if self.rows:
             rows = tuple(sorted({*self.rows} - {*np.unique(array).tolist()}))
             return replace(self, rows=rows) if rows else None
@@ -58,7 +58,7 @@ class Goal:
 
 
 def of_second_only(first: Sequence[Goal], second: Sequence[Goal]) -> tuple[Goal, ...]:
-    """Limits of the second model of which the first has fewer: a Relu6 in place of a Relu."""
+    """Limits of which the second model has more than the first: a Relu6 instead of a Relu."""
 
     def kind(goal: Goal) -> tuple[str, float | None]:
         limits = [limit for limit in (goal.above, goal.below) if limit is not None]
@@ -91,7 +91,7 @@ def _goals(node: Node) -> Iterator[Goal]:
 
 
 def _limits(node: Node, first: Value, low: float | None, high: float | None) -> Iterator[Goal]:
-    """The limits of a clamp: what it reads is beyond them, or is not in the file and its result is a limit."""
+    """The limits of a clamp, reached by its operand, or by its result if the operand is not in the file."""
     if node.op is ops.Clamp:
         low, high = (_number(node.optional(k)) for k in (1, 2))
     name, reads = _tensor(first) or _tensor(node.result), bool(_tensor(first))
@@ -106,7 +106,7 @@ def _limits(node: Node, first: Value, low: float | None, high: float | None) -> 
 
 
 def _inside(limit: float, towards: float, result: Value) -> float:
-    """A number on the inner side of a limit that is nearer to it than any other value of the result."""
+    """A number inside of a limit, nearer to it than any other value of the result."""
     grid = quantization_of(result)
     if grid is not None:
         return limit + math.copysign(min(grid.scales) / 2, towards)
@@ -120,7 +120,7 @@ def _is_saturating(node: Node) -> bool:
 
 
 def _results(node: Node, name: str) -> Iterator[Goal]:
-    """Both results of a comparison, without one that is known never to occur."""
+    """Both results of a comparison, without one that is known to be impossible."""
     first, second = node.operand(0), node.operand(1)
     if second.is_constant and first.known is None and (number := _number(second)) is not None:
         result, limit = _NEVER.get(node.attr("comparison_direction"), (None, 0))
@@ -136,7 +136,8 @@ def _results(node: Node, name: str) -> Iterator[Goal]:
 
 
 def _rows(node: Node) -> Iterator[Goal]:
-    """The rows of a small constant table that an input selects from; positions, which shapes select, say nothing."""
+    """The rows of a small constant table from which an input selects; rows selected by shapes (positions) are no
+    goals."""
     table, name = node.operand(0), _input_of(node.operand(1))
     if not table.is_constant or not name:
         return
@@ -146,8 +147,8 @@ def _rows(node: Node) -> Iterator[Goal]:
 
 
 def _input_of(value: Value) -> str:
-    """The name of the input whose elements a value has, in another type or order (negative ones counted from the end);
-    "" for others.
+    """The name of the input whose elements a value has, possibly in another type or order, and with negative ones
+    counted from "" for others.
     """
     while (node := value.producer) is not None:
         if node.op not in (ops.Convert, ops.FloorMod) and node.op.moves != slice(0, 1):
@@ -157,7 +158,7 @@ def _input_of(value: Value) -> str:
 
 
 def _tensor(value: Value) -> str:
-    """The name of the tensor in the file that has the elements of a value, in whatever order; "" if none has."""
+    """The name of the tensor in the file with the elements of a value, in any order; "" if there is none."""
     return value.name or next((origin.tensor for origin in value.origins), "")
 
 

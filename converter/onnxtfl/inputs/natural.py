@@ -22,7 +22,7 @@ DETAIL = 8
 
 
 def channels_axis(shape: Sequence[int]) -> int | None:
-    """The axis of the channels if a tensor of this shape may be an image (or several), None if not."""
+    """The axis of the channels if a tensor of this shape may be an image (or several); else None."""
     if len(shape) != 4:
         return None
     for channels, height, width in ((1, 2, 3), (3, 1, 2)):

@@ -36,8 +36,8 @@ EQUALITY = frozenset({"EQ", "NE"})
 class Range:
     """Values in [low, high). ``kind``: "index", "mask", "range", "value" or "pixels" (a float that is an image).
 
-    ``distinct``: the axis along which they differ, of indices of elements that are written: which of two at the same
-    place counts is not said. -2: rows of indices.
+    ``distinct``: for indices of elements that are written, the axis along which they are distinct, since the order of
+    two place counts is not said. -2: rows of indices.
     """
 
     kind: str
@@ -47,13 +47,13 @@ class Range:
 
 
 def input_ranges(graph: Graph) -> dict[str, Range]:
-    """Sensible values of the inputs of a neutral graph, by name; inputs for which any will do are left out."""
+    """Plausible values of the inputs of a neutral graph, by name; without inputs for which any values are plausible."""
     known = {value.name or "": _input_range(value) for value in graph.inputs}
     return {name: found for name, found in known.items() if found is not None}
 
 
 def _input_range(value: Value) -> Range | None:
-    """Return sensible values of an input: those of all operands that its elements reach, directly or as
+    """Return plausible values of an input, from all operands that its elements reach, directly or as
     ``scale * input + offset`` (``Gather(table, ids + 2)``).
 
     Of two paths to a value, as in ``Select(ids < 0, ids + rows, ids)``, the direct one counts.
@@ -75,7 +75,7 @@ def _input_range(value: Value) -> Range | None:
 
 
 def _use_range(node: Node, index: int) -> Range | None:
-    """Return sensible values of operand ``index`` of a node, None where any will do."""
+    """Return plausible values of operand ``index`` of a node; None if any are plausible."""
     name = _operand_name(node, index)
     if name == "indices" and node.op.indexes is not None:
         rows = _rows(node)
@@ -98,7 +98,7 @@ def _use_range(node: Node, index: int) -> Range | None:
 
 
 def _distinct(node: Node) -> int | None:
-    """Return the axis along which write indices have to differ; -2 for rows of indices."""
+    """Return the axis along which write indices have to be distinct; -2 for rows of indices."""
     if node.op not in (ops.ScatterElements, ops.ScatterND) or node.attr("kind") != "none":
         return None
     return int(node.attr("axis")) if node.op is ops.ScatterElements else -2
@@ -109,7 +109,7 @@ def _operand_name(node: Node, index: int) -> str:
 
 
 def _rows(node: Node) -> int:
-    """Return the number of rows of the operand that is indexed, `DEFAULT_ROWS` where it is unknown."""
+    """Return the number of rows of the indexed operand; `DEFAULT_ROWS` if it is unknown."""
     shape = _indexed_shape(node)
     if node.op.indexes == "axis":
         axis = node.attr("axis")
@@ -123,8 +123,8 @@ def _rows(node: Node) -> int:
 def _first_change(table: Value) -> int:
     """Return the first row from which on a constant vector changes, as a multiple of `BETWEEN_SAMPLES`; 0 for others.
 
-    A table of a function that is not defined everywhere (int16 RSQRT) is constant elsewhere, and kernels refuse what
-    its operand has there.
+    A table of a function that is not defined everywhere (int16 RSQRT) is constant where it is not, and kernels refuse
+    such its operand has there.
     """
     if table.data is None or len(table.data.shape) != 1 or table.data.size > MOST_ROWS:
         return 0
@@ -153,7 +153,7 @@ def _is_flag(node: Node, index: int) -> bool:
 
 
 def _is_counted(node: Node, index: int) -> bool:
-    """Whether the node counts the ones of a mask, whose number less 1 is the last position.
+    """Whether the node counts the ones of a mask, whose number minus 1 is the last position.
 
     Attention to a cache takes that number. Rows that are not full have undefined elements then, so all are ones unless
     the mask is used as one.
@@ -173,8 +173,8 @@ def _is_pixels(node: Node, index: int) -> bool:
 
 
 def _expected(node: Node, index: int) -> Range | None:
-    """Return the integer that an operand of one element is compared with: a sampling rate, a mode; from a lower bound
-    to twice that.
+    """Return the integer with which an operand of one element is compared (a sampling rate, a mode); for a lower bound,
+    the to twice that.
     """
     number = _integer(node.operands[1 - index]) if node.op is ops.Max and len(node.operands) == 2 else None
     if number is not None and number > SMALL and _is_single(node.operand(index).tensor_type):
@@ -192,7 +192,7 @@ def _is_single(type_: TensorType) -> bool:
 
 
 def scalar(value: Value | None) -> int | float | None:
-    """Return the element of a constant of one element, None for other values."""
+    """Return the element of a constant of one element; None for other values."""
     if value is None:
         return None
     array = value.known if value.data is None else value.numpy() if value.data.size == 1 else None
@@ -203,7 +203,7 @@ def scalar(value: Value | None) -> int | float | None:
 
 
 def _integer(value: Value | None) -> int | None:
-    """Return the value of an integer constant, None for others."""
+    """Return the value of an integer constant; None for others."""
     number = scalar(value)
     return number if isinstance(number, int) else None
 
@@ -246,7 +246,7 @@ def _computed(node: Node, index: int, scale: float, offset: float) -> Affine | N
 
 
 def _through(known: Range, scale: float, offset: float) -> Range | None:
-    """Return the inputs >= 0 for which ``scale * input + offset`` is in ``known``, None where there are none.
+    """Return the inputs >= 0 for which ``scale * input + offset`` is in ``known``; None if there are none.
 
     Of an input that is quantized on the way (``scale`` is a float): real values, where not all rows of a table will do.
     """

@@ -1,4 +1,4 @@
-"""Arrays of several samples: those of a file may have a leading axis of samples, for calibration and for a check.
+"""Arrays with a leading axis of samples, for calibration and for a check.
 
 ::
 
@@ -16,7 +16,7 @@ from onnxtfl.errors import UsageError
 
 
 def samples_of(arrays: Mapping[str, Any], ranks: Mapping[str, int | None]) -> list[dict[str, Any]]:
-    """The samples in `arrays`, which have one axis more than their inputs; of no such arrays, they are one sample.
+    """The samples in `arrays`, if these have one axis more than their inputs; otherwise `arrays` are one sample.
 
     `ranks`: the rank of the input of each array, None where it is not known. Raises `UsageError` if only some arrays
     have an axis of samples, or axes of different lengths.

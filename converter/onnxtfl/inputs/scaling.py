@@ -34,7 +34,7 @@ def hardly_changes(first: Any, second: Any) -> bool:
 def varied(
     make: Callable[[int], tuple[list[Any], list[str]]], values: Sequence[Any], first: int, count: int
 ) -> Iterator[list[Any]]:
-    """``count`` sets of inputs, of other seeds and magnitudes; ``make``: makes those of a number, from ``first`` on.
+    """``count`` sets of inputs of other seeds and magnitudes; ``make``: makes the set of a number, from ``first`` on.
 
     Whole numbers that are sizes, bounds or modes (not indices and masks) stay as they are in ``values``: what a model
     computes of them may be an assumption that the report of a conversion names.
@@ -50,7 +50,7 @@ def varied(
 
 
 def scalable(values: Sequence[Any], choices: Sequence[str]) -> list[bool]:
-    """Which inputs may have any magnitude."""
+    """The inputs that may have any magnitude."""
     return [
         choice.startswith(SCALABLE) and isinstance(value, np.ndarray) and value.dtype.kind == "f"
         for value, choice in zip(values, choices, strict=True)

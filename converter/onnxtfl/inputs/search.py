@@ -43,7 +43,7 @@ _DIRECTION = {"GT": 1, "GE": 1, "LT": -1, "LE": -1}
 
 
 class Limit(Protocol):
-    """What a tensor with a name in the file should reach; see `Goal`."""
+    """A limit that a tensor with a name in the file should reach; see `Goal`."""
 
     @property
     def tensor(self) -> str: ...
@@ -82,7 +82,8 @@ def search(
 
 
 def _descend(distance: _Distance, starts: Sequence[Sequence[Any]], may: Sequence[bool]) -> list[list[Any]]:
-    """Return inputs that reach the goal, and some that barely do, by changing the nearest inputs; none if not found."""
+    """Return inputs that reach the goal, some of them barely, by changing the nearest inputs; none if none are
+    found."""
     best, values = min(((distance.of(one), list(one)) for one in starts), key=lambda pair: pair[0])
     for _ in range(STEPS):
         tries = ((distance.of(one), one) for one in _changed(values, may))
@@ -96,7 +97,7 @@ def _descend(distance: _Distance, starts: Sequence[Sequence[Any]], may: Sequence
 
 
 def _barely(distance: _Distance, before: list[Any], after: list[Any], may: Sequence[bool]) -> list[Any]:
-    """Inputs between two sets, of which the second reaches the goal, that also reach it and are near the limit."""
+    """Inputs near the limit that reach the goal, between two sets of which only the second reaches it."""
     for _ in range(HALVINGS):
         triples = zip(before, after, may, strict=True)
         middle = [((x / 2 + y / 2).astype(y.dtype) if yes else y) for x, y, yes in triples]
@@ -171,7 +172,7 @@ def _needed(graph: Graph, wanted: Sequence[Value]) -> list[Node]:
 
 
 def _evaluated(graph: Graph, nodes: Sequence[Node], given: Sequence[Any], until: float) -> Mapping[Value, Array] | None:
-    """The values of the inputs and of the results of ``nodes``; None if that is not possible or too much work."""
+    """The values of the inputs and of the results of ``nodes``; None if that is impossible or too slow."""
     values: dict[Value, Array] = dict(zip(graph.inputs, given, strict=True))
     work = 0
     for node in nodes:
@@ -187,6 +188,7 @@ def _evaluated(graph: Graph, nodes: Sequence[Node], given: Sequence[Any], until:
 
 
 def _work(operands: Sequence[Array]) -> int:
-    """The multiplications of an op at most, about: each element of the largest operand with a row of the second."""
+    """An upper estimate of the multiplications of an op: each element of the largest operand times a row of the
+    second."""
     first, second = ([*sorted((array.size for array in operands), reverse=True), 1, 1])[:2]
     return int(first * math.isqrt(second))

@@ -1,4 +1,4 @@
-"""Sizes for dynamic dimensions, for which no inner tensor is empty and all shapes fit.
+"""Sizes for dynamic dimensions with which no inner tensor is empty and all shapes fit.
 
 Constraints on sizes are read once (`shape_facts`); `open_shapes` yields the shapes to try, the best first.
 """
@@ -116,7 +116,7 @@ def full_lengths(infos: Sequence[TensorInfo], shapes: Shapes) -> dict[str, int]:
 def unit_shapes(infos: Sequence[TensorInfo], shapes: Shapes, given: Collection[str]) -> Iterator[tuple[bool, Shapes]]:
     """Yield `shapes` with dynamic batches of 1, then with all dynamic sizes 1, and whether only the batch is 1.
 
-    Inputs that are `given` stay.
+    Inputs that are `given` keep their sizes.
     """
     before = shapes
     for only_batch in (True, False):
@@ -137,8 +137,8 @@ def unit_shapes(infos: Sequence[TensorInfo], shapes: Shapes, given: Collection[s
 def requested(
     infos: Sequence[TensorInfo], shapes: Mapping[str, Sequence[int | str]], others: Mapping[str, str]
 ) -> list[TensorInfo]:
-    """Return ``infos`` with the sizes that ``shapes`` asks for by name (-1 and names are open), also where they meet
-    the symbol of another input.
+    """Return ``infos`` with the requested sizes ``shapes`` by name (-1 and names are dynamic), also for other inputs
+    with the the symbol of another input.
 
     ``others``: the name in ``infos`` of each input of the other model. UsageError for unknown names and other ranks.
     """
@@ -174,7 +174,7 @@ def sized_by_name(infos: Sequence[TensorInfo], sizes: Mapping[str, int]) -> list
 def check_fixed(
     infos: Sequence[TensorInfo], shapes: Mapping[str, Sequence[int | str]], others: Mapping[str, str]
 ) -> None:
-    """Raise UsageError for a size in ``shapes`` that is another one than ``infos`` fix; ``others`` as above.
+    """Raise UsageError for a size in ``shapes`` that differs from a static one in ``infos``; ``others`` as above.
 
     ONNX Runtime refuses it, where LiteRT resizes the model.
     """
@@ -191,7 +191,7 @@ def check_fixed(
 def _overlaid(
     info: TensorInfo, wanted: Sequence[int | str] | None, symbols: Mapping[str, int]
 ) -> tuple[int | str | None, ...] | None:
-    """The shape of `info` with the sizes wanted."""
+    """The shape of `info` with the requested sizes."""
     if info.shape is None and wanted is None:
         return None
     dims = info.shape or (None,) * len(wanted or ())
@@ -204,7 +204,7 @@ def open_shapes(
 ) -> Iterator[Shapes]:
     """Yield shapes for all inputs, the ones that fit the graph first; a single list if all are static.
 
-    ``fixed``: shapes by input name; they also settle the symbols that they meet.
+    ``fixed``: shapes by input name, which also determine their symbols.
     """
     facts, known = facts or ShapeFacts(), dict[str, int]()
     for info in infos:
@@ -246,7 +246,7 @@ def _sized(
 ) -> tuple[int, ...]:
     """Return the shape of `info` with sizes for dynamic dimensions; a symbol keeps its first size.
 
-    ``one_batch``: leading axes without a name are one batch, where several inputs have one.
+    ``one_batch``: leading axes without a name have the same size in all inputs.
     """
     shape = []
     for axis, dim in enumerate(info.shape or ()):
@@ -273,7 +273,7 @@ def _kind(info: TensorInfo, axis: int) -> Kind:
 
 
 def _kind_in_image(info: TensorInfo, axis: int) -> Kind:
-    """As `_kind`, of four axes or more: channels are the last axis where that alone is known, else the second."""
+    """As `_kind`, for four axes or more: channels are the last axis if only its size is known, else the second."""
     shape = info.shape or ()
     last = is_static(shape[-1:]) and not is_static(shape[1:2])
     channels = len(shape) - 1 if last else 1
@@ -285,7 +285,7 @@ def _kind_in_image(info: TensorInfo, axis: int) -> Kind:
 
 
 def fits(infos: Sequence[TensorInfo], shapes: Shapes, facts: ShapeFacts) -> bool:
-    """Whether no tensor inside is empty for inputs of these shapes, and sizes are equal where they have to be."""
+    """Whether for inputs of these shapes no tensor inside is empty, and sizes that have to be equal are."""
     env: dict[dims.Symbol, int] = {}
     for info, shape in zip(infos, shapes, strict=True):
         for dim, size in zip(facts.inputs.get(info.name, ()), shape, strict=False):

@@ -1,4 +1,4 @@
-"""Sizes that fulfil the constraints of a graph: those that have to be equal, and sums that a size may have to be.
+"""Sizes that satisfy the constraints of a graph: equal sizes, and sizes that have to be sums of others.
 
 Sizes are chosen one by one (`sizes.open_shapes`); here they are changed until the constraints hold. A decoder with a
 cache has keys of ``past + seq`` positions, and the length of its mask, which no shape in the graph relates to them, is
@@ -29,7 +29,7 @@ def solved_shapes(
 ) -> Iterator[Shapes]:
     """Shapes for all inputs at which sizes are equal where they have to be, then also with sums for single sizes.
 
-    ``tries``: shapes to begin with. ``fixed``: inputs whose shapes stay; so do the sizes that ``infos`` have.
+    ``tries``: initial shapes. ``fixed``: inputs whose shapes do not change, nor do the sizes in ``infos``.
     """
     known = {s for name in fixed for d in facts.inputs.get(name, ()) for s in dims.symbols(d)}
     for info in infos:
@@ -68,7 +68,7 @@ def _shaped(infos: Sequence[TensorInfo], shapes: Shapes, facts: ShapeFacts, size
 
 
 def _solve(sizes: Sizes, pairs: Sequence[Pair], known: set[Symbol]) -> Sizes | None:
-    """Change sizes until all pairs are equal; None if impossible. Sizes in ``known`` stay."""
+    """Change sizes until all pairs are equal; None if impossible. Sizes in ``known`` do not change."""
     uses = [name for pair in pairs for dim in pair for name in set(dims.symbols(dim))]
     for _ in range(MOST_STEPS):
         wrong = next((pair for pair in pairs if _difference(pair, sizes) != 0), None)

@@ -1,4 +1,4 @@
-"""Inputs like those that a model was calibrated on: of the same range, mean and standard deviation."""
+"""Inputs like those of a model's calibration, with the same range, mean and standard deviation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Spread:
 
     @property
     def is_valid(self) -> bool:
-        """Whether samples may have it."""
+        """Whether it is the spread of possible samples."""
         finite = all(map(math.isfinite, (self.low, self.high, self.mean, self.std)))
         return finite and self.low <= self.mean <= self.high and self.std >= 0
 
@@ -50,7 +50,7 @@ class Spread:
 
 
 class Spreads:
-    """The spread of each input over the samples that were observed; elements that are not finite do not count."""
+    """The spread of each input over the observed samples, without elements that are not finite."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[int, float, float, float, float]] = {}

@@ -1,4 +1,4 @@
-"""TFLite's BATCH_MATMUL of quantized matrices: which scales of the second operand the kernels read.
+"""TFLite's BATCH_MATMUL of quantized matrices: the scales of the second operand that the kernels read.
 
 Source: LiteRT core/subgraph.cc (GetLegacyQuantization), kernels/internal/reference/batch_matmul.h.
 Test: tests/unit/test_quantized_tfl.py (test_products_of_matrices_with_a_scale_for_each_column_are_zeros).
@@ -18,7 +18,7 @@ from onnxtfl.ir.quantized import quantization_of
 
 
 def with_one_scale(node: Node) -> Value:
-    """Return rhs of batched matrices as the integer kernel reads it: several scales are read as 0.
+    """Return rhs of batched matrices as the integer kernel reads it: per-axis scales are read as 0.
 
     A hybrid kernel reads them along the columns, whatever axis the file says. The probe finds zeros with all kernel
     sets.

@@ -1,6 +1,6 @@
 """TFLite's LOGISTIC and TANH of int16: the table of all results.
 
-Both interpolate between 256 samples of the sigmoid. Where the operand's scale is the power of two for which there is
+Both interpolate between 256 samples of the sigmoid. If the operand's scale is a certain power of two, the vector
 code in 16-bit fixed point, the vector kernels run that instead; the reference kernels do not.
 Source: LiteRT kernels/activations.cc (SigmoidPrepare, TanhPrepare), kernels/internal/reference/integer_ops/logistic.h
 and tanh.h, kernels/internal/common.h (sigmoid_table_uint16); gemmlowp fixedpoint/fixedpoint.h.
@@ -19,11 +19,11 @@ from onnxtfl.kernels.multipliers import divide_by_power
 
 _LEAST, _MOST = -(1 << 15), (1 << 15) - 1
 _ABOVE = 0x800000000000000000000000000000800011009020440005C0467BAEFA7BD110
-"""The samples, as bits, that are one more than the nearest integer."""
+"""The samples that are one more than the nearest integer, as bits."""
 
 
 def sigmoid_table(x: Quantization, y: Quantization) -> Array | None:
-    """The results of LOGISTIC for every stored int16, in order; None for results with a scale that it refuses."""
+    """The results of LOGISTIC for every stored int16, in order; None if it refuses the scale of the result."""
     if _power(y) != -15:
         return None
     stored = np.arange(_LEAST, _MOST + 1)
@@ -36,7 +36,7 @@ def sigmoid_table(x: Quantization, y: Quantization) -> Array | None:
 
 
 def tanh_table(x: Quantization, y: Quantization) -> Array | None:
-    """The results of TANH for every stored int16, in order; None for results with a scale that it refuses."""
+    """The results of TANH for every stored int16, in order; None if it refuses the scale of the result."""
     if _power(y) != -15:
         return None
     stored = np.arange(_LEAST, _MOST + 1)
@@ -49,7 +49,8 @@ def tanh_table(x: Quantization, y: Quantization) -> Array | None:
 
 
 def _power(quantization: Quantization) -> int | None:
-    """The power of two that the scale is; None for other scales. Source: CheckedLog2, with its tolerance."""
+    """The exponent of a scale that is a power of two; None for other scales. Source: CheckedLog2, with its
+    tolerance."""
     exponent = math.log2(quantization.scales[0])
     return round(exponent) if abs(exponent - round(exponent)) < 1e-3 else None
 
@@ -118,7 +119,7 @@ def _exp_of_quarter(x: Array) -> Array:
 
 
 def _constant(value: float, integer_bits: int) -> int:
-    """As an int16 with so many integer bits."""
+    """`value` as int16 with `integer_bits` integer bits."""
     return round(value * 2.0 ** (15 - integer_bits))
 
 

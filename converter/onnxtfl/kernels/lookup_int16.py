@@ -28,7 +28,8 @@ _LEAST, _MOST = -(1 << 15), (1 << 15) - 1
 
 
 def by_table(b: Builder, node: Node, table: Table) -> Value | None:
-    """The elements of an int16 table at the stored elements of the operand; None if they are not int16, or without one.
+    """The entries of an int16 table for the stored elements of the operand; None if these are not int16, or without a
+    table.
 
     ::
 
@@ -45,7 +46,7 @@ def by_table(b: Builder, node: Node, table: Table) -> Value | None:
 
 
 def stored_int16(b: Builder, value: Value) -> Value:
-    """What is stored for an int16 tensor, as int32."""
+    """The stored integers of an int16 tensor, as int32."""
     return b(ops.Convert, integers_of(b, value), dtype=DType.INT32)
 
 
@@ -58,7 +59,7 @@ def real_of_int16(b: Builder, stored: Value, quantization: Quantization) -> Valu
 def interpolated(function: Function, elsewhere: Literal["least", "most"] = "least") -> Table:
     """The results of a kernel that interpolates `function` between 513 samples, for every stored int16: [65536].
 
-    `elsewhere`: the result where the function is not finite.
+    `elsewhere`: the result for operands at which the function is not finite.
     """
 
     def table(x: Quantization, y: Quantization) -> Array:

@@ -21,7 +21,7 @@ _BITS = 31
 def multiply_by_factor(x: Array, factor: float) -> Array:
     """x * factor for int64 `x` and a positive `factor`, rounded to 31 bits and then to integers, as int64.
 
-    0 for a factor below 2^-32, which has no such power of two. x saturates to int32 where it is shifted to the left.
+    A factor below 2^-32 counts as 0. x saturates to int32 if it is shifted to the left.
     """
     fraction, shift = math.frexp(factor)
     multiplier = math.floor(fraction * (1 << _BITS) + 0.5)

@@ -1,6 +1,6 @@
 """ONNX Runtime's linear Resize of integers, to the last bit.
 
-The result is truncated, so the order of the float32 arithmetic decides wherever the exact result is an integer. Bytes
+The result is truncated: if the exact result is an integer, the order of the float32 arithmetic determines it.
 with the channels last are resized in fixed point instead, with weights in units of 1/1024.
 Source: ONNX Runtime core/providers/cpu/tensor/upsample.h (SetupUpsampleBilinear, UpsampleBilinear, UpsampleTrilinear,
 NhwcUpsampleBilinearInteger).
@@ -37,7 +37,7 @@ _BYTES = (DType.UINT8, DType.INT8)
 class _Taps:
     """The neighbors (int32) of each coordinate of an axis, and its distances to them (float32 vectors).
 
-    Both distances are a half where both elements are the same.
+    Both distances are 1/2 if both neighbors are the same element.
     """
 
     before: Term
@@ -54,7 +54,7 @@ class _Taps:
 
 
 def integers_like_onnx(b: Builder, node: Node) -> Value | None:
-    """The linear Resize without a crop; None for all others, and for ranks that ONNX Runtime does not resize."""
+    """The linear Resize without a crop; None for other resizes, and for ranks that ONNX Runtime does not resize."""
     x, sampling = node.operand(0), Sampling.of(attributes_of(node))
     if sampling.mode != "linear" or sampling.antialias or sampling.exclude_outside or node.optional(3) is not None:
         return None
@@ -75,7 +75,7 @@ def integers_like_onnx(b: Builder, node: Node) -> Value | None:
 
 
 def _spatial_axes(node: Node) -> tuple[int, ...] | None:
-    """The axes that ONNX Runtime resizes: those that have all which may change, or else all which do change."""
+    """The axes that ONNX Runtime resizes: a group with all axes that may change, or else with all that do change."""
     x, resized, dims = node.operand(0).shape, node.result.shape, set(node.attr("dims"))
     known = {d for d in dims if is_static((x[d], resized[d]))}
     found = _SPATIAL.get(len(x), ())

@@ -1,6 +1,6 @@
-"""The integers in which TFLite's CONV_2D and FULLY_CONNECTED add up products of int16 activations and int8 weights.
+"""The accumulators of TFLite's CONV_2D and FULLY_CONNECTED of int16 activations and int8 weights.
 
-LiteRT and tflite-runtime have fast kernels that add up in int32, for an int32 bias, and plain loops that add up in
+LiteRT and tflite-runtime have fast kernels with int32 accumulators, for an int32 bias, and plain loops with int64
 int64, for an int64 bias, and round once more. An int32 sum wraps: it is written only where the constant weights show
 that no sum can. Source: LiteRT kernels/conv.cc (EvalQuantizedPerChannel16x8), fully_connected.cc (EvalQuantized).
 Test: tests/unit/test_accumulators.py (test_the_largest_sum_in_litert).
@@ -34,7 +34,7 @@ def zero_bias(x: Value, weights: Value, features: int) -> Value | None:
 
 
 def remark_narrow_bias(node: Node) -> None:
-    """Remark that LiteRT reads the int32 bias of int16 activations, whose type the file does not declare, as int64.
+    """Report that LiteRT reads an int32 bias of int16 activations as int64 if the file does not declare its type.
 
     tflite-runtime 2.14 reads it as int32, which is what is converted.
     """
@@ -47,7 +47,7 @@ def remark_narrow_bias(node: Node) -> None:
 def in_int32(form: Form | None, axis: int) -> Form | None:
     """`form`, of operands (int16 activations, int8 weights, int64 bias), with an int32 bias.
 
-    `axis`: that of the weights' output features. None where a sum may overflow int32, and for other forms.
+    `axis`: that of the weights' output features. None if a sum may overflow int32, and for other forms.
     """
     if form is None or len(form.operands) < 3:
         return None
@@ -68,7 +68,7 @@ def in_int32(form: Form | None, axis: int) -> Form | None:
 
 
 def _adds_up(weights: Array, bias: Array, axis: int, low: int) -> bool:
-    """Whether sum(w * x) + bias is in int32 for all x in [low, 32767], whatever the order of the terms."""
+    """Whether sum(w * x) + bias stays in int32 for all x in [low, 32767], in any order of the terms."""
     others = tuple(i for i in range(weights.ndim) if i != axis)
     above = np.maximum(weights, 0).sum(others, dtype=np.int64)
     below = np.minimum(weights, 0).sum(others, dtype=np.int64)
@@ -80,7 +80,7 @@ def _adds_up(weights: Array, bias: Array, axis: int, low: int) -> bool:
 
 
 def _is_nonnegative(x: Value) -> bool:
-    """Whether the real values are nonnegative: then so are the integers, since the zero point is 0."""
+    """Whether the real values are nonnegative, and so are the integers, since the zero point is 0."""
     node = x.producer
     while node is not None and _keeps_sign(node):
         node = node.operand(0).producer
@@ -89,6 +89,6 @@ def _is_nonnegative(x: Value) -> bool:
 
 
 def _keeps_sign(node: Node) -> bool:
-    """Whether `node` converts its only tensor, or has elements or means of it: on quantized types as well."""
+    """Whether the results of `node` are elements or means of its only operand, possibly converted."""
     one = node.op.moves == slice(0, 1) and not node.op.inserts
     return node.op is ops.Convert or one or (node.op.moves is None and picked_operands(node) is not None)

@@ -33,14 +33,14 @@ _MOST_DRIFT = 1 / 512
 
 
 def tfl_bilinear(size: int, resized: int, corners: bool, centers: bool) -> Array:
-    """Where the float kernels take each mean of an axis, float32 [resized]."""
+    """The coordinate of each result along an axis in the float kernels, float32 [resized]."""
     if centers:
         return tfl_coordinates(size, resized, False, 0.5) - np.float32(0.5)
     return tfl_coordinates(size, resized, corners)
 
 
 def bilinear_of_integers(b: Builder, node: Node, places: Mapping[str, str]) -> Value | None:
-    """RESIZE_BILINEAR on int16, on int8 without scales, and on int8 to sizes that are computed, which XNNPACK (with
+    """RESIZE_BILINEAR on int16, on int8 without scales, and on int8 to computed sizes (XNNPACK, whose coordinates are
     exact coordinates) does not take; None for others.
 
     ::
@@ -74,7 +74,7 @@ def bilinear_of_integers(b: Builder, node: Node, places: Mapping[str, str]) -> V
 
 
 def fits_fixed_point(sampling: Sampling, size: Dim, resized: Dim, scale: float | None = None) -> bool:
-    """Whether the kernel's coordinates are nearly those of an axis; ``scale``: None for new size by old.
+    """Whether the kernel's coordinates along an axis are nearly exact; ``scale``: None for new size / old size.
 
     The rounded step between two coordinates is multiplied by the index, so that it drifts.
     """
@@ -92,7 +92,7 @@ def fits_fixed_point(sampling: Sampling, size: Dim, resized: Dim, scale: float |
 
 
 def _coordinates(index: Any, size: Any, count: Any, corners: bool, centers: bool, choose: Callable[..., Any]) -> Any:
-    """Where each of `count` means is taken in an axis of `size` elements, in units of 1/1024.
+    """The coordinate of each of `count` results in an axis of `size` elements, in units of 1/1024.
 
     All are int64 arrays, or terms; `choose`: np.where, or Select.
     """

@@ -32,7 +32,7 @@ _HIGHEST = 30
 
 
 def int16_softmax(b: Builder, node: Node, beta: float) -> Value | None:
-    """The kernel's result along the last axis; None for other tensors than int16, or an axis known to be too long.
+    """The kernel's result along the last axis; None if the tensor is not int16 or the axis is known to be too long.
 
     ::
 

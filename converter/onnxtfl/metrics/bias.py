@@ -1,4 +1,4 @@
-"""The signed mean error of quantized values: rounding has none, a lost bias, zero point or pad value has one.
+"""The signed mean error of quantized values: rounding has none; a lost bias, zero point or pad value causes one.
 
 Elements of equal values are one sample: they are rounded alike, as are the elements of a channel that is constant. So
 the mean is one over the different values of the reference, of each of which the mean error counts::
@@ -16,22 +16,22 @@ import numpy as np
 from onnxtfl.ir.data import Array
 
 BOUND = 0.1
-"""Steps that the mean error may be. Measured of correct ops: 0.00 to 0.09 step; of a bias that is lost: its size."""
+"""The largest allowed mean error in steps. Measured for correct ops: 0.00 to 0.09 step; for a lost bias: its size."""
 COARSER = 0.5
-"""What each step that a kernel was measured to be off the nearest one adds to the bound."""
+"""The increase of the bound for each step of measured kernel error."""
 CHANCE = 4.5
-"""Standard deviations of a mean that are chance, over as many channels as models have."""
+"""Standard deviations up to which a mean may be chance, with as many channels as models have."""
 LEAST_DEVIATION = 0.5
-"""Steps: that of single errors is at least this, also where the few that were seen are equal."""
+"""The least standard deviation of single errors in steps, also if the few samples are equal."""
 _BINS = 256
-"""The number of distinct values; of 16 bits, neighbours share one."""
+"""The number of distinct values; of 16-bit values, neighbors share one."""
 _MOST = 1 << 22
-"""Elements that are read; of larger arrays every n-th along the longest axis."""
+"""The most elements that are read; of larger arrays, every n-th along the longest axis."""
 
 
 @dataclass(frozen=True)
 class Bias:
-    """``mean``: the signed mean error in steps of the group of elements (all, or a channel) where it is farthest from 0
+    """``mean``: the signed mean error in steps, of the group of elements (all, or a channel) with the largest excess;
     beyond chance; ``excess``: by how many steps it is so, 0.0 where it may be chance.
     """
 
@@ -39,14 +39,14 @@ class Bias:
     excess: float = 0.0
 
     def is_fault(self, coarse: float) -> bool:
-        """Whether rounding cannot explain it; ``coarse``: steps that kernels were measured to be off the nearest."""
+        """Whether rounding cannot explain it; ``coarse``: the measured error of kernels in steps."""
         return self.excess > BOUND + COARSER * coarse
 
 
 def measure_bias(a: Array, b: Array, step: float) -> Bias:
     """The bias of ``b`` against ``a``, of equal shapes, in units of ``step``.
 
-    Elements at which both have the lowest or both the highest value are left out: clipping hides their errors.
+    Elements at which both have the lowest or both the highest value are omitted: clipping hides their errors.
     """
     a, b = _sample(a), _sample(b)
     x, y = a.astype(np.float32), b.astype(np.float32)
@@ -71,7 +71,8 @@ def _sample(array: Array) -> Array:
 
 
 def _axes(rank: int) -> Iterator[int | None]:
-    """The axes along which groups are: none (all elements are one), the last, the second (channels last or first)."""
+    """The axes whose slices are groups: none (all elements are one group), the last, the second (channels last or
+    first)."""
     yield None
     if rank >= 2:
         yield rank - 1
@@ -80,7 +81,7 @@ def _axes(rank: int) -> Iterator[int | None]:
 
 
 def _of_groups(errors: Array, counted: Array, bins: Array, axis: int | None) -> Bias:
-    """The bias of the group that is farthest off, of those along an axis."""
+    """The bias of the group with the largest excess, among the slices along an axis."""
     groups = 1 if axis is None else errors.shape[axis]
     shape = [1] * errors.ndim
     if axis is not None:

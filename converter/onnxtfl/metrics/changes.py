@@ -1,4 +1,4 @@
-"""Which slices of a model output ever changed: over their elements, and over several runs."""
+"""Which slices of a model output have different values, among their elements or over several runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 
 MOST_NAMED = 3
-"""How many slices are named."""
+"""The most slices that are named."""
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Changes:
     bounds: dict[int, tuple[Array, Array]] = field(default_factory=dict)
 
     def add(self, a: Any) -> None:
-        """One more array. An axis along which arrays differ in size is left out.
+        """Add an array. An axis along which the arrays differ in size is omitted.
 
         Types that NumPy lacks are left out, and integers of more than 16 bits: those are indices and counts, of which a
         constant one says nothing.
@@ -40,7 +40,7 @@ class Changes:
         self.runs, self.bounds = self.runs + 1, found
 
     def constant(self) -> str:
-        """Describe the slices with one value in all runs; "" if there are none, or no others."""
+        """Describe the slices with only one value in all runs; "" if none or all are such."""
         for axis, (low, high) in sorted(self.bounds.items()):
             indices = np.flatnonzero(low == high).tolist()
             if 0 < len(indices) < low.size and self.runs > 1:

@@ -1,4 +1,4 @@
-"""How far the outputs of quantized models are from ONNX Runtime's float emulation of quantization.
+"""Distances of the outputs of quantized models from ONNX Runtime's float emulation of quantization.
 
 With graph optimizations off, ONNX Runtime computes each op in float between DequantizeLinear and QuantizeLinear; with
 them, it uses integer kernels, which round differently, and in deep models their outputs differ. What they differ by is
@@ -22,24 +22,24 @@ from onnxtfl.ir.quantization import Quantization, dequantize
 LEAST, MOST = 5, 20
 """The numbers of inputs over which distances are averaged, depending on time."""
 SLACK = 1.1
-"""Means over a few inputs that differ by less than this factor are equal."""
+"""Means over a few inputs that differ by less than this factor count as equal."""
 FAR, FAR_STEPS = 8.0, 1.5
-"""A model is wrong that is so many times further than the integer kernels, and on average so many steps of its output.
+"""A model is wrong if its distance is more than this many times that of the integer kernels, and more than this many
 Measured of correct models: up to 11 times with 0.9 steps; 12 layers with biases off by 0.9 step: 35 times, 2 steps.
 """
 LEAST_CLASSES = 3
-"""Elements along the last axis from which on the largest one is a class."""
+"""The least number of elements along the last axis for which the largest one counts as a class."""
 QUANTILES = (50, 90, 99)
 _SAMPLE = 1 << 18
-"""Of how many elements of an output, evenly spread, the quantiles are."""
+"""The number of elements of an output, evenly spread, for the quantiles."""
 
 
 @dataclass(frozen=True)
 class Three:
     """One output of one run, as the emulation, ONNX Runtime's integer kernels and TFLite store it.
 
-    Each may be hundreds of megabytes: what is computed of them is so in blocks. ``quantization``: of the integers.
-    ``step``: that of the values, None where it is not known.
+    Each may be hundreds of megabytes, so computations are in blocks. ``quantization``: that of the integers. ``step``:
+    that ``step``: that of the values, None where it is not known.
     """
 
     emulated: Array
@@ -49,7 +49,7 @@ class Three:
     step: float | None = None
 
     def aligned(self, ways: Sequence[Sequence[int]]) -> Three:
-        """The same with the axes of `other` in that order of several in which it is nearest to `emulated`."""
+        """A copy with the axes of `other` in the order among `ways` with the least distance to `emulated`."""
         moved = [replace(self, other=np.ascontiguousarray(self.other.transpose(way))) for way in ways]
         if len(moved) == 1:
             return moved[0]
@@ -79,7 +79,7 @@ Run = list[Three]
 
 @dataclass
 class Spread:
-    """How far elements are from others, relative to the largest value: their mean, largest, and some of them."""
+    """Distances of elements, relative to the largest value: their mean, the largest, and a sample."""
 
     count: int = 0
     total: float = 0.0
@@ -87,7 +87,7 @@ class Spread:
     some: list[Array] = field(default_factory=list)
 
     def add(self, distances: Array, step: int) -> None:
-        """Add a block, every ``step``-th element of which is one of some."""
+        """Add a block; every ``step``-th element is in the sample."""
         self.count, self.total = self.count + distances.size, self.total + float(distances.sum())
         self.largest = max(self.largest, float(distances.max(initial=0.0)))
         self.some.append(distances[::step].astype(np.float32))
@@ -106,7 +106,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Distances:
-    """Of one output: the distances of TFLite and of ONNX Runtime's integer kernels from the emulation, over `inputs`
+    """For one output, the distances of TFLite and of ONNX Runtime's integer kernels from the emulation, over `inputs`
     inputs. ``step``: that of the output, relative to its largest value; 0.0 where it is not known. ``agreement``: the
     share of rows in which TFLite and the emulation have the largest element at the same place (top-1), None for rows of
     few elements.
@@ -121,12 +121,12 @@ class Distances:
 
     @property
     def ok(self) -> bool:
-        """Whether TFLite is no further from the emulation than the integer kernels."""
+        """Whether TFLite's distance from the emulation is at most that of the integer kernels."""
         return self.tflite.mean <= SLACK * self.integer.mean
 
     @property
     def is_far(self) -> bool:
-        """Whether TFLite is several times further from the emulation than the integer kernels, where these differ."""
+        """Whether TFLite's distance from the emulation is several times that of the integer kernels, which is not 0."""
         limit = max(FAR * self.integer.mean, FAR_STEPS * self.step)
         return self.integer.largest > 0 and self.step > 0 and self.tflite.mean > limit
 
@@ -161,7 +161,7 @@ def measure(names: Sequence[str], run: Callable[[int], Run], seconds: float) -> 
 
 @dataclass
 class _Measured:
-    """What was measured of one output until now. ``step``: the largest step over the largest value of its run."""
+    """The measurements of one output so far. ``step``: the largest step, relative to the largest value of its run."""
 
     tflite: Spread = field(default_factory=Spread)
     integer: Spread = field(default_factory=Spread)

@@ -1,4 +1,4 @@
-"""The errors of one array against another, in blocks of elements: arrays may be hundreds of megabytes, and each copy
+"""The errors of one array against another, measured in blocks: arrays may be hundreds of megabytes, and a copy in
 in float64 is twice that.
 """
 
@@ -16,14 +16,14 @@ from onnxtfl.metrics.slices import Peaks
 
 TINY = float(np.finfo(np.float32).tiny)
 _SMALL = 1e-3
-"""Relative errors are of elements of at least this part of the largest one."""
+"""Smaller elements, relative to the largest one, have no relative error of their own."""
 _ROUNDED = 1e-3
-"""The tolerance of a step, relative to it."""
+"""The tolerance for a difference of one step, in steps."""
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """What is allowed of an element: ``rtol`` of it and ``least``, ``step``, or what noise explains.
+    """The allowed error of an element: ``rtol`` times it plus ``least``, or ``step``, or the noise.
 
     ``atol``: where ``peaks`` are known, this part of the peak of the element's slice, and at least ``least``.
     """
@@ -36,7 +36,7 @@ class Allowed:
     peaks: Peaks | None = None
 
     def limit(self, first: int, size: Array) -> Array:
-        """What is allowed of a block of elements of absolute values ``size``, which begins at ``first``."""
+        """The allowed errors of a block of elements with absolute values ``size``, which begins at ``first``."""
         if self.peaks is None:
             return np.asarray(self.rtol * size + self.least)
         slices = self.peaks.of_block(first, first + size.size)
@@ -45,8 +45,8 @@ class Allowed:
 
 @dataclass
 class Errors:
-    """Of ``count`` elements, ``bad`` differ by more than is allowed, that at ``worst`` (flat) by the most; ``within``
-    differ by at most a step, ``excused`` by at most a step or what is allowed.
+    """Of ``count`` elements, ``bad`` differ by more than the allowed error; the one at ``worst`` (flat) has the largest
+    error; differ by at most a step, ``excused`` by at most a step or what is allowed.
     """
 
     count: int
@@ -67,7 +67,7 @@ def largest_finite(a: Array) -> float:
 def measure_errors(a: Array, b: Array, peak: float, allowed: Allowed) -> Errors:
     """The errors of ``b``, of the shape and dtype of ``a``, whose largest finite element is ``peak``.
 
-    Where ``a`` is not finite there is no error; ``b`` has to be the same there.
+    Elements at which ``a`` is not finite have no error; ``b`` has to be equal there.
     """
     noise = allowed.noise if allowed.noise is not None and allowed.noise.elements.shape == a.shape else None
     most = 0.0 if noise is None else noise.largest(_whole(a, b))
@@ -114,7 +114,7 @@ def _size(part: Array) -> Array:
 
 
 def _error(x: Array, y: Array) -> Array:
-    """``|y - x|`` in float64, 0 where ``x`` is not finite; of integers exact also where int64 goes beyond float64."""
+    """``|y - x|`` in float64, 0 where ``x`` is not finite; exact for integers, also for int64 beyond 2**53."""
     if x.dtype.kind == "b":
         return np.asarray(np.not_equal(x, y), dtype=np.float64)
     if x.dtype.kind in "iu":

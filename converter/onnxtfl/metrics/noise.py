@@ -1,4 +1,4 @@
-"""The noise of a model: by how much its outputs change where nothing but rounding differs.
+"""The noise of a model: the change of its outputs if only rounding differs.
 
 It is measured on the source alone: without the optimizations of its runtime, and for inputs changed by one unit in the
 last place, which also shows how much the model amplifies; where inputs are integers, for constants changed so (see
@@ -22,21 +22,21 @@ import numpy as np
 from onnxtfl.ir.data import Array
 
 FACTOR = 8.0
-"""An error may be this multiple of the noise: rounding adds up in other ways in another runtime. Of the conversions in
+"""The allowed multiple of the noise: in another runtime, rounding errors add up in other ways. The largest measured one
 the corpus that are correct, the largest measured was 6.
 """
 LIMIT = 10.0
-"""No noise excuses an error beyond this multiple of the tolerance."""
+"""An error beyond this multiple of the tolerance is never accepted as noise."""
 AMPLIFIED = 1e-2
-"""Noise of outputs that say little about a model, relative to them. That of a correct network of float16 (segformer) is
+"""With more noise, relative to the outputs, outputs are no evidence. That of a correct float16 network (segformer) is
 7e-4, that of networks that amplify rounding 0.1 and more.
 """
 MOST_INFINITE = 1e-2
-"""The fraction of elements that may be finite in one run of the source and infinite in another."""
+"""The largest fraction of elements that are finite in one run of the source and infinite in another."""
 SAMPLES = 3
-"""How often inputs, and constants, are changed."""
+"""The number of changed sets of inputs, and of constants."""
 STEP = 2.0**-14
-"""Changes that reach the rounding of long sums, as parts of the elements."""
+"""Relative changes that show the rounding of long sums."""
 _BLOCK = 1 << 18
 Run = Callable[[Sequence[Any], str], Sequence[Any]]
 """Inputs and a kernel set -> outputs of the model."""
@@ -46,13 +46,14 @@ RunPerturbed = Callable[[Sequence[Any], "Perturbation"], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Perturbation:
-    """Each element up or down, at random by ``seed``: by ``step`` times itself, or one unit in the last place if 0."""
+    """Changes each element up or down, at random by ``seed``: by ``step`` times its value; one unit in the last place
+    if 0."""
 
     seed: int
     step: float = 0.0
 
     def changed(self, values: Array, *place: int) -> Array:
-        """The array changed; ``place``: which part of a larger one it is."""
+        """The changed array; ``place``: the number of the part, of a larger array."""
         up = np.random.default_rng([self.seed, *place]).integers(0, 2, values.shape, np.uint8).astype(bool)
         if self.step:
             return np.asarray(values * np.where(up, 1 + self.step, 1 - self.step).astype(values.dtype))
@@ -73,7 +74,7 @@ class Noise:
     def largest(self, whole: float) -> float:
         """Return the largest noise of any element, given the root mean square error ``whole``.
 
-        Where the errors as a whole are of the size of the noise, which elements are hit is chance.
+        If all errors together are of the size of the noise, it is chance which elements have the largest ones.
         """
         if whole > FACTOR * self.typical:
             return self.typical
@@ -81,7 +82,7 @@ class Noise:
 
 
 def floor(elements: Array, largest: float, allowed: Array) -> Array:
-    """The error that noise explains, for each of some elements: a multiple of theirs, or of the ``largest``.
+    """The error that noise explains, for each of ``elements``: a multiple of its noise, or of the ``largest``.
 
     ``allowed``: by the tolerance, which limits it.
     """
@@ -135,7 +136,7 @@ def is_amplified(noise: float, output: Any) -> bool:
 def distance(a: Any, b: Any) -> float:
     """Return the root mean square difference of two float outputs.
 
-    Of others the share of the elements that differ; inf where shapes do, or which elements are finite.
+    For other outputs the share of different elements; inf if shapes differ, or elements are finite in only one.
     """
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) or a.shape != b.shape:
         return math.inf
@@ -176,7 +177,7 @@ def _is_float(value: Any) -> bool:
 
 
 def _noises(outputs: Sequence[Any], others: Iterable[Sequence[Any]]) -> list[Noise | None]:
-    """The noise of each output, of which there are as many copies as runs; one of them is in memory at a time."""
+    """The noise of each output, over all runs; the outputs of one run are in memory at a time."""
     found: list[Array | None] = [_no_noise(out) for out in outputs]
     measured = False
     for other in others:
@@ -190,7 +191,7 @@ def _no_noise(out: Any) -> Array | None:
 
 
 def _larger(elements: Array, out: Any, other: Any) -> Array | None:
-    """The larger of ``elements`` and the changes from an output to another one; None if these say nothing."""
+    """The larger of ``elements`` and the changes between two outputs; None if these cannot be compared."""
     if other.shape != out.shape:
         return None
     infinite = 0

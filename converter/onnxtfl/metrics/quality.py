@@ -1,4 +1,4 @@
-"""Metrics of an output to report beside the verdict: how near one array is to another.
+"""Metrics of an output for the report, which do not affect the verdict.
 
 Complex values are compared as pairs of real ones; quantized outputs of both models as they are stored.
 """
@@ -18,7 +18,8 @@ Metric = Callable[[Array, Array], float]
 
 
 def measured(a: Array, b: Array, metrics: Sequence[str | Metric]) -> dict[str, float]:
-    """The metrics of ``b`` against ``a``, by name; a function has its own name. None of arrays of different shapes."""
+    """The metrics of ``b`` against ``a``, by name; that of a function is its own. Empty for arrays of different
+    shapes."""
     if a.shape != b.shape or a.dtype.kind in "OSU" or b.dtype.kind in "OSU":
         return {}
     found = {}

@@ -1,4 +1,4 @@
-"""The largest values of an array by slice, along the axis along which magnitudes differ.
+"""The largest values of an array by slice, along an axis whose slices have different magnitudes.
 
 Boxes in pixels and class scores in one tensor, or channels of different units: an error of the small ones is not
 measured by the large ones.
@@ -14,11 +14,11 @@ import numpy as np
 from onnxtfl.ir.data import Array
 
 SPREAD = 10.0
-"""The ratio of the largest to the smallest peak from which on slices have different magnitudes."""
+"""The least ratio of the largest to the smallest peak of slices with different magnitudes."""
 LEAST_ELEMENTS = 16
-"""Elements of a slice below which its largest one says little of its magnitude."""
+"""The fewest elements of a slice whose largest one shows its magnitude."""
 FLOOR = 1e-3
-"""The least peak of a slice, relative to the whole array: sums of large values round to units of theirs."""
+"""The least peak of a slice, relative to the whole array: sums of large values have rounding errors of that size."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Peaks:
 
 
 def slice_peaks(a: Array, peak: float) -> Peaks | None:
-    """The peaks along the axis along which magnitudes differ most; None if they differ along no axis.
+    """The peaks along the axis whose slices differ most in magnitude; None if there is no such axis.
 
     ``peak``: the largest finite ``|a|``.
     """

@@ -19,7 +19,7 @@ TFLITE_RUNTIME_PYTHON = "ONNXTFL_TFLITE_RUNTIME_PYTHON"
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime: ``name``, the model ``format`` it runs ("onnx" or "tflite"), the distribution that it comes in, and
+    """A runtime: ``name``, the model ``format`` that it runs ("onnx" or "tflite"), its distribution, and its package.
     the package that is imported.
 
     ``special``: it is used only where it is asked for by name. ``install``: what pip installs. ``has_arena``: it plans
@@ -36,7 +36,7 @@ class Runtime:
     has_arena: bool = False
 
     def version(self) -> str | None:
-        """Return the installed version, or None where the runtime is not installed. Imports nothing."""
+        """Return the installed version; None if the runtime is not installed. Imports nothing."""
         return _version(self.distribution, self.find_python())
 
     def available(self) -> bool:
@@ -57,7 +57,7 @@ class Runtime:
 
 
 def tflite_runtime_python() -> str:
-    """Return the interpreter that has tflite-runtime: the one that ONNXTFL_TFLITE_RUNTIME_PYTHON names, or ours."""
+    """Return the interpreter that has tflite-runtime: that of ONNXTFL_TFLITE_RUNTIME_PYTHON, or this one."""
     return os.environ.get(TFLITE_RUNTIME_PYTHON) or sys.executable
 
 
@@ -95,14 +95,14 @@ RUNTIMES = {runtime.name: runtime for runtime in (ONNXRUNTIME, LITERT, TFLITE_RU
 
 
 def has_arena(name: str | None) -> bool:
-    """Whether the runtime that is asked for by this name plans memory in an arena."""
+    """Whether the runtime of this name plans memory in an arena."""
     return name is not None and RUNTIMES[name.replace("-", "_")].has_arena
 
 
 def runtime_for(format_: str, name: str | None = None) -> Runtime:
     """Return the runtime that runs ``format_`` ("onnx" or "tflite"): the first installed one.
 
-    ``name``: which one runs .tflite models, installed or not. Raises `RuntimeUnavailableError` if there is none.
+    ``name``: the one for .tflite models, installed or not. Raises `RuntimeUnavailableError` if there is none.
     """
     candidates = [runtime for runtime in RUNTIMES.values() if runtime.format == format_ and not runtime.special]
     if name is not None and format_ == "tflite":

@@ -1,4 +1,4 @@
-"""The size of the arena that a model needs in TFLite Micro: more than is in use, so larger ones are tried."""
+"""The size of the arena that a model needs in TFLite Micro, by trial: it is more than the memory in use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRECISE = 32
 
 
 def least_arena(worker: Worker, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> int:
-    """The bytes of an arena that ``model`` fits into; raises `RunError`.
+    """The bytes of the smallest arena for ``model``. Raises `RunError`.
 
     What is in use at the end is less, by what the interpreter needs to plan its memory.
     """
@@ -32,7 +32,7 @@ def least_arena(worker: Worker, model: str | os.PathLike[str], options: RunOptio
 
 
 def _fits(worker: Worker, model: str | os.PathLike[str], size: int, options: RunOptions) -> bool:
-    """Whether ``model`` loads in an arena of so many bytes. In one that is too small, the interpreter may crash, or
+    """Whether ``model`` loads in an arena of ``size`` bytes. If it is too small, the interpreter may crash, or name an
     name any op that it fails to prepare.
     """
     try:

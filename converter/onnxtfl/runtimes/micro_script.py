@@ -1,4 +1,4 @@
-"""TFLite Micro in the child process: part of `worker`, and like it a plain script on NumPy.
+"""TFLite Micro in the child process: part of `worker`, and like it a script that needs NumPy only.
 
 The interpreter reports what is wrong on stderr only, so this is read from there. Its memory, the arena, is doubled
 until the model fits.
@@ -20,7 +20,7 @@ TOO_SMALL = ("Failed to allocate", "Unable to allocate", "missing:", "Too many b
 
 
 class MicroError(Exception):
-    """A run that cannot be; ``kind``: see `RunError`."""
+    """A run that failed; ``kind``: see `RunError`."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

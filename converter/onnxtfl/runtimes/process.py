@@ -1,4 +1,4 @@
-"""The parent's side of `worker`: a child process that may crash or hang, and is then replaced.
+"""The parent's side of `worker`: a child process, which is replaced if it crashes or hangs.
 
 NumPy is imported where arrays are sent: a process starts before.
 """
@@ -47,7 +47,7 @@ SHORT = 4096
 
 
 def stored_bytes(model: str | os.PathLike[str]) -> int:
-    """The bytes of a model file, and of the files next to it that may be its external data."""
+    """The size of a model file in bytes, with files next to it that may be its external data."""
     path, data = Path(model), 0
     if path.suffix.lower() == ".onnx":
         beside = [entry for entry in os.scandir(path.parent) if entry.name.startswith(path.stem) and entry.is_file()]
@@ -60,9 +60,9 @@ class RunOptions:
     """How to run a model.
 
     ``kernels``: "default" (LiteRT: XNNPACK), "builtin" (optimized kernels, no delegate) or "reference"; for ONNX
-    Runtime all but "default" turn its graph optimizer off. ``time_limit``: seconds for loading and one run. ``spare``:
-    the runs after the first are left out where that took more than so many seconds; 0: never. ``keep``: the model stays
-    loaded for the next run; a .tflite then keeps its state too.
+    Runtime all except "default" turn graph optimizations off. ``time_limit``: seconds for loading and one run.
+    ``spare``: the runs after the first are left out where that took more than so many seconds; 0: never. ``keep``: the
+    model stays loaded for the next run; a .tflite then keeps its state too.
     """
 
     kernels: str = "default"
@@ -80,7 +80,7 @@ def environment() -> dict[str, str]:
 
 
 class Worker:
-    """One child process for one runtime, running any number of models; restarted after a crash or time-out.
+    """A child process for one runtime, which runs any number of models; restarted after a crash or time-out.
 
     Use it as a context manager, in one thread. ``python``: the interpreter to run the worker with. Requests are
     answered one after the other, in order; several may be under way (`submit`, `load`).
@@ -109,7 +109,7 @@ class Worker:
         self.close()
 
     def start(self) -> None:
-        """Start the process unless it runs; done by `run` too, but done early it imports its runtime meanwhile."""
+        """Start the process unless it runs. `run` does that too; an early start gives it time to import its runtime."""
         if self._process is not None and self._process.poll() is None:
             return
         while self._sent:  # answers that arrived before the process ended
@@ -134,7 +134,7 @@ class Worker:
         self._reader.start()
 
     def run(self, model: str | os.PathLike[str], inputs: Sequence[Value], options: RunOptions = DEFAULT) -> list[Value]:
-        """Run ``model`` on ``inputs`` in the order of its own inputs; returns the outputs in its order.
+        """Run ``model`` on ``inputs``, in the model's order. Returns the outputs in the model's order.
 
         Types that NumPy lacks are ml_dtypes arrays on both sides. Raises `RunError`.
         """
@@ -147,7 +147,7 @@ class Worker:
         options: RunOptions = DEFAULT,
         feedback: Sequence[tuple[int, int]] = (),
     ) -> list[list[Value]]:
-        """Run ``model`` on the inputs of each step, one after the other, without reset; returns the outputs of each.
+        """Run ``model`` on the inputs of each step in turn, without reset. Returns the outputs of each step.
 
         ``feedback``: pairs of output and input; from the second step on the input is the output of the step before.
         """
@@ -160,7 +160,7 @@ class Worker:
         options: RunOptions = DEFAULT,
         feedback: Sequence[tuple[int, int]] = (),
     ) -> Run:
-        """Begin `run_steps` and return at once; `Run.result` waits. Raises `RunError` if no process starts."""
+        """Begin `run_steps` and return immediately; `Run.result` waits. Raises `RunError` if no process starts."""
         import numpy as np
 
         from onnxtfl.runtimes.worker import encode
@@ -187,7 +187,7 @@ class Worker:
             self._send(self._request(model, options, load=True), options.time_limit)
 
     def verify(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> None:
-        """Load ``model``, and nothing else; raises `RunError` if the runtime refuses."""
+        """Load ``model`` without a run. Raises `RunError` if the runtime refuses it."""
         self._answer(self._send(self._request(model, options, load=True), options.time_limit))
 
     def arena(self, model: str | os.PathLike[str], size: int, options: RunOptions = DEFAULT) -> int:
@@ -208,7 +208,7 @@ class Worker:
             self._files = None
 
     def _new_file(self, name: str) -> Path:
-        """Return a path that was not used before, in a directory of this worker's own."""
+        """Return an unused path in a directory of this worker."""
         if self._files is None:
             self._files = temporary.Folder()
         return self._files.path / f"{next(self._numbers)}-{name}"
@@ -230,7 +230,7 @@ class Worker:
         return number
 
     def _answer(self, number: int, time_limit: float | None = None) -> dict[str, Any]:
-        """Wait for the answer to a request; raises `RunError`. ``time_limit``: at most so long, if it is not None."""
+        """Wait for the answer to a request, at most ``time_limit`` seconds (None: unlimited). Raises `RunError`."""
         if number in self._sent and time_limit is not None:
             self._sent[number] = min(self._sent[number], time_limit)
         while number not in self._replies:
@@ -259,7 +259,7 @@ class Worker:
         return None
 
     def _next_line(self, until: float) -> str | None:
-        """The next answer, None where the process has ended; raises `queue.Empty` at the time `until`.
+        """The next answer; None if the process has ended. Raises `queue.Empty` at the time `until`.
 
         The end of the process is not only seen from its pipe: a process that this one forked meanwhile may hold that.
         """
@@ -279,7 +279,7 @@ class Worker:
         self._sent.clear()
 
     def _cancel(self, number: int) -> None:
-        """Forget a request; the process is killed if it does not answer soon, and with it all other requests."""
+        """Cancel a request. If the process does not answer soon, it is killed, with all other requests."""
         if number in self._sent:
             soon = time.monotonic() - self._since + GRACE
             self._sent = {sent: min(limit, soon) for sent, limit in self._sent.items()}
@@ -301,7 +301,7 @@ class Worker:
         return " ".join(telling[-3:])
 
     def _stop(self, patience: float = 0.0) -> int:
-        """End the process, which has so many seconds to end by itself, and return its exit code."""
+        """End the process, after ``patience`` seconds by force, and return its exit code."""
         process = self._process
         if process is None:
             return 0
@@ -319,14 +319,14 @@ class Worker:
 
 
 class Run:
-    """Runs of a model that have begun. ``seconds``: what loading and running took, once `result` has returned."""
+    """Runs of a model that have begun. ``seconds``: for loading and running, once `result` has returned."""
 
     def __init__(self, worker: Worker, number: int, paths: tuple[Path, Path]) -> None:
         self.seconds = 0.0
         self._worker, self._number, self._paths = worker, number, paths
 
     def result(self, time_limit: float | None = None) -> list[list[Value]]:
-        """Wait for the outputs of each step (of fewer where steps were spared). Raises `RunError`.
+        """Wait for the outputs of each step (of fewer if steps were skipped). Raises `RunError`.
 
         ``time_limit``: less seconds than the options say. May be called once.
         """
@@ -354,12 +354,12 @@ class Run:
 
 
 def _distinct(steps: Sequence[Sequence[Value]]) -> list[Value]:
-    """The values of all steps, each object once."""
+    """The distinct objects among the values of all steps."""
     return list({id(value): value for inputs in steps for value in inputs}.values())
 
 
 def _pump(stream: IO[str], answers: queue.Queue[str | None]) -> None:
-    """Move the child's answers into a queue, which can be waited for with a time limit on every system."""
+    """Move the child's answers into a queue, since waiting with a time limit works on every system only there."""
     with contextlib.suppress(ValueError, OSError), stream:
         for line in stream:
             if line.startswith(MARK):

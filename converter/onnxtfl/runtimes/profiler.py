@@ -26,7 +26,7 @@ def profile(
     *,
     ops: bool = True,
 ) -> dict[str, Any]:
-    """What `runtime` measures for ``model`` on ``inputs``, in the order of the model's own.
+    """The profile of ``model`` in `runtime`, on ``inputs`` in the model's order.
 
     ``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total"}``; where it cannot
     be measured ``note`` says why, and keys are missing. ``ops``: whether those of a .tflite are measured.

@@ -1,10 +1,10 @@
-"""The child process in which a runtime measures the time of each op: a plain script, so that a crash stays in here.
+"""The child process in which a runtime measures the time of each op: a script, whose crash does not end the parent.
 
 It imports nothing of onnxtfl but the script `worker` next to it. Its argument is a JSON object
 ``{"runtime", "model", "arrays": npz, "items": [item], "places": [directory], "ops": bool}``; the inputs are items of
 `worker.encode`; "places" as for `worker`. It prints lines of `MARK` and
 ``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total"}``, or
-``{"error"}``; the last line counts, and one before it has what is known before LiteRT's profiler, which may crash.
+``{"error"}``; the last line counts. An earlier line has the results before the call of LiteRT's profiler, which may
 
 ONNX Runtime writes a profile itself. The Python package of LiteRT has no profiler; the C library in it has one, whose
 functions are called here. Its structures are those of LiteRT 2: for other versions, and where what it measured cannot
@@ -46,7 +46,7 @@ def _load_worker() -> Any:
 
 
 def repeated(run: Callable[[], Any]) -> tuple[int, float]:
-    """Run once to warm up, then several times; returns how often, and the smallest time in milliseconds."""
+    """Run once to warm up, then several times. Returns the number of runs, and the smallest time in milliseconds."""
     run()
     times: list[float] = []
     started = time.perf_counter()
@@ -96,7 +96,7 @@ def onnx_times(events: list[dict[str, Any]]) -> list[Timed]:
 def profile_tflite(
     runtime: str, model: str, inputs: list[Any], tell: Callable[[Any], None], ops: bool = True
 ) -> dict[str, Any]:
-    """What a delegate takes; the time of one run; and, if `ops`, that of each op where the package has a profiler.
+    """The ops of a delegate, the time of one run, and with `ops` the time of each op if the package has a profiler.
 
     `tell`: called with what is known before the times of ops are measured.
     """
@@ -175,7 +175,7 @@ class Event(ctypes.Structure):
 
 
 class LiteRt:
-    """A model in LiteRT's C library, with profiling. OSError and RuntimeError where that cannot be."""
+    """A model in LiteRT's C library, with profiling. Raises OSError and RuntimeError if that is impossible."""
 
     def __init__(self, model: str) -> None:
         from importlib import metadata
@@ -202,7 +202,7 @@ class LiteRt:
             raise RuntimeError(f"LiteRT cannot profile this model ({name})")
 
     def made(self, name: str, *arguments: Any) -> ctypes.c_void_p:
-        """Call a function whose last argument is where it writes an object."""
+        """Call a function whose last argument is the address for an object that it creates."""
         made = ctypes.c_void_p()
         self.call(name, *arguments, ctypes.byref(made))
         return made

@@ -24,7 +24,7 @@ class ModelSummary:
 
 @dataclass(frozen=True)
 class OpTime:
-    """What a runtime measured for one op, or for one kernel of a delegate: milliseconds of one run."""
+    """The milliseconds of one op, or one kernel of a delegate, in one run."""
 
     name: str
     op: str
@@ -35,9 +35,9 @@ class OpTime:
 class Profile:
     """Time per op of one runtime, measured in separate runs.
 
-    ``ops``: in the order in which they run; () where the runtime offers no times, and ``note`` says why.
-    ``milliseconds``: one run without measuring ops, None where it was not measured. ``delegate``: what runs a part of
-    the ops of a .tflite, "" where there is none; ``delegated`` of its ``total`` ops run there.
+    ``ops``: in the order in which they run; () if the runtime has no times, and ``note`` says why. ``milliseconds``:
+    one run ``milliseconds``: one run without measuring ops, None where it was not measured. ``delegate``: what runs a
+    part of the ops of a .tflite, "" where there is none; ``delegated`` of its ``total`` ops run there.
     """
 
     runtime: str
@@ -76,8 +76,8 @@ class Speed:
 class SpeedChange:
     """A .tflite ``before`` and ``after`` it was quantized in a ``mode``.
 
-    ``added``: the kinds of ops that take the time that was added, with its milliseconds, the largest first; () for a
-    model that is not slower, or whose ops were not measured.
+    ``added``: the kinds of ops that became slower, with the additional milliseconds, the largest first; () for a model
+    that model that is not slower, or whose ops were not measured.
     """
 
     mode: str
@@ -107,7 +107,7 @@ class SpeedChange:
 
     @property
     def _delegated(self) -> str:
-        """How many ops a delegate computes in both models; "" if neither has one."""
+        """The number of ops that a delegate computes in both models, as text; "" if neither has one."""
         name = self.after.delegate or self.before.delegate
         counts = [f"{speed.delegated} of {speed.total}" for speed in (self.after, self.before)]
         return name and f"{name} computes {counts[0]} ops, {counts[1]} of the float model"

@@ -30,7 +30,7 @@ CALIBRATED = ("int8", "int16x8")
 class Sensitive:
     """Tensors around which ops stay float.
 
-    `divisors`: those of which elements would be 0 once quantized. `exponents`: groups of what is exponentiated, if one
+    `divisors`: divisors with elements that quantization would make 0. `exponents`: groups of operands of exponential
     has large steps. `unsupported`: results of ops that cannot be quantized.
     """
 

@@ -1,9 +1,9 @@
-"""Quantizes one .tflite file with litert-quantizer: a plain script, run in a child process.
+"""Quantizes one .tflite file with litert-quantizer: a script, run in a child process.
 
 It imports nothing of onnxtfl. Request on stdin, one JSON object: ``{"model", "out", "mode", "inputs", "samples": [npz],
 "float_io", "float_ops", "divisors", "exponents", "unsupported", "places": [directory]}``; the answer on stdout: ``{}``
 or ``{"error"}``. A sample has the values of the inputs, whose names are in ``"inputs"``, by position: ``i0``, ``i1``,
-... In "places" the parent has temporary folders, which are removed where it is killed.
+... The directories "places" have the parent's temporary folders, which are removed if it is killed.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def quantize(request: dict[str, Any]) -> None:
 def extremes_of(path: str, given: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the least and the largest value of each tensor over all samples.
 
-    By default the library averages them, mostly over the first samples: elements beyond are clipped, which adds up
-    over the steps of a recurrent layer.
+    By default the library averages them, mostly over the first samples: larger elements are clipped, and the error
+    grows over the steps of a recurrent layer.
     """
     from litert_quantizer import calibrator, recipe_manager
     from litert_quantizer.utils import qsv_utils
@@ -84,7 +84,7 @@ def recipe_of(mode: str) -> Any:
 
 
 def keep_float(made: Any, names: list[str]) -> None:
-    """Leave these ops as they are; QUANTIZE and DEQUANTIZE ops come around them."""
+    """Keep these ops in float, between DEQUANTIZE and QUANTIZE ops."""
     from litert_quantizer import algorithm_manager, qtyping
 
     for name in names:
@@ -97,9 +97,9 @@ def keep_float(made: Any, names: list[str]) -> None:
 class Op:
     """An op of the model: the names of its operands and results, the ranks of both, and how recipes name it.
 
-    `computed`: the names of float results in other subgraphs than the first. `crosses`: it is one of the two in which
-    the library reads and writes what another subgraph passes to a subgraph, or an op on a tensor that is passed on as
-    it is. What is passed is float: the calling op is not quantized.
+    `computed`: the names of float results in other subgraphs than the first. `crosses`: whether it reads or writes a
+    tensor the library reads and writes what another subgraph passes to a subgraph, or an op on a tensor that is passed
+    on as it is. What is passed is float: the calling op is not quantized.
     """
 
     operands: list[str]
@@ -130,7 +130,7 @@ def ops_of(path: str) -> list[Op]:
 
 
 def of_tensor_ranks(found: dict[str, Any], ops: list[Op]) -> dict[str, Any]:
-    """Return the extremes of each tensor with its rank, which the library compares where it quantizes constants."""
+    """Return the extremes of each tensor with its rank, which the library compares when it quantizes constants."""
     ranks = {name: rank for op in ops for name, rank in op.ranks.items()}
     return {
         name: {
@@ -147,13 +147,13 @@ def wide(found: dict[str, Any]) -> set[str]:
 
 
 def coarse(groups: list[list[str]], found: dict[str, Any], levels: int) -> set[str]:
-    """Return the tensors of the `groups` of exponents in which a step is large, as of scores with a mask of -10000."""
+    """Return the tensors in `groups` of exponents whose step is large, such as scores with a mask of -10000."""
     names = (group for group in groups if any(span(found[n]) > FINE * levels for n in group if n in found))
     return set(chain.from_iterable(names))
 
 
 def small(divisors: list[dict[str, list[str]]], found: dict[str, Any], levels: int) -> set[str]:
-    """Return the tensors of the `divisors` in which elements are less than a step, so that they may become 0."""
+    """Return the tensors in `divisors` with elements smaller than a step, which may become 0."""
     names = set[str]()
     for divisor in divisors:
         known = [found[name] for name in divisor["checked"] if name in found]
@@ -163,7 +163,7 @@ def small(divisors: list[dict[str, list[str]]], found: dict[str, Any], levels: i
 
 
 def least(extremes: dict[str, Any]) -> float:
-    """Return the least magnitude between the extremes."""
+    """Return the smallest magnitude between the extremes."""
     low, high = (float(np.ravel(extremes[key])[0]) for key in ("min", "max"))
     return max(low, -high, 0.0)
 
@@ -176,7 +176,7 @@ def span(extremes: dict[str, Any]) -> float:
 
 
 def keep_these_float(made: Any, ops: list[Op]) -> None:
-    """Leave these ops as they are; QUANTIZE and DEQUANTIZE ops come around them."""
+    """Keep these ops in float, between DEQUANTIZE and QUANTIZE ops."""
     from litert_quantizer import algorithm_manager, qtyping
 
     every, nothing = qtyping.TFLOperationName.ALL_SUPPORTED, algorithm_manager.AlgorithmName.NO_QUANTIZE

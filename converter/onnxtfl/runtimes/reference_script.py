@@ -1,4 +1,4 @@
-"""The reference evaluator of the package onnx in the child process: part of `worker`, and like it a plain script.
+"""The reference evaluator of the package onnx in the child process: part of `worker`, and like it a script.
 
 It is slow, and knows ops that ONNX Runtime does not have yet.
 """

@@ -12,8 +12,8 @@ _CODES = {"unavailable": "E-RUN-001", "crash": "E-RUN-003", "timeout": "E-RUN-00
 class RunError(RuntimeUnavailableError):
     """A runtime could not run a model.
 
-    ``kind``: unavailable (runtime not installed), unsupported (the model may be good, the runtime does not know
-    something in it), load, run, memory, crash, timeout.
+    ``kind``: unavailable (runtime not installed), unsupported (the model may be valid, but the runtime lacks a part of
+    it), something in it), load, run, memory, crash, timeout.
     """
 
     def __init__(self, kind: str, message: str) -> None:
@@ -33,7 +33,7 @@ _NOISE = (
 
 
 def brief(message: str) -> str:
-    """Return a runtime's error as one line without its error codes, and the places in its own sources."""
+    """Return a runtime's error as one line, without error codes and places in the runtime's sources."""
     for noise in _NOISE:
         message = re.sub(noise, "", message)
     return one_line(message, 400)

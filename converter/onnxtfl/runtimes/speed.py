@@ -24,7 +24,7 @@ _ELEMENT_TYPES = re.compile(r" \([^)]*\)")
 def speed_change(
     mode: str, paths: Sequence[str | os.PathLike[str]], inputs: Sequence[Sequence[Any]], runtime: Runtime | None
 ) -> SpeedChange:
-    """Compare a float .tflite with its quantized version in a ``mode``; ``inputs``: of both.
+    """Compare a float .tflite with its quantized version in a ``mode``; ``inputs``: those of each.
 
     Without a ``runtime`` only the bytes are compared.
     """

@@ -1,4 +1,5 @@
-"""The child process in which models run: a plain script on NumPy and one runtime, so that a crash stays in here.
+"""The child process in which models run: a script that needs NumPy and one runtime, whose crash does not end the
+parent.
 
 Its arguments are the runtime to import, what each answer begins with (what else is printed does no harm then), and the
 directories in which its parent has temporary folders: where its parent is killed it removes these and ends. It reads
@@ -8,7 +9,7 @@ can run it too (tflite-runtime 2.14 wants numpy < 2 and Python 3.11).
 
 Request: ``{"id", "runtime", "model", "arrays": npz, "runs": [[item]], "feedback": [[output, input]], "results": npz,
 "kernels", "spare", "keep", "large", "source", "time_limit"}``: the inputs of each run of one session or interpreter,
-which keeps its state from run to run; an input that is fed back gets the value of that output of the run before. The
+which keeps its state from run to run; an input in "feedback" gets the value of its output in the previous run. If the
 runs after the first are left out where that took more than "spare" seconds, unless that is 0. With ``"load": true`` the
 model is only loaded, for a later request; with ``"keep": true`` it stays loaded. With ``"arena": size`` (0: large
 enough) the answer's "arena" is the number of bytes in use in an arena of TFLite Micro of that size. With "source", ONNX
@@ -53,7 +54,7 @@ RAW_TYPES: dict[str, tuple[int, str]] = {
 
 
 class WorkerError(Exception):
-    """A run that cannot be; ``kind`` is one of unavailable, unsupported, load, run."""
+    """A run that failed; ``kind`` is one of unavailable, unsupported, load, run."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -86,7 +87,7 @@ def encode(value: Any, store: dict[str, Any]) -> Item:
 
 
 def decode(item: Item, store: Any) -> Any:
-    """Return the value of ``item``; raw types come back as their bits (uint16 or uint8)."""
+    """Return the value of ``item``; raw types are returned as their bits (uint16 or uint8)."""
     kind = item["kind"]
     if kind == "list":
         return [decode(part, store) for part in item["items"]]
@@ -98,7 +99,7 @@ def decode(item: Item, store: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Return a string element as ``str``; bytes that are not UTF-8 survive as surrogates."""
+    """Return a string element as ``str``; bytes that are not UTF-8 are kept as surrogates."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
 
@@ -154,14 +155,14 @@ def file_key(request: Item) -> tuple[Any, ...]:
 
 
 def enough(request: Item, found: list[Any], started: float) -> bool:
-    """Return whether the other runs are left out: the first one took too long."""
+    """Return whether the other runs are skipped, since the first one took too long."""
     return bool(request["spare"]) and len(found) == 1 and time.perf_counter() - started > request["spare"]
 
 
 def run_onnx(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
     """Run the model in ONNX Runtime; returns (value, name of its raw type or "") for each output of each run.
 
-    Every kernel set but "default" turns the graph optimizer off.
+    For every kernel set except "default", graph optimizations are off.
     """
     ort, key = load_runtime("onnxruntime"), file_key(request)
     session = LOADED.pop(key, (None,))[0] or new_session(ort, request)
@@ -210,7 +211,7 @@ def run_session(ort: Any, session: Any, inputs: list[Any]) -> list[tuple[Any, st
 
 
 def new_session(ort: Any, request: Item) -> Any:
-    """Load the model; weights of a large one, which runs a few times only, are not packed for faster runs."""
+    """Load the model. Weights of a large one are not packed for faster runs, since it runs only a few times."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -294,7 +295,7 @@ def allocate(interpreter: Any, inputs: list[Any]) -> None:
 
 
 def allocate_tensors(interpreter: Any) -> None:
-    """Allocate the tensors; raises `WorkerError` with the size of the largest one where there is no memory for them.
+    """Allocate the tensors. Raises `WorkerError` with the size of the largest one if there is no memory for them, which
 
     LiteRT says nothing then.
     """
@@ -313,7 +314,7 @@ def allocate_tensors(interpreter: Any) -> None:
 
 
 def tensors(interpreter: Any) -> list[Any]:
-    """Return the details of the tensors whose types have a size."""
+    """Return the details of the tensors with element types of fixed size."""
     return [t for t in interpreter.get_tensor_details() if t["dtype"] not in (np.object_, np.bytes_, np.str_)]
 
 
@@ -347,7 +348,7 @@ def tflite_error_kind(error: Exception, otherwise: str) -> str:
 
 
 def tflite_input(value: Any) -> Any:
-    """Return ``value`` as ``set_tensor`` wants it: strings as bytes.
+    """Return ``value`` as ``set_tensor`` requires it: strings as bytes.
 
     Of an object array of rank 0, LiteRT reads the bytes of the pointer.
     """

@@ -1,4 +1,4 @@
-"""The processes that run the two models of a check, side by side.
+"""The processes that run the two models of a check in parallel.
 
 Each imports its runtime and loads its model while this process converts, reads graphs and makes inputs. A large .tflite
 has a second process for its second kernel set.
@@ -29,8 +29,8 @@ HELD = 4
 
 
 class Workers:
-    """``a``, ``b``: the processes of the two models, None where a runtime is missing; ``other``: that of the second
-    kernel set of ``b``, mostly the same. ``problem``: why there is no runtime.
+    """``a``, ``b``: the processes of the two models, None if a runtime is missing; ``other``: that of the second kernel
+    set of kernel set of ``b``, mostly the same. ``problem``: why there is no runtime.
 
     A context manager. `start` may be called early, and again. ``runtime``: which one runs .tflite models, None for the
     first that is installed.
@@ -63,7 +63,7 @@ class Workers:
         self._stack.close()
 
     def start(self, a: str, b: str, size: int = 0) -> None:
-        """Start the processes for models of these formats; ``size``: bytes of the second one, as far as known."""
+        """Start the processes for models of these formats; ``size``: bytes of the second one, if known."""
         if self._started:
             return
         self._started = True
@@ -86,7 +86,7 @@ class Workers:
         return worker
 
     def load_a(self, path: PathLike, options: RunOptions) -> None:
-        """Begin to load the first model, unless that was begun before."""
+        """Begin to load the first model, unless it is already being loaded."""
         self._load(self.a, path, options)
 
     def load_b(self, path: PathLike, options: RunOptions) -> None:
@@ -103,7 +103,7 @@ class Workers:
 
 
 def fit_together(models: Sequence[PathLike]) -> bool:
-    """Whether there is memory to hold all ``models`` in their runtimes at the same time; True where unknown."""
+    """Whether there is memory to load all ``models`` in their runtimes at the same time; True if unknown."""
     free = platform_calls.memory_available()
     try:
         return free is None or HELD * sum(map(stored_bytes, models)) < free

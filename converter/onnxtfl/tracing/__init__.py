@@ -1,1 +1,1 @@
-"""The tensors inside of a model, as its runtime computes them, and which of two models correspond."""
+"""The tensors inside of a model, as its runtime computes them, and the corresponding tensors of two models."""

@@ -1,4 +1,4 @@
-"""Which tensors of two models hold the same values, and how one is made of the other: by a record, or by their names.
+"""The corresponding tensors of two models, by a record or by their names, and how one is computed from the other.
 
 ::
 
@@ -27,25 +27,26 @@ from onnxtfl.ir.record import TensorEntry
 from onnxtfl.tracing.trace import InnerModel
 
 _SAME = 2e-2
-"""The largest error of tensors of which nothing but the values says that they are the same."""
+"""The largest error of tensors that correspond by their values only."""
 _MOST_AXES = 4
 """The largest rank of which all axis orders are tried."""
 LEAST, ROUNDING = 8, 1e-5
 """A tensor is a multiple of another one of at least `LEAST` elements if it differs by less than `ROUNDING`."""
 _CLEARLY = 0.1
-"""An axis order is preferred to that of other tensors where its error is smaller by this factor."""
+"""An axis order is preferred to the common one if its error is smaller by this factor."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """b = transpose(reshape(a, `shape`), `order`); `back`: a is made of b that way. None: no reshape, no transpose."""
+    """b = transpose(reshape(a, `shape`), `order`), or with `back`, a from b in this way. None: no reshape, no
+    transpose."""
 
     order: tuple[int, ...] | None = None
     shape: tuple[int | str, ...] | None = None
     back: bool = False
 
     def moved(self, array: Array, shape: Sequence[int]) -> Array | None:
-        """The array with the axis order of the second model, whose tensor has `shape`; None if that cannot be."""
+        """The array with the axis order of the second model, whose tensor has `shape`; None if that is impossible."""
         try:
             return self._moved(array, shape)
         except ValueError:
@@ -67,7 +68,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Match:
-    """Tensor `a` of the first model is `b` of the second (numbers of :class:`InnerModel`); `way` None: to be found.
+    """Tensor `a` of the first model is `b` of the second (numbers of :class:`InnerModel`); `way` None: not yet known.
 
     `by_value`: nothing but the values says so; `recorded`: a record does.
     """
@@ -80,7 +81,7 @@ class Match:
 
 
 def by_record(a: InnerModel, b: InnerModel, entries: Sequence[TensorEntry], back: bool) -> list[Match]:
-    """The matches that a record says: one for each tensor of `b`, with the first tensor of `a` that it holds.
+    """The matches of a record: one for each tensor of `b`, with the first corresponding tensor of `a`.
 
     `back`: the first model was made of the second.
     """
@@ -99,7 +100,7 @@ def by_record(a: InnerModel, b: InnerModel, entries: Sequence[TensorEntry], back
 
 
 def _is_rounded(entry: TensorEntry, value: Value) -> bool:
-    """Whether ``value``, a real tensor of a .tflite, only exists as a quantized one in the other model: rounded."""
+    """Whether ``value``, a real tensor of a .tflite, exists in the other model only as a quantized, rounded one."""
     return entry.quantization is not None and quantization_of(value) is None
 
 
@@ -116,7 +117,7 @@ def unique_names(model: InnerModel) -> dict[str, int]:
 
 
 def stored_as(array: Array, quantization: Quantization | None, other: Quantization | None, like: Array) -> Array | None:
-    """An array of the first model, quantized by `quantization`, as the second model stores the values, with `other`.
+    """An array of the first model, with `quantization`, as the second model stores the values, with `other`.
 
     `like`: an array of the second model; None if the two are of different kinds.
     """
@@ -137,18 +138,19 @@ def stored_as(array: Array, quantization: Quantization | None, other: Quantizati
 
 
 class Converter:
-    """Makes tensors of the second model of those of the first; learns which axis orders are common."""
+    """Converts tensors of the first model to those of the second; remembers which axis orders are common."""
 
     def __init__(self, a: InnerModel, b: InnerModel) -> None:
         self._a, self._b = a, b
         self._orders: Counter[tuple[int, tuple[int, ...] | None]] = Counter()
 
     def grids(self, match: Match) -> tuple[Quantization | None, Quantization | None]:
-        """How either model stores the values."""
+        """The quantization of the tensor in each model."""
         return quantization_of(self._a.values[match.a]), quantization_of(self._b.values[match.b])
 
     def made(self, match: Match, array: Array, like: Array) -> Array | None:
-        """What `like`, the tensor of the second model, should be by `array`, that of the first; None if unknown."""
+        """The expected values of `like`, a tensor of the second model, from `array`, that of the first; None if
+        unknown."""
         assert match.way is not None
         moved = match.way.moved(array, like.shape)
         qa, qb = self.grids(match)
@@ -157,7 +159,7 @@ class Converter:
         return stored_as(moved, qa, qb, like)
 
     def resolved(self, match: Match, array: Array, like: Array) -> Match | None:
-        """The match with its way, else with one that fits the shapes, and among several the values.
+        """The match with its way, or with one that fits the shapes; of several such ways, the one that fits the values.
 
         None where there is none.
         """
@@ -204,7 +206,7 @@ def relative_error(expected: Array, got: Array, grid: Quantization | None) -> fl
 
 
 def is_multiple(x: Array, y: Array) -> bool:
-    """Whether `y` is `x` times a factor, but for rounding."""
+    """Whether `y` is `x` times a factor, except for rounding."""
     if x.shape != y.shape or x.dtype.kind != "f" or y.dtype.kind != "f" or x.size < LEAST or not np.any(x):
         return False
     a, b = x.astype(np.float64), y.astype(np.float64)
@@ -225,7 +227,7 @@ def axis_ways(a: tuple[int, ...], b: tuple[int, ...]) -> list[Way]:
 
 
 def likely(ways: list[Way]) -> list[Way]:
-    """The ways that are layouts, channels first or last, if there is one: another may be what is wrong."""
+    """The ways that are layouts (channels first or last), if there are any: another order may be the fault."""
     layouts = [
         way for way in ways if way.shape is None and (way.order is None or way.order in _layouts(len(way.order)))
     ]
@@ -239,7 +241,7 @@ def _layouts(rank: int) -> list[tuple[int, ...]]:
 def _sizes(shape: Sequence[int | str], own: Sequence[int]) -> list[int]:
     """The sizes of a shape of which some may be symbols, for an array whose sizes are ``own``.
 
-    Where several are symbols, they are the array's own sizes but for ones. ValueError where these do not fit.
+    Several symbols are the array's own sizes other than 1. Raises ValueError if these do not fit.
     """
     if 0 in own:
         return [size_or(d, 0) for d in shape]

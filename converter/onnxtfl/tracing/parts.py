@@ -1,4 +1,4 @@
-"""Parts of a model, cut at tensors, as files of their own: with the ops of the source file, weights streamed."""
+"""Parts of a model, cut at tensors, as separate files, with the ops of the source file; weights are streamed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def prepare_source(
     shapes: Shapes,
     signature: str | None = None,
 ) -> Path:
-    """Return a model file with the inputs and outputs of the converted model: ``source`` where nothing was cut.
+    """Return a model file with the inputs and outputs of the converted model: ``source`` if nothing was cut.
 
     ``inputs``, ``outputs``: names of the tensors at which it was cut, None for all. ``shapes``: sizes by input name.
     ``signature``: the entry point, None for the first subgraph. A part is in a temporary directory that exists while
@@ -47,7 +47,7 @@ def prepare_source(
 
 
 def _changes_sizes(source: Path, shapes: Shapes) -> bool:
-    """True where ``shapes`` has another size than one that the file fixes, and its runtime would refuse it."""
+    """Whether ``shapes`` has another size than a static one of the file, which its runtime would refuse."""
     if not shapes or files.sniff(source) != "onnx":
         return False
     graph = files.read(source).main
@@ -89,7 +89,7 @@ def write_part(
 
 
 def _forget_shapes(graph: Graph) -> None:
-    """Remove what the file says about the shapes of results, which another size of an input makes invalid."""
+    """Remove the shapes of results, which are invalid for another size of an input."""
     for node in graph.walk():
         for value in node.results:
             if isinstance(value.type, TensorType) and value.type.quantization is None:
@@ -127,7 +127,7 @@ def types_of(source: Path, shapes: Shapes) -> dict[str, Type]:
 
 
 def _type_in_file(type_: Type) -> Type:
-    """The type in the file of a value that has `type_` in the lifted graph."""
+    """The type in the file of a value with `type_` in the lifted graph."""
     if not isinstance(type_, TupleType):
         return type_
     elements = [t for t in type_.elements if isinstance(t, TensorType)]

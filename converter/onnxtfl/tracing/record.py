@@ -1,4 +1,4 @@
-"""The record of a conversion of one model of a pair to the other: in the metadata of the result, or beside it.
+"""The record of a conversion between two models: in the metadata of the result, or in a file beside it.
 
 A record belongs to a pair if the digest of the source's tensor names is that of the other model. Where some of these
 were renamed or removed since, at least half of the tensors that it lists must exist in both.
@@ -19,13 +19,14 @@ from onnxtfl.tracing.matches import Match, by_name, by_record
 from onnxtfl.tracing.trace import InnerModel
 
 SUFFIX = ".record.json"
-"""A file beside the result: what `Record.to_json` returns."""
+"""The suffix of a file beside the result, with the content of `Record.to_json`."""
 _SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class PairRecord:
-    """The tensors that correspond; `back`: of the conversion of the second model to the first. `where`: in words."""
+    """The tensors that correspond; `back`: whether the second model was converted to the first. `where`: for
+    messages."""
 
     entries: list[TensorEntry]
     back: bool
@@ -33,7 +34,7 @@ class PairRecord:
 
 
 def known_matches(a: InnerModel, b: InnerModel, entries: Sequence[TensorEntry]) -> tuple[list[Match], str, bool]:
-    """The tensors that correspond by a record, else by their names; by what in words, and whether by a record.
+    """The tensors that correspond, by a record or else by their names; how, for messages; and whether by a record.
 
     `entries`: the record of the conversion of `a` to `b`, empty to look for one.
     """

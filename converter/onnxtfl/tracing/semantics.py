@@ -1,4 +1,4 @@
-"""What the neutral ops compute for tensors inside of a model: an op by what it means, not by its kernel."""
+"""Tensors inside of a model as the neutral ops compute them, by the semantics of an op instead of its kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_NODES = 400
 def neutral_values(
     model: InnerModel, number: int, fed: Mapping[int, Array], grid: Quantization | None
 ) -> tuple[list[Array], Array | None]:
-    """All values that the neutral ops compute of a tensor of `model` from the tensors `fed`, and that of the tensor.
+    """All values that the neutral ops compute from the tensors `fed` up to a tensor of `model`, including it.
 
     `grid`: how the tensor is stored by the model that these are for; real values are rounded to it too. As many as can
     be evaluated.
@@ -55,7 +55,8 @@ def _evaluate(graph: Graph, known: dict[Value, Array]) -> None:
 
 
 def forms(array: Array, grid: Quantization | None) -> list[Array]:
-    """The real values of a stored array; the stored ones too, also with the other sign: ONNX has no scales there."""
+    """The real values of a stored array; also the stored integers, signed and unsigned, since ONNX tensors have no
+    scales."""
     found = [as_real(array, grid)]
     if array.dtype.name not in ("int8", "uint8"):
         return found

@@ -1,6 +1,6 @@
 """The tensors inside of a model, as its runtime computes them: through parts that are cut from the model.
 
-Memory is bounded by the tensors that are asked for at a time; the weights stay in the model's file.
+Memory is bounded by the tensors requested at a time; weights stay in the model's file.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from onnxtfl.runtimes import RunError, RunOptions, Worker
 from onnxtfl.tracing.parts import types_of
 
 _UNKNOWN_SIZE = 8
-"""The size that a dimension is expected to have which depends on more than the inputs."""
+"""The expected size of a dimension that depends on more than the inputs."""
 _UNKNOWN_BYTES = 1 << 20
-"""The size that a tensor of unknown shape is expected to have."""
+"""The expected size of a tensor of unknown shape."""
 _MOST_FAILURES = 24
-"""How many parts of some tensors may fail to run before no others are tried."""
+"""The most failing parts before no others are tried."""
 
 
 @dataclass
@@ -97,7 +97,7 @@ class InnerModel:
         return type_.rank if isinstance(type_, TensorType) else None
 
     def nbytes(self, number: int) -> int:
-        """How many bytes a tensor is expected to have, open sizes being those of the inputs."""
+        """The expected bytes of a tensor, with the sizes of the given inputs."""
         type_ = self.type_of(number)
         if not isinstance(type_, TensorType) or type_.shape is None:
             return _UNKNOWN_BYTES
@@ -115,11 +115,11 @@ class InnerModel:
         return found
 
     def fetch(self, wanted: Collection[int]) -> dict[int, Array]:
-        """The values of tensors; those of which the runtime has none are left out."""
+        """The values of tensors, without those that the runtime cannot compute."""
         return self.isolated({}, wanted)
 
     def isolated(self, fed: Mapping[int, Array], wanted: Collection[int]) -> dict[int, Array]:
-        """The values of the tensors `wanted` where the ops after each tensor of `fed` read its array.
+        """The values of the tensors `wanted` if ops read the arrays in `fed` instead of these tensors.
 
         Tensors that the runtime cannot compute are left out.
         """
@@ -128,7 +128,7 @@ class InnerModel:
         return found | self._run(fed, [i for i in sorted(set(wanted)) if i not in found])
 
     def _run(self, fed: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
-        """Run a part; where it does not run, its halves, until too many of them do not."""
+        """Run a part; if it fails, its halves, until too many parts have failed."""
         found, pending, failures = dict[int, Array](), [list(wanted)], 0
         while pending and failures <= _MOST_FAILURES:
             part = pending.pop()
@@ -158,14 +158,14 @@ class InnerModel:
         ]
 
     def _run_part(self, fed: Mapping[int, Array], wanted: Sequence[int]) -> dict[int, Array]:
-        """The values of `wanted`, on other kernels where these refuse."""
+        """The values of `wanted`, on other kernels if the default ones refuse the part."""
         with self._part(fed, wanted) as (path, arrays):
             outputs = self._outputs(path, [*self.given, *arrays])
         return {i: array for i, array in zip(wanted, outputs, strict=True) if isinstance(array, np.ndarray)}
 
     @contextmanager
     def _part(self, fed: Mapping[int, Array], wanted: Sequence[int]) -> Iterator[tuple[Path, list[Array]]]:
-        """The file of the part that computes `wanted`, and what it reads beside the inputs."""
+        """The file of the part that computes `wanted`, and the tensors that it reads beside the inputs."""
         model = self.read()
         values = numbered(model.main)
         for i in wanted:
@@ -189,7 +189,7 @@ class InnerModel:
             return self.worker.run(path, inputs, replace(self.options, kernels=other))
 
     def read(self) -> Model:
-        """The model anew, functions inlined."""
+        """A new copy of the model, functions inlined."""
         model = files.read(self.path)
         inline_functions(model)
         return model
@@ -223,7 +223,7 @@ def numbered(graph: Graph) -> list[Value]:
 
 
 def isolate(model: Model, fed: Mapping[Value, Array], wanted: Sequence[Value]) -> list[Array]:
-    """Make `wanted` the outputs and let their ops read new inputs instead of `fed`; returns what to feed these."""
+    """Make `wanted` the outputs, computed from new inputs instead of `fed`. Returns the values of the new inputs."""
     graph, arrays = model.main, list[Array]()
     for k, (value, array) in enumerate(fed.items()):
         if value.uses:

@@ -1,4 +1,4 @@
-"""Which tensors of two models hold the same values, where no record and no names say so.
+"""Matches of tensors of two models by their values, if there is neither a record nor equal names.
 
 A tensor is described by its number of elements and five figures that depend on neither axis order nor shape. Those that
 are alike are compared element by element before they are used (`onnxtfl.checking.localize.engine`).
@@ -18,15 +18,15 @@ from onnxtfl.tracing.matches import Match
 from onnxtfl.tracing.trace import InnerModel
 
 ALIKE = 1e-3
-"""How much a figure may differ, relative to the largest value."""
+"""The allowed difference of a figure, relative to the largest value."""
 LEAST = 4
-"""The number of elements below which equal values say nothing."""
+"""The fewest elements whose equality is evidence."""
 BATCH = 48 << 20
 Figures = tuple[float, ...]
 
 
 def by_value(a: InnerModel, b: InnerModel, known: Sequence[Match], until: float) -> list[Match]:
-    """Matches of tensors that `known` has not, by their values when each model reads its own inputs.
+    """Matches of tensors that are not in `known`, by their values if each model reads its own inputs.
 
     Of several tensors of the first model with the same values, the first one. `until`: when to stop, in seconds of the
     clock; a third of the time until then is for the first model, and as much for the second.
@@ -64,7 +64,7 @@ class _Alike:
 
 
 def _described(model: InnerModel, known: Collection[int], until: float) -> Iterator[tuple[int, tuple[int, Figures]]]:
-    """The number, size and figures of the tensors of real values that are not `known`, as many as there is time for."""
+    """The number, size and figures of the real tensors that are not in `known`, as many as there is time for."""
     wanted = [i for i in sorted(model.changing) if i not in known]
     for batch in _batches(model, wanted):
         if time.perf_counter() > until:
@@ -88,7 +88,7 @@ def _batches(model: InnerModel, wanted: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _figures(array: Array, grid: Quantization | None) -> Figures | None:
-    """Minimum, maximum, mean, standard deviation and cube root of the mean cube; None if these say nothing."""
+    """Minimum, maximum, mean, standard deviation and cube root of the mean cube; None if these are no evidence."""
     if array.size < LEAST or (array.dtype.kind != "f" and (grid is None or array.dtype.kind not in "iu")):
         return None
     real = (array if grid is None or array.dtype.kind == "f" else dequantize(array, grid)).astype(np.float64)

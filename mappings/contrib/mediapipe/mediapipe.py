@@ -1,4 +1,4 @@
-"""The custom ops of MediaPipe's models: transposed convolutions with a bias, max pooling with indices and back, and
+"""The custom ops of MediaPipe's models: transposed convolutions with a bias, max pooling with indices, unpooling, and
 transforms of landmarks and of images by a matrix.
 
 Source: google-ai-edge/mediapipe, mediapipe/util/tflite/operations; LiteRT kernels/perception (MaxPoolWithArgmax). No
@@ -46,7 +46,7 @@ def _sizes(x: Value) -> list[int]:
 
 @lift_tfl("custom:Convolution2DTransposeBias")
 def _conv_transpose_bias(b: Builder, node: Node) -> Value:
-    """SAME cuts the result so that it is as large as needed for the operand to be the strided convolution of it."""
+    """With SAME, the result has the smallest size whose strided convolution has the size of the operand."""
     x, kernel, bias = (node.operand(i) for i in range(3))
     number, *strides = custom_integers(node, 3)
     strides.reverse()  # the struct has the width first
@@ -96,7 +96,7 @@ def _channels(x: Value) -> int:
 
 
 def _pool_options(node: Node) -> tuple[str, tuple[int, int], tuple[int, int]]:
-    """Padding, window and strides, of which the struct has the width first."""
+    """Padding, window and strides; in the struct, widths come first."""
     number, stride_w, stride_h, width, height, activation = custom_integers(node, 6)
     if activation or min(stride_w, stride_h, width, height) < 1:
         raise UnsupportedError(f"activation {activation} of a pool with indices")
@@ -105,7 +105,7 @@ def _pool_options(node: Node) -> tuple[str, tuple[int, int], tuple[int, int]]:
 
 @lift_tfl("custom:MaxPoolingWithArgmax2D")
 def _max_pooling_with_argmax(b: Builder, node: Node) -> list[Value]:
-    """Indices are float32, into the window, plus 0.1 so that they may be truncated."""
+    """Indices are float32, within the window, plus 0.1 so that truncation is safe."""
     x = node.operand(0)
     padding, shape, strides = _pool_options(node)
     window = _pool_window(padding, shape, strides, _sizes(x))
@@ -119,7 +119,8 @@ def _max_pooling_with_argmax(b: Builder, node: Node) -> list[Value]:
 
 @lift_tfl("custom:MaxUnpooling2D")
 def _max_unpooling(b: Builder, node: Node) -> Value:
-    """Each element is put back into its window; all others are 0. Of several at one place, the last one counts."""
+    """Each element is written to its place in the window; all others are 0. Of several at one place, the last one
+    counts."""
     x, indices = node.operand(0), Term(b, node.operand(1))
     padding, shape, strides = _pool_options(node)
     (height, width), channels = _sizes(x), _channels(x)
@@ -158,7 +159,7 @@ def _rows(b: Builder, matrix: Value) -> Term:
 
 @lift_tfl("custom:TransformLandmarks")
 def _transform_landmarks(b: Builder, node: Node) -> Value:
-    """x and y of each landmark by the matrix; z stays."""
+    """x and y of each landmark, transformed by the matrix; z is unchanged."""
     x, options = node.operand(0), custom_options(node)
     first_version = node.op.version < 2
     depth = int(options.get("dimensions") or 0) if first_version else x.shape[-1]
@@ -180,7 +181,7 @@ def _transform_landmarks(b: Builder, node: Node) -> Value:
 
 @lift_tfl("custom:TransformTensorBilinear", "custom:TransformTensor")
 def _transform_tensor(b: Builder, node: Node) -> Value:
-    """An image sampled at the places that the matrix finds for each element; 0 if these are outside."""
+    """An image sampled at the transformed place of each element; 0 outside of the image."""
     x, options = node.operand(0), custom_options(node)
     first_version = node.op.version < 2
     wanted = options.get("output_size") if first_version else [options.get(f"output_{a}") for a in ("height", "width")]
@@ -209,7 +210,7 @@ def _landmarks_to_matrix(b: Builder, node: Node) -> Value:
 
 
 def _places(x: Term, indices: object) -> Term:
-    """x and y [n, 2] of landmarks, of which each has three elements."""
+    """x and y [n, 2] of landmarks with three elements each."""
     marks = reshape(x.b, x.value, (product(x.value.shape) // 3, 3))
     return Term(x.b, slice_axes(x.b, x.b(ops.Gather, marks, np.asarray(indices), axis=0), {1: slice(0, 2)}))
 
@@ -219,7 +220,7 @@ def _turn(angle: Term) -> tuple[Term, Term]:
 
 
 def _bounds(places: Term, cosine: Term, sine: Term) -> tuple[Term, Term, Term, Term]:
-    """The width and height of turned places, and their middle, turned back."""
+    """The width and height of the bounding box of rotated places, and its center, rotated back."""
     x, y = places.at(0, 1), places.at(1, 1)
     turned = (x * cosine - y * sine, x * sine + y * cosine)
     most = [v.reduce("max", [0], keepdims=False) for v in turned]
@@ -242,7 +243,7 @@ def _matrix_2(b: Builder, x: Term, options: dict[str, object]) -> Value:
 
 
 def _matrix_1(b: Builder, x: Term, options: dict[str, object]) -> Value:
-    """As version 2, by relative places: those of the crop from -1 to 1, those of the image in `landmarks_range`."""
+    """As version 2, with relative places: -1 to 1 in the crop, `landmarks_range` in the image."""
     (in_h, in_w), (out_h, out_w) = (_pair_of(options, f"{side}_hw") for side in ("input", "output"))
     reach, factor = _number(options, "landmarks_range"), _number(options, "bbox_size_multiplier")
     ends = _places(x, [_index(options, f"{side}_rotation_idx") for side in ("left", "right")])
@@ -276,7 +277,7 @@ def _assembled(
 
 
 def _stacked(b: Builder, rows: list[tuple[Term, Term, Term]]) -> Value:
-    """The matrix [1, 4, 4] of two rows (x, y, 1); z stays."""
+    """The matrix [1, 4, 4] of two rows (x, y, 1), without a change of z."""
     zero = b.scalar(0.0, DType.FLOAT32)
     numbers = [v for x, y, one in rows for v in (x.value, y.value, zero, one.value)]
     top = b(ops.Concatenate, *(reshape(b, v, (1,)) for v in numbers), axis=0)

@@ -28,7 +28,7 @@ from onnxtfl.rewriting.registry import lift_onnx, upgrade
 
 @upgrade("Attention", since=(23, 24, 25))
 def _attention_of_onnx(b: Builder, node: Node) -> None:
-    """ONNX defines it by a function, whose product needs values of the queries' type, though the op allows another.
+    """ONNX defines it by a function, whose product needs values of the queries' type; the op allows another type.
 
     ONNX Runtime's kernel ignores a `softcap` that is not above 0.
     """
@@ -44,7 +44,7 @@ def _attention_of_onnx(b: Builder, node: Node) -> None:
 
 @lift_onnx("QAttention", since=(1,), domain=MICROSOFT)
 def _quantized_attention(b: Builder, node: Node) -> Value:
-    """Attention on x and weights that are quantized; the operands after them have the same order.
+    """Attention on quantized x and weights; the operands after their scales and zero points are those of Attention.
 
     Source: ONNX Runtime, contrib_ops/cpu/quantization/attention_quant.cc.
     """
@@ -103,7 +103,8 @@ def dot(b: Builder, lhs: Value, rhs: Value, batch: list[int], lhs_axis: int, rhs
 
 
 def attended(b: Builder, node: Node, q: Value, k: Value, v: Value, mask: Value | None, added: Value | None) -> Value:
-    """softmax(q @ k.T * scale + mask) @ v for each head, all [b, heads, length, size]; as [b, s, heads * size].
+    """softmax(q @ k.T * scale + mask) @ v for each head, operands [b, heads, length, size]; result [b, s, heads *
+    size].
 
     `mask`: which keys count; `added`: what is added to the products. Later positions do not count if `unidirectional`.
     """
@@ -111,7 +112,7 @@ def attended(b: Builder, node: Node, q: Value, k: Value, v: Value, mask: Value |
 
 
 def scored(b: Builder, node: Node, q: Value, k: Value, mask: Value | None, added: Value | None) -> Term:
-    """What the softmax is taken of, [b, heads, rows, keys]."""
+    """The operand of the softmax, [b, heads, rows, keys]."""
     size = q.shape[3]
     scale = float(node.attr("scale", 0.0) or 0.0) or size_or(size, 1) ** -0.5
     scores = dot(b, q, k, [0, 1], 3, 3) * scale
@@ -125,7 +126,7 @@ def scored(b: Builder, node: Node, q: Value, k: Value, mask: Value | None, added
 
 
 def weighted(b: Builder, scores: Term, v: Value) -> Value:
-    """The values by the softmax of the scores, as [b, s, heads * size]."""
+    """The values weighted by the softmax of the scores, as [b, s, heads * size]."""
     weights = scores.apply(ops.Softmax, axis=3).to(v.dtype)
     found = dot(b, weights.value, v, [0, 1], 3, 2)
     batch, heads, length, width = found.value.shape
@@ -133,7 +134,7 @@ def weighted(b: Builder, scores: Term, v: Value) -> Value:
 
 
 def _mask(b: Builder, node: Node, mask: Value, scores: Term) -> Term:
-    """0 for keys that count, a large negative number for others, as [b, 1, 1 or s, total].
+    """0 for visible keys, a large negative number for others, as [b, 1, 1 or s, total].
 
     `mask`: above 0 for keys that count, [b, total] or [b, s, total]; or the number of keys [b], or the end of each
     row's keys, then the starts [2 * b].
@@ -144,7 +145,7 @@ def _mask(b: Builder, node: Node, mask: Value, scores: Term) -> Term:
 
 
 def _filter(node: Node) -> float:
-    """What is added to the products with keys that do not count."""
+    """The number that is added to products with keys that are not visible."""
     return float(node.attr("mask_filter_value", -10000.0))
 
 
@@ -174,7 +175,7 @@ def _ends_and_starts(b: Builder, mask: Value, batch: Dim, source: Value) -> list
 
 
 def _of_earlier(b: Builder, scores: Term) -> Term:
-    """The scores, the lowest number for keys after the position of their row; the last row sees all keys."""
+    """The scores, with the lowest number for keys after the position of their row; the last row sees all keys."""
     rows, keys = scores.value.shape[2:]
     check_elements(size_or(rows * keys, 0), "the mask of later positions")
     row, key = (range_below(b, d, scores.value) for d in (rows, keys))
@@ -189,7 +190,7 @@ def _of_earlier(b: Builder, scores: Term) -> Term:
 
 @lift_onnx("MultiHeadAttention", since=(1,), domain=MICROSOFT)
 def _multi_head(b: Builder, node: Node) -> list[Value]:
-    """Query, key and value are separate, packed in one tensor, or keys and values come in heads.
+    """Query, key and value are separate, or packed in one tensor, or keys and values have an axis of heads.
 
     Results: [b, s, h], keys and values with the past ones before them, and the products. Source: ONNX Runtime,
     contrib_ops/cpu/bert/multihead_attention.cc.
@@ -207,7 +208,7 @@ def _multi_head(b: Builder, node: Node) -> list[Value]:
 
 @lift_onnx("DecoderMaskedMultiHeadAttention", since=(1,), domain=MICROSOFT)
 def _decoder_attention(b: Builder, node: Node) -> list[Value]:
-    """Attention of one position on buffers that past and present share, or on keys in heads without a past.
+    """Attention of one position on buffers that past and present share, or on keys with an axis of heads and no past.
 
     Source: ONNX Runtime, contrib_ops/cpu/bert/decoder_masked_multihead_attention.cc.
     """
@@ -234,7 +235,7 @@ def _in_buffers(
     count: Value,
     others: list[Value | None],
 ) -> list[Value]:
-    """One position, whose key and value are put after `count` others in buffers [b, heads, most, size]."""
+    """One position, whose key and value are written after `count` others to buffers [b, heads, most, size]."""
     q, *new = parts
     if differ(q.shape[2], 1):
         raise UnsupportedError("several positions at once, of buffers that past and present share")
@@ -274,7 +275,7 @@ def _unpacked(b: Builder, packed: Value, count: int) -> list[Value | None]:
 
 
 def _biases(b: Builder, bias: Value | None, parts: Sequence[Value]) -> Sequence[Value | None]:
-    """The bias of each part; keys and values that come in heads (rank 4) have none."""
+    """The bias of each part; keys and values with an axis of heads (rank 4) have none."""
     if bias is None:
         return [None] * 3
     sizes = [p.shape[2] if p.rank == 3 else p.shape[1] * p.shape[3] for p in parts]

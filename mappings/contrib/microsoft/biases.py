@@ -37,7 +37,8 @@ def _bias_split_gelu(x: Term, bias: Term) -> Term:
 
 @lift_onnx("BiasSoftmax", since=(1,), domain=MICROSOFT)
 def _bias_softmax(b: Builder, node: Node) -> Value:
-    """Softmax over all axes from `axis` on of data + bias; the bias lacks either inner axes before it, or outer ones.
+    """Softmax of data + bias over all axes from `axis` on; the bias has no axes for either inner or outer axes before
+    it.
 
     Source: the schema, and the fusion of ONNX Runtime that writes the op: with is_inner_broadcast, the bias has the
     data's rank, with ones; without, it is broadcast as by Add.

@@ -41,8 +41,8 @@ _REFUSED = {
 def _group_query(b: Builder, node: Node) -> list[Value]:
     """Result [b, s, heads * size], then the cache with the new keys and values at the positions after `before`.
 
-    Operands as ONNX Runtime's CPU kernel has them (contrib_ops/cpu/bert/group_query_attention.cc): `seqlens_k` is the
-    number of positions with the new ones, less 1.
+    Operands as in ONNX Runtime's CPU kernel (contrib_ops/cpu/bert/group_query_attention.cc): `seqlens_k` is the number
+    of number of positions with the new ones, less 1.
     """
     what = next((text for i, text in _REFUSED.items() if node.optional(i) is not None), None)
     what = "a cache of a window" if node.attr("sliding_window_cache", 0) else what
@@ -60,7 +60,8 @@ def _group_query(b: Builder, node: Node) -> list[Value]:
 
 
 def _normal(b: Builder, node: Node, x: Value, index: int) -> Value:
-    """Queries (0) or keys (1), each head divided by the root of its mean square, times weights; as they are without."""
+    """Queries (0) or keys (1), each head divided by the root of its mean square, times weights; unchanged without
+    weights."""
     weights = node.optional(14 + index)
     if weights is None:
         return x
@@ -89,7 +90,7 @@ def _is_first(node: Node) -> bool:
 
 
 def _before(b: Builder, node: Node, k: Value) -> Value:
-    """The number of past positions of each row, as int64 [b]; [1] zero where there are none."""
+    """The number of past positions of each row, as int64 [b]; zero [1] if there are none."""
     if _is_first(node):
         return constant(np.zeros(1, np.int64))
     total = Term(b, as_int64(b, reshape(b, node.operand(5), [k.shape[0]], k))) + 1
@@ -108,8 +109,8 @@ def _turned(b: Builder, node: Node, x: Value, before: Value) -> Value:
 def _stored(b: Builder, node: Node, index: int, new: Value, before: Value) -> Value:
     """The cache with `new` [b, heads, s, size] at the positions after `before`.
 
-    Its length is that of the past with the new ones, or that of the past where it is a buffer of fixed size; at run
-    time the larger one of that of the past and `total_sequence_length`.
+    Its length is that of the past plus the new ones, or that of the past if it is a buffer of fixed size; if unknown,
+    at time the larger one of that of the past and `total_sequence_length`.
     """
     if _is_first(node):
         return new
@@ -132,7 +133,7 @@ def _stored(b: Builder, node: Node, index: int, new: Value, before: Value) -> Va
 
 
 def _grows(node: Node, total: Dim) -> bool:
-    """Whether the positions are all of the past and the new ones, as far as `total_sequence_length` is known."""
+    """Whether the new positions follow all of the past, as far as `total_sequence_length` is known."""
     known = node.operand(6).known
     return known is not None and known.reshape(-1)[0] == total
 
@@ -147,7 +148,7 @@ def _chosen(b: Builder, inside: Value, index: Value, new: Value, whole: Value) -
 
 
 def _grouped(b: Builder, node: Node, q: Value, cache: _Cache, groups: int) -> tuple[Value, Value]:
-    """softmax(q @ k.T) @ v, where `heads / groups` heads of q share those of the cache; and the products of each head.
+    """softmax(q @ k.T) @ v, where `heads / groups` heads of q share a head of the cache; and the products of each head.
 
     With `qk_output` 2 these are after the softmax; before it, they are 0 for keys that do not count.
     """
@@ -187,7 +188,7 @@ def _visible(b: Builder, node: Node, scores: Term, before: Value) -> Term:
 
 
 def _softmax(b: Builder, node: Node, scores: Term) -> Value:
-    """Along the last axis; with `smooth_softmax`, or a sink for each head, one more number is in the sum."""
+    """Softmax along the last axis; with `smooth_softmax`, or a sink for each head, its sum has another term."""
     sink = node.optional(11)
     if sink is None and node.attr("smooth_softmax", 0) != 1:
         return b(ops.Softmax, scores.value, axis=3)

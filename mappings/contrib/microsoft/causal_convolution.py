@@ -1,4 +1,4 @@
-"""com.microsoft CausalConvWithState: each channel convolved with itself and what came before, which is kept as a state.
+"""com.microsoft CausalConvWithState: a depthwise convolution over past and present positions, the past as a state.
 
 Source: the schema of ONNX Runtime's contrib op. The state [n, c, (k - 1) * dilation] is put before the operand
 [n, c, length]; absent, it is zeros. The new state is what the last position of the next call would see before it."""
@@ -41,7 +41,7 @@ def _causal_conv(b: Builder, node: Node) -> list[Value]:
 
 
 def _last(b: Builder, x: Value, count: int) -> Value:
-    """The last positions along axis 2, of which there are as many."""
+    """The last `count` positions along axis 2."""
     if count:
         return b(ops.Slice, x, [0, 0, -count], [1 << 30] * 3, [1, 1, 1])
     return b(ops.BroadcastTo, b.scalar(0, x), dim_vector(b, [*x.shape[:2], 0], x))

@@ -30,7 +30,7 @@ def _embedding(b: Builder, node: Node) -> list[Value]:
 
 @lift_onnx("QEmbedLayerNormalization", since=(1,), domain=MICROSOFT)
 def _quantized_embedding(b: Builder, node: Node) -> list[Value]:
-    """The same with tables that are quantized with a scale and zero point each.
+    """EmbedLayerNormalization with quantized tables, each with a scale and zero point.
 
     Source: ONNX Runtime, contrib_ops QEmbedLayerNormalization.
     """

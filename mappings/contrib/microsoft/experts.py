@@ -1,4 +1,4 @@
-"""Mixtures of experts: of many dense blocks each token takes the few that a router ranks highest.
+"""Mixtures of experts: each token goes through the few of many dense blocks that a router ranks highest.
 
 com.microsoft: MoE, QMoE, MoEGroupRouter
 
@@ -36,7 +36,7 @@ class _Experts(NamedTuple):
 
 @lift_onnx("MoE", since=(1,), domain=MICROSOFT)
 def _mixture(b: Builder, node: Node) -> Value:
-    """The router's softmax is over all experts; `normalize_routing_weights` divides by the sum of those chosen."""
+    """The router's softmax is over all experts; `normalize_routing_weights` divides by the sum over the chosen ones."""
     _check(node, 6, 7)
     first, second = (_Experts(node.operand(i), node.optional(i + 1)) for i in (2, 4))
     if not is_static((*first.weights.shape, *second.weights.shape)):
@@ -50,7 +50,7 @@ def _mixture(b: Builder, node: Node) -> Value:
 
 @lift_onnx("QMoE", since=(1,), domain=MICROSOFT)
 def _quantized_mixture(b: Builder, node: Node) -> Value:
-    """The router's softmax is over the chosen experts; with `router_weights`, these are used as they are.
+    """The router's softmax is over the chosen experts; `router_weights`, if present, are used unchanged.
 
     ONNX Runtime's kernel rounds each block of the tokens to int8 where weights of 8 bits are in blocks (1.31, measured:
     about 1 % of the result); here they are not.
@@ -78,7 +78,7 @@ def _quantized_mixture(b: Builder, node: Node) -> Value:
 
 
 def _check(node: Node, *absent: int) -> None:
-    """Refuse what ONNX Runtime's CPU kernels have not either."""
+    """Refuse attributes that ONNX Runtime's CPU kernels refuse."""
     if any(node.optional(i) is not None for i in absent):
         raise UnsupportedError("a third product of the experts, or scales of activations", hint=_HINT)
     if node.attr("activation_type", "relu") == "swiglu" and node.attr("swiglu_fusion", 0) != 1:
@@ -91,13 +91,13 @@ _HINT = "export the model for ONNX Runtime's CPU provider"
 
 
 def _scores(b: Builder, node: Node, layer: _Experts) -> Value:
-    """The router's scores [tokens, experts], of as many experts as have weights."""
+    """The router's scores [tokens, experts], for the experts with weights."""
     scores = node.operand(1)
     return reshape(b, scores, [scores.shape[0], layer.weights.shape[0]], scores)
 
 
 def _highest(b: Builder, node: Node, scores: Value) -> tuple[Term, Term]:
-    """The `k` highest scores [tokens, k] and their experts; of equal ones the last come first."""
+    """The `k` highest scores [tokens, k] and their experts; of equal scores, those of the last experts come first."""
     count = scores.size(1)
     k = int(node.attr("k", 1))
     if not 0 < k <= count:
@@ -108,7 +108,7 @@ def _highest(b: Builder, node: Node, scores: Value) -> tuple[Term, Term]:
 
 
 def _gates(b: Builder, values: Term, chosen: Term, scores: Value) -> Term:
-    """[tokens, experts]: the value of those that are chosen, 0 for the others."""
+    """[tokens, experts]: the value for chosen experts, 0 for the others."""
     experts = np.arange(scores.size(1), dtype=np.int32)
     mine = Term(b, unsqueezed(b, chosen.value, [2])).apply(
         ops.Compare, constant(experts.reshape(1, 1, -1)), comparison_direction="EQ"
@@ -169,7 +169,8 @@ _OF_BITS = {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}
 
 
 def _unpacked(b: Builder, node: Node, index: int, name: str) -> _Experts:
-    """The real weights of packed [experts, rows, columns], with a scale for each row or each block of its columns."""
+    """The real weights [experts, rows, columns] from packed ones, with a scale for each row or each block of its
+    columns."""
     bits = int(node.attr(f"{name}_expert_weight_bits", 0) or node.attr("expert_weight_bits", 4))
     packed, scales = node.operand(index), node.operand(index + 1)
     if packed.data is None or scales.data is None or bits not in _OF_BITS:
@@ -193,7 +194,7 @@ def _unpacked(b: Builder, node: Node, index: int, name: str) -> _Experts:
 
 
 def _zeros(given: Value | None, dtype: DType, shape: tuple[int, int, int]) -> Value:
-    """Zero points [experts * rows, blocks]; those of a row fill whole bytes, or those of an expert."""
+    """Zero points [experts * rows, blocks], from whole bytes for each row, or for each expert."""
     experts, rows, count = shape
     if given is None:
         return constant(ArrayData(np.full((experts * rows, count), 1 << (dtype.bits - 1)).astype(dtype.numpy), dtype))
@@ -211,7 +212,7 @@ def _zeros(given: Value | None, dtype: DType, shape: tuple[int, int, int]) -> Va
 
 @lift_onnx("MoEGroupRouter", since=(1,), domain=MICROSOFT)
 def _group_router(b: Builder, node: Node) -> list[Value]:
-    """The logarithms of the chosen experts' sigmoids, `router_sentinel` for all others; or all sigmoids as they are.
+    """The logarithms of the sigmoids of chosen experts, `router_sentinel` for all others; or all sigmoids.
 
     Of groups of experts those with the largest sums of their best are taken, of these the best experts. Source: the
     schema of ONNX Runtime's contrib op.
@@ -233,7 +234,7 @@ def _group_router(b: Builder, node: Node) -> list[Value]:
 
 
 def _in_best_groups(b: Builder, node: Node, ranked: Term, count: int) -> Term:
-    """The scores [tokens, experts], the lowest number in groups that are not taken."""
+    """The scores [tokens, experts], with the lowest number for groups that are not chosen."""
     groups, taken = int(node.attr("n_group", 1)), int(node.attr("topk_group", 1))
     if groups == 1:
         return ranked
@@ -249,7 +250,7 @@ _LOWEST = float(np.finfo(np.float32).min)
 
 
 def _best(b: Builder, scores: Term, k: int) -> Term:
-    """Whether each of the last axis of [tokens, n] is one of the `k` largest; of equal ones the first count."""
+    """Whether each element is one of the `k` largest of its row in [tokens, n]; of equal elements, the first ones."""
     count = scores.value.size(1)
     places = b.many(ops.TopK, scores.value, np.array([k]), axis=1, dtype=DType.INT32)[1]
     every = constant(np.arange(count, dtype=np.int32).reshape(1, 1, -1))

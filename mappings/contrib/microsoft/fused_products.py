@@ -24,7 +24,7 @@ from onnxtfl.rewriting.registry import lift_onnx
 @lift_onnx("TransposeMatMul", since=(1,), domain=MICROSOFT)
 @lift_onnx("FusedMatMul", since=(1,), domain=MICROSOFT)
 def _fused_matmul(b: Builder, node: Node) -> Value:
-    """alpha * A @ B; with transBatchA the first axis of A is the one before the last."""
+    """alpha * A @ B; with transBatchA, the first axis of A moves before its last one."""
     lhs, rhs = (_batch_first(b, node, i) for i in (0, 1))
     if min(lhs.rank, rhs.rank) < 2:  # a vector has nothing to transpose
         lhs, rhs = (_swapped(b, v) if node.attr(n, 0) else v for v, n in ((lhs, "transA"), (rhs, "transB")))
@@ -43,7 +43,7 @@ def _batch_first(b: Builder, node: Node, index: int) -> Value:
 
 
 def _swapped(b: Builder, x: Value) -> Value:
-    """`x` with its last two axes swapped; a vector as it is."""
+    """`x` with its last two axes swapped; a vector is unchanged."""
     return x if x.rank < 2 else transposed(b, x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
 
 

@@ -1,4 +1,4 @@
-"""Gates and norms of com.microsoft around attention with a state, streams that are mixed, and memories.
+"""Gates and norms of com.microsoft around linear attention, mixed streams (hyper-connections) and engrams.
 
 ==============  =============================================================================================
 com.microsoft   GatedAdd, ScaledSiLU, GatedRMSNorm, BranchwiseRMSNorm, LinearAttentionGate,
@@ -34,7 +34,7 @@ def _gated_add(b: Builder, node: Node) -> Value:
 
 @lift_onnx("ScaledSiLU", since=(1,), domain=MICROSOFT)
 def _scaled_silu(b: Builder, node: Node) -> Value:
-    """z * sigmoid(z) of z = x * scale; the operand, where present, replaces the attribute."""
+    """z * sigmoid(z) with z = x * scale; the operand, if present, replaces the attribute."""
     x, scale = Term(b, node.operand(0)), node.optional(1)
     z = x * float(node.attr("alpha", 1.0)) if scale is None else x * Term(b, reshape(b, scale, ())).to(x.dtype)
     return (z * z.sigmoid()).value
@@ -42,7 +42,7 @@ def _scaled_silu(b: Builder, node: Node) -> Value:
 
 @lift_onnx("GatedRMSNorm", since=(1,), domain=MICROSOFT)
 def _gated_norm(b: Builder, node: Node) -> Value:
-    """Each group of as many features as `scale` has is normalized, then multiplied by the activated gate."""
+    """Each group of features, of the size of `scale`, is normalized, then multiplied by the activated gate."""
     x, scale, gate = node.operand(0), node.operand(1), Term(b, node.operand(2))
     activation, features = node.attr("activation", "silu"), scale.shape[0]
     if activation not in ("silu", "swish", "sigmoid"):
@@ -98,7 +98,7 @@ def _post_mix(b: Builder, node: Node) -> Value:
 
 @lift_onnx("EngramGate", since=(1,), domain=MICROSOFT)
 def _engram_gate(b: Builder, node: Node) -> list[Value]:
-    """The value [n, s, H], which all branches share, times a gate of each: how well the keys match the queries."""
+    """The value [n, s, H], which all branches share, times a gate for each branch: how well keys match queries."""
     key, query = (_normalized(Term(b, node.operand(i)), node).apply(ops.Mul, node.operand(3 + i)) for i in (0, 1))
     size = key.value.shape[-1]
     size = known_size(size, "the number of features")
@@ -118,7 +118,7 @@ def _normalized(x: Term, node: Node) -> Term:
 
 
 def _grouped(b: Builder, node: Node, x: Value) -> Value:
-    """[..., C * H] as [..., C, H] where the attribute num_branches says what C is."""
+    """[..., C * H] as [..., C, H] if the attribute num_branches is C."""
     count = int(node.attr("num_branches", 0))
     return _branches(b, x, count, x.shape[-1] // count) if count > 0 else x
 
@@ -130,7 +130,7 @@ def _branches(b: Builder, x: Value, count: Dim, features: Dim) -> Value:
 
 
 def _same(size: Dim, other: Dim) -> bool:
-    """Whether two sizes, which tell one form of an operand from another, are equal."""
+    """Whether two sizes are equal, which determines the form of an operand."""
     if size != other and not is_static((size, other)):
         raise UnsupportedError("operands whose last sizes are not known", code="E-SHAPE-001")
     return size == other

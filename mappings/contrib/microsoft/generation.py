@@ -21,7 +21,8 @@ from onnxtfl.rewriting.registry import lift_onnx, refuse_onnx
 
 @lift_onnx("NGramRepeatBlock", since=(1,), domain=MICROSOFT)
 def _n_gram_repeat_block(b: Builder, node: Node) -> Value:
-    """Scores [batch, words] with -inf for each word that would repeat a run of `ngram_size` of the ids [batch, length].
+    """Scores [batch, words] with -inf for each word that would complete a second n-gram (of `ngram_size` ids) in the
+    ids
 
     Source: ONNX Runtime, contrib_ops/cpu/bert/ngram_repeat_block.h.
     """

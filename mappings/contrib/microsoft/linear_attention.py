@@ -1,4 +1,4 @@
-"""Attention with a state of fixed size in place of a cache: each position updates it, then reads it.
+"""Attention with a state of fixed size instead of a cache: each position updates it, then reads it.
 
 com.microsoft: LinearAttention, GatedDeltaNet
 
@@ -27,7 +27,8 @@ from onnxtfl.rewriting.registry import lift_onnx
 class _Steps(NamedTuple):
     """Operands of the recurrence, of H heads with keys of size K and values of size V.
 
-    q, k: [b, t, H, K]; v: [b, t, H, V]; decay: [b, t, H, K or 1], the power of e that a step keeps; rate: [b, t, H, 1].
+    q, k: [b, t, H, K]; v: [b, t, H, V]; decay: [b, t, H, K or 1], the state is multiplied by its exp; rate: [b, t, H,
+    1].
     """
 
     q: Value
@@ -70,7 +71,7 @@ def _linear_attention(b: Builder, node: Node) -> list[Value]:
 
 @lift_onnx("GatedDeltaNet", since=(1,), domain=MICROSOFT)
 def _gated_delta_net(b: Builder, node: Node) -> list[Value]:
-    """Operands [b, t, heads, size]; the state is [b, heads of values, V, K], and float32 as the whole recurrence."""
+    """Operands [b, t, heads, size]; the state [b, heads of values, V, K] and the recurrence are float32."""
     state, q = node.optional(6), node.operand(0)
     if node.optional(3) is not None or node.attr("state_update_capacity", 0) or len(node.results) > 2:
         raise UnsupportedError("sequences of several lengths in one axis, or updates of the state as a result")
@@ -97,7 +98,7 @@ def _gated_delta_net(b: Builder, node: Node) -> list[Value]:
 
 
 def _in_batches(b: Builder, node: Node, x: Value, rank: int) -> Value:
-    """An operand of packed tokens with its axis of sequences; as many of them as the state has."""
+    """An operand of packed tokens with an axis of sequences, whose number is that of the state."""
     if x.rank == rank:
         return x
     count = node.operand(6).shape[0]
@@ -113,7 +114,7 @@ def _unit(b: Builder, x: Value) -> Value:
 
 
 def _decay(b: Builder, node: Node, heads: int) -> Value:
-    """The power of e that each step keeps [b, t, heads, 1 or K], from its projection where a gate is fused."""
+    """The logarithm of the decay in each step [b, t, heads, 1 or K], from its projection if a gate is fused."""
     given = node.operand(4)
     rank = 4 if given.rank == node.operand(0).rank else 3
     decay = Term(b, _in_batches(b, node, given, rank))
@@ -150,7 +151,7 @@ def _heads(b: Builder, x: Value, heads: int) -> Value:
 
 
 def _repeated(b: Builder, x: Value, heads: int) -> Value:
-    """As many heads, each for several that follow each other."""
+    """`x` with `heads` heads, each repeated for adjacent ones."""
     own = _known(x.shape[2])
     if heads % own:
         raise InvalidModelError(f"{own} heads for {heads}", code="E-FILE-009")
@@ -158,7 +159,7 @@ def _repeated(b: Builder, x: Value, heads: int) -> Value:
 
 
 def _run(b: Builder, steps: _Steps, state: Value | None, scale: float) -> tuple[Value, Value]:
-    """What each position reads [b, t, heads, V], and the last state [b, H, K, V].
+    """The result of each position [b, t, heads, V], and the last state [b, H, K, V].
 
     Heads of queries share a state, or states share a head of queries.
     """
@@ -185,7 +186,7 @@ def _run(b: Builder, steps: _Steps, state: Value | None, scale: float) -> tuple[
 
 
 def _step(b: Builder, state: Value, parts: list[Value], decay: Value | None, rate: Value | None) -> tuple[Value, Value]:
-    """The state [b, H, K, V] after a position, and what its queries [b, heads, K] read of it."""
+    """The state [b, H, K, V] after a position, and the result of its queries [b, heads, K]."""
     q, k, v = parts
     kept = Term(b, state)
     if decay is not None:

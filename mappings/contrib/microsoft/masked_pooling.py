@@ -1,4 +1,4 @@
-"""com.microsoft MaxpoolWithMask: the largest elements of windows up to the first masked one of each row.
+"""com.microsoft MaxpoolWithMask: maxima of windows, whose rows end at the first masked element.
 
 Source: ONNX Runtime maxpool_with_mask.h. The mask [1, 1, spatial...] has 0 where a row of a window ends; over two or
 three spatial axes the first element of all is never masked. A window of which nothing is left has the lowest number."""

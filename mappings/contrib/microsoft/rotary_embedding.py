@@ -20,7 +20,7 @@ from onnxtfl.rewriting.registry import lift_onnx
 
 @lift_onnx("RotaryEmbedding", since=(1,), domain=MICROSOFT)
 def _rotary(b: Builder, node: Node) -> Value:
-    """x [b, s, heads * size] or [b, heads, s, size], turned by the angles of each position.
+    """x [b, s, heads * size] or [b, heads, s, size], rotated by the angles of each position.
 
     `position_ids` [b, s], or the first position [1]. Source: ONNX Runtime, contrib_ops/cpu/bert/rotary_embedding.cc.
     """
@@ -51,7 +51,7 @@ def merged_heads(b: Builder, x: Value, source: Value) -> Value:
 
 
 def rotated(b: Builder, x: Value, places: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
-    """x [b, heads, s, size] turned by the angles at `places` [1 or b, s]; columns after those of the angles stay.
+    """x [b, heads, s, size] rotated by the angles at `places` [1 or b, s]; columns without angles are unchanged.
 
     Pairs are a column of the first half with one of the second, or neighbours if `interleaved`.
     """
@@ -60,7 +60,7 @@ def rotated(b: Builder, x: Value, places: Value, cos: Value, sin: Value, interle
 
 
 def _turned_by(b: Builder, x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
-    """x [b, heads, s, size] turned by angles [1 or b, s, half of those columns that turn]."""
+    """x [b, heads, s, size] rotated by angles [1 or b, s, half of the rotated columns]."""
     half = _half(cos)
     c, s = (Term(b, unsqueezed(b, part, [1])) for part in (cos, sin))
     turning, rest = slice_axes(b, x, {3: slice(0, 2 * half)}), slice_axes(b, x, {3: slice(2 * half, None)})
@@ -85,7 +85,7 @@ def _half(angles: Value) -> int:
 
 @lift_onnx("MRotaryEmbedding", since=(1,), domain=MICROSOFT)
 def _rotary_in_space(b: Builder, node: Node) -> Value:
-    """Each angle is that of one of three positions [3, b, s]: in time, rows and columns, as Qwen's models have them."""
+    """Each angle is for one of three positions [3, b, s]: in time, row and column, as in Qwen's models."""
     x, ids, *tables = (node.operand(i) for i in range(4))
     heads = int(node.attr("num_heads", 0)) or _exact(x.shape[-1], tables[0].shape[1])
     inner = in_heads(b, x, heads) if x.rank == 3 else x
@@ -97,7 +97,7 @@ def _rotary_in_space(b: Builder, node: Node) -> Value:
 
 
 def _streams(node: Node, half: int) -> Array:
-    """Which of the three positions each angle is of: in sections, or in turn as long as the sections last."""
+    """The number of the position for each angle: by sections, or alternating within the sections."""
     time, rows, columns = (int(n) for n in node.attributes["mrope_section"])
     if time + rows + columns != half:
         raise InvalidModelError(f"sections {[time, rows, columns]} of {half} angles", code="E-FILE-009")
@@ -109,7 +109,7 @@ def _streams(node: Node, half: int) -> Array:
 
 
 def _by_stream(b: Builder, angles: Value, streams: Array, scale: float) -> Value:
-    """Of [3, b, s, half] those of each column's position."""
+    """The entries of [3, b, s, half] for each column's position."""
     time, rows, columns = (Term(b, angles).at(i, 0) for i in range(3))
     of_rows, of_columns = (Term(b, constant((streams == i).reshape(1, 1, -1))) for i in (1, 2))
     return (of_columns.choose(columns, of_rows.choose(rows, time)) * scale).value

@@ -47,7 +47,8 @@ def _between(b: Builder, node: Node, strings: Array, numbers: Array) -> Value:
 
 @lift_onnx("LabelEncoder", since=(2, 4), domain=ML)
 def _from_label_encoder(b: Builder, node: Node) -> Value:
-    """Of equal keys the first one counts. Keys and values are lists, or tensors; the last version finds NaN."""
+    """Of equal keys, the first one counts. Keys and values are lists or tensors; in the last version, a key may be
+    NaN."""
     query, keys, values = node.operand(0), _listed(node, "keys"), _listed(node, "values")
     if values.size != keys.size or keys.dtype is not query.dtype:
         raise InvalidModelError(f"{keys.size} {keys.dtype} keys for {values.size} values", code="E-FILE-009")

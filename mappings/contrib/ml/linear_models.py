@@ -28,7 +28,8 @@ from onnxtfl.rewriting.registry import lift_onnx
 
 
 def _weights(node: Node, targets: int, features: Dim) -> Array:
-    """The coefficients as [targets, features]; of too many the first, as in ONNX Runtime (its example logreg_iris)."""
+    """The coefficients as [targets, features]; of too many, the first ones, as in ONNX Runtime (its example
+    logreg_iris)."""
     found = floats(node, "coefficients")
     expected = size_or(targets * features, found.size)
     if found.size > expected > 0:
@@ -42,7 +43,7 @@ def _weights(node: Node, targets: int, features: Dim) -> Array:
 
 @lift_onnx("LinearRegressor", since=(1,), domain=ML)
 def _linear_regressor(b: Builder, node: Node) -> Value:
-    """Like ONNX Runtime: a single target is transformed by PROBIT only, intercepts of another number are left out."""
+    """As in ONNX Runtime, only PROBIT transforms a single target, and a wrong number of intercepts is ignored."""
     rows, targets, transform = rows_of(b, node.operand(0)), int(node.attr("targets", 1)), transform_of(node)
     intercepts = floats(node, "intercepts")
     bias = intercepts if intercepts.size == targets else None

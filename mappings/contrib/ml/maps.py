@@ -20,7 +20,7 @@ from onnxtfl.rewriting.registry import lift_onnx
 
 @lift_onnx("ZipMap", since=(1,), domain=ML)
 def _zip_map(b: Builder, node: Node) -> Value:
-    """The scores [n, classes] that the maps hold; the columns sorted by key, as ONNX Runtime's maps are."""
+    """The scores [n, classes] in the maps, with the columns sorted by key, as in ONNX Runtime's maps."""
     rows, labels = rows_of(b, node.operand(0)), class_labels(node, "classlabels_int64s")
     feature_count(rows, len(labels))
     order = sorted(range(len(labels)), key=lambda i: labels[i])
@@ -36,5 +36,5 @@ def _zip_map(b: Builder, node: Node) -> Value:
 @lift_onnx("DictVectorizer", since=(1,), domain=ML)
 @lift_onnx("CastMap", since=(1,), domain=ML)
 def _of_no_input(b: Builder, node: Node) -> Value:
-    """Where its map is an input, the vector is the input instead, and there is no node."""
+    """If the map is an input, the reader replaces it by the vector and creates no node; other maps are refused."""
     raise UnsupportedError("a map that is no input of the model", hint="cut the model after it (`inputs`)")

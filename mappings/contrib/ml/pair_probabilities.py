@@ -7,7 +7,7 @@ Coupling" (2004). With r the probability of a class i against a class j, p minim
 
     Q[i, i] = sum of r[j, i] ** 2 over j     Q[i, j] = -r[j, i] * r[i, j]
 
-A round improves the elements of p one after the other; a row whose error is small stays as it is.
+A round improves the elements of p in turn; a row with a small error does not change.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from onnxtfl.rewriting.registry import lift_onnx
 
 
 def _per_feature(node: Node, parameter: Array, name: str) -> Array:
-    """A parameter with one element, or one for each feature: those along axis 1, of a vector its elements."""
+    """A parameter with one element, or one for each feature (along axis 1; in a vector, the elements)."""
     x = node.operand(0)
     size = x.shape[min(1, x.rank - 1)] if x.rank else 1
     if parameter.size != 1 and (x.rank > 2 or (differ(size, parameter.size))):
@@ -46,7 +46,7 @@ def _scaler(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Normalizer", since=(1,), domain=ML)
 def _normalizer(b: Builder, node: Node) -> Value:
-    """Each row by its largest element, or its L1 or L2 norm; a row of which that is 0 stays as it is."""
+    """Each row divided by its largest element, or its L1 or L2 norm; if that is 0, the row is unchanged."""
     norm, x = texts_of(node.attr("norm", "MAX")), Term(b, node.operand(0)).to(DType.FLOAT32)
     if x.rank not in (1, 2):
         raise InvalidModelError(f"features of rank {x.rank}: rows of features expected", code="E-FILE-009")
@@ -72,7 +72,7 @@ def _binarizer(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Imputer", since=(1,), domain=ML)
 def _imputer(b: Builder, node: Node) -> Value:
-    """The elements that equal `replaced_value`, or are NaN where that is, replaced."""
+    """The elements, with those equal to `replaced_value` replaced (NaN equals NaN here)."""
     x = Term(b, node.operand(0))
     kind = "float" if x.dtype.is_float else "int64"
     values = floats(node, "imputed_value_floats") if x.dtype.is_float else ints(node, "imputed_value_int64s")
@@ -91,7 +91,8 @@ def _imputer(b: Builder, node: Node) -> Value:
 
 @lift_onnx("OneHotEncoder", since=(1,), domain=ML)
 def _one_hot_encoder(b: Builder, node: Node) -> Value:
-    """1 at the place of each element among the categories: a new last axis. Of equal categories the last counts."""
+    """A new last axis with 1 at the index of each element among the categories. Of equal categories, the last one
+    counts."""
     x, strings = Term(b, node.operand(0)), texts(node, "cats_strings")
     categories = np.asarray(strings, object) if strings else ints(node, "cats_int64s")
     if not categories.size:
@@ -111,7 +112,7 @@ def _one_hot_encoder(b: Builder, node: Node) -> Value:
 
 @lift_onnx("FeatureVectorizer", since=(1,), domain=ML)
 def _feature_vectorizer(b: Builder, node: Node) -> Value:
-    """The operands side by side as floats, each cut, or padded with zeros, to its size among `inputdimensions`."""
+    """The concatenated operands as floats, each cut or padded with zeros to its size in `inputdimensions`."""
     sizes = ints(node, "inputdimensions").tolist()
     if len(sizes) != len(node.operands):
         raise InvalidModelError(f"{len(sizes)} inputdimensions for {len(node.operands)} operands", code="E-FILE-009")

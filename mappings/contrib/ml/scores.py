@@ -1,4 +1,4 @@
-"""What the classifiers and regressors of the domain ai.onnx.ml have in common, as ONNX Runtime computes it.
+"""Common parts of the classifiers and regressors of the domain ai.onnx.ml, as in ONNX Runtime.
 
 Rows of float features in, a row of scores out; scores become probabilities by `post_transform`, and the place of the
 largest one a label.
@@ -36,7 +36,7 @@ def rows_of(b: Builder, x: Value) -> Term:
 
 
 def feature_count(rows: Term, wanted: int) -> None:
-    """InvalidModelError where rows have another number of features than `wanted`."""
+    """Raise InvalidModelError if rows have another number of features than `wanted`."""
     size = rows.value.shape[1]
     if differ(size, wanted):
         raise InvalidModelError(f"{size} features, the model has {wanted}", code="E-FILE-009")
@@ -73,7 +73,7 @@ def transformed(scores: Term, kind: str) -> Term:
 
 
 def softmax_zero(scores: Term) -> Term:
-    """Softmax of the scores that are not zero; those that are count for nothing and stay zero."""
+    """Softmax of the scores that are not zero; zeros are not in the sum and stay zero."""
     highest = scores.reduce("max", [1])
     powers = (scores - highest).exp()
     counts = scores.abs() > _NOT_ZERO

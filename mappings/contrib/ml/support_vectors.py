@@ -70,7 +70,7 @@ def _vectors(node: Node, count: int) -> Array:
 
 @lift_onnx("SVMRegressor", since=(1,), domain=ML)
 def _svm_regressor(b: Builder, node: Node) -> Value:
-    """Without support vectors a linear model. ONNX Runtime leaves out `post_transform`."""
+    """A linear model if there are no support vectors. ONNX Runtime ignores `post_transform`."""
     rows, count = rows_of(b, node.operand(0)), int(node.attr("n_supports", 0))
     coefficients, rho = floats(node, "coefficients"), floats(node, "rho")
     if not coefficients.size or not rho.size:
@@ -88,7 +88,7 @@ def _svm_regressor(b: Builder, node: Node) -> Value:
 
 @lift_onnx("SVMClassifier", since=(1,), domain=ML)
 def _svm_classifier(b: Builder, node: Node) -> list[Value]:
-    """The class with the most votes of the pairs of classes; without support vectors that of the largest score."""
+    """The class with the most votes of pairs of classes; without support vectors, that with the largest score."""
     rows, labels = rows_of(b, node.operand(0)), class_labels(node, "classlabels_ints")
     counts = ints(node, "vectors_per_class")
     if len(labels) < 2 or (counts < 0).any():
@@ -148,7 +148,7 @@ def _probabilities(node: Node, scores: Term, classes: int) -> Term:
 
 
 def _two_classes(node: Node, scores: Term, votes: Term, labels: Array) -> list[Value]:
-    """The label by votes, and the score beside its opposite, or as ONNX Runtime transforms both."""
+    """The label by votes; the negated score and the score, or both as ONNX Runtime transforms them."""
     transform = transform_of(node)
     if transform == "probit":
         raise UnsupportedError("PROBIT of the score of one of two classes: ONNX Runtime leaves the other one out")

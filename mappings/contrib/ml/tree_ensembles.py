@@ -73,7 +73,7 @@ def _modes(names: Sequence[str]) -> Array:
 
 
 def _leaves(node: Node, prefix: str, targets: int, aggregate: str) -> Leaves:
-    """The weights of the leaves; several of one leaf and target are aggregated as those of trees are."""
+    """The weights of the leaves; several weights of one leaf and target are aggregated like those of trees."""
     trees, numbers = (ints(node, f"nodes_{name}") for name in ("treeids", "nodeids"))
     ids, of_node, of_tree = (ints(node, f"{prefix}_{name}") for name in ("ids", "nodeids", "treeids"))
     weights = floats(node, f"{prefix}_weights")
@@ -106,7 +106,7 @@ def _aggregated(trees: Trees, aggregate: str) -> Term:
 
 
 def _with_base(trees: Trees, scores: Term, base: Array) -> Term:
-    """With base values where there are as many as targets; of several targets, one without a score stays 0."""
+    """The scores plus base values, if there is one for each target; of several targets, one without a score stays 0."""
     targets = trees.leaves.present.shape[1]
     if base.size != targets:
         return scores
@@ -115,7 +115,7 @@ def _with_base(trees: Trees, scores: Term, base: Array) -> Term:
 
 
 def _finished(scores: Term, targets: int, transform: str) -> Value:
-    """The scores transformed; PROBIT is all that transforms the score of one target."""
+    """The transformed scores; for a single target, only PROBIT transforms."""
     if targets == 1 and transform != "probit":
         return scores.value
     return transformed(scores, transform).value
@@ -150,7 +150,7 @@ def _tree_classifier(b: Builder, node: Node) -> list[Value]:
 
 
 def _of_many(trees: Trees, labels: Array, base: Array, transform: str) -> list[Value]:
-    """The class of the largest score among those that have one."""
+    """The class with the largest score, among those with a score."""
     if base.size > len(labels):
         raise InvalidModelError(f"{base.size} base_values for {len(labels)} classes", code="E-FILE-009")
     padded = np.zeros(len(labels), np.float32)
@@ -166,7 +166,7 @@ def _of_many(trees: Trees, labels: Array, base: Array, transform: str) -> list[V
 
 
 def _of_one(trees: Trees, labels: Array, base: Array, transform: str) -> list[Value]:
-    """A single class: 1 where its score is positive, else 0."""
+    """A single class: 1 if its score is positive, else 0."""
     if labels.dtype.kind == "O" or base.size > 1:
         raise UnsupportedError("a single class that is a string, or has several base values", code="E-OP-004")
     scores = trees.sums().apply(ops.Add, base) if base.size else trees.sums()
@@ -195,7 +195,7 @@ def _of_two(node: Node, trees: Trees, labels: Array, base: Array, transform: str
 class _Two:
     """The scores of two classes as ONNX Runtime treats them.
 
-    `single`: only one of the classes has weights; then the labels are those of the model and, where all weights are
+    `single`: only one of the classes has weights. Then the labels are those of the model, and if all weights are
     `positive`, its score is a probability. Else the labels of ONNX Runtime are 0 and 1.
     """
 
@@ -206,7 +206,7 @@ class _Two:
         self.limit = 0.5 if single and positive else 0.0
 
     def with_second(self) -> tuple[Term, Term]:
-        """Whether it is the second class [n, 1], and the scores [n, 2], of rows with a score for the second class.
+        """For rows with a score for the second class: whether it is the second class [n, 1], and the scores [n, 2].
 
         With two base values, ONNX Runtime adds the second one to the score of the first class.
         """
@@ -219,7 +219,7 @@ class _Two:
         return second > self.limit, transformed(two_columns(first, second), self.transform)
 
     def with_first(self) -> tuple[Term, Term]:
-        """The same for rows with a score for the first class alone."""
+        """As `with_second`, for rows with a score for the first class only."""
         score = self.first + (float(self.base[0]) if self.base.size else 0.0)
         decided = score > self.limit
         if self.base.size == 2:
@@ -237,7 +237,7 @@ class _Two:
 
 
 def _numbered(node: Node, name: str, known: Sequence[str], default: int) -> str:
-    """An attribute that is a number of a list."""
+    """An attribute that is an index into a list."""
     number = int(node.attr(name, default))
     if not 0 <= number < len(known):
         raise InvalidModelError(f"{name} is {number}", code="E-FILE-009")
@@ -306,7 +306,7 @@ def _interior(node: Node, features: int | None) -> Nodes:
 
 
 def _members(node: Node, mode: Array) -> dict[int, Array]:
-    """The members of each MEMBER node, in the order of these; NaN ends a list."""
+    """The members of each MEMBER node, in the order of the nodes; NaN ends a list."""
     nodes = np.flatnonzero(mode == MODES.index("MEMBER"))
     values = _tensor(node, "membership_values", np.zeros(0, np.float32))
     ends = np.flatnonzero(np.isnan(values))

@@ -1,4 +1,4 @@
-"""Scores of decision trees: the way to a leaf in each tree as gathers level by level, or all tests as matrix products.
+"""Scores of decision trees: the path to a leaf in each tree as gathers level by level, or all tests as matrix products.
 
 ::
 
@@ -33,13 +33,14 @@ _OP_BYTES = 220
 
 @dataclass(frozen=True)
 class Leaves:
-    """The weights of nodes [nodes of the file, targets], and which of them a leaf has (bools); 0 for others."""
+    """The weights of nodes [nodes of the file, targets], 0 by default, and whether the file has a weight there
+    (bools)."""
 
     weights: Array
     present: Array
 
     def of(self, forest: Forest) -> Leaves:
-        """The same for the nodes of `forest`, in its order; nothing for inner nodes."""
+        """The leaves in the order of `forest`; inner nodes have no weights."""
         leaf, source = forest.is_leaf[:, None], np.where(forest.is_leaf, forest.source, 0)
         weights, present = (np.where(leaf, a[source], 0) for a in (self.weights, self.present))
         return Leaves(weights.astype(np.float32), present.astype(bool))
@@ -121,7 +122,7 @@ class Trees:
         return found if always.all() else self.scored().choose(found, 0.0)
 
     def always(self) -> Array:
-        """The targets [targets] that at least one tree has a weight for in each of its leaves."""
+        """Whether at least one tree has a weight for the target in each of its leaves [targets]."""
         tree = self._tree_of_leaves()
         present = self.leaves.present[self.forest.is_leaf]
         counts = np.zeros((len(self.forest.roots), present.shape[1]), np.int64)
@@ -134,7 +135,7 @@ class Trees:
         return counted.reduce("max", [1], keepdims=False) > 0.0
 
     def _each(self, weights: Array) -> Term:
-        """The weights of the leaves reached [n, trees, targets]."""
+        """The weights of the reached leaves [n, trees, targets]."""
         if weights.shape[1] == 1:
             found = self._table(weights[:, 0], self.places())
             return Term(self.b, reshape(self.b, found.value, (*found.value.shape, 1)))
@@ -143,7 +144,7 @@ class Trees:
         return self._table(weights[leaf], self._table(row, self.places()))
 
     def _tree_of_leaves(self) -> Array:
-        """The tree of each leaf; of a node of several trees the last one."""
+        """The tree of each leaf; for a node of several trees, the last one."""
         tree = np.zeros(len(self.forest.child), np.int64)
         tree[: len(self.forest.roots)] = np.arange(len(self.forest.roots))
         for place in np.flatnonzero(~self.forest.is_leaf).tolist():
@@ -151,7 +152,7 @@ class Trees:
         return tree[self.forest.is_leaf]
 
     def _only_targets(self) -> Array | None:
-        """The target of each tree, where all leaves of a tree are for one and targets have as many trees each."""
+        """The target of each tree, if each tree has one and all targets have the same number of trees; else None."""
         present = self.leaves.present[self.forest.is_leaf]
         count, trees = present.shape[1], len(self.forest.roots)
         if count == 1 or trees % count or (present.sum(axis=1) != 1).any():
@@ -164,7 +165,7 @@ class Trees:
         return target
 
     def _sums_by_target(self, targets: Array) -> Term:
-        """The sums where each tree is for one of the targets: trees in rounds, each with one for every target."""
+        """The sums if each tree is for one of the targets: rounds of trees, with one for each target."""
         order = np.argsort(targets, kind="stable").reshape(self.leaves.weights.shape[1], -1).T.reshape(-1)
         found = self._table(self.leaves.weights.sum(axis=1, dtype=np.float32), self.places())
         if (order != np.arange(len(order))).any():

@@ -1,6 +1,6 @@
 """Decision trees as tables: nodes of several trees, numbered so that the two children of a node are adjacent.
 
-Each test is an interval: ``low <= x <= high``. The others become one by other bounds, or with swapped children:
+Each test is an interval, ``low <= x <= high``. Other tests become intervals by other bounds, or with swapped children:
 
 ::
 
@@ -60,7 +60,7 @@ class Nodes:
 
 
 def with_simple_tests(nodes: Nodes) -> Nodes:
-    """The nodes with each MEMBER as a chain of EQ, and a NaN that EQ takes as true as a node of its own."""
+    """The nodes with each MEMBER as a chain of EQ, and a separate node for the NaN of an EQ that counts as true."""
     chained = np.flatnonzero((nodes.mode == MODES.index("MEMBER")) | ((nodes.mode == _EQ) & nodes.nan_is_true))
     if not chained.size:
         return nodes
@@ -91,8 +91,8 @@ _NAN, _NEVER = LEAF + 1, LEAF + 2
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees as tables over their nodes, parents before children: the child where the test of node i fails is
-    ``child[i]``, the other one ``child[i] + 1``; a leaf is its own child, and its test always fails.
+    """Trees as tables over their nodes, parents before children: node i has the children ``child[i]`` if its test
+    fails, and ``child[i]``, the other one ``child[i] + 1``; a leaf is its own child, and its test always fails.
 
     `copy`: which copy of the features a node reads (plain, NaN as -inf, NaN as inf). `source`: the number of each node
     in the file. `depth`: the most tests on the way to a leaf. `strict`: the test of all nodes is ``x < high``.
@@ -122,7 +122,7 @@ class Forest:
 
 
 def forest_of(nodes: Nodes) -> Forest:
-    """The trees with numbered nodes, level by level. Raises InvalidModelError if a way never ends."""
+    """The trees with their nodes numbered level by level. Raises InvalidModelError for a cycle."""
     nodes = with_simple_tests(nodes)
     low, high, swapped = _intervals(nodes)
     leaf = nodes.mode == LEAF
@@ -154,7 +154,7 @@ def _copies(nodes: Nodes) -> Array:
 
 
 def _never(nodes: Nodes) -> Array:
-    """Which tests no number passes: less than -inf, more than inf, and with NaN."""
+    """The tests that no number passes: less than -inf, more than inf, comparisons with NaN."""
     less, more = (nodes.mode == MODES.index(name) for name in ("LT", "GT"))
     t = nodes.threshold
     return np.asarray((less & (t == -np.inf)) | (more & (t == np.inf)) | (np.isnan(t) & (nodes.mode <= _EQ)))
@@ -182,7 +182,7 @@ def _intervals(nodes: Nodes) -> tuple[Array, Array, Array]:
 def _numbered(nodes: Nodes, swapped: Array) -> tuple[Array, Array, int]:
     """The nodes in a new order: the source of each place, the place of its first child, and the depth.
 
-    Children of a node with several parents have one place.
+    The children of a node with several parents are numbered once.
     """
     yes, no = (np.where(swapped, a, b) for a, b in ((nodes.on_false, nodes.on_true), (nodes.on_true, nodes.on_false)))
     first = np.full(len(nodes.mode), -1, np.int64)  # the place of the children of each source node
@@ -214,7 +214,7 @@ def _depth(child: Array, roots: int) -> int:
 
 
 def places_of(trees: Array, nodes: Array, what: str, asked_trees: Array, asked: Array) -> Array:
-    """The positions of nodes among all nodes, which are named by tree and number in it. Raises InvalidModelError for
+    """The positions among all nodes of nodes given by tree and number. Raises InvalidModelError for a missing node.
     none."""
     if not asked.size:
         return asked.astype(np.int64)
@@ -233,7 +233,7 @@ def places_of(trees: Array, nodes: Array, what: str, asked_trees: Array, asked: 
 
 
 def equal_lengths(arrays: Sequence[Array], names: Sequence[str]) -> None:
-    """InvalidModelError where arrays that describe the same nodes differ in length."""
+    """Raise InvalidModelError if arrays for the same nodes differ in length."""
     if len({len(a) for a in arrays}) > 1:
         shown = ", ".join(f"{name} {len(a)}" for name, a in zip(names, arrays, strict=True))
         raise InvalidModelError(f"attributes of different lengths: {shown}", code="E-FILE-009")

@@ -2,7 +2,7 @@
 
 com.microsoft.nchwc: Conv, MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool, Upsample, ReorderInput, ReorderOutput
 
-Channels are stored in blocks of 8 or 16, and padded with zeros to whole ones. The file does not say which; weights do,
+Channels are stored in blocks of 8 or 16, padded with zeros to whole blocks. The block size is not in the file; it
 where a number of channels is no multiple of 16, or more than a block of 8 is padding. Here tensors are [n, c, h, w]
 with the padded channels; weights are put back in order. Source: ONNX Runtime, core/optimizer/nchwc_transformer.cc and
 core/mlas/lib/reorder.cpp.
@@ -82,7 +82,7 @@ def _has_empty_half(weights: Value, group: int) -> bool:
 
 
 def _in_order(weights: Value, group: int, block: int) -> Array:
-    """[o, i, h, w] of what is stored as [o / block, i / block, h, w, block of i, block of o].
+    """Weights [o, i, h, w] from the stored order [o / block, i / block, h, w, block of i, block of o].
 
     Kernels of few channels, and of one each, are stored as [o / block, i, h, w, block of o].
     """
@@ -110,7 +110,7 @@ def _convolution(b: Builder, node: Node) -> Value:
 
 @lift_onnx("ReorderInput", since=(1,), domain=_NCHWC)
 def _into_blocks(b: Builder, node: Node) -> Value:
-    """Channels second, padded to whole blocks."""
+    """Channels become axis 1, padded to whole blocks."""
     x = node.operand(0)
     x = transposed(b, x, (0, 3, 1, 2)) if node.attr("channels_last", 0) else x
     channels = known_size(x.shape[1], "the number of channels")
@@ -120,14 +120,14 @@ def _into_blocks(b: Builder, node: Node) -> Value:
 
 @lift_onnx("ReorderOutput", since=(1,), domain=_NCHWC)
 def _out_of_blocks(b: Builder, node: Node) -> Value:
-    """The first `channels`, second or last."""
+    """The first `channels` channels, as axis 1 or last."""
     x = slice_axes(b, node.operand(0), {1: slice(0, int(node.attributes["channels"]))})
     return transposed(b, x, (0, 2, 3, 1)) if node.attr("channels_last", 0) else x
 
 
 @lift_onnx("Upsample", since=(1,), domain=_NCHWC)
 def _upsample(b: Builder, node: Node) -> Value:
-    """Resize by whole factors; the nearest element is the one before."""
+    """Resize by integer factors; the nearest element is the previous one."""
     scales = constant(np.asarray(node.attr("scales", (1, 1, 1, 1)), np.float32))
     names = ("mode", "coordinate_transformation_mode")
     given = {name: node.attributes[name] for name in names if name in node.attributes}
@@ -136,7 +136,7 @@ def _upsample(b: Builder, node: Node) -> Value:
 
 
 def _as_plain(name: str, version: int) -> None:
-    """Register a pool, which is that of ONNX."""
+    """Register a pool with the rule of the ONNX op."""
 
     def rule(b: Builder, node: Node) -> Value:
         given = {key: value for key, value in node.attributes.items() if key != _FOUND}

@@ -32,7 +32,7 @@ _DOMAIN = "ai.onnx.preview.training"
 
 @lift_onnx("Gradient", since=(1,), domain=_DOMAIN)
 def _gradient(b: Builder, node: Node) -> list[Value]:
-    """Operands: the values to compute it at; then those named by xs, zs and y, which the reader adds."""
+    """Operands: the values at which it is computed; then the values named by xs, zs and y, which the reader adds."""
     wanted, count = len(node.attr("xs")), len(node.attr("xs")) + len(node.attr("zs", ()))
     if len(node.operands) != 2 * count + 1:
         raise InvalidModelError(f"{count} values expected, one for each name in xs and zs", code="E-FILE-009")
@@ -64,14 +64,14 @@ def _nodes_between(first: Sequence[Value], last: Value, ends: Mapping[Value, Val
 
 
 class _Tape:
-    """Nodes computed anew from other values, in order. `values`: what the values of the graph are there."""
+    """Nodes computed again from other values, in order. `values`: the value on the tape of each value of the graph."""
 
     def __init__(self, b: Builder, values: dict[Value, Value]) -> None:
         self._b, self._values = b, values
         self._nodes: list[Node] = []
 
     def record(self, node: Node) -> None:
-        """Compute `node` on the tape. Raises UnsupportedError for an op that has neither a rule nor a definition."""
+        """Compute `node` on the tape. Raises UnsupportedError for an op with neither a rule nor a definition."""
         operands = [None if v is None else self._values.get(v, v) for v in node.operands]
         if node.op in _RULES:
             made = self._b.many(node.op, *operands, **node.attributes)
@@ -111,7 +111,7 @@ def _zeros(b: Builder, like: Value) -> Term:
 
 
 def _fitted(adjoint: Term, operand: Value) -> Term:
-    """The sum over the axes along which `operand` was repeated."""
+    """The adjoint, summed over the axes along which `operand` was broadcast."""
     found, wanted = adjoint.value.shape, operand.shape
     extra = len(found) - len(wanted)
     axes = [*range(extra), *(i + extra for i, d in enumerate(wanted) if d == 1 and found[i + extra] != 1)]
@@ -177,7 +177,7 @@ def _convert(node: Node, g: Term, y: Term) -> Sequence[Term | None]:
 
 @_derivative(ops.Reshape, ops.Squeeze, ops.BroadcastTo)
 def _reshape(node: Node, g: Term, y: Term) -> Sequence[Term]:
-    """Repeated elements are summed where the adjoint is fitted to its operand."""
+    """The adjoint is reshaped back; `_fitted` sums over broadcast axes."""
     x = node.operand(0)
     return [g if node.op is ops.BroadcastTo else Term(g.b, reshape(g.b, g.value, x.shape, x))]
 

@@ -47,7 +47,7 @@ def _tensors(b: Builder, node: Node, index: int, count: int) -> list[Term]:
 
 
 def _regularized(node: Node, x: Term, gradient: Term) -> Term:
-    """The gradient with that of norm_coefficient / 2 * |x|**2."""
+    """The gradient plus that of norm_coefficient / 2 * |x|**2."""
     return x * float(node.attr("norm_coefficient", 0.0)) + gradient
 
 
