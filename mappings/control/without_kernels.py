@@ -16,11 +16,6 @@ refuse_tfl(
     hint="export the .tflite again with TFLite's ops, without the converter's option that keeps StableHLO ops",
 )
 refuse_tfl(
-    "CONCAT_EMBEDDINGS",
-    why="no TFLite runtime has a kernel for it",
-    hint="export the .tflite again with EMBEDDING_LOOKUP and CONCATENATION",
-)
-refuse_tfl(
     *("CUSTOM", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES"),
     why="it is a placeholder in the file format or the runtime, not an op with a kernel",
     hint="export the .tflite again: the op code is damaged",

@@ -10,8 +10,6 @@ import numpy as np
 from onnxtfl.mappings.math.approximations import atan2
 
 from onnxtfl.build.operands import align_by_axis, formula
-from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
-from onnxtfl.build.qoperator import qoperator
 from onnxtfl.build.rows import row
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
@@ -389,11 +387,3 @@ def _floor_mod(lhs: Term, rhs: Term) -> Term | None:
         other = rest.differs(0) & (rest < 0).differs(rhs < 0)
         return rest + other.to(DType.INT32) * rhs
     return lhs - lhs / rhs * rhs if lhs.dtype is DType.UINT64 else None
-
-
-# --- on quantized operands --------------------------------------------------------------------------------------------
-
-for _name in ("Add", "Mul"):
-    _pair = QLinearRow(_name, 14, (Quantized(0, 1, 2), Quantized(3, 4, 5)), result=(6, 7))
-    qlinear(f"QLinear{_name}", (1,), _pair, MICROSOFT)
-    qoperator(f"QLinear{_name}", _pair, MICROSOFT)

@@ -11,7 +11,6 @@ import numpy as np
 from onnxtfl.mappings.math.halving import by_halving
 
 from onnxtfl.build.operands import to_operand
-from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
 from onnxtfl.build.rows import Entries, ResultType, Spelled, row
 from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
 from onnxtfl.build.sizes import clamp_to_int32, int32_operands, with_dtype
@@ -406,8 +405,3 @@ def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
 
 decompose(ops.ArgMax, "onnx")(partial(with_dtype, dtype=DType.INT64))
 decompose(ops.ArgMin, "onnx")(partial(with_dtype, dtype=DType.INT64))
-
-
-# --- on quantized operands --------------------------------------------------------------------------------------------
-
-qlinear("QLinearReduceMean", (1,), QLinearRow("ReduceMean", 13, (Quantized(0, 1, 2),), result=(3, 4)), MICROSOFT)

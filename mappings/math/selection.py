@@ -1,14 +1,12 @@
 """Where and SELECT.
 
-ONNX          Where 9 16, com.microsoft QLinearWhere
+ONNX          Where 9 16
 TFLite        SELECT, SELECT_V2
 """
 
 from __future__ import annotations
 
 from onnxtfl.build.operands import formula
-from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
-from onnxtfl.build.qoperator import qoperator
 from onnxtfl.build.rows import row
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -45,8 +43,3 @@ def _select_of_uint64(condition: Term, on_true: Term, on_false: Term) -> Term | 
     if on_true.dtype is not DType.UINT64:
         return None
     return condition.choose(on_true.to(DType.INT64), on_false.to(DType.INT64)).to(DType.UINT64)
-
-
-_CHOICE = QLinearRow("Where", 16, (0, Quantized(1, 2, 3), Quantized(4, 5, 6)), result=(7, 8))
-qlinear("QLinearWhere", (1,), _CHOICE, MICROSOFT)
-qoperator("QLinearWhere", _CHOICE, MICROSOFT)

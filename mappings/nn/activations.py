@@ -5,8 +5,6 @@ from __future__ import annotations
 from onnxtfl.mappings.math.approximations import log1p_of_small
 
 from onnxtfl.build.operands import finite_on_integers, formula, on_terms
-from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
-from onnxtfl.build.qoperator import qoperator
 from onnxtfl.build.rows import Spelled, row
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
@@ -178,12 +176,3 @@ def _slope_fits(node: Node) -> bool:
 
 
 row(ops.PRelu, onnx="PRelu", tfl="PRELU", when=_slope_fits, lifts=False)
-
-
-# --- on quantized operands --------------------------------------------------------------------------------------------
-
-_SIGMOID = QLinearRow("Sigmoid", 13, (Quantized(0, 1, 2),), result=(3, 4))
-_LEAKY_RELU = QLinearRow("LeakyRelu", 16, (Quantized(0, 1, 2),), result=(3, 4))
-for _row in (_SIGMOID, _LEAKY_RELU):
-    qlinear(f"QLinear{_row.of}", (1,), _row, MICROSOFT)
-    qoperator(f"QLinear{_row.of}", _row, MICROSOFT)

@@ -27,8 +27,6 @@ from onnxtfl.build.convolutions import (
 )
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias, summed_in_float
-from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, qlinear
-from onnxtfl.build.qoperator import qoperator
 from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.sizes import slice_axes
 from onnxtfl.build.windows import (
@@ -379,11 +377,3 @@ def _integer_conv_by_taps(b: Builder, node: Node) -> Value | None:
 def _first(node: Node, total: Value | None) -> Value | None:
     """Return the bias for the first of several convolutions that are added, None for the others."""
     return node.optional(2) if total is None else None
-
-
-# --- on quantized operands --------------------------------------------------------------------------------------------
-
-_INTEGER_CONV = QLinearRow("Conv", 22, (Quantized(0, 1, 2), Quantized(3, 4, 5)), result=(6, 7), bias=8)
-qlinear("QLinearConv", (10,), _INTEGER_CONV)
-qlinear("QLinearConv", (1,), _INTEGER_CONV, MICROSOFT)
-qoperator("QLinearConv", _INTEGER_CONV)

@@ -21,8 +21,7 @@ import numpy as np
 from onnxtfl.mappings.nn.pool_indices import in_fortran_order, numbered, pool_with_indices
 
 from onnxtfl.build.convolutions import channels_first, window_attributes
-from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, channels_second, channels_trailing, lift_op, qlinear
-from onnxtfl.build.qoperator import qoperator
+from onnxtfl.build.qlinear import MICROSOFT, channels_second, channels_trailing, lift_op
 from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.windows import (
     Resolved,
@@ -417,11 +416,3 @@ def _by_slices(b: Builder, node: Node, kind: str) -> Value:
     names = ("window_dimensions", "window_strides", "window_dilations")
     window = {name: tuple(side.get(a, 1) for a in range(x.rank)) for name, side in zip(names, full, strict=True)}
     return b(ops.ReduceWindow, x, None, kind=kind, **window)
-
-
-# --- on quantized operands --------------------------------------------------------------------------------------------
-
-for _name in ("AveragePool", "GlobalAveragePool"):
-    _pool = QLinearRow(_name, 22, (Quantized(0, 1, 2),), result=(3, 4))
-    qlinear(f"QLinear{_name}", (1,), _pool, MICROSOFT)
-    qoperator(f"QLinear{_name}", _pool, MICROSOFT)

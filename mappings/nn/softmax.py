@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from onnxtfl.build.operands import finite_on_integers, moved_last, on_permuted
-from onnxtfl.build.qlinear import MICROSOFT, Quantized, dequantized, lift_op, quantized
-from onnxtfl.build.qoperator import quantized_operand, scale_and_zero_point
 from onnxtfl.build.rows import row
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -18,7 +16,7 @@ from onnxtfl.ir.reshape import dim_value, reshape, reshape_inferred
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType
 from onnxtfl.kernels.softmax_int16 import int16_softmax
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_quantized
+from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl
 
 _Along = Callable[[Builder, Value, int], Value]
 
@@ -99,26 +97,3 @@ def _on_last_axis(b: Builder, node: Node) -> Value | list[Value] | None:
     if not _is_last(node):
         return on_permuted(b, node, moved_last(normalize_axis(node.attr("axis"), x.rank), x.rank))
     return reshape(b, b(node.op, reshape_inferred(b, x, [-1, x.shape[-1]]), axis=1), x.shape, x) if x.rank > 2 else None
-
-
-@lift_onnx("QLinearSoftmax", since=(1,), domain="com.microsoft")
-def _quantized_softmax(b: Builder, node: Node) -> Value:
-    """QLinearSoftmax; `opset` is that of the original Softmax."""
-    version = 13 if node.attr("opset", 13) >= 13 else 11
-    real = lift_op(b, "Softmax", version, [dequantized(b, node, Quantized(0, 1, 2))], {"axis": node.attr("axis", -1)})
-    return quantized(b, real, node.operand(3), node.optional(4), node.operand(0).dtype)
-
-
-@lower_quantized("Softmax", "QLinearSoftmax", MICROSOFT)
-def _softmax_on_quantized(node: Node, form: Form) -> Form | None:
-    y = quantization_of(node.result)
-    x = None if y is None else quantized_operand(form.operands[0], y.storage)
-    if x is None or y is None or not y.per_tensor:
-        return None
-    attributes = {**form.attributes, "opset": 13}
-    return Form(
-        "QLinearSoftmax",
-        (form.operands[0], *scale_and_zero_point(x), *scale_and_zero_point(y)),
-        attributes,
-        domain=MICROSOFT,
-    )

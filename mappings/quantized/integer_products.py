@@ -1,43 +1,27 @@
-"""Products of integers: with zero points, quantized, or with weights of few bits.
+"""Products of integers with zero points, and of operands that are quantized at run time.
 
-=====================  ==========================================================================================
-ONNX                   ConvInteger 10, MatMulInteger 10, QLinearMatMul 10 21
-com.microsoft          DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulNBits, MatMulBnb4, QGemm,
-                       MatMulInteger16
-=====================  =========================================================================================="""
+=====================  ==========================================================
+ONNX                   ConvInteger 10, MatMulInteger 10
+com.microsoft          DynamicQuantizeMatMul, MatMulIntegerToFloat, MatMulInteger16
+=====================  ==========================================================
+"""
 
 from __future__ import annotations
 
-import numpy as np
-from onnxtfl.mappings.math.contraction import contracted, matmul
+from onnxtfl.mappings.math.contraction import matmul
 from onnxtfl.mappings.nn.convolution import convolved
 
-from onnxtfl.build.indices import nonnegative
 from onnxtfl.build.operands import shifted
 from onnxtfl.build.qlinear import (
     MICROSOFT,
-    QLinearRow,
     Quantized,
     dequantized,
-    dequantized_bias,
-    lift_op,
-    qlinear,
-    quantized,
     quantized_over_range,
 )
-from onnxtfl.build.qoperator import bias_in_steps, qoperator, quantized_operand, scale_and_zero_point
-from onnxtfl.build.sizes import slice_axes
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.packed import FieldData
-from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import reshape, unsqueezed
-from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import Form, lift_onnx, lower_quantized
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.rewriting.registry import lift_onnx
 
 
 @lift_onnx("MatMulInteger16", since=(1,), domain=MICROSOFT)
@@ -45,45 +29,6 @@ from onnxtfl.rewriting.registry import Form, lift_onnx, lower_quantized
 def _matmul_integer(b: Builder, node: Node) -> Value:
     lhs = shifted(b, node.operand(0), node.optional(2), -2)
     return matmul(b, lhs, shifted(b, node.operand(1), node.optional(3), -1))
-
-
-_INTEGER_MATMUL = QLinearRow("MatMul", 13, (Quantized(0, 1, 2, -2), Quantized(3, 4, 5, -1)), result=(6, 7))
-qlinear("QLinearMatMul", (10, 21), _INTEGER_MATMUL)
-qoperator("QLinearMatMul", _INTEGER_MATMUL)
-
-
-@lower_quantized("Gemm", "QGemm", MICROSOFT)
-def _quantized_gemm(node: Node, form: Form) -> Form | None:
-    """QGemm: the bias is int32 with scale a_scale * b_scale; weights may have a scale per column."""
-    lhs, rhs, bias, y = form.operands[0], form.operands[1], (*form.operands, None)[2], quantization_of(node.result)
-    flags = {k: form.attributes[k] for k in ("alpha", "transA", "transB")}
-    if y is None or not y.per_tensor:
-        return None
-    a, w = quantized_operand(lhs, y.storage), quantized_operand(rhs, y.storage, 1 - flags["transB"])
-    if a is None or w is None or not bias_in_steps(bias, a, w):
-        return None
-    return Form(
-        "QGemm",
-        (lhs, *scale_and_zero_point(a), rhs, *scale_and_zero_point(w), bias, *scale_and_zero_point(y)),
-        flags,
-        domain=MICROSOFT,
-    )
-
-
-@lift_onnx("QGemm", since=(1,), domain=MICROSOFT)
-def _integer_gemm(b: Builder, node: Node) -> Value:
-    """Return alpha * A @ B + C as integers with scale alpha * a_scale * b_scale."""
-    columns = 0 if node.attr("transB", 0) else 1
-    a, w = (dequantized(b, node, o) for o in (Quantized(0, 1, 2), Quantized(3, 4, 5, columns)))
-    alpha, bias = float(node.attr("alpha", 1.0)), node.optional(6)
-    c = None
-    if bias is not None:
-        c = dequantized_bias(b, bias, node.operand(1), node.operand(4))
-        c = c if alpha == 1 else b(ops.Mul, c, b.scalar(alpha, c))
-    flags = {k: v for k, v in node.attributes.items() if k in ("transA", "transB", "alpha")}
-    real = lift_op(b, "Gemm", 13, [a, w, c], flags)
-    scale = node.optional(7)
-    return real if scale is None else quantized(b, real, scale, node.optional(8), node.operand(0).dtype)
 
 
 @lift_onnx("MatMulIntegerToFloat", since=(1,), domain=MICROSOFT)
@@ -100,122 +45,6 @@ def _dynamic_matmul(b: Builder, node: Node) -> Value:
     a = b(ops.DequantizeLinear, stored, scale, zero, axis=0)
     product, bias = matmul(b, a, dequantized(b, node, Quantized(1, 2, 3, -1))), node.optional(4)
     return product if bias is None else b(ops.Add, product, bias)
-
-
-# --- weights of few bits ----------------------------------------------------------------------------------------------
-
-
-@lift_onnx("MatMulNBits", since=(1,), domain=MICROSOFT)
-def _matmul_of_blocks(b: Builder, node: Node) -> Value:
-    """Return A @ W.T with W [n, k] of 2, 4 or 8 bits, quantized in blocks along k; the default zero point is mid-range.
-
-    `g_idx` maps columns to blocks; with it, ONNX Runtime's kernel ignores integer zero points, and reads 2-bit weights
-    as 4-bit. Source: ONNX Runtime, contrib_ops/cpu/quantization/matmul_nbits.cc.
-    """
-    k, n, block = (int(node.attributes[name]) for name in ("K", "N", "block_size"))
-    bits = int(node.attr("bits", 4))
-    if bits not in _OF_BITS or node.attr("weight_prepacked", 0):
-        raise UnsupportedError(f"weights of {bits} bits, or in a machine's packed layout", hint="use 2, 4 or 8 bits")
-    zero, order = node.optional(3), node.optional(4)
-    if order is not None and (bits != 4 or (zero is not None and zero.dtype is DType.UINT8)):
-        raise UnsupportedError("the operand g_idx with integer zero points or with weights of other than 4 bits")
-    real = _real_blocks(b, node, _OF_BITS[bits], (n, k), block)
-    product = contracted(b, node.operand(0), real, node.operand(0).rank - 1, 1)
-    bias = node.optional(5)
-    return product if bias is None else b(ops.Add, product, bias)
-
-
-def _real_blocks(b: Builder, node: Node, dtype: DType, shape: tuple[int, int], block: int) -> Value:
-    """Return the real weights [n, k]: a quantized constant if all operands are constant, else computed."""
-    (n, k), packed, zero = shape, node.operand(1), node.optional(3)
-    count = -(-k // block)
-    scale = reshape(b, node.operand(2), [n, count])
-    integers = zero is None or (zero.dtype is DType.UINT8 and zero.data is not None)
-    if packed.data is not None and integers and node.optional(4) is None:
-        weights = constant(FieldData(packed.data, dtype, (n, count * block)))
-        points = _zero_points(zero, dtype, (n, count))
-        return slice_axes(
-            b, b(ops.DequantizeLinear, weights, scale, points, axis=1, block_size=block), {1: slice(0, k)}
-        )
-    codes = _codes(b, packed, dtype, (n, count * block), scale.dtype)
-    points_ = _computed_zeros(b, zero, dtype, (n, count), scale.dtype)
-    order = node.optional(4)
-    if order is None:
-        blocks = Term(b, reshape(b, codes.value, [n, count, block]))
-        real = (blocks - Term(b, unsqueezed(b, points_.value, [2]))) * Term(b, unsqueezed(b, scale, [2]))
-        return slice_axes(b, reshape(b, real.value, [n, count * block]), {1: slice(0, k)})
-    first = Term(b, slice_axes(b, codes.value, {1: slice(0, k)}))
-    index = nonnegative(b, reshape(b, order, [k]), count)
-    point, step = (Term(b, b(ops.Gather, each, index, axis=1)) for each in (points_.value, scale))
-    return ((first - point) * step).value
-
-
-def _codes(b: Builder, packed: Value, dtype: DType, shape: tuple[int, int], real: DType) -> Term:
-    """Unpack bytes into their fields, low bits first, as floats."""
-    per = 8 // dtype.bits
-    if per == 1:
-        return Term(b, reshape(b, packed, shape)).to(real)
-    whole = Term(b, reshape(b, packed, [shape[0], shape[1] // per])).to(DType.INT32)
-    mask = (1 << dtype.bits) - 1
-    shifts = np.arange(per, dtype=np.int32) * dtype.bits
-    fields = Term(b, unsqueezed(b, whole.value, [2])).apply(ops.ShiftRightLogical, shifts.reshape(1, 1, per)) & mask
-    return Term(b, reshape(b, fields.value, shape)).to(real)
-
-
-def _computed_zeros(b: Builder, zero: Value | None, dtype: DType, shape: tuple[int, int], real: DType) -> Term:
-    """Return zero points [n, blocks] as floats, unpacked if they are packed (rows fill whole bytes)."""
-    rows, count = shape
-    if zero is None:
-        return Term(b, constant(np.full(shape, 1 << (dtype.bits - 1)).astype(real.numpy)))
-    if zero.dtype is not DType.UINT8:
-        return Term(b, reshape(b, zero, shape)).to(real)
-    per = 8 // dtype.bits
-    fields = _codes(b, zero, dtype, (rows, -(-count // per) * per), real)
-    return Term(b, slice_axes(b, fields.value, {1: slice(0, count)}))
-
-
-_OF_BITS = {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}
-
-
-@lift_onnx("MatMulBnb4", since=(1,), domain=MICROSOFT)
-def _matmul_of_bitsandbytes(b: Builder, node: Node) -> Value:
-    """Return A @ W.T with W [n, k] of 4-bit floats (the first in the high bits) times the absmax of their block.
-
-    The weights become float32. Source: ONNX Runtime, contrib_ops MatMulBnb4.
-    """
-    k, n, block, kind = (int(node.attributes[name]) for name in ("K", "N", "block_size", "quant_type"))
-    packed, largest = node.operand(1), node.operand(2)
-    if not packed.is_constant or not largest.is_constant:
-        raise UnsupportedError("4-bit weights that are not constant")
-    if kind not in _FOUR_BITS or not node.attr("transB", 1) or k * n % 2:
-        raise UnsupportedError(f"quant_type {kind}, transB {node.attr('transB', 1)} and weights [{n}, {k}]")
-    fields = packed.numpy().reshape(-1)
-    codes = np.stack([fields >> 4, fields & 15], axis=1).reshape(-1)
-    if block < 1:
-        raise ValueError(f"block_size is {block}")
-    scales = np.repeat(np.asarray(largest.numpy().reshape(-1), np.float32), min(block, k * n))[: k * n]
-    weights = (np.asarray(_FOUR_BITS[kind], np.float32)[codes] * scales).reshape(n, k)
-    a = node.operand(0)
-    return contracted(b, a, constant(weights.astype(a.dtype.numpy)), a.rank - 1, 1)
-
-
-_SIZES = (0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
-_NORMAL_BELOW = (1, 0.6961928, 0.52507305, 0.3949175, 0.28444138, 0.18477343, 0.09105004)
-_NORMAL_ABOVE = (0.0795803, 0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1)
-_FOUR_BITS = {0: (*_SIZES, *(-x for x in _SIZES)), 1: (*(-x for x in _NORMAL_BELOW), 0, *_NORMAL_ABOVE)}
-"""The values of the 16 codes, by `quant_type`: FP4 and NF4 of bitsandbytes."""
-
-
-def _zero_points(zero: Value | None, dtype: DType, shape: tuple[int, int]) -> Value:
-    """Return a zero point per block; rows fill whole bytes. Source: ONNX Runtime, contrib_ops MatMulNBits."""
-    rows, count = shape
-    if zero is None:
-        return constant(ArrayData(np.full(shape, 1 << (dtype.bits - 1)).astype(dtype.numpy), dtype))
-    if zero.dtype is not DType.UINT8 or zero.data is None:
-        raise UnsupportedError(f"zero points of {zero.dtype.value} that are not constant uint8")
-    per = 8 // dtype.bits
-    fields = FieldData(zero.data, dtype, (rows, -(-count // per) * per)).numpy()
-    return constant(ArrayData(np.ascontiguousarray(fields[:, :count]), dtype))
 
 
 @lift_onnx("ConvInteger", since=(10,))

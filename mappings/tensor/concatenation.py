@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from onnxtfl.build.qlinear import MICROSOFT, Quantized, dequantized, lift_op, quantized
-from onnxtfl.build.qoperator import quantized_operand, scale_and_zero_point
 from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import merge_whole
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape, transpose_and_merge, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_quantized, upgrade
+from onnxtfl.rewriting.registry import decompose, lift_tfl, upgrade
 
 row(ops.Concatenate, onnx="Concat", since=(4, 11, 13), attributes="axis", axes=("axis",))
 row(ops.Concatenate, tfl="CONCATENATION", attributes="axis", lifts=False)
@@ -63,21 +60,3 @@ def _pack(b: Builder, node: Node) -> Value:
     parts = [node.operand(i) for i in range(len(node.operands))]
     axis = normalize_axis(node.attr("axis", 0), parts[0].rank + 1)
     return b(ops.Concatenate, *(unsqueezed(b, v, [axis]) for v in parts), axis=axis)
-
-
-@lift_onnx("QLinearConcat", since=(1,), domain=MICROSOFT)
-def _quantized_concat(b: Builder, node: Node) -> Value:
-    """Operands: scale and zero point of the result, then elements, scale and zero point of each part."""
-    parts = [dequantized(b, node, Quantized(i, i + 1, i + 2)) for i in range(2, len(node.operands), 3)]
-    joined = lift_op(b, "Concat", 13, parts, {"axis": node.attr("axis")})
-    return quantized(b, joined, node.operand(0), node.operand(1), node.operand(2).dtype)
-
-
-@lower_quantized("Concat", "QLinearConcat", MICROSOFT)
-def _concat_on_quantized(node: Node, form: Form) -> Form | None:
-    y = quantization_of(node.result)
-    found = [None if y is None else quantized_operand(v, y.storage) for v in form.operands]
-    if y is None or not y.per_tensor or None in found:
-        return None
-    parts = [each for v, q in zip(form.operands, found, strict=True) if q for each in (v, *scale_and_zero_point(q))]
-    return Form("QLinearConcat", (*scale_and_zero_point(y), *parts), form.attributes, domain=MICROSOFT)

@@ -23,7 +23,7 @@ from onnxtfl.ir.reshape import (
 )
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import lift_tfl
+from onnxtfl.rewriting.registry import lift_tfl, refuse_tfl
 from onnxtfl.rewriting.stored_integers import integers_of
 
 
@@ -107,3 +107,10 @@ def _as_read(b: Builder, table: Value, quantization: Quantization) -> Value:
     firsts = np.arange(rows)[:, None] * length // packed * packed
     read = table.data.numpy().reshape(-1)[firsts + np.arange(length)].reshape(table.data.shape)
     return constant(ArrayData(read, quantization.dtype))
+
+
+refuse_tfl(
+    "CONCAT_EMBEDDINGS",
+    why="no TFLite runtime has a kernel for it",
+    hint="export the .tflite again with EMBEDDING_LOOKUP and CONCATENATION",
+)

@@ -7,22 +7,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.build.attributes import ML
 from onnxtfl.build.indices import flat_positions, nonnegative, resolved_rows
 from onnxtfl.build.operands import moved_last
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.rows import Spelled, row
 from onnxtfl.build.sizes import HUGE, narrow_constant, range_below, slice_axes
 from onnxtfl.build.stablehlo import index_vectors, int_list
-from onnxtfl.build.stored import unpacked_rows
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.dims import Dim, is_static, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.packed import ByteData
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import (
     as_int64,
@@ -70,22 +67,6 @@ def _gather(b: Builder, node: Node) -> Value:
     return b(op, x, nonnegative(b, indices, x.shape[axis], x), axis=axis)
 
 
-@lift_onnx("ArrayFeatureExtractor", since=(1,), domain=ML)
-def _array_feature_extractor(b: Builder, node: Node) -> Value:
-    """Gather along the last axis; a vector is treated as one row.
-
-    ONNX Runtime refuses negative indices; skl2onnx writes -1 for "no neighbor" and multiplies that element by 0.
-    """
-    x, indices = node.operand(0), node.operand(1)
-    if x.rank < 1 or 0 in indices.shape:
-        raise InvalidModelError("a scalar, or no indices", code="E-FILE-009")
-    flat = nonnegative(b, reshape(b, indices, (product(indices.shape),)), x.shape[-1], x)
-    if all(d == 1 for d in x.shape[:-1]):  # TFLite's string tables have one axis
-        row = b(ops.Gather, reshape(b, x, x.shape[-1:]), flat, axis=0)
-        return reshape(b, row, (*([1] * max(1, x.rank - 1)), *row.shape))
-    return b(ops.Gather, x, flat, axis=x.rank - 1)
-
-
 @lift_onnx("UnfoldTensor", since=(1,), domain=MICROSOFT)
 def _unfold(b: Builder, node: Node) -> Value:
     """Return all slices of `size` elements along axis `dim`, `step` apart; a new last axis has their elements."""
@@ -99,46 +80,6 @@ def _unfold(b: Builder, node: Node) -> Value:
     rows = Term(b, unsqueezed(b, first, [1])) * step + Term(b, constant(np.arange(size)[None]))
     slices = b(ops.Gather, x, rows.value, axis=axis)
     return transposed(b, slices, [*(i for i in range(x.rank + 1) if i != axis + 1), axis + 1])
-
-
-@lift_onnx("GatherBlockQuantized", since=(1,), domain=MICROSOFT)
-def _gather_blocks(b: Builder, node: Node) -> Value:
-    """Gather rows of a table that is quantized in blocks, then dequantize them.
-
-    A uint8 table has several elements per byte of its last axis; its default zero point is mid-range.
-    """
-    data, indices, scale, zero = node.operand(0), node.operand(1), node.operand(2), node.optional(3)
-    rank, dtype = data.rank, _element_type(node)
-    axis, along = (normalize_axis(node.attr(name, i), rank) for i, name in enumerate(("gather_axis", "quantize_axis")))
-    if axis == along or axis == rank - 1 or (dtype.bits < 8 and not data.is_constant):
-        raise UnsupportedError("gathering along the axis of the blocks or the last axis, or of a computed table")
-    rows = nonnegative(b, indices, data.shape[axis], data)
-    real = _picked(b, data, rows, axis, dtype)
-    if zero is None:
-        half = 1 << (dtype.bits - 1)
-        real = real - float(half) if data.dtype is DType.UINT8 or dtype.is_signed else real
-    else:
-        zero = _picked(b, zero, rows, axis, dtype).value  # both have the same offset
-    scale = b(ops.Gather, scale, rows, axis=axis)
-    moved = along + indices.rank - 1 if along > axis else along
-    block = int(node.attr("block_size", 128))
-    return b(ops.DequantizeLinear, real.value, scale, zero, axis=moved, block_size=block)
-
-
-def _element_type(node: Node) -> DType:
-    """Return the element type of the table."""
-    data, bits = node.operand(0), int(node.attr("bits", 4))
-    return data.dtype if data.dtype is not DType.UINT8 else {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}[bits]
-
-
-def _picked(b: Builder, table: Value, rows: Value, axis: int, dtype: DType) -> Term:
-    """Gather rows of a table as floats; signed elements of fewer than 8 bits are offset by half of the range."""
-    if dtype.bits == 8:
-        return Term(b, b(ops.Gather, table, rows, axis=axis)).to(DType.FLOAT32)
-    data = table.data
-    assert data is not None
-    packed = table if table.dtype is DType.UINT8 else constant(ByteData(data))
-    return unpacked_rows(b, b(ops.Gather, packed, rows, axis=axis), dtype)
 
 
 @lower_tfl(ops.Gather)

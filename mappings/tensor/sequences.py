@@ -1,7 +1,7 @@
-"""Sequences and optionals, which lifting resolves to the values that they consist of.
+"""Sequences, which lifting resolves to the values that they consist of.
 
 A sequence of known length is a Tuple of its elements. One of dynamic length is a tensor with the elements
-along axis 0 (Unstack), all of one shape. An optional is its value, or Absent.
+along axis 0 (Unstack), all of one shape.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from onnxtfl.build.indices import nonnegative
 from onnxtfl.build.sequences import (
     MOST_ELEMENTS,
     elements_of,
-    is_absent,
     is_list,
     one_shape,
     select_by_if,
@@ -296,25 +295,3 @@ def _map_rows(node: Node, given: Sequence[Value], sequences: Sequence[Value]) ->
 @lift_onnx("SequenceMap", since=(17,))
 def _map(b: Builder, node: Node) -> Sequence[Value]:
     raise UnsupportedError("it has no body", code="E-OP-006")
-
-
-# --- optionals -------------------------------------------------------------------------------------------------------
-
-
-@lift_onnx("Optional", since=(15, 28))
-def _optional(b: Builder, node: Node) -> Value:
-    value = node.optional(0)
-    return b(ops.Absent, type=node.attr("type")) if value is None else value
-
-
-@lift_onnx("OptionalHasElement", since=(15, 18, 28))
-def _has_element(b: Builder, node: Node) -> Value:
-    """Version 18 accepts tensors and sequences too, which always have a value."""
-    return constant(np.asarray(bool(node.operands) and not is_absent(node.operands[0])))
-
-
-@lift_onnx("OptionalGetElement", since=(15, 18, 28))
-def _get_element(b: Builder, node: Node) -> Value:
-    if is_absent(node.operand(0)):
-        raise ValueError("the optional has no value")
-    return node.operand(0)

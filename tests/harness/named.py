@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from onnxtfl.checking.models.copies import exact_copy
 from onnxtfl.formats import files
 from onnxtfl.inputs.description import ModelInfo, describe
 from onnxtfl.runtimes import RunOptions, Runtime, Worker
@@ -28,7 +30,9 @@ def run_named(
     """The outputs of the model in a file by name; `inputs` by name or in its order."""
     info = described(path)
     values = [inputs[spec.name] for spec in info.inputs] if isinstance(inputs, Mapping) else inputs
-    outputs = run_once(runtime, path, values, options) if worker is None else worker.run(path, values, options)
+    with TemporaryDirectory() as folder:
+        path = exact_copy(path, Path(folder)) or path
+        outputs = run_once(runtime, path, values, options) if worker is None else worker.run(path, values, options)
     return dict(zip((spec.name for spec in info.outputs), outputs, strict=True))
 
 

@@ -55,7 +55,7 @@ _ALLOWED = {
     "tracing": {"formats", "ir", "passes", "pipeline", "runtimes", "temporary"},
     "checking": {
         *("formats", "inputs", "ir", "passes", "pipeline", "rewriting", "runtimes", "tables", "targets", "temporary"),
-        *("metrics", "tracing"),
+        *("kernels", "metrics", "tracing"),
     },
     "calibration_images": {"inputs"},
     "quantizing": {

@@ -1,7 +1,8 @@
-"""Features before a model of the domain ai.onnx.ml: scaled, normalized, filled in, encoded.
+"""Features before a model of the domain ai.onnx.ml: scaled, normalized, filled in, encoded, selected.
 
 ========  ===============================================================================================
-ONNX      Scaler 1, Normalizer 1, Binarizer 1, Imputer 1, OneHotEncoder 1, FeatureVectorizer 1
+ONNX      Scaler 1, Normalizer 1, Binarizer 1, Imputer 1, OneHotEncoder 1, FeatureVectorizer 1,
+          ArrayFeatureExtractor 1
 ========  ==============================================================================================="""
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import numpy as np
 from onnxtfl.mappings.contrib.ml.scores import rows_of
 
 from onnxtfl.build.attributes import ML, floats, ints, texts, texts_of
+from onnxtfl.build.indices import nonnegative
 from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
@@ -131,3 +133,19 @@ def _sized(b: Builder, x: Value, size: int) -> Value:
     if missing > 0:
         flat = b(ops.Pad, flat, np.asarray([[0, 0], [0, missing]]), None, mode="constant")
     return slice_axes(b, flat, {1: slice(0, size)}) if flat.shape[1] != size else flat
+
+
+@lift_onnx("ArrayFeatureExtractor", since=(1,), domain=ML)
+def _array_feature_extractor(b: Builder, node: Node) -> Value:
+    """Gather along the last axis; a vector is treated as one row.
+
+    ONNX Runtime refuses negative indices; skl2onnx writes -1 for "no neighbor" and multiplies that element by 0.
+    """
+    x, indices = node.operand(0), node.operand(1)
+    if x.rank < 1 or 0 in indices.shape:
+        raise InvalidModelError("a scalar, or no indices", code="E-FILE-009")
+    flat = nonnegative(b, reshape(b, indices, (product(indices.shape),)), x.shape[-1], x)
+    if all(d == 1 for d in x.shape[:-1]):  # TFLite's string tables have one axis
+        row = b(ops.Gather, reshape(b, x, x.shape[-1:]), flat, axis=0)
+        return reshape(b, row, (*([1] * max(1, x.rank - 1)), *row.shape))
+    return b(ops.Gather, x, flat, axis=x.rank - 1)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from onnxtfl.checking.criteria.tolerance import Tolerance
-from onnxtfl.checking.models.copies import use_copy_with_weights, use_sorted_copy
+from onnxtfl.checking.models.copies import use_copy_with_weights, use_exact_copy, use_sorted_copy
 from onnxtfl.checking.models.fallbacks import in_words
 from onnxtfl.checking.models.side import Begun, Side, judged_refusal
 from onnxtfl.checking.pairing.feeding import as_type, dtype_kept
@@ -60,6 +60,7 @@ class ModelPair:
         found = cls(Side.read(a, workers.a), Side.read(b, workers.b), settings, workers, together)
         for side in (found.a, found.b):
             use_sorted_copy(side, stack)
+            use_exact_copy(side, stack)
             use_copy_with_weights(side, stack)
             if has_arena(settings.runtime) and side.info.format == "tflite":
                 side.info = with_fixed_sizes(side.info)

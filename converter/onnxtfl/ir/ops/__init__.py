@@ -48,7 +48,7 @@ space_to_depth
     DepthToSpace SpaceToDepth(x; block_size, mode = DCR CRD, depth_dim, space_dims)
 matrices
     Trilu(x, k?; upper)
-gathering, indexing, sorting (indices in [0, n): negative ones are resolved when lifting)
+gathering, nonzero, one_hot, sorting (indices in [0, n): negative ones are resolved when lifting)
     Gather(x, indices; axis, batch_dims)  GatherND(x, indices; batch_dims)  GatherElements(x, indices; axis)
     NonZero(x) -> int64 [rank, n]  OneHot(indices, depth, on, off; axis)
     TopK(x, k; axis, largest, sorted, dtype) -> values, indices
@@ -168,10 +168,10 @@ from onnxtfl.ir.ops.elementwise import (
 from onnxtfl.ir.ops.gathering import Gather, GatherElements, GatherND
 from onnxtfl.ir.ops.hash_tables import Lookup
 from onnxtfl.ir.ops.identity import Copy, Dropout
-from onnxtfl.ir.ops.indexing import NonZero, OneHot
 from onnxtfl.ir.ops.logic import And, Not, Or, PopulationCount, ShiftLeft, ShiftRightArithmetic, ShiftRightLogical, Xor
 from onnxtfl.ir.ops.losses import BCELoss, CTCLoss
 from onnxtfl.ir.ops.matrices import Cholesky, Diagonal, Trilu
+from onnxtfl.ir.ops.nonzero import NonZero
 from onnxtfl.ir.ops.normalization import (
     LRN,
     BatchNormGrad,
@@ -182,6 +182,7 @@ from onnxtfl.ir.ops.normalization import (
     LayerNorm,
     standardized,
 )
+from onnxtfl.ir.ops.one_hot import OneHot
 from onnxtfl.ir.ops.padding import DynamicPad, Pad
 from onnxtfl.ir.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool, pool_window
 from onnxtfl.ir.ops.precision import ReducePrecision

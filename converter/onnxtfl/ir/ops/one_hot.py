@@ -1,4 +1,4 @@
-"""Indices of a mask and the mask of indices: NonZero OneHot."""
+"""One-hot vectors of indices."""
 
 from __future__ import annotations
 
@@ -8,42 +8,13 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Axis
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh_symbol
 from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.intervals import SIZES, Facts, FactsOf
+from onnxtfl.ir.intervals import Facts, FactsOf
 from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted
 from onnxtfl.ir.permutations import physical_axes, rank_of, without_axes
 from onnxtfl.ir.shapes import known_dims, normalize_axis
-from onnxtfl.ir.types import DType
-
-
-class NonZero(Op):
-    """The indices of the nonzero elements in C order: [rank, n].
-
-    Source: neutral-ops 3.83; shaped like ONNX NonZero's.
-    """
-
-    operands = (Operand("input"),)
-    results = (Operand("indices", frozenset({DType.INT64})),)
-    core = True
-    discrete = True
-
-    @classmethod
-    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Indices are in the range of the axes."""
-        return SIZES
-
-    @staticmethod
-    def shape(x: Value) -> Dims:
-        rank = rank_of(x.type)
-        count: Dim = 0 if 0 in (x.tensor_type.shape or ()) else fresh_symbol()
-        axes: Dim = fresh_symbol() if rank is None else rank
-        return (axes, count)
-
-    @staticmethod
-    def compute(x: Array) -> Array:
-        return np.asarray(np.nonzero(x)) if x.ndim else np.zeros((0, int(bool(x))))
 
 
 class OneHot(Op):
