@@ -19,7 +19,7 @@ from onnxtfl.formats.source import counting_written
 from onnxtfl.formats.tflite import states as tflite_states
 from onnxtfl.formats.tflite.metadata import of_the_file
 from onnxtfl.ir import compact_record
-from onnxtfl.ir.assumptions import assumption_scope
+from onnxtfl.ir.assumptions import assume, assumption_scope
 from onnxtfl.ir.budget import Budget, budget_scope
 from onnxtfl.ir.compact_record import tensor_names
 from onnxtfl.ir.data import Array
@@ -38,11 +38,12 @@ from onnxtfl.passes.boundary.dimensions import Dimensions
 from onnxtfl.passes.boundary.fixed_sizes import refuse_open_inputs
 from onnxtfl.passes.boundary.parts import cut, keep_names, set_input_shapes
 from onnxtfl.passes.boundary.rename import rename_boundary, renamed_metadata
-from onnxtfl.passes.boundary.sequences import check_names, flatten_inputs
+from onnxtfl.passes.boundary.sequences import check_names, elements_of, flatten_inputs
 from onnxtfl.passes.boundary.user_sizes import GivenSizes
 from onnxtfl.passes.canonical.inline import inline_functions
 from onnxtfl.passes.quantize import TOLERANCE, summary
 from onnxtfl.passes.states.exposed import ExposedState, expose_states
+from onnxtfl.passes.types.complex_numbers import ComplexPairs
 from onnxtfl.passes.types.float16 import in_words
 from onnxtfl.passes.types.held_types import as_property, held_types
 from onnxtfl.pipeline_report import Report
@@ -50,6 +51,7 @@ from onnxtfl.rewriting.custom import custom_ops
 from onnxtfl.rewriting.lift import count_ops, lift
 from onnxtfl.rewriting.pass_manager import Group, Pass, PassManager
 from onnxtfl.rewriting.plugins import load
+from onnxtfl.rewriting.sections import Section, sections_of
 from onnxtfl.rewriting.unsupported import naming_all
 from onnxtfl.targets import Target
 from onnxtfl.targets.stored_types import check_declared_results, plain_integers
@@ -76,6 +78,7 @@ class PipelineRun:
         self.options, self.target, self.passes = options, target, passes
         self.report = Report()
         self.states: list[ExposedState] = []
+        self.sections: list[Section] = []
         self.weights: Weights = {}
         self.step = ""
         given = [f"`{name}`" for name in ("input_shapes", "dims") if getattr(options, name)]
@@ -154,10 +157,13 @@ class PipelineRun:
         with naming_all(graph, is_defined):
             manager.run(graph, until)
         self.report.passes = manager.timings
+        self.sections += manager.sections
         if until is None:
             if self.options.debug:
                 self.target.verify(graph)
-            rename_boundary(graph, self.options.rename or {})
+            names = self.options.rename or {}
+            rename_boundary(graph, names)
+            self.sections = [section.renamed(names) for section in self.sections]
             keep_names(graph)
             self.observe("write")
         return graph
@@ -171,33 +177,40 @@ class PipelineRun:
         self.report.ops_before = count_ops(graph)
         self.weights = weights_of(graph)
         self._select_part(graph, source.dim_names)
+        self.report.vectors = [v.name for v in graph.inputs if v.name is not None and v.name in source.map_columns]
+        for name in self.report.vectors:
+            assume(source.map_columns[name])
         return graph
 
     def model(self, source: Model, graph: Graph) -> Model:
         """The result: `graph` with the metadata of the source, and names for its constants."""
         to_onnx = self.target.name == "onnx"
         source.metadata = renamed_metadata(source.metadata, self.options.rename or {})
-        metadata, self.report.dropped_metadata = carried(source, graph, self.options.metadata, to_onnx=to_onnx)
+        metadata, self.report.dropped_metadata = carried(
+            source, graph, self.options.metadata, elements=elements_of(self.sections), to_onnx=to_onnx
+        )
         if not to_onnx:
             metadata.properties |= of_the_file(lowest_runtime(graph))
-            metadata.properties |= as_property(graph)
+            metadata.properties |= as_property(held_types(self.sections))
         return Model(graph, metadata=metadata, constant_names=constant_names(graph, self.weights, self.target))
 
     def _select_part(self, graph: Graph, dim_names: Mapping[str, str]) -> None:
         """Apply `input_shapes`, `dims`, `inputs` and `outputs` of the options."""
         names = graph.output_names or [v.name or f"output_{i}" for i, v in enumerate(graph.outputs)]
         lengths, shapes = self.options.elements or {}, self.options.input_shapes or {}
-        flatten_inputs(graph, lengths, strict=False)
-        by_tensor = {v: shape for k, shape in shapes.items() for v in graph.notes.elements.get(k, (k,))}
+        self.sections.append(flatten_inputs(graph, lengths, strict=False))
+        elements = elements_of(self.sections)
+        by_tensor = {v: shape for k, shape in shapes.items() for v in elements.get(k, (k,))}
         self.sizes.note_declared(graph)
         set_input_shapes(graph, by_tensor, self.options.inputs)
         dimensions = Dimensions(self.options.dims or {}, dim_names)
         dimensions.set(graph)
         graph.output_names = cut(graph, self.options.inputs, self.options.outputs, body) or names
-        self.report.input_shapes = dimensions.set(graph)
+        tensors = [name for names in elements.values() for name in names]
+        self.report.input_shapes = dimensions.set(graph, tensors)
         dimensions.refuse_unknown()
-        flatten_inputs(graph, lengths)
-        check_names(graph, lengths)
+        self.sections.append(flatten_inputs(graph, lengths))
+        check_names(elements_of(self.sections), lengths)
         remember_inputs(graph.inputs)
         self.sizes.note_given(graph)
         if not self.target.has_open_sizes:
@@ -214,9 +227,9 @@ class PipelineRun:
         self.report.custom_ops, self.report.opset = custom_ops(graph), self.target.raised
         self.report.inputs, self.report.outputs = (list(map(describe_value, v)) for v in (graph.inputs, graph.outputs))
         self.report.unranked = of_unknown_rank(graph.inputs)
-        self.report.elements, self.report.vectors = dict(graph.notes.elements), list(graph.notes.vectors)
-        self.report.complex_names, self.report.io_types = list(graph.notes.complex_names), held_types(graph)
-        self.report.float16 = in_words(graph, self.options.float16)
+        self.report.elements, self.report.io_types = elements_of(self.sections), held_types(self.sections)
+        self.report.complex_names = [n for pairs in sections_of(ComplexPairs, self.sections) for n in pairs.names]
+        self.report.float16 = in_words(self.sections, self.options.float16)
         self.report.record = record_of(graph, names)
         if self.options.lstm == "fused":
             self.report.kept_states = [names[s.input] for s in graph.states if s.input.producer is None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from onnxtfl.errors import UsageError
@@ -28,21 +28,26 @@ _CACHE = "xnnpack"
 
 
 def carried(
-    source: Model, graph: Graph, added: Mapping[str, str] | None = None, *, to_onnx: bool
+    source: Model,
+    graph: Graph,
+    added: Mapping[str, str] | None = None,
+    *,
+    elements: Mapping[str, Iterable[str]],
+    to_onnx: bool,
 ) -> tuple[Metadata, list[str]]:
     """The metadata of `source` for the converted `graph`, and the names of the parts that are too large.
 
-    `added`: properties in addition. Descriptions are those of the tensors with these names; elements of a sequence have
-    that of the sequence.
+    `added`: properties in addition. Descriptions are those of the tensors with these names; `elements` of a sequence
+    have that of the sequence.
     """
     metadata = source.metadata
     properties = {k: v for k, v in metadata.properties.items() if k not in _OF_THE_CONVERSION}
     properties = {k: v for k, v in properties.items() if not k.lower().startswith(_CACHE)}
     if not _has_states(source, graph):
         properties.pop(STATES, None)
-    owners = {tensor: name for name, tensors in graph.notes.elements.items() for tensor in tensors}
-    elements = {t: metadata.descriptions[o] for t, o in owners.items() if o in metadata.descriptions}
-    result = replace(metadata, properties=properties, descriptions=metadata.descriptions | elements)
+    owners = {tensor: name for name, tensors in elements.items() for tensor in tensors}
+    described = {t: metadata.descriptions[o] for t, o in owners.items() if o in metadata.descriptions}
+    result = replace(metadata, properties=properties, descriptions=metadata.descriptions | described)
     result.tflite = _aligned(result, graph)
     if result.producer.name == PRODUCER and source.format == "onnx":
         result.producer = replace(result.producer, name="")

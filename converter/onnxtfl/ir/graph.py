@@ -21,7 +21,6 @@ from onnxtfl.ir.declaration import Declaration, Effect, Permutation, Permuted, S
 from onnxtfl.ir.dims import Shape, known_size
 from onnxtfl.ir.history import Remark, with_name
 from onnxtfl.ir.intervals import Facts, FactsOf
-from onnxtfl.ir.notes import Notes
 from onnxtfl.ir.origin import HasOrigins, Origin
 from onnxtfl.ir.outputs import indexed, replace_in
 from onnxtfl.ir.permutations import physical_axes, rank_of
@@ -351,7 +350,6 @@ class Graph:
     outputs: list[Value] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     output_names: list[str] = field(default_factory=list)  # if not those of the values, of which some may be repeated
-    notes: Notes = field(default_factory=Notes)
     number: int | None = None
     first: Node | None = None
     last: Node | None = None

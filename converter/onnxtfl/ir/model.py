@@ -69,7 +69,7 @@ class Model:
     file order. `resources`: variables and tables that nodes refer to by name. `metadata`: descriptions and entries that
     have no effect on results. `opsets`: version by ONNX domain. `dim_names`: the file's name of a dimension by symbol,
     if the two differ. `constant_names`: names to write for constants without one. `data_files`: paths of the files next
-    to the model that have its external data.
+    to the model that have its external data. `map_columns`: for each input that replaces a map, what its elements are.
     """
 
     main: Graph
@@ -83,6 +83,7 @@ class Model:
     dim_names: dict[str, str] = field(default_factory=dict)
     constant_names: Mapping[Value, str] = field(default_factory=dict)
     data_files: tuple[Path, ...] = ()
+    map_columns: Mapping[str, str] = field(default_factory=dict)
 
     def enter(self, key: str) -> None:
         """Make the graph of the signature `key` the main graph, with the names of the signature.

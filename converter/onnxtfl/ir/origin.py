@@ -14,12 +14,14 @@ class Origin:
     """A tensor of the source model that is stored in a value: reshaped to `shape`, then transposed by `permutation`.
 
     `shape` None: not reshaped. Axis i of the value is axis `permutation[i]`; None: not transposed.
+    `pairs`: its complex elements are pairs of real ones along the last axis of the value.
     """
 
     tensor: str
     permutation: tuple[int, ...] | None = None
     quantization: Quantization | None = None
     shape: Shape | None = None
+    pairs: bool = False
 
     def permuted(self, permutation: Sequence[int]) -> Origin:
         """The origin of the transposed value."""

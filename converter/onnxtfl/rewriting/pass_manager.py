@@ -15,9 +15,10 @@ from onnxtfl.errors import InternalError
 from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.verify import verify
+from onnxtfl.rewriting.sections import Section
 
-Rewrite = Callable[[Graph], "bool | None"]
-"""Rewrites a graph in place; returns whether other passes of its group have to run again."""
+Rewrite = Callable[[Graph], "bool | Section | None"]
+"""Rewrites a graph; returns whether other passes of its group have to run again, or its section of the report."""
 Fact = Literal["neutral", "legal", "laid out", "lowered"]
 """Properties of a graph: all ops are neutral; the target accepts each; layouts are assigned; all are target ops."""
 Observer = Callable[[str], None]
@@ -80,7 +81,7 @@ class PassManager:
     """Runs `passes` in order; InternalError if one needs a fact that no earlier pass establishes.
 
     `given`: initial facts. `observe` is called with the name of each pass before it runs. `check`: run the verifier
-    after each pass, also after each member of a group.
+    after each pass, also after each member of a group. `sections`: what passes reported, in order.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class PassManager:
         _check_facts(passes, given)
         self.passes = passes
         self.timings: list[PassTiming] = []
+        self.sections: list[Section] = []
         self._observe = observe
         self._check = check
 
@@ -123,7 +125,9 @@ class PassManager:
         current_budget().look()
         if isinstance(step, Pass):
             rewrite = step.run if not is_region or step.on_region == EVERYWHERE else step.on_region
-            return bool(rewrite(graph))
+            found = rewrite(graph)
+            self.sections += [found] if isinstance(found, Section) else []
+            return bool(found)
         changed_at_all = False
         for _ in range(step.rounds):
             changed = False

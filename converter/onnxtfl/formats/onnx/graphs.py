@@ -84,6 +84,7 @@ class GraphReader:
         self.tensors = tensors
         self.types = ValueTypes()
         self.functions: dict[FunctionKey, LocalFunction] = {}
+        self.columns: dict[str, str] = {}
         versions = model_opsets(model.opset_import)
         for function in model.functions:
             key = _key(function.domain, function.name, function.overload)
@@ -120,12 +121,11 @@ class GraphReader:
             graph.output_names.append(info.name)
         return graph
 
-    @staticmethod
-    def _define_vectors(scope: _Scope, vectors: Sequence[Vector]) -> None:
+    def _define_vectors(self, scope: _Scope, vectors: Sequence[Vector]) -> None:
         """Replace a map input by the vectors that are computed from it."""
         for vector in vectors:
             scope.define(vector.name, scope.graph.add_input(vector.type, vector.name))
-            scope.graph.notes.vectors[vector.name] = vector.columns
+            self.columns[vector.name] = vector.columns
 
     def _value_info(self, info: ValueInfoProto) -> Type | None:
         """The type in `info`; None if it is invalid, as runtimes do not check it."""

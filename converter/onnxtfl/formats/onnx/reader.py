@@ -60,5 +60,6 @@ def _model(model: ModelProto, tensors: Tensors) -> Model:
         metadata=read_metadata(model),
         opsets=versions,
         dim_names={symbol: name for name, symbol in reader.types.names.items()},
+        map_columns=reader.columns,
         data_files=tensors.external.paths(),
     )

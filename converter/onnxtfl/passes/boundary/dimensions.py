@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.ir.dims import Dim, evaluate, parse_dim, substitute, symbols
@@ -22,16 +22,15 @@ class Dimensions:
         self._sizes, self._names = sizes, names
         self._known = dict[str, str]()  # the names of symbols in the shapes of inputs
 
-    def set(self, graph: Graph) -> dict[str, tuple[int | str, ...]]:
+    def set(self, graph: Graph, elements: Collection[str] = ()) -> dict[str, tuple[int | str, ...]]:
         """Set the sizes of the inputs; return their shapes as in the options (nothing without sizes).
+
+        `elements`: the inputs that are elements of sequences, for which the options have no shapes.
 
         A dimension whose name in the file is a formula ("past + 1") follows from the others.
         """
         found = {s: size for s in _symbols(graph) if (size := self._size(s)) is not None}
-        shapes, elements = (
-            dict[str, tuple[int | str, ...]](),
-            {name for names in graph.notes.elements.values() for name in names},
-        )
+        shapes: dict[str, tuple[int | str, ...]] = {}
         for value, type_ in _tensors(graph):
             shape = tuple(substitute(dim, found) for dim in type_.shape or ())
             if shape != (type_.shape or ()):

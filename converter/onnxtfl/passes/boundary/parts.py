@@ -83,9 +83,6 @@ def cut(
             _infer_up_to(graph, inputs, expand)
         _cut_inputs(graph, inputs)
         remove_unreached(graph, set())
-    for value in graph.inputs:
-        if value.name in graph.notes.vectors:
-            assume(graph.notes.vectors[value.name])
     return list(outputs) if outputs else None
 
 

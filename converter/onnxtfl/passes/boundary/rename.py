@@ -7,12 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.metadata import Metadata
+from onnxtfl.rewriting.sections import new_names
 
 
 def rename_boundary(graph: Graph, names: Mapping[str, str]) -> None:
@@ -24,10 +25,7 @@ def rename_boundary(graph: Graph, names: Mapping[str, str]) -> None:
     _check(names, old)
     for value in graph.inputs:
         value.name = names.get(value.name or "", value.name)
-    graph.output_names = _renamed(outputs, names)
-    graph.notes.elements = {name: tuple(_renamed(tensors, names)) for name, tensors in graph.notes.elements.items()}
-    graph.notes.held = {names.get(name, name): held for name, held in graph.notes.held.items()}
-    graph.notes.complex_names = _renamed(graph.notes.complex_names, names)
+    graph.output_names = new_names(outputs, names)
 
 
 def renamed_metadata(metadata: Metadata, names: Mapping[str, str]) -> Metadata:
@@ -35,7 +33,7 @@ def renamed_metadata(metadata: Metadata, names: Mapping[str, str]) -> Metadata:
     descriptions = {names.get(name, name): text for name, text in metadata.descriptions.items()}
     found = replace(metadata, descriptions=descriptions)
     if found.tflite is not None:
-        inputs, outputs = (tuple(_renamed(side, names)) for side in (found.tflite.inputs, found.tflite.outputs))
+        inputs, outputs = (tuple(new_names(side, names)) for side in (found.tflite.inputs, found.tflite.outputs))
         found.tflite = replace(found.tflite, inputs=inputs, outputs=outputs)
     return found
 
@@ -52,7 +50,3 @@ def _check(names: Mapping[str, str], old: set[str]) -> None:
                 f"{name!r} cannot be called {new!r}, as another input or output is", hint="use another name"
             )
         taken.add(new.casefold())
-
-
-def _renamed(found: Iterable[str], names: Mapping[str, str]) -> list[str]:
-    return [names.get(name, name) for name in found]

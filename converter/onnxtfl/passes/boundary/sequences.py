@@ -11,7 +11,8 @@ elements along axis 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from onnxtfl.errors import UnsupportedError, UsageError, suggestion
 from onnxtfl.ir import ops
@@ -19,11 +20,27 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.types import OptionalType, SequenceType, TensorType, TupleType, Type
+from onnxtfl.rewriting.sections import Section, new_names, sections_of
 
 MOST_ELEMENTS = 1024
 
 
-def flatten_inputs(graph: Graph, lengths: Mapping[str, int | None], *, strict: bool = True) -> None:
+@dataclass(frozen=True)
+class Elements(Section):
+    """`tensors`: the names of the tensors that each input or output of sequence or optional type became."""
+
+    tensors: Mapping[str, tuple[str, ...]]
+
+    def renamed(self, names: Mapping[str, str]) -> Elements:
+        return Elements({name: tuple(new_names(tensors, names)) for name, tensors in self.tensors.items()})
+
+
+def elements_of(sections: Iterable[Section]) -> dict[str, tuple[str, ...]]:
+    """Return the tensors of all sequences and optionals."""
+    return {k: v for section in sections_of(Elements, sections) for k, v in section.tensors.items()}
+
+
+def flatten_inputs(graph: Graph, lengths: Mapping[str, int | None], *, strict: bool = True) -> Elements:
     """Replace the inputs of sequence and optional type; `lengths`: by name (None: an optional without a value).
 
     UnsupportedError for a sequence without a length, which stays an input unless `strict`. Raises UsageError for an
@@ -31,6 +48,7 @@ def flatten_inputs(graph: Graph, lengths: Mapping[str, int | None], *, strict: b
     """
     inputs = _Inputs(Builder(graph, graph.first), lengths, {v.name or "" for v in graph.inputs})
     old, graph.inputs = graph.inputs, []
+    elements: dict[str, tuple[str, ...]] = {}
     for value in old:
         if not _is_list(value.type) or value.type is None or (not strict and value.name not in lengths):
             graph.inputs.append(value)
@@ -39,19 +57,20 @@ def flatten_inputs(graph: Graph, lengths: Mapping[str, int | None], *, strict: b
         made = inputs.value(value.type, name)
         value.name = None
         graph.substitute(value, made, retyped=True)
-        graph.notes.elements[name] = tuple(v.name or "" for v in graph.inputs[before:])
+        elements[name] = tuple(v.name or "" for v in graph.inputs[before:])
+    return Elements(elements)
 
 
-def check_names(graph: Graph, lengths: Mapping[str, int | None]) -> None:
-    """Raise UsageError if `lengths` has a name that is not a sequence or optional input."""
-    unknown = [name for name in lengths if name not in graph.notes.elements and not _is_part(name, graph)]
+def check_names(sequences: Collection[str], lengths: Mapping[str, int | None]) -> None:
+    """Raise UsageError if `lengths` has a name that is not one of `sequences`, the inputs of such types."""
+    unknown = [name for name in lengths if name not in sequences and not _is_part(name, sequences)]
     if unknown:
-        hint = suggestion(unknown[0], graph.notes.elements, "the sequences")
+        hint = suggestion(unknown[0], sequences, "the sequences")
         raise UsageError(f"there is no sequence {unknown[0]!r} among the inputs", hint=hint, code="E-USE-003")
 
 
-def _is_part(name: str, graph: Graph) -> bool:
-    return any(name.startswith(f"{sequence}_") for sequence in graph.notes.elements)
+def _is_part(name: str, sequences: Collection[str]) -> bool:
+    return any(name.startswith(f"{sequence}_") for sequence in sequences)
 
 
 def _is_list(type_: Type | None) -> bool:
@@ -104,26 +123,28 @@ def _new(name: str, taken: set[str]) -> str:
     return name
 
 
-def flatten_outputs(graph: Graph) -> None:
+def flatten_outputs(graph: Graph) -> Elements | None:
     """Replace sequence and optional outputs of a lifted graph. UnsupportedError if no output is left."""
     if not any(_is_list(v.type) for v in graph.outputs):
-        return
+        return None
     taken = set(graph.output_names)
     old, graph.outputs = list(zip(graph.output_names, graph.outputs, strict=True)), []
     names: list[str] = []
+    elements: dict[str, tuple[str, ...]] = {}
     for name, value in old:
         before = len(names)
         for part, tensor in _tensors(name, value, taken):
             names.append(part)
             graph.outputs.append(tensor)
         if _is_list(value.type):
-            graph.notes.elements[name] = tuple(names[before:])
+            elements[name] = tuple(names[before:])
     graph.output_names = names
     if not names:
-        shown = ", ".join(graph.notes.elements)
+        shown = ", ".join(elements)
         raise UnsupportedError(
             f"the model has no output: {shown} has no elements", hint="name others (`outputs`)", code="E-OP-006"
         )
+    return Elements(elements)
 
 
 def _tensors(name: str, value: Value, taken: set[str]) -> Iterator[tuple[str, Value]]:

@@ -71,7 +71,7 @@ def _layouts(graph: Graph, io_layout: IoLayouts) -> dict[Value, tuple[IoLayout, 
     found: dict[Value, tuple[IoLayout, bool]] = {}
     for value, name in names:
         layout = by_name.get(name, by_name.get(ALL, "source"))
-        is_image = _is_image(value) and name not in graph.notes.complex_names  # pairs are the last axis
+        is_image = _is_image(value)
         if layout != "source" and name in by_name and not is_image:
             hint = "leave it out, or use `source`"
             raise UsageError(f"{name!r} has no axis order to move: {value.type}", hint=hint, code="E-USE-004")
@@ -81,7 +81,10 @@ def _layouts(graph: Graph, io_layout: IoLayouts) -> dict[Value, tuple[IoLayout, 
 
 
 def _is_image(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and len(natural(value)) > 2 and can_be_permuted(value.type)
+    is_pair = value.origin is not None and value.origin.pairs  # along the last axis
+    return (
+        isinstance(value.type, TensorType) and len(natural(value)) > 2 and can_be_permuted(value.type) and not is_pair
+    )
 
 
 def _orders(value: Value, said: Order | None, target: Target, layout: IoLayout, named: bool) -> tuple[Order, ...]:

@@ -13,7 +13,8 @@ complex numbers, but not have them as inputs or outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,8 +24,10 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Op, Value, constant
 from onnxtfl.ir.ops.complex_numbers import REAL_OF
+from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.reshape import broadcast, unsqueezed
 from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.rewriting.sections import Section, new_names
 
 Parts = tuple[Term, Term]
 _KEPT = (ops.Shape, ops.Size)
@@ -33,11 +36,22 @@ _WITH_ZEROS = (ops.SpaceToBatch, ops.BatchToSpace)
 """Ops that move elements and may insert zeros."""
 
 
-def split_complex(graph: Graph) -> None:
+@dataclass(frozen=True)
+class ComplexPairs(Section):
+    """`names`: the inputs and outputs whose complex elements became pairs of real ones."""
+
+    names: tuple[str, ...]
+
+    def renamed(self, names: Mapping[str, str]) -> ComplexPairs:
+        return ComplexPairs(tuple(new_names(self.names, names)))
+
+
+def split_complex(graph: Graph) -> ComplexPairs:
     """Replace complex values by real and imaginary parts. UnsupportedError for ops without a rule here."""
     splitting = _Splitting(graph)
     graph.inputs = [splitting.input(v) if _is_complex(v.type) else v for v in graph.inputs]
     splitting.run()
+    return ComplexPairs(tuple(splitting.names))
 
 
 def split_complex_in_region(graph: Graph) -> None:
@@ -47,26 +61,35 @@ def split_complex_in_region(graph: Graph) -> None:
     _Splitting(graph).run()
 
 
+def _pairs(value: Value) -> list[Origin]:
+    """Return the origins of `value` for pairs of real numbers."""
+    return [replace(origin, pairs=True) for origin in value.origins]
+
+
 def _is_complex(type_: Type | None) -> bool:
     return isinstance(type_, TensorType) and type_.dtype in REAL_OF
 
 
 class _Splitting:
-    """Splits the values of one graph; `parts`: real and imaginary part by complex value."""
+    """Splits the values of one graph.
+
+    `parts`: real and imaginary part by complex value. `names`: see `ComplexPairs`.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.parts: dict[Value, Parts] = {}
+        self.names: list[str] = []
 
     def input(self, value: Value) -> Value:
         """Return the input of pairs that replaces the complex input `value`."""
         type_ = value.tensor_type
         made = Value(TensorType(REAL_OF[type_.dtype], (*value.shape, 2)), value.name)
-        made.origins, value.name = value.origins, None
+        made.origins, value.name = _pairs(value), None
         b = Builder(self.graph, self.graph.first, maker="complex numbers")
         pair = Term(b, made)
         self.parts[value] = pair.at(0, value.rank), pair.at(1, value.rank)
-        self.graph.notes.complex_names.append(made.name or "")
+        self.names.append(made.name or "")
         return made
 
     def run(self) -> None:
@@ -88,8 +111,8 @@ class _Splitting:
         b = Builder(self.graph, cause=value.producer, maker="complex numbers")
         real, imaginary = (unsqueezed(b, part.value, [value.rank]) for part in self.of(b, value))
         made = b(ops.Concatenate, real, imaginary, axis=value.rank)
-        made.name, made.origins, value.name = value.name, value.origins, None
-        self.graph.notes.complex_names.append(name)
+        made.name, made.origins, value.name = value.name, _pairs(value), None
+        self.names.append(name)
         return made
 
     def of(self, b: Builder, value: Value) -> Parts:

@@ -13,6 +13,8 @@ their operands. A graph with regions or quantized values is computed entirely in
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -22,6 +24,7 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.pass_manager import MAIN_ONLY, Pass
+from onnxtfl.rewriting.sections import Section, sections_of
 from onnxtfl.targets import Target
 
 _HALF, _WIDE = DType.FLOAT16, DType.FLOAT32
@@ -34,11 +37,17 @@ def may_stay_float16(graph: Graph) -> bool:
     return not any(node.regions or touches_quantized(node) for node in graph.nodes)
 
 
-def keep_float16(graph: Graph, target: Target) -> None:
-    """Compute float16 in float32 unless `target` has kernels; record in the graph how many ops use which type."""
-    if not may_stay_float16(graph):
-        return
-    _Islands(graph, target).run()
+@dataclass(frozen=True)
+class Float16Ops(Section):
+    """`native`: how many ops compute in float16. `others`: the number of those that compute in float32, by op."""
+
+    native: int
+    others: Mapping[str, int]
+
+
+def keep_float16(graph: Graph, target: Target) -> Float16Ops | None:
+    """Compute float16 in float32 unless `target` has kernels; None if the whole graph computes in float32."""
+    return _Islands(graph, target).run() if may_stay_float16(graph) else None
 
 
 Mode = Literal["float32", "native"]
@@ -51,16 +60,17 @@ def float16_passes(target: Target, mode: Mode) -> list[Pass]:
     return [Pass("float16", partial(keep_float16, target=target), MAIN_ONLY, needs=frozenset({"neutral"}))]
 
 
-def in_words(graph: Graph, mode: Mode) -> str:
+def in_words(sections: Iterable[Section], mode: Mode) -> str:
     """Return which ops compute in float16, for the report; "" if not asked for."""
     if mode != "native":
         return ""
-    if graph.notes.float16 is None:
+    found = sections_of(Float16Ops, sections)
+    if not found:
         return "computed in float32: loops, branches, quantized values, or float32 inputs and outputs"
-    native, others = graph.notes.float16
+    native, others = found[0].native, found[0].others
     rest = ", ".join(f"{name} {count}" for name, count in sorted(others.items()))
-    found = f"{native} ops compute in float16, {sum(others.values())} in float32"
-    return f"{found} (no kernel for float16: {rest})" if rest else found
+    text = f"{native} ops compute in float16, {sum(others.values())} in float32"
+    return f"{text} (no kernel for float16: {rest})" if rest else text
 
 
 def is_half(value: Value | None) -> bool:
@@ -89,10 +99,9 @@ class _Islands:
         self.outputs = [is_half(v) for v in graph.outputs]
         self.copies: dict[object, Value] = {}
 
-    def run(self) -> None:
+    def run(self) -> Float16Ops:
         computing = [n for n in self.touching if computes_in_float16(n)]
         wide = Counter(n.op.name for n in computing if n not in self.native)
-        self.graph.notes.float16 = (len(computing) - wide.total(), dict(wide))
         for node in self.touching:
             moved = [v for v in node.operands if v is not None and not v.is_constant]
             if node in self.native or (node in self.moving and not any(v in self.copies for v in moved)):
@@ -103,6 +112,7 @@ class _Islands:
             self._copy(v, _HALF, None) if half and not is_half(v) else v
             for v, half in zip(self.graph.outputs, self.outputs, strict=True)
         ]
+        return Float16Ops(len(computing) - wide.total(), dict(wide))
 
     def _narrow(self, node: Node) -> None:
         for i, value in enumerate(node.operands):

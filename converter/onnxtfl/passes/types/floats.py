@@ -19,6 +19,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.types.float16 import SMALL, may_stay_float16
+from onnxtfl.passes.types.held_types import HeldTypes
 
 _NARROW = {DType.FLOAT64: DType.FLOAT32, DType.COMPLEX128: DType.COMPLEX64}
 _HALF = {DType.FLOAT16: DType.FLOAT32}
@@ -31,30 +32,30 @@ def narrow_float64(graph: Graph, mode: Literal["narrow", "error"]) -> None:
     _Retyping(graph, _NARROW, refused=mode == "error").run()
 
 
-def compute_in_float32(graph: Graph, keeps_boundary: bool = True, native: bool = False) -> None:
+def compute_in_float32(graph: Graph, keeps_boundary: bool = True, native: bool = False) -> HeldTypes | None:
     """Compute float16 in float32; weights keep their type and are converted.
 
     `keeps_boundary`: inputs and outputs keep their type and are converted; else they become float32. `native`: each op
     is decided later (:mod:`onnxtfl.passes.types.float16`), if possible.
     """
     if native and keeps_boundary and may_stay_float16(graph):
-        return
-    if not keeps_boundary:
-        _note_boundary(graph, _HALF)
+        return None
+    held = None if keeps_boundary else _changed_boundary(graph, _HALF)
     _Retyping(graph, _HALF, keeps_boundary=keeps_boundary).run()
+    return held
 
 
-def _note_boundary(graph: Graph, table: Mapping[DType, DType]) -> None:
-    """Record the inputs and outputs whose type changes in `graph.notes.held`."""
+def _changed_boundary(graph: Graph, table: Mapping[DType, DType]) -> HeldTypes:
+    """Return the inputs and outputs whose type changes."""
     names = [*graph.output_names, *(v.name or "" for v in graph.outputs[len(graph.output_names) :])]
-    for value, name in [*((v, v.name or "") for v in graph.inputs), *zip(graph.outputs, names, strict=True)]:
-        if isinstance(value.type, TensorType) and value.type.dtype in table and not value.is_quantized:
-            graph.notes.held[name] = (value.type.dtype, table[value.type.dtype], False)
+    both = [*((v, v.name or "") for v in graph.inputs), *zip(graph.outputs, names, strict=True)]
+    types = [(name, v.type.dtype) for v, name in both if isinstance(v.type, TensorType) and not v.is_quantized]
+    return HeldTypes({name: (dtype, table[dtype], False) for name, dtype in types if dtype in table})
 
 
-def hold_few_bits(graph: Graph) -> None:
+def hold_few_bits(graph: Graph) -> HeldTypes:
     """Store 2-bit integers in 8 bits; also 4-bit inputs and outputs, which have no NumPy arrays."""
-    _note_boundary(graph, _FEW_BITS)
+    changed = _changed_boundary(graph, _FEW_BITS)
     hold_two_bits(graph)
     for value in filter(_has_few_bits, graph.inputs):
         before, uses = value.dtype, list(value.uses)
@@ -67,6 +68,7 @@ def hold_few_bits(graph: Graph) -> None:
             b = Builder(graph, cause=value.producer, maker="small types")
             graph.outputs[i] = held = b(ops.Convert, value, dtype=_FEW_BITS[value.dtype])
             held.name, value.name, held.origins = value.name, None, value.origins
+    return changed
 
 
 def _has_few_bits(value: Value) -> bool:

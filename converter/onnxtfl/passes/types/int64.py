@@ -20,6 +20,7 @@ from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.facts import fits_int32
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.passes.types.held_types import HeldTypes
 
 _LIMITS = np.iinfo(np.int32)
 _MAKER = "narrow int64"
@@ -27,14 +28,14 @@ _SATURATED = frozenset({ops.Slice})
 """Ops whose bounds may exceed any size, so that they may be clamped to int32."""
 
 
-def narrow_int64(graph: Graph) -> None:
+def narrow_int64(graph: Graph) -> HeldTypes:
     """Compute int64 as int32 in `graph`, also inputs and outputs. UnsupportedError for constants that do not fit."""
     names = [*graph.output_names, *(v.name or "" for v in graph.outputs[len(graph.output_names) :])]
-    for value, name in [*((v, v.name or "") for v in graph.inputs), *zip(graph.outputs, names, strict=True)]:
-        if is_int64(value):
-            graph.notes.held[name] = (DType.INT64, DType.INT32, False)
+    both = [*((v, v.name or "") for v in graph.inputs), *zip(graph.outputs, names, strict=True)]
+    held = HeldTypes({name: (DType.INT64, DType.INT32, False) for value, name in both if is_int64(value)})
     _assume_range(graph)
     narrow_int64_in_region(graph)
+    return held
 
 
 def narrow_int64_in_region(graph: Graph) -> None:

@@ -26,6 +26,7 @@ from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.small_types import HELD, SMALL_FLOATS, bits_type, wrap_to
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.types.bits import decoded, encoded
+from onnxtfl.passes.types.held_types import HeldTypes
 from onnxtfl.passes.types.rounding import is_observed, keeps_elements
 
 IoDtype = Literal["source", "float32", "bits"]
@@ -34,12 +35,11 @@ _LARGE = 256
 _MAKER = "small types"
 
 
-def hold_small_types(graph: Graph, io_dtype: IoDtype) -> None:
-    """Replace the small types in `graph`; inputs and outputs become their values, or ("bits") their bits.
-
-    `graph.notes.held` records the changed types of inputs and outputs.
-    """
-    _Holding(graph, io_dtype == "bits").run()
+def hold_small_types(graph: Graph, io_dtype: IoDtype) -> HeldTypes:
+    """Replace the small types in `graph`; inputs and outputs become their values, or ("bits") their bits."""
+    holding = _Holding(graph, io_dtype == "bits")
+    holding.run()
+    return HeldTypes(holding.changed)
 
 
 def hold_in_region(graph: Graph) -> None:
@@ -57,7 +57,7 @@ class _Holding:
     """The rewrite of one graph.
 
     `source`: the original small types of values. `exact`: values that need no rounding. `packed`: results computed only
-    from integer constants, which keep their type.
+    from integer constants, which keep their type. `changed`: see `HeldTypes`.
     """
 
     def __init__(self, graph: Graph, bits: bool, is_region: bool = False) -> None:
@@ -66,6 +66,7 @@ class _Holding:
         self.exact: set[Value] = set()
         self.packed: set[Value] = set()
         self.constants: dict[object, Value] = {}
+        self.changed: dict[str, tuple[DType, DType, bool]] = {}
 
     def run(self) -> None:
         """Rewrite all nodes, inputs and outputs."""
@@ -83,7 +84,7 @@ class _Holding:
         """Change the type of an input; bits are decoded."""
         held = bits_type(dtype) if self.bits else HELD[dtype]
         if not self.is_region:
-            self.graph.notes.held[value.name or ""] = (dtype, held, self.bits)
+            self.changed[value.name or ""] = (dtype, held, self.bits)
         uses = list(value.uses)
         value.type = value.tensor_type.with_dtype(held)
         made = value
@@ -235,7 +236,7 @@ class _Holding:
             return value
         held = bits_type(dtype) if self.bits else HELD[dtype]
         name = self.graph.output_names[index] if index < len(self.graph.output_names) else value.name
-        self.graph.notes.held[name or ""] = (dtype, held, self.bits)
+        self.changed[name or ""] = (dtype, held, self.bits)
         x = Term(Builder(self.graph, cause=value.producer, maker=_MAKER), value)
         if value not in self.exact and not value.is_constant:
             x = x.apply(ops.ReducePrecision, dtype=dtype)
