@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from onnxtfl.mappings.contrib.microsoft.fused_products import after_activation
+from onnxtfl.mappings.contrib.microsoft.fused_products import apply_activation
 
 from onnxtfl.build.qlinear import lift_op
 from onnxtfl.build.sizes import slice_axes
@@ -105,7 +105,7 @@ def _convolution(b: Builder, node: Node) -> Value:
     y = lift_op(b, "Conv", 11, [node.operand(0), weights, node.optional(2)], given)
     added = node.optional(3)
     y = y if added is None else b(ops.Add, y, added)
-    return after_activation(b, node, y, [float(p) for p in node.attr("activation_params", ())])
+    return apply_activation(b, node, y, [float(p) for p in node.attr("activation_params", ())])
 
 
 @lift_onnx("ReorderInput", since=(1,), domain=_NCHWC)
