@@ -36,7 +36,7 @@ _BLOCK_SIZE = "block"
 def _block(node: Node) -> int:
     """The number of channels in a block: 8 or 16. Raises UnsupportedError if the weights do not determine it.
 
-    Candidates are the sizes that fit all weights. If both fit, it is 16 if padding shows it, or if there are no weights.
+    Candidates are the sizes that fit all weights. If both do, it is 16 if padding shows it, or if there are no weights.
     """
     if _BLOCK_SIZE not in node.attributes:
         graph = node.graph

@@ -29,7 +29,7 @@ def _for_each_tensor(states: int) -> Callable[[_Step], Callable[[Builder, Node],
             count, rest = divmod(len(node.operands) - 2, 2 + states)
             if rest or count < 1:
                 raise InvalidModelError(
-                    f"{len(node.operands)} operands: some tensor lacks a state (2, then {2 + states} a tensor, expected)",
+                    f"{len(node.operands)} operands: some tensor lacks a state (2 + {2 + states} a tensor expected)",
                     code="E-FILE-009",
                 )
             updated = [step(node, *_scalars(b, node, i), _tensors(b, node, i, count)) for i in range(count)]
