@@ -210,16 +210,16 @@ class Bench:
 
         return run
 
-    def failed(self, what: str, error: FailedError) -> None:
+    def failed(self, label: str, error: FailedError) -> None:
         """Print and record a failed measurement."""
-        self.exceeded.append(what)
-        print(f"  {what:15} FAILED: {error}", flush=True)
+        self.exceeded.append(label)
+        print(f"  {label:15} FAILED: {error}", flush=True)
 
-    def check(self, what: str, value: float, limit: float, unit: str) -> str:
+    def check(self, label: str, value: float, limit: float, unit: str) -> str:
         """The text of a value and its limit. Records the figure, and its name if it exceeds the limit."""
-        self.figures.append(Figure(self.section, what, value, limit, unit))
+        self.figures.append(Figure(self.section, label, value, limit, unit))
         if value > limit:
-            self.exceeded.append(what)
+            self.exceeded.append(label)
         return f"{value:.2f} {unit} (limit {limit:.2f}{'' if value <= limit else ', EXCEEDED'})"
 
 
@@ -320,21 +320,21 @@ def _growth(bench: Bench, names: Sequence[str]) -> None:
             (f"{name} growth", _CONVERT, [bench.source(stem) for stem in stems], results),
             (f"{name} growth back", _BACK, results, back),
         ]
-        for what, code, sources, targets in directions:
+        for label, code, sources, targets in directions:
             try:
                 _growth_ratio(
-                    bench, what, [bench.convert(*pair, code=code) for pair in zip(sources, targets, strict=True)]
+                    bench, label, [bench.convert(*pair, code=code) for pair in zip(sources, targets, strict=True)]
                 )
             except FailedError as error:
-                bench.failed(what, error)
+                bench.failed(label, error)
                 break
 
 
-def _growth_ratio(bench: Bench, what: str, commands: Sequence[Callable[[Series], None]]) -> None:
+def _growth_ratio(bench: Bench, label: str, commands: Sequence[Callable[[Series], None]]) -> None:
     """Measure and print the ratio of the CPU times of two commands (small, large), both without the imports."""
     imports, *runs = bench.alternate(bench.process(_IMPORTS), *commands)
     small, large = (statistics.median(run.cpu) - statistics.median(imports.cpu) for run in runs)
-    print(f"  {what:22} {bench.check(what, large / small, 2.2, 'times')}; CPU {large:.2f} s", flush=True)
+    print(f"  {label:22} {bench.check(label, large / small, 2.2, 'times')}; CPU {large:.2f} s", flush=True)
 
 
 def _conversion(bench: Bench, name: str) -> float:

@@ -45,10 +45,10 @@ _RULES = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value with its limit; `what`: its name in the section."""
+    """A measured value with its limit; `label`: its name in the section."""
 
     section: str
-    what: str
+    label: str
     value: float
     limit: float
     unit: str
@@ -65,9 +65,9 @@ def page(figures: Sequence[Figure], runs: int) -> str:
 
 
 def _table(figures: Iterable[Figure]) -> str:
-    head = "| what | measured | limit | measured over limit |\n| --- | ---: | ---: | ---: |\n"
+    head = "| benchmark | measured | limit | measured over limit |\n| --- | ---: | ---: | ---: |\n"
     rows = (
-        f"| {f.what} | {f.value:.2f} {f.unit} | {f.limit:.2f} {f.unit} | {f.value / f.limit:.0%} |\n" for f in figures
+        f"| {f.label} | {f.value:.2f} {f.unit} | {f.limit:.2f} {f.unit} | {f.value / f.limit:.0%} |\n" for f in figures
     )
     return head + "".join(rows)
 

@@ -224,7 +224,7 @@ def _multi_head(b: Builder, node: Node) -> list[Value]:
 
 @lift_onnx("DecoderMaskedMultiHeadAttention", since=(1,), domain=MICROSOFT)
 def _decoder_attention(b: Builder, node: Node) -> list[Value]:
-    """Attention of one query position on buffers shared by past and present, or, without past, on the given keys.
+    """Attention of one query position on buffers shared by past and present, or, without past, on the operands' keys.
 
     Source: ONNX Runtime, contrib_ops/cpu/bert/decoder_masked_multihead_attention.cc.
     """

@@ -122,20 +122,20 @@ def _updated_cache(b: Builder, node: Node, index: int, new: Value, past_length: 
         return new
     past = node.operand(index)
     length, new_length = past.shape[2], new.shape[2]
-    whole = b(ops.Concatenate, past, new, axis=2)
+    cache = b(ops.Concatenate, past, new, axis=2)
     if not _is_appended(node, length + new_length) and isinstance(length, int):
         assume(f"the cache of {length} positions has room for all past and new positions")
-        whole = past
+        cache = past
     elif not _is_appended(node, length + new_length):
         total = Term(b, as_int64(b, reshape(b, node.operand(6), [1]))).max(Term(b, dim_value(b, length, past)))
         whole_axis = np.full(1, INT32_MAX, np.int64)
         limits = b(ops.Concatenate, whole_axis, whole_axis, total.value, whole_axis, axis=0)
-        whole = b(ops.Slice, whole, [0] * 4, limits, [1] * 4)
-    total = whole.shape[2]
-    offset = Term(b, unsqueezed(b, range_below(b, total, whole), [0])) - Term(b, unsqueezed(b, past_length, [1]))
+        cache = b(ops.Slice, cache, [0] * 4, limits, [1] * 4)
+    total = cache.shape[2]
+    offset = Term(b, unsqueezed(b, range_below(b, total, cache), [0])) - Term(b, unsqueezed(b, past_length, [1]))
     inside = (offset >= 0) & (offset < Term(b, dim_value(b, new_length, new)))
     source_index = offset.max(0).min(Term(b, dim_value(b, new_length, new)) - 1).value
-    return _select_new(b, inside.value, source_index, new, whole)
+    return _select_new(b, inside.value, source_index, new, cache)
 
 
 def _is_appended(node: Node, total: Dim) -> bool:
@@ -144,13 +144,13 @@ def _is_appended(node: Node, total: Dim) -> bool:
     return constant_total is not None and constant_total.reshape(-1)[0] == total
 
 
-def _select_new(b: Builder, inside: Value, index: Value, new: Value, whole: Value) -> Value:
-    """`new` gathered at `index` [1 or b, total] where `inside` is true, else `whole`; both [b, heads, total, size]."""
-    batch, total = new.shape[0], whole.shape[2]
-    index = broadcast(b, index, [batch, total], new, whole)
+def _select_new(b: Builder, inside: Value, index: Value, new: Value, cache: Value) -> Value:
+    """`new` gathered at `index` [1 or b, total] where `inside` is true, else `cache`; both [b, heads, total, size]."""
+    batch, total = new.shape[0], cache.shape[2]
+    index = broadcast(b, index, [batch, total], new, cache)
     moved = transposed(b, new, (0, 2, 1, 3))
     gathered = transposed(b, b(ops.Gather, moved, index, axis=1, batch_dims=1), (0, 2, 1, 3))
-    return b(ops.Select, unsqueezed(b, inside, [1, 3]), gathered, whole)
+    return b(ops.Select, unsqueezed(b, inside, [1, 3]), gathered, cache)
 
 
 def _grouped(b: Builder, node: Node, q: Value, cache: _Cache, groups: int) -> tuple[Value, Value]:
@@ -207,6 +207,6 @@ def _softmax(b: Builder, node: Node, scores: Term) -> Value:
     sink = constant(np.zeros(1, scores.dtype.numpy)) if sink is None else sink
     batch, heads, length, total = scores.value.shape
     column = broadcast(b, reshape(b, sink, [sink.shape[0], 1, 1]), [batch, heads, length, 1], scores.value)
-    whole = b(ops.Softmax, b(ops.Concatenate, scores.value, column, axis=3), axis=3)
+    with_sink = b(ops.Softmax, b(ops.Concatenate, scores.value, column, axis=3), axis=3)
     bounds = dim_vector(b, [0, 0, 0, 0], scores.value), dim_vector(b, [batch, heads, length, total], scores.value)
-    return b(ops.Slice, whole, *bounds, [1, 1, 1, 1])
+    return b(ops.Slice, with_sink, *bounds, [1, 1, 1, 1])

@@ -22,6 +22,7 @@ from onnxtfl.rewriting.registry import lift_onnx
 
 @lift_onnx("CausalConvWithState", since=(1,), domain=MICROSOFT)
 def _causal_conv(b: Builder, node: Node) -> list[Value]:
+    """The activated result, in the layout of x, and the new state."""
     if node.attr("ndim", 1) != 1 or node.attr("state_window", 0):
         raise UnsupportedError(
             "CausalConvWithState with several spatial axes (ndim > 1) or with state_window is not supported",

@@ -27,6 +27,7 @@ from onnxtfl.rewriting.registry import lift_onnx
 
 @lift_onnx("CropAndResize", since=(1,), domain=MICROSOFT)
 def _crop_and_resize(b: Builder, node: Node) -> Value:
+    """The crops [boxes, c, crop height, crop width] of x [n, c, h, w]."""
     x, boxes, crop_sizes, mode = node.operand(0), node.operand(1), static_ints(node.operand(3)), node.attr("mode")
     sizes = known_sizes(x.shape[2:])
     if crop_sizes is None or len(sizes) != 2:

@@ -1,6 +1,6 @@
 """Ops of com.microsoft that generate text, or serve many requests at once.
 
-com.microsoft: NGramRepeatBlock. Refused, with a hint what to convert instead: BeamSearch, WhisperBeamSearch,
+com.microsoft: NGramRepeatBlock. Refused, with a hint on what to convert instead: BeamSearch, WhisperBeamSearch,
 GreedySearch, Sampling; SparseAttention, PagedAttention, SparsePagedAttention, VarlenCausalConvWithState; MatMulFpQ4,
 SparseToDenseMatMul
 """

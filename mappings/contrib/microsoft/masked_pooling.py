@@ -27,6 +27,7 @@ MOST_TAPS = 256
 
 @lift_onnx("MaxpoolWithMask", since=(1,), domain=MICROSOFT)
 def _masked_pool(b: Builder, node: Node) -> Value:
+    """The maximum over the taps of each window, with masked taps replaced by the lowest finite value."""
     x, mask = node.operand(0), node.operand(1)
     sizes, dims = x.shape[2:], range(2, x.rank)
     if tuple(mask.shape[:2]) != (1, 1):

@@ -138,6 +138,7 @@ def _transform_scores(scores: Term, targets: int, transform: str) -> Value:
 
 @lift_onnx("TreeEnsembleRegressor", since=(1, 3, 5), domain=ML)
 def _tree_regressor(b: Builder, node: Node) -> Value:
+    """The scores [n, targets]: aggregated weights of the reached leaves, plus base values, after `post_transform`."""
     rows, aggregate = as_rows(b, node.operand(0)), texts_of(node.attr("aggregate_function", "SUM"))
     targets = int(node.attr("n_targets", 1))
     if aggregate not in _AGGREGATES or targets < 1:
@@ -156,6 +157,7 @@ def _tree_regressor(b: Builder, node: Node) -> Value:
 
 @lift_onnx("TreeEnsembleClassifier", since=(1, 3, 5), domain=ML)
 def _tree_classifier(b: Builder, node: Node) -> list[Value]:
+    """Labels [n] and scores; ONNX Runtime has different rules for one, two and more classes."""
     rows, labels = as_rows(b, node.operand(0)), class_labels(node, "classlabels_int64s")
     leaves = _leaves(node, "class", len(labels), "SUM")
     trees = Trees(rows, build_forest(_nodes(node, _features(rows))), leaves)

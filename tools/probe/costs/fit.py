@@ -92,11 +92,11 @@ def best_fit(timings: Sequence[Timing]) -> Fit:
 
 def _distinct(timings: Sequence[Timing], kinds: Sequence[str]) -> list[str]:
     """`kinds` without those proportional to an earlier one."""
-    kept: dict[tuple[float, ...], str] = {}
+    independent: dict[tuple[float, ...], str] = {}
     for kind in kinds:
         work = [t.amounts[kind] for t in timings]
-        kept.setdefault(tuple(round(w / work[0], 9) if work[0] else w for w in work), kind)
-    return list(kept.values())
+        independent.setdefault(tuple(round(w / work[0], 9) if work[0] else w for w in work), kind)
+    return list(independent.values())
 
 
 def _fit(timings: Sequence[Timing], times: Array, kinds: Sequence[str]) -> Fit | None:
