@@ -26,7 +26,7 @@ def in_onnxruntime(model: Path, images: Array) -> Array:
 
 
 def in_litert(model: Path, images: Array) -> Array:
-    """The probabilities of the converted model, whose input and output have the names and shapes of the ONNX model."""
+    """Probabilities of the converted model; names and shapes of its input and output are those of the ONNX model."""
     interpreter = Interpreter(str(model))
     run = interpreter.get_signature_runner()
     return np.asarray(run(image=images)["probability"])

@@ -3,10 +3,10 @@
     python examples/train_digits.py        (needs scikit-learn; takes about twenty seconds)
 
 Writes digits.onnx (Conv, BatchNormalization, Relu, MaxPool, Gemm, Softmax) and digits_test.npz (the test images and
-labels, so that the demo needs no scikit-learn) to the directory of this file. Equal seeds give equal files.
+labels, so that the demo does not need scikit-learn) to the directory of this file. Equal seeds give equal files.
 
 Every layer has `forward` and `backward`; `backward` takes the gradient of the loss with respect to the layer's result,
-stores those of its parameters in `gradients`, and returns that of its input.
+stores the gradients of the layer's parameters in `gradients`, and returns the gradient of its input.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Layer:
         raise NotImplementedError
 
     def export(self) -> tuple[str, dict[str, Array], dict[str, Any]]:
-        """ONNX op type, tensors after the first input, attributes."""
+        """The ONNX op type, the tensors after the first input, and the attributes."""
         raise NotImplementedError
 
 
@@ -62,7 +62,7 @@ class Conv(Layer):
 
 
 class BatchNorm(Layer):
-    """Normalizes each channel; in inference with the running mean and variance."""
+    """Normalize each channel: with batch statistics in training, with the running mean and variance in inference."""
 
     EPSILON = 1e-5
 
@@ -219,7 +219,7 @@ def accuracy(probabilities: Array, labels: Array) -> float:
 
 
 def export(layers: list[Layer], path: Path) -> None:
-    """Write the network as ONNX, with a dynamic batch."""
+    """Write the network as ONNX, with a dynamic batch size."""
     nodes, tensors, x = [], [], "image"
     for i, layer in enumerate(layers):
         op, weights, attributes = layer.export()
@@ -237,7 +237,7 @@ def export(layers: list[Layer], path: Path) -> None:
 
 
 def main() -> None:
-    """Train, test, write the files."""
+    """Train and test the network, then write the files."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()

@@ -1,15 +1,14 @@
-"""Measure onnx2tfl and onnxtfl check: seconds and peak memory of whole processes, latency of converted models.
+"""Benchmark onnx2tfl and onnxtfl check: time and peak memory of whole processes, and the latency of converted models.
 
-    python tools/bench.py                   everything, medians of five
+    python tools/bench.py                   all benchmarks, medians of five runs
     python tools/bench.py --only resnet50 chain --runs 3
     python tools/bench.py --no-latency --strict
     python tools/bench.py --only mobilenet_v2_qdq    a quantized model of ../shared/corpus or $ONNXTFL_CORPUS
 
-Runs of the conversion alternate with `cp --reflink=never` of the same file and `python -c "import onnx, numpy,
-flatbuffers"`, so that other load affects all three. Peak memory is VmHWM, which the process reads before it ends (a
-child's ru_maxrss includes its parent's peak). With --page the figures are also written as a page of the documentation.
-Latency is that of LiteRT (XNNPACK) on the result and of ONNX Runtime on
-the source, in alternating processes, 2 threads each.
+Each conversion alternates with `cp --reflink=never` of the same file and `python -c "import onnx, numpy, flatbuffers"`,
+so that other load on the machine affects all three. Peak memory is VmHWM, which the process reads before it ends (a
+child's ru_maxrss includes its parent's peak). Latency is that of LiteRT (XNNPACK) on the result and of ONNX Runtime on
+the source, in alternating processes with 2 threads each. --page also writes the figures as a documentation page.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ _GROWING = {
     "readers": 20_000,
     "inputs": 20_000,
 }
-"""Outputs, operands, nodes, readers or inputs of models whose conversion may take 2.2 times as long as that of half of
-them, and the conversion of the result back to ONNX too."""
+"""Models of N outputs, operands, nodes, readers or inputs; their conversion, in either direction, may take at most 2.2
+times as long as with N / 2."""
 _QUANTIZED = {
     "mobilenet_v2_qdq_int8_pc": 1.5,
     "resnet18_qdq_int8_sym_pertensor": 1.5,
@@ -53,7 +52,7 @@ _QUANTIZED = {
     "efficientnet_b0_qdq_uint8": 0.0,
     "vgg_qdq_int16act": 0.0,
 }
-"""Quantized CNNs of the corpus, and how many times faster than their float originals they have to be (0: any)."""
+"""Quantized CNNs of the corpus, and the minimum speedup over their float originals (0: not compared)."""
 _RECURRENT = ("lstm_h128_dynamo", "gru_uni1")
 """Recurrent layers of the corpus: an LSTM of 128 cells and a GRU of 256, over 25 steps."""
 _CORPUS = Path(os.environ.get("ONNXTFL_CORPUS", Path(__file__).resolve().parents[2] / "shared" / "corpus")) / "onnx"
@@ -123,7 +122,7 @@ print(json.dumps(statistics.median(times)))
 
 @dataclass
 class Series:
-    """Wall seconds, CPU seconds and peak bytes of the runs of one command."""
+    """Wall time (s), CPU time (s) and peak memory (bytes) of each run of one command."""
 
     seconds: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -145,7 +144,7 @@ class FailedError(Exception):
 
 
 class Bench:
-    """The folder of the generated files, and the measurements that exceed their limit."""
+    """A benchmark run: the folder of generated files, the figures, and the names of those that exceed their limit."""
 
     def __init__(self, folder: Path, runs: int) -> None:
         self.folder = folder
@@ -155,12 +154,12 @@ class Bench:
         self.section = ""
 
     def begin(self, section: str, rule: str) -> None:
-        """Print the title of the figures that follow, and what they are."""
+        """Start a section: print its title and the rule for its limits."""
         self.section = section
         print(f"{section}: {rule}")
 
     def source(self, name: str) -> Path:
-        """The path of a generated model, which is written on the first call."""
+        """The path of a generated model; the first call writes the file."""
         path = self.folder / f"{name}.onnx"
         if not path.exists():
             stem, _, count = name.rpartition("_")
@@ -171,7 +170,7 @@ class Bench:
             partial.replace(path)
         return path
 
-    def in_turn(self, *commands: Callable[[Series], None]) -> list[Series]:
+    def alternate(self, *commands: Callable[[Series], None]) -> list[Series]:
         """Run the commands alternately, `runs` times each."""
         found = [Series() for _ in commands]
         for _ in range(self.runs):
@@ -180,7 +179,7 @@ class Bench:
         return found
 
     def process(self, code: str, *arguments: str) -> Callable[[Series], None]:
-        """A command: Python code that writes its peak memory to its first argument."""
+        """A command that runs Python code, which writes its peak memory to the file named by its first argument."""
         peak = self.folder / "peak.txt"
 
         def run(series: Series) -> None:
@@ -192,17 +191,17 @@ class Bench:
     def convert(
         self, source: Path, target: Path, check: bool = False, code: str = _CONVERT
     ) -> Callable[[Series], None]:
-        """A command: onnx2tfl, or tfl2onnx (`code`), by default without the comparison."""
+        """A command that converts a file with onnx2tfl or tfl2onnx (`code`), by default with --no-check --no-load."""
         run = self.process(code, str(source), "-o", str(target), *([] if check else ["--no-check", "--no-load"]))
 
-        def fresh(series: Series) -> None:
+        def convert_anew(series: Series) -> None:
             target.unlink(missing_ok=True)
             run(series)
 
-        return fresh
+        return convert_anew
 
     def copy(self, source: Path) -> Callable[[Series], None]:
-        """A command: a copy of the file (no reflink)."""
+        """A command that copies a file (no reflink)."""
         target = self.folder / "copy.bin"
 
         def run(series: Series) -> None:
@@ -211,16 +210,16 @@ class Bench:
 
         return run
 
-    def failed(self, what: str, error: FailedError) -> None:
-        """Print and record that a measurement failed."""
-        self.exceeded.append(what)
-        print(f"  {what:15} FAILED: {error}", flush=True)
+    def failed(self, label: str, error: FailedError) -> None:
+        """Print and record a failed measurement."""
+        self.exceeded.append(label)
+        print(f"  {label:15} FAILED: {error}", flush=True)
 
-    def check(self, what: str, value: float, limit: float, unit: str) -> str:
-        """The text of a value and its limit; records values that exceed it."""
-        self.figures.append(Figure(self.section, what, value, limit, unit))
+    def check(self, label: str, value: float, limit: float, unit: str) -> str:
+        """The text of a value and its limit. Records the figure, and its name if it exceeds the limit."""
+        self.figures.append(Figure(self.section, label, value, limit, unit))
         if value > limit:
-            self.exceeded.append(what)
+            self.exceeded.append(label)
         return f"{value:.2f} {unit} (limit {limit:.2f}{'' if value <= limit else ', EXCEEDED'})"
 
 
@@ -266,7 +265,7 @@ def _options() -> argparse.Namespace:
 
 
 def _keep_bytecode(folder: Path) -> None:
-    """Let the measured processes read compiled modules as those of an installed package, whatever this one may do."""
+    """Let the measured processes use cached bytecode, as those of an installed package do."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
 
@@ -283,7 +282,7 @@ def _wanted(name: str, options: argparse.Namespace) -> bool:
 
 
 def _timed(command: Sequence[str], series: Series) -> None:
-    """Run a command and add its wall and CPU seconds; FailedError with its output where it fails."""
+    """Run a command and add its wall and CPU time to `series`. Raises FailedError with its output if it fails."""
     started, used = time.perf_counter(), _used()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     series.seconds.append(time.perf_counter() - started)
@@ -293,7 +292,7 @@ def _timed(command: Sequence[str], series: Series) -> None:
 
 
 def _used() -> float:
-    """CPU seconds of all children so far, which depend less on other load than wall seconds."""
+    """The CPU seconds of all child processes so far, which other load affects less than wall time."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -315,32 +314,34 @@ def _growth(bench: Bench, names: Sequence[str]) -> None:
     bench.begin("growth", "CPU at most 2.2 times that of half as many outputs, operands, nodes, readers or inputs")
     for name in names:
         stems = [f"{name}_{size}" for size in (_GROWING[name] // 2, _GROWING[name])]
-        made = [_target(bench, stem) for stem in stems]
+        results = [_target(bench, stem) for stem in stems]
         back = [bench.folder / f"{stem}.back.onnx" for stem in stems]
-        ways = [
-            (f"{name} growth", _CONVERT, [bench.source(stem) for stem in stems], made),
-            (f"{name} growth back", _BACK, made, back),
+        directions = [
+            (f"{name} growth", _CONVERT, [bench.source(stem) for stem in stems], results),
+            (f"{name} growth back", _BACK, results, back),
         ]
-        for what, code, sources, targets in ways:
+        for label, code, sources, targets in directions:
             try:
-                _grown(bench, what, [bench.convert(*pair, code=code) for pair in zip(sources, targets, strict=True)])
+                _growth_ratio(
+                    bench, label, [bench.convert(*pair, code=code) for pair in zip(sources, targets, strict=True)]
+                )
             except FailedError as error:
-                bench.failed(what, error)
+                bench.failed(label, error)
                 break
 
 
-def _grown(bench: Bench, what: str, commands: Sequence[Callable[[Series], None]]) -> None:
-    """Measure and print the ratio of the CPU times of two commands, the larger last, without that of the imports."""
-    imports, *runs = bench.in_turn(bench.process(_IMPORTS), *commands)
+def _growth_ratio(bench: Bench, label: str, commands: Sequence[Callable[[Series], None]]) -> None:
+    """Measure and print the ratio of the CPU times of two commands (small, large), both without the imports."""
+    imports, *runs = bench.alternate(bench.process(_IMPORTS), *commands)
     small, large = (statistics.median(run.cpu) - statistics.median(imports.cpu) for run in runs)
-    print(f"  {what:22} {bench.check(what, large / small, 2.2, 'times')}; CPU {large:.2f} s", flush=True)
+    print(f"  {label:22} {bench.check(label, large / small, 2.2, 'times')}; CPU {large:.2f} s", flush=True)
 
 
 def _conversion(bench: Bench, name: str) -> float:
-    """Measure and print one model's conversion; returns its wall seconds."""
+    """Measure and print the conversion of one model. Returns its wall time in seconds."""
     source = bench.source(name)
     commands = (bench.process(_IMPORTS), bench.copy(source), bench.convert(source, _target(bench, name)))
-    imports, copy, conversion = bench.in_turn(*commands)
+    imports, copy, conversion = bench.alternate(*commands)
     limit = 10.0 if name in _SIZES else 4 * imports.wall + 6 * copy.wall
     print(
         f"  {name:15} {source.stat().st_size / _MB:6.0f} MB: "
@@ -354,14 +355,14 @@ def _conversion(bench: Bench, name: str) -> float:
 
 
 def _checks(bench: Bench, names: Sequence[str]) -> None:
-    """Measure and print memory and time of `onnxtfl check` for models that were converted."""
+    """Measure and print memory and time of `onnxtfl check` on already converted models."""
     limits = "peak memory of its own process at most the import's + 100 MB"
     bench.begin("check", f"{limits}; of 500 MB, wall at most 1.3 times what both runtimes need to load and run once")
     for name in names:
         source, target = bench.source(name), _target(bench, name)
         commands = [bench.process(_IMPORTS), bench.process(_CHECK, "check", str(source), str(target))]
         try:
-            imports, checked, *runtimes = bench.in_turn(
+            imports, checked, *runtimes = bench.alternate(
                 *commands, _once(_ORT_LATENCY, source), _once(_LITERT_LATENCY, target)
             )
         except FailedError as error:
@@ -376,21 +377,21 @@ def _checks(bench: Bench, names: Sequence[str]) -> None:
 
 
 def _checked_conversions(bench: Bench, names: Sequence[str]) -> None:
-    """Measure and print what the check adds to a conversion, against the runtimes' own load and run."""
+    """Measure and print the time that the check adds to a conversion, next to that of both runtimes alone."""
     bench.begin("checked conversion", "wall at most that of --no-check + 1.2 times the slower runtime's load and run")
     for name in names:
         source, target, checked = bench.source(name), _target(bench, name), bench.folder / f"{name}.checked.tflite"
         commands = [bench.convert(source, checked), bench.convert(source, checked, check=True)]
         commands += [_once(_ORT_LATENCY, source), _once(_LITERT_LATENCY, target)]
         try:
-            plain, whole, *runtimes = bench.in_turn(*commands)
+            plain, checked_run, *runtimes = bench.alternate(*commands)
         except FailedError as error:
             bench.failed(f"{name} checked", error)
             continue
         slower = max(runtime.wall for runtime in runtimes)
-        wall = bench.check(f"{name} checked wall", whole.wall, plain.wall + 1.2 * slower, "s")
+        wall = bench.check(f"{name} checked wall", checked_run.wall, plain.wall + 1.2 * slower, "s")
         own = f"conversion {plain.wall:.2f} s, ONNX Runtime {runtimes[0].wall:.2f} s, LiteRT {runtimes[1].wall:.2f} s"
-        print(f"  {name:15} {wall}; {own}; own process {whole.peak:.0f} MB", flush=True)
+        print(f"  {name:15} {wall}; {own}; own process {checked_run.peak:.0f} MB", flush=True)
 
 
 def _once(code: str, model: Path) -> Callable[[Series], None]:
@@ -401,7 +402,7 @@ def _once(code: str, model: Path) -> Callable[[Series], None]:
 def _start(bench: Bench) -> None:
     bench.begin("start", "onnx2tfl --help takes at most one import")
     try:
-        imports, usage = bench.in_turn(bench.process(_IMPORTS), bench.process(_CONVERT, "--help"))
+        imports, usage = bench.alternate(bench.process(_IMPORTS), bench.process(_CONVERT, "--help"))
     except FailedError as error:
         bench.failed("--help", error)
         return
@@ -409,14 +410,14 @@ def _start(bench: Bench) -> None:
 
 
 def _latencies(bench: Bench, title: str, sources: Mapping[str, Path], limit: float) -> None:
-    """Print the latency of LiteRT on the result over that of ONNX Runtime on the source, for each source by name."""
+    """Measure and print the ratio of latencies, LiteRT on the result to ONNX Runtime on the source, for each source."""
     bench.begin(f"\nlatency, {title}", "LiteRT on the result over ONNX Runtime on the source")
     for name, source in sources.items():
         target = _target(bench, name)
         try:
             if not target.exists():
                 bench.convert(source, target)(Series())
-            source_run, result_run = bench.in_turn(_latency(_ORT_LATENCY, source), _latency(_LITERT_LATENCY, target))
+            source_run, result_run = bench.alternate(_latency(_ORT_LATENCY, source), _latency(_LITERT_LATENCY, target))
         except FailedError as error:
             bench.failed(f"{name} latency", error)
             continue
@@ -435,7 +436,7 @@ def _quantized_latencies(bench: Bench, names: Sequence[str]) -> None:
             runs = [_latency(_ORT_LATENCY, source), _latency(_LITERT_LATENCY, target)]
             if _QUANTIZED[name]:
                 runs.append(_latency(_LITERT_LATENCY, _float_result(bench, name, source)))
-            source_run, result_run, *float_runs = bench.in_turn(*runs)
+            source_run, result_run, *float_runs = bench.alternate(*runs)
         except FailedError as error:
             bench.failed(f"{name} latency", error)
             continue

@@ -12,50 +12,50 @@ from pathlib import Path
 
 _INTRO = """# Benchmarks
 
-Written by `make bench` on one machine; yours will have other seconds, and much the same ratios. Each figure has a
-limit: a change that exceeds one is noticed.
+Written by `make bench` on one machine; on yours the times will differ, the ratios much less. Each figure has a limit,
+so that `make bench` detects regressions.
 
 {machine}
 
-Figures are medians of {runs} runs. What is compared with each other ran in turns, so that other load on the machine
+Figures are medians of {runs} runs. Compared commands ran alternately, so that other load on the machine
 affects both. "import" is `python -c "import onnx, numpy, flatbuffers"`, "cp" a copy of the model file.
 """
 _BUSY = """\
-**The machine was busy with other work during this run.** Memory is exact; seconds and ratios above their limit
-say little. `make bench` on an idle machine writes this page anew.
+**The machine was busy with other work during this run.** Memory is exact; times and ratios above their limit are not
+meaningful. Run `make bench` on an idle machine to update this page.
 """
 _RULES = {
-    "growth": "CPU time of a conversion over that with half as many outputs, operands, nodes, readers of a value or "
-    "inputs: at most 2.2. `back`: of the result to ONNX.",
+    "growth": "CPU time of a conversion divided by that of a model with half as many outputs, operands, nodes, readers "
+    "of a value or inputs: at most 2.2. `back`: the conversion of the result to ONNX.",
     "conversion": "Wall time of `onnx2tfl --no-check`: at most 4 imports and 6 copies of the file (chains of 5,000 "
-    "and 10,000 nodes: 10 s). Peak memory of the process: at most that of the import and 100 MB. `growth`: the time of "
-    "10,000 nodes over that of 5,000.",
-    "check": "Peak memory of the process of `onnxtfl check`, without the two runtimes, which have processes of their "
-    "own: at most that of the import and 100 MB.",
-    "checked conversion": "Wall time of `onnx2tfl` with its check: at most that of `--no-check` and 1.2 times what "
-    "the slower runtime needs to load and run the model by itself.",
+    "and 10,000 nodes: 10 s). Peak memory of the process: at most that of the import and 100 MB. `growth`: the time "
+    "for 10,000 nodes divided by that for 5,000.",
+    "check": "Peak memory of the process of `onnxtfl check`, without the two runtimes, which run in separate "
+    "processes: at most that of the import and 100 MB.",
+    "checked conversion": "Wall time of `onnx2tfl` with its check: at most that of `--no-check` plus 1.2 times the "
+    "time in which the slower runtime loads and runs the model.",
     "start": "`onnx2tfl --help`: at most one import.",
-    "latency, 2 threads": "LiteRT (XNNPACK) on the result over ONNX Runtime on the source: below 1, the result is "
-    "faster.",
+    "latency, 2 threads": "Latency of LiteRT (XNNPACK) on the result divided by that of ONNX Runtime on the source: "
+    "below 1, the result is faster.",
     "latency, recurrent": "The same ratio, for an LSTM and a GRU over 25 steps.",
-    "latency, quantized": "The same ratio for quantized networks; `float`: over LiteRT on the float original, "
-    "converted.",
+    "latency, quantized": "The same ratio for quantized networks; `float`: divided by the latency of LiteRT on "
+    "the converted float original.",
 }
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured, in which section, and its limit."""
+    """A measured value with its limit; `label`: its name in the section."""
 
     section: str
-    what: str
+    label: str
     value: float
     limit: float
     unit: str
 
 
 def page(figures: Sequence[Figure], runs: int) -> str:
-    """Return the page in Markdown."""
+    """Return the page as Markdown."""
     parts = [_INTRO.format(machine=_machine(), runs=runs)]
     if os.getloadavg()[1] > 1.5 * (os.cpu_count() or 1):
         parts.append(_BUSY)
@@ -65,15 +65,15 @@ def page(figures: Sequence[Figure], runs: int) -> str:
 
 
 def _table(figures: Iterable[Figure]) -> str:
-    head = "| what | measured | limit | measured over limit |\n| --- | ---: | ---: | ---: |\n"
+    head = "| benchmark | measured | limit | measured over limit |\n| --- | ---: | ---: | ---: |\n"
     rows = (
-        f"| {f.what} | {f.value:.2f} {f.unit} | {f.limit:.2f} {f.unit} | {f.value / f.limit:.0%} |\n" for f in figures
+        f"| {f.label} | {f.value:.2f} {f.unit} | {f.limit:.2f} {f.unit} | {f.value / f.limit:.0%} |\n" for f in figures
     )
     return head + "".join(rows)
 
 
 def _machine() -> str:
-    """What the figures depend on, as a table."""
+    """A Markdown table of the hardware, the software and the load that the figures depend on."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
     cpu = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30

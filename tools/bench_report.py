@@ -1,7 +1,7 @@
-"""Measure the HTML report of a model of 500 nodes: bytes, and milliseconds until Chromium has opened it.
+"""Benchmark the HTML report of a model of 500 nodes: its size, and the time until Chromium has opened it.
 
 python tools/bench_report.py                    a generated model
-python tools/bench_report.py MODEL --strict     another one; exit code 1 if a limit is exceeded
+python tools/bench_report.py MODEL --strict     this model; exit code 1 if a limit is exceeded
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.harness.browser import open_browser
 from make_models import MODELS
 
 _NODES, _RUNS = 500, 5
-_LARGEST, _SLOWEST = 3.0, 2000.0
+_MAX_MB, _MAX_MS = 3.0, 2000.0
 
 
 def main() -> int:
@@ -38,14 +38,14 @@ def main() -> int:
         convert = "from onnxtfl.cli import onnx2tfl; onnx2tfl()"
         words = [str(model), "-o", f"{folder}/m.tflite", "--report", str(page)]
         subprocess.run([sys.executable, "-c", convert, *words], check=False, stdout=subprocess.DEVNULL)
-        size, spent = page.stat().st_size / 1e6, _open(page)
-    print(f"report of {model.name}: {size:.2f} MB (limit {_LARGEST:g})", end="")
-    print(f", opened in {spent:.0f} ms (limit {_SLOWEST:g})" if spent is not None else ", not opened")
-    return int(options.strict and (size > _LARGEST or (spent or 0.0) > _SLOWEST))
+        size, opening_ms = page.stat().st_size / 1e6, _opening_time(page)
+    print(f"report of {model.name}: {size:.2f} MB (limit {_MAX_MB:g})", end="")
+    print(f", opened in {opening_ms:.0f} ms (limit {_MAX_MS:g})" if opening_ms is not None else ", not opened")
+    return int(options.strict and (size > _MAX_MB or (opening_ms or 0.0) > _MAX_MS))
 
 
-def _open(page: Path) -> float | None:
-    """The median of the milliseconds until the page is open; None if there is no browser."""
+def _opening_time(page: Path) -> float | None:
+    """The median time in ms until the page is open; None if there is no browser."""
     with open_browser() as browser:
         if isinstance(browser, str):
             print(browser)

@@ -1,11 +1,13 @@
-"""Run ONNX's op tests through onnx2tfl and LiteRT, or the corpus' .tflite models of one op through tfl2onnx and ONNX
-Runtime, and print what fails.
+"""Run conformance tests and print the failures, grouped by reason and by op.
+
+The cases are ONNX's op tests, converted by onnx2tfl and run in LiteRT, or the one-op .tflite models of the corpus,
+converted by tfl2onnx and run in ONNX Runtime.
 
 python tools/conformance.py                                  all cases, both modes, summary by reason and by op
 python tools/conformance.py --filter reduce --mode plain --show-errors
 python tools/conformance.py --case test_add_bcast            one case, with the traceback
-python tools/conformance.py --mode history                  op tests of older releases of onnx, from the corpus
-python tools/conformance.py --mode tflite                    .tflite models of one op to ONNX
+python tools/conformance.py --mode history                   op tests of older onnx releases, from the corpus
+python tools/conformance.py --mode tflite                    one-op .tflite models to ONNX
 python tools/conformance.py --update [--grow]                rewrite the ratchet lists
 """
 
@@ -43,8 +45,8 @@ def _load(mode: str) -> Sequence[AnyCase]:
 
 
 def main() -> int:
-    """Return exit code 1 if the results differ from the lists."""
-    os.environ.setdefault("ONNXTFL_NO_LOAD", "1")  # each result runs, in a process that is there already
+    """Return exit code 1 if the results differ from the ratchet lists."""
+    os.environ.setdefault("ONNXTFL_NO_LOAD", "1")  # no separate load: each result runs in a worker anyway
     options = _options()
     code = 0
     for mode in MODES if options.mode == "both" else (options.mode,):
@@ -136,17 +138,17 @@ def _by_op(cases: list[AnyCase], results: Results) -> list[str]:
 
 
 def _compare(mode: str, cases: list[AnyCase], results: Results, options: argparse.Namespace) -> int:
-    """Compare the results with the list, or rewrite it; returns the exit code."""
+    """Compare the results with the ratchet list, or rewrite it. Returns the exit code."""
     known = ratchet.load(mode)
     failing = {name: result.reason for name, result in results.items() if not result.passed}
     new = ratchet.unlisted(known, failing)
     repaired = sorted(name for name in known.known if name in results and results[name].passed)
     if not options.update:
-        _print_list("pass now, but are listed (--update)", repaired)
-        _print_list("fail, but are not listed", new)
+        _print_list("cases pass now, but are in the list (--update removes them)", repaired)
+        _print_list("cases fail, but are not in the list", new)
         return int(bool(new or repaired))
     if new and known.path.exists() and not options.grow:
-        _print_list("would be added to the list: fix them, or use --grow", new)
+        _print_list("cases would be added to the list: fix them, or use --grow", new)
         return 1
     ratchet.save(ratchet.Ratchet(mode, known=failing), len(cases))
     if mode == "plain":

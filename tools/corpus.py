@@ -1,11 +1,11 @@
-"""Convert whole models of the corpus both ways, each in a worker process, and print a table.
+"""Convert models of the corpus in both directions, each in a worker process, and print a table.
 
     python tools/corpus.py                           the float models that must pass
-    python tools/corpus.py mobilenet_v1 bert_tiny    some of them (or paths of .onnx files)
+    python tools/corpus.py mobilenet_v1 bert_tiny    these models (or paths of .onnx files)
     python tools/corpus.py --all                     all models in onnx/ and onnx-real/
-    python tools/corpus.py --tflite tflite2onnx      .tflite files whose path contains this, to ONNX
+    python tools/corpus.py --tflite tflite2onnx      .tflite files whose path contains this text, to ONNX
 
-Errors are relative to the tolerance (1e-3 |b| + 1e-4 max|b|), so 1 is the limit.
+An error is divided by the tolerance, 1e-3 |b| + 1e-4 max|b|, so the limit is 1.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Build the documentation: the pages that are made from the code, then the site (Sphinx).
+"""Build the documentation: the pages that are generated from the code, then the site (Sphinx).
 
     python tools/docs.py              docs/ops.md, docs/command-line.md, then build/docs/index.html
-    python tools/docs.py --pages      these two pages only
+    python tools/docs.py --pages      only these two pages
 
-The site is made from a copy of docs/ in build/docs-source, to which the changelog, CONTRIBUTING.md and a page for each
-error code are added. A warning of Sphinx is an error.
+The site is built from a copy of docs/ in build/docs-source, to which the changelog, CONTRIBUTING.md, SECURITY.md and a
+page for each error code are added. Sphinx warnings are errors.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ def main() -> int:
 
 
 def generated() -> dict[str, str]:
-    """The pages in docs/ that are made from the code, by path; tests compare them with the files."""
+    """The text of the generated pages by path in docs/; tests compare them with the files."""
     return {"ops.md": coverage() + "\n", "command-line.md": command_line()}
 
 
 def build(source: Path, site: Path) -> int:
-    """Run Sphinx; returns its exit code."""
+    """Run Sphinx and return its exit code."""
     quiet = ["-q", "-W", "--keep-going", "-b", "html", "-d", str(site.parent / "doctrees")]
     return subprocess.run([sys.executable, "-m", "sphinx", *quiet, str(source), str(site)], check=False).returncode
 
 
 def copy_pages(to: Path) -> None:
-    """Copy docs/ to `to`, write there the pages that are not in docs/, and copy the examples that pages include."""
+    """Copy docs/ to `to`, add the pages that are not in docs/, and copy the examples that pages include."""
     if to.exists():
         shutil.rmtree(to)
     shutil.copytree(DOCS, to, ignore=shutil.ignore_patterns("__pycache__"))
@@ -85,7 +85,7 @@ def copy_pages(to: Path) -> None:
 
 
 def list_of_errors() -> str:
-    """The end of the page about troubleshooting: all codes by family, with links to their pages."""
+    """The last section of troubleshooting.md: all error codes by family, with links to their pages."""
     _, _, families = error_index().partition("\n## ")
     codes = "\n".join(f"errors/{code}" for code in error_codes())
     links = re.sub(r"\]\((E-[A-Z0-9-]+\.md)\)", r"](errors/\1)", f"## {families}")
@@ -93,7 +93,7 @@ def list_of_errors() -> str:
 
 
 def command_line() -> str:
-    """The options of all commands, as Markdown."""
+    """The page command-line.md: the options of all commands."""
     head = (
         "# Command line\n\nGenerated from the commands by `make docs`; a test fails when it is stale. "
         "[start.md](start.md) is the place to begin.\n"
@@ -122,14 +122,14 @@ def _command(command: click.Command, path: str) -> Iterator[str]:
 
 
 def _paragraphs(text: str | None) -> str:
-    """The help of a command; what click leaves as it is (after a backspace) is a block of text."""
+    """The help of a command as Markdown; paragraphs that click does not rewrap (marked by \\b) become code blocks."""
     parts = re.split(r"\n\s*\n", inspect.cleandoc(text or "").replace("\b\n", "\b"))
     found = (f"```text\n{part[1:]}\n```" if part.startswith("\b") else _text(part) for part in parts)
     return "\n\n".join(found)
 
 
 def _option(parameter: click.Parameter, context: click.Context) -> tuple[str, str] | None:
-    """The names and the help of an option, for a row of a table."""
+    """The names and the help of an option as a table row; None for hidden ones."""
     record = parameter.get_help_record(context)
     if record is None or not record[1]:
         return None
@@ -144,7 +144,7 @@ def _text(text: str | None) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a page if it has changed."""
+    """Write a page unless the file already has this text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")

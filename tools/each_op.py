@@ -1,11 +1,13 @@
-"""Compare each op of converted quantized models with the source's, fed the source's own tensors; print op kinds.
+"""Compare converted quantized models with their sources op by op, and print a table by kind of op.
 
-    python tools/each_op.py                        the corpus' quantized models, .onnx and .tflite
-    python tools/each_op.py a.onnx b.tflite        these files (random inputs where there is no io.npz beside them)
+Each op reads the tensors that the source model computes, so that errors do not add up.
+
+    python tools/each_op.py                        the quantized models of the corpus, .onnx and .tflite
+    python tools/each_op.py a.onnx b.tflite        these files (random inputs unless io.npz is next to them)
     python tools/each_op.py --kernels default      LiteRT with XNNPACK (.onnx only; default: builtin)
 
-A difference is in steps of the result's quantization; "exact" and "within 1": shares of the results of which all
-elements are equal, or at most a step off.
+Differences are in quantization steps of the result. "exact" and "within 1" are the shares of results whose elements are
+all equal, or at most one step off.
 """
 
 from __future__ import annotations
@@ -27,14 +29,14 @@ from tests.models.each_op import Job
 
 @dataclass
 class Kind:
-    """The results of one kind of op: the largest difference of each in steps, and the models with one over a step."""
+    """One kind of op: the largest difference of each result in steps, and the models with one over a step."""
 
     steps: list[float] = field(default_factory=list)
     models: set[str] = field(default_factory=set)
 
 
 def main() -> int:
-    """Return exit code 1 if a result is more than a step off, or a model cannot be compared."""
+    """Return exit code 1 if a result is more than one step off, or a model cannot be compared."""
     options = _options()
     kinds: dict[tuple[str, str], Kind] = defaultdict(Kind)
     failed = 0
@@ -58,7 +60,7 @@ def _options() -> argparse.Namespace:
 
 
 def _corpus() -> Iterator[Path]:
-    """The quantized models of both folders of the corpus."""
+    """The paths of the quantized models of the corpus, ONNX then TFLite."""
     for entry in json.loads((corpus.CORPUS / "onnx" / "index.json").read_text(encoding="utf-8")):
         if entry["kind"] == "quantized":
             yield corpus.CORPUS / "onnx" / entry["name"] / "model.onnx"
@@ -74,7 +76,7 @@ def _compared(worker: Worker, path: Path, kernels: str, timeout: float) -> Outco
 
 
 def _add(kinds: dict[tuple[str, str], Kind], path: Path, outcome: Outcome) -> None:
-    """Count the results of one model, and print its line."""
+    """Add the results of one model to `kinds`, and print its line."""
     name = path.parent.name if path.name == "model.onnx" else path.name
     if outcome.kind != "done":
         print(f"{name[:60]:60} {outcome.kind} in {outcome.stage}: {outcome.message[:120]}", flush=True)

@@ -1,4 +1,4 @@
-"""The float original of a QDQ model: the same model without rounding, its weights dequantized."""
+"""Convert a QDQ model to float: remove QuantizeLinear and DequantizeLinear, and dequantize the weights."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from onnx import numpy_helper
 
 
 def float_twin(source: Path, target: Path) -> None:
-    """Write `source`, an ONNX model with QuantizeLinear and DequantizeLinear, without them."""
+    """Write the float version of the QDQ model `source` to `target`."""
     model = onnx.load(source)
     graph = model.graph
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    same: dict[str, str] = {}
-    kept = []
+    source_of: dict[str, str] = {}
+    nodes = []
     for node in graph.node:
-        operand = same.get(node.input[0], node.input[0]) if node.input else ""
+        operand = source_of.get(node.input[0], node.input[0]) if node.input else ""
         if node.op_type == "DequantizeLinear" and operand in constants:
             graph.initializer.append(numpy_helper.from_array(_dequantized(node, constants), node.output[0]))
         elif node.op_type in ("QuantizeLinear", "DequantizeLinear"):
-            same[node.output[0]] = operand
+            source_of[node.output[0]] = operand
         else:
-            node.input[:] = [same.get(name, name) for name in node.input]
-            kept.append(node)
-    outputs = {same[v.name]: v.name for v in graph.output if v.name in same}
-    for node in kept:
+            node.input[:] = [source_of.get(name, name) for name in node.input]
+            nodes.append(node)
+    outputs = {source_of[v.name]: v.name for v in graph.output if v.name in source_of}
+    for node in nodes:
         node.input[:] = [outputs.get(name, name) for name in node.input]
         node.output[:] = [outputs.get(name, name) for name in node.output]
     del graph.node[:], graph.value_info[:]
-    graph.node.extend(kept)
-    read = {name for node in kept for name in node.input}
-    weights = [tensor for tensor in graph.initializer if tensor.name in read]
+    graph.node.extend(nodes)
+    used = {name for node in nodes for name in node.input}
+    weights = [tensor for tensor in graph.initializer if tensor.name in used]
     del graph.initializer[:]
     graph.initializer.extend(weights)
     onnx.save(model, target)
 
 
 def _dequantized(node: Any, constants: dict[str, Any]) -> Any:
-    """The real values of a constant, per tensor or per axis."""
+    """The dequantized constant, float32; scales are per tensor or per axis."""
     stored, scale = (constants[name] for name in node.input[:2])
     zero = constants[node.input[2]] if len(node.input) > 2 and node.input[2] else np.zeros((), np.int32)
     axis = next((a.i for a in node.attribute if a.name == "axis"), 1)

@@ -1,10 +1,11 @@
-"""The step of action.yml that checks models: converts those of ONNXTFL_MODELS, compares the pairs of ONNXTFL_PAIRS.
+"""The step of action.yml that checks models: converts ONNXTFL_MODELS, and compares the pairs in ONNXTFL_PAIRS.
 
-Each is a run of the command line. What fails is an annotation of the file, all of it a table in the summary of the job,
-and on request a JUnit file. The exit code is 1 where something failed or there is nothing to check.
+Each model or pair is one run of the command line. Failures become annotations of the file; all results are in a table
+of the job summary and, on request, in a JUnit file. The exit code is 1 if something failed, or if there is nothing to
+check.
 
-Names of files, and the output of the commands, are not trusted: whoever opens a pull request chooses them. They are
-printed so that the runner reads no workflow command in them, and no path is read as an option.
+File names and the output of commands are not trusted: the author of a pull request chooses them. They are printed so
+that the runner cannot execute workflow commands in them, and paths are never parsed as options.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 VERDICTS = {0: "passed", 1: "not possible", 2: "wrong usage", 3: "differs"}
-"""Exit codes of the command line in words."""
+"""The verdict for each exit code of the command line."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A command to run: `name` in tables, `file` that a failure is annotated to."""
+    """A command to run. `name`: in tables; `file`: where a failure is annotated."""
 
     name: str
     file: str
@@ -38,7 +39,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Result:
-    """The exit code of a task, its output, and the line that says why it failed."""
+    """The exit code, output and duration of a task; `message`: the last line of stderr, why it failed."""
 
     task: Task
     code: int
@@ -48,20 +49,20 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """One or two words."""
+        """The verdict in one or two words."""
         return VERDICTS.get(self.code, f"crashed ({self.code})")
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """Run all tasks and write what GitHub shows; returns the exit code."""
+    """Run all tasks, and write annotations, summary and outputs for GitHub. Returns the exit code."""
     with tempfile.TemporaryDirectory() as scratch:
         tasks = list(_tasks(environment, Path(scratch)))
         results = [_run(task) for task in tasks]
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be no UTF-8
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # file names may not be valid UTF-8
     for result in results:
         _print(result)
     if not tasks:
-        print("::error title=onnxtfl::there is nothing to check: set models or pairs, to paths that exist")
+        print("::error title=onnxtfl::nothing to check: set the input models or pairs to paths that exist")
     failed = sum(result.code != 0 for result in results)
     status = "passed" if tasks and not failed else "failed"
     _append(environment.get("GITHUB_OUTPUT"), f"status={status}\nchecked={len(results)}\nfailed={failed}\n")
@@ -74,7 +75,7 @@ def main(environment: Mapping[str, str]) -> int:
 def _print(result: Result) -> None:
     """Print the output of a command as a group in the log, and its failure as an annotation.
 
-    The runner executes no workflow command in the output: only a line with the token, unknown to its author, resumes.
+    The runner executes no workflow commands in the output: they are disabled until a line with a random token.
     """
     token = secrets.token_hex(16)
     print(f"::group::{_escaped(printable(result.task.name))}: {result.verdict}\n::stop-commands::{token}")
@@ -101,12 +102,12 @@ def _tasks(environment: Mapping[str, str], scratch: Path) -> Iterator[Task]:
 
 
 def _paths(*paths: str) -> Iterator[str]:
-    """The paths as operands of a command; a file called - is not standard input."""
+    """The paths as command arguments; a file called "-" becomes "./-", which is not standard input."""
     return (os.path.join(os.curdir, path) if path == "-" else path for path in paths)
 
 
 def _file(environment: Mapping[str, str], option: str, name: str) -> tuple[str, ...]:
-    """The option that writes the file `name` to a folder, where that is asked for."""
+    """The option that writes the file `name` to the requested folder; nothing if none is requested."""
     folder = environment.get(f"ONNXTFL_{option.upper()}")
     return (f"--{option}", os.fspath(Path(folder) / name)) if folder else ()
 
@@ -116,10 +117,10 @@ def _converter(model: str) -> str:
 
 
 def _targets(patterns: str) -> dict[str, Path]:
-    """Each model with the path of its result inside the output folder; no two models have the same.
+    """Each model with the path of its result inside the output folder; the paths are unique.
 
-    The folders below the fixed part of the pattern are kept: of `models/**/*.onnx`, models/a/x.onnx becomes a/x.tflite.
-    Where that is the result of another model already, the whole path is kept, and then the suffix too.
+    Folders below the fixed part of a pattern are kept: for `models/**/*.onnx`, models/a/x.onnx becomes a/x.tflite. If
+    this path is taken, the whole path of the model is used, then also its suffix, then also a number.
     """
     targets: dict[str, Path] = {}
     for model, folder in _models(patterns):
@@ -134,9 +135,9 @@ def _targets(patterns: str) -> dict[str, Path]:
 
 
 def _models(patterns: str) -> Iterator[tuple[str, Path]]:
-    """The files that match each line, each with the folder in front of the first wildcard.
+    """The files that match each pattern (one a line), each with the folder before the first wildcard.
 
-    A line that matches nothing is the path of a model itself, so that the error names it.
+    A pattern without matches is returned as a path, so that the error names it.
     """
     for pattern in filter(None, map(str.strip, patterns.splitlines())):
         found = sorted(glob.glob(pattern, recursive=True))
@@ -157,7 +158,7 @@ def _run(task: Task) -> Result:
 
 
 def _summary(results: Sequence[Result], status: str) -> str:
-    """A table in Markdown."""
+    """The job summary: a table in Markdown."""
     rows = [
         f"| {_cell(r.task.name)} | {r.verdict} | {r.seconds:.1f} s | {_cell(r.message) if r.code else ''} |\n"
         for r in results
@@ -190,17 +191,17 @@ def _append(path: str | None, text: str) -> None:
 
 
 def _cell(text: str) -> str:
-    """`text` in a table, with the characters of Markdown and HTML as themselves."""
+    """`text` as a table cell, with Markdown and HTML characters escaped."""
     return re.sub(r"[\\`*\[\]<>&|]", r"\\\g<0>", printable(text))
 
 
 def printable(text: str) -> str:
-    """`text` in one line: a line break or another control character is written as its escape."""
+    """`text` on one line: line breaks and other non-printable characters are escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def _escaped(text: str, more: str = "") -> str:
-    """`text` as part of a workflow command."""
+    """`text` escaped for a workflow command; `more`: further characters to escape."""
     for character in "%\r\n" + more:
         text = text.replace(character, f"%{ord(character):02X}")
     return text

@@ -23,7 +23,7 @@ _CHUNK = 1 << 21
 
 
 class Network:
-    """The nodes and weights of a model; weights are generated when `write` writes them."""
+    """The nodes and weights of a model; the elements of weights are generated while `write` runs."""
 
     def __init__(self, name: str, opset: int = 17) -> None:
         self.name = name
@@ -49,18 +49,18 @@ class Network:
         self.outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node with one result; returns the result's name."""
+        """Add a node with one result, and return the result's name."""
         result = f"/{op}_{len(self.nodes)}_output_0"
         self.nodes.append(helper.make_node(op, inputs, [result], f"/{op}_{len(self.nodes)}", **attributes))
         return result
 
     def weight(self, name: str, shape: Sequence[int], scale: float) -> str:
-        """A float32 weight with a normal distribution."""
+        """Add a float32 weight with normally distributed elements, and return its name."""
         self._random.append((name, tuple(shape), scale))
         return name
 
     def constant(self, value: Any, dtype: type = np.float32) -> str:
-        """A small constant; equal ones are stored once."""
+        """Add a small constant, and return its name; equal constants are stored once."""
         array: np.ndarray[Any, Any] = np.asarray(value, dtype)
         name = f"const_{array.dtype.name}_" + "_".join(str(v) for v in [*array.shape, "of", *array.ravel()])
         self._constants[name] = array
@@ -287,8 +287,10 @@ def _layer_norm(net: Network, x: str, name: str) -> str:
 
 
 def chain(nodes: int = 10000) -> Network:
-    """A deep narrow network of ``nodes`` nodes: convolutions, residuals, gates, concats; every tenth block has
-    reshapes, transposes, a linear layer and a softmax."""
+    """A deep, narrow network of ``nodes`` nodes: convolutions, residuals, gates, Concats.
+
+    Every tenth block has reshapes, transposes, a linear layer and a softmax.
+    """
     net = Network("chain")
     x = net.input("input", (1, 8, 16, 16))
     block = 0
@@ -319,7 +321,7 @@ def concat(nodes: int = 60_000) -> Network:
 
 
 def copies(nodes: int = 100_000) -> Network:
-    """``nodes`` outputs, all of which are the input."""
+    """``nodes`` outputs, each an Identity of the input."""
     net = Network("copies")
     x, names = net.input("input", (2,)), [f"output_{i}" for i in range(nodes)]
     net.nodes += [helper.make_node("Identity", [x], [name], f"/Identity_{i}") for i, name in enumerate(names)]
@@ -336,7 +338,7 @@ def maximum(nodes: int = 100_000) -> Network:
 
 
 def readers(nodes: int = 100_000) -> Network:
-    """One value that ``nodes`` products read, each with a weight of its own."""
+    """One value with ``nodes`` users, each a Mul by another constant."""
     net = Network("readers")
     x = net.input("input", (2,))
     products = [net.add("Mul", x, net.constant([i, 0.5])) for i in range(nodes)]
@@ -345,7 +347,7 @@ def readers(nodes: int = 100_000) -> Network:
 
 
 def inputs(nodes: int = 100_000) -> Network:
-    """``nodes`` inputs, each of which becomes an output."""
+    """``nodes`` inputs, each with a Relu to an output."""
     net = Network("inputs")
     for i in range(nodes):
         name = f"output_{i}"
@@ -390,7 +392,7 @@ _COUNTED = ("chain", "split", "concat", "copies", "maximum", "readers", "inputs"
 
 
 def main() -> None:
-    """The command line."""
+    """Write the model that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("path", type=Path)

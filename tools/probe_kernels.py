@@ -1,16 +1,16 @@
-"""Measure what TFLite's CPU kernels accept and compute correctly, and write it to schemas/tflite_ops.toml.
+"""Measure which forms of each op TFLite's CPU kernels compute correctly, and write them to schemas/tflite_ops.toml.
 
 python tools/probe_kernels.py                        all ops with a probe
-python tools/probe_kernels.py ADD SELECT_V2          these ops; other tables are kept
+python tools/probe_kernels.py ADD SELECT_V2          these ops; the tables of others do not change
 python tools/probe_kernels.py ADD --verbose --dry    print every case that is not correct, write nothing
 python tools/probe_kernels.py --again                write the tables from the findings of the last run
 python tools/probe_kernels.py --only inexact         write the errors of quantized forms only (or: hybrid, empty)
 python tools/probe_kernels.py --micro                TFLite Micro instead, in schemas/targets/micro.toml
 python tools/probe_kernels.py --costs                measure the times of ops that are alternative forms instead
 
-Uses the LiteRT (ai-edge-litert) of this Python, and the tflite-runtime 2.14 of --runtime-python (default: environment
-variable ONNXTFL_TFLITE_RUNTIME_PYTHON), for --micro the tflite-micro of this Python. All ops take half an
-hour, those of TFLite Micro ten minutes, the costs one minute.
+Measures LiteRT (ai-edge-litert) in this Python and tflite-runtime 2.14 in --runtime-python (default: the environment
+variable ONNXTFL_TFLITE_RUNTIME_PYTHON); with --micro, tflite-micro in this Python. All ops take half an hour, those of
+TFLite Micro ten minutes, the costs one minute.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "schemas" / "tflite_ops.toml"
 MICRO_TABLE = ROOT / "schemas" / "targets" / "micro.toml"
 MICRO_RANK = 6
-"""The most axes of tflite::RuntimeShape (kMaxSmallSize), which release builds do not check."""
+"""The maximum rank of tflite::RuntimeShape (kMaxSmallSize), which release builds do not check."""
 FINDINGS = ROOT / "build" / "probe"
 
 
@@ -67,14 +67,14 @@ def main() -> int:
 
 
 def _runtimes(options: argparse.Namespace) -> dict[str, Runtime]:
-    """The runtimes to measure by name."""
+    """The runtimes to measure, by name."""
     if options.micro:
         return {"micro": Runtime(sys.executable, (ONLY,), "micro_child.py")}
     return {"litert": Runtime(sys.executable), "2.14": Runtime(options.runtime_python)}
 
 
 def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) -> dict[str, str]:
-    """The tables of an op by kind, "" for those that it does not need."""
+    """The text of each table of an op, by kind; "" for tables that the op does not need."""
     if options.micro:
         found = _findings(f"{op}.micro", filter(_is_of_micro, cases_of(op)), measurer, options.again)
         return {
@@ -97,13 +97,13 @@ def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) ->
 
 
 def _is_of_micro(case: Case) -> bool:
-    """Whether shapes are static and have at most as many axes as RuntimeShape holds: more overwrite other memory."""
+    """Whether all shapes are static and have at most MICRO_RANK axes: higher ranks overwrite other memory."""
     every = (*case.operands, *case.expected)
     return not case.dynamic and all(array is None or array.ndim <= MICRO_RANK for array in every)
 
 
 def _findings(name: str, cases: Iterable[Case], measurer: measure.Measurer, again: bool) -> list[measure.Finding]:
-    """The findings on `cases`: saved ones `again`."""
+    """The findings on `cases`: those saved by the last run if `again`, else measured and saved."""
     file = FINDINGS / f"{name}.jsonl"
     if not again or not file.exists():
         measure.save(measurer.measure(cases), file)

@@ -1,7 +1,7 @@
-"""Measure which element types ONNX Runtime's CPU kernels lack, and write them to schemas/onnxruntime.toml.
+"""Measure for which element types ONNX Runtime has no CPU kernel, and write them to schemas/onnxruntime.toml.
 
 python tools/probe_onnxruntime.py              all ops of the default domain, all versions in opsets 13 to 26
-python tools/probe_onnxruntime.py Add Conv     print these, write nothing
+python tools/probe_onnxruntime.py Add Conv     print the tables of these ops, write nothing
 python tools/probe_onnxruntime.py --costs      measure the times of ops that are alternative forms instead
 """
 
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _gaps(wanted: Sequence[str]) -> dict[str, dict[str, dict[str, str]]]:
-    """Op -> since-version -> type variable -> types without a kernel."""
+    """The element types without a kernel, by op, since-version and type variable."""
     jobs = [job for job in _versions() if not wanted or job[0] in wanted]
     found: dict[str, dict[str, dict[str, str]]] = {}
     for (name, version), outcome in run_all("tools.probe.ort_child:gaps", jobs, timeout=120):
@@ -70,7 +70,7 @@ def _dtypes(types: Sequence[str]) -> str:
 
 
 def _versions() -> list[tuple[str, int]]:
-    """(op, since-version) of the default domain, for all since-versions in the opsets."""
+    """All (op, since-version) of the default domain in OPSETS, without deprecated ones."""
     names = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
     found = set()
     for name in names:

@@ -1,6 +1,6 @@
-"""Run `mypy --strict` on the package as it is installed, with mappings and schemas in `onnxtfl`.
+"""Run `mypy --strict` on the package in its installed layout, with mappings and schemas inside of `onnxtfl`.
 
-The sources are in three folders, which mypy cannot combine; so they are copied to one tree in build/ first.
+The sources are in three folders, which mypy cannot combine, so they are first copied to one tree in build/.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOOLS = (
 
 
 def main() -> int:
-    """Return the exit code of mypy; paths in its output are those of the sources."""
+    """Return the exit code of mypy; its output has the paths of the sources."""
     tree = ROOT / "build" / "typing"
     shutil.rmtree(tree, ignore_errors=True)
     for source, inside in _PARTS.items():
@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy the Python files with their times, so that the cache of mypy stays valid."""
+    """Copy the Python files with their modification times, so that mypy's cache stays valid."""
     for path in source.rglob("*"):
         if path.suffix in (".py", ".typed") and "__pycache__" not in path.parts:
             copy = target / path.relative_to(source)

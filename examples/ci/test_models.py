@@ -1,4 +1,4 @@
-"""The tests of an app with a model: `pytest`, with `--onnxtfl-update` after the model was trained again.
+"""Tests for an app with a model. Run `pytest`; run `pytest --onnxtfl-update` after the model was retrained.
 
 pip install onnxtfl pytest
 """

@@ -1,8 +1,8 @@
-"""A plugin: rules for ops of one's own, which are then converted like any other op.
+"""A plugin with conversion rules for your own ops.
 
     onnx2tfl model.onnx --plugin examples/plugin/my_ops.py
 
-A package declares such a module as an entry point, and needs no option:
+A package can declare such a module as an entry point, so that no option is needed:
 
     [project.entry-points."onnxtfl.mappings"]
     my_ops = "my_package.my_ops"
@@ -15,6 +15,6 @@ from onnxtfl.rules import Builder, Node, Term, Value, lift_onnx
 
 @lift_onnx("SoftClip", since=(1,), domain="my.domain")
 def soft_clip(b: Builder, node: Node) -> Value:
-    """limit * tanh(x / limit), by ops that exist in both formats."""
+    """limit * tanh(x / limit), as ops that both formats have."""
     x, limit = Term(b, node.operand(0)), float(node.attr("limit", 1.0))
     return ((x / limit).tanh() * limit).value

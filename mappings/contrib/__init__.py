@@ -1,1 +1,1 @@
-"""Ops of domains beside ONNX's own: com.microsoft, ai.onnx.ml, training, MediaPipe."""
+"""Ops of domains other than ONNX's default one: com.microsoft, com.microsoft.nchwc, ai.onnx.ml, training, MediaPipe."""

@@ -53,12 +53,12 @@ def test_several_positions_in_one_buffer_are_refused() -> None:
     """ONNX Runtime's kernel copies the first of them only."""
     x = {name: normal(B, 2, WIDTH) for name in "qkv"}
     x |= {"K": normal(B, N, MOST, SIZE), "V": normal(B, N, MOST, SIZE), "n": np.array([PAST], np.int32)}
-    with pytest.raises(UnsupportedError, match="several positions at once"):
+    with pytest.raises(UnsupportedError, match="several query positions at once"):
         onnxtfl.onnx_to_tflite(model("MultiHeadAttention", PAST + 2, x, "", 3), check=False)
 
 
 @pytest.mark.parametrize(
-    ("op", "hint"), [("GreedySearch", "search outside of the model"), ("SparseAttention", "GroupQueryAttention")]
+    ("op", "hint"), [("GreedySearch", "run the search in your application"), ("SparseAttention", "GroupQueryAttention")]
 )
 def test_ops_around_a_decoder_say_what_to_convert(op: str, hint: str) -> None:
     with pytest.raises(UnsupportedError, match=hint):

@@ -199,15 +199,15 @@ def test_a_large_forest_stays_small() -> None:
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("nodes_truenodeids", [9, 0, 0], "a child that is no node"),
-        ("nodes_truenodeids", [0, 0, 0], "a circle"),
+        ("nodes_truenodeids", [9, 0, 0], "a child is a node that does not exist"),
+        ("nodes_truenodeids", [0, 0, 0], "a cycle"),
         ("nodes_featureids", [7, 0, 0], "feature 7 of 3"),
         ("nodes_modes", ["BRANCH_X", "LEAF", "LEAF"], "the mode 'BRANCH_X'"),
         ("nodes_values", [0.0, 1.0], "different lengths"),
         ("target_ids", [5, 0], "target 5 of 1"),
     ],
 )
-def test_trees_that_are_none_are_refused(name: str, values: list[Any], message: str) -> None:
+def test_invalid_trees_are_refused(name: str, values: list[Any], message: str) -> None:
     stump = {
         "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0] * 3, "nodes_values": [0.0] * 3,
         "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0],

@@ -1,1 +1,1 @@
-"""Measures what the CPU kernels of TFLite runtimes accept and compute; see tools/probe_kernels.py."""
+"""Measure which forms of ops the CPU kernels of TFLite runtimes accept and compute; see tools/probe_kernels.py."""

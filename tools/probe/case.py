@@ -33,16 +33,17 @@ ALL = (*NUMBERS, "bool", "string")
 
 @dataclass
 class Case:
-    """One op on operands.
+    """One op with its operands, and the expected results.
 
-    `types`: element types by variable of the op's signature ("qint8": quantized). `mode`: "equal", "scalar",
-    "broadcast", "nan", the fused activation, or the place of an axis of size 0 (tools/probe/empty.py). `extra`:
-    constraints of the form beyond the types (options, ``constant``, ranks of other variables). `constants`: indices of
-    the constant operands; `states`: of those that are variables, initially zero. `dynamic`: the shapes of the results
-    are unknown before the run. `open`: sizes of 0 are open in the file. `quantizations`: of
-    operands and results that are stored as integers; `real`: the results before rounding. `bounds`: the
-    allowed absolute errors of the results (none: `tolerance`). `evaluate`: the op in NumPy, from which quantized cases
-    are made.
+    - `types`: the element type of each type variable in the op's signature ("qint8": quantized).
+    - `mode`: "equal", "scalar", "broadcast", "nan", the fused activation, or which axis has size 0 (empty.py).
+    - `extra`: further constraints of the form: options, ``constant``, ranks of other variables.
+    - `constants`: the indices of constant operands; `states`: those of variables, which are initially zero.
+    - `dynamic`: whether shapes of results are known only at run time.
+    - `open`: whether sizes of 0 are dynamic in the file.
+    - `quantizations`: those of quantized operands and results; `real`: the results before rounding.
+    - `bounds`: the allowed absolute errors of the results (empty: `tolerance` applies).
+    - `evaluate`: the op in NumPy; quantized cases are made with it.
     """
 
     op: str
@@ -68,12 +69,12 @@ class Case:
 
     @property
     def group(self) -> tuple[Any, ...]:
-        """The key of a form: element types and `extra`."""
+        """The key of the form that the case belongs to: element types and `extra`."""
         return tuple(sorted(self.types.items())), tuple(sorted(self.extra.items()))
 
     @property
     def rank(self) -> int:
-        """The highest rank of operands and results of variable T, to which the limits of forms refer."""
+        """The highest rank of operands and results with type variable T, which the rank limits of forms refer to."""
         ranks = [a.ndim for a, p in self._bound() if p.variable == "T"]
         return max(ranks, default=0)
 
@@ -89,7 +90,7 @@ class Case:
         return [a for i, a in enumerate(self.operands) if a is not None and i not in self.constants | self.states]
 
     def model(self) -> bytes:
-        """The .tflite file, its op with the version of the op table."""
+        """The model as a .tflite file; the op version is that of the op table."""
         graph = Graph()
         operands = [self._operand(graph, i, array) for i, array in enumerate(self.operands)]
         results = [Value(self._type(array, side="results", index=i)) for i, array in enumerate(self.expected)]
@@ -126,7 +127,7 @@ class Case:
 def evaluated(
     op: str, types: Mapping[str, str], operands: Sequence[Array | None], evaluate: Evaluate, **fields: Any
 ) -> Case:
-    """A case whose expected results `evaluate` computes from the operands."""
+    """A case whose expected results are `evaluate` of the operands."""
     return Case(op, types, operands, evaluate(*operands), evaluate=evaluate, **fields)
 
 

@@ -1,4 +1,4 @@
-"""The child process of the probe: runs one-op models in the TFLite runtime of its Python, and may crash.
+"""The child process of the probe: runs one-op models in the TFLite runtime that its Python has; it may crash.
 
 A script for Python 3.9 and newer, with NumPy and one runtime. Reads pickled ``(kernels, model, inputs)`` from standard
 input, an input being ``(shape, dtype, bytes)`` or, for strings, ``(shape, "string", [bytes])``; answers
@@ -75,7 +75,10 @@ def unpack(packed: Any) -> Any:
 
 
 def serve(start: Callable[[], Callable[[str, bytes, list[Any]], Any]]) -> None:
-    """Answer until standard input ends, by what `start` returns; output of native code goes to standard error."""
+    """Answer requests with the function that `start` returns, until standard input ends.
+
+    Output of native code is redirected to standard error.
+    """
     channel = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     answer = start()
@@ -91,7 +94,7 @@ def serve(start: Callable[[], Callable[[str, bytes, list[Any]], Any]]) -> None:
 
 
 def main() -> None:
-    """Answer with the runtime of this Python."""
+    """Serve requests with the runtime of this Python."""
 
     def start() -> Callable[[str, bytes, list[Any]], Any]:
         opener, resolvers = load()

@@ -1,7 +1,7 @@
-"""Cases of an op on tensors without elements, and the rows of [OP.empty] that they are summarized to.
+"""Cases of an op on empty tensors, and the rows of [OP.empty] that summarize them.
 
-Each axis of the first operand has size 0 in turn, with the same axis of operands of the same shape: in a file that says
-so, and in one where the size is open and the input is resized.
+Each axis of the first operand in turn gets size 0, together with the same axis of operands of the same shape: once as a
+static size of the file, and once as a dynamic size, for which the input is resized.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from tools.probe.registry import probes
 from tools.probe.summary import KERNEL_SETS, kernel_sets_text
 
 FILTERS = dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "CONV_3D", "FULLY_CONNECTED"), 1)
-"""The operand whose sizes do not change with the first operand's."""
+"""The index of the operand whose sizes do not depend on those of the first operand."""
 _VERDICTS = ("abort", "wrong", "refused")
-"""From bad to better."""
+"""From worst to best."""
 _SETS = [kernel_set for kernel_set in KERNEL_SETS if not kernel_set.endswith("reference")]
-"""The kernel sets that count: the reference set is used to debug the others only."""
+"""The kernel sets without the reference set, which is only used to debug the others."""
 _RANKS = range(1, 5)
 _BASES = 24
-"""Most cases of an op that are emptied."""
+"""The maximum number of cases of an op from which empty ones are made."""
 
 
 def empty_cases_of(op: str) -> Iterator[Case]:
-    """The cases of an op on tensors without elements."""
+    """The cases of an op on empty tensors."""
     for function in probes()[op]:
         yield from empty_cases(case for case in function(op) if case.types.get("T", "float32") in _COMMON)
 
@@ -38,7 +38,7 @@ _COMMON = ("float32", "int32", "bool")
 
 
 def empty_cases(cases: Iterable[Case]) -> Iterator[Case]:
-    """Emptied copies of the first cases of each rank and list of axes, all of one element type."""
+    """Empty copies of the first case for each rank and list of axes, all of the same element type."""
     element, seen = "", set[tuple[int, str]]()
     for case in cases:
         key = case.rank, str([*(case.operands[i] for i in sorted(case.constants)), case.options.get("batch_dim")])
@@ -70,7 +70,7 @@ def _emptied(case: Case, axes: str) -> Iterator[Case]:
 
 
 def _cut(case: Case, index: int, array: Array | None, first: Array, axis: int) -> Array | None:
-    """An operand with size 0 on `axis`, where it has the shape of the first."""
+    """The operand with size 0 along `axis`, if it has the shape of the first one; else unchanged."""
     if array is None or index in case.constants or index == FILTERS.get(case.op):
         return array
     if array.shape == (first.shape[axis],) and case.options.get("batch_dim") == axis:  # a length for each row
@@ -81,7 +81,7 @@ def _cut(case: Case, index: int, array: Array | None, first: Array, axis: int) -
 
 
 def _expected(case: Case, operands: Sequence[Array | None]) -> list[Array] | None:
-    """The results on these operands; None if only the end of a process is a finding."""
+    """The results for these operands; None if NumPy cannot compute them, so that only a crash is a finding."""
     if case.evaluate is None:
         return None
     try:
@@ -93,10 +93,10 @@ def _expected(case: Case, operands: Sequence[Array | None]) -> list[Array] | Non
 
 
 _UNSET = ("AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "DEPTH_TO_SPACE", "MAX_POOL_2D", "SPACE_TO_DEPTH")
-"""Ops for which XNNPACK does not compute the sizes of a result without a batch: what its memory has is used.
+"""Ops for which XNNPACK does not compute the result's sizes if the batch size is 0: they are read from uninitialized
+memory. Most of these sizes are too large and therefore refused, some are not.
 
-Most are too large, and so refused, others not. Source: XNNPACK src/operators/max-pooling-nhwc.c (batch_size == 0); the
-others were seen to return such sizes in runs of LiteRT 2.3.
+Source: XNNPACK src/operators/max-pooling-nhwc.c (batch_size == 0); the other ops were observed in LiteRT 2.3.
 """
 
 
@@ -105,7 +105,7 @@ def _verdict(op: str, place: str, kernel_set: str, verdict: str) -> str:
 
 
 def empty_rows(op: str, findings: Sequence[Finding]) -> list[str]:
-    """A row for each place of an axis of size 0 that is not computed, with the worst verdict."""
+    """A row with the worst verdict for each axis whose size 0 is not computed correctly."""
     found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for finding in findings:
         for kernel_set, verdict in finding.verdicts.items():

@@ -1,4 +1,4 @@
-"""Summarizes which quantized forms are not exact, as the rows of [OP.inexact]."""
+"""Summarize the errors of quantized forms as the rows of [OP.inexact]."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _Key = tuple[tuple[str, str], ...]
 
 
 def inexact(findings: Sequence[Finding], kernel_sets: Sequence[str] = KERNEL_SETS) -> str:
-    """The rows of the quantized element types with errors in `kernel_sets`, "" if all are exact.
+    """The rows of the quantized forms with errors on `kernel_sets`; "" if all are exact.
 
-    A row is about kernel sets and types whose errors are in [2^k, 2^(k+1)) steps, and has the largest of these.
+    A row has the kernel sets and types with errors in [2^k, 2^(k+1)) steps, and the largest of these errors.
     """
     largest: dict[_Key, int] = {}
     for key, steps in _errors(findings):
@@ -40,7 +40,7 @@ def _quantized(finding: Finding) -> _Key:
 
 
 def _kernel_sets(findings: Sequence[Finding], kernel_sets: Sequence[str]) -> frozenset[str]:
-    """Those of `kernel_sets` that have a quantized form."""
+    """The elements of `kernel_sets` that compute some quantized form."""
     quantized = [f for f in findings if _quantized(f)]
     return frozenset(
         s for s in kernel_sets if any(is_correct(f, s.split()[0]) and f.verdicts[s] == "correct" for f in quantized)
@@ -55,7 +55,7 @@ def _rows(keys: Sequence[_Key], steps: int, every: frozenset[str]) -> Iterator[s
 
 
 def _by_runtime(kernels: frozenset[str], every: frozenset[str]) -> frozenset[str]:
-    """A runtime instead of all of its kernel sets, if these are not all that there are."""
+    """`kernels` with a runtime's name for all of its kernel sets; unchanged if they are all of `every`."""
     if kernels == every:
         return kernels
     whole = [r for r in RUNTIMES if (own := {k for k in every if k.startswith(r)}) and own <= kernels]

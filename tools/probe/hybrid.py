@@ -1,4 +1,4 @@
-"""Hybrid cases, made from float ones: quantized weights and float activations, which kernels round to 8 bits."""
+"""Hybrid cases, made from float cases: quantized weights, and float activations that kernels round to 8 bits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _SLACK = 1.1
 
 
 def hybrid(cases: Iterable[Case]) -> Iterator[Case]:
-    """For some of the float cases with constant weights: each storage, one scale or several, both ways of rounding."""
+    """Hybrid cases of some float cases with constant weights.
+
+    They vary in the storage type, per-tensor or per-axis scales, and symmetric or asymmetric activations.
+    """
     counts: Counter[Any] = Counter()
     for case in cases:
         weights = [i for i in case.constants if _variable(case, i) == "W" and case.operands[i] is not None]
@@ -43,7 +46,7 @@ def _variable(case: Case, index: int) -> str:
 
 
 def _variables(case: Case, variable: str) -> list[int]:
-    """The operands that are present and have the variable."""
+    """The indices of present operands with this type variable."""
     return [i for i, a in enumerate(case.operands) if a is not None and _variable(case, i) == variable]
 
 
@@ -54,7 +57,7 @@ def _roundings(case: Case) -> list[dict[str, Any]]:
 
 
 def _stored(case: Case, storage: str, axis: int | None, rounding: dict[str, Any]) -> Case:
-    """Quantized weights; the results for the values that these represent, and for the activations as they are."""
+    """The case with quantized weights; the expected results use the dequantized weights and unrounded activations."""
     assert case.evaluate is not None
     operands, real, chosen = list(case.operands), list(case.operands), {}
     for i in _variables(case, "W"):
@@ -77,14 +80,14 @@ def _stored(case: Case, storage: str, axis: int | None, rounding: dict[str, Any]
 
 
 def _without_groups(case: Case) -> dict[str, Any]:
-    """The constraints but that on groups, which is known only once axes have their order."""
+    """`extra` without the constraint on groups, which is known only after layout assignment."""
     return {key: value for key, value in case.extra.items() if key != "grouped"}
 
 
 def _bounds(case: Case, operands: list[Array | None]) -> list[Array]:
-    """The largest errors of the results where activations are off by half a step of 1/127 of the largest.
+    """Bounds of the results' errors, if activations are rounded to steps of 1/127 of their largest absolute value.
 
-    These are the op's own results for such errors, and the absolute values of the weights.
+    They are the op's results for activations of half a step and the absolute values of the weights.
     """
     activations = _variables(case, "T")
     largest = max((float(np.max(np.abs(np.asarray(operands[i])))) for i in activations), default=0.0)

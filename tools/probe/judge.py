@@ -1,4 +1,4 @@
-"""The verdict on a run: correct, wrong, refused, absent (the kernel set lacks the op or its version) or abort."""
+"""The verdict on a run: correct, wrong, refused, absent (the kernel set lacks this op or version) or abort (crash)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Array = np.ndarray[Any, Any]
 Verdict = Literal["correct", "wrong", "refused", "absent", "abort"]
 _ABSENT = ("Didn't find op for builtin opcode", "TFLite Micro has no op")
 _STEPS = {1: 1, 2: 16}
-"""Largest error of a quantized result, in steps, by the bytes of an element: kernels round several times."""
+"""The maximum error of a quantized result in steps, by element size in bytes: kernels round several times."""
 _FLOAT32 = 1e-5
 _HALF = 0.51
-"""The largest error in steps of a rounded element; more than half, as float arithmetic is not exact either."""
+"""The maximum error in steps of an exact element: slightly more than 0.5, since float arithmetic rounds, too."""
 _COARSE = {"float16": 4e-3, "bfloat16": 2e-2}
 
 
@@ -31,9 +31,9 @@ def judge(case: Case, status: str, answer: Any) -> Verdict:
 
 
 def steps_off(case: Case, outputs: Sequence[Array]) -> int:
-    """The largest error of quantized results in steps, rounded up; 0 (exact) where each is nearest to the real value.
+    """The largest error of quantized results in steps, rounded up; 0 if each element is rounded to nearest.
 
-    Between two equally near steps, either is exact.
+    In a tie, either neighbor is exact.
     """
     quantizations = (case.quantizations.get(("results", i)) for i in range(len(outputs)))
     found = zip(outputs, case.real, quantizations, strict=False)
@@ -56,7 +56,7 @@ def _all_close(case: Case, outputs: Sequence[Array]) -> bool:
 
 
 def _within(actual: Array, expected: Array, bound: Array) -> bool:
-    """Whether the error of each element is in its bound, as far as float32 arithmetic goes."""
+    """Whether the error of each element is within its bound, up to float32 rounding."""
     if actual.shape != expected.shape:
         return False
     rounding = _FLOAT32 * float(np.max(np.abs(expected), initial=0))

@@ -1,4 +1,4 @@
-"""Runs cases on every runtime and kernel set, and collects the verdicts."""
+"""Run cases on every runtime and kernel set, and collect the verdicts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools.probe.judge import judge, steps_off
 from tools.probe.runtime import Runtime
 
 _SKIP_AFTER = 2
-"""Cases of a group that a kernel set fails to run before the rest of the group is skipped."""
+"""The number of failed cases of a group after which a kernel set skips the rest of the group."""
 Cell = tuple[Any, ...]
 
 
@@ -23,7 +23,7 @@ Cell = tuple[Any, ...]
 class Finding:
     """The verdicts on one case: "litert xnnpack" -> correct, wrong, refused, absent or abort.
 
-    `steps`: the largest error of quantized results in steps, of the kernel sets that are not exact.
+    `steps`: the largest error of quantized results in steps, for kernel sets that are not exact.
     """
 
     types: Mapping[str, str]
@@ -44,7 +44,7 @@ class Measurer:
     def measure(self, cases: Iterable[Case]) -> list[Finding]:
         """The findings on `cases`, in order.
 
-        Cases whose verdict earlier ones determine are not run: the rest of a cell (group, mode and rank) with a failed
+        Cases are skipped if earlier verdicts determine theirs: the rest of a cell (group, mode and rank) after a failed
         case, higher ranks after an abort, and groups whose first cases were all refused.
         """
         history = _History()
@@ -85,7 +85,7 @@ class _History:
         self.aborted: dict[Cell, int] = {}
 
     def verdict(self, case: Case, kernel_set: str) -> str | None:
-        """The verdict that earlier ones determine, None where they do not."""
+        """The verdict that earlier ones determine; None if the case has to be run."""
         group = (case.group, kernel_set)
         if case.rank >= self.aborted.get((*group, case.mode), 99):
             return "abort"
@@ -106,11 +106,11 @@ class _History:
 
 
 def save(findings: Sequence[Finding], file: Path) -> None:
-    """Write findings to a file, from which the tables can be written without measuring again."""
+    """Save findings to a file, from which tables can be rewritten without new measurements."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(json.dumps(asdict(f)) for f in findings), encoding="utf-8")
 
 
 def load(file: Path) -> list[Finding]:
-    """The findings in a file that `save` wrote."""
+    """The findings that `save` wrote to a file."""
     return [Finding(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]

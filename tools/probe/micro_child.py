@@ -1,6 +1,6 @@
 """The child process of the probe for TFLite Micro: like :mod:`child`, with the tflite-micro of this Python.
 
-The interpreter reports what it lacks on standard error only, from where `onnxtfl.runtimes.micro_script` reads it.
+The interpreter reports missing ops on standard error only; `onnxtfl.runtimes.micro_script` reads them from there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run(model: bytes, inputs: list[Any]) -> tuple[str, Any]:
 
 
 def main() -> None:
-    """Answer with tflite-micro, which has one set of kernels."""
+    """Serve requests with tflite-micro, which has one kernel set."""
     serve(lambda: lambda _, model, inputs: run(model, inputs))
 
 

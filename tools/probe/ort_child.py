@@ -1,4 +1,4 @@
-"""Finds out which element types ONNX Runtime's CPU kernels of an op lack, by loading one-node models without shapes."""
+"""Find element types for which an op has no CPU kernel in ONNX Runtime, by loading one-node models without shapes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _VALUES: Mapping[Any, Any] = {
 
 
 def gaps(job: tuple[str, int]) -> dict[str, list[str]]:
-    """Type variable -> the tensor types without a kernel, for the op (name, since-version).
+    """The tensor types without a kernel, by type variable; `job`: (op name, since-version).
 
-    Empty for ops that need subgraphs or tensor attributes.
+    Ops that need subgraphs or tensor attributes are not tried, and have none.
     """
     name, version = job
     schema = onnx.defs.get_schema(name, max_inclusive_version=version, domain="")
@@ -38,7 +38,7 @@ def gaps(job: tuple[str, int]) -> dict[str, list[str]]:
 
 
 def _choices(schema: Any, variable: str, type_: str) -> Iterator[dict[str, str]]:
-    """Type assignments to try with this type: the defaults, this type for all variables, others for one variable."""
+    """Type assignments to try with `type_`: other variables default, all `type_`, or one of them changed."""
     yield {variable: type_}
     others = [c for c in schema.type_constraints if c.type_param_str != variable]
     yield {variable: type_, **{c.type_param_str: type_ for c in others if type_ in c.allowed_type_strs}}
@@ -48,7 +48,7 @@ def _choices(schema: Any, variable: str, type_: str) -> Iterator[dict[str, str]]
 
 
 def _lacks_kernel(schema: Any, version: int, chosen: Mapping[str, str]) -> bool:
-    """Whether ORT refuses the op, with or without optional operands: it expands functions without a kernel."""
+    """Whether ORT refuses the op, both with and without optional operands (ops with a function body are expanded)."""
     return any(_is_refused(_model(schema, version, chosen, optional)) for optional in (False, True))
 
 

@@ -1,4 +1,4 @@
-"""Quantized cases, made from float ones: quantized operands, and the results for the values that they represent."""
+"""Quantized cases, made from float cases: quantized operands, and the results for their dequantized values."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _DATA_MOVEMENT = (
 DATA_MOVEMENT = frozenset(op for line in _DATA_MOVEMENT for op in line.split())
 """Ops that copy elements without arithmetic."""
 AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0, "FULLY_CONNECTED": 0}
-"""The axis of the filter that per-axis quantization refers to."""
+"""The quantization axis of the filter, for per-axis quantization."""
 _BIAS_TYPE = "quantized_bias_type"
 _CASES_PER_CELL = 3
 _VARIATIONS = 2
 
 
 def quantized(cases: Iterable[Case]) -> Iterator[Case]:
-    """For some of the float cases of each rank and mode: each storage, with equal and with different scales."""
+    """Quantized cases of some float cases of each rank and mode: each storage type, equal and different scales."""
     counts: Counter[Any] = Counter()
     for case in cases:
         cell = case.group, case.mode, case.rank
@@ -44,7 +44,7 @@ def quantized(cases: Iterable[Case]) -> Iterator[Case]:
 
 
 def _varied(case: Case) -> Iterator[Case]:
-    """Likewise with other elements, so that there are many roundings and many scales."""
+    """Copies of the case with other elements, which have other scales and round differently."""
     for seed in range(_VARIATIONS if case.evaluate is not None else 0):
         rng = np.random.default_rng(seed)
         operands = [_scaled(a, rng) for a in case.operands]
@@ -53,7 +53,7 @@ def _varied(case: Case) -> Iterator[Case]:
 
 
 def _scaled(array: Array | None, rng: np.random.Generator) -> Array | None:
-    """Each element nearer to 0, which keeps it in the domain of the op."""
+    """Scale each element by a factor in [0.2, 1), which keeps it in the domain of the op."""
     if array is None or array.dtype != np.float32:
         return array
     return (array * rng.uniform(0.2, 1.0, array.shape)).astype(np.float32)
@@ -80,7 +80,7 @@ def _stored(case: Case, storage: str) -> Iterator[Case]:
 
 
 def _activations(case: Case) -> Iterator[tuple[Position, Array]]:
-    """The float32 operands and results of the type variables T and W."""
+    """The positions and values of float32 operands and results with type variable T or W."""
     for side, arrays in (("operands", case.operands), ("results", case.expected)):
         parameters = getattr(entry(case.op), side)
         for index, array in enumerate(arrays):
@@ -90,9 +90,9 @@ def _activations(case: Case) -> Iterator[tuple[Position, Array]]:
 
 
 def _different(case: Case, storage: str) -> dict[Position, Quantization]:
-    """A scale for each operand and result; one for all operands and one for all results of data movement.
+    """A scale for each operand and result; data movement has one for all operands, and one for all results.
 
-    Where kernels may need fixed results, those have another scale, however near their range comes to it.
+    If kernels may require a fixed scale of results, the results get another scale, even if their range fits that one.
     """
     if case.op not in DATA_MOVEMENT:
         far = 1.5 if entry(case.op).fixed_results else 1.0
@@ -186,7 +186,7 @@ def _type(case: Case, variable: str, chosen: Mapping[Position, Quantization]) ->
 
 
 def parameters(array: Array, storage: str) -> Quantization:
-    """Scale and zero point for the range of the finite values and zero; int16 is symmetric."""
+    """Scale and zero point for the range of zero and the finite elements; int16 is symmetric."""
     if storage == "int16":
         return symmetric(array, storage, None)
     bounds = np.iinfo(storage)
@@ -197,7 +197,7 @@ def parameters(array: Array, storage: str) -> Quantization:
 
 
 def symmetric(array: Array, storage: str, axis: int | None) -> Quantization:
-    """Scales for the largest absolute values, one for each index of `axis`; zero points are 0."""
+    """Symmetric scales from the largest absolute values, one for each index of `axis`; zero points are 0."""
     over = None if axis is None else tuple(i for i in range(array.ndim) if i != axis)
     largest = np.atleast_1d(np.max(np.abs(array), axis=over, initial=1e-3))
     scales = tuple(float(np.float32(m / limits(DType(storage))[1])) for m in largest)

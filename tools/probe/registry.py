@@ -15,13 +15,13 @@ from tools.probe.quantized import quantized
 
 ACTIVATION = "fused_activation_function"
 BOUNDS = {"RELU": (0, np.inf), "RELU6": (0, 6), "RELU_N1_TO_1": (-1, 1)}
-"""The range of each fused activation; its name is the mode of a case."""
+"""The bounds of each fused activation; the name of the activation is the mode of its cases."""
 Probe = Callable[[str], Iterator[Case]]
 _PROBES: dict[str, list[Probe]] = {}
 
 
 def probe(*ops: str) -> Callable[[Probe], Probe]:
-    """Register a probe of these ops."""
+    """A decorator that registers a probe of these ops."""
 
     def register(function: Probe) -> Probe:
         for op in ops:
@@ -40,7 +40,7 @@ def probes() -> dict[str, list[Probe]]:
 
 
 def cases_of(op: str) -> Iterator[Case]:
-    """The cases of an op, without those of string scalars, which the Python interface cannot set as inputs."""
+    """The cases of an op, except string scalars, which the Python interface cannot set as inputs."""
     for function in probes()[op]:
         floats = []
         for case in function(op):
@@ -66,7 +66,7 @@ def _is_float32(case: Case) -> bool:
 
 
 def _special(cases: Sequence[Case]) -> Iterator[Case]:
-    """One case with NaN and infinities."""
+    """A copy of one case, with NaN and infinities."""
     suitable = [c for c in cases if c.evaluate and c.mode == "equal" and not c.constants and c.rank > 1]
     for case in suitable[:1]:
         operands = [_with_nan(a) for a in case.operands]
@@ -84,7 +84,7 @@ def _with_nan(array: Array | None) -> Array | None:
 
 
 def _with_activations(cases: Sequence[Case]) -> Iterator[Case]:
-    """Some of the float cases with each fused activation."""
+    """Copies of some float cases with each fused activation."""
     for activation, (low, high) in BOUNDS.items():
         for case in cases[:: max(1, len(cases) // 6)]:
             expected = [np.clip(array, low, high) for array in case.expected]

@@ -1,4 +1,4 @@
-"""Runs models in a child process (`tools.probe.child`), whose crashes and hangs are results."""
+"""Run models in a child process (`tools.probe.child`); crashes and hangs are results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Array = np.ndarray[Any, Any]
 Status = Literal["ran", "refused", "abort", "timeout"]
 KERNELS = ("xnnpack", "builtin", "reference")
 ONLY = "kernels"
-"""The kernel set of a runtime that has one only."""
+"""The name of the kernel set of a runtime that has only one."""
 _SECONDS = 20.0
 
 
 class Runtime:
-    """The TFLite runtime of the interpreter `python`, in a child process that is restarted after a crash.
+    """The TFLite runtime of the Python interpreter `python`, in a child process that is restarted after a crash.
 
     `kernels`: its kernel sets. `child`: the script that runs models in it.
     """

@@ -1,8 +1,8 @@
-"""Summarizes findings as the forms of a kernel table.
+"""Summarize findings as the forms of a kernel table.
 
-A form has element types, a highest rank, a highest rank for broadcasting, and options. It is in the table if all its
-cases are correct on every kernel set of the runtime. Only the reference set may lack the op or its version (it has no
-CEIL, ELU and ROUND), since it is used to debug the others only.
+A form has element types, a maximum rank, a maximum rank for broadcasting, and options. It is in the table if all of its
+cases are correct on every kernel set of the runtime. Only the reference set, which is used to debug the others, may
+lack the op or its version (it has no CEIL, ELU and ROUND).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tools.probe.runtime import KERNELS, ONLY
 Key = tuple[tuple[str, frozenset[Any]], ...]
 RUNTIMES = ("2.14", "litert")
 KERNEL_SETS = tuple(f"{runtime} {kernels}" for runtime in RUNTIMES for kernels in KERNELS)
-CHECKING_LITTLE = ("micro",)
-"""Runtimes whose kernels read what they do not know as something else."""
+UNCHECKED_RUNTIMES = ("micro",)
+"""Runtimes whose kernels do not check operand types: they read unsupported types as another type."""
 _LISTED = 12
-"""Most combinations of types in a note."""
+"""The maximum number of type combinations in a note."""
 _NARROWING = ("constant", "required")
 _SPECIAL = ("nan",)
 """Modes that forms do not depend on."""
@@ -42,7 +42,7 @@ class Form:
 
     @property
     def limits(self) -> tuple[Any, ...]:
-        """The limits of ranks, which must be equal for two forms to be merged."""
+        """The rank limits; only forms with equal ones are merged."""
         return self.low, self.high, self.broadcast, self.scalar
 
     def covers(self, other: Form) -> bool:
@@ -60,7 +60,7 @@ class Form:
 def summarize(
     findings: Sequence[Finding], noted: Collection[str] | None = None, runtimes: Sequence[str] = RUNTIMES
 ) -> str:
-    """The text of a kernel table of `runtimes`; `noted`: the constraints that its notes distinguish (None: all)."""
+    """The text of the kernel table of `runtimes`; `noted`: the constraints shown in notes (None: all)."""
     domains = _domains(findings)
     lines = {runtime: _form_lines(findings, runtime, domains) for runtime in runtimes}
     first, *others = lines.values()
@@ -81,13 +81,13 @@ def summarize(
 
 
 def _activations(findings: Sequence[Finding], runtimes: Sequence[str]) -> list[str]:
-    """The fused activations that each of `runtimes` computes correctly."""
+    """The fused activations that all of `runtimes` compute correctly."""
     tried = {mode: [f for f in findings if f.mode == mode] for mode in BOUNDS}
     return [mode for mode, group in tried.items() if all(is_correct(f, r) for f in group for r in runtimes)]
 
 
 def _domains(findings: Sequence[Finding]) -> dict[str, frozenset[Any]]:
-    """All values that were tried of each constraint that is not a type."""
+    """The values that were tried for each constraint other than types."""
     tried: defaultdict[str, set[Any]] = defaultdict(set)
     for finding in findings:
         for key, value in finding.extra.items():
@@ -105,8 +105,10 @@ def _form_lines(findings: Sequence[Finding], runtime: str, domains: Mapping[str,
 
 
 def _groups(findings: Sequence[Finding]) -> dict[Key, list[Finding]]:
-    """Findings by types and options. A form without the constraint that an operand is constant, or present, includes
-    the cases with it: constants make a difference for delegates.
+    """The findings of each form: types and options.
+
+    A form that does not require an operand to be constant or present also includes the cases in which it is, since
+    delegates treat constants differently.
     """
     groups: defaultdict[Key, list[Finding]] = defaultdict(list)
     for finding in findings:
@@ -132,13 +134,13 @@ def _form(sets: Mapping[str, frozenset[Any]], group: Sequence[Finding], runtime:
     equal = _longest({rank: correct for (mode, rank), correct in cells.items() if mode == "equal"})
     if equal is None or equal == (0, 0):  # a kernel that is correct for scalars only is so by chance
         return None
-    if runtime in CHECKING_LITTLE and _is_by_chance(group, runtime, equal[1]):
+    if runtime in UNCHECKED_RUNTIMES and _is_by_chance(group, runtime, equal[1]):
         return None
     return Form(sets, *equal, _highest(cells, "broadcast"), _highest(cells, "scalar"))
 
 
 def _is_by_chance(group: Sequence[Finding], runtime: str, high: int) -> bool:
-    """Whether a kernel computes wrong values for some cases of a form, or nothing beyond one axis."""
+    """Whether correct results are coincidental: some cases of the form are wrong, or none has more than one axis."""
     tried = [f for f in group if f.mode in ("equal", "scalar", "broadcast")]
     wrong = any(v == "wrong" for f in tried for s, v in f.verdicts.items() if s.split()[0] == runtime)
     return wrong or high < 2 <= max(f.rank for f in tried)
@@ -151,12 +153,12 @@ def is_correct(finding: Finding, runtime: str) -> bool:
 
 
 def is_accepted(finding: Finding) -> bool:
-    """Whether any runtime is correct."""
+    """Whether the finding is correct on some runtime."""
     return any(is_correct(finding, runtime) for runtime in RUNTIMES)
 
 
 def _longest(ranks: Mapping[int, bool]) -> tuple[int, int] | None:
-    """The longest run of tested ranks that are all correct."""
+    """The longest range (low, high) of tested ranks that are all correct."""
     runs: list[list[int]] = [[]]
     for rank in sorted(ranks):
         if ranks[rank]:
@@ -168,7 +170,7 @@ def _longest(ranks: Mapping[int, bool]) -> tuple[int, int] | None:
 
 
 def _highest(cells: Mapping[tuple[str, int], bool], mode: str) -> int | None:
-    """The highest rank up to which all cases of a mode are correct; None if it has none."""
+    """The highest rank up to which all cases of a mode are correct; None if the mode has no cases."""
     tried = sorted((rank, correct) for (m, rank), correct in cells.items() if m == mode)
     if not tried:
         return None
@@ -181,7 +183,7 @@ def _highest(cells: Mapping[tuple[str, int], bool], mode: str) -> int | None:
 
 
 def merged(forms: list[Form]) -> list[Form]:
-    """Merge forms that differ in one set only, and drop those that another covers, to a fixed point."""
+    """Merge forms that differ in only one set, and drop forms covered by others, until a fixed point is reached."""
     done = False
     while not done:
         forms = [
@@ -225,7 +227,7 @@ def _text(form: Form, domains: Mapping[str, frozenset[Any]], lowest: int) -> str
 
 
 def set_texts(form: Form, domains: Mapping[str, frozenset[Any]]) -> list[str]:
-    """The element types and the options that are not free, in TOML."""
+    """The element types and the constrained options as TOML entries."""
     return [_set_text(k, values) for k, values in form.sets.items() if k.isupper() or values != domains.get(k)]
 
 
@@ -267,7 +269,7 @@ def _notes(findings: Sequence[Finding], verdict: str) -> list[str]:
 
 
 def _kernel_sets(findings: Sequence[Finding], verdict: str) -> dict[tuple[Any, ...], set[str]]:
-    """Kernel sets with this verdict by types, mode, rank and options; without options where all of them have it."""
+    """The kernel sets with this verdict by types, mode, rank and options (none if all of them have the verdict)."""
     tried: defaultdict[tuple[Any, ...], set[Any]] = defaultdict(set)
     bad: defaultdict[tuple[Any, ...], set[Any]] = defaultdict(set)
     for f in findings:
@@ -305,7 +307,7 @@ def kernel_sets_text(sets: Sequence[str]) -> str:
 
 
 def _kernels_text(kernels: Sequence[str]) -> str:
-    """The kernel sets of a runtime, "" where it has only one."""
+    """The text of a runtime's kernel sets; "" if it has only one."""
     if kernels == [ONLY]:
         return ""
     return "all" if len(kernels) == len(KERNELS) else " ".join(kernels)

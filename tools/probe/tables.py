@@ -1,4 +1,4 @@
-"""Writes measured tables to the files of schemas/; the rest of a file is kept."""
+"""Write measured tables to the files of schemas/; the rest of a file is unchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def rewrite(file: Path, tables: Mapping[str, str], kind: str = "kernels") -> None:
-    """Replace each op's table of a kind in its place, or add it after the op's other tables."""
+    """Replace the table of this kind of each op, or add it after the op's other tables."""
     parts = re.split(r"^(?=\[)", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
     ops = [_op(part) for part in parts]
     last = {op: i for i, op in enumerate(ops)}
@@ -24,7 +24,7 @@ def rewrite(file: Path, tables: Mapping[str, str], kind: str = "kernels") -> Non
 
 
 def _name(part: str) -> str:
-    """The name of a section, "" for the head of the file."""
+    """The name of a section; "" for the part before the first one."""
     return part[1 : part.find("]")] if part.startswith("[") else ""
 
 

@@ -1,4 +1,5 @@
-"""Sums with a bias that optimizers fuse with what comes after, as diffusion and transformer models have them.
+"""Bias additions fused with the op that follows, as ONNX Runtime's optimizer writes them for diffusion models and
+transformers.
 
 com.microsoft: BiasAdd, BiasSplitGelu, BiasDropout, BiasSoftmax
 """
@@ -30,18 +31,17 @@ def _bias_add(x: Term, bias: Term, skip: Term) -> Term:
 @lift_onnx("BiasSplitGelu", since=(1,), domain=MICROSOFT)
 @on_terms
 def _bias_split_gelu(x: Term, bias: Term) -> Term:
-    """The first half of x + bias along the last axis, times Gelu of the second."""
+    """left * Gelu(right), where left and right are the halves of x + bias along the last axis."""
     left, right = x.b.many(ops.Split, (x + bias).value, None, axis=x.rank - 1, count=2)
     return Term(x.b, left) * Term(x.b, right).apply(ops.Gelu)
 
 
 @lift_onnx("BiasSoftmax", since=(1,), domain=MICROSOFT)
 def _bias_softmax(b: Builder, node: Node) -> Value:
-    """Softmax of data + bias over all axes from `axis` on; the bias has no axes for either inner or outer axes before
-    it.
+    """Softmax of data + bias over all axes from `axis` on, as one flattened axis.
 
-    Source: the schema, and the fusion of ONNX Runtime that writes the op: with is_inner_broadcast, the bias has the
-    data's rank, with ones; without, it is broadcast as by Add.
+    The bias is broadcast as by Add: with is_inner_broadcast = 1, the fusion of ONNX Runtime that writes the op gives it
+    the rank of the data, with sizes of 1. Source: the schema, and this fusion.
     """
     x = node.operand(0)
     axis = normalize_axis(node.attr("axis", 1), x.rank)
@@ -52,11 +52,14 @@ def _bias_softmax(b: Builder, node: Node) -> Value:
 
 @lift_onnx("BiasDropout", since=(1,), domain=MICROSOFT)
 def _bias_dropout(b: Builder, node: Node) -> list[Value]:
-    """data + bias + residual, nothing dropped; the mask is true."""
+    """data + bias + residual, and a mask of true: inference, without dropout."""
     training = node.optional(4)
     if training is not None and (not training.is_constant or training.numpy().any()):
-        raise UnsupportedError("training_mode", hint="export the model for inference")
+        raise UnsupportedError(
+            "BiasDropout with training_mode that is true or not constant is not supported",
+            hint="export the model for inference",
+        )
     total = Term(b, node.operand(0)).apply(ops.Add, node.operand(1))
     total = total if node.optional(2) is None else total.apply(ops.Add, node.optional(2))
-    kept = broadcast(b, constant(np.ones((), np.bool_)), total.value.shape, total.value)
-    return [total.value, kept][: len(node.results)]
+    mask = broadcast(b, constant(np.ones((), np.bool_)), total.value.shape, total.value)
+    return [total.value, mask][: len(node.results)]

@@ -1,12 +1,12 @@
-"""Attention of decoders with groups of heads that share keys, and a cache of past keys: GroupQueryAttention."""
+"""GroupQueryAttention of com.microsoft: groups of query heads share a key head, and past keys are in a cache."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from onnxtfl.mappings.contrib.microsoft.attention import dot, in_heads
-from onnxtfl.mappings.contrib.microsoft.rotary_embedding import merged_heads, rotated
+from onnxtfl.mappings.contrib.microsoft.attention import dot, split_heads
+from onnxtfl.mappings.contrib.microsoft.rotary_embedding import merge_heads, rotate
 
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.sizes import INT32_MAX, range_below
@@ -23,11 +23,11 @@ from onnxtfl.rewriting.registry import lift_onnx
 
 
 class _Cache(NamedTuple):
-    """Keys and values [b, heads of keys, total, size], and the number of positions before the new ones [b] or [1]."""
+    """The updated cache [b, key heads, total, size], and the number of past positions of each row [b] or [1]."""
 
     k: Value
     v: Value
-    before: Value
+    past_length: Value
 
 
 _REFUSED = {
@@ -35,127 +35,133 @@ _REFUSED = {
     13: "a quantized cache",
     16: "queries of several lengths",
 }
+"""The unsupported features, by the index of the optional operand that enables them."""
 
 
 @lift_onnx("GroupQueryAttention", since=(1,), domain=MICROSOFT)
 def _group_query(b: Builder, node: Node) -> list[Value]:
-    """Result [b, s, heads * size], then the cache with the new keys and values at the positions after `before`.
+    """The result [b, s, heads * size], the cache of keys, the cache of values, and the scores (see `_grouped`).
 
     Operands as in ONNX Runtime's CPU kernel (contrib_ops/cpu/bert/group_query_attention.cc): `seqlens_k` is the number
-    of number of positions with the new ones, less 1.
+    of past and new positions, minus 1.
     """
-    what = next((text for i, text in _REFUSED.items() if node.optional(i) is not None), None)
-    what = "a cache of a window" if node.attr("sliding_window_cache", 0) else what
-    if what is not None:
-        raise UnsupportedError(f"{what} in GroupQueryAttention")
+    unsupported = next((text for i, text in _REFUSED.items() if node.optional(i) is not None), None)
+    unsupported = "a sliding-window cache" if node.attr("sliding_window_cache", 0) else unsupported
+    if unsupported is not None:
+        raise UnsupportedError(f"GroupQueryAttention with {unsupported} is not supported")
     heads, groups = int(node.attributes["num_heads"]), int(node.attributes["kv_num_heads"])
-    q, k, v = _parts(b, node, heads, groups)
-    q, k = (_normal(b, node, part, i) for i, part in enumerate((q, k)))
-    before = _before(b, node, k)
+    q, k, v = _query_key_value(b, node, heads, groups)
+    q, k = (_normalize_heads(b, node, part, i) for i, part in enumerate((q, k)))
+    past_length = _past_length(b, node, k)
     if node.attr("do_rotary", 0):
-        q, k = (_turned(b, node, part, before) for part in (q, k))
-    cache = _Cache(_stored(b, node, 3, k, before), _stored(b, node, 4, v, before), before)
-    result, products = _grouped(b, node, q, cache, groups)
-    return [result, cache.k, cache.v, products][: len(node.results)]
+        q, k = (_rotate(b, node, part, past_length) for part in (q, k))
+    cache = _Cache(_updated_cache(b, node, 3, k, past_length), _updated_cache(b, node, 4, v, past_length), past_length)
+    result, scores = _grouped(b, node, q, cache, groups)
+    return [result, cache.k, cache.v, scores][: len(node.results)]
 
 
-def _normal(b: Builder, node: Node, x: Value, index: int) -> Value:
-    """Queries (0) or keys (1), each head divided by the root of its mean square, times weights; unchanged without
-    weights."""
+def _normalize_heads(b: Builder, node: Node, x: Value, index: int) -> Value:
+    """RMS-normalize each head of the queries (`index` 0) or keys (1); without weights, `x` is unchanged.
+
+    y = x / sqrt(mean(x ** 2) + epsilon) * weights
+    """
     weights = node.optional(14 + index)
     if weights is None:
         return x
     epsilon = node.attr("qk"[index] + "_norm_epsilon", None)
     epsilon = node.attr("qk_norm_epsilon", 1e-6) if epsilon is None else epsilon
     wide = Term(b, x).to(DType.FLOAT32)
-    normal = wide * ((wide * wide).mean([3]) + float(epsilon)).rsqrt()
-    return (normal * Term(b, weights).to(DType.FLOAT32)).to(x.dtype).value
+    normalized = wide * ((wide * wide).mean([3]) + float(epsilon)).rsqrt()
+    return (normalized * Term(b, weights).to(DType.FLOAT32)).to(x.dtype).value
 
 
-def _parts(b: Builder, node: Node, heads: int, groups: int) -> list[Value]:
-    """Query, key and value as [b, heads, s, size]; they may be columns of one operand."""
+def _query_key_value(b: Builder, node: Node, heads: int, groups: int) -> list[Value]:
+    """Query, key and value as [b, heads, s, size]; without keys or values, the query has the columns of all three."""
     query, key, value = node.operand(0), node.optional(1), node.optional(2)
     if key is None or value is None:
-        hidden = query.shape[2]
-        hidden = known_size(hidden, "the size of heads")
-        size = hidden // (heads + 2 * groups)
+        size = known_size(query.shape[2], "the number of columns of all heads") // (heads + 2 * groups)
         query, key, value = b.many(ops.Split, query, [heads * size, groups * size, groups * size], axis=2)
-    return [in_heads(b, query, heads), in_heads(b, key, groups), in_heads(b, value, groups)]
+    return [split_heads(b, query, heads), split_heads(b, key, groups), split_heads(b, value, groups)]
 
 
-def _is_first(node: Node) -> bool:
-    """Whether there are no past positions."""
+def _has_no_past(node: Node) -> bool:
+    """Whether the cache operand is absent or empty."""
     past = node.optional(3)
     return past is None or past.shape[2] == 0
 
 
-def _before(b: Builder, node: Node, k: Value) -> Value:
-    """The number of past positions of each row, as int64 [b]; zero [1] if there are none."""
-    if _is_first(node):
+def _past_length(b: Builder, node: Node, k: Value) -> Value:
+    """The number of past positions of each row, as int64 [b]; 0 as [1] if there is no past."""
+    if _has_no_past(node):
         return constant(np.zeros(1, np.int64))
-    total = Term(b, as_int64(b, reshape(b, node.operand(5), [k.shape[0]], k))) + 1
-    return (total - Term(b, dim_value(b, k.shape[2], k))).max(0).value
+    sequence = Term(b, as_int64(b, reshape(b, node.operand(5), [k.shape[0]], k))) + 1
+    return (sequence - Term(b, dim_value(b, k.shape[2], k))).max(0).value
 
 
-def _turned(b: Builder, node: Node, x: Value, before: Value) -> Value:
-    """Queries or keys at the positions after `before`, or at `position_ids`."""
-    places = node.optional(9)
-    if places is None:
-        own = Term(b, unsqueezed(b, before, [1])).apply(ops.Add, unsqueezed(b, range_below(b, x.shape[2], x), [0]))
-        places = own.value
-    return rotated(b, x, places, node.operand(7), node.operand(8), bool(node.attr("rotary_interleaved", 0)))
+def _rotate(b: Builder, node: Node, x: Value, past_length: Value) -> Value:
+    """Queries or keys, rotated for the positions from `past_length` on, or for `position_ids` if present."""
+    positions = node.optional(9)
+    if positions is None:
+        position = Term(b, unsqueezed(b, past_length, [1])).apply(
+            ops.Add, unsqueezed(b, range_below(b, x.shape[2], x), [0])
+        )
+        positions = position.value
+    return rotate(b, x, positions, node.operand(7), node.operand(8), bool(node.attr("rotary_interleaved", 0)))
 
 
-def _stored(b: Builder, node: Node, index: int, new: Value, before: Value) -> Value:
-    """The cache with `new` [b, heads, s, size] at the positions after `before`.
+def _updated_cache(b: Builder, node: Node, index: int, new: Value, past_length: Value) -> Value:
+    """The cache operand `index` with `new` [b, heads, s, size] written at the positions from `past_length` on.
 
-    Its length is that of the past plus the new ones, or that of the past if it is a buffer of fixed size; if unknown,
-    at time the larger one of that of the past and `total_sequence_length`.
+    The length of the result is
+
+    - past + new, if `total_sequence_length` is this constant;
+    - past, if it is static: the cache is a buffer of fixed size;
+    - else the maximum of past and `total_sequence_length`, at run time.
     """
-    if _is_first(node):
+    if _has_no_past(node):
         return new
     past = node.operand(index)
-    length, more = past.shape[2], new.shape[2]
-    whole = b(ops.Concatenate, past, new, axis=2)
-    if not _grows(node, length + more) and isinstance(length, int):
-        assume(f"the cache of {length} positions holds all of them")
-        whole = past
-    elif not _grows(node, length + more):
+    length, new_length = past.shape[2], new.shape[2]
+    cache = b(ops.Concatenate, past, new, axis=2)
+    if not _is_appended(node, length + new_length) and isinstance(length, int):
+        assume(f"the cache of {length} positions has room for all past and new positions")
+        cache = past
+    elif not _is_appended(node, length + new_length):
         total = Term(b, as_int64(b, reshape(b, node.operand(6), [1]))).max(Term(b, dim_value(b, length, past)))
-        everything = np.full(1, INT32_MAX, np.int64)
-        limits = b(ops.Concatenate, everything, everything, total.value, everything, axis=0)
-        whole = b(ops.Slice, whole, [0] * 4, limits, [1] * 4)
-    total = whole.shape[2]
-    place = Term(b, unsqueezed(b, range_below(b, total, whole), [0])) - Term(b, unsqueezed(b, before, [1]))
-    inside = (place >= 0) & (place < Term(b, dim_value(b, more, new)))
-    index_ = place.max(0).min(Term(b, dim_value(b, more, new)) - 1).value
-    return _chosen(b, inside.value, index_, new, whole)
+        whole_axis = np.full(1, INT32_MAX, np.int64)
+        limits = b(ops.Concatenate, whole_axis, whole_axis, total.value, whole_axis, axis=0)
+        cache = b(ops.Slice, cache, [0] * 4, limits, [1] * 4)
+    total = cache.shape[2]
+    offset = Term(b, unsqueezed(b, range_below(b, total, cache), [0])) - Term(b, unsqueezed(b, past_length, [1]))
+    inside = (offset >= 0) & (offset < Term(b, dim_value(b, new_length, new)))
+    source_index = offset.max(0).min(Term(b, dim_value(b, new_length, new)) - 1).value
+    return _select_new(b, inside.value, source_index, new, cache)
 
 
-def _grows(node: Node, total: Dim) -> bool:
-    """Whether the new positions follow all of the past, as far as `total_sequence_length` is known."""
-    known = node.operand(6).known
-    return known is not None and known.reshape(-1)[0] == total
+def _is_appended(node: Node, total: Dim) -> bool:
+    """Whether `total_sequence_length` is the constant `total` (past + new): the new positions are appended."""
+    constant_total = node.operand(6).known
+    return constant_total is not None and constant_total.reshape(-1)[0] == total
 
 
-def _chosen(b: Builder, inside: Value, index: Value, new: Value, whole: Value) -> Value:
-    """Elements of `new` at `index` [1 or b, total] where `inside`, else of `whole`."""
-    batch, total = new.shape[0], whole.shape[2]
-    index = broadcast(b, index, [batch, total], new, whole)
+def _select_new(b: Builder, inside: Value, index: Value, new: Value, cache: Value) -> Value:
+    """`new` gathered at `index` [1 or b, total] where `inside` is true, else `cache`; both [b, heads, total, size]."""
+    batch, total = new.shape[0], cache.shape[2]
+    index = broadcast(b, index, [batch, total], new, cache)
     moved = transposed(b, new, (0, 2, 1, 3))
-    taken = transposed(b, b(ops.Gather, moved, index, axis=1, batch_dims=1), (0, 2, 1, 3))
-    return b(ops.Select, unsqueezed(b, inside, [1, 3]), taken, whole)
+    gathered = transposed(b, b(ops.Gather, moved, index, axis=1, batch_dims=1), (0, 2, 1, 3))
+    return b(ops.Select, unsqueezed(b, inside, [1, 3]), gathered, cache)
 
 
 def _grouped(b: Builder, node: Node, q: Value, cache: _Cache, groups: int) -> tuple[Value, Value]:
-    """softmax(q @ k.T) @ v, where `heads / groups` heads of q share a head of the cache; and the products of each head.
+    """softmax(q @ k.T * scale + bias) @ v, where heads / groups heads of q share one head of the cache; and the scores.
 
-    With `qk_output` 2 these are after the softmax; before it, they are 0 for keys that do not count.
+    With `qk_output` 2, the returned scores are those after the softmax; else those before it, 0 for masked keys.
     """
     batch, heads, length, size = q.shape[0], q.size(1), q.shape[2], q.size(3)
-    per = heads // groups
+    group_size = heads // groups
     scale = float(node.attr("scale", 0.0) or 0.0) or size**-0.5
-    stacked = reshape(b, q, [batch, groups, length * per, size], q)
+    stacked = reshape(b, q, [batch, groups, length * group_size, size], q)
     scores = dot(b, stacked, cache.k, [0, 1], 3, 3) * scale
     total = cache.k.shape[2]
     scores = Term(b, reshape(b, scores.value, [batch, heads, length, total], q, cache.k))
@@ -163,38 +169,44 @@ def _grouped(b: Builder, node: Node, q: Value, cache: _Cache, groups: int) -> tu
     scores = scores if cap <= 0 else (scores / cap).tanh() * cap
     added = node.optional(10)
     scores = scores if added is None else scores.apply(ops.Add, added)
-    seen = _visible(b, node, scores, cache.before)
-    shares = _softmax(b, node, seen.choose(scores, float(np.finfo(scores.dtype.numpy).min)))
-    weights = reshape(b, shares, [batch, groups, length * per, total], q, cache.k)
+    visible = _visible(b, node, scores, cache.past_length)
+    probabilities = _softmax(b, node, visible.choose(scores, float(np.finfo(scores.dtype.numpy).min)))
+    weights = reshape(b, probabilities, [batch, groups, length * group_size, total], q, cache.k)
     result = dot(b, weights, cache.v, [0, 1], 3, 2)
     width = cache.v.shape[3]
-    merged = merged_heads(b, reshape(b, result.value, [batch, heads, length, width], q), q)
-    return merged, shares if node.attr("qk_output", 0) == 2 else seen.choose(scores, 0.0).value
+    merged = merge_heads(b, reshape(b, result.value, [batch, heads, length, width], q), q)
+    return merged, probabilities if node.attr("qk_output", 0) == 2 else visible.choose(scores, 0.0).value
 
 
-def _visible(b: Builder, node: Node, scores: Term, before: Value) -> Term:
-    """Whether a key is neither after the row's own position nor before its window."""
+def _visible(b: Builder, node: Node, scores: Term, past_length: Value) -> Term:
+    """Whether a key is visible: query - window < key <= query, as bools [b or 1, 1, s, total].
+
+    If not `causal`, all keys up to the last query are visible. Without `local_window_size`, there is no lower bound.
+    """
     length, total = scores.value.shape[2:]
-    own = Term(b, unsqueezed(b, before, [1, 2])).apply(
+    position = Term(b, unsqueezed(b, past_length, [1, 2])).apply(
         ops.Add, unsqueezed(b, range_below(b, length, scores.value), [1])
     )
     key = Term(b, range_below(b, total, scores.value))
     causal = bool(node.attr("causal", 1))
-    seen = key <= (own if causal else own.reduce("max", [1]))
+    visible = key <= (position if causal else position.reduce("max", [1]))
     window = int(node.attr("local_window_size", -1))
     if window > 0:
-        seen = seen & (key > own - window)
-    return Term(b, unsqueezed(b, seen.value, [1]))
+        visible = visible & (key > position - window)
+    return Term(b, unsqueezed(b, visible.value, [1]))
 
 
 def _softmax(b: Builder, node: Node, scores: Term) -> Value:
-    """Softmax along the last axis; with `smooth_softmax`, or a sink for each head, its sum has another term."""
+    """Softmax along the last axis; an attention sink adds exp(sink) to the denominator.
+
+    The sink is an operand with one element a head, or 0 for `smooth_softmax`.
+    """
     sink = node.optional(11)
     if sink is None and node.attr("smooth_softmax", 0) != 1:
         return b(ops.Softmax, scores.value, axis=3)
-    one = constant(np.zeros(1, scores.dtype.numpy)) if sink is None else sink
+    sink = constant(np.zeros(1, scores.dtype.numpy)) if sink is None else sink
     batch, heads, length, total = scores.value.shape
-    column = broadcast(b, reshape(b, one, [one.shape[0], 1, 1]), [batch, heads, length, 1], scores.value)
-    whole = b(ops.Softmax, b(ops.Concatenate, scores.value, column, axis=3), axis=3)
+    column = broadcast(b, reshape(b, sink, [sink.shape[0], 1, 1]), [batch, heads, length, 1], scores.value)
+    with_sink = b(ops.Softmax, b(ops.Concatenate, scores.value, column, axis=3), axis=3)
     bounds = dim_vector(b, [0, 0, 0, 0], scores.value), dim_vector(b, [batch, heads, length, total], scores.value)
-    return b(ops.Slice, whole, *bounds, [1, 1, 1, 1])
+    return b(ops.Slice, with_sink, *bounds, [1, 1, 1, 1])

@@ -1,4 +1,4 @@
-"""Embeddings of words, positions and segments that ONNX Runtime's optimizer fuses with their normalization.
+"""The sum of word, position and segment embeddings, fused with layer normalization by ONNX Runtime's optimizer.
 
 com.microsoft: EmbedLayerNormalization, QEmbedLayerNormalization
 """
@@ -20,7 +20,7 @@ from onnxtfl.rewriting.registry import lift_onnx
 
 @lift_onnx("EmbedLayerNormalization", since=(1,), domain=MICROSOFT)
 def _embedding(b: Builder, node: Node) -> list[Value]:
-    """The normalized sum of embeddings, the number of words of each row, and the sum.
+    """The normalized sum of the embeddings, the number of unmasked words of each row, and the sum.
 
     Source: ONNX Runtime, contrib_ops EmbedLayerNormalization.
     """
@@ -39,32 +39,32 @@ def _quantized_embedding(b: Builder, node: Node) -> list[Value]:
 
 
 def _dequantized(b: Builder, node: Node, table: int) -> Value:
-    """Table 0 to 4: words, positions, segments, gamma, beta."""
+    """The dequantized table 0 to 4: words, positions, segments, gamma, beta."""
     return dequantized(b, node, Quantized(2 + table, 8 + table, 13 + table))
 
 
 def _normalized(
-    b: Builder, node: Node, tables: Sequence[Value | None], mask: Value | None, places: Value | None
+    b: Builder, node: Node, tables: Sequence[Value | None], mask: Value | None, position_ids: Value | None
 ) -> list[Value]:
-    """Results of both ops; ids, segments and `mask` [batch, words], `places`: positions [1 or batch, words]."""
+    """The results of both ops; ids, segments and `mask` are [batch, words], `position_ids` [1 or batch, words]."""
     ids, segments = node.operand(0), node.optional(1)
-    words, positions, kinds, gamma, beta = tables
+    words, positions, segment_table, gamma, beta = tables
     if words is None or positions is None:
-        raise InvalidModelError("the embeddings of words or positions are missing", code="E-FILE-009")
-    total = Term(b, b(ops.Gather, words, ids, axis=0)) + Term(b, _rows(b, ids, positions, places))
-    if segments is not None and kinds is not None:
-        total = total + Term(b, b(ops.Gather, kinds, segments, axis=0))
+        raise InvalidModelError("the table of word or of position embeddings is missing", code="E-FILE-009")
+    total = Term(b, b(ops.Gather, words, ids, axis=0)) + Term(b, _position_rows(b, ids, positions, position_ids))
+    if segments is not None and segment_table is not None:
+        total = total + Term(b, b(ops.Gather, segment_table, segments, axis=0))
     result, _, _ = ops.standardized(total, [2], float(node.attr("epsilon", 1e-12)))
     result = result if gamma is None else result.apply(ops.Mul, gamma)
     result = result if beta is None else result.apply(ops.Add, beta)
-    counted = Term(b, mask).to(DType.INT32) if mask is not None else Term(b, ids).to(DType.INT32) * 0
-    count = b(ops.Reduce, counted.value, [1], kind="sum")
+    unmasked = Term(b, mask).to(DType.INT32) if mask is not None else Term(b, ids).to(DType.INT32) * 0
+    count = b(ops.Reduce, unmasked.value, [1], kind="sum")
     return [result.value, count, total.value][: len(node.results)]
 
 
-def _rows(b: Builder, ids: Value, positions: Value, places: Value | None) -> Value:
-    """The embeddings of positions: those at `places`, else the first ones."""
-    if places is not None:
-        return b(ops.Gather, positions, places, axis=0)
+def _position_rows(b: Builder, ids: Value, positions: Value, position_ids: Value | None) -> Value:
+    """The position embeddings at `position_ids`; without them, those of the first positions."""
+    if position_ids is not None:
+        return b(ops.Gather, positions, position_ids, axis=0)
     limits = dim_vector(b, [ids.shape[1], positions.shape[1]], ids, positions)
     return b(ops.Slice, positions, [0, 0], limits, [1, 1])

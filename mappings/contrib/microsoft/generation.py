@@ -1,7 +1,7 @@
 """Ops of com.microsoft that generate text, or serve many requests at once.
 
-com.microsoft: NGramRepeatBlock; refused, with what to convert instead: BeamSearch, WhisperBeamSearch, GreedySearch,
-Sampling; SparseAttention, PagedAttention, SparsePagedAttention, VarlenCausalConvWithState; MatMulFpQ4,
+com.microsoft: NGramRepeatBlock. Refused, with a hint on what to convert instead: BeamSearch, WhisperBeamSearch,
+GreedySearch, Sampling; SparseAttention, PagedAttention, SparsePagedAttention, VarlenCausalConvWithState; MatMulFpQ4,
 SparseToDenseMatMul
 """
 
@@ -21,20 +21,19 @@ from onnxtfl.rewriting.registry import lift_onnx, refuse_onnx
 
 @lift_onnx("NGramRepeatBlock", since=(1,), domain=MICROSOFT)
 def _n_gram_repeat_block(b: Builder, node: Node) -> Value:
-    """Scores [batch, words] with -inf for each word that would complete a second n-gram (of `ngram_size` ids) in the
-    ids
+    """Scores [batch, words], -inf for each word that would repeat an n-gram of `ngram_size` ids of the same row.
 
     Source: ONNX Runtime, contrib_ops/cpu/bert/ngram_repeat_block.h.
     """
     ids, scores = node.operand(0), Term(b, node.operand(1))
     size = int(node.attr("ngram_size"))
     if size < 1:
-        raise InvalidModelError(f"ngram_size is {size}", code="E-FILE-009")
-    short = np.asarray([[0, 0], [size - 1, 0]])  # texts shorter than a run
-    ids = b(ops.Pad, ids, short, b.scalar(-1, ids), mode="constant")
+        raise InvalidModelError(f"ngram_size is {size}: at least 1 expected", code="E-FILE-009")
+    padding = np.asarray([[0, 0], [size - 1, 0]])  # rows may be shorter than an n-gram
+    ids = b(ops.Pad, ids, padding, b.scalar(-1, ids), mode="constant")
     banned = Term(b, slice_axes(b, ids, {1: slice(size - 1, None)}))
     updates = banned.to(scores.dtype) * 0.0 + float("-inf")
-    for j in range(size - 1):  # the words before, of each place and of the next one
+    for j in range(size - 1):  # n-1 ids before each position equal the last n-1 ids
         before = Term(b, slice_axes(b, ids, {1: slice(j, j - size + 1)}))
         last = Term(b, slice_axes(b, ids, {1: slice(j - size + 1, j - size + 2 or None)}))
         updates = before.equals(last).choose(updates, scores.constant(float("inf")))
@@ -43,25 +42,25 @@ def _n_gram_repeat_block(b: Builder, node: Node) -> Value:
 
 refuse_onnx(
     *("BeamSearch", "WhisperBeamSearch", "GreedySearch", "Sampling"),
-    why="it runs a decoder until a text ends, with settings and a length that are inputs",
-    hint="convert the decoder and the encoder, which are its subgraphs, and search outside of the model",
+    why="it runs a decoder until the end of the text, and its search parameters and maximum length are run-time inputs",
+    hint="convert the decoder and the encoder, which are its subgraphs, and run the search in your application",
     domain=MICROSOFT,
 )
 refuse_onnx(
     *("PagedAttention", "SparsePagedAttention", "VarlenCausalConvWithState"),
-    why="it works on the tokens of many requests at once, whose caches are in pages",
+    why="it processes the tokens of many requests at once, with a paged cache",
     hint="export the model for one request, with GroupQueryAttention or CausalConvWithState",
     domain=MICROSOFT,
 )
 refuse_onnx(
     "SparseAttention",
-    why="it changes its operands, the buffers of past keys and values, in place",
+    why="it updates its operands, the buffers of past keys and values, in place",
     hint="export the model with GroupQueryAttention",
     domain=MICROSOFT,
 )
 refuse_onnx(
     *("MatMulFpQ4", "SparseToDenseMatMul"),
-    why="an operand is packed for one machine, or a sparse tensor",
+    why="an operand is packed for one kind of CPU, or is a sparse tensor",
     hint="export the model with MatMulNBits, or MatMul of a dense tensor",
     domain=MICROSOFT,
 )

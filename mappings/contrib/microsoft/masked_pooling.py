@@ -1,7 +1,8 @@
-"""com.microsoft MaxpoolWithMask: maxima of windows, whose rows end at the first masked element.
+"""com.microsoft MaxpoolWithMask: max pooling where each row of a window ends at its first masked element.
 
-Source: ONNX Runtime maxpool_with_mask.h. The mask [1, 1, spatial...] has 0 where a row of a window ends; over two or
-three spatial axes the first element of all is never masked. A window of which nothing is left has the lowest number."""
+The mask [1, 1, spatial...] is 0 for masked elements; with two or three spatial axes, the element at index 0 of all axes
+is never masked. A window without unmasked elements gets the lowest finite value. Source: ONNX Runtime
+maxpool_with_mask.h."""
 
 from __future__ import annotations
 
@@ -26,37 +27,45 @@ MOST_TAPS = 256
 
 @lift_onnx("MaxpoolWithMask", since=(1,), domain=MICROSOFT)
 def _masked_pool(b: Builder, node: Node) -> Value:
+    """The maximum over the taps of each window, with masked taps replaced by the lowest finite value."""
     x, mask = node.operand(0), node.operand(1)
     sizes, dims = x.shape[2:], range(2, x.rank)
     if tuple(mask.shape[:2]) != (1, 1):
-        raise UnsupportedError("a mask for each channel, which ONNX Runtime's kernel reads at other places")
+        raise UnsupportedError(
+            "a mask for each channel is not supported: ONNX Runtime's kernel reads such a mask at other indices"
+        )
     if not is_static((*sizes, *mask.shape)) or mask.shape[2:] != sizes:
-        raise UnsupportedError(f"a mask {mask.type} for {x.type}: known sizes expected", code="E-SHAPE-001")
-    found = resolve_window(b, node, x, node.attr("kernel_shape"), is_pool=True)
-    window = found.window
+        raise UnsupportedError(
+            f"the mask {mask.type} needs the same, statically known spatial sizes as {x.type}", code="E-SHAPE-001"
+        )
+    resolved = resolve_window(b, node, x, node.attr("kernel_shape"), is_pool=True)
+    window = resolved.window
     if math.prod(window.shape) > MOST_TAPS:
-        raise UnsupportedError(f"a window of more than {MOST_TAPS} elements", code="E-OP-006")
+        raise UnsupportedError(f"a window of more than {MOST_TAPS} elements is not supported", code="E-OP-006")
     low = float(np.finfo(x.dtype.numpy).min)
     unmasked = Term(b, mask).differs(0)
     if len(sizes) > 1:
-        unmasked = unmasked | Term(b, constant(_at_first(sizes)))
+        unmasked = unmasked | Term(b, constant(_first_element(sizes)))
     sides = ((x, low), (unmasked.to(x.dtype).value, 1.0))
-    read = [taps_of(b, found.operand(b, v, value), dims, window, value) for v, value in sides]
-    taps, own = ([Term(b, tap) for tap in side] for side in read)
-    return functools.reduce(Term.max, _cut_off(taps, own, window.shape[-1], low)).value
+    side_taps = [taps_of(b, resolved.operand(b, v, value), dims, window, value) for v, value in sides]
+    taps, unmasked_taps = ([Term(b, tap) for tap in side] for side in side_taps)
+    return functools.reduce(Term.max, _mask_row_ends(taps, unmasked_taps, window.shape[-1], low)).value
 
 
-def _at_first(sizes: Sequence[Dim]) -> Array:
-    """True for the first element of all."""
+def _first_element(sizes: Sequence[Dim]) -> Array:
+    """A bool tensor [1, 1, *sizes] that is true only at index 0 of all axes."""
     first = np.zeros((1, 1, *map(int, map(str, sizes))), np.bool_)
     first[(0,) * first.ndim] = True
     return first
 
 
-def _cut_off(taps: Sequence[Term], alive: Sequence[Term], row: int, low: float) -> list[Term]:
-    """The taps, with the lowest number from the first of each row of `row` taps on that is not alive."""
-    found, reached = list[Term](), alive[0]
-    for i, (tap, own) in enumerate(zip(taps, alive, strict=True)):
-        reached = own if i % row == 0 else reached * own
-        found.append((reached > 0.0).choose(tap, low))
-    return found
+def _mask_row_ends(taps: Sequence[Term], unmasked: Sequence[Term], row_size: int, low: float) -> list[Term]:
+    """The taps, with `low` from the first masked one of each row of `row_size` taps on.
+
+    `unmasked`: 1.0 for each unmasked tap, else 0.0.
+    """
+    masked, is_before_end = list[Term](), unmasked[0]
+    for i, (tap, flag) in enumerate(zip(taps, unmasked, strict=True)):
+        is_before_end = flag if i % row_size == 0 else is_before_end * flag
+        masked.append((is_before_end > 0.0).choose(tap, low))
+    return masked

@@ -1,9 +1,14 @@
-"""Rotary position embeddings: RotaryEmbedding, MRotaryEmbedding."""
+"""Rotary position embeddings of com.microsoft: RotaryEmbedding, MRotaryEmbedding.
+
+Each pair of columns (x1, x2) of a head is rotated by the angle of its position:
+
+    y1 = x1 cos - x2 sin        y2 = x2 cos + x1 sin
+"""
 
 from __future__ import annotations
 
 import numpy as np
-from onnxtfl.mappings.contrib.microsoft.attention import in_heads
+from onnxtfl.mappings.contrib.microsoft.attention import split_heads
 
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.sizes import range_below, slice_axes
@@ -20,96 +25,102 @@ from onnxtfl.rewriting.registry import lift_onnx
 
 @lift_onnx("RotaryEmbedding", since=(1,), domain=MICROSOFT)
 def _rotary(b: Builder, node: Node) -> Value:
-    """x [b, s, heads * size] or [b, heads, s, size], rotated by the angles of each position.
+    """x [b, s, heads * size] or [b, heads, s, size], rotated by the angles at its positions.
 
-    `position_ids` [b, s], or the first position [1]. Source: ONNX Runtime, contrib_ops/cpu/bert/rotary_embedding.cc.
+    `position_ids`: [b, s], or the position of the first row [1]. Source: ONNX Runtime,
+    contrib_ops/cpu/bert/rotary_embedding.cc.
     """
     x, ids, cos, sin = (node.operand(i) for i in range(4))
-    part = int(node.attr("rotary_embedding_dim", 0))
+    rotary_dim = int(node.attr("rotary_embedding_dim", 0))
     if node.attr("is_packed_batching", 0):
-        raise UnsupportedError("is_packed_batching = 1")
-    heads = int(node.attr("num_heads", 0)) if part else _exact(x.shape[-1], cos.shape[1])
-    inner = in_heads(b, x, heads) if x.rank == 3 else x
+        raise UnsupportedError("RotaryEmbedding with is_packed_batching = 1 is not supported")
+    heads = int(node.attr("num_heads", 0)) if rotary_dim else _head_count(x.shape[-1], cos.shape[1])
+    inner = split_heads(b, x, heads) if x.rank == 3 else x
     if ids.rank == 1:
-        own = Term(b, ids) + Term(b, range_below(b, inner.shape[2], inner)).to(ids.dtype)
-        ids = unsqueezed(b, own.value, [0])
-    turned = rotated(b, inner, ids, cos, sin, bool(node.attr("interleaved", 0)))
-    return merged_heads(b, turned, x) if x.rank == 3 else turned
+        positions = Term(b, ids) + Term(b, range_below(b, inner.shape[2], inner)).to(ids.dtype)
+        ids = unsqueezed(b, positions.value, [0])
+    result = rotate(b, inner, ids, cos, sin, bool(node.attr("interleaved", 0)))
+    return merge_heads(b, result, x) if x.rank == 3 else result
 
 
-def _exact(hidden: Dim, half: Dim) -> int:
-    """The number of heads of `hidden` columns, each of twice `half`."""
+def _head_count(hidden: Dim, half: Dim) -> int:
+    """The number of heads: hidden / (2 * half). Raises UnsupportedError if it is not an integer."""
     hidden, size = (known_size(d, "the size of heads") for d in (hidden, 2 * half))
     if not size or hidden % size:
-        raise UnsupportedError(f"{hidden} columns for heads of {size}", code="E-SHAPE-001")
+        raise UnsupportedError(f"{hidden} columns cannot be split into heads of {size} columns", code="E-SHAPE-001")
     return hidden // size
 
 
-def merged_heads(b: Builder, x: Value, source: Value) -> Value:
+def merge_heads(b: Builder, x: Value, source: Value) -> Value:
+    """x [b, heads, s, size] as [b, s, heads * size]; `source`: a value with the same dynamic sizes."""
     batch, heads, length, size = x.shape
     return reshape(b, transposed(b, x, (0, 2, 1, 3)), [batch, length, heads * size], source)
 
 
-def rotated(b: Builder, x: Value, places: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
-    """x [b, heads, s, size] rotated by the angles at `places` [1 or b, s]; columns without angles are unchanged.
+def rotate(b: Builder, x: Value, positions: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
+    """x [b, heads, s, size] rotated by the angles at `positions` [1 or b, s]; columns without angles are unchanged.
 
-    Pairs are a column of the first half with one of the second, or neighbours if `interleaved`.
+    A pair is a column of the first half with the same column of the second half; if `interleaved`, two adjacent ones.
     """
-    c, s = (b(ops.Gather, table, places, axis=0) for table in (cos, sin))
-    return _turned_by(b, x, c, s, interleaved)
+    c, s = (b(ops.Gather, table, positions, axis=0) for table in (cos, sin))
+    return _rotate_by_angles(b, x, c, s, interleaved)
 
 
-def _turned_by(b: Builder, x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
-    """x [b, heads, s, size] rotated by angles [1 or b, s, half of the rotated columns]."""
-    half = _half(cos)
+def _rotate_by_angles(b: Builder, x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
+    """As `rotated`, with the cosines and sines of each position [1 or b, s, half of the rotated columns]."""
+    half = _angle_count(cos)
     c, s = (Term(b, unsqueezed(b, part, [1])) for part in (cos, sin))
-    turning, rest = slice_axes(b, x, {3: slice(0, 2 * half)}), slice_axes(b, x, {3: slice(2 * half, None)})
+    rotating, rest = slice_axes(b, x, {3: slice(0, 2 * half)}), slice_axes(b, x, {3: slice(2 * half, None)})
     if interleaved:
-        pairs = reshape(b, turning, [*x.shape[:3], half, 2], x)
+        pairs = reshape(b, rotating, [*x.shape[:3], half, 2], x)
         first, second = (Term(b, b(ops.Gather, pairs, np.asarray(i), axis=4)) for i in (0, 1))
     else:
-        first, second = (Term(b, part) for part in b.many(ops.Split, turning, None, axis=3, count=2))
+        first, second = (Term(b, part) for part in b.many(ops.Split, rotating, None, axis=3, count=2))
     new = [(first * c - second * s).value, (second * c + first * s).value]
     if interleaved:
-        joined = reshape(b, b(ops.Concatenate, *(unsqueezed(b, p, [4]) for p in new), axis=4), turning.shape, x)
+        joined = reshape(b, b(ops.Concatenate, *(unsqueezed(b, p, [4]) for p in new), axis=4), rotating.shape, x)
     else:
         joined = b(ops.Concatenate, *new, axis=3)
     return joined if x.shape[3] == 2 * half else b(ops.Concatenate, joined, rest, axis=3)
 
 
-def _half(angles: Value) -> int:
-    half = angles.shape[-1]
-    half = known_size(half, "the number of angles")
-    return half
+def _angle_count(angles: Value) -> int:
+    """The number of angles: half of the rotated columns of a head."""
+    return known_size(angles.shape[-1], "the number of angles")
 
 
 @lift_onnx("MRotaryEmbedding", since=(1,), domain=MICROSOFT)
-def _rotary_in_space(b: Builder, node: Node) -> Value:
-    """Each angle is for one of three positions [3, b, s]: in time, row and column, as in Qwen's models."""
+def _multi_axis_rotary(b: Builder, node: Node) -> Value:
+    """x rotated by angles of three position streams [3, b, s]: time, row and column, as in Qwen's vision models.
+
+    Each column of the tables belongs to one stream (`_streams`).
+    """
     x, ids, *tables = (node.operand(i) for i in range(4))
-    heads = int(node.attr("num_heads", 0)) or _exact(x.shape[-1], tables[0].shape[1])
-    inner = in_heads(b, x, heads) if x.rank == 3 else x
-    streams = _streams(node, _half(tables[0]))
+    heads = int(node.attr("num_heads", 0)) or _head_count(x.shape[-1], tables[0].shape[1])
+    inner = split_heads(b, x, heads) if x.rank == 3 else x
+    streams = _streams(node, _angle_count(tables[0]))
     scale = float(node.attr("scale", 1.0))
-    cos, sin = (_by_stream(b, b(ops.Gather, table, ids, axis=0), streams, scale) for table in tables)
-    turned = _turned_by(b, inner, cos, sin, bool(node.attr("interleaved", 0)))
-    return merged_heads(b, turned, x) if x.rank == 3 else turned
+    cos, sin = (_select_streams(b, b(ops.Gather, table, ids, axis=0), streams, scale) for table in tables)
+    result = _rotate_by_angles(b, inner, cos, sin, bool(node.attr("interleaved", 0)))
+    return merge_heads(b, result, x) if x.rank == 3 else result
 
 
 def _streams(node: Node, half: int) -> Array:
-    """The number of the position for each angle: by sections, or alternating within the sections."""
+    """The stream of each angle (0 time, 1 row, 2 column): contiguous sections; `mrope_layout` 1: interleaved."""
     time, rows, columns = (int(n) for n in node.attributes["mrope_section"])
     if time + rows + columns != half:
-        raise InvalidModelError(f"sections {[time, rows, columns]} of {half} angles", code="E-FILE-009")
+        raise InvalidModelError(
+            f"mrope_section {[time, rows, columns]} has to sum to the {half} angles", code="E-FILE-009"
+        )
     if not node.attr("mrope_layout", 0):
         return np.repeat([0, 1, 2], [time, rows, columns])
-    place = np.arange(half)
-    in_turn = np.where((place % 3 == 1) & (place < 3 * rows), 1, 0)
-    return np.where((place % 3 == 2) & (place < 3 * columns), 2, in_turn)
+    index = np.arange(half)
+    with_rows = np.where((index % 3 == 1) & (index < 3 * rows), 1, 0)
+    return np.where((index % 3 == 2) & (index < 3 * columns), 2, with_rows)
 
 
-def _by_stream(b: Builder, angles: Value, streams: Array, scale: float) -> Value:
-    """The entries of [3, b, s, half] for each column's position."""
+def _select_streams(b: Builder, angles: Value, streams: Array, scale: float) -> Value:
+    """Select from `angles` [3, b, s, half] the stream of each column, times `scale`: [b, s, half]."""
     time, rows, columns = (Term(b, angles).at(i, 0) for i in range(3))
-    of_rows, of_columns = (Term(b, constant((streams == i).reshape(1, 1, -1))) for i in (1, 2))
-    return (of_columns.choose(columns, of_rows.choose(rows, time)) * scale).value
+    is_row, is_column = (Term(b, constant((streams == i).reshape(1, 1, -1))) for i in (1, 2))
+    return (is_column.choose(columns, is_row.choose(rows, time)) * scale).value

@@ -1,4 +1,4 @@
-"""Tables between strings and integers: LabelEncoder, CategoryMapper."""
+"""Lookup tables from keys to values, such as strings to integers: LabelEncoder, CategoryMapper."""
 
 from __future__ import annotations
 
@@ -23,70 +23,83 @@ _DEFAULTS = {DType.INT64: -1, DType.STRING: "_Unused", DType.FLOAT32: -0.0}
 
 @lift_onnx("LabelEncoder", since=(1,), domain=ML)
 def _from_label_encoder_1(b: Builder, node: Node) -> Value:
-    """Strings to their places among the classes, or places to strings."""
+    """Map strings to their indices in `classes_strings`, or indices to strings."""
     classes = np.asarray(texts(node, "classes_strings"), object)
-    return _between(b, node, classes, np.arange(len(classes)))
+    return _map_strings(b, node, classes, np.arange(len(classes)))
 
 
 @lift_onnx("CategoryMapper", since=(1,), domain=ML)
 def _from_category_mapper(b: Builder, node: Node) -> Value:
-    """Strings to integers, or integers to strings."""
-    return _between(b, node, np.asarray(texts(node, "cats_strings"), object), ints(node, "cats_int64s"))
+    """Map strings to integers, or integers to strings, by the pairs of `cats_strings` and `cats_int64s`."""
+    return _map_strings(b, node, np.asarray(texts(node, "cats_strings"), object), ints(node, "cats_int64s"))
 
 
-def _between(b: Builder, node: Node, strings: Array, numbers: Array) -> Value:
-    """The number of each string, or the string of each number; of equal ones the last counts."""
+def _map_strings(b: Builder, node: Node, strings: Array, integers: Array) -> Value:
+    """Map strings to integers, or integers to strings, depending on the operand's dtype.
+
+    Among equal keys, the last one counts.
+    """
     query = node.operand(0)
-    if not len(strings) or len(strings) != len(numbers):
-        raise InvalidModelError(f"{len(strings)} strings for {len(numbers)} integers", code="E-FILE-009")
+    if not len(strings) or len(strings) != len(integers):
+        raise InvalidModelError(
+            f"{len(strings)} strings for {len(integers)} integers: as many, and at least one, expected",
+            code="E-FILE-009",
+        )
     if query.dtype is DType.STRING:
-        return b(ops.Lookup, query, strings[::-1], numbers[::-1], np.asarray(int(node.attr("default_int64", -1))))
+        return b(ops.Lookup, query, strings[::-1], integers[::-1], np.asarray(int(node.attr("default_int64", -1))))
     default = constant(np.asarray(texts_of(node.attr("default_string", "_Unused")), object), DType.STRING)
-    return b(ops.Lookup, query, numbers[::-1], strings[::-1], default)
+    return b(ops.Lookup, query, integers[::-1], strings[::-1], default)
 
 
 @lift_onnx("LabelEncoder", since=(2, 4), domain=ML)
 def _from_label_encoder(b: Builder, node: Node) -> Value:
-    """Of equal keys, the first one counts. Keys and values are lists or tensors; in the last version, a key may be
-    NaN."""
-    query, keys, values = node.operand(0), _listed(node, "keys"), _listed(node, "values")
+    """Map keys to values; among equal keys, the first one counts.
+
+    Keys and values are attributes: lists, or tensors. From version 4 on, a key may be NaN, which Lookup cannot compare:
+    NaN elements are mapped by their index.
+    """
+    query, keys, values = node.operand(0), _keys_or_values(node, "keys"), _keys_or_values(node, "values")
     if values.size != keys.size or keys.dtype is not query.dtype:
-        raise InvalidModelError(f"{keys.size} {keys.dtype} keys for {values.size} values", code="E-FILE-009")
+        raise InvalidModelError(
+            f"{keys.size} {keys.dtype} keys for {values.size} values and elements of type {query.dtype}",
+            code="E-FILE-009",
+        )
     table, default = constant(values.numpy().reshape(-1), values.dtype), _default(node, values.dtype)
-    numbers = keys.numpy().reshape(-1)
+    key_array = keys.numpy().reshape(-1)
     if not keys.size:
         return b(ops.BroadcastTo, default, b(ops.Shape, query))
-    if query.dtype is DType.INT16:  # kernels compare wider integers
-        query, numbers = b(ops.Convert, query, dtype=DType.INT32), numbers.astype(np.int32)
-    if not keys.dtype.is_float or node.op.version < 4 or not np.isnan(numbers).any():
-        return b(ops.Lookup, query, numbers, table, default)
-    places = Term(b, b(ops.Lookup, query, numbers, np.arange(keys.size), np.asarray(keys.size)))
-    nan = places.constant(int(np.isnan(numbers).argmax()))
-    places = Term(b, query).differs(Term(b, query)).choose(nan, places)
-    return b(ops.Gather, b(ops.Concatenate, table, reshape(b, default, (1,)), axis=0), places.value, axis=0)
+    if query.dtype is DType.INT16:  # Lookup has no int16 kernel
+        query, key_array = b(ops.Convert, query, dtype=DType.INT32), key_array.astype(np.int32)
+    if not keys.dtype.is_float or node.op.version < 4 or not np.isnan(key_array).any():
+        return b(ops.Lookup, query, key_array, table, default)
+    indices = Term(b, b(ops.Lookup, query, key_array, np.arange(keys.size), np.asarray(keys.size)))
+    nan_index = indices.constant(int(np.isnan(key_array).argmax()))
+    indices = Term(b, query).differs(Term(b, query)).choose(nan_index, indices)
+    return b(ops.Gather, b(ops.Concatenate, table, reshape(b, default, (1,)), axis=0), indices.value, axis=0)
 
 
 def _default(node: Node, dtype: DType) -> Value:
-    """What a LabelEncoder returns for other keys: a scalar."""
-    found: TensorData | Any = node.attr("default_tensor")
-    if isinstance(found, TensorData):
-        if found.dtype is not dtype or found.size != 1:
-            raise InvalidModelError("default_tensor is no single element of the values' type", code="E-FILE-009")
-        return constant(found.numpy().reshape(()), dtype)
-    like = dtype if dtype in SINGLE else DType.FLOAT32 if dtype.is_float else DType.INT64
-    return constant(_array(node.attr(f"default_{SINGLE[like]}", _DEFAULTS[like]), dtype), dtype)
+    """The value for elements that are not among the keys, as a scalar constant."""
+    attribute: TensorData | Any = node.attr("default_tensor")
+    if isinstance(attribute, TensorData):
+        if attribute.dtype is not dtype or attribute.size != 1:
+            raise InvalidModelError(f"default_tensor has to be a single element of type {dtype}", code="E-FILE-009")
+        return constant(attribute.numpy().reshape(()), dtype)
+    attribute_dtype = dtype if dtype in SINGLE else DType.FLOAT32 if dtype.is_float else DType.INT64
+    return constant(_array(node.attr(f"default_{SINGLE[attribute_dtype]}", _DEFAULTS[attribute_dtype]), dtype), dtype)
 
 
-def _listed(node: Node, side: str) -> TensorData:
-    """The keys, or values, of a LabelEncoder."""
-    found = node.attr(f"{side}_tensor")
-    if isinstance(found, TensorData):
-        return found
+def _keys_or_values(node: Node, side: str) -> TensorData:
+    """The keys or values (`side`) of a LabelEncoder, from a tensor or list attribute."""
+    attribute = node.attr(f"{side}_tensor")
+    if isinstance(attribute, TensorData):
+        return attribute
     dtype = next((d for d in LISTS if f"{side}_{LISTS[d]}" in node.attributes), None)
     if dtype is None:
-        raise InvalidModelError(f"there are no {side}", code="E-FILE-009")
+        raise InvalidModelError(f"the attribute {side}_tensor, or a list of {side}, is missing", code="E-FILE-009")
     return ArrayData(_array(node.attr(f"{side}_{LISTS[dtype]}"), dtype), dtype)
 
 
 def _array(items: Any, dtype: DType) -> Array:
+    """`items` as an array of `dtype`; strings are objects."""
     return np.asarray(items, object if dtype is DType.STRING else dtype.numpy)

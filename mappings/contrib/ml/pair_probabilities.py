@@ -1,13 +1,13 @@
-"""Probabilities of classes from those of pairs of classes, as ONNX Runtime couples them.
+"""Class probabilities from pairwise class probabilities (pairwise coupling), as in ONNX Runtime.
 
-The method is the second one of Wu, Lin and Weng, "Probability Estimates for Multi-class Classification by Pairwise
-Coupling" (2004). With r the probability of a class i against a class j, p minimizes ``p Q p``:
+The second method of Wu, Lin and Weng, "Probability Estimates for Multi-class Classification by Pairwise Coupling"
+(2004). With r[i, j] the probability of class i against class j, p minimizes ``p Q p`` where sum(p) = 1:
 
 ::
 
     Q[i, i] = sum of r[j, i] ** 2 over j     Q[i, j] = -r[j, i] * r[i, j]
 
-A round improves the elements of p in turn; a row with a small error does not change.
+It is a loop: an iteration updates each element of p once; rows whose error is small enough no longer change.
 """
 
 from __future__ import annotations
@@ -20,72 +20,77 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Value, constant
 from onnxtfl.ir.reshape import reshape, unsqueezed
 
-_ROUNDS = 100
-_SMALL_ERROR = 0.005
-"""A row is done where its error is less than this divided by the number of classes."""
-_LEAST = 1e-7
-"""The least probability of a class of a pair."""
+_MAX_ITERATIONS = 100
+_TOLERANCE = 0.005
+"""A row has converged if its error is less than this divided by the number of classes."""
+_MIN_PROBABILITY = 1e-7
+"""Pairwise probabilities are clamped to [this, 1 - this]."""
 
 
-def coupled(pairs: Term, classes: int) -> Term:
-    """The probabilities [n, classes] from those of the first class of each pair [n, pairs], in lexical order."""
-    b, quadratic = pairs.b, _quadratic(pairs.clamp(_LEAST, 1 - _LEAST), classes)
+def couple_pairs(pairs: Term, classes: int) -> Term:
+    """The class probabilities [n, classes]; `pairs` [n, pairs]: r[i, j] for i < j, in lexicographic order."""
+    b, quadratic = pairs.b, _quadratic(pairs.clamp(_MIN_PROBABILITY, 1 - _MIN_PROBABILITY), classes)
     shape = b(ops.Shape, quadratic.at(0, 1).value)
     start = b(ops.BroadcastTo, np.full((1, 1), 1 / classes, np.float32), shape)
     values = [constant(np.asarray(0, np.int32)), constant(np.asarray(True)), start, quadratic.value]
-    body = _round(values, classes)
-    return Term(b, b.many(ops.While, *values, cond=_goes_on(values), body=body)[2])
+    body = _loop_body(values, classes)
+    return Term(b, b.many(ops.While, *values, cond=_loop_condition(values), body=body)[2])
 
 
 def _quadratic(pairs: Term, classes: int) -> Term:
-    """Q [n, classes, classes]."""
+    """The matrix Q [n, classes, classes] (see above)."""
     first, second = np.triu_indices(classes, 1)
     count = len(first)
-    place = np.zeros((classes, classes), np.int32)
-    place[first, second], place[second, first] = np.arange(count), count + np.arange(count)
-    both = pairs.apply(ops.Concatenate, 1.0 - pairs, axis=1)
-    against, by = (both.apply(ops.Gather, table, axis=1) for table in (place, place.T))
-    others = Term(pairs.b, constant((1 - np.eye(classes, dtype=np.float32))[None]))
-    own = by * by * others
-    diagonal = own.reduce("sum", [2]) * Term(pairs.b, constant(np.eye(classes, dtype=np.float32)[None]))
-    return diagonal - by * against * others
+    pair_index = np.zeros((classes, classes), np.int32)
+    pair_index[first, second], pair_index[second, first] = np.arange(count), count + np.arange(count)
+    both_directions = pairs.apply(ops.Concatenate, 1.0 - pairs, axis=1)
+    other_probability, own_probability = (
+        both_directions.apply(ops.Gather, table, axis=1) for table in (pair_index, pair_index.T)
+    )
+    off_diagonal = Term(pairs.b, constant((1 - np.eye(classes, dtype=np.float32))[None]))
+    own_squares = own_probability * own_probability * off_diagonal
+    diagonal = own_squares.reduce("sum", [2]) * Term(pairs.b, constant(np.eye(classes, dtype=np.float32)[None]))
+    return diagonal - own_probability * other_probability * off_diagonal
 
 
-def _goes_on(values: list[Value]) -> Graph:
-    """Whether a row has changed, and fewer rounds than allowed are done."""
+def _loop_condition(values: list[Value]) -> Graph:
+    """The loop condition: some row has changed, and the maximum number of iterations is not reached."""
     region = Graph("goes_on")
-    number, changed = [region.add_input(v.type) for v in values][:2]
+    iteration, changed = [region.add_input(v.type) for v in values][:2]
     b = Builder(region)
-    few = b(ops.Compare, number, b.scalar(_ROUNDS, number), comparison_direction="LT")
-    region.outputs = [b(ops.And, few, changed)]
+    is_below_limit = b(ops.Compare, iteration, b.scalar(_MAX_ITERATIONS, iteration), comparison_direction="LT")
+    region.outputs = [b(ops.And, is_below_limit, changed)]
     return region
 
 
-def _round(values: list[Value], classes: int) -> Graph:
-    """A round: its number, whether a row has changed, p [n, classes], Q."""
+def _loop_body(values: list[Value], classes: int) -> Graph:
+    """The loop body. Loop-carried values: iteration count, whether a row has changed, p [n, classes], Q."""
     region = Graph("coupling_round")
     inputs = [region.add_input(v.type) for v in values]
     b = Builder(region)
-    number, _, p, quadratic = (Term(b, v) for v in inputs)
+    iteration, _, p, quadratic = (Term(b, v) for v in inputs)
     gradient = (quadratic * Term(b, unsqueezed(b, p.value, [1]))).reduce("sum", [2], keepdims=False)
     value = (p * gradient).reduce("sum", [1])
     error = (gradient - value).abs().reduce("max", [1])
-    open_rows = error >= _SMALL_ERROR / classes
-    better = _improved(p, gradient, value, quadratic, classes)
-    changed = reshape(b, open_rows.reduce("any").value, ())
-    region.outputs = [(number + 1).value, changed, open_rows.choose(better, p).value, quadratic.value]
+    is_unconverged = error >= _TOLERANCE / classes
+    updated = _update_each_class(p, gradient, value, quadratic, classes)
+    changed = reshape(b, is_unconverged.reduce("any").value, ())
+    region.outputs = [(iteration + 1).value, changed, is_unconverged.choose(updated, p).value, quadratic.value]
     return region
 
 
-def _improved(p: Term, gradient: Term, value: Term, quadratic: Term, classes: int) -> Term:
-    """p after a step for each class, in which the classes' sum becomes 1 again. `value`: p Q p."""
+def _update_each_class(p: Term, gradient: Term, value: Term, quadratic: Term, classes: int) -> Term:
+    """p after an update of each element, each followed by a normalization to sum(p) = 1.
+
+    `gradient`: Q p; `value`: p Q p.
+    """
     for i in range(classes):
-        row, here = quadratic.at(i, 1), np.asarray([i], np.int32)
-        own, slope = (t.apply(ops.Gather, here, axis=1) for t in (row, gradient))
-        step = (value - slope) / own
-        whole = step + 1.0
+        row, class_index = quadratic.at(i, 1), np.asarray([i], np.int32)
+        diagonal, slope = (t.apply(ops.Gather, class_index, axis=1) for t in (row, gradient))
+        step = (value - slope) / diagonal
+        total = step + 1.0
         unit = Term(p.b, constant(np.eye(classes, dtype=np.float32)[i : i + 1]))
-        p = (p + step * unit) / whole
-        value = (value + step * (step * own + slope * 2.0)) / whole / whole
-        gradient = (gradient + step * row) / whole
+        p = (p + step * unit) / total
+        value = (value + step * (step * diagonal + slope * 2.0)) / total / total
+        gradient = (gradient + step * row) / total
     return p

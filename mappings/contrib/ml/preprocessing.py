@@ -1,4 +1,4 @@
-"""Features before a model of the domain ai.onnx.ml: scaled, normalized, filled in, encoded, selected.
+"""Feature preprocessing of the domain ai.onnx.ml: scaling, normalization, imputation, encoding, selection.
 
 ========  ===============================================================================================
 ONNX      Scaler 1, Normalizer 1, Binarizer 1, Imputer 1, OneHotEncoder 1, FeatureVectorizer 1,
@@ -8,7 +8,7 @@ ONNX      Scaler 1, Normalizer 1, Binarizer 1, Imputer 1, OneHotEncoder 1, Featu
 from __future__ import annotations
 
 import numpy as np
-from onnxtfl.mappings.contrib.ml.scores import rows_of
+from onnxtfl.mappings.contrib.ml.scores import as_rows
 
 from onnxtfl.build.attributes import ML, floats, ints, texts, texts_of
 from onnxtfl.build.indices import nonnegative
@@ -28,19 +28,28 @@ from onnxtfl.rewriting.registry import lift_onnx
 
 
 def _per_feature(node: Node, parameter: Array, name: str) -> Array:
-    """A parameter with one element, or one for each feature (along axis 1; in a vector, the elements)."""
+    """`parameter`, checked to have one element, or one for each feature (axis 1; axis 0 of a vector).
+
+    Raises InvalidModelError for another number.
+    """
     x = node.operand(0)
     size = x.shape[min(1, x.rank - 1)] if x.rank else 1
     if parameter.size != 1 and (x.rank > 2 or (differ(size, parameter.size))):
-        raise InvalidModelError(f"{parameter.size} values of {name} for {size} features", code="E-FILE-009")
+        raise InvalidModelError(
+            f"{name} has {parameter.size} elements for {size} features: 1, or 1 for each feature, expected",
+            code="E-FILE-009",
+        )
     return parameter
 
 
 @lift_onnx("Scaler", since=(1,), domain=ML)
 def _scaler(b: Builder, node: Node) -> Value:
+    """(x - offset) * scale."""
     offset, scale = (floats(node, name) for name in ("offset", "scale"))
     if not scale.size or offset.size != scale.size:
-        raise InvalidModelError(f"{offset.size} offsets and {scale.size} scales", code="E-FILE-009")
+        raise InvalidModelError(
+            f"{offset.size} offsets for {scale.size} scales: as many, and at least one, expected", code="E-FILE-009"
+        )
     x = Term(b, node.operand(0)).to(DType.FLOAT32)
     centered = x.apply(ops.Sub, _per_feature(node, offset, "offset"))
     return centered.apply(ops.Mul, _per_feature(node, scale, "scale")).value
@@ -48,10 +57,10 @@ def _scaler(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Normalizer", since=(1,), domain=ML)
 def _normalizer(b: Builder, node: Node) -> Value:
-    """Each row divided by its largest element, or its L1 or L2 norm; if that is 0, the row is unchanged."""
+    """Divide each row by its largest element (MAX), or its L1 or L2 norm; if the divisor is 0, the row is unchanged."""
     norm, x = texts_of(node.attr("norm", "MAX")), Term(b, node.operand(0)).to(DType.FLOAT32)
     if x.rank not in (1, 2):
-        raise InvalidModelError(f"features of rank {x.rank}: rows of features expected", code="E-FILE-009")
+        raise InvalidModelError(f"features of rank {x.rank}: rank 1 or 2 expected", code="E-FILE-009")
     match norm:
         case "MAX":
             size = x.reduce("max", [-1])
@@ -66,6 +75,7 @@ def _normalizer(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Binarizer", since=(1,), domain=ML)
 def _binarizer(b: Builder, node: Node) -> Value:
+    """1 where x > threshold, else 0, in the dtype of x."""
     x = Term(b, node.operand(0))
     threshold = float(node.attr("threshold", 0.0))
     real = x if x.dtype.is_float else x.to(DType.FLOAT32)
@@ -74,64 +84,67 @@ def _binarizer(b: Builder, node: Node) -> Value:
 
 @lift_onnx("Imputer", since=(1,), domain=ML)
 def _imputer(b: Builder, node: Node) -> Value:
-    """The elements, with those equal to `replaced_value` replaced (NaN equals NaN here)."""
+    """x with elements equal to `replaced_value` (NaN equals NaN) replaced by one value, or one for each feature."""
     x = Term(b, node.operand(0))
     kind = "float" if x.dtype.is_float else "int64"
     values = floats(node, "imputed_value_floats") if x.dtype.is_float else ints(node, "imputed_value_int64s")
     if not values.size:
-        raise InvalidModelError(f"no imputed_value_{kind}s", code="E-FILE-009")
-    replaced = node.attr(f"replaced_value_{kind}", 0)
+        raise InvalidModelError(f"the attribute imputed_value_{kind}s is missing or empty", code="E-FILE-009")
+    replaced_value = node.attr(f"replaced_value_{kind}", 0)
     size = x.value.shape[min(1, x.rank - 1)]
     if values.size not in (1, size):
-        known_size(size, "the number of features with a value each")
-        values = values[:1]  # as ONNX Runtime does
+        known_size(size, "the number of features, each with an imputed value,")
+        values = values[:1]  # ONNX Runtime uses the first value if their number is wrong
     if x.rank > 2 and values.size > 1:
-        raise InvalidModelError(f"features of rank {x.rank}: rows of features expected", code="E-FILE-009")
-    missing = x.differs(x) if np.isnan(replaced) else x.equals(replaced)
-    return missing.apply(ops.Select, values.astype(x.dtype.numpy), x).value
+        raise InvalidModelError(f"features of rank {x.rank}: rank 1 or 2 expected", code="E-FILE-009")
+    is_missing = x.differs(x) if np.isnan(replaced_value) else x.equals(replaced_value)
+    return is_missing.apply(ops.Select, values.astype(x.dtype.numpy), x).value
 
 
 @lift_onnx("OneHotEncoder", since=(1,), domain=ML)
 def _one_hot_encoder(b: Builder, node: Node) -> Value:
-    """A new last axis with 1 at the index of each element among the categories. Of equal categories, the last one
-    counts."""
+    """One-hot vectors [..., categories] of the elements' categories; among equal categories, the last one counts."""
     x, strings = Term(b, node.operand(0)), texts(node, "cats_strings")
     categories = np.asarray(strings, object) if strings else ints(node, "cats_int64s")
     if not categories.size:
-        raise InvalidModelError("neither cats_int64s nor cats_strings", code="E-FILE-009")
+        raise InvalidModelError("cats_int64s or cats_strings is missing or empty", code="E-FILE-009")
     if (x.dtype is DType.STRING) != bool(strings):
-        raise InvalidModelError("categories of another type than the elements", code="E-FILE-009")
+        raise InvalidModelError(
+            f"the categories are {'strings' if strings else 'integers'}, the elements are {x.dtype}", code="E-FILE-009"
+        )
     if not node.attr("zeros", 1):
         assume(f"every element that OneHotEncoder {shown_name(node)} encodes is one of its categories")
     x = x if strings else x.to(DType.INT64)
-    found = Term(b, unsqueezed(b, x.value, [-1])).equals(Term(b, constant(categories)))
-    last = {category: place for place, category in enumerate(categories.tolist())}
-    if len(last) < len(categories):
-        counts = np.asarray([last[c] == place for place, c in enumerate(categories.tolist())])
-        found = found.apply(ops.And, counts)
-    return found.to(DType.FLOAT32).value
+    one_hot = Term(b, unsqueezed(b, x.value, [-1])).equals(Term(b, constant(categories)))
+    last_index = {category: index for index, category in enumerate(categories.tolist())}
+    if len(last_index) < len(categories):
+        is_last_of_equal = np.asarray([last_index[c] == index for index, c in enumerate(categories.tolist())])
+        one_hot = one_hot.apply(ops.And, is_last_of_equal)
+    return one_hot.to(DType.FLOAT32).value
 
 
 @lift_onnx("FeatureVectorizer", since=(1,), domain=ML)
 def _feature_vectorizer(b: Builder, node: Node) -> Value:
-    """The concatenated operands as floats, each cut or padded with zeros to its size in `inputdimensions`."""
+    """The operands as float32 rows, each cropped or zero-padded to its size in `inputdimensions`, then concatenated."""
     sizes = ints(node, "inputdimensions").tolist()
     if len(sizes) != len(node.operands):
-        raise InvalidModelError(f"{len(sizes)} inputdimensions for {len(node.operands)} operands", code="E-FILE-009")
-    parts = [_sized(b, node.operand(i), size) for i, size in enumerate(sizes)]
+        raise InvalidModelError(
+            f"inputdimensions has {len(sizes)} elements for {len(node.operands)} operands", code="E-FILE-009"
+        )
+    parts = [_rows_of_size(b, node.operand(i), size) for i, size in enumerate(sizes)]
     return parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=1)
 
 
-def _sized(b: Builder, x: Value, size: int) -> Value:
-    """Rows of floats, with `size` elements each."""
+def _rows_of_size(b: Builder, x: Value, size: int) -> Value:
+    """`x` as float32 rows [n, size], cropped or padded with zeros."""
     rows = Term(b, reshape(b, x, (x.shape[0], product(x.shape[1:])), x) if x.rank > 2 else x)
-    flat = rows_of(b, rows.value).value
-    have = flat.shape[1]
-    if have == size:
+    flat = as_rows(b, rows.value).value
+    width = flat.shape[1]
+    if width == size:
         return flat
-    missing = size - size_or(have, 0)  # of an open number, more than enough
-    if missing > 0:
-        flat = b(ops.Pad, flat, np.asarray([[0, 0], [0, missing]]), None, mode="constant")
+    padding = size - size_or(width, 0)  # for a dynamic size, always enough: the slice below crops it
+    if padding > 0:
+        flat = b(ops.Pad, flat, np.asarray([[0, 0], [0, padding]]), None, mode="constant")
     return slice_axes(b, flat, {1: slice(0, size)}) if flat.shape[1] != size else flat
 
 

@@ -1,7 +1,7 @@
-"""Common parts of the classifiers and regressors of the domain ai.onnx.ml, as in ONNX Runtime.
+"""Parts shared by the classifiers and regressors of the domain ai.onnx.ml, as in ONNX Runtime.
 
-Rows of float features in, a row of scores out; scores become probabilities by `post_transform`, and the place of the
-largest one a label.
+A model computes a row of scores from a row of float features. `post_transform` turns scores into probabilities; the
+index of the largest score selects the label.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from onnxtfl.ir.types import DType
 
 TRANSFORMS = ("none", "softmax", "logistic", "softmax_zero", "probit")
 _NOT_ZERO = 1e-7
-_ERROR = np.float32(0.147)
-"""The constant of the approximation; what follows cancels, so that each rounding of its terms counts."""
+_ERF_CONSTANT = np.float32(0.147)
+"""The constant of the approximation of erf^-1. The terms of `probit` cancel, so each has to be rounded as float32."""
 
 
-def rows_of(b: Builder, x: Value) -> Term:
-    """Numbers as float32 [rows, features]; a vector is one row. InvalidModelError for other ranks."""
+def as_rows(b: Builder, x: Value) -> Term:
+    """`x` as float32 [rows, features]; a vector is one row. Raises InvalidModelError for other ranks."""
     if x.rank not in (1, 2):
-        raise InvalidModelError(f"features of rank {x.rank}: rows of features expected", code="E-FILE-009")
+        raise InvalidModelError(f"features of rank {x.rank}: rank 1 or 2 expected", code="E-FILE-009")
     rows = x if x.rank == 2 else reshape(b, x, (1, *x.shape))
     return Term(b, rows).to(DType.FLOAT32)
 
 
-def feature_count(rows: Term, wanted: int) -> None:
-    """Raise InvalidModelError if rows have another number of features than `wanted`."""
+def check_feature_count(rows: Term, wanted: int) -> None:
+    """Raise InvalidModelError if the rows do not have `wanted` features; dynamic sizes pass."""
     size = rows.value.shape[1]
     if differ(size, wanted):
-        raise InvalidModelError(f"{size} features, the model has {wanted}", code="E-FILE-009")
+        raise InvalidModelError(f"the operand has {size} features: {wanted} expected", code="E-FILE-009")
 
 
-def linear(rows: Term, weights: Array, bias: Array | None) -> Term:
-    """rows [n, f] times weights [m, f], transposed, plus bias [m]: [n, m]."""
+def matrix_product(rows: Term, weights: Array, bias: Array | None) -> Term:
+    """rows @ weights^T + bias: [n, f], [m, f], [m] -> [n, m]."""
     axes = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,)}
     product = rows.apply(ops.DotGeneral, constant(np.asarray(weights, np.float32)), **axes)
     return product if bias is None else product.apply(ops.Add, np.asarray(bias, np.float32))
 
 
 def transform_of(node: Node) -> str:
-    """The attribute `post_transform` in lower case. Raises InvalidModelError if it is none of TRANSFORMS."""
-    found = texts_of(node.attr("post_transform", None) or "none")
-    if found.lower() not in TRANSFORMS:
+    """The attribute `post_transform` in lower case. Raises InvalidModelError if it is not one of TRANSFORMS."""
+    name = texts_of(node.attr("post_transform", None) or "none")
+    if name.lower() not in TRANSFORMS:
         known = ", ".join(TRANSFORMS).upper()
-        raise InvalidModelError(f"post_transform is {found!r}, not one of {known}", code="E-FILE-009")
-    return found.lower()
+        raise InvalidModelError(f"post_transform is {name!r}, not one of {known}", code="E-FILE-009")
+    return name.lower()
 
 
-def transformed(scores: Term, kind: str) -> Term:
-    """Scores [n, m] with m of at least 2, after `post_transform`."""
+def apply_transform(scores: Term, kind: str) -> Term:
+    """Apply a `post_transform` (one of TRANSFORMS) to scores [n, m], m >= 2."""
     match kind:
         case "softmax":
             return scores.apply(ops.Softmax, axis=1)
@@ -73,52 +73,58 @@ def transformed(scores: Term, kind: str) -> Term:
 
 
 def softmax_zero(scores: Term) -> Term:
-    """Softmax of the scores that are not zero; zeros are not in the sum and stay zero."""
+    """Softmax over the nonzero scores; scores of 0 stay 0 and are not in the sum."""
     highest = scores.reduce("max", [1])
-    powers = (scores - highest).exp()
-    counts = scores.abs() > _NOT_ZERO
-    total = counts.choose(powers, 0.0).reduce("sum", [1])
-    return counts.choose(powers, scores * (-highest).exp()) / total
+    exponentials = (scores - highest).exp()
+    is_nonzero = scores.abs() > _NOT_ZERO
+    total = is_nonzero.choose(exponentials, 0.0).reduce("sum", [1])
+    return is_nonzero.choose(exponentials, scores * (-highest).exp()) / total
 
 
 def probit(scores: Term) -> Term:
-    """The quantile of the normal distribution, by ONNX Runtime's approximation of the inverse error function."""
+    """sqrt(2) * erf^-1(2 * scores - 1), the quantile of the normal distribution, approximated as in ONNX Runtime.
+
+    erf^-1(x) = sign(x) * sqrt(sqrt(h ** 2 - L / a) - h), with L = log(1 - x ** 2), h = 2 / (pi * a) + L / 2, a = 0.147.
+    """
     x = scores * 2.0 - 1.0
     log = ((1.0 - x) * (x + 1.0)).log()
-    half = log * 0.5 + float(np.float32(2) / (np.float32(3.14159) * _ERROR))
-    root = ((half * half - log * float(1 / _ERROR)).sqrt() - half).sqrt()
-    return (x < 0.0).choose(-root, root) * 1.41421356
+    h_term = log * 0.5 + float(np.float32(2) / (np.float32(3.14159) * _ERF_CONSTANT))
+    magnitude = ((h_term * h_term - log * float(1 / _ERF_CONSTANT)).sqrt() - h_term).sqrt()
+    return (x < 0.0).choose(-magnitude, magnitude) * 1.41421356
 
 
-def two_columns(first: Term, second: Term) -> Term:
-    """Two columns [n, 1] as one tensor [n, 2]."""
+def join_columns(first: Term, second: Term) -> Term:
+    """Concatenate two columns [n, 1] to [n, 2]."""
     return first.apply(ops.Concatenate, second, axis=1)
 
 
 def class_labels(node: Node, integers: str, strings: str = "classlabels_strings") -> Array:
-    """The labels of the classes, by attributes of these names: int64, or strings. InvalidModelError for none."""
+    """The class labels, int64 or strings, from the attribute named `integers` or `strings`.
+
+    Raises InvalidModelError if both are missing or empty.
+    """
     named = texts(node, strings)
     labels = np.asarray(named, object) if named else ints(node, integers)
     if not labels.size:
-        raise InvalidModelError(f"neither {integers} nor {strings}", code="E-FILE-009")
+        raise InvalidModelError(f"{integers} or {strings} is missing or empty", code="E-FILE-009")
     return labels
 
 
-def largest(scores: Term, labels: Array) -> Value:
-    """The label [n] of the largest score in each row, of the first one of several."""
+def label_of_largest(scores: Term, labels: Array) -> Value:
+    """The label [n] of the largest score in each row; among equal scores, of the first."""
     return labels_at(scores.apply(ops.ArgMax, axis=1, dtype=DType.INT64), labels)
 
 
-def labels_at(places: Term, labels: Array) -> Value:
-    """The labels at places (integers)."""
+def labels_at(indices: Term, labels: Array) -> Value:
+    """Gather labels at `indices`; labels 0, 1, 2, ... are the indices themselves."""
     if labels.dtype.kind != "O" and np.array_equal(labels, np.arange(len(labels))):
-        return places.to(DType.INT64).value
-    return places.b(ops.Gather, labels, places.value, axis=0)
+        return indices.to(DType.INT64).value
+    return indices.b(ops.Gather, labels, indices.value, axis=0)
 
 
-def chosen_label(condition: Term, labels: Sequence[object]) -> Value:
-    """The second of two labels [n] where the condition [n, 1] is true, else the first."""
-    place = condition.to(DType.INT64)
-    flat = Term(place.b, reshape(place.b, place.value, place.value.shape[:1]))
+def select_label(condition: Term, labels: Sequence[object]) -> Value:
+    """The second of two labels where `condition` [n, 1] is true, else the first: [n]."""
+    index = condition.to(DType.INT64)
+    flat = Term(index.b, reshape(index.b, index.value, index.value.shape[:1]))
     table = np.asarray(labels, object if isinstance(labels[0], str) else np.int64)
     return labels_at(flat, table)

@@ -29,7 +29,7 @@ def if_op(op: str) -> Iterator[Case]:
 
 @probe("WHILE")
 def while_op(op: str) -> Iterator[Case]:
-    """Counts to five, with another loop-carried value."""
+    """Count to five, with another loop-carried value."""
     for element in ALL:
         for rank in RANKS:
             x = draw(element, sizes(rank))

@@ -148,7 +148,7 @@ def scatter_nd(op: str) -> Iterator[Case]:
 
 @probe("ONE_HOT")
 def one_hot(op: str) -> Iterator[Case]:
-    """Along a new first, inner and last axis; indices out of range are off."""
+    """Along a new first, inner and last axis; indices out of range give the off value."""
     for element in ALL:
         for index in ("int32", "int64"):
             for rank in range(8):

@@ -326,8 +326,8 @@ def _to_space(block: int, x: Array) -> list[Array]:
 
 def _to_depth(block: int, x: Array) -> list[Array]:
     n, h, w, c = x.shape
-    places = x.reshape(n, h // block, block, w // block, block, c).transpose(0, 1, 3, 2, 4, 5)
-    return [np.ascontiguousarray(places).reshape(n, h // block, w // block, c * block**2)]
+    blocks = x.reshape(n, h // block, block, w // block, block, c).transpose(0, 1, 3, 2, 4, 5)
+    return [np.ascontiguousarray(blocks).reshape(n, h // block, w // block, c * block**2)]
 
 
 @probe("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")

@@ -34,15 +34,15 @@ def _converted(op: str, x: Array, found: Quantization) -> Case:
     stored, real = quantize(x, found), dequantize(quantize(x, found), found)
     kind, extra = f"q{found.storage}", {} if found.per_tensor else {"per_axis": "U" if op == "QUANTIZE" else "T"}
     if op == "QUANTIZE":
-        places = {("results", 0): found}
-        return Case(op, {"T": "float32", "U": kind}, [x], [stored], extra=extra, quantizations=places)
-    places = {("operands", 0): found}
-    return Case(op, {"T": kind, "U": "float32"}, [stored], [real], extra=extra, quantizations=places)
+        by_position = {("results", 0): found}
+        return Case(op, {"T": "float32", "U": kind}, [x], [stored], extra=extra, quantizations=by_position)
+    by_position = {("operands", 0): found}
+    return Case(op, {"T": kind, "U": "float32"}, [stored], [real], extra=extra, quantizations=by_position)
 
 
 def _requantized(op: str, x: Array, source: str, target: str) -> Case:
     before, after = parameters(x, source), parameters(x * 1.4, target)
     stored = quantize(x, before)
     y = quantize(dequantize(stored, before), after)
-    places = {("operands", 0): before, ("results", 0): after}
-    return Case(op, {"T": f"q{source}", "U": f"q{target}"}, [stored], [y], quantizations=places)
+    by_position = {("operands", 0): before, ("results", 0): after}
+    return Case(op, {"T": f"q{source}", "U": f"q{target}"}, [stored], [y], quantizations=by_position)

@@ -1,1 +1,1 @@
-"""Measures the costs of forms, and fits the rows in ``schemas/`` (targets/work.py defines the amounts of work)."""
+"""Measure the costs of forms, and fit the rows in ``schemas/`` (targets/work.py defines the amounts of work)."""

@@ -1,4 +1,4 @@
-"""Fits rows of costs to times: nanoseconds for each unit of work, with the fewest kinds of work that explain them."""
+"""Fit cost rows to measured times: nanoseconds for each unit of work, with as few kinds of work as possible."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from onnxtfl.targets.work import Amounts
 KINDS = ("call", "read", "written", "rows", "pieces", "blocks")
 PRODUCT = ("call", "read", "written", "macs")
 _IMPROVEMENT = 0.9
-"""One more kind of work must reduce the error to this share."""
+"""A further kind of work has to reduce the error to at most this fraction."""
 _MIN_TIMINGS = 6
-"""Least number of timings for a row."""
+"""The minimum number of timings for a row."""
 _ITERATIONS = 8
 _RESOLUTION = 50.0
-"""Smallest measurable time in nanoseconds."""
+"""The smallest measurable time in nanoseconds."""
 Array = np.ndarray[Any, Any]
 
 
@@ -54,7 +54,7 @@ def rows(timings: Iterable[Timing]) -> list[Row]:
 
 
 def _rows(weights: frozenset[str], timings: Sequence[Timing]) -> Iterator[Row]:
-    """One row, or one for the last axis and one for others where these fit better."""
+    """One row, or, if they fit better, two: for work along the last axis, and for other axes."""
     parts = {last: [t for t in timings if t.last == last] for last in (True, False)}
     single = best_fit(timings)
     split = {last: best_fit(part) for last, part in parts.items() if len(part) >= _MIN_TIMINGS}
@@ -66,7 +66,7 @@ def _rows(weights: frozenset[str], timings: Sequence[Timing]) -> Iterator[Row]:
 
 
 def _error(fits: Mapping[bool, Fit], parts: Mapping[bool, Sequence[Timing]]) -> float:
-    """The error of two fits together."""
+    """The combined error of two fits."""
     squares = sum(error**2 * len(parts[last]) for last, (error, _) in fits.items())
     return float(np.sqrt(squares / sum(map(len, parts.values()))))
 
@@ -78,7 +78,7 @@ def _row(weights: frozenset[str], conditions: Mapping[str, bool], rates: Mapping
 
 
 def best_fit(timings: Sequence[Timing]) -> Fit:
-    """The fit with the fewest rates that explains the times."""
+    """The fit with the fewest rates; a further rate has to reduce the error enough."""
     kinds = _distinct(timings, PRODUCT if timings[0].is_product else KINDS)
     times = np.asarray([max(t.nanoseconds, _RESOLUTION) for t in timings])
     best: Fit = (np.inf, {})
@@ -91,12 +91,12 @@ def best_fit(timings: Sequence[Timing]) -> Fit:
 
 
 def _distinct(timings: Sequence[Timing], kinds: Sequence[str]) -> list[str]:
-    """`kinds` without those that are a fixed multiple of an earlier one."""
-    kept: dict[tuple[float, ...], str] = {}
+    """`kinds` without those proportional to an earlier one."""
+    independent: dict[tuple[float, ...], str] = {}
     for kind in kinds:
         work = [t.amounts[kind] for t in timings]
-        kept.setdefault(tuple(round(w / work[0], 9) if work[0] else w for w in work), kind)
-    return list(kept.values())
+        independent.setdefault(tuple(round(w / work[0], 9) if work[0] else w for w in work), kind)
+    return list(independent.values())
 
 
 def _fit(timings: Sequence[Timing], times: Array, kinds: Sequence[str]) -> Fit | None:

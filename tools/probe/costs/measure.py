@@ -1,4 +1,4 @@
-"""Measures the forms of all samples on a runtime."""
+"""Measure the forms of all samples on a runtime."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ KERNELS: Mapping[str, Mapping[str, float]] = {
     "tfl": {"litert": 1.0, "litert builtin": 1 / 32},
     "onnx": {"onnxruntime": 1.0},
 }
-"""The weight of each kernel set: users run the default one; the builtin one decides between equal forms."""
+"""The weight of each kernel set: users run the default one; the builtin one breaks ties."""
 UNMEASURED = frozenset({"GlobalAveragePool", "GlobalMaxPool", "PAD"})
 """Ops whose own time misleads: ONNX Runtime computes global pools after convolutions on blocked channels, and XNNPACK
 fuses PAD into the convolution after it.
 """
 _BATCH = 24
-"""Number of forms that are timed alternately."""
+"""The number of forms that are timed alternately."""
 _SECONDS = 900
 
 
 def costs(target: Target, wanted: Sequence[str] = ()) -> dict[str, list[Row]]:
-    """The rows of each op (`wanted`: of these ops only)."""
+    """The cost rows of each op; `wanted`: only of these ops."""
     found: defaultdict[str, list[Timing]] = defaultdict(list)
     with Worker() as worker:
         for candidate, nanoseconds in _timed(worker, target, wanted):

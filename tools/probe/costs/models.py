@@ -1,4 +1,4 @@
-"""Models from whose times the cost of a form is computed: with the form between Adds, and the Adds only."""
+"""Models to time: the form between two Adds, and the Adds only. The difference is the cost of the form."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from onnxtfl.targets import Target
 
 @dataclass(frozen=True)
 class Candidate:
-    """A form of the node of a sample.
+    """One form of a sample's node.
 
-    `models`: with an Add before each computed operand and after each float result; the Adds of the operands only;
-    those of the results only.
+    `models`: the form with an Add before each computed operand and after each float result; the Adds of the operands
+    alone; the Adds of the results alone.
     """
 
     op: str
@@ -86,7 +86,7 @@ def _adds_only(types: Sequence[Any], target: Target) -> bytes:
 
 
 def minimal(target: Target) -> bytes:
-    """A model of one Add of one element."""
+    """A model with one Add of one element."""
     return _adds_only([tensor("float32", 1)], target)
 
 

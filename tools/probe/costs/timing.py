@@ -1,4 +1,4 @@
-"""Times models alternately in one process by its thread's CPU time, so that other load affects all of them alike."""
+"""Time models alternately in one process, by thread CPU time, so that other load affects all of them equally."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import Any
 
 import numpy as np
 
-_ROUND = 1_000_000
-"""Nanoseconds of one round of a model."""
-_ROUNDS = 25
+_MEASUREMENT_NS = 1_000_000
+"""The duration in nanoseconds of one measurement, which calls a model several times."""
+_MEASUREMENTS = 25
 Run = Callable[[], object]
 
 
 def times(job: tuple[str, Sequence[bytes]]) -> list[float]:
-    """Nanoseconds of one run of each model, with the kernels "litert", "litert builtin" or "onnxruntime"."""
+    """The time of one run of each model in ns; `job`: "litert", "litert builtin" or "onnxruntime", and the models."""
     kernels, models = job
     opener = _onnxruntime if kernels == "onnxruntime" else _litert
     return quartiles([opener(model, kernels) for model in models])
 
 
 def quartiles(runs: Sequence[Run]) -> list[float]:
-    """The lower quartile of the times, in nanoseconds, of one call of each function: disturbances only add time."""
+    """The lower quartile of the times of one call of each function, in ns: disturbances only increase times."""
     counts = [_count(run) for run in runs]
-    rounds: list[list[float]] = [[] for _ in runs]
-    for _ in range(_ROUNDS):
-        for run, count, found in zip(runs, counts, rounds, strict=True):
+    measured: list[list[float]] = [[] for _ in runs]
+    for _ in range(_MEASUREMENTS):
+        for run, count, found in zip(runs, counts, measured, strict=True):
             begin = time.thread_time_ns()
             for _ in range(count):
                 run()
             found.append((time.thread_time_ns() - begin) / count)
-    return [statistics.quantiles(found, n=4)[0] for found in rounds]
+    return [statistics.quantiles(found, n=4)[0] for found in measured]
 
 
 def _count(run: Run) -> int:
     run()
     run()
     count, begin = 0, time.thread_time_ns()
-    while time.thread_time_ns() - begin < _ROUND:
+    while time.thread_time_ns() - begin < _MEASUREMENT_NS:
         run()
         count += 1
     return count
