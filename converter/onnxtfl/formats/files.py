@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 
 def sniff(source: PathLike | Content) -> FormatName:
-    """The format of a model file, or of its bytes: TFLite if it has the identifier, else ONNX.
+    """The format of a model file, or of its bytes: TFLite if it has the identifier, a neutral graph if it begins like
+    one, else ONNX.
 
     Raises InvalidModelError if the file cannot be read, is empty, or is a .tflite file without the identifier.
     """
     with open_source(source) as opened:
-        if format_of(opened) == "tflite":
-            return "tflite"
+        if (found := format_of(opened)) in ("tflite", "ir"):
+            return found
     if isinstance(source, str | os.PathLike) and os.fspath(source).lower().endswith(".tflite"):
         raise InvalidModelError(
             f"{os.fspath(source)} is not a TFLite file: the identifier TFL3 is missing", code="E-FILE-004"
@@ -32,10 +33,15 @@ def sniff(source: PathLike | Content) -> FormatName:
 
 def read(source: PathLike | Content | ModelProto) -> Model:
     """The model in `source`; its weights stay in the file. See the readers of both formats."""
-    if isinstance(source, str | os.PathLike | Content) and sniff(source) == "tflite":
+    format_ = sniff(source) if isinstance(source, str | os.PathLike | Content) else "onnx"
+    if isinstance(source, str | os.PathLike | Content) and format_ == "tflite":
         from onnxtfl.formats.tflite import reader as tflite_reader
 
         return tflite_reader.read(source)
+    if isinstance(source, str | os.PathLike | Content) and format_ == "ir":
+        from onnxtfl.formats import neutral
+
+        return neutral.read(source)
     from onnxtfl.formats.onnx import reader as onnx_reader
 
     return onnx_reader.read(source)
@@ -59,6 +65,10 @@ def write(model: Model, path: Path) -> Path:
             from onnxtfl.formats.tflite import writer as tflite_writer
 
             tflite_writer.write(model, out)
+        elif model.format == "ir":
+            from onnxtfl.formats import neutral
+
+            neutral.write(model, out)
         else:
             from onnxtfl.formats.onnx import writer as onnx_writer
 

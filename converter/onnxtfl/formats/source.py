@@ -25,12 +25,15 @@ _KINDS: tuple[tuple[FormatName | None, int, bytes, str], ...] = (
     (None, 0, b"\x89HDF", "an HDF5 file"),
     (None, 0, b"version https://git-lfs", "a Git LFS pointer, in place of the file that it points to"),
     ("onnx", 0, b"\x08", "probably an ONNX model"),
+    ("ir", 0, b"graph ", "a neutral graph as text"),
+    ("ir", 0, b"#", "a neutral graph as text"),
 )
 _TITLES = {"onnx": "an ONNX model", "tflite": "a TFLite model: the identifier TFL3 is missing"}
 
 _HINTS = {
     "a TFLite model": "convert it with `tflite_to_onnx`",
     "probably an ONNX model": "convert it with `onnx_to_tflite`",
+    "a neutral graph as text": "convert it with `build`",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -14,15 +14,38 @@ from onnxtfl.ir.quantization import dequantize, quantize
 from onnxtfl.ir.quantized import moves_stored, touches_quantized
 from onnxtfl.ir.types import TensorType
 
+Observer = Callable[[Node], None]
+
 
 def run(graph: Graph, inputs: Sequence[Array] | Mapping[str, Array]) -> list[Array]:
     """Run `graph` on `inputs` (in order or by name); return the outputs, with quantized ones as stored integers."""
     given = [inputs[v.name or ""] for v in graph.inputs] if isinstance(inputs, Mapping) else inputs
-    values: dict[Value, Array] = dict(zip(graph.inputs, given, strict=True))
+    values = dict(zip(graph.inputs, given, strict=True))
+    return values_of(graph, values, graph.outputs)
+
+
+def values_of(
+    graph: Graph, values: dict[Value, Array], wanted: Sequence[Value], observe: Observer | None = None
+) -> list[Array]:
+    """Return the values `wanted` of a graph with the inputs and states in `values`, which is changed.
+
+    A value is freed after its last use. `observe` is called before each node.
+    """
+    uses = {v: len(v.uses) for node in graph.nodes for v in node.operands if v is not None and not v.is_constant}
+    for value in wanted:
+        uses[value] = uses.get(value, 0) + 1
     for node in graph.nodes:
-        results = evaluate_node(node, [None if v is None else _lookup(values, v) for v in node.operands])
-        values.update(zip(node.results, results, strict=True))
-    return [_lookup(values, v) for v in graph.outputs]
+        if observe is not None:
+            observe(node)
+        operands = [None if v is None else _lookup(values, v) for v in node.operands]
+        results = evaluate_node(node, operands)
+        values.update((v, array) for v, array in zip(node.results, results, strict=True) if uses.get(v))
+        for value in filter(None, node.operands):
+            if value in uses:
+                uses[value] -= 1
+                if not uses[value]:
+                    del values[value]
+    return [_lookup(values, v) for v in wanted]
 
 
 def is_small(node: Node, most: int) -> bool:

@@ -13,7 +13,8 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.metadata import Metadata
 from onnxtfl.ir.types import DType
 
-FormatName = Literal["onnx", "tflite"]
+FormatName = Literal["onnx", "tflite", "ir"]
+"""The formats of files; "ir": a neutral graph as text."""
 FunctionKey = tuple[str, str, str]
 """Domain, name, overload."""
 

@@ -9,22 +9,24 @@
 
 An absent operand is ``_``; an op without results begins the line. Ops of a file's dialect have a version:
 ``onnx.Conv@11``. Constants of a quantized type are printed as stored integers; those with more than `limit` elements
-are printed as ``...`` and cannot be parsed. Result types of neutral ops may be omitted; they are inferred then.
+are printed as ``...`` and cannot be parsed, or, in a file, as the packed bytes of their elements in base64. Result
+types of neutral ops may be omitted; they are inferred then.
 """
 
 from __future__ import annotations
 
 import ast
+import base64
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir import ops as _families  # noqa: F401 - registers the ops
 from onnxtfl.ir.builder import infer, propagate
-from onnxtfl.ir.data import ArrayData, TensorData
+from onnxtfl.ir.data import ArrayData, TensorData, unpack
 from onnxtfl.ir.dims import Dim, known_sizes, parse_dim
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.ir.op import OPS, Op, foreign_op
@@ -40,14 +42,14 @@ def print_graph(graph: Graph, limit: int = DEFAULT_LIMIT, *, documented: bool = 
     return "\n".join(_Printer(limit, documented).graph(graph)) + "\n"
 
 
-def graph_lines(graph: Graph, limit: int = DEFAULT_LIMIT) -> Iterator[str]:
-    """The lines of the text of `graph`."""
-    return _Printer(limit).graph(graph)
+def graph_lines(graph: Graph, limit: int = DEFAULT_LIMIT, *, whole: bool = False) -> Iterator[str]:
+    """The lines of the text of `graph`; `whole`: with the elements of all constants."""
+    return _Printer(limit, whole=whole).graph(graph)
 
 
 class _Printer:
-    def __init__(self, limit: int, documented: bool = False) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, documented: bool = False, whole: bool = False) -> None:
+        self.limit, self.whole = limit, whole
         self.documented = documented
         self.names: dict[Value, str] = {}
         self.taken: set[str] = set()
@@ -101,10 +103,17 @@ class _Printer:
     def data(self, data: TensorData, type_: TensorType | None = None) -> str:
         """The type (by default that of the stored elements) and the stored elements."""
         shown = type_ or TensorType(data.dtype, data.shape)
-        if data.size > self.limit:
+        if data.size > self.limit and not self.whole:
             return f"{shown} ..."
-        elements = data.numpy().reshape(-1)
-        return f"{shown} [{', '.join(element_text(e, data.dtype) for e in elements.tolist())}]"
+        if data.size > self.limit and data.dtype is not DType.STRING:
+            packed = b"".join(chunk.tobytes() for chunk in data.chunks())
+            return f'{shown} base64 "{base64.b64encode(packed).decode("ascii")}"'
+        return f"{shown} [{self.elements(data)}]"
+
+    @staticmethod
+    def elements(data: TensorData) -> str:
+        """The stored elements, separated by commas."""
+        return ", ".join(element_text(e, data.dtype) for e in data.numpy().reshape(-1).tolist())
 
     def attribute(self, value: Any) -> str:
         match value:
@@ -352,10 +361,21 @@ class _Parser:
         type_ = type_ or self.type()
         if not isinstance(type_, TensorType) or not type_.is_static:
             raise self.error("the type of a constant has to be static")
+        shape = known_sizes(type_.shape or ())
+        if self.accept("base64"):
+            return self._packed(type_.storage, shape)
         self.take("[")
         elements = self.listed("]", self.attribute)
         array = np.asarray(elements, object if type_.dtype is DType.STRING else None).astype(type_.storage.numpy)
-        return ArrayData(array.reshape(known_sizes(type_.shape or ())), type_.storage)
+        return ArrayData(array.reshape(shape), type_.storage)
+
+    def _packed(self, dtype: DType, shape: Sequence[int]) -> ArrayData:
+        """The elements of a constant whose packed bytes are in base64."""
+        try:
+            packed = np.frombuffer(base64.b64decode(self.word(), validate=True), np.uint8)
+            return ArrayData(unpack(packed, dtype, shape), dtype)
+        except ValueError as error:
+            raise self.error(f"not the elements of a constant: {error}") from error
 
     def type(self) -> Type:
         kind = self.take()

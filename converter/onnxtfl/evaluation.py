@@ -1,0 +1,148 @@
+"""Evaluation of a model by the neutral ops alone, in NumPy: an executable specification, slow and without a runtime."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.errors import OnnxtflError, UnsupportedError, UsageError, one_line, suggestion
+from onnxtfl.formats import files
+from onnxtfl.formats.bodies import body
+from onnxtfl.formats.source import Content
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.interpret import values_of
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.passes.canonical.inline import inline_functions
+from onnxtfl.pipeline_run import explicit_states
+from onnxtfl.rewriting.lift import lift
+
+PathLike = str | os.PathLike[str]
+
+
+class EvaluationError(OnnxtflError):
+    """An op could not be evaluated on these inputs."""
+
+    default_code = "E-RUN-002"
+
+
+class Evaluator:
+    """A model as neutral ops. States keep their values from one call of `run` to the next.
+
+    Raises `InvalidModelError`, and `UnsupportedError` for ops without a meaning in neutral ops.
+    """
+
+    def __init__(self, model: PathLike | Content) -> None:
+        source = files.read(model)
+        inline_functions(source)
+        explicit_states(source)
+        lift(source.main, body)
+        self.graph: Graph = source.main
+        self._states = {state.input: _initial(state.input, state.initial) for state in self.graph.states}
+        refused = next(
+            (v for v in (*self.graph.inputs, *self.graph.outputs) if not isinstance(v.type, TensorType)), None
+        )
+        if refused is not None:
+            raise UnsupportedError("inputs and outputs that are no tensors", type_=refused.type, code="E-TYPE-003")
+
+    @property
+    def inputs(self) -> list[str]:
+        """The names of the inputs, in order."""
+        return [value.name or f"input_{i}" for i, value in enumerate(self.graph.inputs)]
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of the outputs, in order."""
+        names = self.graph.output_names or [value.name or "" for value in self.graph.outputs]
+        return [name or f"output_{i}" for i, name in enumerate(names)]
+
+    def run(self, inputs: Sequence[Any], time_limit: float | None = None) -> list[Array]:
+        """Return the outputs for `inputs` in order; stored integers where they are quantized.
+
+        Raises `EvaluationError` that names the op, and TimeoutError after `time_limit` seconds.
+        """
+        values = {v: _stored(v, array) for v, array in zip(self.graph.inputs, inputs, strict=True)}
+        values |= self._states
+        watch = _Watch(time_limit)
+        wanted = [*self.graph.outputs, *(state.output for state in self.graph.states)]
+        try:
+            found = values_of(self.graph, values, wanted, watch.observe)
+        except (OnnxtflError, MemoryError, TimeoutError):
+            raise
+        except Exception as error:  # of NumPy, for values that the op is not defined for
+            raise EvaluationError(one_line(str(error), 300), node=watch.node, op=watch.op) from error
+        count = len(self.graph.outputs)
+        self._states = {state.input: array for state, array in zip(self.graph.states, found[count:], strict=True)}
+        return found[:count]
+
+
+class _Watch:
+    """The node that is evaluated, and the time."""
+
+    def __init__(self, time_limit: float | None) -> None:
+        self.until = None if time_limit is None else time.monotonic() + time_limit
+        self.node, self.op = "", ""
+
+    def observe(self, node: Node) -> None:
+        """Remember the node; TimeoutError if it is too late."""
+        self.node, self.op = ", ".join(node.sources) or node.name or "", node.op.name
+        if self.until is not None and time.monotonic() > self.until:
+            raise TimeoutError(f"evaluating the neutral ops takes too long (at {self.op})")
+
+
+def _initial(value: Value, initial: Any) -> Array:
+    if initial is not None:
+        return np.asarray(initial.numpy())
+    type_ = value.tensor_type
+    return np.zeros([d if isinstance(d, int) else 1 for d in type_.shape or ()], type_.storage.numpy)
+
+
+def _stored(value: Value, array: Any) -> Array:
+    """Return an input as an array of the element type of `value`; bits become the type that NumPy lacks."""
+    dtype = value.tensor_type.storage
+    found = np.asarray(array)
+    if dtype is DType.STRING:
+        return found.astype(object)
+    wanted = np.dtype(dtype.numpy)
+    is_bits = wanted.kind == "V" and found.dtype.kind == "u" and found.dtype.itemsize == wanted.itemsize
+    return found.view(wanted) if is_bits else found.astype(wanted)
+
+
+def run(model: PathLike | Content, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:
+    """Return the outputs of a model (.onnx, .tflite or .ir) by name, evaluated by the neutral ops alone.
+
+    ``inputs``: arrays by name, or in order. Quantized inputs and outputs are stored integers. No runtime is used, so
+    that this also runs models for which none has a kernel; it is slow. Raises `InvalidModelError`, `UnsupportedError`
+    for ops without a meaning in neutral ops, `UsageError` for missing or unknown inputs, `OnnxtflError` where an op is
+    not defined for the values.
+    """
+    evaluator = Evaluator(model)
+    names = evaluator.inputs
+    if isinstance(inputs, Mapping):
+        given = {names[int(k[4:])] if _is_position(k, names) else k: v for k, v in inputs.items()}
+        _check_names(names, given)
+        values = [given[name] for name in names]
+    else:
+        values = list(inputs)
+    if len(values) != len(names):
+        raise UsageError(f"the model has {len(names)} inputs, {len(values)} were given", hint=", ".join(names))
+    return dict(zip(evaluator.outputs, evaluator.run(values), strict=True))
+
+
+def _is_position(name: str, names: Sequence[str]) -> bool:
+    """Whether `name` is the name that NumPy gives an array by its position, "arr_0"."""
+    return name not in names and name.startswith("arr_") and name[4:].isdigit() and int(name[4:]) < len(names)
+
+
+def _check_names(names: Sequence[str], given: Mapping[str, Any]) -> None:
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is not None:
+        hint = suggestion(unknown, names, "the inputs")
+        raise UsageError(f"the model has no input {unknown!r}", hint=hint, code="E-USE-003")
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise UsageError(f"no array for the input {missing[0]!r}", hint="write one for each input, with numpy.savez")
