@@ -33,7 +33,7 @@ class VariedRun(NamedTuple):
 @dataclass(frozen=True)
 class VariedRuns:
     """Compares many runs by the tolerance. ``ordinary``: outputs of the first model on ordinary inputs; ``moved``:
-    whether whether inputs have their axes in another order.
+    whether inputs have their axes in another order.
     """
 
     tolerance: Tolerance

@@ -1,7 +1,7 @@
 """Near-ties: positions (ArgMax, TopK) chosen differently where the elements that they point to are nearly equal.
 
-Which of two equal elements is chosen is part of the semantics: in ONNX the first, with select_last_index the last.
-last. So another one is accepted only where the elements differ in one of the two models.
+Which of two equal elements is chosen is part of the semantics: in ONNX the first, with select_last_index the last. So
+another one is accepted only if the elements differ in one of the two models.
 """
 
 from __future__ import annotations

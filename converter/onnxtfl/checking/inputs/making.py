@@ -50,7 +50,7 @@ class InputMaker:
     def elsewhere(
         self, tries: Iterable[Shapes], values: Sequence[Any], given: Mapping[str, Any]
     ) -> Iterator[tuple[list[Any], list[str]]]:
-        """Inputs of other sizes that fit the graph, more than the batch."""
+        """Inputs that fit the graph, with other sizes than those in ``values``, not only along the first axis."""
         for shapes in tries:
             same = all(shape[1:] == value.shape[1:] for shape, value in zip(shapes, values, strict=True))
             if not same and fits(self.infos, shapes, self.a.facts.shapes):

@@ -72,6 +72,7 @@ def _slot(info: TensorInfo, names: set[str], taken: set[str]) -> tuple[Slot, lis
     """The slot of a sequence or optional, and the names of its tensors, which are among `names` of the other model.
 
     `taken`: names of other inputs (or outputs), from which an appended `_` distinguishes them
+    (`onnxtfl.passes.boundary.sequences`).
     """
     if info.kind == "optional":
         return (Slot(info.name), [info.name]) if info.name in names else (Slot(info.name, "absent", 0), [])
