@@ -1,8 +1,8 @@
 """Elements of a TensorProto that stay in the file: a byte range of packed elements.
 
 Elements of fixed width become `FileData`; varints (integers of one to ten bytes, seven bits in each, lowest first) are
-first) are decoded in chunks on each access. Sources: https://protobuf.dev/programming-guides/encoding; onnx.proto,
-TensorProto (which field holds which element type).
+decoded in chunks on each access. Sources: https://protobuf.dev/programming-guides/encoding; onnx.proto, TensorProto
+(which field holds which element type).
 """
 
 from __future__ import annotations
