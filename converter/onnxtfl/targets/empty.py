@@ -26,7 +26,7 @@ _COMPUTED = "each size computed at run time"
 
 def assume_elements(graph: Graph) -> None:
     """Record the sizes that have to be at least 1 for a correct result, and the ops for which they have to be: one line
-    for a user may feed as 0, and one for the others.
+    for sizes that a user may feed as 0, and one for the others.
     """
     found = [(node, dim, verdict) for node in graph.walk() for dim, verdict in _failures(node)]
     refused = {dim for _, dim, verdict in found if verdict == "refused" and shown_dim(dim) != COMPUTED}

@@ -63,7 +63,7 @@ class Target(engine.Target):
 
     def unmeasured_fault(self, form: Form) -> str:
         """What other releases than the measured ones compute wrongly of `form`, if the target includes them; "" if none
-        is known. is known.
+        is known.
         """
         return ""
 
@@ -75,7 +75,7 @@ class Target(engine.Target):
         """The form of `node` that is written; None if the target accepts none.
 
         Of several, the cheapest; if costs are equal or unknown, the one with the smallest error of quantized results;
-        if results are the most exact, and the first as the rules order them.
+        if errors are equal too, the first in the order of the rules.
         """
         forms = [form for form in self.forms(node) if self.refuses(node, form) is None]
         if len(forms) < 2:
