@@ -88,21 +88,20 @@ class ConversionReport:
 
     Printed, it is the table of the command line. ``ops_before``, ``ops_after``: number of nodes by operator, in the
     source and in the result. ``source_size`` (None for a model in memory) and ``size``: bytes of the model and of its
-    external data. ``seconds``: duration of
-    the conversion without the check. ``peak_memory``: peak resident bytes of this process, None where the system
-    does not report it. ``passes``: (name, seconds, nodes after it) of each pass, in order. ``quantization``: which ops
-    of a quantized model use integer kernels, which are float and why, which biases got another scale, which tensors
-    were requantized; None if nothing is quantized. ``states``: those that became inputs and outputs.
-    ``kept_states``: tensors of a .tflite that the next run begins with, None where that was not asked for.
-    ``other_signatures``: the entry points of the source that were not converted. ``elements``: the names of the tensors
-    that each input and output of sequence or optional type became. ``dropped_metadata``: metadata of the source that is
-    too large for the result, as text. ``assumptions``: what has to be true of sizes that only a run knows.
-    ``minor_assumptions``: those of them about sizes that are computed inside, or that hardly anyone feeds.
-    ``complex_names``: inputs and outputs of complex numbers, which became real ones with a trailing axis of 2.
-    ``source``: the path of the source, "" for a model in memory. ``arena``: bytes of the arena that the target needs,
-    measured on this machine (with pointers of 32 bits it needs less); None if that was not measured. ``io_types``:
-    inputs and outputs of another type than in the source. ``opset``: the ONNX opset and why it is newer than the
-    default, "" where it is not. ``float16``: which ops compute in float16, where that was asked for.
+    external data. ``seconds``: duration of the conversion without the check. ``peak_memory``: peak resident bytes of
+    this process, None if the system does not report it. ``passes``: (name, seconds, nodes after it) of each pass, in
+    order. ``quantization``: which ops of a quantized model use integer kernels, which are float and why, which biases
+    got another scale, which tensors were requantized; None if nothing is quantized. ``states``: those that became
+    inputs and outputs. ``kept_states``: tensors of a .tflite that the next run begins with, None if that was not
+    requested. ``other_signatures``: the entry points of the source that were not converted. ``elements``: the names of
+    the tensors that each input and output of sequence or optional type became. ``dropped_metadata``: metadata of the
+    source that is too large for the result, as text. ``assumptions``: what has to be true of dynamic sizes.
+    ``minor_assumptions``: those about sizes that are computed inside, or that are rarely fed. ``complex_names``: inputs
+    and outputs of complex numbers, which became real ones with a trailing axis of 2. ``source``: the path of the
+    source, "" for a model in memory. ``arena``: bytes of the arena that the target needs, measured on this machine
+    (with pointers of 32 bits it needs less); None if that was not measured. ``io_types``: inputs and outputs of another
+    type than in the source. ``opset``: the ONNX opset and why it is newer than the default, "" if it is not.
+    ``float16``: which ops compute in float16, if that was requested.
     """
 
     inputs: tuple[TensorReport, ...]

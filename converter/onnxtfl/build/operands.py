@@ -163,7 +163,7 @@ def summed_in_float(
     """`total` plus the product of integer operands, each with the axis summed over, `step` positions at a time.
 
     Each part is multiplied in float32, which adds up `step` terms exactly. Sums wrap around also in types below 32
-    bits, too, where LiteRT's CAST of a float saturates.
+    bits, for which LiteRT's CAST of a float saturates.
     """
     dtype = operands[0][0].dtype
     wide = DType.INT32 if dtype.bits < 32 else dtype

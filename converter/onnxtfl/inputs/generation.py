@@ -154,7 +154,7 @@ def _in_turn(
     random: np.random.Generator, shape: tuple[int, ...], known: Range, seed: Sequence[int], turn: int
 ) -> Array | None:
     """Indices of the next rows after ``turn`` runs, so that all runs together select as many rows as possible; None if
-    they where they may be a permutation, or there are too many.
+    they may have to be a permutation, or there are too many.
     """
     low = int(np.ceil(known.low))
     count, size = max(int(known.high) - low, 1), math.prod(shape)
@@ -165,9 +165,8 @@ def _in_turn(
 
 
 def _distinct(random: np.random.Generator, shape: tuple[int, ...], count: int, asked: int | None) -> Array | None:
-    """Indices below ``count`` that are distinct along the axis ``asked`` (-2: distinct rows, or elements of a vector);
-    None which becomes rows of one element), None where any will do, or there are too many. A permutation has each of
-    them.
+    """Indices below ``count`` that are distinct along the axis ``asked`` (-2: distinct rows, or elements of a vector).
+    None if they need not be distinct, or there are too many. Indices that may be a permutation are one.
     """
     if asked is None and shape == (count,) and count <= _MOST_PERMUTED:
         asked = 0
@@ -186,10 +185,8 @@ def _distinct(random: np.random.Generator, shape: tuple[int, ...], count: int, a
 
 
 def _integer_span(info: TensorInfo) -> tuple[int, int]:
-    """Return the range of an integer input: that of its type if it has 8 bits or is quantized, else [1, 8), whose
-    integers are
-
-    Positive, since they may be divisors or sizes.
+    """Return the range of an integer input: that of its type if it has 8 bits or is quantized, else [1, 8): positive,
+    since they may be divisors or sizes.
     """
     if info.quantization is not None or info.dtype in ("uint8", "int8"):
         least, greatest = limits(DType(info.dtype))

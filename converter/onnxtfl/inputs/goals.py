@@ -29,9 +29,9 @@ _NEVER = {"LT": (True, 0), "LE": (True, -1), "GE": (False, 0), "GT": (False, -1)
 class Goal:
     """A part of a model that inputs may reach.
 
-    ``what``: a phrase that the ``op`` completes; ``node``: its name in quotes. It is reached where the tensor named
-    ``tensor`` has an element ``above`` a value or ``below`` one, or has all of the integers ``rows``, or where none of
-    these is given where it has an element.
+    ``what``: a phrase that the ``op`` completes; ``node``: its name in quotes. It is reached if the tensor named
+    ``tensor`` has an element ``above`` a value or ``below`` one, or all integers in ``rows``; if none of these is
+    given, if the tensor has an element.
     """
 
     what: str
@@ -148,7 +148,7 @@ def _rows(node: Node) -> Iterator[Goal]:
 
 def _input_of(value: Value) -> str:
     """The name of the input whose elements a value has, possibly in another type or order, and with negative ones
-    counted from "" for others.
+    counted from the end; "" for other values.
     """
     while (node := value.producer) is not None:
         if node.op not in (ops.Convert, ops.FloorMod) and node.op.moves != slice(0, 1):

@@ -138,7 +138,7 @@ def requested(
     infos: Sequence[TensorInfo], shapes: Mapping[str, Sequence[int | str]], others: Mapping[str, str]
 ) -> list[TensorInfo]:
     """Return ``infos`` with the requested sizes ``shapes`` by name (-1 and names are dynamic), also for other inputs
-    with the the symbol of another input.
+    with the same symbol.
 
     ``others``: the name in ``infos`` of each input of the other model. UsageError for unknown names and other ranks.
     """

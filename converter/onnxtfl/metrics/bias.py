@@ -32,7 +32,7 @@ _MOST = 1 << 22
 @dataclass(frozen=True)
 class Bias:
     """``mean``: the signed mean error in steps, of the group of elements (all, or a channel) with the largest excess;
-    beyond chance; ``excess``: by how many steps it is so, 0.0 where it may be chance.
+    ``excess``: the steps by which its magnitude exceeds chance, 0.0 if it may be chance.
     """
 
     mean: float = 0.0

@@ -61,8 +61,8 @@ class RunOptions:
 
     ``kernels``: "default" (LiteRT: XNNPACK), "builtin" (optimized kernels, no delegate) or "reference"; for ONNX
     Runtime all except "default" turn graph optimizations off. ``time_limit``: seconds for loading and one run.
-    ``spare``: the runs after the first are left out where that took more than so many seconds; 0: never. ``keep``: the
-    model stays loaded for the next run; a .tflite then keeps its state too.
+    ``spare``: the runs after the first are skipped if that took more than these seconds; 0: never. ``keep``: the model
+    stays loaded for the next run; a .tflite then keeps its state too.
     """
 
     kernels: str = "default"

@@ -31,7 +31,7 @@ class Sensitive:
     """Tensors around which ops stay float.
 
     `divisors`: divisors with elements that quantization would make 0. `exponents`: groups of operands of exponential
-    has large steps. `unsupported`: results of ops that cannot be quantized.
+    functions, if one of the group has large steps. `unsupported`: results of ops that cannot be quantized.
     """
 
     divisors: list[Divisor] = field(default_factory=list)

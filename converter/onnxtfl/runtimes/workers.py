@@ -30,10 +30,10 @@ HELD = 4
 
 class Workers:
     """``a``, ``b``: the processes of the two models, None if a runtime is missing; ``other``: that of the second kernel
-    set of kernel set of ``b``, mostly the same. ``problem``: why there is no runtime.
+    set of ``b``, mostly the same process. ``problem``: why there is no runtime.
 
-    A context manager. `start` may be called early, and again. ``runtime``: which one runs .tflite models, None for the
-    first that is installed.
+    A context manager. `start` may be called early, and again. ``runtime``: the name of the runtime for .tflite models;
+    None for the first installed one.
     """
 
     def __init__(self, runtime: str | None = None) -> None:
