@@ -45,7 +45,8 @@ _GROWING = {
     "inputs": 20_000,
 }
 """Outputs, operands, nodes, readers or inputs of models whose conversion may take 2.2 times as long as that of half of
-them, and the conversion of the result back to ONNX too."""
+them, and the conversion of the result back to ONNX too.
+"""
 _QUANTIZED = {
     "mobilenet_v2_qdq_int8_pc": 1.5,
     "resnet18_qdq_int8_sym_pertensor": 1.5,

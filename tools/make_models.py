@@ -288,7 +288,8 @@ def _layer_norm(net: Network, x: str, name: str) -> str:
 
 def chain(nodes: int = 10000) -> Network:
     """A deep narrow network of ``nodes`` nodes: convolutions, residuals, gates, concats; every tenth block has
-    reshapes, transposes, a linear layer and a softmax."""
+    reshapes, transposes, a linear layer and a softmax.
+    """
     net = Network("chain")
     x = net.input("input", (1, 8, 16, 16))
     block = 0

@@ -32,10 +32,11 @@ class TensorReport:
 
 @dataclass(frozen=True)
 class IoType:
-    """An input or output whose type differs from the source's, which the runtime's API or kernels do not have.
+    """An input or output with another type than in the source, since the runtime's API or kernels lack that type.
 
-    ``name``; ``source``: the type there (``bfloat16``, ``float8e4m3fn``, ``int64``, ...); ``dtype``: the type in the
-    result; ``bits``: whether that holds the bits of each element, in place of its value (``io_dtype="bits"``).
+    ``source``: the type in the source (``bfloat16``, ``float8e4m3fn``, ``int64``, ...); ``dtype``: the type in the
+    result; ``bits``: whether elements are the bits of the source's elements instead of their values
+    (``io_dtype="bits"``).
     """
 
     name: str
@@ -44,7 +45,9 @@ class IoType:
     bits: bool = False
 
     def to_result(self, array: Any) -> Any:
-        """An array of the source's type (of the package ml_dtypes) as the result has it; ValueError if it cannot."""
+        """An array of the source's type (of the package ml_dtypes) in the result's type. Raises ValueError if it does
+        not fit.
+        """
         from onnxtfl.ir.small_types import as_held
         from onnxtfl.ir.types import DType
 

@@ -95,7 +95,8 @@ def sweep(place: str) -> None:
 
 
 def remove_all(others: Iterable[str] = ()) -> None:
-    """Remove the folders of this process, which is about to end, and those that nobody has locked in its directories.
+    """Remove the folders of this process, which is about to end, and those in its directories that no process has
+    locked.
 
     `others`: more directories to sweep.
     """

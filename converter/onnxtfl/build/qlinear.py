@@ -28,7 +28,8 @@ MICROSOFT = "com.microsoft"
 @dataclass(frozen=True, slots=True)
 class Quantized:
     """An operand with parameters: the places of elements, scale and zero point, and the axis of per-axis parameters
-    (counted from the end if negative)."""
+    (counted from the end if negative).
+    """
 
     elements: int
     scale: int

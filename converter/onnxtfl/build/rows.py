@@ -45,8 +45,7 @@ def _sign_bit(x: Term) -> Term:
 
 @dataclass(frozen=True)
 class Spelled:
-    """An attribute in a format: its name, its spelling of neutral values, and its default, which is not written.
-    """
+    """An attribute in a format: its name, its spelling of neutral values, and its default, which is not written."""
 
     name: str
     values: Mapping[Any, Any] = field(default_factory=dict)

@@ -31,7 +31,8 @@ ComparedSets = Callable[[Iterable[list[Any]]], Iterator[VariedRun]]
 """Sets of inputs -> the runs whose outputs were compared."""
 FIRST_VARIED, MOST_VARIED, JUDGED = 2, 64, 2
 """The number of the first varied set of inputs, the count of sets, and the most sets beyond the tolerance that are
-judged."""
+judged.
+"""
 REACHING = 10
 """The most compared input sets whose coverage is examined."""
 SEARCH_SHARE = 0.5

@@ -70,7 +70,8 @@ def format_of(source: SourceFile, wanted: FormatName | None = None) -> FormatNam
 @contextmanager
 def named(model: object) -> Iterator[None]:
     """Add the name of the model (its path, or "model") to each error; exceeded limits of Python become
-    InvalidModelError."""
+    InvalidModelError.
+    """
     name = os.fspath(model) if isinstance(model, str | os.PathLike) else "model"
     try:
         yield

@@ -18,14 +18,15 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 WORDS = np.array(["alpha", "beta", "gamma", "delta", "a", "", "zwölf", "7"], dtype=object)
 _MOST_WORDS = 12
-"""In a single string."""
+"""The most words in a single string."""
 
 
 _MOST_BYTES = 1 << 29
-"""Of one input, of at least 4 bytes for an element. Larger ones are of damaged models, and drawing them takes several
-times the memory."""
+"""The most bytes of one input, with at least 4 bytes for each element. Only damaged models have larger ones, and their
+generation needs several times the memory.
+"""
 _MOST_PERMUTED = 8
-"""Indices of which each is drawn once where they are as many as what they select from: they may be a permutation."""
+"""The most indices that are drawn as a permutation if they are as many as the elements from which they select."""
 _MOST_SORTED = 1 << 24
 _FLOATS = ("float16", "float32", "float64", "bfloat16")
 
@@ -125,7 +126,8 @@ def numpy_type(name: str) -> np.dtype[Any]:
 
 def mask(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Return zeros and ones; each row begins with 1 and ends with 0, so that no row of a softmax is masked
-    completely."""
+    completely.
+    """
     values = random.integers(0, 2, shape)
     if shape and shape[-1] > 1:
         values[..., 0], values[..., -1] = 1, 0

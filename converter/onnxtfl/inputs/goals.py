@@ -18,11 +18,11 @@ from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.source_names import shown_name
 
 MOST = 256
-"""Tensors that are looked at."""
+"""The most tensors with goals."""
 MOST_ROWS = 256
-"""The rows of a table of which each is looked at."""
+"""The most rows of a table that are goals, one by one."""
 _NEVER = {"LT": (True, 0), "LE": (True, -1), "GE": (False, 0), "GT": (False, -1)}
-"""By direction: the result that no number >= 0 has where it is compared with this integer or a lower one."""
+"""By direction: the result that is impossible for values >= 0 compared with at most this integer."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,8 @@ def _results(node: Node, name: str) -> Iterator[Goal]:
 
 def _rows(node: Node) -> Iterator[Goal]:
     """The rows of a small constant table from which an input selects; rows selected by shapes (positions) are no
-    goals."""
+    goals.
+    """
     table, name = node.operand(0), _input_of(node.operand(1))
     if not table.is_constant or not name:
         return

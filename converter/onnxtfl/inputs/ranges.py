@@ -20,9 +20,9 @@ from onnxtfl.ir.types import DType, TensorType
 
 Affine = tuple[float, float]
 SMALL = 64
-"""Most elements of a constant whose values are read."""
+"""The most elements of a constant whose values are read."""
 BETWEEN_SAMPLES = 128
-"""Rows of a table of 65536 that are interpolated between two samples."""
+"""The rows between two samples of an interpolated table of 65536 rows."""
 MOST_ROWS = 1 << 16
 DEFAULT_ROWS = 2
 """Rows of a table of unknown size."""

@@ -38,7 +38,7 @@ SIZES: Mapping[Kind, tuple[int, ...]] = {
 _MOST_ELEMENTS = 1 << 26
 """The most elements of all inputs for chosen sizes, which limits tensors with many dynamic axes."""
 PRECISE = sorted(range(1, 2049), key=lambda size: (-math.gcd(size, 32), size))
-"""Sizes that are tried where the graph fits none of these: multiples of 32 first."""
+"""Sizes that are tried if none of these fits the graph: multiples of 32 first."""
 BATCH_NAME = r"batch|^bs$"
 LENGTH_NAME = r"seq|token|len|time|frame|sample|audio|wave"
 """Words in the names of dimensions."""

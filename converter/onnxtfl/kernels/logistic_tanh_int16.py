@@ -50,7 +50,8 @@ def tanh_table(x: Quantization, y: Quantization) -> Array | None:
 
 def _power(quantization: Quantization) -> int | None:
     """The exponent of a scale that is a power of two; None for other scales. Source: CheckedLog2, with its
-    tolerance."""
+    tolerance.
+    """
     exponent = math.log2(quantization.scales[0])
     return round(exponent) if abs(exponent - round(exponent)) < 1e-3 else None
 

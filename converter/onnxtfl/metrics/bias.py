@@ -72,7 +72,8 @@ def _sample(array: Array) -> Array:
 
 def _axes(rank: int) -> Iterator[int | None]:
     """The axes whose slices are groups: none (all elements are one group), the last, the second (channels last or
-    first)."""
+    first).
+    """
     yield None
     if rank >= 2:
         yield rank - 1

@@ -47,7 +47,8 @@ RunPerturbed = Callable[[Sequence[Any], "Perturbation"], Sequence[Any]]
 @dataclass(frozen=True)
 class Perturbation:
     """Changes each element up or down, at random by ``seed``: by ``step`` times its value; one unit in the last place
-    if 0."""
+    if 0.
+    """
 
     seed: int
     step: float = 0.0

@@ -47,7 +47,7 @@ class Runtime:
     def worker(self) -> Worker:
         """Return a child process (not started yet) that runs models one after the other; close it after use.
 
-        Raises `RunError` (kind "unavailable") where the runtime is not installed.
+        Raises `RunError` (kind "unavailable") if the runtime is not installed.
         """
         if not self.available():
             raise RunError(

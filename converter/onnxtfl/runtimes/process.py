@@ -27,12 +27,12 @@ from onnxtfl.runtimes.run_errors import RunError, brief
 Value = Any  # a NumPy array, None, or a list of these
 SCRIPT = Path(__file__).resolve().with_name("worker.py")
 MARK = "onnxtfl-answer "
-"""What each answer begins with."""
+"""The prefix of each answer."""
 STDERR_TAIL = 4000
 GRACE = 0.5
 """Seconds to wait for an unneeded answer; a new process takes as long to start."""
 POLL = 1.0
-"""Seconds between two looks whether the process lives."""
+"""Seconds between two checks whether the process is alive."""
 PATIENCE = 5.0
 """Seconds for a process to end that closed its output: it is killed then."""
 _QUIET = {"OPENBLAS_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
@@ -41,9 +41,9 @@ _QUIET = {"OPENBLAS_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
 ONNX Runtime 1.31 would leave a file of its telemetry in the folder of temporary files.
 """
 LARGE = 64 << 20
-"""Bytes of a model from which on its session is closed after a run, and packing its weights takes longer than that."""
+"""From this size in bytes on, the session of a model is closed after a run, and its weights are not packed."""
 SHORT = 4096
-"""Requests of at most so many characters fit into the pipe to a process that does not read it."""
+"""The most characters of a request that fits into the pipe to a process that does not read it."""
 
 
 def stored_bytes(model: str | os.PathLike[str]) -> int:

@@ -19,8 +19,8 @@ from onnxtfl.runtimes.process import RunOptions, Worker, stored_bytes
 
 PathLike = str | os.PathLike[str]
 LARGE = 16 << 20
-"""Bytes of a model from which on a second process for its second kernel set pays: importing the runtime again takes
-less time than the process would wait.
+"""From this size in bytes on, a model has a second process for its second kernel set: the time to import the runtime
+again is less than the waiting time.
 """
 SECOND = "builtin"
 """The kernel set that has a process of its own."""

@@ -118,7 +118,8 @@ def _check_regions(node: Node) -> None:
 
 def _stored_by_variable(node: Node, found: OpEntry) -> dict[str, TensorType]:
     """The type of the first operand of each variable. Raises InvalidModelError if another operand of it is stored
-    otherwise."""
+    otherwise.
+    """
     stored: dict[str, TensorType] = {}
     of_results = {parameter.variable for parameter in found.results}
     for value, parameter in zip(node.operands, _repeated(found.operands, len(node.operands)), strict=False):
@@ -138,7 +139,8 @@ def _is_always_real(found: OpEntry) -> bool:
 
 def _lacks_scale(value: Value) -> bool:
     """Whether `value` is computed from quantized tensors but declared without a scale: its values are real ones in
-    effect."""
+    effect.
+    """
     node = value.producer
     found = None if node is None else _entry(node)
     if node is None or node.graph is None or found is None or node.graph.is_output(value):

@@ -125,7 +125,8 @@ class Narrowed:
 @functools.cache
 def narrowed(target: str, op: str) -> Narrowed:
     """The entry of `op` in the table of a target; an empty one if the table lists only exceptions and `op` is none of
-    them."""
+    them.
+    """
     known = target_tables()[target]
     missing: dict[str, Any] = {"is_missing": not known.has_other_ops}
     table = section(op, known.file) if op in names(known.file) else missing

@@ -57,7 +57,8 @@ def _evaluate(graph: Graph, known: dict[Value, Array]) -> None:
 
 def forms(array: Array, grid: Quantization | None) -> list[Array]:
     """The real values of a stored array; also the stored integers, signed and unsigned, since ONNX tensors have no
-    scales."""
+    scales.
+    """
     found = [as_real(array, grid)]
     if array.dtype.name not in ("int8", "uint8"):
         return found

@@ -38,7 +38,8 @@ class InputMaker:
 
     def shapes(self, fixed: Mapping[str, Sequence[int]], failures: Sequence[RunError]) -> Iterator[Shapes]:
         """Yield sizes to try, in another order for each input set; after a failure, only sizes that satisfy
-        constraints."""
+        constraints.
+        """
         found = [*open_shapes(self.infos, fixed, self.a.facts.shapes)]
         first = self.case % min(len(found), MIXED) if self.case else 0
         found = [*found[first:], *found[:first]]

@@ -129,7 +129,8 @@ class Engine:
 
     def _compare(self, batch: Sequence[Match]) -> None:
         """Compare the tensors of a batch on the values of the first model and, if requested, on the second model's
-        own."""
+        own.
+        """
         values = self.a.isolated(self._values, {m.a for m in batch})
         self._halves |= {i for i, array in values.items() if array.dtype == np.float16}
         self._values |= values
@@ -307,7 +308,7 @@ def _smaller(array: Array) -> Array:
 def _expected_form(b: InnerModel, match: Match, array: Array) -> Array | None:
     """Return an array of the type and shape of a tensor without allocating its elements; None if unknown.
 
-    ``array``: of the first model, whose shape says that of a tensor with open sizes.
+    ``array``: that of the first model, whose shape determines the dynamic sizes of the tensor.
     """
     type_, way = b.type_of(match.b), match.way
     if way is None or not isinstance(type_, TensorType):

@@ -105,7 +105,8 @@ def _judged(
 
 def _unheld(a: Array, b: Array) -> tuple[Array, Array] | None:
     """Return both arrays in the type of `a`, if `b` stores that type (small integers in 8 bits); None for other
-    types."""
+    types.
+    """
     if "O" in (a.dtype.kind, b.dtype.kind):
         return None
     before, after = dtype_of(a.dtype), dtype_of(b.dtype)

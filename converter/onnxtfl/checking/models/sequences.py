@@ -17,7 +17,8 @@ Kind = Literal["tensor", "list", "stack", "absent"]
 @dataclass(frozen=True)
 class Slot:
     """An input or output of a model as tensors: itself, one for each element of a sequence, one of all elements, or
-    none."""
+    none.
+    """
 
     name: str
     kind: Kind = "tensor"

@@ -145,7 +145,8 @@ def encode_varint(value: int) -> bytes:
 
 def decode_varints(buffer: Array) -> tuple[Array, int]:
     """The complete varints of the uint8 `buffer` as uint64, and their bytes. Raises ValueError for over ten bytes in
-    one."""
+    one.
+    """
     stops = np.flatnonzero(buffer < 0x80) + 1
     if not len(stops):
         if len(buffer) >= LONGEST:

@@ -55,7 +55,8 @@ def read(source: PathLike | Content) -> Model:
 
 def overwrite_entries(path: Path, entries: Mapping[str, bytes]) -> None:
     """Replace the contents of these entries of the table `metadata` of a file; contents of another size are not
-    replaced."""
+    replaced.
+    """
     opened = Source(open_source(path))
     model = Decoder(opened).root(schema.table("Model"))
     buffers = Buffers(opened, model)

@@ -216,7 +216,8 @@ class _Threader:
 
     def _initialize_once(self, node: Node) -> None:
         """The result of DEQUANTIZE of a constant as a state: the kernel computes it in the first run only
-        (dequantize.cc)."""
+        (dequantize.cc).
+        """
         if node.op.name != "tfl.DEQUANTIZE" or node.operand(0).data is None or not _is_updated(node.result):
             return
         state = Value(node.result.type, node.result.name)
@@ -351,7 +352,8 @@ class _Threader:
 
     def _region(self, node: Node, region: Graph, touched: Sequence[str], written: Sequence[str]) -> list[str | None]:
         """Rewrite a region: variables are additional inputs and outputs. Returns the handle, if any, of each old
-        output."""
+        output.
+        """
         handles = {inside: self.handles[v] for inside, v in _bound(node, region) if v in self.handles}
         region.inputs = [v for v in region.inputs if v not in handles]
         values = {name: region.add_input(self.variables.types[name], name) for name in touched}

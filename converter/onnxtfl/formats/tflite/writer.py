@@ -51,7 +51,8 @@ def write(model: Model, out: BinaryIO, limit: int = FLATBUFFER_LIMIT, *, late: L
 
 def _write_large(values: Values, contents: list[Content | None], out: BinaryIO) -> int:
     """Write the constants after the FlatBuffer. A first encoding determines its size, which does not depend on the
-    offsets."""
+    offsets.
+    """
     kept = [c for c in contents if c is not None and _size(c)]
     size = len(_encode(values, _located(contents, iter([2] * len(kept)))).out)
     encoder = _encode(values, _located(contents, _starts(size, kept)))
