@@ -1,4 +1,4 @@
-"""What became of inputs and outputs, and of float16: noted by the passes that change them, told in reports."""
+"""Changes of inputs and outputs, and of float16: recorded by the passes that make them, printed in reports."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from onnxtfl.ir.dtypes import DType
 
 @dataclass
 class Notes:
-    """``elements``: the tensors of each sequence or optional; ``vectors``: inputs for maps, and what they hold;
-    ``complex_names``: inputs and outputs that became pairs of real numbers; ``held``: by name, the types of those that
-    have another one, and whether it has the bits only; ``float16``: how many ops compute in it, and the others by op.
+    """``elements``: the tensors of each sequence or optional; ``vectors``: inputs for maps, and their elements;
+    ``complex_names``: inputs and outputs that became pairs of real numbers; ``held``: by name, the source's type and
+    the new type of changed ones, and whether elements are only the bits; ``float16``: the number of ops that compute in
+    it, and the others by op.
     """
 
     elements: dict[str, tuple[str, ...]] = field(default_factory=dict)

@@ -82,7 +82,7 @@ def is_nan(x: Term) -> Term:
 
 
 def shift_right(x: Term, places: int) -> Term:
-    """int32 shifted right, the sign enters."""
+    """int32 shifted right, with copies of the sign bit as the highest bits."""
     return x.apply("ShiftRightArithmetic", places, in_range=True)
 
 
