@@ -257,7 +257,7 @@ MOST_CHANGING = 8
 
 
 def _lift_regions(node: Node, expand: Expand) -> None:
-    """Lift the regions of `node`; those of a loop again while the types of its results differ from those of its inputs."""
+    """Lift the regions of `node`; those of a loop again while its body returns other types than it takes as inputs."""
     carried = rules().carried.get(node.op.name)
     widened: set[Dim] = set()
     is_deep = carried is not None and _loops_within(node) > MOST_CHANGING

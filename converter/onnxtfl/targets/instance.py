@@ -44,7 +44,7 @@ class BoundOp:
             self.variables[parameter.variable].append(value)
 
     def named(self, name: str) -> list[Value]:
-        """The values of that operand or result (none where it is absent, several where it is variadic)."""
+        """The values of that operand or result (none if it is absent, several if it is variadic)."""
         return [v for _, p, v in (*self.operands, *self.results) if p.name == name]
 
 
@@ -74,7 +74,7 @@ class OpInstance(BoundOp):
 
     @functools.cached_property
     def ranks(self) -> Mapping[str, int]:
-        """The highest known rank of the values of each variable, -1 where none is known."""
+        """The highest known rank of the values of each variable, -1 if none is known."""
         return {variable: max(map(_rank, values)) for variable, values in self.variables.items()}
 
     @property
