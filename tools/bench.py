@@ -156,7 +156,7 @@ class Bench:
         self.section = ""
 
     def begin(self, section: str, rule: str) -> None:
-        """Print the title of the figures that follow, and what they are."""
+        """Print the title of the following figures, and their description."""
         self.section = section
         print(f"{section}: {rule}")
 
@@ -267,7 +267,9 @@ def _options() -> argparse.Namespace:
 
 
 def _keep_bytecode(folder: Path) -> None:
-    """Let the measured processes read compiled modules as those of an installed package, whatever this one may do."""
+    """Let the measured processes read compiled modules, as for an installed package, whatever the settings of this
+    process are.
+    """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
 
@@ -377,7 +379,9 @@ def _checks(bench: Bench, names: Sequence[str]) -> None:
 
 
 def _checked_conversions(bench: Bench, names: Sequence[str]) -> None:
-    """Measure and print what the check adds to a conversion, against the runtimes' own load and run."""
+    """Measure and print the additional time of the check in a conversion, compared with loading and running in the
+    runtimes.
+    """
     bench.begin("checked conversion", "wall at most that of --no-check + 1.2 times the slower runtime's load and run")
     for name in names:
         source, target, checked = bench.source(name), _target(bench, name), bench.folder / f"{name}.checked.tflite"

@@ -45,7 +45,7 @@ _RULES = {
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured, in which section, and its limit."""
+    """A measurement: its section, what was measured, and its limit."""
 
     section: str
     what: str
@@ -73,7 +73,7 @@ def _table(figures: Iterable[Figure]) -> str:
 
 
 def _machine() -> str:
-    """What the figures depend on, as a table."""
+    """The machine and the versions on which the figures depend, as a table."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
     cpu = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30

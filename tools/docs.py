@@ -122,7 +122,7 @@ def _command(command: click.Command, path: str) -> Iterator[str]:
 
 
 def _paragraphs(text: str | None) -> str:
-    """The help of a command; what click leaves as it is (after a backspace) is a block of text."""
+    """The help of a command; a paragraph that click does not wrap (after a backspace) is a block of text."""
     parts = re.split(r"\n\s*\n", inspect.cleandoc(text or "").replace("\b\n", "\b"))
     found = (f"```text\n{part[1:]}\n```" if part.startswith("\b") else _text(part) for part in parts)
     return "\n\n".join(found)

@@ -1,7 +1,7 @@
 """The step of action.yml that checks models: converts those of ONNXTFL_MODELS, compares the pairs of ONNXTFL_PAIRS.
 
-Each is a run of the command line. What fails is an annotation of the file, all of it a table in the summary of the job,
-and on request a JUnit file. The exit code is 1 where something failed or there is nothing to check.
+Each is a run of the command line. A failure is an annotation of the file; all results are a table in the summary of the
+job, and on request a JUnit file. The exit code is 1 if something failed or there is nothing to check.
 
 Names of files, and the output of the commands, are not trusted: whoever opens a pull request chooses them. They are
 printed so that the runner reads no workflow command in them, and no path is read as an option.
@@ -29,7 +29,7 @@ VERDICTS = {0: "passed", 1: "not possible", 2: "wrong usage", 3: "differs"}
 
 @dataclass(frozen=True)
 class Task:
-    """A command to run: `name` in tables, `file` that a failure is annotated to."""
+    """A command to run: `name` in tables, `file` to which a failure is annotated."""
 
     name: str
     file: str
@@ -119,7 +119,7 @@ def _targets(patterns: str) -> dict[str, Path]:
     """Each model with the path of its result inside the output folder; no two models have the same.
 
     The folders below the fixed part of the pattern are kept: of `models/**/*.onnx`, models/a/x.onnx becomes a/x.tflite.
-    Where that is the result of another model already, the whole path is kept, and then the suffix too.
+    If that is already the result of another model, the whole path is kept, and then the suffix too.
     """
     targets: dict[str, Path] = {}
     for model, folder in _models(patterns):
@@ -134,7 +134,7 @@ def _targets(patterns: str) -> dict[str, Path]:
 
 
 def _models(patterns: str) -> Iterator[tuple[str, Path]]:
-    """The files that match each line, each with the folder in front of the first wildcard.
+    """The files that match each line, each with the folder before the first wildcard.
 
     A line that matches nothing is the path of a model itself, so that the error names it.
     """

@@ -7,8 +7,8 @@ python tools/soak.py graphs --case 1234
 
 graphs: random models over all ops that convert, each judged by both runtimes. tflite: TFLite models only. quantized:
 QDQ models, judged op by op. mutants: damaged files. damages: models that are wrong at one node, which the check has to
-find and `per_layer` to name (tests/fuzz/damages_trial.py). A case depends on its seed only; --case makes a graph that
-fails smaller. Of each failure, the files are in build/soak/; --resume continues where that file says, and adds up.
+find and `per_layer` to name (tests/fuzz/damages_trial.py). A case depends on its seed only; --case reduces a failing
+graph. The files of each failure are in build/soak/; --resume continues where that file says, and adds up.
 """
 
 from __future__ import annotations

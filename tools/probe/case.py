@@ -39,10 +39,9 @@ class Case:
     "broadcast", "nan", the fused activation, or the place of an axis of size 0 (tools/probe/empty.py). `extra`:
     constraints of the form beyond the types (options, ``constant``, ranks of other variables). `constants`: indices of
     the constant operands; `states`: of those that are variables, initially zero. `dynamic`: the shapes of the results
-    are unknown before the run. `open`: sizes of 0 are open in the file. `quantizations`: of
-    operands and results that are stored as integers; `real`: the results before rounding. `bounds`: the
-    allowed absolute errors of the results (none: `tolerance`). `evaluate`: the op in NumPy, from which quantized cases
-    are made.
+    are unknown before the run. `open`: whether sizes of 0 are dynamic in the file. `quantizations`: of operands and
+    results that are stored as integers; `real`: the results before rounding. `bounds`: the allowed absolute errors of
+    the results (none: `tolerance`). `evaluate`: the op in NumPy, from which quantized cases are made.
     """
 
     op: str

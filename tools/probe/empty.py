@@ -1,7 +1,7 @@
 """Cases of an op on tensors without elements, and the rows of [OP.empty] that they are summarized to.
 
-Each axis of the first operand has size 0 in turn, with the same axis of operands of the same shape: in a file that says
-so, and in one where the size is open and the input is resized.
+Each axis of the first operand has size 0 in turn, with the same axis of operands of the same shape: in a file with this
+static size, and in one with a dynamic size whose input is resized.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tools.probe.summary import KERNEL_SETS, kernel_sets_text
 FILTERS = dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "CONV_3D", "FULLY_CONNECTED"), 1)
 """The operand whose sizes do not change with the first operand's."""
 _VERDICTS = ("abort", "wrong", "refused")
-"""From bad to better."""
+"""The worst first."""
 _SETS = [kernel_set for kernel_set in KERNEL_SETS if not kernel_set.endswith("reference")]
 """The kernel sets that count: the reference set is used to debug the others only."""
 _RANKS = range(1, 5)
@@ -93,10 +93,10 @@ def _expected(case: Case, operands: Sequence[Array | None]) -> list[Array] | Non
 
 
 _UNSET = ("AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "DEPTH_TO_SPACE", "MAX_POOL_2D", "SPACE_TO_DEPTH")
-"""Ops for which XNNPACK does not compute the sizes of a result without a batch: what its memory has is used.
+"""Ops for which XNNPACK does not compute the sizes of a result without a batch: uninitialized memory is used instead.
 
-Most are too large, and so refused, others not. Source: XNNPACK src/operators/max-pooling-nhwc.c (batch_size == 0); the
-others were seen to return such sizes in runs of LiteRT 2.3.
+Most such sizes are too large and refused; others are not. Source: XNNPACK src/operators/max-pooling-nhwc.c (batch_size
+== 0); the others were seen to return such sizes in runs of LiteRT 2.3.
 """
 
 

@@ -55,7 +55,7 @@ def _rows(keys: Sequence[_Key], steps: int, every: frozenset[str]) -> Iterator[s
 
 
 def _by_runtime(kernels: frozenset[str], every: frozenset[str]) -> frozenset[str]:
-    """A runtime instead of all of its kernel sets, if these are not all that there are."""
+    """`kernels` with a runtime instead of all of its kernel sets, unless they are all of `every`."""
     if kernels == every:
         return kernels
     whole = [r for r in RUNTIMES if (own := {k for k in every if k.startswith(r)}) and own <= kernels]

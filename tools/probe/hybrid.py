@@ -77,14 +77,14 @@ def _stored(case: Case, storage: str, axis: int | None, rounding: dict[str, Any]
 
 
 def _without_groups(case: Case) -> dict[str, Any]:
-    """The constraints but that on groups, which is known only once axes have their order."""
+    """The constraints except the one on groups, which is known only after layout assignment."""
     return {key: value for key, value in case.extra.items() if key != "grouped"}
 
 
 def _bounds(case: Case, operands: list[Array | None]) -> list[Array]:
-    """The largest errors of the results where activations are off by half a step of 1/127 of the largest.
+    """The largest errors of the results if activations are off by half a step of 1/127 of the largest.
 
-    These are the op's own results for such errors, and the absolute values of the weights.
+    They are the results of the op itself for such errors and the absolute values of the weights.
     """
     activations = _variables(case, "T")
     largest = max((float(np.max(np.abs(np.asarray(operands[i])))) for i in activations), default=0.0)

@@ -56,7 +56,7 @@ def _all_close(case: Case, outputs: Sequence[Array]) -> bool:
 
 
 def _within(actual: Array, expected: Array, bound: Array) -> bool:
-    """Whether the error of each element is in its bound, as far as float32 arithmetic goes."""
+    """Whether the error of each element is within its bound, up to float32 rounding."""
     if actual.shape != expected.shape:
         return False
     rounding = _FLOAT32 * float(np.max(np.abs(expected), initial=0))

@@ -15,7 +15,7 @@ from tools.probe.judge import judge, steps_off
 from tools.probe.runtime import Runtime
 
 _SKIP_AFTER = 2
-"""Cases of a group that a kernel set fails to run before the rest of the group is skipped."""
+"""The number of failing cases of a group in a kernel set after which the rest of the group is skipped."""
 Cell = tuple[Any, ...]
 
 
@@ -85,7 +85,7 @@ class _History:
         self.aborted: dict[Cell, int] = {}
 
     def verdict(self, case: Case, kernel_set: str) -> str | None:
-        """The verdict that earlier ones determine, None where they do not."""
+        """The verdict that earlier ones determine; None if there is none."""
         group = (case.group, kernel_set)
         if case.rank >= self.aborted.get((*group, case.mode), 99):
             return "abort"

@@ -92,7 +92,8 @@ def _activations(case: Case) -> Iterator[tuple[Position, Array]]:
 def _different(case: Case, storage: str) -> dict[Position, Quantization]:
     """A scale for each operand and result; one for all operands and one for all results of data movement.
 
-    Where kernels may need fixed results, those have another scale, however near their range comes to it.
+    If kernels may require fixed result parameters, the results get another scale, even if their range is close to that
+    of the fixed one.
     """
     if case.op not in DATA_MOVEMENT:
         far = 1.5 if entry(case.op).fixed_results else 1.0

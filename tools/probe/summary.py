@@ -21,7 +21,7 @@ Key = tuple[tuple[str, frozenset[Any]], ...]
 RUNTIMES = ("2.14", "litert")
 KERNEL_SETS = tuple(f"{runtime} {kernels}" for runtime in RUNTIMES for kernels in KERNELS)
 CHECKING_LITTLE = ("micro",)
-"""Runtimes whose kernels read what they do not know as something else."""
+"""Runtimes whose kernels misread unsupported types and options instead of refusing them."""
 _LISTED = 12
 """Most combinations of types in a note."""
 _NARROWING = ("constant", "required")
