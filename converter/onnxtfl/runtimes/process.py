@@ -359,7 +359,7 @@ def _distinct(steps: Sequence[Sequence[Value]]) -> list[Value]:
 
 
 def _pump(stream: IO[str], answers: queue.Queue[str | None]) -> None:
-    """Move the child's answers into a queue, since waiting with a time limit works on every system only there."""
+    """Move the child's answers into a queue, since only a queue can be waited for with a time limit on every system."""
     with contextlib.suppress(ValueError, OSError), stream:
         for line in stream:
             if line.startswith(MARK):

@@ -87,7 +87,7 @@ class OpInstance(BoundOp):
         return " and ".join(dict.fromkeys(p.name for _, p, _ in self.operands if p.variable == variable)) or "results"
 
     def asymmetric(self) -> Iterator[str]:
-        """The names of operands and results whose zero point is not 0 as it must be.
+        """The names of operands and results whose zero point must be 0 but is not.
 
         XNNPACK does not load weights with zero points per axis.
         """

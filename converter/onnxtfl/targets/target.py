@@ -150,7 +150,7 @@ def as_form(node: Node) -> Form:
 
 
 def _key(node: Node, form: Form) -> Hashable:
-    """Everything of which a target's tables make use: op, attributes, types, and which operands are constant."""
+    """Everything on which a target's tables depend: op, attributes, types, and which operands are constant."""
     operands = tuple(_operand_key(v) for v in form.operands)
     results: tuple[Type | None, ...] = form.types or tuple(r.type for r in node.results)
     return form.op, form.domain, operands, results, form.results, form.own_version, repr(form.attributes)

@@ -1,5 +1,5 @@
-"""The node that differs, among several that compute a tensor from corresponding ones, if one model has no counterparts
-of what the other computes in between::
+"""The differing node among several that compute a tensor from corresponding ones, if one model has no counterparts of
+the other's tensors in between::
 
     %a = Conv(%x); %y = Relu(%a)           %y = CONV_2D(%x) {RELU}
 
