@@ -24,7 +24,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 VERDICTS = {0: "passed", 1: "not possible", 2: "wrong usage", 3: "differs"}
-"""Exit codes of the command line in words."""
+"""Descriptions of the exit codes of the command line."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _paths(*paths: str) -> Iterator[str]:
 
 
 def _file(environment: Mapping[str, str], option: str, name: str) -> tuple[str, ...]:
-    """The option that writes the file `name` to a folder, where that is asked for."""
+    """The option that writes the file `name` to a folder, if requested."""
     folder = environment.get(f"ONNXTFL_{option.upper()}")
     return (f"--{option}", os.fspath(Path(folder) / name)) if folder else ()
 

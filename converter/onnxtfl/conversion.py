@@ -231,7 +231,7 @@ def _state_rows(states: Sequence[StateReport]) -> list[Row]:
 
 
 def _kept_rows(names: Sequence[str] | None, verbose: bool) -> list[Row]:
-    """The lines about the states that the result keeps between runs; none unless the option asks for it."""
+    """The lines about the states that the result keeps between runs; none unless the option `lstm` keeps states."""
     if names is None:
         return []
     if not names:

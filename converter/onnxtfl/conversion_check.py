@@ -38,7 +38,7 @@ TfliteRuntime = str
 NO_LOAD = "ONNXTFL_NO_LOAD"
 """Environment variable: if it is set, results are not loaded before they are written."""
 DEFAULT_OPSET, OLDEST = 21, "2.14"
-"""The opset that is written, and the oldest runtime that must run a result, where nothing else is asked for."""
+"""The default opset, and the default of the oldest runtime that must run a result."""
 LOAD_TIME, LOAD_SPEED = 60.0, 10 << 20
 """The time limit for loading in seconds, and the bytes of a model that extend it by one second."""
 CheckMode = Literal["auto", "require"] | bool
@@ -77,7 +77,7 @@ class Job:
 def start_workers(job: Job, stack: ExitStack) -> Workers | None:
     """Start the processes of the check, which load a source that is a file during the conversion; None without one.
 
-    This is the first thing that a conversion does, before the source is looked at.
+    A conversion does this first, before it reads the source.
     """
     is_file = isinstance(job.model, str | os.PathLike)
     if job.check is False or (is_file and not os.path.isfile(job.model)):

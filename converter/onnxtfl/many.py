@@ -72,7 +72,8 @@ def convert_many(
     on_outcome: Callable[[Outcome, int], None] | None = None,
     **options: Any,
 ) -> list[Outcome]:
-    """Convert model files, and those in folders, into ``directory``, which is created; one that fails stops no other.
+    """Convert model files, and those in folders, into ``directory``, which is created; a failure does not stop the
+    others.
 
     ``models``: paths of files and folders; the structure of a folder is kept. ``to``: the format of the results.
     ``jobs``: number of worker processes, by default half the number of processors. ``force``: convert also what is up

@@ -54,7 +54,7 @@ def _roundings(case: Case) -> list[dict[str, Any]]:
 
 
 def _stored(case: Case, storage: str, axis: int | None, rounding: dict[str, Any]) -> Case:
-    """Quantized weights; the results for the values that these represent, and for the activations as they are."""
+    """Quantized weights; the results for the values that these represent, and for the unrounded activations."""
     assert case.evaluate is not None
     operands, real, chosen = list(case.operands), list(case.operands), {}
     for i in _variables(case, "W"):

@@ -36,8 +36,8 @@ def varied(
 ) -> Iterator[list[Any]]:
     """``count`` sets of inputs of other seeds and magnitudes; ``make``: makes the set of a number, from ``first`` on.
 
-    Whole numbers that are sizes, bounds or modes (not indices and masks) stay as they are in ``values``: what a model
-    computes of them may be an assumption that the report of a conversion names.
+    Integers that are sizes, bounds or modes (not indices and masks) keep their values in ``values``: values computed
+    from them may be an assumption that the report of a conversion names.
     """
     for number in range(first, first + count):
         made, choices = make(number)

@@ -120,7 +120,8 @@ class Declaration:
     carries: ClassVar[slice | None] = None
     """The operands whose elements may be elements of the results, possibly among computed ones."""
     inserts: ClassVar[bool] = False
-    """Whether an op that moves elements adds others, so that stored integers cannot be moved as they are."""
+    """Whether an op that moves elements also inserts other elements, so that stored integers cannot be moved unchanged.
+    """
     clamps: ClassVar[tuple[float | None, float | None] | None] = None
     """The bounds of an op that only clamps its first operand; a bound of None is the operand after it."""
     bounds: ClassVar[tuple[float, float] | None] = None

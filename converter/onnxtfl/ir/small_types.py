@@ -27,7 +27,7 @@ def bits_type(dtype: DType) -> DType:
 
 @dataclass(frozen=True, slots=True)
 class FloatFormat:
-    """A float format: bits of the fraction, exponent of the smallest normal value, largest value, what else it has."""
+    """A float format: bits of the fraction, exponent of the smallest normal value, largest value, special values."""
 
     fraction: int
     least: int

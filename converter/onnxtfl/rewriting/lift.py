@@ -428,10 +428,10 @@ def _check_dtype(i: int, old: Value, new: Value, node: Node) -> None:
 
 
 def _of_type(error: OnnxtflError, node: Node) -> OnnxtflError:
-    """The error of an element type that an op of a file may have: the model is valid, though nothing computes it.
+    """The error for an element type that is valid for an op of the file, but that no kernel computes.
 
-    ONNX has more types than any kernel. TFLite's kernels compute integers without a scale, some as they are, others as
-    if it were 0.
+    ONNX has more types than any kernel. TFLite's kernels compute integers without a scale either as plain integers or
+    as if the scale were 0.
     """
     if not isinstance(error.__cause__, ElementTypeError):
         return error

@@ -1,8 +1,8 @@
 """The child process in which models run: a script that needs NumPy and one runtime, whose crash does not end the
 parent.
 
-Its arguments are the runtime to import, what each answer begins with (what else is printed does no harm then), and the
-directories in which its parent has temporary folders: where its parent is killed it removes these and ends. It reads
+Its arguments are the runtime to import, the prefix of each answer (other printed text is ignored then), and the
+directories in which its parent has temporary folders: if its parent is killed, it removes these and ends. It reads
 requests from stdin and answers on stdout, one JSON object a line; arrays travel in npz files. It imports nothing of
 onnxtfl but the scripts `temporary` and `platform_calls`, and runs on Python 3.9 and newer, so that another interpreter
 can run it too (tflite-runtime 2.14 wants numpy < 2 and Python 3.11).
@@ -324,7 +324,7 @@ def tflite_output(interpreter: Any, slot: Any) -> Any:
 
 
 def open_interpreter(request: Item) -> Any:
-    """Return an interpreter with the kernel set asked for: default (XNNPACK), builtin or reference."""
+    """Return an interpreter with the requested kernel set: default (XNNPACK), builtin or reference."""
     module = load_runtime(
         "ai_edge_litert.interpreter" if request["runtime"] == "litert" else "tflite_runtime.interpreter"
     )

@@ -1,7 +1,7 @@
 """The dynamic sizes of a TFLite graph that must not be 0, since a kernel would end the process or return wrong results.
 
-[OP.empty] of ``schemas/tflite_ops.toml`` has what was measured. Where a kernel refuses such a run, the runtime says so
-itself: these sizes are not reported. Sizes that are 0 in the file are not looked at: legalization replaces their ops.
+[OP.empty] of ``schemas/tflite_ops.toml`` has the measurements. If a kernel refuses such a run, the runtime reports it:
+these sizes are not reported here. Sizes that are 0 in the file are ignored: legalization replaces their ops.
 """
 
 from __future__ import annotations

@@ -100,10 +100,7 @@ class Target(engine.Target):
         return (self.cost(node, form) or 0.0) / 1000 if form is not None else 0.0
 
     def transpose_cost(self, type_: TensorType, order: Permutation) -> float:
-        """Microseconds to permute the axes of a tensor, as one or several ops; 0 if only axes of size 1 move.
-
-        Where only axes of size 1 move, the data stays as it is.
-        """
+        """Microseconds to permute the axes of a tensor, as one or several ops; 0 if only axes of size 1 move."""
         key = type_, order
         if key not in self._transposes:
             shape = type_.shape or ()

@@ -52,7 +52,7 @@ def float16_passes(target: Target, mode: Mode) -> list[Pass]:
 
 
 def in_words(graph: Graph, mode: Mode) -> str:
-    """Return which ops compute in float16, for the report; "" if not asked for."""
+    """Return which ops compute in float16, for the report; "" if not requested."""
     if mode != "native":
         return ""
     if graph.notes.float16 is None:
