@@ -44,8 +44,8 @@ class Operand:
     """An operand or result: its name, its allowed element types, and whether it is optional or variadic.
 
     `like`: the operand (of a result: or the attribute) with the same element type; `becomes`: those that differ.
-    `likely`: sensible values [low, high) where a model does not say which; where `counts`, whole numbers in floats too.
-    A result of several element types is like the first operand; variadic results are each like their own operand.
+    `likely`: plausible values [low, high) if the model does not determine them; if `counts`, integers in floats too. A
+    result of several element types is like the first operand; variadic results are each like their own operand.
     """
 
     name: str

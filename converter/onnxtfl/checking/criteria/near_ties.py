@@ -61,7 +61,7 @@ class NearTies(PerOutput):
     def _tied_in_b(self, attempt: Attempt, k: int, number: int, x: Array, y: Array, choices: Choices) -> bool | None:
         """Whether elements that are equal in the first model are also equal in the second, at any such position.
 
-        None where what the second model selects from is not known.
+        None if the tensor from which the second model selects is not known.
         """
         name = attempt.b.info.outputs[attempt.out_pairs[k].b].name
         selection = attempt.b.facts.selections.get(name)
