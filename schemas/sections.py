@@ -14,7 +14,7 @@ OPS = "tflite_ops.toml"
 
 @functools.cache
 def folder() -> Traversable:
-    """Where the files are."""
+    """The folder of the files."""
     return importlib.resources.files("onnxtfl.schemas")
 
 

@@ -1,6 +1,6 @@
 """The targets that .tflite models are written for: a table for each in ``targets/``, described in ``tflite.toml``.
 
-A target is one of its parent, and so on: this is its chain.
+A target is also a target of its parent's kind, and so on: these are its chain.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TargetTable:
 
     @property
     def chain(self) -> tuple[TargetTable, ...]:
-        """This table, then those that it is one of, the narrowest first."""
+        """This table, then its parent and so on, the narrowest first."""
         return (self, *(self.parent.chain if self.parent is not None else ()))
 
     @property
@@ -58,7 +58,7 @@ _KEYS = {one.name for one in fields(TargetTable)} - {"name"}
 
 @functools.cache
 def target_tables() -> Mapping[str, TargetTable]:
-    """All targets by name, each after its parent. Raises ValueError for a table that is none."""
+    """All targets by name, each after its parent. Raises ValueError for an invalid table."""
     heads = {name: section("target", f"{FOLDER}/{name}.toml") for name in tables_in(FOLDER)}
     found = {ROOT: _table(ROOT, heads.pop(ROOT), None)}
     while left := [name for name in heads if name not in found]:

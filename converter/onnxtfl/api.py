@@ -59,13 +59,13 @@ IoLayout = Literal["source", "channels-first", "channels-last"]
 be a dictionary from names of inputs and outputs to their layouts; the name "*" is all others, which else stay.
 """
 IoDtype = Literal["source", "float32", "bits"]
-"""The types of inputs and outputs of types that runtimes cannot be given: "source" has the values (of bfloat16, float8
-and float4 as float32, of integers of 4 and 2 bits in 8 bits), "bits" the bits of each element, as uint16 or uint8.
-"float32" is as "source", and float16 becomes float32 too. `ConversionReport.io_types` lists what changed.
+"""The representation of inputs and outputs whose types runtimes do not accept: "source" has the values (of bfloat16,
+float8 and float4 as float32, of integers of 4 and 2 bits in 8 bits), "bits" the bits of each element, as uint16 or
+uint8. "float32" is like "source", and float16 becomes float32 too. `ConversionReport.io_types` lists what changed.
 """
 Float16 = Literal["float32", "native"]
-"""What float16 is computed in: float32, or ("native") float16 by the ops that have kernels for it in ``min_runtime``,
-and float32 by the others; ``ConversionReport.float16`` says which.
+"""The type in which float16 is computed: float32, or ("native") float16 by the ops that have kernels for it in
+``min_runtime``, and float32 by the others; ``ConversionReport.float16`` says which.
 """
 QuantizedIo = Literal["source", "float", "int8", "uint8"]
 """Type of inputs that are quantized first and outputs that are dequantized last; "source" keeps theirs."""
@@ -90,8 +90,8 @@ TfliteTargetName = str
 """What runs the .tflite: "tflite", the TFLite runtimes from ``min_runtime`` on, or these and another target, named as
 its table in ``onnxtfl/schemas/targets``: "micro", TFLite Micro on a microcontroller.
 
-For TFLite Micro all sizes have to be fixed. Where tflite-micro is installed, the check runs it as well, and the report
-says how large an arena it needs. `Conversion.c_source` is the result in C++.
+For TFLite Micro all sizes have to be static. If tflite-micro is installed, the check runs it as well, and the report
+has the size of the arena that it needs. `Conversion.c_source` is the result in C++.
 """
 QuantizeMode = Literal["dynamic", "int8", "int16x8", "float16"]
 """How to quantize the result with litert-quantizer (``pip install 'onnxtfl[quantize]'``): "dynamic" (int8 weights,
@@ -106,10 +106,10 @@ Progress = Callable[[str], None]
 Data = PathLike | Mapping[str, Any] | Iterable[Mapping[str, Any]]
 """Inputs for a check: arrays by input name, for some or all inputs (of ``check``: by the first model's names, by the
 second's, or by position, as ``arr_0``), several such sets, or the path of an .npz file or of a directory of them.
-Arrays with one more axis in front are a set for each of its elements. Inputs without an array are generated.
+Arrays with an additional leading axis are one set for each of its elements. Inputs without an array are generated.
 """
 InputShapes = Mapping[str, Sequence[Size]]
-"""Sizes by input name; None makes a size open, a name also calls it so."""
+"""Sizes by input name; None makes a size dynamic, a name also names it."""
 Elements = Mapping[str, int | None]
 """The number of elements of each input that is a sequence, None for an optional without a value; their tensors are
 called NAME_0, ...
@@ -258,15 +258,15 @@ def check(
     """Run two models, each .onnx or .tflite, on the same inputs and compare; ``a`` is the reference.
 
     ``data``: see `Data`. Without, inputs are generated from ``seed``: embedding ids within their table, masks of 0 and
-    1, images, quiet sound. ``random``: how many sets are generated, with mixed sizes where dimensions are open.
-    ``input_ranges``: lowest and highest value by input name, instead of those that the graph suggests. ``dims``: the
+    1, images, quiet sound. ``random``: the number of generated sets, with mixed sizes if dimensions are dynamic.
+    ``input_ranges``: lowest and highest value by input name, instead of those derived from the graph. ``dims``: the
     size of a dimension, by its name, in the runs.
 
     Inputs and outputs are matched by name, then by position and shape; channels-last matches channels-first. A .tflite
-    as ``b`` must agree with and without XNNPACK. ``runtime``: what runs a .tflite, by default LiteRT, else
-    tflite-runtime; "micro" is TFLite Micro (``pip install 'onnxtfl[micro]'``). Models with state run ``runs`` times,
-    one run after the other, on other inputs each time; the states that ``onnxtfl`` made inputs and outputs of an ONNX
-    model are fed back. ``max_steps``: how many quantization steps quantized outputs may differ by.
+    as ``b`` must agree with and without XNNPACK. ``runtime``: the runtime for .tflite models, by default LiteRT, else
+    tflite-runtime; "micro" is TFLite Micro (``pip install 'onnxtfl[micro]'``). Models with state run ``runs`` times in
+    a row, on other inputs each time; states that ``onnxtfl`` turned into inputs and outputs of an ONNX model are fed
+    back. ``max_steps``: the largest allowed difference of quantized outputs in quantization steps.
 
     ``rtol``, ``atol``: see `Tolerance`. ``accept``: the criteria that may accept an output, by default all
     (``["tolerance"]`` allows nothing beyond the tolerance). ``metrics``: names of metrics, or functions of two arrays,
@@ -403,7 +403,7 @@ def _files(model: Any) -> list[PathLike]:
 def _finish(
     job: Job, output: Output | None, report: ConversionReport, compared: CheckReport | None, record: Record
 ) -> Conversion:
-    """Move the result to its path; it is dropped where `output` is None."""
+    """Move the result to its path; it is dropped if `output` is None."""
     path = data = None
     if output is not None and output.target is None:
         data = output.data()
@@ -441,7 +441,7 @@ def _report(job: Job, result: Report, output: Output, seconds: float) -> Convers
 
 
 def _check_model(job: Job) -> None:
-    """Raise InvalidModelError for a model of the other format, UsageError where the result would replace the source."""
+    """Raise InvalidModelError for a model of the other format, UsageError if the result would replace the source."""
     from onnxtfl.formats.source import format_of, open_source
 
     if job.options.metadata:

@@ -82,7 +82,7 @@ alignas(16) const unsigned char kModel[] = {{
 class CSource:
     """The two files of a model in C++: ``header`` and ``source``, as text, for the files ``name``.h and ``name``.cc.
 
-    All that they define is in the namespace that is called like the files, with "_model" at its end.
+    Their definitions are in a namespace with the name of the files and the suffix "_model".
     """
 
     name: str

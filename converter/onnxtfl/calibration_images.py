@@ -79,8 +79,8 @@ def image_samples(
 ) -> Iterator[dict[str, Any]]:
     """Yield a sample for each image: the part in its middle with the aspect ratio of the input, resized bilinearly.
 
-    Raises `UsageError` for what is no image, for inputs that are none, and for a normalization of uint8, whose pixels
-    stay as they are.
+    Raises `UsageError` for files that are not images, for inputs that are not images, and for a normalization of uint8
+    inputs, whose pixels are not changed.
     """
     wanted = ImageInput.of(infos)
     if normalization is not None and not wanted.is_float:

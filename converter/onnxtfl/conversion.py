@@ -32,10 +32,11 @@ class TensorReport:
 
 @dataclass(frozen=True)
 class IoType:
-    """An input or output whose type differs from the source's, which the runtime's API or kernels do not have.
+    """An input or output with another type than in the source, since the runtime's API or kernels lack that type.
 
-    ``name``; ``source``: the type there (``bfloat16``, ``float8e4m3fn``, ``int64``, ...); ``dtype``: the type in the
-    result; ``bits``: whether that holds the bits of each element, in place of its value (``io_dtype="bits"``).
+    ``source``: the type in the source (``bfloat16``, ``float8e4m3fn``, ``int64``, ...); ``dtype``: the type in the
+    result; ``bits``: whether elements are the bits of the source's elements instead of their values
+    (``io_dtype="bits"``).
     """
 
     name: str
@@ -44,7 +45,9 @@ class IoType:
     bits: bool = False
 
     def to_result(self, array: Any) -> Any:
-        """An array of the source's type (of the package ml_dtypes) as the result has it; ValueError if it cannot."""
+        """An array of the source's type (of the package ml_dtypes) in the result's type. Raises ValueError if it does
+        not fit.
+        """
         from onnxtfl.ir.small_types import as_held
         from onnxtfl.ir.types import DType
 
@@ -88,21 +91,20 @@ class ConversionReport:
 
     Printed, it is the table of the command line. ``ops_before``, ``ops_after``: number of nodes by operator, in the
     source and in the result. ``source_size`` (None for a model in memory) and ``size``: bytes of the model and of its
-    external data. ``seconds``: duration of
-    the conversion without the check. ``peak_memory``: peak resident bytes of this process, None where the system
-    does not report it. ``passes``: (name, seconds, nodes after it) of each pass, in order. ``quantization``: which ops
-    of a quantized model use integer kernels, which are float and why, which biases got another scale, which tensors
-    were requantized; None if nothing is quantized. ``states``: those that became inputs and outputs.
-    ``kept_states``: tensors of a .tflite that the next run begins with, None where that was not asked for.
-    ``other_signatures``: the entry points of the source that were not converted. ``elements``: the names of the tensors
-    that each input and output of sequence or optional type became. ``dropped_metadata``: metadata of the source that is
-    too large for the result, as text. ``assumptions``: what has to be true of sizes that only a run knows.
-    ``minor_assumptions``: those of them about sizes that are computed inside, or that hardly anyone feeds.
-    ``complex_names``: inputs and outputs of complex numbers, which became real ones with a trailing axis of 2.
-    ``source``: the path of the source, "" for a model in memory. ``arena``: bytes of the arena that the target needs,
-    measured on this machine (with pointers of 32 bits it needs less); None if that was not measured. ``io_types``:
-    inputs and outputs of another type than in the source. ``opset``: the ONNX opset and why it is newer than the
-    default, "" where it is not. ``float16``: which ops compute in float16, where that was asked for.
+    external data. ``seconds``: duration of the conversion without the check. ``peak_memory``: peak resident bytes of
+    this process, None if the system does not report it. ``passes``: (name, seconds, nodes after it) of each pass, in
+    order. ``quantization``: which ops of a quantized model use integer kernels, which are float and why, which biases
+    got another scale, which tensors were requantized; None if nothing is quantized. ``states``: those that became
+    inputs and outputs. ``kept_states``: tensors of a .tflite that the next run begins with, None if that was not
+    requested. ``other_signatures``: the entry points of the source that were not converted. ``elements``: the names of
+    the tensors that each input and output of sequence or optional type became. ``dropped_metadata``: metadata of the
+    source that is too large for the result, as text. ``assumptions``: what has to be true of dynamic sizes.
+    ``minor_assumptions``: those about sizes that are computed inside, or that are rarely fed. ``complex_names``: inputs
+    and outputs of complex numbers, which became real ones with a trailing axis of 2. ``source``: the path of the
+    source, "" for a model in memory. ``arena``: bytes of the arena that the target needs, measured on this machine
+    (with pointers of 32 bits it needs less); None if that was not measured. ``io_types``: inputs and outputs of another
+    type than in the source. ``opset``: the ONNX opset and why it is newer than the default, "" if it is not.
+    ``float16``: which ops compute in float16, if that was requested.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -229,7 +231,7 @@ def _state_rows(states: Sequence[StateReport]) -> list[Row]:
 
 
 def _kept_rows(names: Sequence[str] | None, verbose: bool) -> list[Row]:
-    """The lines about the states that the result keeps between runs; none unless the option asks for it."""
+    """The lines about the states that the result keeps between runs; none unless the option `lstm` keeps states."""
     if names is None:
         return []
     if not names:

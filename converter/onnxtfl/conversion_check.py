@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 MANY = 2000
-"""Nodes of a source whose graph is worth to be removed from memory: that looks at all objects of all modules too."""
+"""The fewest nodes of a source whose graph is removed from memory: garbage collection visits all objects of all
+modules.
+"""
 HEAVY = 64 << 20
 """Bytes of a .tflite that runs on its default kernels only, unless the check is required: the others would take longer
 than the conversion and both runtimes together.
@@ -36,7 +38,7 @@ TfliteRuntime = str
 NO_LOAD = "ONNXTFL_NO_LOAD"
 """Environment variable: if it is set, results are not loaded before they are written."""
 DEFAULT_OPSET, OLDEST = 21, "2.14"
-"""The opset that is written, and the oldest runtime that must run a result, where nothing else is asked for."""
+"""The default opset, and the default of the oldest runtime that must run a result."""
 LOAD_TIME, LOAD_SPEED = 60.0, 10 << 20
 """The time limit for loading in seconds, and the bytes of a model that extend it by one second."""
 CheckMode = Literal["auto", "require"] | bool
@@ -75,7 +77,7 @@ class Job:
 def start_workers(job: Job, stack: ExitStack) -> Workers | None:
     """Start the processes of the check, which load a source that is a file during the conversion; None without one.
 
-    This is the first thing that a conversion does, before the source is looked at.
+    A conversion does this first, before it reads the source.
     """
     is_file = isinstance(job.model, str | os.PathLike)
     if job.check is False or (is_file and not os.path.isfile(job.model)):
@@ -189,7 +191,7 @@ def arena_size(job: Job, converted: Path) -> int | None:
 def _settings(
     job: Job, result: Report, shapes: Mapping[str, Any], heavy: bool, quantized_from: Path | None
 ) -> Settings:
-    """What the result is compared by; `shapes`: those that were asked for, by input of the source."""
+    """The settings of the comparison; `shapes`: the requested ones, by input of the source."""
     from onnxtfl.checking.pairing.interface import Layout
     from onnxtfl.checking.settings import PATIENCE, Settings
 
@@ -226,7 +228,8 @@ _LOAD_HINTS = {
 def check_loads(job: Job, result: Report, converted: Path, stack: ExitStack, workers: Workers | None) -> None:
     """Load the result in its runtime (if installed) without running it. UnsupportedError if it refuses the model.
 
-    A .tflite whose sizes are known gets its memory too. `workers`: the processes of a check that did not come so far.
+    The memory of a .tflite with static sizes is allocated too. `workers`: the processes of a check that did not load
+    it.
     """
     if not job.load or result.custom_ops or os.environ.get(NO_LOAD):
         return

@@ -1,4 +1,4 @@
-"""The error codes: what each means, and what to do; read from error_codes.toml.
+"""The error codes, with their meaning and advice; read from error_codes.toml.
 
 A code is stable: it keeps its meaning in later versions, and the code of a removed error is not reused.
 """

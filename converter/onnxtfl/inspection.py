@@ -1,4 +1,4 @@
-"""What is in a model file: a summary, and its graph as text, also after a step of its conversion."""
+"""The contents of a model file: a summary, and its graph as text, also after a step of its conversion."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PathLike = str | os.PathLike[str]
 SHORT = 8
 """Constants with more elements are printed as "..."."""
 MOST_NODES = 3000
-"""The number of neutral ops up to which a conversion is tried, to find ops that the target refuses."""
+"""The most neutral ops of a model that is converted to find ops that the target refuses."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Unsupported:
 
 @dataclass(frozen=True)
 class FileSummary:
-    """What a model file has.
+    """A summary of the contents of a model file.
 
     ``size``: bytes with external data. ``versions``: of each opset domain, or of TFLite's schema. ``inputs``,
     ``outputs``: name and type. ``ops``: the number of nodes by operator, those of regions and other subgraphs included.
@@ -286,7 +286,7 @@ def _converted(model: Any, read: Model) -> tuple[tuple[str, ...], tuple[Unsuppor
 
 
 def _refused(model: Any, nodes: int) -> tuple[Unsupported, ...]:
-    """The first op that the target has no kernel for, which shows in a conversion; large graphs are not tried."""
+    """The first op without a kernel of the target, found by a conversion; large graphs are not tried."""
     if nodes > MOST_NODES:
         return ()
     try:

@@ -37,11 +37,11 @@ Status = Literal["converted", "up to date", "failed"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one model.
+    """The outcome for one model.
 
     ``source``, ``target``: the model's path and that of its result. ``status``: "up to date" is a result of an earlier
     run. ``check``: "passed", "failed", "not checked", or "" without one. ``excluded``: sizes at which the models differ
-    though the check passed, like "at x:[3,1]". ``error``: why there is no result, or why the check failed. ``size``:
+    although the check passed, like "at x:[3,1]". ``error``: why there is no result, or why the check failed. ``size``:
     bytes of the result, None without one. ``seconds``: of this run.
     """
 
@@ -72,7 +72,8 @@ def convert_many(
     on_outcome: Callable[[Outcome, int], None] | None = None,
     **options: Any,
 ) -> list[Outcome]:
-    """Convert model files, and those in folders, into ``directory``, which is created; one that fails stops no other.
+    """Convert model files, and those in folders, into ``directory``, which is created; a failure does not stop the
+    others.
 
     ``models``: paths of files and folders; the structure of a folder is kept. ``to``: the format of the results.
     ``jobs``: number of worker processes, by default half the number of processors. ``force``: convert also what is up
@@ -224,7 +225,7 @@ def _dask(address: str | None) -> Iterator[Executor]:
 
 
 class OwnProcesses(ThreadPoolExecutor):
-    """Threads that each own one worker process, which is replaced where it crashes: only its model is lost."""
+    """Threads that each own one worker process, which is replaced if it crashes: only its model is lost."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
@@ -244,7 +245,7 @@ class OwnProcesses(ThreadPoolExecutor):
                 os.kill(pid, signal.SIGTERM)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for what runs, then end the processes."""
+        """Wait for running conversions, then end the processes."""
         super().shutdown(wait, cancel_futures=cancel_futures)
         for pool in self._pools:
             pool.shutdown(wait)

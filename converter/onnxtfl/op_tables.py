@@ -65,7 +65,7 @@ def _tfl_row(name: str, known: Rules) -> str:
 
 
 def _read(name: str, known: Rules) -> str:
-    """How an op of TFLite is read."""
+    """How an op of TFLite is lifted."""
     if name in known.lift_tfl:
         return "rule"
     if name in REPLACED | DEFINED_BY_FILE:

@@ -2,7 +2,7 @@
 
 From it follow the command line, the groups of its help and its reference page (:mod:`onnxtfl.cli.options`), the checks
 of arguments (:mod:`onnxtfl.arguments`), and the words of messages (:mod:`onnxtfl.wording`). A new option is a row, a
-parameter of the functions that have it (a test compares them), and what uses its value.
+parameter of the functions that have it (a test compares them), and code that uses its value.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ ARGUMENTS: dict[str, Kind] = {
     "on_conversion": Callback(),
     "code": Text(),
 }
-"""The arguments of the public functions that are no options."""
+"""The arguments of the public functions that are not options."""
 
 
 def options_of(*commands: str) -> list[Option]:

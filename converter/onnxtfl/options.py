@@ -24,25 +24,23 @@ LstmMode = Literal["exact", "fused"]
 class Options:
     """How to convert.
 
-    `input_shapes`: input name -> sizes (-1: open, a name: open and called so). `dims`: size of each dimension of
-    this name, in all inputs. `io_layout`: the axis order of inputs
-    and outputs, of all or by name. `io_dtype`: inputs and outputs of types that no runtime can be given (bfloat16,
-    float8, ...) are their values, or ("bits") their bits as integers; "float32": those of float16 are float32 too.
-    `float64`: "narrow" computes in float32, "error" raises. `float16`: "native" computes it where there are
-    kernels. `min_runtime`: the
-    oldest runtime that must run the result. `target`: the table in ``schemas/targets/`` of what must run it too.
-    `rename`: old name -> new name of inputs and outputs. `inputs`, `outputs`: names of tensors
-    where the model begins and ends.
-    `opset`: the ONNX opset to write; None: 21, or the lowest newer one that has all ops that are needed.
-    `elements`: input name -> the number of elements of a sequence; None for an optional without a value.
-    `quantized_io`: the type of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written.
-    `dynamic_quant`: whether dynamic quantization is computed as it is, or by hybrid kernels. `lstm`: whether recurrent
-    layers begin every run from their initial state, or ("fused") from where the last run ended. `metadata`: properties
-    to write in addition to those of the source. `record`: whether the record of the conversion is written into the
-    result. `max_memory`: megabytes that the constants computed before run time may hold. `time_limit`: seconds that the
-    conversion may take (:mod:`onnxtfl.ir.budget`). `allow_custom`: ops without a conversion become custom ops.
-    `plugins`: modules that register rules. `is_quantized_later`: whether a quantizer changes the result. `debug`: the
-    verifier runs after each pass.
+    `input_shapes`: input name -> sizes (-1: dynamic, a name: dynamic with this name). `dims`: size of each dimension of
+    this name, in all inputs. `io_layout`: the axis order of inputs and outputs, of all or by name. `io_dtype`: the
+    representation of inputs and outputs whose types no runtime accepts (bfloat16, float8, ...): their values, or
+    ("bits") their bits as integers; "float32": values, and float32 for float16 too. `float64`: "narrow" computes in
+    float32, "error" raises. `float16`: "native" computes it where there are kernels. `min_runtime`: the oldest runtime
+    that must run the result. `target`: the table in ``schemas/targets/`` of a target that must run it too. `rename`:
+    old name -> new name of inputs and outputs. `inputs`, `outputs`: names of tensors where the model begins and ends.
+    `opset`: the ONNX opset to write; None: 21, or the lowest newer one that has all ops that are needed. `elements`:
+    input name -> the number of elements of a sequence; None for an optional without a value. `quantized_io`: the type
+    of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written. `dynamic_quant`: whether dynamic
+    quantization is computed as it is, or by hybrid kernels. `lstm`: whether recurrent layers begin every run from their
+    initial state, or ("fused") from where the last run ended. `metadata`: properties to write in addition to those of
+    the source. `record`: whether the record of the conversion is written into the result. `max_memory`: megabytes that
+    the constants computed before run time may hold. `time_limit`: seconds that the conversion may take
+    (:mod:`onnxtfl.ir.budget`). `allow_custom`: ops without a conversion become custom ops. `plugins`: modules that
+    register rules. `is_quantized_later`: whether a quantizer changes the result. `debug`: the verifier runs after each
+    pass.
     """
 
     input_shapes: Mapping[str, Sequence[int | str]] | None = None
@@ -76,7 +74,7 @@ class Options:
 
     @property
     def moves_to(self) -> IoLayout:
-        """The layout that inputs and outputs are moved to; the first one where they have several."""
+        """The layout to which inputs and outputs are permuted; the first one if there are several."""
         layouts = self.io_layout
         every = [layouts] if isinstance(layouts, str) else list(layouts.values())
         return next((layout for layout in every if layout != "source"), "source")
@@ -88,7 +86,7 @@ class Options:
 
     @property
     def compact(self) -> Literal["", "loops", "quantized loops"]:
-        """What is small rather than fast (see `Budget`)."""
+        """The value of `Budget.compact`."""
         if not target_tables()[self.target].is_compact:
             return ""
         return "quantized loops" if self.is_quantized_later else "loops"

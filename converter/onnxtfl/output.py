@@ -40,9 +40,9 @@ def beside(model: str, suffix: str) -> str:
 class Output:
     """A temporary directory for a model and its further files (the weights of an ONNX model of more than 2 GB).
 
-    A context manager: ``file`` is the path to write to, in a directory next to the target. `commit` moves all files
-    to the target's directory, which is created; what is not committed is removed. Without a target, `data` returns
-    the bytes. `shown`: the path as it was given. Raises `OutputError`.
+    A context manager: ``file`` is the path to write to, in a directory next to the target. `commit` moves all files to
+    the target's directory, which is created; other files are removed. Without a target, `data` returns the bytes.
+    `shown`: the path as it was given. Raises `OutputError`.
     """
 
     def __init__(self, target: str | os.PathLike[str] | None, name: str) -> None:
@@ -153,7 +153,7 @@ def _opened(path: str) -> BinaryIO:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file, whose folder is created; on an error a file that was there before stays. Raises `OutputError`."""
+    """Write a file, whose folder is created; on an error an existing file is unchanged. Raises `OutputError`."""
     with Output(path, "") as output:
         try:
             output.file.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -161,7 +161,7 @@ def unsupported(model: str | os.PathLike[str] | bytes | onnx.ModelProto, options
 
 
 def stages(source: FormatName, options: Options) -> list[str]:
-    """The steps of a conversion from the format `source`, after which a graph can be looked at; "file": as read."""
+    """The steps of a conversion from the format `source`, after which a graph can be inspected; "file": as read."""
     target: Target = _onnx_target(options) if source == "tflite" else _tflite_target(options)
     return ["file", "lifted", *dict.fromkeys(step.name for step in passes_for(target, options))]
 

@@ -16,18 +16,18 @@ from onnxtfl.rewriting.pass_manager import PassTiming
 
 @dataclass
 class Report:
-    """What a conversion read and wrote.
+    """The source and the result of a conversion.
 
     `ops_before`, `ops_after`: nodes by op. `passes`: time and node count of each pass. `record`: the target tensor of
     each source tensor, and the origin of each target op. `quantization`: which ops compute on integers or not, and why;
     None if nothing is quantized. `states`: those that became inputs and outputs. `kept_states`: tensors that the next
-    run begins with, None where not asked for. `other_signatures`: the entry points of the file that were not converted.
+    run begins with, None if not requested. `other_signatures`: the entry points of the file that were not converted.
     `elements`: the tensors that each input and output of sequence or optional type became. `vectors`: inputs that
     replace maps. `unranked`: inputs of unknown rank. `complex_names`: complex inputs and outputs, as pairs.
-    `source_size`: its bytes, None in memory. `dropped_metadata`: what of the source's metadata was too large.
-    `source_files`: the source's files with external data. `assumptions`: what has to be true of dynamic
-    sizes. `io_types`: see `HeldType`. `custom_ops`: those of users. `opset`: ONNX's and why, if not the default.
-    `float16`: which ops compute in it. `input_shapes`: those of all inputs, where the options have `dims`.
+    `source_size`: its bytes, None in memory. `dropped_metadata`: the parts of the source's metadata that are too large.
+    `source_files`: the source's files with external data. `assumptions`: what has to be true of dynamic sizes.
+    `io_types`: see `HeldType`. `custom_ops`: those of users. `opset`: ONNX's and why, if not the default. `float16`:
+    which ops compute in it. `input_shapes`: those of all inputs, if the options have `dims`.
     """
 
     inputs: list[Description] = field(default_factory=list)

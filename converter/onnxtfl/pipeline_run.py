@@ -63,7 +63,7 @@ TELL_EVERY = 0.5
 
 @contextlib.contextmanager
 def _types_in_words() -> Iterator[None]:
-    """Let the types in errors have the names of sizes that the user knows."""
+    """Print types in errors with the user's names of sizes."""
     try:
         yield
     except OnnxtflError as error:
@@ -142,7 +142,7 @@ class PipelineRun:
             self.report.source_files = source.data_files
 
     def enter(self, source: Model) -> None:
-        """Make the entry point that is asked for the main graph."""
+        """Make the requested entry point the main graph."""
         if self.options.signature is not None:
             source.enter(self.options.signature)
         self.report.other_signatures = [s.key for s in source.signatures if s.graph is not source.main]
@@ -169,7 +169,7 @@ class PipelineRun:
         return graph
 
     def part(self, source: Model) -> Graph:
-        """The main graph of `source`, or the part of it that is asked for, with ops of the file."""
+        """The main graph of `source`, or the requested part of it, with ops of the file."""
         inline_functions(source)
         self._source_names = tensor_names(source.main)
         explicit_states(source)

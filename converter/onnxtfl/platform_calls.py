@@ -1,8 +1,8 @@
-"""What the operating systems do differently, each as a function with a fallback; nothing else names it.
+"""Differences between operating systems, each as a function with a fallback; no other module distinguishes systems.
 
-Where a system lacks something, less is cleaned up or reported, and all else is the same: no locks, no parent, no number
-of bytes. This is imported by scripts too, and before signals are handled: it imports next to nothing of the standard
-library, and runs on Python 3.9.
+If a system lacks a feature (locks, the parent process, the size of memory), less is cleaned up or reported; nothing
+else changes. This is imported by scripts too, and before signals are handled: it imports next to nothing of the
+standard library, and runs on Python 3.9.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OPEN_FILES = ("/dev/std", "/dev/fd/", "/proc/")
 def locked(folder: str | os.PathLike[str]) -> int | None:
     """Lock a folder of this user for this process while it lives (flock); returns the descriptor to close.
 
-    None where another process has locked or removed it, it is another user's, or the system has no such locks.
+    None if another process has locked or removed it, it belongs to another user, or the system has no such locks.
     """
     try:
         import fcntl

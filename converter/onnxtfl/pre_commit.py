@@ -12,7 +12,7 @@ _OTHER = {".onnx": ".tflite", ".tflite": ".onnx"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check each model; with "--write" convert the .onnx files. Returns 1 where one fails, 2 for unknown options.
+    """Check each model; with "--write" convert the .onnx files. Returns 1 if a model fails, 2 for unknown options.
 
     A pair NAME.onnx and NAME.tflite has to agree, a model without the other one has to convert.
     """
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check(model: Path, other: Path) -> bool:
-    """Compare a model with the other one where that exists, else convert it; prints why it fails."""
+    """Compare a model with the other one of its pair if it exists, else convert it; prints the reason of a failure."""
     import onnxtfl
 
     convert = onnxtfl.onnx_to_tflite if model.suffix.lower() == ".onnx" else onnxtfl.tflite_to_onnx
@@ -46,7 +46,7 @@ def check(model: Path, other: Path) -> bool:
 
 
 def write(model: Path) -> bool:
-    """Convert `model` to a .tflite beside it, unless that agrees with it; prints why it fails."""
+    """Convert `model` to a .tflite beside it, unless that file agrees with it; prints the reason of a failure."""
     import onnxtfl
 
     target = model.with_suffix(".tflite")

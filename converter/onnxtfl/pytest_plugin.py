@@ -66,7 +66,7 @@ def assert_converts(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell the assertions outside of fixtures too."""
+    """Pass --onnxtfl-update to the assertions outside of fixtures too."""
     if config.getoption("onnxtfl_update", default=False):
         os.environ[_UPDATE] = "1"
 

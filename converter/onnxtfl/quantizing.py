@@ -1,4 +1,4 @@
-"""Makes quantized TFLite models: calibration data in, a quantized file and the tolerance of its check out."""
+"""Quantization of TFLite models: from calibration data to a quantized file and the tolerance of its check."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ STORAGE: Mapping[Mode, str] = {"int8": "int8", "int16x8": "int16"}
 class Quantizing:
     """How to quantize: the mode, the calibration data of the user, and whether inputs and outputs stay float.
 
-    `runtimes`: those whose kernels have to compute on the quantized tensors; other ops stay float. `mean`, `std`:
-    by which images are normalized (`Normalization`), None where the user gives none.
+    `runtimes`: those whose kernels have to compute on the quantized tensors; other ops stay float. `mean`, `std`: by
+    which images are normalized (`Normalization`), None if the user gives none.
     """
 
     mode: Mode
@@ -124,7 +124,7 @@ class Quantizing:
 
     @property
     def advice(self) -> str | None:
-        """What to do where the quantized model differs too much from the float one."""
+        """The advice if the quantized model differs too much from the float one."""
         finer = {"int8": "int16x8 or dynamic", "int16x8": "dynamic", "dynamic": "float16"}.get(self.mode)
         return finer and f"{finer} is more precise, and so may be other calibration data"
 
@@ -140,10 +140,11 @@ class Quantizing:
 
 
 def _written_anew(path: Path, source: Model, properties: Mapping[str, str]) -> Model:
-    """Write the quantized file as all others are written, with the archive of its `source` and `properties`; return it.
+    """Write the quantized file again with the package's writer, with the archive of its `source` and `properties`;
+    return it.
 
-    The library drops what is after the model, and stores weights of 256 KB and more there, where TFLite Micro does not
-    look for them.
+    The library drops data after the model, and stores weights of 256 KB and more there, where TFLite Micro does not
+    read them.
     """
     made, out = files.read(path), path.with_name(path.name + ".written")
     made.metadata.files = source.metadata.files
@@ -161,7 +162,7 @@ def _written_anew(path: Path, source: Model, properties: Mapping[str, str]) -> M
 
 
 def state_values(graph: Graph) -> list[Value]:
-    """The states of the kernels of a tfl `graph`: tensors that are variables, also where an op writes them."""
+    """The states of the kernels of a tfl `graph`: tensors that are variables, also if an op writes them."""
     found = []
     for node in graph.walk():
         places = state_operands(node.op.name.rpartition(".")[2], len(node.operands))
@@ -185,14 +186,14 @@ def unsupported(graph: Graph) -> list[str]:
 
 
 def divisors(graph: Graph) -> list[Divisor]:
-    """What is divided by: by the root of a variance in the decomposition of a layer normalization, for one."""
+    """The divisors, such as the root of a variance in the decomposition of a layer normalization."""
     places = {ops.Div: 1, ops.Rsqrt: 0}
     values = [node.optional(places[node.op]) for node in graph.walk() if node.op in places]
     return [_divisor(v) for v in values if v is not None and not v.is_constant and v.dtype.is_float]
 
 
 def _divisor(value: Value) -> Divisor:
-    """`value`, and what it is the root of, the sum with a constant, or the mean of squares."""
+    """`value`, and the tensors of which it is the root, the sum with a constant, or the mean of squares."""
     checked, node = [value.name or ""], value.producer
     while node is not None and (node.op in (ops.Sqrt, ops.Add, ops.Reduce) or node.op.moves):
         sources = [v for v in node.operands[:2] if v is not None and not v.is_constant]
@@ -209,7 +210,7 @@ def _divisor(value: Value) -> Divisor:
 
 
 def exponents(graph: Graph) -> list[list[str]]:
-    """The names of each operand of a Softmax, with those that it is moved from."""
+    """The names of each operand of a Softmax, and of the tensors from which it is moved."""
     found = []
     for node in graph.walk():
         if node.op in (ops.Softmax, ops.LogSoftmax):
@@ -222,7 +223,7 @@ def exponents(graph: Graph) -> list[list[str]]:
 
 
 def random_samples(model: Path, infos: Sequence[TensorInfo], seed: int) -> Iterator[Sample]:
-    """Yield seeded inputs that make sense to the model, as the check generates them."""
+    """Yield plausible inputs for the model from a seed, as the check generates them."""
     graph = lifted_where_possible(files.read(model))
     ranges = input_ranges(graph)
     shapes = next(iter(open_shapes(infos, {}, shape_facts(graph))))
@@ -236,8 +237,8 @@ def random_samples(model: Path, infos: Sequence[TensorInfo], seed: int) -> Itera
 def read_samples(path: str | os.PathLike[str], infos: Sequence[TensorInfo]) -> Iterator[Sample]:
     """Yield the samples of an .npz file, or of all in a directory, in the order of their names.
 
-    An array is named as its input, or by its position ("arr_0"); it has the shape of the input, or one more axis in
-    front, that of the samples.
+    An array is named as its input, or by its position ("arr_0"); it has the shape of the input, or an additional
+    leading axis of samples.
     """
     ranks = {info.name: len(info.shape) for info in infos if info.shape is not None}
     positions = {f"arr_{k}": info.name for k, info in enumerate(infos)}
@@ -267,7 +268,7 @@ def _checked(samples: Iterable[Sample], infos: Sequence[TensorInfo]) -> Iterator
 
 
 def _summary(graph: Graph) -> QuantizationSummary:
-    """What the ops of a quantized tfl `graph` compute on; ops that only move elements are counted too."""
+    """The types on which ops of a quantized tfl `graph` compute; ops that only move elements are counted too."""
     integer, hybrid, floats = Counter[str](), Counter[str](), list[FloatOp]()
     for node in graph.walk():
         name, changing = node.op.name.rpartition(".")[2], [v for v in node.operands if v is not None]

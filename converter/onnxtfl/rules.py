@@ -1,4 +1,5 @@
-"""What plugins import: the decorators that register rules, the graph, the neutral ops, and helpers for shapes.
+"""The names that plugins import: the decorators that register rules, the graph, the neutral ops, and helpers for
+shapes.
 
 Plugins are described in docs/api.md; mappings of this package import each name from where it is.
 """

@@ -1,4 +1,4 @@
-"""The entry points (signatures) of a TFLite model: their names, and the conversion of each to a file of its own."""
+"""The entry points (signatures) of a TFLite model: their names, and the conversion of each to a separate file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def signatures_to_onnx(
     on_conversion: Callable[[str, Path, Conversion], None] | None = None,
     **options: Any,
 ) -> dict[str, Conversion]:
-    """Convert each signature of a TFLite model to a file of its own, KEY.onnx in ``directory``, which is created.
+    """Convert each signature of a TFLite model to a separate file, KEY.onnx in ``directory``, which is created.
 
     ``on_conversion``: called with key, path and result of each. ``options``: keyword arguments of `tflite_to_onnx`.
     Returns the conversions by key. Raises the errors of `tflite_to_onnx`, that of a failed check after all conversions,

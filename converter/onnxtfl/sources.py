@@ -24,8 +24,8 @@ class Pair:
 def pairs_of(models: Iterable[str | os.PathLike[str]], directory: str | os.PathLike[str], to: str) -> list[Pair]:
     """Return the models and their results in ``directory``, with the structure of the folders kept.
 
-    Raises InvalidModelError for what does not exist, UsageError for two models with one result, and where there is no
-    model at all.
+    Raises InvalidModelError for a path that does not exist, UsageError for two models with the same result, and if
+    there is no model.
     """
     folder, found, owners = Path(directory), list[Pair](), dict[Path, Path]()
     names = [os.fspath(model) for model in models]

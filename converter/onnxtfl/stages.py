@@ -52,23 +52,23 @@ LOWERED: frozenset[Fact] = frozenset({"lowered"})
 
 
 def always(target: Target, options: Options) -> bool:
-    """In both directions."""
+    """True for conversions in both directions."""
     return True
 
 
 def to_tflite(target: Target, options: Options) -> bool:
-    """Of conversions to TFLite."""
+    """Whether the conversion is to TFLite."""
     return isinstance(target, TfliteTarget)
 
 
 def to_onnx(target: Target, options: Options) -> bool:
-    """Of conversions to ONNX."""
+    """Whether the conversion is to ONNX."""
     return isinstance(target, OnnxTarget)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Passes that do one thing; ``when``: of which conversions."""
+    """Passes with one purpose; ``when``: the condition on conversions that run them."""
 
     name: str
     passes: Callable[[Target, Options], Passes]
@@ -81,7 +81,7 @@ def given(*passes: Pass | Group) -> Callable[[Target, Options], Passes]:
 
 
 def lift(target: Target, options: Options) -> Passes:
-    """From the ops of a file to neutral ones."""
+    """Rewrite the ops of a file to neutral ones."""
     expand = allowing_custom(body) if options.allow_custom else body
     return (
         Pass("lift", partial(lift_ops, expand=expand), MAIN_ONLY, establishes=NEUTRAL),
@@ -92,7 +92,7 @@ def lift(target: Target, options: Options) -> Passes:
 
 
 def element_types(target: Target, options: Options) -> Passes:
-    """Element types that the target computes in."""
+    """Replace element types by those in which the target computes."""
     return replaced_types(target, options.float64, options.io_dtype, options.float16)
 
 
@@ -125,7 +125,7 @@ def quantized_types(target: Target, options: Options) -> Passes:
 
 
 def last_outputs(target: Target, options: Options) -> Passes:
-    """Loops whose last outputs only are used."""
+    """Simplify loops of which only the last outputs are used."""
     return [Pass("last outputs", LAST_OUTPUTS.apply, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if options.is_compact else []
 
 
@@ -167,24 +167,24 @@ def kept_states(target: Target, options: Options) -> Passes:
 
 
 def opset(target: Target, options: Options) -> Passes:
-    """A later opset, where ops need one."""
+    """Raise the opset if ops need a newer one."""
     return [Pass("opset", target.raise_opset, EVERYWHERE)] if isinstance(target, OnnxTarget) else []
 
 
 def real_constants(target: Target, options: Options) -> Passes:
-    """Quantized constants that only real arithmetic reads."""
+    """Store quantized constants as real ones if only real arithmetic reads them."""
     stored = Pass("real constants", quantize.store_real_constants, EVERYWHERE)
     return [] if target.has_hybrid_kernels else [Group("real constants", (stored, *CLEANUP), dependent=True)]
 
 
 def formulas(target: Target, options: Options) -> Passes:
-    """Ops that are formulas of others, where these simplify."""
+    """Expand ops that are formulas of other ops, so that these can be simplified."""
     written = Pass("write formulas", partial(legalization.write_formulas, target=target), EVERYWHERE)
     return [Group("formulas", (written, SIMPLIFY), dependent=True, needs=NEUTRAL)]
 
 
 def separate(target: Target, options: Options) -> Passes:
-    """Outputs that are one tensor."""
+    """Separate outputs that are the same tensor."""
     outputs = partial(separate_outputs, shares_inputs=target.shares_inputs)
     return [Pass("separate outputs", outputs, separate_region_outputs)]
 
@@ -202,7 +202,7 @@ def legalize(target: Target, options: Options) -> Passes:
 
 
 def saturate(target: Target, options: Options) -> Passes:
-    """Quantized values that kernels do not saturate."""
+    """Clamp quantized values that kernels do not saturate."""
     saturated = Pass("saturate", partial(quantize.saturate_quantized, target=target), EVERYWHERE, needs=LEGAL)
     return [] if target.saturated_steps is None else [saturated]
 
@@ -214,7 +214,7 @@ def _tidied(target: Target, options: Options) -> Passes:
 
 
 def tidy(target: Target, options: Options) -> Passes:
-    """Moves that cancel, and parts of tensors that no op reads."""
+    """Remove moves that cancel, and parts of tensors that no op reads."""
     parts = Pass("parts", partial(slice_used_parts, when=options.is_quantized_later), EVERYWHERE)
     return [
         Group("tidy", (*_tidied(target, options), parts), needs=LEGAL),
@@ -223,7 +223,7 @@ def tidy(target: Target, options: Options) -> Passes:
 
 
 def layout(target: Target, options: Options) -> Passes:
-    """The axis order of each value, and what depends on it."""
+    """Assign the axis order of each value, and run the passes that depend on it."""
     assign = partial(assign_layouts, target=target)
     late = partial(legalization.legalize, target=target, late=True)
     loops = Patterns.of(LOOP_INVARIANTS, LOOP_SIMPLIFICATION)
@@ -241,13 +241,13 @@ def surround_moves(target: Target, options: Options) -> Passes:
 
 
 def lower(target: Target, options: Options) -> Passes:
-    """The ops of the target."""
+    """Replace neutral ops by the ops of the target."""
     lowered = partial(lower_ops, target=target)
     return [Pass("lower", lowered, EVERYWHERE, needs=LAID_OUT, establishes=LOWERED, breaks=NEUTRAL)]
 
 
 def written_for_tflite(target: Target, options: Options) -> Passes:
-    """What is done with tfl ops."""
+    """Rewrite the tfl ops of the result."""
     assert isinstance(target, TfliteTarget)
     fixed = Pass("fixed sizes", partial(refuse_open_results, title=target.title), MAIN_ONLY, needs=LOWERED)
     owned = partial(own_state_tensors, target=target, operands=state_operands)

@@ -29,7 +29,7 @@ class Row(NamedTuple):
 def as_text(rows: Iterable[Row], width: int = WIDTH, color: bool = False, interface: Interface = "python") -> str:
     """The table with a line end after each line, wrapped at spaces to ``width`` columns.
 
-    ``color``: with the escape sequences of terminals. ``interface``: whose words parameters are written in. Control
+    ``color``: with the escape sequences of terminals. ``interface``: in whose words parameters are written. Control
     characters in names become "?".
     """
     lines = [row._replace(text=worded(row.text, interface)) for row in rows]
@@ -77,7 +77,7 @@ def titled(title: str, lines: Iterable[str], style: str = "") -> list[Row]:
 
 
 def some(names: Sequence[str], verbose: bool = False) -> str:
-    """The first names, and how many more there are: at least two, as one more name is as short."""
+    """The first names, and the number of the others: at least two, since a single name is as short as its count."""
     named = names if verbose or len(names) <= MANY + 1 else names[:MANY]
     return ", ".join([*named, *([f"and {len(names) - len(named)} more"] if len(names) > len(named) else [])])
 

@@ -95,7 +95,8 @@ def sweep(place: str) -> None:
 
 
 def remove_all(others: Iterable[str] = ()) -> None:
-    """Remove the folders of this process, which is about to end, and those that nobody has locked in its directories.
+    """Remove the folders of this process, which is about to end, and those in its directories that no process has
+    locked.
 
     `others`: more directories to sweep.
     """
@@ -108,8 +109,8 @@ def remove_all(others: Iterable[str] = ()) -> None:
 def end_with_parent(others: Iterable[str] = (), parent: int | None = None) -> threading.Thread | None:
     """End this process as soon as its parent is gone, with the folders of both; None if the system cannot tell.
 
-    `others`: the `places` of the parent; `parent`: its number, by default that of the present one. The thread that is
-    returned looks at who the parent is: the end of a pipe may be held by a third process.
+    `others`: the `places` of the parent; `parent`: its number, by default that of the present one. The returned thread
+    checks the number of the parent, since a third process may hold the end of a pipe.
     """
     watched = platform_calls.parent() if parent is None else parent
     if watched is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 UPDATE = "ONNXTFL_UPDATE"
-"""Environment variable: 1 where stored results are to be written anew; `pytest --onnxtfl-update` sets it."""
+"""Environment variable: 1 if stored results have to be written again; `pytest --onnxtfl-update` sets it."""
 
 __all__ = ["assert_converts", "assert_models_agree"]
 
@@ -30,7 +30,7 @@ __all__ = ["assert_converts", "assert_models_agree"]
 def assert_models_agree(
     a: PathLike | bytes | onnx.ModelProto, b: PathLike | bytes | onnx.ModelProto, **options: Any
 ) -> CheckReport:
-    """Run two models, each .onnx or .tflite, on the same inputs; AssertionError where their outputs differ.
+    """Run two models, each .onnx or .tflite, on the same inputs; AssertionError if their outputs differ.
 
     ``options``: keyword arguments of `onnxtfl.check`, such as ``data``, ``rtol``, ``atol``, ``input_shapes``. Models
     that cannot be compared are an AssertionError too; files that cannot be read raise `onnxtfl.InvalidModelError`.
@@ -47,7 +47,7 @@ def assert_models_agree(
 def assert_converts(
     model: PathLike, golden: PathLike | None = None, *, update: bool | None = None, **options: Any
 ) -> Conversion:
-    """Convert a model to the other format; AssertionError where that fails, or the result differs from ``golden``.
+    """Convert a model to the other format; AssertionError if that fails, or the result differs from ``golden``.
 
     The result has to agree with ``model`` on the same inputs. ``golden``: the path of a converted model that is kept
     with the tests, or in the app; it has to agree with the new result, so that a change of the model, of the options

@@ -5,7 +5,7 @@
     `check=False`            check=False             --no-check
     `--flag x|parameter=x`   parameter=x             --flag x          (where the two are written differently)
 
-What is in backticks and is none of these is left as it is.
+Other text in backticks is unchanged.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def flag(parameter: str) -> str:
 
 
 def _word(marked: str, interface: Interface) -> str | None:
-    """The words for what is in backticks; None for other text."""
+    """The words for text in backticks; None for other text."""
     python, cli = _pair(marked)
     if python is None or cli is None:
         return None

@@ -1,6 +1,7 @@
 """The parts of complex numbers, and their absolute value.
 
-ONNX Runtime has no complex kernels: :mod:`onnxtfl.passes.types.complex_numbers` splits them into real tensors."""
+ONNX Runtime has no complex kernels: :mod:`onnxtfl.passes.types.complex_numbers` splits them into real tensors.
+"""
 
 from __future__ import annotations
 

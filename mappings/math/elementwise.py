@@ -1,7 +1,8 @@
 """Unary mathematics: ops with a counterpart, and formulas for functions without an op in TFLite or ONNX.
 
 The formulas keep relative accuracy where textbook formulas cancel (asinh, atanh, sinh near 0), and return infinity and
-NaN where the function does."""
+NaN where the function does.
+"""
 
 from __future__ import annotations
 

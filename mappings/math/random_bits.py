@@ -1,5 +1,6 @@
 """Counter-based random bits: Threefry and Philox. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3";
-LiteRT kernels/rng_bit_generator.cc, rng_util.cc. 32-bit words are stored in int64."""
+LiteRT kernels/rng_bit_generator.cc, rng_util.cc. 32-bit words are stored in int64.
+"""
 
 from __future__ import annotations
 

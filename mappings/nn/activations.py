@@ -57,7 +57,7 @@ row(ops.ThresholdedRelu, onnx="ThresholdedRelu", since=(*_EXPERIMENTAL, 10, 22),
 
 @lift_tfl("LOGISTIC")
 def _logistic(b: Builder, node: Node) -> Value:
-    """What the int16 kernel returns differs from the function by several steps: a table of that."""
+    """Int16 results are looked up in a table, since the kernel differs from the function by several steps."""
     return by_table(b, node, sigmoid_table) or b(ops.Sigmoid, node.operand(0))
 
 
@@ -68,7 +68,7 @@ def _leaky_relu(b: Builder, node: Node) -> Value:
 
 @lift_tfl("GELU")
 def _gelu(b: Builder, node: Node) -> Value:
-    """What the int16 kernel returns differs from the function by several steps: a table of that."""
+    """Int16 results are looked up in a table, since the kernel differs from the function by several steps."""
     of_tanh = bool(node.attr("approximate", False))
     found = by_table(b, node, gelu_table(of_tanh))
     return found or b(ops.Gelu, node.operand(0), approximate="tanh" if of_tanh else "none")

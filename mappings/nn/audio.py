@@ -4,7 +4,8 @@
 ONNX    HannWindow HammingWindow BlackmanWindow 17, MelWeightMatrix 17
 TFLite  AudioSpectrogram, Mfcc; sources: LiteRT kernels/internal/spectrogram.cc, mfcc.cc, mfcc_mel_filterbank.cc,
         mfcc_dct.cc
-======  ====================================================================================================="""
+======  =====================================================================================================
+"""
 
 from __future__ import annotations
 

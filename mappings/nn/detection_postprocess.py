@@ -2,7 +2,8 @@
 
 Boxes are decoded from their anchors, then selected over all classes at once (fast) or class by class (regular).
 Source: LiteRT kernels/detection_postprocess.cc. The results are padded with zeros to max_detections; the kernel's fast
-form leaves that memory uninitialized."""
+form leaves that memory uninitialized.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ ONNX            BatchNormalization 1 6 7 9 14 15, InstanceNormalization 1 6 22, 
                 GroupNormalization 18 21, RMSNormalization 23, MeanVarianceNormalization 1 9 13, LpNormalization 1 22,
                 LRN 1 13, com.microsoft SkipLayerNormalization, (Skip)SimplifiedLayerNormalization
 TFLite          L2_NORMALIZATION, LOCAL_RESPONSE_NORMALIZATION
-==============  ============================================================================================="""
+==============  =============================================================================================
+"""
 
 from __future__ import annotations
 

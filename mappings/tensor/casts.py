@@ -208,7 +208,8 @@ def _quantized_onnx(node: Node, opset: int) -> Form | None:
 def _bitcast_for_onnx(x: Term, *, dtype: DType) -> Term | None:
     """Decompose bit casts that ONNX lacks: BitCast keeps the width, and older opsets have none.
 
-    Integers are split, joined and reinterpreted by arithmetic; a float32 is assembled from sign, exponent, fraction."""
+    Integers are split, joined and reinterpreted by arithmetic; a float32 is assembled from sign, exponent, fraction.
+    """
     if DType.BOOL in (x.dtype, dtype):
         return x.to(DType.UINT8).bits(dtype) if x.dtype is DType.BOOL else _as_bool(x)
     if _is_composed(x.dtype, dtype):

@@ -1,6 +1,7 @@
 """Pad.
 
-ONNX: Pad. TFLite: PAD PADV2 MIRROR_PAD."""
+ONNX: Pad. TFLite: PAD PADV2 MIRROR_PAD.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """TFLite's LSH_PROJECTION (locality-sensitive hashing): the sides of random planes on which an operand is, as bits.
 
-Source: LiteRT's kernel lsh_projection.cc, and FarmHash's Fingerprint64."""
+Source: LiteRT's kernel lsh_projection.cc, and FarmHash's Fingerprint64.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chromium without a window, through selenium; the reason where there is none."""
+"""Headless Chromium through selenium; the reason if it is not available."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Browser:
         self._driver = driver
 
     def get(self, path: Path) -> None:
-        """Open a file; what was logged before is forgotten."""
+        """Open a file; earlier log entries are cleared."""
         self._driver.get_log("browser")
         self._driver.get_log("performance")
         self._driver.get(path.resolve().as_uri())
@@ -39,7 +39,7 @@ class Browser:
         self._driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
     def problems(self) -> list[str]:
-        """What the console says since the page was opened."""
+        """The console messages since the page was opened."""
         return [entry["message"] for entry in self._driver.get_log("browser")]
 
     def requests(self) -> list[str]:
@@ -55,7 +55,7 @@ class Browser:
 
 @contextmanager
 def open_browser() -> Iterator[Browser | str]:
-    """A browser, or why there is none."""
+    """A browser, or the reason why there is none."""
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
     driver = shutil.which("chromedriver")
     try:

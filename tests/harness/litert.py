@@ -18,7 +18,7 @@ def run_tflite(
     """Return (name, array) of each output, in the model's order; names are those of the signature where it has one.
 
     ``inputs``: in the model's order, or by name. ``kernels``: "default", "builtin" (without XNNPACK) or "reference".
-    Raises ValueError where the inputs do not fit the model, RuntimeError where LiteRT cannot run it.
+    Raises ValueError if the inputs do not fit the model, RuntimeError if LiteRT cannot run it.
     """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -76,7 +76,7 @@ def run_onnx(model: bytes, inputs: Mapping[str, Array], *, optimized: bool = Tru
 
 
 def with_exact_products(model: bytes) -> bytes:
-    """The ONNX model, or one of the same meaning where ONNX Runtime's products saturate on this processor."""
+    """The ONNX model, or an equivalent one if ONNX Runtime's products saturate on this processor."""
     from onnxtfl.checking.models.copies import exact_copy, products_saturate
 
     if not products_saturate():

@@ -37,6 +37,6 @@ def run_named(
 
 
 def run_once(runtime: Runtime, path: Path, inputs: Sequence[Any], options: RunOptions = DEFAULT) -> list[Any]:
-    """The outputs of the model in a file, run in a process of its own."""
+    """The outputs of the model in a file, run in a separate process."""
     with runtime.worker() as worker:
         return worker.run(path, inputs, options)

@@ -29,7 +29,7 @@ def there_and_back(
 ) -> tuple[Counter[str], Counter[str]]:
     """The ops of the model in TFLite, and of that model back in ONNX.
 
-    Both compute what ONNX Runtime does for the model, on each of `feeds`, in all kernel sets, in every invocation.
+    Both have the results of ONNX Runtime for the model, on each of `feeds`, in all kernel sets, in every invocation.
     """
     options = options or Options(debug=True)
     source, there, back = parsed(text, opset), io.BytesIO(), io.BytesIO()

@@ -159,7 +159,7 @@ def _serve(function: str, todo: queue.SimpleQueue[Any], done: queue.SimpleQueue[
 
 
 def _outcome(worker: Worker, function: str, argument: Any, timeout: float) -> Outcome:
-    """How a job ended, whatever happens: `run_all` waits for the outcome of each."""
+    """The outcome of a job, also if an exception is raised: `run_all` waits for the outcome of each."""
     try:
         return worker.run(function, argument, timeout)
     except Exception as error:  # no process or thread starts

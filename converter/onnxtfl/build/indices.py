@@ -19,7 +19,8 @@ from onnxtfl.ir.facts import never_negative
 
 def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value:
     """Map `indices` from [-size, size) to [0, size); creates no node if they are constant or known to be
-    nonnegative."""
+    nonnegative.
+    """
     _check(indices, [size])
     if never_negative(indices):
         return indices
@@ -27,7 +28,7 @@ def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value
     if bound.dtype is not indices.dtype:
         bound = b(ops.Convert, bound, dtype=indices.dtype)
     if not isinstance(size, int) and not is_static(indices.shape):
-        bound = b(ops.Max, bound, np.ones(1, indices.dtype.numpy))  # kernels do not divide no elements by 0 either
+        bound = b(ops.Max, bound, np.ones(1, indices.dtype.numpy))  # kernels refuse a divisor of 0 even if there are no elements
     return b.computed(ops.FloorMod, indices, bound if indices.rank else b(ops.Reshape, bound, np.zeros(0, np.int64)))
 
 

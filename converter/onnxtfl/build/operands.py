@@ -34,8 +34,8 @@ def on_terms(function: Callable[..., Sequence[Term]]) -> Callable[[Builder, Node
 def on_terms(function: Callable[..., Any]) -> Callable[[Builder, Node], Any]:
     """A rule from a function that computes the results from the operands, all as terms (None: absent).
 
-    ValueError where one is absent that the function annotates as a Term. Its keyword-only parameters are attributes of
-    the node, with their defaults for ops of a file's dialect.
+    Raises ValueError if an operand is absent that the function annotates as a Term. Its keyword-only parameters are
+    attributes of the node, with their defaults for ops of a file's dialect.
     """
     code = function.__code__
     count, variadic = code.co_argcount, bool(code.co_flags & 0x04)
@@ -130,7 +130,8 @@ def moved_last(axis: int, rank: int) -> tuple[int, ...]:
 
 def shifted(b: Builder, x: Value, zero_point: Value | None, axis: int) -> Value:
     """Integers as int32 minus their zero point, which is one element, a vector along `axis`, or a tensor of the rank of
-    `x`."""
+    `x`.
+    """
     constants = _without_zero(x, zero_point)
     if constants is not None:
         return b(ops.Convert, constants, dtype=DType.INT32)
@@ -145,7 +146,8 @@ def shifted(b: Builder, x: Value, zero_point: Value | None, axis: int) -> Value:
 
 def _without_zero(x: Value, zero_point: Value | None) -> Value | None:
     """Constant 8-bit integers minus a constant zero point of one element, as int8; None if they do not fit, and for
-    others."""
+    others.
+    """
     if x.data is None or zero_point is None or zero_point.data is None or x.dtype.bits != 8:
         return None
     zeros = np.unique(zero_point.numpy())
@@ -163,7 +165,7 @@ def summed_in_float(
     """`total` plus the product of integer operands, each with the axis summed over, `step` positions at a time.
 
     Each part is multiplied in float32, which adds up `step` terms exactly. Sums wrap around also in types below 32
-    bits, too, where LiteRT's CAST of a float saturates.
+    bits, for which LiteRT's CAST of a float saturates.
     """
     dtype = operands[0][0].dtype
     wide = DType.INT32 if dtype.bits < 32 else dtype

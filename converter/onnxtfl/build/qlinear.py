@@ -28,7 +28,8 @@ MICROSOFT = "com.microsoft"
 @dataclass(frozen=True, slots=True)
 class Quantized:
     """An operand with parameters: the places of elements, scale and zero point, and the axis of per-axis parameters
-    (counted from the end if negative)."""
+    (counted from the end if negative).
+    """
 
     elements: int
     scale: int
@@ -41,9 +42,9 @@ class QLinearRow:
     """How an op on quantized operands is written with the ONNX op `of` of `version`.
 
     `operands`: those of the float op, each a quantized one or the place of an unquantized one. `result`: the places of
-    the the places of its scale and zero point; if the scale is absent, the result is not quantized. `bias`: the place
-    of an int32 bias, whose scale is the product of those of the first two operands. `attributes`: the float op's, from
-    this op's (by default all of them).
+    its scale and zero point; if the scale is absent, the result is not quantized. `bias`: the place of an int32 bias,
+    whose scale is the product of those of the first two operands. `attributes`: the float op's, from this op's (by
+    default all of them).
     """
 
     of: str

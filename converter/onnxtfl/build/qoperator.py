@@ -91,7 +91,8 @@ def _form(node: Node, form: Form, row: QLinearRow, name: str, domain: str) -> Fo
 
 def _weight_axis(node: Node, row: QLinearRow, operand: Quantized) -> int | None:
     """The axis along which weights may have scales: that of the output features, which is not fixed before layout
-    None for other operands."""
+    assignment. None for other operands.
+    """
     if row.bias is None and operand.axis == 0:
         return None
     rank = node.operand(1).tensor_type.rank

@@ -1,5 +1,6 @@
-"""Rows: in both directions, a neutral op that is one op of a format, with the same operands and results in the same
-order."""
+"""Rows: rules in both directions for a neutral op that is one op of a format, with operands and results in the same
+order.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +45,7 @@ def _sign_bit(x: Term) -> Term:
 
 @dataclass(frozen=True)
 class Spelled:
-    """An attribute in a format: its name, its spelling of neutral values, and its default, which is not written.
-
-    The default is not written.
-    """
+    """An attribute in a format: its name, its spelling of neutral values, and its default, which is not written."""
 
     name: str
     values: Mapping[Any, Any] = field(default_factory=dict)

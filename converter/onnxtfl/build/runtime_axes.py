@@ -125,7 +125,8 @@ def _strides(b: Builder, sizes: Value, rank: int) -> Value:
 
 def reversed_along(b: Builder, x: Value, axes: Value) -> Value:
     """`x` reversed along `axes` (a vector); if these are computed at run time, by a Slice with strides of -1 along
-    them."""
+    them.
+    """
     if (known := static_ints(axes)) is not None:
         return b(ops.Reverse, x, dimensions=normalize_axes(known, x.rank))
     rows = unsqueezed(b, counted_from_start(b, axes, x.rank).value, [1])

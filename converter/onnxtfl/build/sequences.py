@@ -105,7 +105,7 @@ def select_by_if(b: Builder, predicate: Value, one: Value, other: Value) -> Valu
 class Outputs:
     """The outputs of alternative regions as tensors: sequences are replaced by their elements, or one tensor of these.
 
-    `count`: of tensors. `regrouped` makes the sequences again from the results of the node.
+    `count`: the number of tensors. `regrouped` makes the sequences again from the results of the node.
     """
 
     def __init__(self, regions: Sequence[Graph]) -> None:

@@ -184,8 +184,8 @@ def on_fewer_axes(
 ) -> Value | None:
     """Split `node`, an op with a row of parameters for each axis, into ops on tensors of lower rank.
 
-    Axes with the `neutral` row stay as they are: adjacent ones are merged. Where there are none to merge, half of the
-    others are done first, then the other half; None for one of them, and for ranks up to 4. `apply` makes the op.
+    Adjacent axes with the `neutral` row are merged. If there are none, the op is applied to half of the other axes,
+    then to the other half; None if there is only one such axis, and for ranks up to 4. `apply` makes the op.
     """
     x, kept = node.operand(0), (rows == neutral).all(axis=1)
     groups = merge_whole(kept.tolist())

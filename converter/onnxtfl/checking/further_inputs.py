@@ -31,7 +31,8 @@ ComparedSets = Callable[[Iterable[list[Any]]], Iterator[VariedRun]]
 """Sets of inputs -> the runs whose outputs were compared."""
 FIRST_VARIED, MOST_VARIED, JUDGED = 2, 64, 2
 """The number of the first varied set of inputs, the count of sets, and the most sets beyond the tolerance that are
-judged."""
+judged.
+"""
 REACHING = 10
 """The most compared input sets whose coverage is examined."""
 SEARCH_SHARE = 0.5
@@ -73,8 +74,8 @@ class FurtherInputs:
     changes: Mapping[int, Changes] = field(default_factory=lambda: defaultdict(Changes))
 
     def extend(self, report: CheckReport) -> CheckReport:
-        """The report, failed if the models differ on other inputs. Slow models are not run again; for models with state
-        and and of quantized ones, only outputs are named that say little.
+        """The report, failed if the models differ on other inputs. Slow models are not run again. For models with
+        state, only uninformative outputs are added to the report; for two quantized models, no other sizes are tried.
         """
         if report.status == "failed" and report.outputs:
             return self._say_where(report)
@@ -140,7 +141,7 @@ class FurtherInputs:
     def _judged_on(self, sets: Iterable[list[Any]], report: CheckReport, where: str) -> CheckReport:
         """The report, failed if the models differ on one of several sets of inputs.
 
-        A set that misses the tolerance is judged by all criteria; a few such sets say what all others would.
+        A set that misses the tolerance is judged by all criteria; a few such sets are enough.
         """
         judged = 0
         for values, outputs, is_missed in self.varied_sets(sets):
@@ -219,7 +220,7 @@ class FurtherInputs:
 
     def _at_sizes_of_1(self, report: CheckReport) -> CheckReport:
         """Compare at batch 1, and with all dynamic sizes 1. Few models are used at such sizes: a difference there
-        excludes them excludes these sizes from the verdict.
+        excludes these sizes from the verdict.
         """
         for only_batch, values, choices in self.done.units:
             try:

@@ -27,7 +27,8 @@ def for_quantized(settings: Settings, a: Any, b: Any) -> Settings:
 
 def with_advice(report: CheckReport, settings: Settings) -> CheckReport:
     """The report of a check on generated inputs; if it failed, with the advice to use inputs like those of the
-    calibration."""
+    calibration.
+    """
     if settings.levels is None or report.status != "failed":
         return report
     note = "a quantized model approximates its source only on inputs like those of its calibration: use such (`data`)"

@@ -46,20 +46,19 @@ class OutputCheck:
     """One output of both models. ``dtype`` and ``shape`` are the first model's.
 
     ``max_abs``: the largest ``|b - a|``. ``max_rel``: the largest ``|b - a| / max(|a|, 0.001 max|a|)``, whose lower
-    bound elements near zero do not drown the rest. Both are 0.0 where all elements are equal, None where there is
-    nothing to subtract (strings, different shapes). ``message`` says in one line why ``ok`` is False; ``note`` what
-    else is worth knowing.
+    bound keeps elements near zero from dominating. Both are 0.0 if all elements are equal, None if there is nothing to
+    subtract (strings, different shapes). ``message`` says in one line why ``ok`` is False; ``note`` has further
+    information.
 
     If the values are multiples of a quantization step: ``step`` (1.0 for integers); ``steps``: the largest difference
-    in largest difference in steps, ``share``: the part of the elements that differ by at most ``within`` steps, and
-    ``bias``: the signed mean error in steps, of the channel where it is farthest from 0 beyond chance; ``biased``:
-    whether that alone is why ``ok`` is False.
+    in steps; ``share``: the share of the elements that differ by at most ``within`` steps, and ``bias``: the signed
+    mean error in steps, of the channel with the largest one beyond chance; ``biased``: whether that alone is why ``ok``
+    is False.
 
-    ``run``: of several consecutive runs, the number of the one in which it differs; None for the first.
-    ``compared``: False where nothing could be compared: no element, no finite value, or only random values.
-    ``drawn``: whether it depends on random values.
-    ``judgments``: what the criteria said, in their order; ``accepted_by``: the criterion that accepts the output.
-    ``metrics``: those that were asked for, by name.
+    ``run``: of several consecutive runs, the number of the one in which it differs; None for the first. ``compared``:
+    False where nothing could be compared: no element, no finite value, or only random values. ``drawn``: whether it
+    depends on random values. ``judgments``: the judgments of the criteria, in their order; ``accepted_by``: the
+    criterion that accepts the output. ``metrics``: the requested ones, by name.
     """
 
     name: str
@@ -153,13 +152,13 @@ class CheckReport:
     """The result of comparing two models on the same inputs.
 
     ``status``: "passed", "failed" or "not checked"; ``reason``: one line, "" for passed. ``runtimes``: those of the two
-    two models. ``runs``: how often the second model ran, one run after the other. ``seconds``: wall time. ``layers``:
-    the errors of the tensors that both models compute, in the order of the second, where they were asked for
-    (``per_layer``); ``first_difference``: the first op whose result differs, None where there is none. ``models``: the
-    two files. ``profiles``: time per op of each runtime, where that was asked for (``profile``).
-    ``speed``: bytes and time before and after quantizing, of a model that was quantized just now.
-    ``unreached``: what no input reached in the first model, where that was measured. ``excluded``: sizes at which the
-    models differ though they passed at all others, since few models are used at these; "" for none.
+    models. ``runs``: the number of consecutive runs of the second model. ``seconds``: wall time. ``layers``: the errors
+    of the tensors that both models compute, in the order of the second, if requested (``per_layer``);
+    ``first_difference``: the first op whose result differs, None if there is none. ``models``: the two files.
+    ``profiles``: time per op of each runtime, if requested (``profile``). ``speed``: bytes and time before and after
+    quantizing, of a model that was just quantized. ``unreached``: the goals that no input reached, if that was
+    measured. ``excluded``: sizes at which the models differ although they passed at all others, since few models are
+    used at these; "" for none.
     """
 
     status: Status

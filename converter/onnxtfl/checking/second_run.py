@@ -56,7 +56,7 @@ class SecondRun:
 
     def compared(self, attempt: int) -> Compared:
         """Run and compare in the layout of an attempt: the report of the main kernel set, or of the first other set
-        whose that disagrees.
+        that disagrees.
         """
         chosen = self.models.chosen(attempt)
         used = self.models.used(chosen, self.done.values, self.done.choices)
@@ -127,8 +127,8 @@ class SecondRun:
     def _unlike_in_a_second_run(self, report: CheckReport, chosen: Chosen, used: tuple[InputUsed, ...]) -> CheckReport:
         """The report; passed if only a delegate changes its results from run to run.
 
-        XNNPACK of LiteRT 2.3 computes something else in the second run of some models with sizes that only a run
-        knows. It is that, and no state, where every run by itself agrees, and all runs on the builtin kernels do.
+        XNNPACK of LiteRT 2.3 computes other results in the second run of some models with dynamic sizes. That is the
+        cause, not a state, if each run agrees separately, and all runs agree on the builtin kernels.
         """
         models, wrong = self.models, [out for out in report.outputs if not out.ok]
         several = len(models.kernels) > 1 and not models.keeps_state

@@ -57,8 +57,8 @@ def check_models(
     """Compare the .onnx or .tflite model ``b`` with ``a``, the reference.
 
     ``inputs``: arrays by name, for some or all inputs (the rest are generated), several such sets, or the path of a
-    file or directory that has them. ``workers``: processes that were started before, and stay open. Returns a
-    in any case where both files can be read; raises `InvalidModelError`, and `UsageError` for an unknown input name.
+    file or directory that has them. ``workers``: processes that were started before, and stay open. Returns a report
+    whenever both files can be read; raises `InvalidModelError`, and `UsageError` for an unknown input name.
     """
     started = time.perf_counter()
     settings = settings or Settings()

@@ -20,24 +20,22 @@ class Settings:
 
     ``rtol``, ``atol``: ``|b - a| <= rtol |a| + atol max|a|`` for floats. ``seed``: of the inputs. ``time_limit``:
     seconds for each run. ``layout``: "auto" accepts channels-last against channels-first, "source" does not,
-    "channels-last" expects it where the shapes leave a choice. ``input_shapes``: sizes by input name,
-    -1 or a name for one that is open.
-    ``kernels``: the kernel sets on which a .tflite as the second model must agree; the first model runs on the first.
-    ``tensors``: the record of the conversion of the first model to the second. ``max_steps``: the largest allowed
-    steps quantized outputs may differ by. ``levels``: where only the second model is quantized, a step is at least the
-    largest value divided by this. ``runs``: how often models with state run, one run after the other (others: twice,
-    where the second model is a .tflite; once with 1). ``profile``: measure the time of each op. ``patience``: a further
-    kernel set that takes more than so many seconds, and four times as long as the slower of the other runs, is left
-    out, with a note; None: it never is. ``per_layer``: also compare the tensors inside of both models. ``runtime``:
-    which one runs a .tflite, None for the first that is installed. ``input_ranges``: the lowest and highest values of
-    inputs, by name, instead of those that the graph suggests. ``accept``: the names of the criteria that may accept an
-    output beyond the tolerance, None for all. ``output_rtol``, ``output_atol``: tolerances of single outputs, by name.
-    ``absolute``: outputs whose absolute tolerance is not relative to their largest value, "" for all but those in
-    ``output_atol``. ``metrics``: names of metrics of each output, or functions of two arrays. ``save_outputs``: the
-    directory for inputs and outputs.
-    ``quantized_from``: the float .tflite that the second model was made of; the time of both is measured.
-    ``spreads``: of the calibration data, by input of the second model: generated inputs are like these.
-    ``random``: how many sets of inputs are generated. ``dims``: the size of dimensions by name, for the runs.
+    "channels-last" expects it if the shapes leave a choice. ``input_shapes``: sizes by input name, -1 or a name for a
+    dynamic one. ``kernels``: the kernel sets on which a .tflite as the second model must agree; the first model runs on
+    the first. ``tensors``: the record of the conversion of the first model to the second. ``max_steps``: the largest
+    allowed difference of quantized outputs in steps. ``levels``: if only the second model is quantized, a step is at
+    least the largest value divided by this. ``runs``: the number of consecutive runs of models with state (others: at
+    most 2). ``profile``: measure the time of each op. ``patience``: a further kernel set that takes more than these
+    seconds, and four times as long as the slower of the other runs, is skipped, with a note; None: never.
+    ``per_layer``: also compare the tensors inside of both models. ``runtime``: the name of the runtime for .tflite
+    models; None for the first installed one. ``input_ranges``: the lowest and highest values of inputs, by name,
+    instead of those derived from the graph. ``accept``: the names of the criteria that may accept an output beyond the
+    tolerance, None for all. ``output_rtol``, ``output_atol``: tolerances of single outputs, by name. ``absolute``:
+    outputs whose absolute tolerance is not relative to their largest value, "" for all but those in ``output_atol``.
+    ``metrics``: names of metrics of each output, or functions of two arrays. ``save_outputs``: the directory for inputs
+    and outputs. ``quantized_from``: the float .tflite from which the second model was quantized; the time of both is
+    measured. ``spreads``: those of the calibration data, by input of the second model: generated inputs are like these.
+    ``random``: the number of generated sets of inputs. ``dims``: the size of dimensions by name, for the runs.
     """
 
     rtol: float = 1e-3

@@ -33,7 +33,7 @@ class VariedRun(NamedTuple):
 @dataclass(frozen=True)
 class VariedRuns:
     """Compares many runs by the tolerance. ``ordinary``: outputs of the first model on ordinary inputs; ``moved``:
-    whether whether inputs have their axes in another order.
+    whether inputs have their axes in another order.
     """
 
     tolerance: Tolerance
@@ -92,8 +92,8 @@ def _is_finite(output: Any) -> bool:
 
 
 def _is_out_of_range(x: Any, y: Any) -> bool:
-    """Whether ``y`` is infinite where ``exp`` of a value of ``x`` is 0 or infinite in float32, as the logarithm of a
-    Softmax is in place of a LogSoftmax.
+    """Whether ``y`` is infinite where ``exp`` of a value of ``x`` is 0 or infinite in float32, as the Log of a Softmax
+    may be where a LogSoftmax is finite.
     """
     return not _is_finite(y) and _is_float(x) and float(np.abs(x).max(initial=0.0)) > EXP
 

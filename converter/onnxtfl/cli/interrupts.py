@@ -1,8 +1,8 @@
 """Ctrl-C and other termination signals: one line and exit code 130, also during imports (this module has few).
 
 The first signal raises KeyboardInterrupt, so that temporary files are removed. Meanwhile, a second signal is ignored,
-ignored, and the third one ends the process at once. A long computation in NumPy delays the exception: after `PATIENCE`
-the process ends without it.
+and the third one ends the process at once. A long computation in NumPy delays the exception: after `PATIENCE` the
+process ends without it.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def texts(archive: Archive) -> dict[str, str]:
                 with contextlib.suppress(UnicodeDecodeError):
                     found[info.filename] = content.decode()
     except (zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, OSError, EOFError, NotImplementedError):
-        pass  # encrypted, compressed by an unknown method, malformed: it is still copied as it is
+        pass  # encrypted, compressed by an unknown method, malformed: it is copied unchanged
     return found
 
 

@@ -1,4 +1,4 @@
-"""The ops that a format, or a file, defines by other ops."""
+"""Ops that are defined by other ops in their format or file."""
 
 from __future__ import annotations
 

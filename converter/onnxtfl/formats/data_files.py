@@ -1,9 +1,9 @@
 """Files with weights next to a model, of either format.
 
 A location is a relative path within the model's directory. Download caches store a model as symlinks into one directory
-blobs, so a symlink is followed where its target is in the directory of the model's own resolved path; any other symlink
-is refused, as it could refer to any file. So is a file that has more names (hard links) than the folders of the file
-and of the model have.
+of blobs, so a symlink is followed if its target is in the directory of the model's own resolved path; any other symlink
+is refused, as it could refer to any file. A file is also refused if it has more names (hard links) than the folders of
+the file and of the model contain.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DataFiles:
     ) -> FileData:
         """The values of the tensor `name`, of `length` bytes (None: not declared).
 
-        InvalidModelError where the file is missing, cut off or not allowed, or the values do not fit the shape.
+        Raises InvalidModelError if the file is missing, truncated or not allowed, or the values do not fit the shape.
         """
         file = self._file(location, name)
         data = FileData(file, offset, dtype, shape)

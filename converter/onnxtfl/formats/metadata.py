@@ -96,7 +96,8 @@ def _drop_large(metadata: Metadata, to_onnx: bool) -> Iterator[str]:
 
 def _drop_large_parts(metadata: Metadata) -> Iterator[str]:
     """Drop the parts for which a .tflite file has no field and that are too large for an entry, and yield their
-    names."""
+    names.
+    """
     if sum(map(len, metadata.node_descriptions.values())) > MOST_OF_NODES:
         yield f"the documentation of {len(metadata.node_descriptions)} nodes"
         metadata.node_descriptions = {}

@@ -56,7 +56,7 @@ def open_source(model: PathLike | Content) -> SourceFile:
 def format_of(source: SourceFile, wanted: FormatName | None = None) -> FormatName | None:
     """The format of `source` by its first bytes (ONNX if they are unknown); None for a format that cannot be read.
 
-    InvalidModelError where it is not the `wanted` one.
+    Raises InvalidModelError if it is not the `wanted` one.
     """
     head = source.read(0, min(32, source.size))
     kinds = [(format_, what) for format_, offset, magic, what in _KINDS if head[offset:].startswith(magic)]
@@ -73,7 +73,8 @@ def format_of(source: SourceFile, wanted: FormatName | None = None) -> FormatNam
 @contextmanager
 def named(model: object) -> Iterator[None]:
     """Add the name of the model (its path, or "model") to each error; exceeded limits of Python become
-    InvalidModelError."""
+    InvalidModelError.
+    """
     name = os.fspath(model) if isinstance(model, str | os.PathLike) else "model"
     try:
         yield

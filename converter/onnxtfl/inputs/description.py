@@ -25,10 +25,11 @@ Dim = int | str | None
 class TensorInfo:
     """An input or output: name, dtype (NumPy's name for it, or "string", "bfloat16", "undefined", ...) and shape.
 
-    A dimension is a size, the name of a symbol, or None; ``shape`` is None if the rank is unknown. ``kind``: "" for a
-    what else it is of tensors of this dtype and shape; "optional sequence" is an optional of a sequence.
-    ``is_complex``: the model has complex numbers here, which the check has as floats with a trailing axis of 2.
-    ``declared``: the wider integer type whose values the file says this int32 tensor has; "" without one.
+    A dimension is a size, the name of a symbol, or None; ``shape`` is None if the rank is unknown. ``kind``: "tensor",
+    or the container of tensors of this dtype and shape; "optional sequence" is an optional of a sequence.
+    ``is_complex``: the values are complex numbers, which the check represents as floats with a trailing axis of 2.
+    ``declared``: the wider integer type that the file declares for the values of this int32 tensor; "" if there is
+    none.
     """
 
     name: str

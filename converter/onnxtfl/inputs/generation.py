@@ -18,14 +18,15 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 WORDS = np.array(["alpha", "beta", "gamma", "delta", "a", "", "zwölf", "7"], dtype=object)
 _MOST_WORDS = 12
-"""In a single string."""
+"""The most words in a single string."""
 
 
 _MOST_BYTES = 1 << 29
-"""Of one input, of at least 4 bytes for an element. Larger ones are of damaged models, and drawing them takes several
-times the memory."""
+"""The most bytes of one input, with at least 4 bytes for each element. Only damaged models have larger ones, and their
+generation needs several times the memory.
+"""
 _MOST_PERMUTED = 8
-"""Indices of which each is drawn once where they are as many as what they select from: they may be a permutation."""
+"""The most indices that are drawn as a permutation if they are as many as the elements from which they select."""
 _MOST_SORTED = 1 << 24
 _FLOATS = ("float16", "float32", "float64", "bfloat16")
 
@@ -125,7 +126,8 @@ def numpy_type(name: str) -> np.dtype[Any]:
 
 def mask(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Return zeros and ones; each row begins with 1 and ends with 0, so that no row of a softmax is masked
-    completely."""
+    completely.
+    """
     values = random.integers(0, 2, shape)
     if shape and shape[-1] > 1:
         values[..., 0], values[..., -1] = 1, 0
@@ -154,7 +156,7 @@ def _in_turn(
     random: np.random.Generator, shape: tuple[int, ...], known: Range, seed: Sequence[int], turn: int
 ) -> Array | None:
     """Indices of the next rows after ``turn`` runs, so that all runs together select as many rows as possible; None if
-    they where they may be a permutation, or there are too many.
+    they may have to be a permutation, or there are too many.
     """
     low = int(np.ceil(known.low))
     count, size = max(int(known.high) - low, 1), math.prod(shape)
@@ -165,9 +167,8 @@ def _in_turn(
 
 
 def _distinct(random: np.random.Generator, shape: tuple[int, ...], count: int, asked: int | None) -> Array | None:
-    """Indices below ``count`` that are distinct along the axis ``asked`` (-2: distinct rows, or elements of a vector);
-    None which becomes rows of one element), None where any will do, or there are too many. A permutation has each of
-    them.
+    """Indices below ``count`` that are distinct along the axis ``asked`` (-2: distinct rows, or elements of a vector).
+    None if they need not be distinct, or there are too many. Indices that may be a permutation are one.
     """
     if asked is None and shape == (count,) and count <= _MOST_PERMUTED:
         asked = 0
@@ -186,10 +187,8 @@ def _distinct(random: np.random.Generator, shape: tuple[int, ...], count: int, a
 
 
 def _integer_span(info: TensorInfo) -> tuple[int, int]:
-    """Return the range of an integer input: that of its type if it has 8 bits or is quantized, else [1, 8), whose
-    integers are
-
-    Positive, since they may be divisors or sizes.
+    """Return the range of an integer input: that of its type if it has 8 bits or is quantized, else [1, 8): positive,
+    since they may be divisors or sizes.
     """
     if info.quantization is not None or info.dtype in ("uint8", "int8"):
         least, greatest = limits(DType(info.dtype))

@@ -18,20 +18,20 @@ from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.source_names import shown_name
 
 MOST = 256
-"""Tensors that are looked at."""
+"""The most tensors with goals."""
 MOST_ROWS = 256
-"""The rows of a table of which each is looked at."""
+"""The most rows of a table that are goals, one by one."""
 _NEVER = {"LT": (True, 0), "LE": (True, -1), "GE": (False, 0), "GT": (False, -1)}
-"""By direction: the result that no number >= 0 has where it is compared with this integer or a lower one."""
+"""By direction: the result that is impossible for values >= 0 compared with at most this integer."""
 
 
 @dataclass(frozen=True)
 class Goal:
     """A part of a model that inputs may reach.
 
-    ``what``: a phrase that the ``op`` completes; ``node``: its name in quotes. It is reached where the tensor named
-    ``tensor`` has an element ``above`` a value or ``below`` one, or has all of the integers ``rows``, or where none of
-    these is given where it has an element.
+    ``what``: a phrase that the ``op`` completes; ``node``: its name in quotes. It is reached if the tensor named
+    ``tensor`` has an element ``above`` a value or ``below`` one, or all integers in ``rows``; if none of these is
+    given, if the tensor has an element.
     """
 
     what: str
@@ -137,7 +137,8 @@ def _results(node: Node, name: str) -> Iterator[Goal]:
 
 def _rows(node: Node) -> Iterator[Goal]:
     """The rows of a small constant table from which an input selects; rows selected by shapes (positions) are no
-    goals."""
+    goals.
+    """
     table, name = node.operand(0), _input_of(node.operand(1))
     if not table.is_constant or not name:
         return
@@ -148,7 +149,7 @@ def _rows(node: Node) -> Iterator[Goal]:
 
 def _input_of(value: Value) -> str:
     """The name of the input whose elements a value has, possibly in another type or order, and with negative ones
-    counted from "" for others.
+    counted from the end; "" for other values.
     """
     while (node := value.producer) is not None:
         if node.op not in (ops.Convert, ops.FloorMod) and node.op.moves != slice(0, 1):

@@ -20,9 +20,9 @@ from onnxtfl.ir.types import DType, TensorType
 
 Affine = tuple[float, float]
 SMALL = 64
-"""Most elements of a constant whose values are read."""
+"""The most elements of a constant whose values are read."""
 BETWEEN_SAMPLES = 128
-"""Rows of a table of 65536 that are interpolated between two samples."""
+"""The rows between two samples of an interpolated table of 65536 rows."""
 MOST_ROWS = 1 << 16
 DEFAULT_ROWS = 2
 """Rows of a table of unknown size."""
@@ -36,8 +36,8 @@ EQUALITY = frozenset({"EQ", "NE"})
 class Range:
     """Values in [low, high). ``kind``: "index", "mask", "range", "value" or "pixels" (a float that is an image).
 
-    ``distinct``: for indices of elements that are written, the axis along which they are distinct, since the order of
-    two place counts is not said. -2: rows of indices.
+    ``distinct``: for indices of elements that are written, the axis along which they are distinct, since it is
+    undefined which of two values written to the same place is the last. -2: for rows of indices.
     """
 
     kind: str
@@ -123,8 +123,8 @@ def _rows(node: Node) -> int:
 def _first_change(table: Value) -> int:
     """Return the first row from which on a constant vector changes, as a multiple of `BETWEEN_SAMPLES`; 0 for others.
 
-    A table of a function that is not defined everywhere (int16 RSQRT) is constant where it is not, and kernels refuse
-    such its operand has there.
+    A table of a function that is not defined everywhere (int16 RSQRT) is constant where the function is undefined, and
+    kernels refuse such operands.
     """
     if table.data is None or len(table.data.shape) != 1 or table.data.size > MOST_ROWS:
         return 0
@@ -174,7 +174,7 @@ def _is_pixels(node: Node, index: int) -> bool:
 
 def _expected(node: Node, index: int) -> Range | None:
     """Return the integer with which an operand of one element is compared (a sampling rate, a mode); for a lower bound,
-    the to twice that.
+    the range from it to twice that.
     """
     number = _integer(node.operands[1 - index]) if node.op is ops.Max and len(node.operands) == 2 else None
     if number is not None and number > SMALL and _is_single(node.operand(index).tensor_type):

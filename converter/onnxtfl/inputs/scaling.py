@@ -14,9 +14,9 @@ _SHIFTS = ((1, 64), (-1, -64), (1, 4), (4, -16))
 VARIED = (*_SCALES[:4], *_SHIFTS, *_SCALES[4:])
 """Factors and offsets of varied inputs, in turn."""
 KEPT = ("range", "value", "integers")
-"""How the choice of an input begins that other sets of inputs do not change."""
+"""Prefixes of the descriptions of inputs that do not change in other sets of inputs."""
 SCALABLE = ("normal", "smooth", "quiet")
-"""How the choice of an input begins whose values may as well be larger or smaller."""
+"""Prefixes of the descriptions of inputs whose values may be larger or smaller."""
 
 
 def hardly_changes(first: Any, second: Any) -> bool:
@@ -36,8 +36,8 @@ def varied(
 ) -> Iterator[list[Any]]:
     """``count`` sets of inputs of other seeds and magnitudes; ``make``: makes the set of a number, from ``first`` on.
 
-    Whole numbers that are sizes, bounds or modes (not indices and masks) stay as they are in ``values``: what a model
-    computes of them may be an assumption that the report of a conversion names.
+    Integers that are sizes, bounds or modes (not indices and masks) keep their values in ``values``: values computed
+    from them may be an assumption that the report of a conversion names.
     """
     for number in range(first, first + count):
         made, choices = make(number)

@@ -83,7 +83,8 @@ def search(
 
 def _descend(distance: _Distance, starts: Sequence[Sequence[Any]], may: Sequence[bool]) -> list[list[Any]]:
     """Return inputs that reach the goal, some of them barely, by changing the nearest inputs; none if none are
-    found."""
+    found.
+    """
     best, values = min(((distance.of(one), list(one)) for one in starts), key=lambda pair: pair[0])
     for _ in range(STEPS):
         tries = ((distance.of(one), one) for one in _changed(values, may))
@@ -189,6 +190,7 @@ def _evaluated(graph: Graph, nodes: Sequence[Node], given: Sequence[Any], until:
 
 def _work(operands: Sequence[Array]) -> int:
     """An upper estimate of the multiplications of an op: each element of the largest operand times a row of the
-    second."""
+    second.
+    """
     first, second = ([*sorted((array.size for array in operands), reverse=True), 1, 1])[:2]
     return int(first * math.isqrt(second))

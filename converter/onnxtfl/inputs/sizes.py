@@ -38,7 +38,7 @@ SIZES: Mapping[Kind, tuple[int, ...]] = {
 _MOST_ELEMENTS = 1 << 26
 """The most elements of all inputs for chosen sizes, which limits tensors with many dynamic axes."""
 PRECISE = sorted(range(1, 2049), key=lambda size: (-math.gcd(size, 32), size))
-"""Sizes that are tried where the graph fits none of these: multiples of 32 first."""
+"""Sizes that are tried if none of these fits the graph: multiples of 32 first."""
 BATCH_NAME = r"batch|^bs$"
 LENGTH_NAME = r"seq|token|len|time|frame|sample|audio|wave"
 """Words in the names of dimensions."""
@@ -138,7 +138,7 @@ def requested(
     infos: Sequence[TensorInfo], shapes: Mapping[str, Sequence[int | str]], others: Mapping[str, str]
 ) -> list[TensorInfo]:
     """Return ``infos`` with the requested sizes ``shapes`` by name (-1 and names are dynamic), also for other inputs
-    with the the symbol of another input.
+    with the same symbol.
 
     ``others``: the name in ``infos`` of each input of the other model. UsageError for unknown names and other ranks.
     """

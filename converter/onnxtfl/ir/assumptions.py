@@ -1,4 +1,4 @@
-"""What a conversion assumes about dynamic sizes, where nothing else can be written; the report prints it."""
+"""The assumptions of a conversion about dynamic sizes, if it cannot avoid them; the report prints them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Assumption:
-    """One assumption; `is_minor`: it is about a size that hardly anyone feeds, or that is computed inside."""
+    """One assumption; `is_minor`: whether it is about a size that is rarely fed, or that is computed inside."""
 
     text: str
     is_minor: bool = False

@@ -185,5 +185,6 @@ _BY_ANNOTATION: dict[str, Callable[[Any], Attribute]] = {
 
 def of_annotation(annotation: str, default: Any) -> Attribute:
     """The attribute for a parameter of a function that defines an op. Raises KeyError for a type that no attribute
-    has."""
+    has.
+    """
     return _BY_ANNOTATION[annotation](default)

@@ -41,9 +41,9 @@ Compact = Literal["", "loops", "quantized loops"]
 
 
 class Budget:
-    """What a conversion has used, and how much it may use: `max_memory` bytes of constants computed before run time,
-    and `seconds`. `compact`: loops are small rather than fast, with weights of real values or ("quantized loops") ones
-    that are quantized later.
+    """The limits of a conversion, and what it has used so far: `max_memory` bytes of constants computed before run
+    time, and `seconds`. `compact`: loops are small rather than fast, with weights of real values or ("quantized loops")
+    ones that are quantized later.
 
     `elements`: read, written or multiplied by nodes that were computed before run time. `held`: bytes of the constants
     made from them. `terms`: products of terms in symbolic sizes. `unknown`: sizes that became unknown since their

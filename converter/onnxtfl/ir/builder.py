@@ -66,9 +66,10 @@ class Builder:
         return self._insert(node)
 
     def computed(self, op: type[Op], *operands: Operand, **attributes: Any) -> Value:
-        """The result of an op as a constant where its operands are constants in memory, else of a new node.
+        """The result of an op: a constant if its operands are constants in memory, else that of a new node.
 
-        For what rules compute of sizes: it may be larger than its operands, up to `Budget.largest_constant` elements.
+        Rules use it to compute with sizes. A constant may be larger than its operands, up to `Budget.largest_constant`
+        elements.
         """
         values = [self.value(v) for v in operands]
         if not all(v is None or (v.data is not None and v.data.in_memory) for v in values):
@@ -132,7 +133,7 @@ class Builder:
             )
 
     def tried(self, rule: Callable[[Builder, Node], Made], node: Node) -> Made:
-        """What a rule returns for a node. Where that is None, or it raises, the graph is as it was before."""
+        """The results of a rule for a node. If the rule returns None or raises an error, the graph is unchanged."""
         before = len(self.created)
         try:
             result = rule(self, node)
@@ -191,7 +192,9 @@ def _evaluated(node: Node, type_: Type) -> Value | None:
 
 
 class ElementTypeError(TypeError):
-    """An element type that an op does not compute. One of ONNX may: most of them have more types than any runtime."""
+    """An element type for which an op is not defined. The ONNX op may allow it: most allow more types than runtimes
+    compute.
+    """
 
 
 def infer(node: Node) -> list[Type]:
@@ -258,7 +261,7 @@ def _check_operands(node: Node) -> None:
 
 
 def _check_alike(node: Node, operand: Declared, value: Value) -> None:
-    """TypeError where `value` has another element type than the operand that it has to be like."""
+    """Raise TypeError if `value` has another element type than the operand whose type it must have."""
     other = node.optional([o.name for o in node.op.operands].index(operand.like))
     if other is not None and other.dtype is not value.dtype:
         raise TypeError(f"operand {operand.name} is {value.dtype.value}, {operand.like} is {other.dtype.value}")
@@ -277,7 +280,7 @@ def _check_attributes(node: Node) -> None:
 def propagate(node: Node, types: Sequence[Type | None]) -> list[Array | None]:
     """The known elements of the results (small integer tensors; None for others, and for comparisons).
 
-    Where an expression becomes too large for the budget, all results are unknown.
+    If an expression becomes too large for the budget, all results are unknown.
     """
     before = current_budget().unknown
     known = _propagated(node, types)

@@ -1,4 +1,5 @@
-"""The part of a conversion's record that is written into its result: which tensors hold which of the source.
+"""The part of a conversion's record that is written into its result: the mapping from the source's tensors to the
+result's.
 
 Entries that follow from equal names are left out, so that the record of a small model has about a hundred bytes. It is
 JSON, compressed, with the fields

@@ -39,6 +39,6 @@ def dequantized_constant(value: Value) -> Value:
 
 
 def output_instead(graph: Graph, old: Value, new: Value) -> None:
-    """Let `new` be the output that `old` is, with its name and origins; other uses keep `old`."""
+    """Replace the output `old` by `new`, which gets its name and origins; other uses of `old` are unchanged."""
     new.name, new.origins, old.name = old.name, old.origins, None
     graph.outputs = [new if v is old else v for v in graph.outputs]

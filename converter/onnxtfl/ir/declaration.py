@@ -44,8 +44,8 @@ class Operand:
     """An operand or result: its name, its allowed element types, and whether it is optional or variadic.
 
     `like`: the operand (of a result: or the attribute) with the same element type; `becomes`: those that differ.
-    `likely`: sensible values [low, high) where a model does not say which; where `counts`, whole numbers in floats too.
-    A result of several element types is like the first operand; variadic results are each like their own operand.
+    `likely`: plausible values [low, high) if the model does not determine them; if `counts`, integers in floats too. A
+    result of several element types is like the first operand; variadic results are each like their own operand.
     """
 
     name: str
@@ -96,54 +96,58 @@ class UnknownRankError(UnsupportedError, TypeError):
 
 
 class Declaration:
-    """Operands, attributes and results, the `shape` of these, and what they are (`compute`).
+    """Operands, attributes and results, the `shape` of the results, and their elements (`compute`).
 
-    `shape` and `compute` take all operands by position (None: absent), and those attributes that they have as keywords.
+    `shape` and `compute` take all operands by position (None: absent), and as keywords the attributes that they
+    declare.
     """
 
     operands: ClassVar[tuple[Operand, ...]] = ()
     results: ClassVar[tuple[Operand, ...]] = (Operand("output"),)
     attributes: ClassVar[Mapping[str, Attribute]] = {}
     defaults: ClassVar[Mapping[str, Any]] = {}
-    """Those of the attributes; ``REQUIRED`` for one that has to be given."""
+    """The defaults of the attributes; ``REQUIRED`` for one that has to be given."""
     widens: ClassVar[bool] = False
     """Whether `compute` works in the wide types of its operands (:func:`onnxtfl.ir.numeric.widened`)."""
     moves: ClassVar[slice | None] = None
     """The operands whose elements the op moves to its results unchanged, so that quantization is kept."""
     keeps_all: ClassVar[Literal["in order", "permuted"] | None] = None
-    """Whether an op that moves elements has each of one operand once, and no others."""
+    """If the result of an op that moves elements has each element of one operand once and no others: their order."""
     selects: ClassVar[slice | None] = None
-    """The operands of which each element of the first result is one, the same for real values and stored integers."""
+    """The operands from which each element of the first result is selected, equally for real values and stored
+    integers.
+    """
     carries: ClassVar[slice | None] = None
-    """The operands whose elements may be elements of the results, of ops that may also have others there."""
+    """The operands whose elements may be elements of the results, possibly among computed ones."""
     inserts: ClassVar[bool] = False
-    """Whether an op that moves elements adds others, so that stored integers cannot be moved as they are."""
+    """Whether an op that moves elements also inserts other elements, so that stored integers cannot be moved unchanged.
+    """
     clamps: ClassVar[tuple[float | None, float | None] | None] = None
-    """The bounds of an op that clamps its first operand, and does nothing else; None in it: the operand's after it."""
+    """The bounds of an op that only clamps its first operand; a bound of None is the operand after it."""
     bounds: ClassVar[tuple[float, float] | None] = None
-    """The least and the greatest element that results have, but for NaN, whatever the operands are."""
+    """The least and the greatest possible element of the results for any operands, except for NaN."""
     defined: ClassVar[tuple[float, float] | None] = None
-    """Of a function of each element of one operand: where it is defined; elsewhere, and of NaN, it is NaN."""
+    """For an elementwise function of one operand, its domain; the result is NaN for NaN and outside of the domain."""
     monotonic: ClassVar[bool] = False
-    """Whether that function is greater, or the same, for greater elements."""
+    """Whether that function is monotonically increasing (not necessarily strictly)."""
     integral: ClassVar[bool] = False
     """Whether all finite elements of the results are integral."""
     interval: ClassVar[Callable[..., Facts] | None] = None
-    """What the results may be in exact arithmetic, from the facts of the operands (None: absent)."""
+    """Returns the possible values of the results in exact arithmetic, from the facts of the operands (None: absent)."""
     indexes: ClassVar[Literal["axis", "axes"] | None] = None
-    """Whether the operand `indices` selects along the attribute `axis` of the first operand, or along several axes."""
+    """The axes of the first operand along which `indices` selects: the attribute `axis`, or several axes."""
     positions: ClassVar[int | None] = None
     """The result with positions along the attribute `axis` of the first operand."""
     discrete: ClassVar[bool] = False
-    """Whether results jump where operands change by little: positions, selected rows, decisions."""
+    """Whether results are discontinuous in the operands: positions, selected rows, decisions."""
     reduction: ClassVar[str] = ""
     """The kind of reduction that joins elements by this op of two operands."""
     integers: ClassVar[Literal["bits", "order"] | None] = None
-    """Whether an op that computes with integers needs their bits only, signed or not, or also their order."""
+    """Whether an op on integers depends only on their bits, signed or not, or also on their order."""
     multiplies: ClassVar[Literal["elements", "matrices", "windows"] | None] = None
-    """What of the first two operands is multiplied, for an op that computes products and at most sums of these."""
+    """For an op that computes products or sums of products: the parts of the first two operands that are multiplied."""
     commutative: ClassVar[bool] = False
-    """Whether the two operands may change places."""
+    """Whether the two operands may be swapped."""
     expands: ClassVar[bool] = False
     """Whether the types of the results are those of other ops that define the op, so that they may be quantized."""
 
@@ -154,8 +158,8 @@ class Declaration:
 
     @classmethod
     def checked(cls, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes of a node in their Python types; TypeError or ValueError where one is not as declared, unknown
-        or missing.
+        """The attributes of a node in their Python types. Raises TypeError or ValueError if one is not as declared,
+        unknown or missing.
         """
         for name in attributes.keys() - cls.attributes.keys():
             raise TypeError(f"there is no attribute {name}")
@@ -166,21 +170,23 @@ class Declaration:
 
     @classmethod
     def picks(cls, attributes: Attributes) -> Pick | None:
-        """What each element of the first result is: an element of the operands, a weighted mean of some, or None."""
+        """How each element of the first result depends on the operands: an element, a weighted mean of elements, or
+        None.
+        """
         return "element" if cls.selects is not None else None
 
     @staticmethod
     def shape(*operands: Any, **attributes: Any) -> Any:
         """The shape of all results, None where its rank is unknown; or a list with the shape of each.
 
-        Operands are values. Where the rank of one is asked for and unknown, so are the results'. ValueError (TypeError)
-        where they do not fit.
+        Operands are values. If the implementation needs an unknown rank, the ranks of the results are unknown. Raises
+        ValueError or TypeError if operands do not fit.
         """
         return operands[0].shape
 
     @staticmethod
     def compute(*operands: Any, **attributes: Any) -> Any:
-        """What the op means, in NumPy: one result, or a tuple of them, in any element type."""
+        """The semantics of the op in NumPy: one result or a tuple of results, in any element type."""
         raise NotImplementedError("no evaluation")
 
     @classmethod
@@ -208,7 +214,7 @@ class Declaration:
 
     @classmethod
     def padded(cls, operands: Sequence[Any]) -> list[Any]:
-        """The operands, with None for those that are left out at the end."""
+        """The operands, with None for omitted trailing ones."""
         absent = len(cls.operands) - len(operands)
         return [*operands, *[None] * (absent - cls.operands[-1].variadic)] if absent > 0 else [*operands]
 
@@ -238,7 +244,7 @@ def _rounded(result: Any, dtype: DType | np.dtype[Any]) -> Array:
 
 
 def call_with_attributes(function: Callable[..., Any], operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """What `function` returns for `operands`, and for those of `attributes` that it has as keywords."""
+    """Call `function` with `operands`, and with those of `attributes` that are its keywords."""
     names = _keywords(function)
     return function(*operands, **(attributes if names is None else {name: attributes[name] for name in names}))
 

@@ -34,7 +34,7 @@ class FloorDiv:
 
 @dataclass(frozen=True)
 class Common:
-    """The atom for the size to which `sizes`, two or more that may be 1, broadcast: that which is not 1."""
+    """The atom for the size to which `sizes`, two or more that may be 1, broadcast: the one that is not 1."""
 
     sizes: tuple[Dim, ...]
 
@@ -170,7 +170,7 @@ def floordiv(a: Dim, b: Dim) -> Dim:
 
 
 def truncdiv(a: Dim, b: Dim) -> Dim:
-    """`a / b` rounded toward zero; TypeError where that depends on a sign that is not known."""
+    """`a / b` rounded toward zero; TypeError if it depends on an unknown sign."""
     quotient = floordiv(a, b)
     if _are_nonnegative(a, b) or _are_nonnegative(-a, -b) or quotient * b == a:
         return quotient

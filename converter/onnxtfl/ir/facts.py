@@ -152,7 +152,9 @@ def _by_traits(node: Node, index: int, of: FactsOf) -> Facts:
 
 
 def _of_function(node: Node, x: Facts) -> Facts:
-    """Of a function of each element that is defined on what the op says, where it is finite or infinite."""
+    """Return the facts of an elementwise function from its domain (`defined`) and, if it is monotonic, its values at
+    the bounds.
+    """
     op, (least, most) = node.op, node.op.defined or EVERYWHERE
     nan = not x.inside(least, most)
     if not op.monotonic:

@@ -104,7 +104,7 @@ class Value(HasOrigins):
         return self.data.numpy()
 
     def replace_uses(self, new: Value) -> None:
-        """Let every user take `new` instead."""
+        """Replace this value by `new` in all users."""
         for node, index in list(self.uses):
             node.set_operand(index, new)
 

@@ -1,7 +1,7 @@
 """Facts about the elements of a tensor (interval, NaN, integrality), and their arithmetic.
 
-Results are those of exact arithmetic; :meth:`Facts.stored` says what an element type makes of them, where integers wrap
-and floats are rounded.
+Results are those of exact arithmetic; :meth:`Facts.stored` applies the element type, in which integers wrap and floats
+are rounded.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _ERROR_OF_FLOATS = 2.0**-20
 class Facts:
     """All elements are in [`low`, `high`], or NaN if `nan`; if `integral`, the finite ones are integers.
 
-    Of integers the bounds are exact. A zero may be of either sign. `sizes`: they are computed from sizes of axes,
-    positions and constants only, so that sums and products are assumed to fit the type, as all those of tensors that
-    fit into memory do; all others wrap.
+    For integers the bounds are exact. A zero may have either sign. `sizes`: whether they are computed only from sizes
+    of axes, positions and constants: their sums and products are assumed to fit the type, as they do for all tensors
+    that fit into memory. Other integers wrap.
     """
 
     low: float = -INF
@@ -62,11 +62,11 @@ class Facts:
         return not self.nan and low <= self.low and self.high <= high
 
     def or_else(self, *others: Facts) -> Facts:
-        """Of tensors with elements of all of these."""
+        """The facts of a tensor with elements of this one and of others."""
         return functools.reduce(_joined, others, self)
 
     def clipped(self, low: float, high: float) -> Facts:
-        """Of min(max(x, low), high)."""
+        """The facts of min(max(x, low), high)."""
         return replace(self, low=min(max(self.low, low), high), high=min(max(self.high, low), high))
 
     def known_inside(self, low: float, high: float) -> Facts:
@@ -105,7 +105,7 @@ class Facts:
         return replace(found, nan=found.nan or undefined)
 
     def squared(self) -> Facts:
-        """Of the squares of the elements."""
+        """The facts of the squares of the elements."""
         size = absolute(self)
         return replace(size * size, nan=self.nan)
 
@@ -156,7 +156,7 @@ def of_array(array: Array) -> Facts:
 
 ZERO = Facts(0, 0, False, True, True)
 SIZES = Facts(0, MOST, False, True, True)
-"""Of sizes, positions and counts."""
+"""The facts of sizes, positions and counts."""
 
 
 def _joined(a: Facts, b: Facts) -> Facts:
@@ -187,13 +187,13 @@ def _product(a: float, b: float) -> float:
 
 
 def _corners(function: Callable[[float, float], float], a: Facts, b: Facts) -> Facts:
-    """Of a function that is monotonic in each operand, from its values at the bounds."""
+    """The facts of a function that is monotonic in each operand, from its values at the bounds."""
     found = [function(x, y) for x, y in itertools.product((a.low, a.high), (b.low, b.high))]
     return replace(_joined(a, b), low=min(found), high=max(found))
 
 
 def quotient(a: Facts, b: Facts, down: bool = False) -> Facts:
-    """Of a / b: of integers truncated, or rounded `down`; integers are not divided by 0."""
+    """The facts of a / b; for integers, truncated or rounded `down`, and never divided by 0."""
     if a.of_integers and b.of_integers:
         divisors = [x for x in (b.low, b.high, -1, 1) if x and b.low <= x <= b.high]
         rounded = _divided_down if down else _truncated
@@ -225,7 +225,7 @@ def _divided(a: float, b: float) -> float:
 
 
 def remainder(a: Facts, b: Facts) -> Facts:
-    """Of the remainder of a / b with the sign of a."""
+    """The facts of the remainder of a / b with the sign of a."""
     integers = a.of_integers and b.of_integers
     most = max(min(a.magnitude, b.magnitude - integers), 0)
     nan = not integers and (not a.is_finite or b.nan or b.low <= 0 <= b.high)
@@ -233,7 +233,7 @@ def remainder(a: Facts, b: Facts) -> Facts:
 
 
 def modulus(a: Facts, b: Facts) -> Facts:
-    """Of the remainder of a / b with the sign of b."""
+    """The facts of the remainder of a / b with the sign of b."""
     integers = a.of_integers and b.of_integers
     low, high = min(b.low + integers, 0), max(b.high - integers, 0)
     if a.low >= 0 and b.low >= 0 and integers:
@@ -243,40 +243,40 @@ def modulus(a: Facts, b: Facts) -> Facts:
 
 
 def larger(a: Facts, b: Facts) -> Facts:
-    """Of the maximum of both."""
+    """The facts of the maximum of both."""
     return replace(_joined(a, b), low=max(a.low, b.low), high=max(a.high, b.high))
 
 
 def smaller(a: Facts, b: Facts) -> Facts:
-    """Of the minimum of both."""
+    """The facts of the minimum of both."""
     return -larger(-a, -b)
 
 
 def squared_difference(a: Facts, b: Facts) -> Facts:
-    """Of (a - b) squared; of floats, whose difference is rounded, the sign."""
+    """The facts of (a - b) squared; for floats, whose difference is rounded, only the sign."""
     found = (a - b).squared()
     return found if found.of_integers else replace(found, low=0, high=INF)
 
 
 def clamped(x: Facts, low: Facts | None, high: Facts | None) -> Facts:
-    """Of min(max(x, low), high), of bounds that may be absent."""
+    """The facts of min(max(x, low), high); the bounds may be absent."""
     found = x if low is None else larger(x, low)
     return found if high is None else smaller(found, high)
 
 
 def sign(x: Facts) -> Facts:
-    """Of -1, 0 and 1 by the sign."""
+    """The facts of the sign: -1, 0 or 1."""
     return Facts((x.low > 0) - (x.low < 0), (x.high > 0) - (x.high < 0), x.nan, True)
 
 
 def absolute(x: Facts) -> Facts:
-    """Of the absolute values."""
+    """The facts of the absolute values."""
     least = 0 if x._has_zero else min(abs(x.low), abs(x.high))
     return replace(x, low=least, high=x.magnitude)
 
 
 def power(x: Facts, count: int | None) -> Facts:
-    """Of the products of `count` of these (None: of any number of them); 1 without any."""
+    """The facts of products of `count` elements (None: of any number); the empty product is 1."""
     if not x.of_integers or count is None or count > _MOST_FACTORS:
         return Facts(0 if x.low >= 0 else -INF, INF, not x.of_integers, x.integral, x.sizes)
     most = int(x.magnitude) ** count
@@ -284,14 +284,14 @@ def power(x: Facts, count: int | None) -> Facts:
 
 
 def mean(x: Facts) -> Facts:
-    """Of weighted means, with zeros or without; of floats the sign, since sums may overflow, and of none NaN."""
+    """The facts of weighted means, possibly with zeros; for floats only the sign, since sums may overflow."""
     if x.of_integers and x.magnitude <= 1 << 53:
         return x.or_else(ZERO)
     return Facts(0 if x.low >= 0 else -INF, 0 if x.high <= 0 else INF)
 
 
 def total(x: Facts, most: int) -> Facts:
-    """Return the facts of sums of at most `most` elements; for floats, which round at each step, the sign."""
+    """Return the facts of sums of at most `most` elements; for floats, which round at each step, only the sign."""
     if x.of_integers:
         return replace(x, low=min(x.low * most, 0), high=max(x.high * most, 0))
     signed = x.low >= 0 or x.high <= 0
@@ -299,14 +299,14 @@ def total(x: Facts, most: int) -> Facts:
 
 
 def some_bits(a: Facts, b: Facts) -> Facts:
-    """Of integers whose bits are found from those of both, 0 from zeros."""
+    """The facts of integers whose bits are computed from those of both, where two zeros result in 0."""
     if a.low < 0 or b.low < 0:
         return UNKNOWN
     return Facts(0, (1 << int(max(a.high, b.high)).bit_length()) - 1, False, True)
 
 
 def both_bits(a: Facts, b: Facts) -> Facts:
-    """Of integers with the bits that are set in both."""
+    """The facts of integers with the bits that are set in both."""
     tops = [x.high for x in (a, b) if x.low >= 0]
     return Facts(0, min(tops), False, True) if tops else UNKNOWN
 
@@ -317,22 +317,22 @@ def inverted(x: Facts) -> Facts:
 
 
 def shifted_down(x: Facts, amounts: Facts) -> Facts:
-    """Of integers whose bits move down, where zeros enter."""
+    """The facts of integers shifted right, with zeros as the highest bits."""
     return Facts(0, x.high, False, True) if x.low >= 0 else UNKNOWN
 
 
 def truncated(x: Facts) -> Facts:
-    """Of the integers that the elements are rounded to, toward zero; unknown where they may be infinite or NaN."""
+    """The facts of the elements rounded toward zero to integers; unknown if they may be infinite or NaN."""
     return replace(x, low=math.trunc(x.low), high=math.trunc(x.high), integral=True) if x.is_finite else UNKNOWN
 
 
 def positions_below(count: object) -> Facts:
-    """Of positions among `count`, which may be known."""
+    """The facts of positions in [0, count); `count` may be unknown."""
     return replace(SIZES, high=max(count - 1, 0)) if isinstance(count, int) else SIZES
 
 
 def with_rounding(x: Facts, dtype: DType) -> Facts:
-    """Of values that are computed with an error of some steps of `dtype`, 0 and infinities without one."""
+    """The facts of values computed with an error of some steps of `dtype`; 0 and infinities are exact."""
     error = _ERROR.get(dtype, _ERROR_OF_FLOATS)
     low, high = x.low - abs(x.low) * error if x.low > -INF else -INF, x.high + abs(x.high) * error
     return replace(x, low=low if x.low < INF else FINITE[1], high=high if x.high > -INF else FINITE[0])

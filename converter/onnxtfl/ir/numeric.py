@@ -75,7 +75,7 @@ _truncdiv = np.frompyfunc(truncdiv, 2, 1)
 
 
 def remainder(a: Array, b: Array) -> Array:
-    """What is left of a / b rounded toward zero, with the sign of `a`. Dims as in :func:`truncating_divide`."""
+    """The remainder of a / b rounded toward zero, with the sign of `a`. Dims as in :func:`truncating_divide`."""
     if object in (a.dtype, b.dtype):
         return np.asarray(a - truncating_divide(a, b) * b, object)
     return np.asarray(np.fmod(a, b))
@@ -136,7 +136,7 @@ def shifted(x: Array, amount: Array, kind: str) -> Array:
 
 
 def cast(x: Array, dtype: DType, saturate: bool, rounding: str = "nearest") -> Array:
-    """The elements in another element type, as Convert means it; `saturate` and `rounding` as there."""
+    """The elements in another element type, with the semantics of Convert, also of `saturate` and `rounding`."""
     if dtype is DType.BOOL:
         return np.asarray(widened(x) != 0)
     if dtype is DType.FLOAT8E8M0:

@@ -93,7 +93,7 @@ def fields_per_byte(dtype: DType) -> int:
 
 
 def zero_offset(dtype: DType) -> int:
-    """What is added to the elements of a type, so that none is negative."""
+    """The offset of the stored elements of a type, which makes all of them nonnegative."""
     return 1 << (dtype.bits - 1) if dtype.is_signed else 0
 
 

@@ -71,7 +71,7 @@ def selected_operands(node: Node) -> slice | None:
 
 
 def picked_operands(node: Node) -> Pick | None:
-    """What each element of the first result is: an element of operands, a weighted mean of some, or None."""
+    """How elements of the first result depend on operands: an element, a weighted mean of elements, or None."""
     return node.op.picks(attributes_of(node))
 
 

@@ -1,7 +1,7 @@
 """One axis of a Resize by other ops: elements gathered at coordinates, or weighted by a matrix.
 
-The arithmetic is that of :mod:`onnxtfl.ir.resampling`, with coordinates in float32 as ONNX Runtime's. Where sizes are
-known, all that is computed of them is constant.
+The arithmetic is that of :mod:`onnxtfl.ir.resampling`, with coordinates in float32 as ONNX Runtime's. If sizes are
+known, everything that is computed from them is constant.
 """
 
 from __future__ import annotations

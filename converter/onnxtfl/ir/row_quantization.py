@@ -1,4 +1,4 @@
-"""Quantization at run time, over the range of each row: what TFLite's hybrid kernels do with their activations."""
+"""Quantization at run time, over the range of each row, as TFLite's hybrid kernels quantize activations."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def bits_type(dtype: DType) -> DType:
 
 @dataclass(frozen=True, slots=True)
 class FloatFormat:
-    """A float format: bits of the fraction, exponent of the smallest normal value, largest value, what else it has."""
+    """A float format: bits of the fraction, exponent of the smallest normal value, largest value, special values."""
 
     fraction: int
     least: int
@@ -82,7 +82,7 @@ def is_nan(x: Term) -> Term:
 
 
 def shift_right(x: Term, places: int) -> Term:
-    """int32 shifted right, the sign enters."""
+    """int32 shifted right, with copies of the sign bit as the highest bits."""
     return x.apply("ShiftRightArithmetic", places, in_range=True)
 
 

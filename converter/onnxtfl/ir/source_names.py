@@ -23,5 +23,5 @@ def source_name(node: Node) -> str | None:
 
 
 def shown_name(node: Node) -> str:
-    """The name in quotes, of the op where nothing has one."""
+    """The name in quotes; that of the op if neither node nor results have one."""
     return repr(source_name(node) or node.op.name)

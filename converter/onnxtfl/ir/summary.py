@@ -1,4 +1,4 @@
-"""What became of the quantization of a model: data for reports, without methods that need a graph."""
+"""The quantization of a converted model: data for reports, without methods that need a graph."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class QuantizationSummary:
     """`integer_ops`, `hybrid_ops`: number of ops, by name, that compute on integers, or on weights that are integers
     and float activations. `float_ops`: the ops that compute in float. `rescaled_biases`: (tensor or op, what changed)
     of each bias with another scale than in the source. `requantized`: (tensor, what changed) of each tensor that is
-    read in another quantization than the source's. `tolerance`: how far results may be off, relative to an output's
-    largest element, since hybrid kernels quantize activations that the source quantizes otherwise, or not at all.
-    `kernels`: (tensor, what is computed) of each op that the source's runtime computes otherwise than the op means.
-    `faults`: what releases of the runtime that were not measured are known to compute wrongly, to the number of ops.
-    `dynamic_ops`: products of activations that are quantized at run time, which are not hybrid kernels.
-    `coarse_ops`: the integer ops whose kernels may be several steps off the nearest one, by name, and how many.
+    read in another quantization than the source's. `tolerance`: the allowed error of results, relative to an output's
+    largest element, since hybrid kernels quantize activations that the source quantizes differently, or not at all.
+    `kernels`: (tensor, what is computed) of each op whose kernel in the source's runtime deviates from the semantics of
+    the op. `faults`: known kernel bugs of releases that were not measured, with the number of affected ops.
+    `dynamic_ops`: products of activations that are quantized at run time, which are not hybrid kernels. `coarse_ops`:
+    the number of integer ops, by name, whose kernels may have errors of several steps.
     """
 
     integer_ops: Mapping[str, int] = field(default_factory=dict)

@@ -86,7 +86,7 @@ class _Printer:
         yield from (f"{results} = {text} : {types}" if node.results else text).split("\n")
 
     def _name_of(self, node: Node) -> str:
-        """Return the name of a neutral op, the document's one if asked for."""
+        """Return the name of a neutral op, or its name in the document if requested."""
         return node.op.documented_name(node) if self.documented else node.op.name
 
     def name(self, value: Value) -> str:

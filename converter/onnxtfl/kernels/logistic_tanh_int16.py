@@ -1,7 +1,7 @@
 """TFLite's LOGISTIC and TANH of int16: the table of all results.
 
 Both interpolate between 256 samples of the sigmoid. If the operand's scale is a certain power of two, the vector
-code in 16-bit fixed point, the vector kernels run that instead; the reference kernels do not.
+kernels use code in 16-bit fixed point instead; the reference kernels do not.
 Source: LiteRT kernels/activations.cc (SigmoidPrepare, TanhPrepare), kernels/internal/reference/integer_ops/logistic.h
 and tanh.h, kernels/internal/common.h (sigmoid_table_uint16); gemmlowp fixedpoint/fixedpoint.h.
 Test: tests/unit/test_quantized_tfl.py (test_int16_sigmoids).
@@ -50,7 +50,8 @@ def tanh_table(x: Quantization, y: Quantization) -> Array | None:
 
 def _power(quantization: Quantization) -> int | None:
     """The exponent of a scale that is a power of two; None for other scales. Source: CheckedLog2, with its
-    tolerance."""
+    tolerance.
+    """
     exponent = math.log2(quantization.scales[0])
     return round(exponent) if abs(exponent - round(exponent)) < 1e-3 else None
 

@@ -4,7 +4,7 @@ The kernel adds two products of 8 bits in int16: 255 * 127 + 255 * 127 becomes 3
 exact. A copy of the model with uint8 weights has the same meaning: each element and zero point is 128 more.
 Source: ONNX Runtime core/mlas/lib/amd64/QgemmU8X8KernelAvx2.asm,
 core/optimizer/qdq_transformer/avx2_weight_s8_to_u8.cc.
-Test: tests/unit/test_saturating_products.py.
+Test: tests/unit/test_saturating_products.py (test_a_copy_with_uint8_weights_computes_the_same).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ONNX Runtime's linear Resize of integers, to the last bit.
 
-The result is truncated: if the exact result is an integer, the order of the float32 arithmetic determines it.
+The result is truncated: if the exact result is an integer, the order of the float32 arithmetic determines it. Bytes
 with the channels last are resized in fixed point instead, with weights in units of 1/1024.
 Source: ONNX Runtime core/providers/cpu/tensor/upsample.h (SetupUpsampleBilinear, UpsampleBilinear, UpsampleTrilinear,
 NhwcUpsampleBilinearInteger).

@@ -1,8 +1,9 @@
 """The accumulators of TFLite's CONV_2D and FULLY_CONNECTED of int16 activations and int8 weights.
 
 LiteRT and tflite-runtime have fast kernels with int32 accumulators, for an int32 bias, and plain loops with int64
-int64, for an int64 bias, and round once more. An int32 sum wraps: it is written only where the constant weights show
-that no sum can. Source: LiteRT kernels/conv.cc (EvalQuantizedPerChannel16x8), fully_connected.cc (EvalQuantized).
+accumulators, for an int64 bias, which round once more. An int32 sum may wrap: it is written only if the constant
+weights show that no sum does. Source: LiteRT kernels/conv.cc (EvalQuantizedPerChannel16x8), fully_connected.cc
+(EvalQuantized).
 Test: tests/unit/test_accumulators.py (test_the_largest_sum_in_litert).
 """
 

@@ -40,8 +40,8 @@ def tfl_bilinear(size: int, resized: int, corners: bool, centers: bool) -> Array
 
 
 def bilinear_of_integers(b: Builder, node: Node, places: Mapping[str, str]) -> Value | None:
-    """RESIZE_BILINEAR on int16, on int8 without scales, and on int8 to computed sizes (XNNPACK, whose coordinates are
-    exact coordinates) does not take; None for others.
+    """RESIZE_BILINEAR on int16, on int8 without scales, and on int8 to computed sizes, which XNNPACK (with exact
+    coordinates) does not accept; None for others.
 
     ::
 

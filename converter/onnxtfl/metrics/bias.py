@@ -32,7 +32,7 @@ _MOST = 1 << 22
 @dataclass(frozen=True)
 class Bias:
     """``mean``: the signed mean error in steps, of the group of elements (all, or a channel) with the largest excess;
-    beyond chance; ``excess``: by how many steps it is so, 0.0 where it may be chance.
+    ``excess``: the steps by which its magnitude exceeds chance, 0.0 if it may be chance.
     """
 
     mean: float = 0.0
@@ -72,7 +72,8 @@ def _sample(array: Array) -> Array:
 
 def _axes(rank: int) -> Iterator[int | None]:
     """The axes whose slices are groups: none (all elements are one group), the last, the second (channels last or
-    first)."""
+    first).
+    """
     yield None
     if rank >= 2:
         yield rank - 1

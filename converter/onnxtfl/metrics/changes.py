@@ -23,8 +23,8 @@ class Changes:
     def add(self, a: Any) -> None:
         """Add an array. An axis along which the arrays differ in size is omitted.
 
-        Types that NumPy lacks are left out, and integers of more than 16 bits: those are indices and counts, of which a
-        constant one says nothing.
+        Types that NumPy lacks are omitted, and integers of more than 16 bits, which are indices and counts: a constant
+        one is no evidence.
         """
         if not isinstance(a, np.ndarray) or not a.size:
             return

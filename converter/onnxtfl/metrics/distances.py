@@ -1,8 +1,8 @@
 """Distances of the outputs of quantized models from ONNX Runtime's float emulation of quantization.
 
 With graph optimizations off, ONNX Runtime computes each op in float between DequantizeLinear and QuantizeLinear; with
-them, it uses integer kernels, which round differently, and in deep models their outputs differ. What they differ by is
-what another runtime may differ by too::
+them, it uses integer kernels, which round differently, and in deep models their outputs differ. Another runtime may
+differ by as much::
 
     |TFLite - emulation|  <=  SLACK |integer kernels - emulation|       mean over all elements and inputs
 """
@@ -24,8 +24,9 @@ LEAST, MOST = 5, 20
 SLACK = 1.1
 """Means over a few inputs that differ by less than this factor count as equal."""
 FAR, FAR_STEPS = 8.0, 1.5
-"""A model is wrong if its distance is more than this many times that of the integer kernels, and more than this many
-Measured of correct models: up to 11 times with 0.9 steps; 12 layers with biases off by 0.9 step: 35 times, 2 steps.
+"""A model is wrong if its distance is more than this many times that of the integer kernels, and on average more than
+this many steps of its output. Measured for correct models: up to 11 times with 0.9 steps; 12 layers with biases off by
+0.9 step: 35 times, 2 steps.
 """
 LEAST_CLASSES = 3
 """The least number of elements along the last axis for which the largest one counts as a class."""
@@ -39,7 +40,7 @@ class Three:
     """One output of one run, as the emulation, ONNX Runtime's integer kernels and TFLite store it.
 
     Each may be hundreds of megabytes, so computations are in blocks. ``quantization``: that of the integers. ``step``:
-    that ``step``: that of the values, None where it is not known.
+    that of the values, None if it is not known.
     """
 
     emulated: Array

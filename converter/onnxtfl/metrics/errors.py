@@ -1,5 +1,5 @@
 """The errors of one array against another, measured in blocks: arrays may be hundreds of megabytes, and a copy in
-in float64 is twice that.
+float64 is twice that.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Allowed:
 @dataclass
 class Errors:
     """Of ``count`` elements, ``bad`` differ by more than the allowed error; the one at ``worst`` (flat) has the largest
-    error; differ by at most a step, ``excused`` by at most a step or what is allowed.
+    error. ``within`` differ by at most a step, ``excused`` by at most a step or the allowed error.
     """
 
     count: int

@@ -23,13 +23,13 @@ from onnxtfl.ir.data import Array
 
 FACTOR = 8.0
 """The allowed multiple of the noise: in another runtime, rounding errors add up in other ways. The largest measured one
-the corpus that are correct, the largest measured was 6.
+of a correct conversion in the corpus was 6.
 """
 LIMIT = 10.0
 """An error beyond this multiple of the tolerance is never accepted as noise."""
 AMPLIFIED = 1e-2
-"""With more noise, relative to the outputs, outputs are no evidence. That of a correct float16 network (segformer) is
-7e-4, that of networks that amplify rounding 0.1 and more.
+"""If the noise relative to the outputs is larger, outputs are no evidence. That of a correct float16 network
+(segformer) is 7e-4, that of networks that amplify rounding 0.1 and more.
 """
 MOST_INFINITE = 1e-2
 """The largest fraction of elements that are finite in one run of the source and infinite in another."""
@@ -47,7 +47,8 @@ RunPerturbed = Callable[[Sequence[Any], "Perturbation"], Sequence[Any]]
 @dataclass(frozen=True)
 class Perturbation:
     """Changes each element up or down, at random by ``seed``: by ``step`` times its value; one unit in the last place
-    if 0."""
+    if 0.
+    """
 
     seed: int
     step: float = 0.0

@@ -19,7 +19,8 @@ Metric = Callable[[Array, Array], float]
 
 def measured(a: Array, b: Array, metrics: Sequence[str | Metric]) -> dict[str, float]:
     """The metrics of ``b`` against ``a``, by name; that of a function is its own. Empty for arrays of different
-    shapes."""
+    shapes.
+    """
     if a.shape != b.shape or a.dtype.kind in "OSU" or b.dtype.kind in "OSU":
         return {}
     found = {}

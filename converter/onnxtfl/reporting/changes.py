@@ -1,4 +1,4 @@
-"""What a conversion did to the ops of the source, read from its record: kept, fused, decomposed, cast, transposed."""
+"""The changes of a conversion to the ops of the source, from its record: kept, fused, decomposed, cast, transposed."""
 
 from __future__ import annotations
 

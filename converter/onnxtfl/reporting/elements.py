@@ -24,7 +24,7 @@ def file_text(name: str) -> str:
 
 
 def _shown(value: object) -> Any:
-    """What a template writes: text without control characters, which Jinja escapes; Markup as it is."""
+    """The output of a template: text without control characters, which Jinja escapes; Markup unchanged."""
     return value if isinstance(value, Markup) else printable(str(value))
 
 
@@ -76,7 +76,7 @@ class _Column(NamedTuple):
 
 @dataclass
 class Table:
-    """A table with an `id` of its own; the columns of which the title begins with "#" hold numbers, with "=" bars.
+    """A table with an `id` of its own; columns whose title begins with "#" have numbers, those with "=" bars.
 
     `stack`: on narrow screens each row is a block. `marked`: the indices of highlighted rows.
     """
@@ -113,7 +113,7 @@ class Table:
         return list(zip(cells, self.heads, strict=True))
 
     def markup(self) -> Markup:
-        """The table, with a field to filter it where it is long."""
+        """The table, with a field to filter it if it is long."""
         return Markup(macros().table(self))
 
 

@@ -16,7 +16,7 @@ _INVALID = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Pair(NamedTuple):
-    """Two models and what their check found."""
+    """Two models and the result of their check."""
 
     a: str
     b: str
@@ -62,8 +62,8 @@ def _suite(pair: Pair) -> Element:
 
 
 def _cases(pair: Pair) -> list[_Case]:
-    """A case for each output; one for the check where there are none, or where none of them is why it failed, and one
-    for sizes that are excluded from the verdict.
+    """A case for each output; one for the check if there are no outputs, or none of them is the reason of the failure;
+    and one for sizes that are excluded from the verdict.
     """
     report = pair.report
     cases = [

@@ -27,7 +27,7 @@ _VERDICTS = {"passed": "The models agree", "failed": "The models differ", "not c
 
 
 class Subject(NamedTuple):
-    """What a page is about: names of the two models, the conversion (None: only a check), and the check."""
+    """The subject of a page: names of the two models, the conversion (None: only a check), and the check."""
 
     a: str
     b: str

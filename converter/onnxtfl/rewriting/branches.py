@@ -23,7 +23,7 @@ from onnxtfl.rewriting.regions import copy_region
 
 BRANCHES = ("then_branch", "else_branch")
 _TRYING: ContextVar[bool] = ContextVar("trying", default=False)
-"""Whether a copy is lifted, in which no further branch is tried, so that the time stays linear."""
+"""Whether a copy is being lifted. No further branch is tried in it, so that the time stays linear."""
 
 
 def take_valid_branch(graph: Graph, node: Node, lift: Callable[[Graph], None]) -> None:

@@ -251,13 +251,13 @@ def _sources(made: Node | None) -> list[Value]:
 
 
 MOST_LIFTS = 4
-"""How often the body of a loop is lifted, until its results have the types that it takes."""
+"""The most times that the body of a loop is lifted until its results have the types of its inputs."""
 MOST_CHANGING = 8
-"""How many loops may be within one whose body is lifted several times: each level multiplies the time."""
+"""The most nested loops in one whose body is lifted several times: each level multiplies the time."""
 
 
 def _lift_regions(node: Node, expand: Expand) -> None:
-    """Lift the regions of `node`; those of a loop again while its body does not return the types that it takes."""
+    """Lift the regions of `node`; those of a loop again while its body returns other types than it takes as inputs."""
     carried = rules().carried.get(node.op.name)
     widened: set[Dim] = set()
     is_deep = carried is not None and _loops_within(node) > MOST_CHANGING
@@ -283,7 +283,7 @@ def _lift_regions(node: Node, expand: Expand) -> None:
 
 
 def _loops_within(node: Node) -> int:
-    """How many loops are within each other in the regions of `node`."""
+    """The depth of nested loops in the regions of `node`."""
     inner = (n for region in node.regions for n in region.nodes if n.regions)
     return max((_loops_within(n) + (n.op.name in rules().carried) for n in inner), default=0)
 
@@ -291,7 +291,7 @@ def _loops_within(node: Node) -> int:
 def _wider(
     taken: Type | None, returned: Type | None, stated: Type | None, widened: set[Dim], attempt: int
 ) -> Type | None:
-    """The type of a carried value that is `taken` by the first round and `returned` to the next.
+    """The type of a loop-carried value with type `taken` in the first iteration and `returned` in the next one.
 
     `stated`: the type that the file declares. `widened`: sizes that are unknown. From the second `attempt` on, all
     sizes are unknown if one changes.
@@ -428,10 +428,10 @@ def _check_dtype(i: int, old: Value, new: Value, node: Node) -> None:
 
 
 def _of_type(error: OnnxtflError, node: Node) -> OnnxtflError:
-    """The error of an element type that an op of a file may have: the model is valid, though nothing computes it.
+    """The error for an element type that is valid for an op of the file, but that no kernel computes.
 
-    ONNX has more types than any kernel. TFLite's kernels compute integers without a scale, some as they are, others as
-    if it were 0.
+    ONNX has more types than any kernel. TFLite's kernels compute integers without a scale either as plain integers or
+    as if the scale were 0.
     """
     if not isinstance(error.__cause__, ElementTypeError):
         return error

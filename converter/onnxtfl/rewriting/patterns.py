@@ -14,7 +14,8 @@ from onnxtfl.rewriting.registry import rule_name
 
 Rewrite = Callable[[Builder, Node], "Value | Sequence[Value] | None"]
 """Returns the values that replace the node's results, or None if the pattern does not match; nodes built until then are
-removed. Before a match is certain, it may change the graph only through the builder."""
+removed. Before a match is certain, it may change the graph only through the builder.
+"""
 
 MANY_USES = 1000
 """For values with more uses, only uses that a rewrite adds are visited again."""

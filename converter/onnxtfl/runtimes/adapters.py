@@ -19,10 +19,10 @@ TFLITE_RUNTIME_PYTHON = "ONNXTFL_TFLITE_RUNTIME_PYTHON"
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime: ``name``, the model ``format`` that it runs ("onnx" or "tflite"), its distribution, and its package.
-    the package that is imported.
+    """A runtime: ``name``, the model ``format`` that it runs ("onnx" or "tflite"), its distribution, and the package
+    that is imported.
 
-    ``special``: it is used only where it is asked for by name. ``install``: what pip installs. ``has_arena``: it plans
+    ``special``: it is used only if it is requested by name. ``install``: what pip installs. ``has_arena``: it plans
     memory once, in an arena, for the sizes that are in the file, and has one set of kernels.
     """
 
@@ -47,7 +47,7 @@ class Runtime:
     def worker(self) -> Worker:
         """Return a child process (not started yet) that runs models one after the other; close it after use.
 
-        Raises `RunError` (kind "unavailable") where the runtime is not installed.
+        Raises `RunError` (kind "unavailable") if the runtime is not installed.
         """
         if not self.available():
             raise RunError(

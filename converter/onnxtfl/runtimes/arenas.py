@@ -33,7 +33,7 @@ def least_arena(worker: Worker, model: str | os.PathLike[str], options: RunOptio
 
 def _fits(worker: Worker, model: str | os.PathLike[str], size: int, options: RunOptions) -> bool:
     """Whether ``model`` loads in an arena of ``size`` bytes. If it is too small, the interpreter may crash, or name an
-    name any op that it fails to prepare.
+    arbitrary op as the one that it fails to prepare.
     """
     try:
         return worker.arena(model, size, options) <= size

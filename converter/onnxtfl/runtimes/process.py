@@ -27,12 +27,12 @@ from onnxtfl.runtimes.run_errors import RunError, brief
 Value = Any  # a NumPy array, None, or a list of these
 SCRIPT = Path(__file__).resolve().with_name("worker.py")
 MARK = "onnxtfl-answer "
-"""What each answer begins with."""
+"""The prefix of each answer."""
 STDERR_TAIL = 4000
 GRACE = 0.5
 """Seconds to wait for an unneeded answer; a new process takes as long to start."""
 POLL = 1.0
-"""Seconds between two looks whether the process lives."""
+"""Seconds between two checks whether the process is alive."""
 PATIENCE = 5.0
 """Seconds for a process to end that closed its output: it is killed then."""
 _QUIET = {"OPENBLAS_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
@@ -41,9 +41,9 @@ _QUIET = {"OPENBLAS_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
 ONNX Runtime 1.31 would leave a file of its telemetry in the folder of temporary files.
 """
 LARGE = 64 << 20
-"""Bytes of a model from which on its session is closed after a run, and packing its weights takes longer than that."""
+"""From this size in bytes on, the session of a model is closed after a run, and its weights are not packed."""
 SHORT = 4096
-"""Requests of at most so many characters fit into the pipe to a process that does not read it."""
+"""The most characters of a request that fits into the pipe to a process that does not read it."""
 
 
 def stored_bytes(model: str | os.PathLike[str]) -> int:
@@ -61,8 +61,8 @@ class RunOptions:
 
     ``kernels``: "default" (LiteRT: XNNPACK), "builtin" (optimized kernels, no delegate) or "reference"; for ONNX
     Runtime all except "default" turn graph optimizations off. ``time_limit``: seconds for loading and one run.
-    ``spare``: the runs after the first are left out where that took more than so many seconds; 0: never. ``keep``: the
-    model stays loaded for the next run; a .tflite then keeps its state too.
+    ``spare``: the runs after the first are skipped if that took more than these seconds; 0: never. ``keep``: the model
+    stays loaded for the next run; a .tflite then keeps its state too.
     """
 
     kernels: str = "default"
@@ -359,7 +359,7 @@ def _distinct(steps: Sequence[Sequence[Value]]) -> list[Value]:
 
 
 def _pump(stream: IO[str], answers: queue.Queue[str | None]) -> None:
-    """Move the child's answers into a queue, since waiting with a time limit works on every system only there."""
+    """Move the child's answers into a queue, since only a queue can be waited for with a time limit on every system."""
     with contextlib.suppress(ValueError, OSError), stream:
         for line in stream:
             if line.startswith(MARK):

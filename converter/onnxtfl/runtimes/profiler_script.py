@@ -5,10 +5,11 @@ It imports nothing of onnxtfl but the script `worker` next to it. Its argument i
 `worker.encode`; "places" as for `worker`. It prints lines of `MARK` and
 ``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total"}``, or
 ``{"error"}``; the last line counts. An earlier line has the results before the call of LiteRT's profiler, which may
+crash.
 
 ONNX Runtime writes a profile itself. The Python package of LiteRT has no profiler; the C library in it has one, whose
-functions are called here. Its structures are those of LiteRT 2: for other versions, and where what it measured cannot
-be, no times are reported.
+functions are called here. Its structures are those of LiteRT 2: for other versions, and if the measured times are
+impossible, no times are reported.
 """
 
 # ruff: noqa: B905 (zip has no "strict" on Python 3.9)

@@ -36,8 +36,8 @@ class Profile:
     """Time per op of one runtime, measured in separate runs.
 
     ``ops``: in the order in which they run; () if the runtime has no times, and ``note`` says why. ``milliseconds``:
-    one run ``milliseconds``: one run without measuring ops, None where it was not measured. ``delegate``: what runs a
-    part of the ops of a .tflite, "" where there is none; ``delegated`` of its ``total`` ops run there.
+    those of one run without measuring ops, None if not measured. ``delegate``: the delegate that runs a part of the ops
+    of a .tflite, "" if there is none; ``delegated`` of the ``total`` ops run in it.
     """
 
     runtime: str
@@ -77,7 +77,7 @@ class SpeedChange:
     """A .tflite ``before`` and ``after`` it was quantized in a ``mode``.
 
     ``added``: the kinds of ops that became slower, with the additional milliseconds, the largest first; () for a model
-    that model that is not slower, or whose ops were not measured.
+    that is not slower, or whose ops were not measured.
     """
 
     mode: str

@@ -21,7 +21,7 @@ from onnxtfl.temporary import places
 Mode = Literal["dynamic", "int8", "int16x8", "float16"]
 DISTRIBUTION = "litert-quantizer"
 Divisor = dict[Literal["checked", "others"], list[str]]
-"""The names of a tensor that is divided by and of those that it is computed from: such as may be 0, and others."""
+"""The names of a divisor and of the tensors from which it is computed: those that may be 0, and others."""
 CALIBRATED = ("int8", "int16x8")
 """The modes that need samples of the inputs."""
 
@@ -31,7 +31,7 @@ class Sensitive:
     """Tensors around which ops stay float.
 
     `divisors`: divisors with elements that quantization would make 0. `exponents`: groups of operands of exponential
-    has large steps. `unsupported`: results of ops that cannot be quantized.
+    functions, if one of the group has large steps. `unsupported`: results of ops that cannot be quantized.
     """
 
     divisors: list[Divisor] = field(default_factory=list)
@@ -62,8 +62,8 @@ def quantize(
     """Quantize the .tflite file `model` in place.
 
     `inputs`: the names of its inputs. `samples`: arrays by input name, for the modes of `CALIBRATED`. `float_io`: keep
-    the type of inputs and outputs. `float_ops`: ops that are not quantized. `sensitive`: see there. Raises
-    `RuntimeUnavailableError` and, where the library fails, `UnsupportedError`.
+    the type of inputs and outputs. `float_ops`: ops that are not quantized. `sensitive`: see `Sensitive`. Raises
+    `RuntimeUnavailableError`, and `UnsupportedError` if the library fails.
     """
     known, out = version(), model.with_name(model.name + ".quantized")
     paths = []

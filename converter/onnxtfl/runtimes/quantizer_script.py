@@ -97,9 +97,9 @@ def keep_float(made: Any, names: list[str]) -> None:
 class Op:
     """An op of the model: the names of its operands and results, the ranks of both, and how recipes name it.
 
-    `computed`: the names of float results in other subgraphs than the first. `crosses`: whether it reads or writes a
-    tensor the library reads and writes what another subgraph passes to a subgraph, or an op on a tensor that is passed
-    on as it is. What is passed is float: the calling op is not quantized.
+    `computed`: the names of float results in other subgraphs than the first. `crosses`: whether it is one of the two
+    ops with which the library reads and writes the inputs and outputs of a subgraph, or reads an input that is also an
+    output of the subgraph. These tensors are float: the calling op is not quantized.
     """
 
     operands: list[str]

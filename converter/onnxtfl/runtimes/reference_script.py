@@ -25,6 +25,6 @@ def as_numpy(type_: Any) -> Any:
 
 
 def as_type(value: Any, dtype: Any) -> Any:
-    """Return the bits of a type that NumPy lacks as an array of that type, other values as they are."""
+    """Return the bits of a type that NumPy lacks as an array of that type, other values unchanged."""
     is_bits = dtype is not None and getattr(value, "dtype", None) is not None and value.dtype.kind == "u"
     return value.view(dtype) if is_bits and dtype.kind == "V" and dtype.itemsize == value.dtype.itemsize else value

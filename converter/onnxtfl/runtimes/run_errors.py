@@ -13,7 +13,7 @@ class RunError(RuntimeUnavailableError):
     """A runtime could not run a model.
 
     ``kind``: unavailable (runtime not installed), unsupported (the model may be valid, but the runtime lacks a part of
-    it), something in it), load, run, memory, crash, timeout.
+    it), load, run, memory, crash, timeout.
     """
 
     def __init__(self, kind: str, message: str) -> None:

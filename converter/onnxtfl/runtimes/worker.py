@@ -1,20 +1,20 @@
 """The child process in which models run: a script that needs NumPy and one runtime, whose crash does not end the
 parent.
 
-Its arguments are the runtime to import, what each answer begins with (what else is printed does no harm then), and the
-directories in which its parent has temporary folders: where its parent is killed it removes these and ends. It reads
+Its arguments are the runtime to import, the prefix of each answer (other printed text is ignored then), and the
+directories in which its parent has temporary folders: if its parent is killed, it removes these and ends. It reads
 requests from stdin and answers on stdout, one JSON object a line; arrays travel in npz files. It imports nothing of
 onnxtfl but the scripts `temporary` and `platform_calls`, and runs on Python 3.9 and newer, so that another interpreter
 can run it too (tflite-runtime 2.14 wants numpy < 2 and Python 3.11).
 
 Request: ``{"id", "runtime", "model", "arrays": npz, "runs": [[item]], "feedback": [[output, input]], "results": npz,
 "kernels", "spare", "keep", "large", "source", "time_limit"}``: the inputs of each run of one session or interpreter,
-which keeps its state from run to run; an input in "feedback" gets the value of its output in the previous run. If the
-runs after the first are left out where that took more than "spare" seconds, unless that is 0. With ``"load": true`` the
-model is only loaded, for a later request; with ``"keep": true`` it stays loaded. With ``"arena": size`` (0: large
-enough) the answer's "arena" is the number of bytes in use in an arena of TFLite Micro of that size. With "source", ONNX
-Runtime multiplies real values by int8 weights as they are: by default it rounds them to int8. The process ends where a
-request takes `LATE` seconds longer than its limit: its parent would have killed it before.
+which keeps its state from run to run; an input in "feedback" gets the value of its output in the previous run. The runs
+after the first are skipped if that took more than "spare" seconds, unless "spare" is 0. With ``"load": true`` the model
+is only loaded, for a later request; with ``"keep": true`` it stays loaded. With ``"arena": size`` (0: large enough) the
+answer's "arena" is the number of bytes in use in an arena of TFLite Micro of that size. With "source", ONNX Runtime
+multiplies real values by int8 weights as they are: by default it rounds them to int8. The process ends if a request
+takes `LATE` seconds longer than its limit: its parent would have killed it before.
 Answer: ``{"id", "outputs": [[item]], "seconds"}`` or ``{"id", "error", "kind"}``. Item: see `encode`.
 """
 
@@ -295,9 +295,8 @@ def allocate(interpreter: Any, inputs: list[Any]) -> None:
 
 
 def allocate_tensors(interpreter: Any) -> None:
-    """Allocate the tensors. Raises `WorkerError` with the size of the largest one if there is no memory for them, which
-
-    LiteRT says nothing then.
+    """Allocate the tensors. Raises `WorkerError` with the size of the largest one if there is no memory for them:
+    LiteRT's own error is empty then.
     """
     try:
         interpreter.allocate_tensors()
@@ -325,7 +324,7 @@ def tflite_output(interpreter: Any, slot: Any) -> Any:
 
 
 def open_interpreter(request: Item) -> Any:
-    """Return an interpreter with the kernel set asked for: default (XNNPACK), builtin or reference."""
+    """Return an interpreter with the requested kernel set: default (XNNPACK), builtin or reference."""
     module = load_runtime(
         "ai_edge_litert.interpreter" if request["runtime"] == "litert" else "tflite_runtime.interpreter"
     )

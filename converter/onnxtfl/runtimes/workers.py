@@ -19,8 +19,8 @@ from onnxtfl.runtimes.process import RunOptions, Worker, stored_bytes
 
 PathLike = str | os.PathLike[str]
 LARGE = 16 << 20
-"""Bytes of a model from which on a second process for its second kernel set pays: importing the runtime again takes
-less time than the process would wait.
+"""From this size in bytes on, a model has a second process for its second kernel set: the time to import the runtime
+again is less than the waiting time.
 """
 SECOND = "builtin"
 """The kernel set that has a process of its own."""
@@ -30,10 +30,10 @@ HELD = 4
 
 class Workers:
     """``a``, ``b``: the processes of the two models, None if a runtime is missing; ``other``: that of the second kernel
-    set of kernel set of ``b``, mostly the same. ``problem``: why there is no runtime.
+    set of ``b``, mostly the same process. ``problem``: why there is no runtime.
 
-    A context manager. `start` may be called early, and again. ``runtime``: which one runs .tflite models, None for the
-    first that is installed.
+    A context manager. `start` may be called early, and again. ``runtime``: the name of the runtime for .tflite models;
+    None for the first installed one.
     """
 
     def __init__(self, runtime: str | None = None) -> None:

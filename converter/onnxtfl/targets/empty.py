@@ -1,7 +1,7 @@
 """The dynamic sizes of a TFLite graph that must not be 0, since a kernel would end the process or return wrong results.
 
-[OP.empty] of ``schemas/tflite_ops.toml`` has what was measured. Where a kernel refuses such a run, the runtime says so
-itself: these sizes are not reported. Sizes that are 0 in the file are not looked at: legalization replaces their ops.
+[OP.empty] of ``schemas/tflite_ops.toml`` has the measurements. If a kernel refuses such a run, the runtime reports it:
+these sizes are not reported here. Sizes that are 0 in the file are ignored: legalization replaces their ops.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMPUTED = "each size computed at run time"
 
 def assume_elements(graph: Graph) -> None:
     """Record the sizes that have to be at least 1 for a correct result, and the ops for which they have to be: one line
-    for a user may feed as 0, and one for the others.
+    for sizes that a user may feed as 0, and one for the others.
     """
     found = [(node, dim, verdict) for node in graph.walk() for dim, verdict in _failures(node)]
     refused = {dim for _, dim, verdict in found if verdict == "refused" and shown_dim(dim) != COMPUTED}

@@ -61,12 +61,12 @@ def _wants(wanted: str, subject: str, what: str, found: str) -> Violation:
 class KernelForm:
     """Constraints under which a kernel computes correct results.
 
-    `types`: element types by variable. `ranks`: lowest and highest rank by variable. `broadcast`: the highest rank of
-    the operands' shapes differ (None: nothing broadcasts); `scalar`: where only single elements differ. `constant`:
-    operands that have to be constant. `options`: values that these options may have. `scales`: "same" where all
-    quantized tensors of the main type have to share scale and zero point, "fixed" where the result's are given.
-    `per_axis`: variables whose tensors have a scale for each index of an axis (those of one at least). `required`:
-    optional operands that have to be present.
+    `types`: element types by variable. `ranks`: lowest and highest rank by variable. `broadcast`: the highest rank if
+    the operands' shapes differ (None: nothing broadcasts); `scalar`: if only operands of one element have another
+    shape. `constant`: operands that have to be constant. `options`: values that these options may have. `scales`:
+    "same" if all quantized tensors of the main type have to share scale and zero point, "fixed" if the result's are
+    given. `per_axis`: variables whose tensors may have a scale for each index of an axis (at least one of them has).
+    `required`: optional operands that have to be present.
     """
 
     types: Mapping[str, frozenset[str]]

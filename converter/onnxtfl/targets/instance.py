@@ -44,7 +44,7 @@ class BoundOp:
             self.variables[parameter.variable].append(value)
 
     def named(self, name: str) -> list[Value]:
-        """The values of that operand or result (none where it is absent, several where it is variadic)."""
+        """The values of that operand or result (none if it is absent, several if it is variadic)."""
         return [v for _, p, v in (*self.operands, *self.results) if p.name == name]
 
 
@@ -74,7 +74,7 @@ class OpInstance(BoundOp):
 
     @functools.cached_property
     def ranks(self) -> Mapping[str, int]:
-        """The highest known rank of the values of each variable, -1 where none is known."""
+        """The highest known rank of the values of each variable, -1 if none is known."""
         return {variable: max(map(_rank, values)) for variable, values in self.variables.items()}
 
     @property
@@ -87,7 +87,7 @@ class OpInstance(BoundOp):
         return " and ".join(dict.fromkeys(p.name for _, p, _ in self.operands if p.variable == variable)) or "results"
 
     def asymmetric(self) -> Iterator[str]:
-        """The names of operands and results whose zero point is not 0 as it must be.
+        """The names of operands and results whose zero point must be 0 but is not.
 
         XNNPACK does not load weights with zero points per axis.
         """

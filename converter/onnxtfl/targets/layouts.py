@@ -1,7 +1,7 @@
 """The axis orders in which kernels accept operands: those that a target prefers, and the forms of a matmul.
 
 An axis order is a permutation: axis i in memory is axis order[i] of the value. Each op declares how it changes when its
-are permuted is declared by the op (`Op.permuted`); this module says for which of these changes a kernel exists.
+operands are permuted (`Op.permuted`); this module decides for which of these changes a kernel exists.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def alternatives(node: Node) -> Iterator[Permuted]:
 
 
 def _batched(node: Node, count: int) -> Iterator[Permuted]:
-    """A flag of the kernels transposes the last two axes of an operand; with swapped operands, they compute the
-    transposed operands, and accept the batch axes in any order that all three share.
+    """Kernels have a flag that transposes the last two axes of an operand, compute the transposed result if the
+    operands are swapped, and accept any order of the batch axes that operands and result share.
     """
     orders = itertools.permutations(range(count)) if count <= MOST_BATCH_AXES else [tuple(range(count))]
     for order in orders:

@@ -1,7 +1,7 @@
 """Declared types of a TFLite file that kernels ignore or contradict (measured on LiteRT 2.3).
 
-Other modules handle types without quantization (lifting compares them with the inferred ones) and ignored scales and
-that kernels ignore (:mod:`onnxtfl.rewriting.stored_integers`).
+Other modules handle types without quantization (lifting compares them with the inferred ones) and scales and zero
+points that kernels ignore (:mod:`onnxtfl.rewriting.stored_integers`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def plain_integers(graph: Graph) -> None:
 
         %y = tfl.ADD(%x : int32 0.5:0, %x)    ->    %y = tfl.ADD(%x : int32, %x)
 
-    These kernels compute on the stored integers: ADD, GATHER, the axes of REDUCE_MAX. Biases keep their scales. A graph
-    results of ops that rescale too: a graph that has one of the latter stays as it is.
+    These kernels compute on the stored integers: ADD, GATHER, the axes of REDUCE_MAX. Biases keep their scales.
+    Operands and results of ops that rescale have scales too: a graph with such an op is not changed.
     """
     nodes = [(node, found) for node in graph.walk() if (found := _entry(node)) is not None]
     if any(found.stored.get("scales") == "wide" and any(map(_is_plain, _values(node))) for node, found in nodes):
@@ -40,8 +40,8 @@ def plain_integers(graph: Graph) -> None:
 def check_declared_results(graph: Graph) -> None:
     """Raise InvalidModelError for a quantized result of `graph` or its regions that its kernel stores otherwise.
 
-    By its signature, some operands and results of an op have the same element type. Kernels refuse another type, or
-    ignore theirs whatever the file says (ADD, CEIL, the sizes of SLICE).
+    By its signature, some operands and results of an op have the same element type. Kernels refuse another type, or use
+    their own whatever the file declares (ADD, CEIL, the sizes of SLICE).
     """
     for node in graph.walk():
         if node.regions:
@@ -118,7 +118,8 @@ def _check_regions(node: Node) -> None:
 
 def _stored_by_variable(node: Node, found: OpEntry) -> dict[str, TensorType]:
     """The type of the first operand of each variable. Raises InvalidModelError if another operand of it is stored
-    otherwise."""
+    otherwise.
+    """
     stored: dict[str, TensorType] = {}
     of_results = {parameter.variable for parameter in found.results}
     for value, parameter in zip(node.operands, _repeated(found.operands, len(node.operands)), strict=False):
@@ -138,7 +139,8 @@ def _is_always_real(found: OpEntry) -> bool:
 
 def _lacks_scale(value: Value) -> bool:
     """Whether `value` is computed from quantized tensors but declared without a scale: its values are real ones in
-    effect."""
+    effect.
+    """
     node = value.producer
     found = None if node is None else _entry(node)
     if node is None or node.graph is None or found is None or node.graph.is_output(value):

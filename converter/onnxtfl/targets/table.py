@@ -42,7 +42,7 @@ class CostRow:
     """Nanoseconds for each unit of work (see :mod:`work`).
 
     The row applies to instances whose operands `constant` are constants, and that work along the last axis (`last`
-    True) the last axis (None: either).
+    True), along another one (False), or along either (None).
     """
 
     constant: frozenset[str]
@@ -125,7 +125,8 @@ class Narrowed:
 @functools.cache
 def narrowed(target: str, op: str) -> Narrowed:
     """The entry of `op` in the table of a target; an empty one if the table lists only exceptions and `op` is none of
-    them."""
+    them.
+    """
     known = target_tables()[target]
     missing: dict[str, Any] = {"is_missing": not known.has_other_ops}
     table = section(op, known.file) if op in names(known.file) else missing
@@ -191,8 +192,8 @@ def failures_at_zero(op: str) -> Mapping[str, str]:
     """The verdicts on `op` with an axis of size 0 in its first operand, by the place of the axis.
 
     Places: "first", "inner" or "last" if the result is empty too; "filled" if it has elements. Verdicts: "abort" or
-    Verdicts: "abort" or "wrong" of any kernel set of LiteRT, or of the default one of tflite-runtime 2.14; "refused" by
-    all. A place without a verdict is correct, or refused by some.
+    "wrong" of any kernel set of LiteRT, or of the default one of tflite-runtime 2.14; "refused" by all. A place without
+    a verdict is correct, or refused by some.
     """
     rows = [row for row in section(f"{op}.empty").get("rows", ()) if row["kernels"] != "2.14 builtin"]
     return {row["axis"]: row["verdict"] for row in rows if row["verdict"] != "refused" or row["kernels"] == "all"}

@@ -63,7 +63,7 @@ class Target(engine.Target):
 
     def unmeasured_fault(self, form: Form) -> str:
         """What other releases than the measured ones compute wrongly of `form`, if the target includes them; "" if none
-        is known. is known.
+        is known.
         """
         return ""
 
@@ -75,7 +75,7 @@ class Target(engine.Target):
         """The form of `node` that is written; None if the target accepts none.
 
         Of several, the cheapest; if costs are equal or unknown, the one with the smallest error of quantized results;
-        if results are the most exact, and the first as the rules order them.
+        if errors are equal too, the first in the order of the rules.
         """
         forms = [form for form in self.forms(node) if self.refuses(node, form) is None]
         if len(forms) < 2:
@@ -100,10 +100,7 @@ class Target(engine.Target):
         return (self.cost(node, form) or 0.0) / 1000 if form is not None else 0.0
 
     def transpose_cost(self, type_: TensorType, order: Permutation) -> float:
-        """Microseconds to permute the axes of a tensor, as one or several ops; 0 if only axes of size 1 move.
-
-        Where only axes of size 1 move, the data stays as it is.
-        """
+        """Microseconds to permute the axes of a tensor, as one or several ops; 0 if only axes of size 1 move."""
         key = type_, order
         if key not in self._transposes:
             shape = type_.shape or ()
@@ -150,7 +147,7 @@ def as_form(node: Node) -> Form:
 
 
 def _key(node: Node, form: Form) -> Hashable:
-    """Everything of which a target's tables make use: op, attributes, types, and which operands are constant."""
+    """Everything on which a target's tables depend: op, attributes, types, and which operands are constant."""
     operands = tuple(_operand_key(v) for v in form.operands)
     results: tuple[Type | None, ...] = form.types or tuple(r.type for r in node.results)
     return form.op, form.domain, operands, results, form.results, form.own_version, repr(form.attributes)

@@ -47,9 +47,9 @@ class TfliteTarget(Target):
     """A TFLite runtime and all later ones, or a target derived from them.
 
     `min_runtime`: a release of TensorFlow or tflite-runtime ("2.14", the default: forms that both LiteRT and
-    compute correctly), or one of LiteRT's ("litert-2.3": what LiteRT computes correctly). Raises UsageError for other
-    text. `release`: `min_runtime` in TensorFlow's numbering. `hybrid`: kernels that quantize activations are accepted.
-    `table`: the target's name in ``schemas/targets/``.
+    tflite-runtime 2.14 compute correctly), or one of LiteRT ("litert-2.3": forms that LiteRT computes correctly).
+    Raises UsageError for other text. `release`: `min_runtime` in TensorFlow's numbering. `hybrid`: kernels that
+    quantize activations are accepted. `table`: the target's name in ``schemas/targets/``.
     """
 
     name = "tfl"

@@ -84,7 +84,8 @@ def _product(shape: Iterable[Any]) -> int:
 
 def _multiply_adds(op: BoundOp) -> float:
     """The elements of the result times the contracted ones: second operand without batches / last axis of the
-    result."""
+    result.
+    """
     values = [v for _, _, v in (*op.operands[:2], *op.results[:1])]
     if len(values) < 3 or not all(isinstance(v.type, TensorType) and v.type.shape for v in values):
         return 0
@@ -121,7 +122,8 @@ def _shape(value: Value) -> Shape:
 
 def _axes(op: BoundOp, shape: Sequence[Any]) -> Iterable[int]:
     """The axes of `shape` along which `op` works: those in its options or moved by it, else those whose sizes it
-    changes."""
+    changes.
+    """
     rank = len(shape)
     for name in _AXES:
         axes = _given_axes(op, name)

@@ -39,7 +39,8 @@ _CLEARLY = 0.1
 @dataclass(frozen=True)
 class Way:
     """b = transpose(reshape(a, `shape`), `order`), or with `back`, a from b in this way. None: no reshape, no
-    transpose."""
+    transpose.
+    """
 
     order: tuple[int, ...] | None = None
     shape: tuple[int | str, ...] | None = None
@@ -150,7 +151,8 @@ class Converter:
 
     def made(self, match: Match, array: Array, like: Array) -> Array | None:
         """The expected values of `like`, a tensor of the second model, from `array`, that of the first; None if
-        unknown."""
+        unknown.
+        """
         assert match.way is not None
         moved = match.way.moved(array, like.shape)
         qa, qb = self.grids(match)

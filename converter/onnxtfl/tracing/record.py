@@ -26,7 +26,8 @@ _SHARE = 0.5
 @dataclass(frozen=True)
 class PairRecord:
     """The tensors that correspond; `back`: whether the second model was converted to the first. `where`: for
-    messages."""
+    messages.
+    """
 
     entries: list[TensorEntry]
     back: bool

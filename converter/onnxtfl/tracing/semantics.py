@@ -23,7 +23,8 @@ MOST_NODES = 400
 def neutral_values(
     model: InnerModel, number: int, fed: Mapping[int, Array], grid: Quantization | None
 ) -> tuple[list[Array], Array | None]:
-    """All values that the neutral ops compute from the tensors `fed` up to a tensor of `model`, including it.
+    """All values that the neutral ops compute from the tensors `fed` for a tensor of `model`, and the value of that
+    tensor.
 
     `grid`: how the tensor is stored by the model that these are for; real values are rounded to it too. As many as can
     be evaluated.
@@ -56,7 +57,8 @@ def _evaluate(graph: Graph, known: dict[Value, Array]) -> None:
 
 def forms(array: Array, grid: Quantization | None) -> list[Array]:
     """The real values of a stored array; also the stored integers, signed and unsigned, since ONNX tensors have no
-    scales."""
+    scales.
+    """
     found = [as_real(array, grid)]
     if array.dtype.name not in ("int8", "uint8"):
         return found

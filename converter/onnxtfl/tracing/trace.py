@@ -34,7 +34,7 @@ _UNKNOWN_SIZE = 8
 _UNKNOWN_BYTES = 1 << 20
 """The expected size of a tensor of unknown shape."""
 _MOST_FAILURES = 24
-"""The most failing parts before no others are tried."""
+"""The most parts that may fail before no more parts are tried."""
 
 
 @dataclass

@@ -29,8 +29,8 @@ class Attempt:
 
     ``reference``: the runs of the first model. ``fed``: the inputs of the second model in each of them. ``moved``:
     whether inputs have their axes in another order. ``feeds``: the inputs of further runs, None where there are none.
-    ``seconds``: the time for measurements on several inputs. ``is_unusual``: whether the inputs have unusual
-    magnitudes, model was not made for, at which rounding may be amplified.
+    ``seconds``: the time for measurements on several inputs. ``is_unusual``: whether the inputs have magnitudes for
+    which the model was not made, so that rounding may be amplified.
     """
 
     a: Side

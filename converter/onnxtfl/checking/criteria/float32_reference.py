@@ -11,8 +11,8 @@ from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.report import OutputCheck
 
 COARSE = 0.05
-"""The largest difference, relative to the largest value, between a source in float16 and in float32. Beyond it the
-source says nothing.
+"""The largest difference between a source in float16 and in float32, relative to the largest value. Beyond it, the
+source is no reference.
 """
 
 

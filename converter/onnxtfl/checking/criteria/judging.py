@@ -1,7 +1,7 @@
 """The criteria in order, and their application to the outputs of an attempt.
 
-An error beyond the tolerance is inconclusive: each further criterion may accept the output, or reject it by evidence,
-later one overrides. What no criterion accepts has failed.
+An error beyond the tolerance is inconclusive: each further criterion may accept the output, or reject it by evidence
+that no later criterion overrides. An output that no criterion accepts has failed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Judge:
 
     def concluded(self, attempt: Attempt, report: CheckReport) -> CheckReport:
         """The report on an attempt after all criteria, if outputs are beyond the tolerance or were not compared. It has
-        failed by an output that none accepts.
+        failed if no criterion accepts one of them.
         """
         if not report.outputs or not all(spec.ok for spec in report.inputs):
             return report

@@ -1,7 +1,7 @@
 """Near-ties: positions (ArgMax, TopK) chosen differently where the elements that they point to are nearly equal.
 
-Which of two equal elements is chosen is part of the semantics: in ONNX the first, with select_last_index the last.
-last. So another one is accepted only where the elements differ in one of the two models.
+Which of two equal elements is chosen is part of the semantics: in ONNX the first, with select_last_index the last. So
+another one is accepted only if the elements differ in one of the two models.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class NearTies(PerOutput):
     def _tied_in_b(self, attempt: Attempt, k: int, number: int, x: Array, y: Array, choices: Choices) -> bool | None:
         """Whether elements that are equal in the first model are also equal in the second, at any such position.
 
-        None where what the second model selects from is not known.
+        None if the tensor from which the second model selects is not known.
         """
         name = attempt.b.info.outputs[attempt.out_pairs[k].b].name
         selection = attempt.b.facts.selections.get(name)

@@ -34,8 +34,8 @@ class Tolerance:
     ) -> OutputCheck:
         """Compare one output; another layout is allowed if the shape proves it, or inputs are permuted too.
 
-        ``noise``: that of the first model, which allows more. ``drawn``: whether the values are random; None: as the
-        graphs say.
+        ``noise``: that of the first model, which allows more. ``drawn``: whether the values are random; None:
+        determined from the graphs.
         """
         a, b = self.a.info.outputs[pair.a], self.b.info.outputs[pair.b]
         expect = replace(self._expectation(a, b), noise=noise)

@@ -38,7 +38,8 @@ class InputMaker:
 
     def shapes(self, fixed: Mapping[str, Sequence[int]], failures: Sequence[RunError]) -> Iterator[Shapes]:
         """Yield sizes to try, in another order for each input set; after a failure, only sizes that satisfy
-        constraints."""
+        constraints.
+        """
         found = [*open_shapes(self.infos, fixed, self.a.facts.shapes)]
         first = self.case % min(len(found), MIXED) if self.case else 0
         found = [*found[first:], *found[:first]]
@@ -50,7 +51,7 @@ class InputMaker:
     def elsewhere(
         self, tries: Iterable[Shapes], values: Sequence[Any], given: Mapping[str, Any]
     ) -> Iterator[tuple[list[Any], list[str]]]:
-        """Inputs of other sizes that fit the graph, more than the batch."""
+        """Inputs that fit the graph, with other sizes than those in ``values``, not only along the first axis."""
         for shapes in tries:
             same = all(shape[1:] == value.shape[1:] for shape, value in zip(shapes, values, strict=True))
             if not same and fits(self.infos, shapes, self.a.facts.shapes):

@@ -77,10 +77,10 @@ def needed_matches(b: InnerModel, matches: Sequence[Match], outputs: Collection[
 
 def first_failure(layers: Sequence[Layer]) -> Layer | None:
     """The first layer whose own error is beyond the tolerance. If there is none, the one with the largest error, if
-    that is than rounding and much larger than others.
+    that is larger than rounding and much larger than the others.
 
-    A small error is no failure where another layer has one that is much larger, nor a mean error (some kernels have one
-    of their own) where another layer has elements that are wrong.
+    A small error is no failure if another layer has a much larger one. Nor is a mean error (some kernels have one) if
+    another layer has wrong elements.
     """
     largest = max((layer.own or 0.0 for layer in layers), default=0.0)
     for layer in sorted(layers, key=lambda layer: layer.check is not None and layer.check.biased):  # stable

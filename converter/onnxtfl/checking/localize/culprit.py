@@ -1,10 +1,10 @@
-"""The node that differs, among several that compute a tensor from corresponding ones, if one model has no counterparts
-of what the other computes in between::
+"""The differing node among several that compute a tensor from corresponding ones, if one model has no counterparts of
+the other's tensors in between::
 
     %a = Conv(%x); %y = Relu(%a)           %y = CONV_2D(%x) {RELU}
 
 The part of one model is lifted to neutral ops, with separate activations, and evaluated in NumPy. The node that differs
-of the other model whose result equals none of these values differs.
+is the first node of the other model whose result equals none of these values.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def culprit(
     """Return the first of `nodes` whose result equals none of `others` although its operands agree.
 
     `last`: the node whose result is known to differ. `arrays`: results of the nodes by number, as stored. A result with
-    elements are in another order may be right, as weights may be in that order too: so the node after it differs if it
-    has weights.
+    elements in another order may be correct, since weights may be in that order too: therefore the node after it
+    differs if it has weights.
     """
     right = {n: n is not last and _any_same(n, model, arrays, others, same) for n in nodes}
     loosely = {n: right[n] or (n is not last and _any_same(n, model, arrays, others, _same_elements)) for n in nodes}
@@ -58,7 +58,7 @@ def _has_weights(node: Node) -> bool:
 
 
 def leading_to_right(right: dict[Node, bool]) -> set[Node]:
-    """The nodes with a correct result in a node that depends on them.
+    """The nodes on which a node with a correct result depends, directly or not.
 
     `right`: whether the result of each node is correct, in topological order.
     """

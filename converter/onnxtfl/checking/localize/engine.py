@@ -1,8 +1,8 @@
 """Compare two models op by op: every op of the second reads the values that the first one computes.
 
 In a network that amplifies rounding, the outputs of two correct models may differ as much as those of two different
-ops agree all the same, each on the same values. If the ops between the inputs and an output all agree, the second model
-is the first one but for rounding::
+networks. Their ops agree nevertheless, each on the same values. If the ops between the inputs and an output all agree,
+the second model is the first one but for rounding::
 
     %c = CONV_2D(%x)         %c = CONV_2D(%x)          x: the input; c', s': values of the first model
     %s = SOFTMAX(%c)    ->   %s = SOFTMAX(%c')         %c, %s, %y are compared with c', s', y'
@@ -49,9 +49,9 @@ LARGE = 30.0
 @dataclass
 class Layer:
     """A tensor of both models. `nodes`: the nodes of the second model that compute it from the corresponding tensors
-    `read` its tensors). `error`, `own`: see `LayerError`; `check`: the comparison for `own`, None where it did not run.
-    `is_multiple`: whether the tensor differs, and is that of the first model times a factor. `runs`: whether the second
-    model can compute the tensor.
+    `read` (numbers of its tensors). `error`, `own`: see `LayerError`; `check`: the comparison for `own`; None if it did
+    not run. `is_multiple`: whether the tensor differs, and is that of the first model times a factor. `runs`: whether
+    the second model can compute the tensor.
     """
 
     match: Match
@@ -79,7 +79,7 @@ class Engine:
     """Compares `matches` of two models. `expect`: the tolerance; `until`: when to stop, in seconds of the clock.
 
     `accumulated`: also measure the errors if each model reads its own values (`Layer.error`; else 0), for which the
-    second model runs from its inputs for that. `layers`: those that were compared.
+    second model runs from its inputs. `layers`: the compared ones.
     """
 
     a: InnerModel
@@ -129,7 +129,8 @@ class Engine:
 
     def _compare(self, batch: Sequence[Match]) -> None:
         """Compare the tensors of a batch on the values of the first model and, if requested, on the second model's
-        own."""
+        own.
+        """
         values = self.a.isolated(self._values, {m.a for m in batch})
         self._halves |= {i for i, array in values.items() if array.dtype == np.float16}
         self._values |= values
@@ -307,7 +308,7 @@ def _smaller(array: Array) -> Array:
 def _expected_form(b: InnerModel, match: Match, array: Array) -> Array | None:
     """Return an array of the type and shape of a tensor without allocating its elements; None if unknown.
 
-    ``array``: of the first model, whose shape says that of a tensor with open sizes.
+    ``array``: that of the first model, whose shape determines the dynamic sizes of the tensor.
     """
     type_, way = b.type_of(match.b), match.way
     if way is None or not isinstance(type_, TensorType):

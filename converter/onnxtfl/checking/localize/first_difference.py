@@ -104,7 +104,7 @@ def refuted(layers: Sequence[Layer]) -> set[int]:
     """Return the tensors of the second model whose values differ from those of the same name in the first.
 
     They differ, but results computed from the second model's values agree; or they are a multiple that later ops
-    expect. are a multiple that later ops expect.
+    expect.
     """
     errors = {layer.match.b: layer.error for layer in layers}
     multiples = {layer.match.b for layer in layers if layer.fails and layer.is_multiple and not layer.match.recorded}

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class LayerError:
     """A tensor that both models compute: `a` in the first, `b` in the second, whose op is `op`.
 
-    `node`: as for :class:`FirstDifference`. ``error``: the largest ``|b - a|`` where each model reads its own values,
-    relative to the largest ``|a|``; inf where shapes differ. ``own``: the same where the op reads the values of the
-    first model, so that only its own error is left; None if it was not run on them.
+    `node`: as for :class:`FirstDifference`. ``error``: the largest ``|b - a|`` if each model reads its own values,
+    relative to the largest ``|a|``; inf if shapes differ. ``own``: the same if the op reads the values of the first
+    model, so that only its own error is left; None if it was not run on them.
     """
 
     a: str
@@ -26,11 +26,11 @@ class LayerError:
 class FirstDifference:
     """The first op of the second model whose result differs.
 
-    ``a``, ``b``: the tensor in each model. ``op``: the op of the second model that computes `b`; ``node``: its name, or
-    in name, or where the format has no names of nodes that of the node of the first model which computes `a` (the name
-    of its first result where it has none). ``error``: that of the result where the op reads the values of the first
-    model, relative to the largest; ``error_in``: the largest error of what it reads where each model reads its own
-    values. ``node_a``, ``op_a``, ``node_b``, ``op_b``: the node in either model. ``nodes``: all nodes of the first
+    ``a``, ``b``: the tensor in each model. ``op``: the op of the second model that computes `b`; ``node``: its name; if
+    the format has no names of nodes, that of the node of the first model that computes `a` (the name of its first
+    result if the node has none). ``error``: the error of the result if the op reads the values of the first model,
+    relative to the largest value; ``error_in``: the largest error of its operands if each model reads its own values.
+    ``node_a``, ``op_a``, ``node_b``, ``op_b``: the node and its op in each model. ``nodes``: all nodes of the first
     model that the op computes.
     """
 

@@ -28,7 +28,7 @@ def dequantized_step(value: Value, is_known: Callable[[Value], bool]) -> float |
 
 def roundings(value: Value, is_known: Callable[[Value], bool]) -> float:
     """The allowed error of a quantized tensor in steps: one (more if its kernel was measured to be less exact), and one
-    of the and one of what it is requantized from, also rounded here.
+    of the tensor from which it is requantized, if that is rounded here too.
     """
     quantization, node = quantization_of(value), value.producer
     source = node.operands[0] if node is not None and len(node.operands) == 1 else None

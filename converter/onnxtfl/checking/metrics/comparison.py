@@ -33,15 +33,14 @@ class Expectation:
     """How close an output has to be: ``|b - a| <= rtol |a| + atol max|a|`` for floats, equality for the rest.
 
     ``step``: the values are multiples of it; a difference of one step is allowed, a mean error is not. ``drawn``: the
-    depends on random values, so only dtype and shape are compared. ``roundings``: how many steps are allowed instead of
-    one. ``levels``: a step is at least the largest value divided by this, `OUTLIERS` of the elements may be `FARTHER`
-    times as far off, and there may be a mean error. ``least``: an error that is always allowed.
-    ``absolute``: whether ``atol`` is not relative to the largest value. ``in_steps``: whether steps count.
-    ``unbiased``: whether a mean error is a fault; ``coarse``: steps that kernels were measured to be off, which allow
-    one. ``per_slice``: the tolerance follows the peaks of slices where these differ (see `slice_peaks`).
-    ``noise``: that of the source, which allows more (see `Noise.floor`).
-    ``quantization_a``, ``quantization_b``: where one side is
-    quantized and the other is float, the integers are dequantized first.
+    output depends on random values, so only dtype and shape are compared. ``roundings``: how many steps are allowed
+    instead of one. ``levels``: a step is at least the largest value divided by this, `OUTLIERS` of the elements may be
+    `FARTHER` times as far off, and there may be a mean error. ``least``: an error that is always allowed. ``absolute``:
+    whether ``atol`` is not relative to the largest value. ``in_steps``: whether steps count. ``unbiased``: whether a
+    mean error is a fault; ``coarse``: the measured error of kernels in steps, which allows a mean error. ``per_slice``:
+    the tolerance follows the peaks of slices where these differ (see `slice_peaks`). ``noise``: that of the source,
+    which allows more (see `Noise.floor`). ``quantization_a``, ``quantization_b``: if one side is quantized and the
+    other is float, the integers are dequantized first.
     """
 
     rtol: float = 1e-3
@@ -106,7 +105,8 @@ def _judged(
 
 def _unheld(a: Array, b: Array) -> tuple[Array, Array] | None:
     """Return both arrays in the type of `a`, if `b` stores that type (small integers in 8 bits); None for other
-    types."""
+    types.
+    """
     if "O" in (a.dtype.kind, b.dtype.kind):
         return None
     before, after = dtype_of(a.dtype), dtype_of(b.dtype)

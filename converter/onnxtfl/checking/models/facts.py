@@ -37,13 +37,13 @@ class Facts:
     """``ranges``: values of inputs, by name. ``drawn``: outputs that depend on random numbers.
 
     ``steps``: the scale of outputs that are dequantized tensors, whose values are multiples of it. ``selections``:
-    outputs outputs that hold positions (ArgMax, TopK), which may differ where two elements are nearly equal.
-    ``sigmoids``: outputs that are a Sigmoid or its mean. ``quantized``: whether the model quantizes or dequantizes
-    tensors. ``shapes``: what the shapes inside say about sizes of the inputs. ``logits``: the tensor that the Sigmoid
-    reads, of outputs that are one. ``halves``: whether the model computes in float16 or bfloat16. ``float16``: whether
-    one of its ops does more with float16 than move or convert it. ``rounds``: whether it rounds real values, at scales
-    that are computed too. ``unsorted``: whether an op of it need not sort its results. ``dropped``: whether ONNX
-    Runtime's graph optimizations drop a Relu of it. ``selects``: whether an op selects by its values
+    outputs that are positions (ArgMax, TopK), which may differ if two elements are nearly equal. ``sigmoids``: outputs
+    that are a Sigmoid or its mean. ``quantized``: whether the model quantizes or dequantizes tensors. ``shapes``:
+    constraints on the sizes of the inputs, from the shapes inside. ``logits``: for outputs that are a Sigmoid, its
+    operand. ``halves``: whether the model computes in float16 or bfloat16. ``float16``: whether one of its ops does
+    more with float16 than move or convert it. ``rounds``: whether it rounds real values, also with scales that are
+    computed. ``unsorted``: whether it has an op that need not sort its results. ``dropped``: whether ONNX Runtime's
+    graph optimizations drop a Relu in it. ``selects``: whether an op selects by its values
     (:attr:`onnxtfl.ir.declaration.Declaration.discrete`).
     """
 

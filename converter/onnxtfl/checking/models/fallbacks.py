@@ -29,8 +29,8 @@ CONVERTIBLE = 1 << 30
 
 
 def fallbacks(side: Side, error: RunError, stack: ExitStack) -> Iterator[str]:
-    """Change how ``side`` runs, one fallback after the other, and yield its description (`Side.way`); the end restores
-    it.
+    """Change how ``side`` runs, one fallback after the other, and yield its description (`Side.way`); afterwards,
+    restore ``side``.
 
     ``error``: why it did not run. ``stack``: holds files and processes.
     """
@@ -79,7 +79,7 @@ def _onnx_fallbacks(side: Side, error: RunError, stack: ExitStack) -> Iterator[s
 
 def _older(source: Path, told: str, stack: ExitStack) -> tuple[Path, str] | None:
     """The model for the opset and IR version in the runtime's error, and these as text; None if the error names none or
-    it is that is not possible.
+    the model cannot be converted to them.
     """
     newest = re.search(r"support for domain ai\.onnx is till opset (\d+)", told)
     if newest is None and "max supported IR version" not in told:

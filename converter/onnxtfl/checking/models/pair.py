@@ -24,8 +24,8 @@ from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together, has_ar
 PathLike = str | os.PathLike[str]
 CHEAP = 0.2
 SMALL = 16 << 20
-"""Models without state run a second time, on other inputs, if the first run took fewer seconds than this, and neither
-neither has more bytes than this: the time of a run says little while other processes compete for the processor.
+"""Models without state run a second time, on other inputs, if the first run took at most `CHEAP` seconds and neither
+model has more than `SMALL` bytes: time alone is unreliable while other processes compete for the processor.
 """
 Chosen = list[Permutation]
 """The axis orders in which the second model gets its inputs, in the order of the first model's."""
@@ -34,9 +34,7 @@ Chosen = list[Permutation]
 @dataclass(frozen=True)
 class ModelPair:
     """Both models. ``inputs``, ``outputs``: their pairs; () until they are `matched`. ``together``: whether there is
-    memory to
-
-    ``together``: whether there is memory to load both at once. ``keep``: both stay loaded for further sets of inputs.
+    memory to load both at once. ``keep``: whether both stay loaded for further sets of inputs.
     """
 
     a: Side
@@ -117,7 +115,7 @@ class ModelPair:
     @property
     def runs(self) -> int:
         """The number of consecutive runs, each on other inputs: with state, that of the settings; else 2 if that is
-        cheap. the settings say, else a second time where that is cheap.
+        cheap.
         """
         if self.keeps_state:
             return self.settings.runs

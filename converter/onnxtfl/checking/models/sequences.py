@@ -17,7 +17,8 @@ Kind = Literal["tensor", "list", "stack", "absent"]
 @dataclass(frozen=True)
 class Slot:
     """An input or output of a model as tensors: itself, one for each element of a sequence, one of all elements, or
-    none."""
+    none.
+    """
 
     name: str
     kind: Kind = "tensor"
@@ -72,6 +73,7 @@ def _slot(info: TensorInfo, names: set[str], taken: set[str]) -> tuple[Slot, lis
     """The slot of a sequence or optional, and the names of its tensors, which are among `names` of the other model.
 
     `taken`: names of other inputs (or outputs), from which an appended `_` distinguishes them
+    (`onnxtfl.passes.boundary.sequences`).
     """
     if info.kind == "optional":
         return (Slot(info.name), [info.name]) if info.name in names else (Slot(info.name, "absent", 0), [])

@@ -35,12 +35,11 @@ class Side:
     """One of the two models: its inputs and outputs, the facts of its graph, and the process that runs it.
 
     ``states``: of an ONNX model, by its metadata; ``hidden``: those that the other model does not have as inputs.
-    ``keeps_state``: whether the model keeps values from run to run. ``info`` is without hidden states.
-    ``slots``: the model's own inputs and outputs, whose tensors are in `info`; None if there are no sequences.
-    same. ``summary``: for the report. ``fed``: what the model itself got in its last run.
-    ``run_options``: fields of `RunOptions` that are other than those of the check. ``refused``: why the
-    model does not run by default; ``way``: how it ran instead (see `fallbacks`). ``has_data_files``: whether
-    weights are in other files. ``goals``: what inputs may reach inside.
+    ``keeps_state``: whether the model keeps values from run to run. ``info`` is without hidden states. ``slots``: the
+    model's own inputs and outputs, whose tensors are in `info`; None if there are no sequences. ``summary``: for the
+    report. ``fed``: the inputs of the model itself in its last run. ``run_options``: fields of `RunOptions` that differ
+    from those of the check. ``refused``: why the model does not run by default; ``way``: how it ran instead (see
+    `fallbacks`). ``has_data_files``: whether weights are in other files. ``goals``: the goals of coverage.
     """
 
     info: ModelInfo
@@ -143,9 +142,10 @@ class FirstRun:
     """A run of the first model: its inputs, how each was chosen, and its outputs.
 
     ``again``: makes inputs of the same shapes from another seed, and says how. ``later``: for a model with state,
-    inputs runs after it, of a model with state. ``seconds``: of all runs and of loading. ``begun``: the runs of the
-    second model on the same inputs that began at the same time, by kernel set. ``elsewhere``: inputs of other sizes,
-    and how they were chosen, where sizes are open. ``units``: inputs of open sizes of 1, and whether only the batch is.
+    inputs and outputs of the runs after it. ``seconds``: of all runs and of loading. ``begun``: the runs of the second
+    model on the same inputs that began at the same time, by kernel set. ``elsewhere``: inputs of other sizes, and how
+    they were chosen, if there are dynamic sizes. ``units``: inputs with dynamic sizes of 1, and whether only the batch
+    is 1.
     """
 
     values: list[Any]

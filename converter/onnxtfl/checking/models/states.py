@@ -23,8 +23,9 @@ from onnxtfl.ir.model import Model
 class Hidden:
     """The inputs and outputs of a model file that are states.
 
-    ``inputs``, ``outputs``: the indices of the others, in the model's order. ``initial``: by index of an input, its
-    value in index in the first run. ``feedback``: pairs of an output and the input that it is in the next run.
+    ``inputs``, ``outputs``: the indices of the other inputs and outputs, in the model's order. ``initial``: by the
+    index of an input, its value in the first run. ``feedback``: pairs of an output and the input that it is in the next
+    run.
     """
 
     inputs: tuple[int, ...] = ()

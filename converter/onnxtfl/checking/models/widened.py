@@ -35,8 +35,7 @@ def may_round_operands(source: Path) -> bool:
 
 
 def write_widened(source: Path, target: Path) -> None:
-    """Write the ONNX model `source` with float32 for float16 and bfloat16, also in inputs and outputs, and with
-    attributes
+    """Write the ONNX model `source` with float32 for float16 and bfloat16, also in inputs, outputs and attributes.
 
     No op may round its operands. Weights are streamed. Raises `OnnxtflError`.
     """

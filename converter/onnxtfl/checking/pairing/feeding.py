@@ -40,7 +40,8 @@ def _sized(
 
 def agreeable(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
     """Return generated values rounded to the narrower of the two float types, so that both models get the same
-    values."""
+    values.
+    """
     if value.dtype.kind != "f" or a.dtype == b.dtype or not b.dtype.startswith("float"):
         return value
     return value.astype(numpy_type(b.dtype)).astype(value.dtype)
@@ -66,7 +67,8 @@ def as_type(value: Any, a: TensorInfo, b: TensorInfo) -> Any:
 
 def dtype_kept(a: TensorInfo, b: TensorInfo) -> bool:
     """Whether the dtype is the same, or differs only as conversions do: float64 as float32, a quantized float, int8 as
-    uint8."""
+    uint8.
+    """
     floats = {a.dtype, b.dtype} == {"float32", "float64"}
     quantized = (a.quantization is None) != (b.quantization is None) and "float32" in (a.dtype, b.dtype)
     shifted = {a.dtype, b.dtype} == {"int8", "uint8"} and (a.quantization or b.quantization) is not None

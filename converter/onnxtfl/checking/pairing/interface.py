@@ -1,4 +1,4 @@
-"""Which input or output of one model is which of the other, and in which layout."""
+"""Pairs of corresponding inputs and outputs of two models, and their layouts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ Permutation = tuple[int, ...]
 @dataclass(frozen=True)
 class Pair:
     """Tensor ``a`` of the first model is ``b`` of the second (positions). ``b = a.transpose(permutation)`` for the
-    first of ``permutations`` that makes the models agree; the likeliest come first. ``recorded``: the only one is what
-    the conversion did."""
+    first of ``permutations`` that makes the models agree; the likeliest come first. ``recorded``: whether it is the
+    only one, from the record of the conversion.
+    """
 
     a: int
     b: int
@@ -28,7 +29,7 @@ class Pair:
 
     @property
     def moved(self) -> bool:
-        """True where the shapes leave no doubt that the layout changed."""
+        """Whether the shapes prove that the layout changed."""
         return is_moved(self.permutations[0]) and len(self.permutations) == 1
 
 
@@ -66,7 +67,7 @@ def match(
 
 
 def _recorded(pair: Pair, a: str, b: str, record: Sequence[TensorEntry]) -> Pair:
-    """``pair`` with the layout that the record says, if that is one of those that are possible."""
+    """``pair`` with the layout in the record, if it is one of the possible ones."""
     same = tuple(range(len(pair.permutations[0])))
     ways = {e.permutation or same for e in record if (e.source, e.target) == (a, b) and e.shape is None}
     allowed = ways.intersection(pair.permutations)
@@ -103,8 +104,8 @@ def _ways(a: TensorInfo, b: TensorInfo, what: str, layout: Layout) -> tuple[Perm
 def permutations(a: tuple[Dim, ...] | None, b: tuple[Dim, ...] | None, layout: Layout) -> list[Permutation]:
     """Return the layouts in which a tensor of shape ``a`` can be one of shape ``b``.
 
-    The same, channels-last for channels-first, and the reverse; the one that more known sizes speak for comes first,
-    and among equals the same layout, under "channels-last" and "channels-first" the moved ones.
+    Candidates: the same layout, channels-last for channels-first, and the reverse. The one with more equal static sizes
+    comes first; of several with as many, the same layout (with "channels-last" and "channels-first", the moved ones).
     """
     if a is None or b is None:
         return [tuple(range(len(a or b or ())))]
@@ -129,7 +130,7 @@ def is_moved(permutation: Permutation) -> bool:
 
 
 def shape_text(shape: Sequence[Dim] | None) -> str:
-    """Return a shape in words: ``[1,3,?,w]``."""
+    """Return a shape as text: ``[1,3,?,w]``."""
     return "unknown" if shape is None else "[" + ",".join("?" if dim is None else str(dim) for dim in shape) + "]"
 
 

@@ -47,7 +47,7 @@ def opset_versions(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
 
 def model_opsets(imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
     """`opset_versions` of a model. A model that imports other domains only has the newest opset of the default domain,
-    as in (core/graph/model.cc).
+    as in ONNX Runtime (core/graph/model.cc).
     """
     versions = opset_versions(imports)
     return {"": defs.onnx_opset_version()} | versions if versions else versions

@@ -16,7 +16,8 @@ class ExternalFiles(DataFiles):
 
     def data(self, tensor: TensorProto, dtype: DType, shape: tuple[int, ...]) -> FileData:
         """The values of `tensor`. Raises InvalidModelError if the file is missing, truncated or at a refused
-        location."""
+        location.
+        """
         entries = {text_of(e.key): text_of(e.value) for e in tensor.external_data}
         name = tensor.name
         offset = _number(entries.get("offset", "0"), "offset", name)

@@ -73,7 +73,7 @@ _TRUE_UNLESS_ZERO = frozenset(
 def read_values(op: str, attributes: dict[str, Any], name: str) -> None:
     """Replace the flags of the node `name` by 0 or 1, as ONNX Runtime reads them.
 
-    InvalidModelError where a string is none of those that the op has, or a flag one that ONNX Runtime refuses.
+    Raises InvalidModelError for a string that the op does not allow, and for a flag that ONNX Runtime refuses.
     """
     for key, value in attributes.items():
         if key in _STRINGS and isinstance(value, (str, bytes)):

@@ -28,8 +28,8 @@ class GraphWriter:
     """Writes the graphs of one model.
 
     `weights`: the constants so far, by name; `names`: the name of each value; `domains`: newest op version by domain.
-    types of values that are no inputs or outputs are written in a model that was read from ONNX, and of documented
-    values.
+    The types of values that are no inputs or outputs are written if the model was read from ONNX, or the value is
+    documented.
     """
 
     def __init__(self, model: Model) -> None:

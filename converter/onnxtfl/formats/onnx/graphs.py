@@ -50,7 +50,7 @@ class _Scope:
     """The graph that nodes are added to, its values by name (None: an absent operand of a function), and the context.
 
     `arguments`: in the body of a function, the attributes of the call; else None. `captured`: the values that graphs
-    among graphs among these capture where the function is called, which are the last inputs of the body.
+    among these attributes capture where the function is called, which are the last inputs of the body.
     """
 
     graph: Graph

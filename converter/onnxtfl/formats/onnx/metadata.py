@@ -88,8 +88,6 @@ def _texts(proto: GraphProto | NodeProto | ValueInfoProto) -> Texts:
 def documented(text: str, properties: Mapping[str, str] | None) -> dict[str, Any]:
     """The fields `doc_string` and `metadata_props` (since IR version 10) of a graph, node or value, unless they are
     empty.
-
-    The latter exist since IR version 10.
     """
     entries = [StringStringEntryProto(key=key, value=value) for key, value in (properties or {}).items()]
     return ({"doc_string": text} if text else {}) | ({"metadata_props": entries} if entries else {})

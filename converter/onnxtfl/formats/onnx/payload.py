@@ -1,8 +1,8 @@
 """Elements of a TensorProto that stay in the file: a byte range of packed elements.
 
 Elements of fixed width become `FileData`; varints (integers of one to ten bytes, seven bits in each, lowest first) are
-first) are decoded in chunks on each access. Sources: https://protobuf.dev/programming-guides/encoding; onnx.proto,
-TensorProto (which field holds which element type).
+decoded in chunks on each access. Sources: https://protobuf.dev/programming-guides/encoding; onnx.proto, TensorProto
+(which field holds which element type).
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ def encode_varint(value: int) -> bytes:
 
 def decode_varints(buffer: Array) -> tuple[Array, int]:
     """The complete varints of the uint8 `buffer` as uint64, and their bytes. Raises ValueError for over ten bytes in
-    one."""
+    one.
+    """
     stops = np.flatnonzero(buffer < 0x80) + 1
     if not len(stops):
         if len(buffer) >= LONGEST:

@@ -82,7 +82,8 @@ class DetachedPayloads:
 
 def reduced_model(source: SourceFile) -> tuple[ModelProto, DetachedPayloads]:
     """The model in `source` without its large payloads, and the payloads. Raises InvalidModelError if it cannot be
-    parsed."""
+    parsed.
+    """
     from google.protobuf.message import DecodeError
 
     detached = DetachedPayloads(source)
@@ -131,7 +132,8 @@ class Walker:
 
     def _kept(self, start: int, stop: int) -> bytes:
         """The bytes of a copied part. Raises InvalidModelError if the copied parts together are too large for a
-        message."""
+        message.
+        """
         self._copied += stop - start
         if self._copied > LARGEST:
             self.source.fail(f"more than {LARGEST >> 20} MB without the tensors (at byte {start})")

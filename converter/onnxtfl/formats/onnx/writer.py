@@ -110,7 +110,8 @@ def _model(head: ModelProto, body: Message, initializers: Iterable[Message]) -> 
 
 def _external(weights: Mapping[str, TensorData], location: str) -> tuple[list[Message], list[tuple[int, TensorData]]]:
     """The initializers, those of 16 KB and more in the external file `location`, and (offset, data) of the external
-    ones."""
+    ones.
+    """
     messages, placed, end = [], list[tuple[int, TensorData]](), 0
     for name, data in weights.items():
         if data.nbytes < _INLINE:

@@ -151,7 +151,8 @@ class Encoder:
 
     def _share(self, leaf: _Leaf, reference: int) -> None:
         """Record a reference to `leaf`. Until it is set, its word is the position of the previous reference to `leaf`,
-        or 0."""
+        or 0.
+        """
         struct.pack_into("<I", self.out, reference, self._shared.get(leaf, 0))
         self._shared[leaf] = reference
 

@@ -131,7 +131,7 @@ class _Subgraph:
     """The tables of one subgraph.
 
     Tables of tensors and operators are created twice: first here, to number op codes, tensors and buffers and to find
-    the format cannot express, and when they are encoded, one at a time.
+    what the format cannot express; then one at a time when they are encoded.
     """
 
     def __init__(self, model: _Model, graph: Graph) -> None:

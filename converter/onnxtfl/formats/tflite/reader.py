@@ -36,8 +36,8 @@ def read(source: PathLike | Content) -> Model:
     subgraph with two uses is two graphs.
 
     Inputs and outputs have the names of the signature, if there is one. `Model.subgraphs` are those to which no op
-    refers, refers to, entry points of signatures first. Weights are left in the file, which must not change until the
-    model is written.
+    refers, entry points of signatures first. Weights are left in the file, which must not change until the model is
+    written.
 
     Raises InvalidModelError for invalid models, UnsupportedError for types that the IR lacks. Source: schema.fbs and
     interpreter_builder.cc of LiteRT.
@@ -55,7 +55,8 @@ def read(source: PathLike | Content) -> Model:
 
 def overwrite_entries(path: Path, entries: Mapping[str, bytes]) -> None:
     """Replace the contents of these entries of the table `metadata` of a file; contents of another size are not
-    replaced."""
+    replaced.
+    """
     opened = Source(open_source(path))
     model = Decoder(opened).root(schema.table("Model"))
     buffers = Buffers(opened, model)

@@ -1,7 +1,7 @@
 """The tables, enums and unions of the TFLite format, with their slots and numbers.
 
 They are in ``schemas/tflite_format.txt`` and ``tflite_metadata.txt`` (TFLite Metadata). The package `tflite` has them
-instead takes 0.1 s for its 188 modules, and it lacks the newer types, ops and fields. A test compares both.
+too, but its import takes 0.1 s for 188 modules, and it lacks the newer types, ops and fields. A test compares both.
 """
 
 from __future__ import annotations

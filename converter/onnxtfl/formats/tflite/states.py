@@ -12,13 +12,13 @@
 
 **The convention for lift rules**: a node that updates operands in place (the hidden state of RNN, the activation and
 cell state of LSTM, ...; :func:`onnxtfl.formats.tflite.schema.state_operands`) has, after its own results, one more
-result for each of them that is present, in operand order: its new value. The rule of such an op returns the values
-of its results, then the new state for each of these operands. Later uses of the operand, and the output of its
-`State`, are this result. This holds too where the operand is no state but the result of another node.
+result for each of them that is present, in operand order: its new value. The rule of such an op returns the values of
+its results, then the new state for each of these operands. Later uses of the operand, and the output of its `State`,
+are this result. This also applies if the operand is no state but the result of another node.
 
 Variables (VAR_HANDLE, READ_VARIABLE, ASSIGN_VARIABLE) become values. If subgraphs of IF and WHILE read or write them,
-write further operands and results of these. One that is assigned before it is read is no state. The variable tensors of
-such a subgraph are reset whenever the IF or WHILE begins, so they are no states; a loop carries them. CALL_ONCE is
+they are further operands and results of these. One that is assigned before it is read is no state. The variable tensors
+of such a subgraph are reset whenever the IF or WHILE begins, so they are no states; a loop carries them. CALL_ONCE is
 removed: what its subgraph assigns is the initial value. A table's constant contents become operands: HASHTABLE_FIND
 takes (keys, values, query, default). Source: LiteRT's kernels of these ops, its Subgraph::ReleaseMemory, and its core
 of variables and tables (experimental/resource).
@@ -56,8 +56,8 @@ _BRANCHES, _ONCE = frozenset({"tfl.IF", "tfl.STABLEHLO_CASE", "tfl.STABLEHLO_COM
 def explicit_states(model: Model, evaluate: Evaluate) -> None:
     """Make the states of the main graph explicit (see above), and set `Graph.states`.
 
-    `evaluate` is called where an initial value is computed. UnsupportedError for contents of tables that are not
-    constant, and for variables where other ops than IF and WHILE would read or write them.
+    `evaluate` computes initial values that are not stored. Raises UnsupportedError for contents of tables that are not
+    constant, and for variables that the subgraphs of other ops than IF and WHILE read or write.
     """
     try:
         _Threader(model.main, _Variables.of(model, evaluate)).run_main()
@@ -216,7 +216,8 @@ class _Threader:
 
     def _initialize_once(self, node: Node) -> None:
         """The result of DEQUANTIZE of a constant as a state: the kernel computes it in the first run only
-        (dequantize.cc)."""
+        (dequantize.cc).
+        """
         if node.op.name != "tfl.DEQUANTIZE" or node.operand(0).data is None or not _is_updated(node.result):
             return
         state = Value(node.result.type, node.result.name)
@@ -351,7 +352,8 @@ class _Threader:
 
     def _region(self, node: Node, region: Graph, touched: Sequence[str], written: Sequence[str]) -> list[str | None]:
         """Rewrite a region: variables are additional inputs and outputs. Returns the handle, if any, of each old
-        output."""
+        output.
+        """
         handles = {inside: self.handles[v] for inside, v in _bound(node, region) if v in self.handles}
         region.inputs = [v for v in region.inputs if v not in handles]
         values = {name: region.add_input(self.variables.types[name], name) for name in touched}

@@ -117,7 +117,8 @@ class SubgraphReader:
 
     def _stored_type(self, number: int) -> Type:
         """Return the type of a tensor that no node computes. Raises InvalidModelError if stored elements do not fit its
-        shape."""
+        shape.
+        """
         type_, tensor = self._type(number), self._tensor(number)
         if not isinstance(type_, TensorType) or type_.is_static or self.model.buffers.span(tensor["buffer"]) is None:
             return type_

@@ -75,7 +75,7 @@ def aligned(
     """The metadata with an entry for each input and output of the graph, in order, and the descriptions given.
 
     `before`, `after`: tensor names of the model for which it was written, and of the graph. If all are renamed, entries
-    entries stay in their places. `content` itself where nothing changes, or where it is malformed.
+    stay in their places. `content` itself if nothing changes, or if it is malformed.
     """
     tree = decode(content)
     if tree is None:

@@ -109,7 +109,7 @@ def _read_quantization(
 def _read_blocks(
     table: Mapping[str, Any], dtype: DType, shape: Shape | None, name: str, stored: Callable[[int], Array]
 ) -> Quantization:
-    """Scales for blocks of the last axis of a matrix, which are the elements of a tensor of their own.
+    """Scales for blocks of the last axis of a matrix, which are the elements of a separate tensor.
 
     Source: LiteRT's kernels fully_connected.cc and embedding_lookup.cc, which ignore zero points: these have to be 0.
     """

@@ -31,8 +31,8 @@ def write(model: Model, out: BinaryIO, limit: int = FLATBUFFER_LIMIT, *, late: L
 
     Attributes of a node are the fields of its op's options table (enums by name, vectors as tuples, Graphs for indices
     of subgraphs); an op "custom:NAME" has `custom_options`. Weights are read and written in chunks; equal models have
-    equal bytes. A model without signatures gets `serving_default` for its main graph. `late`: properties that
-    depend on names. An archive of associated files comes last. Raises InvalidModelError for a model that the cannot
+    equal bytes. A model without signatures gets `serving_default` for its main graph. `late`: properties that depend on
+    names. An archive of associated files comes last. Raises InvalidModelError for a model that the format cannot
     express.
     """
     values, contents, names = model_tables(model, late)
@@ -51,7 +51,8 @@ def write(model: Model, out: BinaryIO, limit: int = FLATBUFFER_LIMIT, *, late: L
 
 def _write_large(values: Values, contents: list[Content | None], out: BinaryIO) -> int:
     """Write the constants after the FlatBuffer. A first encoding determines its size, which does not depend on the
-    offsets."""
+    offsets.
+    """
     kept = [c for c in contents if c is not None and _size(c)]
     size = len(_encode(values, _located(contents, iter([2] * len(kept)))).out)
     encoder = _encode(values, _located(contents, _starts(size, kept)))

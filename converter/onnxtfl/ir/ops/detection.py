@@ -1,6 +1,7 @@
 """Selecting boxes: NonMaxSuppression over batches and classes, SelectBoxes over one list.
 
-Source: neutral-ops 3.82 (NMS), ONNX NonMaxSuppression-11; TensorFlow NonMaxSuppressionV4 and V5."""
+Source: neutral-ops 3.82 (NMS), ONNX NonMaxSuppression-11; TensorFlow NonMaxSuppressionV4 and V5.
+"""
 
 from __future__ import annotations
 

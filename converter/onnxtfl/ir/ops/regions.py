@@ -1,6 +1,7 @@
 """Regions of interest of a feature map: RoiAlign MaxRoiPool.
 
-Source: neutral-ops 3.78, 3.104; ONNX RoiAlign-16, MaxRoiPool."""
+Source: neutral-ops 3.78, 3.104; ONNX RoiAlign-16, MaxRoiPool.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Resampling of images and feature maps: Resize.
 
 Which axes are spatial is data (`dims`), so a transposed operand is only renumbered.
-Source: neutral-ops 3.99; ONNX Resize-19."""
+Source: neutral-ops 3.99; ONNX Resize-19.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Sampling of a feature map at computed coordinates: GridSample.
 
-Source: neutral-ops 3.61; ONNX GridSample-20."""
+Source: neutral-ops 3.61; ONNX GridSample-20.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Shape(Op):
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of sizes."""
+        """The facts of sizes."""
         return SIZES
 
     @staticmethod

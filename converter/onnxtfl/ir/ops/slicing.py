@@ -28,7 +28,7 @@ HUGE = 1 << 31
 
 
 def slice_dim(size: Dim, start: Dim | None, limit: Dim | None, stride: Dim | None) -> Dim:
-    """How many positions a slice takes of an axis; a fresh symbol if that depends on unknown bounds."""
+    """The number of positions of an axis in a slice; a fresh symbol if it depends on unknown bounds."""
     if not isinstance(stride, int):
         return fresh_symbol()
     if limit == 0 and stride > 0:
@@ -50,9 +50,9 @@ def slice_dim(size: Dim, start: Dim | None, limit: Dim | None, stride: Dim | Non
 
 
 def _position(size: Dim, at: Dim, forward: bool, is_start: bool) -> Dim | None:
-    """The position that a bound of a slice means on an axis whose size, or which itself, is symbolic.
+    """The position of a bound of a slice, if the bound or the size of the axis is symbolic.
 
-    None where clamping would depend on the size. Symbolic bounds are assumed to be inside.
+    None if clamping would depend on the size. Symbolic bounds are assumed to be inside.
     """
     if not isinstance(at, int):
         negative = all(c < 0 for _, c in at.terms)
@@ -73,8 +73,8 @@ def _position(size: Dim, at: Dim, forward: bool, is_start: bool) -> Dim | None:
 class Slice(Op):
     """Every strides[i]-th position from starts[i] up to but without limits[i], along each axis i.
 
-    Bounds mean what NumPy's x[start:limit:stride] means: negative ones count from the end, those outside are clamped,
-    and with a negative stride a limit under -size goes through position 0. Source: neutral-ops 3.122, 3.92 (widened:
+    Bounds are those of NumPy's x[start:limit:stride]: negative ones count from the end, those outside are clamped, and
+    with a negative stride a limit under -size goes through position 0. Source: neutral-ops 3.122, 3.92 (widened:
     negative strides, bounds known only at run time).
     """
 

@@ -47,7 +47,7 @@ class TopK(Op):
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of elements of the operand, and of positions along the axis."""
+        """The facts of elements of the operand, and of positions along the axis."""
         shape = node.operand(0).tensor_type.shape
         return intervals.positions_below(None if shape is None else shape[node.attr("axis")]) if index else of(0)
 
@@ -111,7 +111,7 @@ class Unique(Op):
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of elements of the operand, of positions, and of counts."""
+        """The facts of elements of the operand, of positions, and of counts."""
         return intervals.SIZES if index else of(0)
 
     @staticmethod

@@ -27,7 +27,7 @@ from onnxtfl.targets.layouts import preferred
 
 IoLayout = Literal["source", "channels-first", "channels-last"]
 ALL = "*"
-"""Stands for all inputs and outputs that are not named."""
+"""The name for all inputs and outputs that are not named."""
 IoLayouts = IoLayout | Mapping[str, IoLayout]
 """One layout, or layouts by name; inputs and outputs without a name in it have that of `ALL`, else the source's."""
 

@@ -119,7 +119,7 @@ def _quiet_solver() -> Any:
 
 
 def choose(graph: Graph, found: Orders, target: Target, boundary: Boundary) -> Choice:
-    """Solve for the whole graph at once; inputs and outputs that are not in `boundary` stay as they are."""
+    """Solve for the whole graph at once; inputs and outputs that are not in `boundary` are not permuted."""
     return _Chooser(graph, found, target, boundary).run()
 
 

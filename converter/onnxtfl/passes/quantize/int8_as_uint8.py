@@ -4,9 +4,9 @@
 
     %y = Relu(%x) : int8 0.25:0    ->    %y = Relu(%x) : uint8 0.25:128
 
-On x86, ONNX Runtime has integer kernels for uint8 activations, and changes int8 ones to uint8 only where one op reads
-them (its optimizer QDQS8ToU8Transformer, 1.31): where two read them, all ops around compute in float. Weights, inputs
-and outputs keep their type, and so does what is only moved between them.
+On x86, ONNX Runtime has integer kernels for uint8 activations, and changes int8 ones to uint8 only if one op reads them
+(its optimizer QDQS8ToU8Transformer, 1.31): if two ops read them, all ops around compute in float. Weights, inputs and
+outputs keep their type, and so do values that are only moved between them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def store_as_uint8(graph: Graph) -> None:
 
 
 class _Unsigned:
-    """The values that are stored as uint8 so far, with the types that they had, and conversions of others."""
+    """The values that are stored as uint8 so far, with their former types, and conversions of others."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.outputs = graph, graph.output_set()
@@ -43,11 +43,11 @@ class _Unsigned:
         self._converted: dict[Value, Value] = {}
 
     def is_moved(self, node: Node) -> bool:
-        """Whether `node` moves elements that are stored as uint8 now."""
+        """Whether `node` moves elements that are already stored as uint8."""
         return any(v in self._before for v in node.operands[node.op.moves or slice(0)] if v is not None)
 
     def restore_operands(self, node: Node) -> None:
-        """Let `node`, whose regions have the types of its operands, read them as they were."""
+        """Let `node`, whose regions have the types of its operands, read the operands in their former types."""
         for i, value in enumerate(node.operands):
             if value is not None and value in self._before:
                 node.set_operand(

@@ -30,7 +30,7 @@ def as_int16(quantization: Quantization) -> Quantization:
 
 
 def store_as_int16(graph: Graph, node: Node, stored: Quantization) -> None:
-    """Store what the QuantizeLinear `node` makes, which its users dequantize, as `stored`."""
+    """Store the result of the QuantizeLinear `node`, which its users dequantize, as `stored`."""
     b, scale = Builder(graph, node, maker=_MAKER), node.operand(1)
     zero = constant(np.asarray(stored.zero_points, np.int16).reshape([int(d) for d in scale.shape]))
     made = b(ops.QuantizeLinear, node.operand(0), scale, zero, **{**node.attributes, "dtype": DType.INT16})
