@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from onnxtfl.api import (
+        build_model,
         check,
         coverage,
         explain,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         UnsupportedError,
         UsageError,
     )
+    from onnxtfl.evaluation import run
     from onnxtfl.inspection import Inspection, inspect
     from onnxtfl.ir.summary import FloatOp, QuantizationSummary
     from onnxtfl.many import Outcome, convert_many
@@ -65,12 +67,14 @@ __all__ = [
     "UnsupportedError",
     "UnsupportedOp",
     "UsageError",
+    "build_model",
     "check",
     "convert_many",
     "coverage",
     "explain",
     "inspect",
     "onnx_to_tflite",
+    "run",
     "signatures",
     "signatures_to_onnx",
     "tflite_to_onnx",
@@ -82,11 +86,15 @@ _MODULES = {
     **dict.fromkeys(("CheckReport", "InputUsed", "OutputCheck"), "onnxtfl.checking.report"),
     **dict.fromkeys(("Conversion", "ConversionReport", "IoType", "StateReport", "TensorReport"), "onnxtfl.conversion"),
     **dict.fromkeys(("FloatOp", "QuantizationSummary"), "onnxtfl.ir.summary"),
-    **dict.fromkeys(("check", "coverage", "explain", "onnx_to_tflite", "tflite_to_onnx", "unsupported"), "onnxtfl.api"),
+    **dict.fromkeys(
+        ("build_model", "check", "coverage", "explain", "onnx_to_tflite", "tflite_to_onnx", "unsupported"),
+        "onnxtfl.api",
+    ),
     **dict.fromkeys(("signatures", "signatures_to_onnx"), "onnxtfl.signature_conversion"),
     **dict.fromkeys(("Outcome", "convert_many"), "onnxtfl.many"),
     "UnsupportedOp": "onnxtfl.rewriting.unsupported",
     "write_report": "onnxtfl.reporting.write",
+    "run": "onnxtfl.evaluation",
     **dict.fromkeys(("Inspection", "inspect"), "onnxtfl.inspection"),
 }
 

@@ -33,7 +33,7 @@ from onnxtfl.conversion_check import (
 )
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
 from onnxtfl.kinds import Size
-from onnxtfl.option_table import CHECK, INSPECT, TO_ONNX, TO_TFLITE
+from onnxtfl.option_table import BUILD, CHECK, INSPECT, TO_ONNX, TO_TFLITE
 from onnxtfl.output import Output, placed
 from onnxtfl.schemas.target_tables import target_tables
 
@@ -230,6 +230,45 @@ def tflite_to_onnx(
     """
     given = of_command(TO_ONNX, locals())
     return _convert(_job(model, path, given))
+
+
+def build_model(
+    model: PathLike | bytes,
+    path: PathLike | None = None,
+    *,
+    to: Literal["tflite", "onnx"] | None = None,
+    check: CheckMode = "auto",
+    input_shapes: InputShapes | None = None,
+    dims: Mapping[str, int] | None = None,
+    opset: int | None = None,
+    min_runtime: str = "2.14",
+    target: TfliteTargetName = "tflite",
+    rtol: Tolerance = 1e-3,
+    atol: Tolerance = 1e-4,
+    seed: int = 0,
+    keep_failed: bool = False,
+    time_limit: float = 300.0,
+    max_memory: float = 1024.0,
+    on_progress: Progress | None = None,
+) -> Conversion:
+    """Convert a graph of neutral ops as text (.ir: a path or its bytes) to TFLite or ONNX.
+
+    ``to``: the format of the result, by default that of the ending of ``path`` (.onnx), else TFLite. The source of the
+    check is evaluated by the neutral ops (see `run`). The other parameters, the result and the errors are those of
+    `onnx_to_tflite` and `tflite_to_onnx`; ``opset`` is for ONNX, ``target`` for TFLite.
+    """
+    given = of_command(BUILD, locals())
+    model_kind(model, "model", ("a path", "bytes"))
+    checked(to=to or "tflite")
+    to_onnx = (to or ("onnx" if os.fspath(path or "").lower().endswith(".onnx") else "tflite")) == "onnx"
+    refused = {"target": "tflite"} if to_onnx else {"opset": None}
+    wrong = next((name for name, default in refused.items() if given[name] != default), None)
+    if wrong is not None:
+        raise UsageError(f"`{wrong}` has no effect on {'ONNX' if to_onnx else 'TFLite'} models", hint="leave it out")
+    arguments = {name: value for name, value in given.items() if name not in ("opset", "target")}
+    if to_onnx:
+        return tflite_to_onnx(model, path, opset=opset, **arguments)
+    return onnx_to_tflite(model, path, target=target, **arguments)
 
 
 @accepting_former_names(CHECK)
@@ -452,7 +491,8 @@ def _check_model(job: Job) -> None:
     model_kind(job.model, "model", ("a path", "bytes", *protos))
     if isinstance(job.model, str | os.PathLike | bytes | bytearray | memoryview):
         with open_source(job.model) as opened:
-            format_of(opened, job.format)
+            if format_of(opened) != "ir":
+                format_of(opened, job.format)
     is_file = isinstance(job.model, str | os.PathLike)
     if is_file and job.path is not None and os.path.exists(job.path) and os.path.samefile(job.model, job.path):
         raise UsageError(

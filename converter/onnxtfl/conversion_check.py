@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import shutil
@@ -35,6 +36,8 @@ than the conversion and both runtimes together.
 """
 TfliteRuntime = str
 """The runtime of .tflite models in a check: "litert", the older "tflite-runtime", or that of a target's table."""
+TEXT = b"graph "
+"""How a neutral graph as text begins, unless with a comment."""
 NO_LOAD = "ONNXTFL_NO_LOAD"
 """Environment variable: if it is set, results are not loaded before they are written."""
 DEFAULT_OPSET, OLDEST = 21, "2.14"
@@ -88,7 +91,8 @@ def start_workers(job: Job, stack: ExitStack) -> Workers | None:
         temporary.add_place(place)  # the processes remove what is left there
     workers = stack.enter_context(Workers(job.comparison.get("runtime")))
     size = os.path.getsize(job.model) if is_file else len(job.model) if isinstance(job.model, bytes) else 0
-    workers.start(job.format, "tflite" if job.format == "onnx" else "onnx", 0 if _is_heavy(job, size) else size)
+    target = "tflite" if job.format == "onnx" else "onnx"
+    workers.start(_source_format(job), target, 0 if _is_heavy(job, size) else size)
     whole = (
         not job.options.input_shapes
         and not job.options.dims
@@ -99,6 +103,15 @@ def start_workers(job: Job, stack: ExitStack) -> Workers | None:
     if whole and is_file and fit_together((job.model, job.model)):
         workers.load_a(job.model, RunOptions(time_limit=job.comparison["time_limit"]))
     return workers
+
+
+def _source_format(job: Job) -> FormatName:
+    """The format of the source by its first bytes, read without the modules that read models."""
+    head = job.model[: len(TEXT)] if isinstance(job.model, bytes) else b""
+    if isinstance(job.model, str | os.PathLike):
+        with contextlib.suppress(OSError), open(job.model, "rb") as file:  # reading the model reports the error
+            head = file.read(len(TEXT))
+    return "ir" if head.startswith((TEXT, b"#")) else job.format
 
 
 def check_result(

@@ -15,6 +15,7 @@ from onnxtfl.errors import OnnxtflError, UnsupportedError, UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.archive import file_names
 from onnxtfl.formats.bodies import body
+from onnxtfl.formats.neutral import lines as whole_lines
 from onnxtfl.formats.source import Content
 from onnxtfl.formats.tflite.tflite_metadata import normalizations
 from onnxtfl.ir.data import TensorData
@@ -131,6 +132,10 @@ class Inspection:
         """The graphs as text, line by line; constants of more than 8 elements are "..."."""
         for graph in self.graphs:
             yield from map(printable, graph_lines(graph, SHORT))
+
+    def text(self) -> str:
+        """The first graph as text with the elements of all constants, which `build_model` reads."""
+        return "".join(f"{line}\n" for line in whole_lines(self.graphs[0]))
 
     def diff(self, other: Inspection) -> Iterator[str]:
         """Return the differences to the graphs of ``other`` in the unified diff format; empty if they are equal.

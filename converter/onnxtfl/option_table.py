@@ -41,7 +41,7 @@ from onnxtfl.kinds import (
 )
 from onnxtfl.schemas.target_tables import target_tables
 
-TO_TFLITE, TO_ONNX, CHECK, INSPECT, MANY = "onnx2tfl", "tfl2onnx", "check", "inspect", "many"
+TO_TFLITE, TO_ONNX, CHECK, INSPECT, MANY, BUILD = "onnx2tfl", "tfl2onnx", "check", "inspect", "many", "build"
 """The commands; `MANY` is what both converters have for several models."""
 CONVERT = (TO_TFLITE, TO_ONNX)
 FUNCTIONS = {
@@ -51,6 +51,7 @@ FUNCTIONS = {
     "inspect": INSPECT,
     "unsupported": INSPECT,
     "convert_many": MANY,
+    "build_model": BUILD,
 }
 """The command whose rows are the keywords of a public function."""
 
@@ -95,6 +96,7 @@ def _only_commands(name: str, kind: Kind, default: Any, commands: tuple[str, ...
 
 
 _BOTH, _COMPARING = CONVERT, (*CONVERT, CHECK)
+_BUILDING = (*CONVERT, BUILD)
 _SHAPES_HELP = "Sizes of an input, like x:1,3,224,224; x:?,3,64,64 or x:batch,3,64,64 keeps one dynamic (repeatable)."
 _TARGETS = target_tables()
 _TARGETS_HELP = ", or ".join(table.help for table in _TARGETS.values())
@@ -113,6 +115,12 @@ _RESULT = (
     _only_commands("output", Place(), None, _BOTH,
         "File to write, or folder (DIR/), which several models need; '-': standard output.  [default: next to MODEL]",
         flags="-o --output", metavar="OUT"),
+    _only_commands("output", Place(), None, (INSPECT,),
+        "Write the graph as text with all constants to this file (.ir), which `onnxtfl build` reads.",
+        flags="-o --output", metavar="OUT.ir"),
+    _only_commands("output", Place(), None, (BUILD,),
+        "File to write, .tflite or .onnx.  [default: GRAPH with the ending .tflite]", flags="-o --output",
+        metavar="OUT"),
     Option("rename", NewNames(), None, _BOTH,
         "Another name for an input or output of the result, like x:image (repeatable)."),
     Option("io_layout", Layouts(), "source", _BOTH,
@@ -123,10 +131,10 @@ _RESULT = (
     Option("float16", Choice("float32", "native"), "float32", (TO_TFLITE,),
         "Compute float16 in float32, or in float16 where kernels can."),
     Option("float64", Choice("narrow", "error"), "narrow", _BOTH, "Compute float64 in float32, or fail."),
-    Option("opset", Integer(13, 24, optional=True), None, (TO_ONNX,),
+    Option("opset", Integer(13, 24, optional=True), None, (TO_ONNX, BUILD),
         "ONNX opset to write, by default 21, or the lowest newer one that has all ops that are needed."),
-    Option("min_runtime", Version(), "2.14", _BOTH, "Oldest TFLite runtime that must run the result."),
-    Option("target", Choice(*_TARGETS), "tflite", (TO_TFLITE,), f"What runs the result: {_TARGETS_HELP}."),
+    Option("min_runtime", Version(), "2.14", _BUILDING, "Oldest TFLite runtime that must run the result."),
+    Option("target", Choice(*_TARGETS), "tflite", (TO_TFLITE, BUILD), f"What runs the result: {_TARGETS_HELP}."),
     _only_commands("emit_c", Place(), None, (TO_TFLITE,),
         "Write the result also as C++ source for TFLite Micro, with its op resolver and arena size.",
         metavar="DIR|FILE.cc"),
@@ -139,11 +147,11 @@ _RESULT = (
         "States become inputs and outputs, or begin each run with their initial value."),
     Option("lstm", Choice("exact", "fused"), "exact", (TO_TFLITE,),
         "LSTM and RNN layers begin each run anew, or (one kernel) where the last run ended."),
-    Option("max_memory", Number(least=0), 1024.0, _BOTH, "Megabytes of constants that the conversion may compute."),
+    Option("max_memory", Number(least=0), 1024.0, _BUILDING, "Megabytes of constants that the conversion may compute."),
 )
 _PARTS = (
-    Option("input_shapes", Shapes(), None, (*_BOTH, INSPECT), _SHAPES_HELP, flags="--input-shape"),
-    Option("dims", Sizes(), None, (*_BOTH, INSPECT),
+    Option("input_shapes", Shapes(), None, (*_BUILDING, INSPECT), _SHAPES_HELP, flags="--input-shape"),
+    Option("dims", Sizes(), None, (*_BUILDING, INSPECT),
         "Size of a dimension in all inputs that have it, by its name, like batch=1 (repeatable).", flags="--dim"),
     Option("elements", Elements(), None, (TO_TFLITE, INSPECT),
         "Number of elements of an input that is a sequence; NAME:none is an optional without a value (repeatable)."),
@@ -165,14 +173,14 @@ _QUANTIZATION = (
         "Dynamic quantization as it is, or with hybrid kernels."),
 )
 _CHECKING = (
-    Option("check", CheckMode(), "auto", _BOTH,
+    Option("check", CheckMode(), "auto", _BUILDING,
         "Compare both models; --check also fails where one of them cannot be run.  [default: compare]"),
     Option("load", Flag(), True, _BOTH,
         "Load the result in its runtime before it is written, also without a check.  [default: load]"),
-    Option("keep_failed", Flag(), False, _BOTH, "Write the result also where the check fails."),
-    Option("rtol", Tolerances(1e-3), 1e-3, _COMPARING,
+    Option("keep_failed", Flag(), False, _BUILDING, "Write the result also where the check fails."),
+    Option("rtol", Tolerances(1e-3), 1e-3, (*_COMPARING, BUILD),
         "Relative tolerance, of one output with its name (repeatable).  [default: 0.001]", setting="rtol"),
-    Option("atol", Tolerances(1e-4), 1e-4, _COMPARING,
+    Option("atol", Tolerances(1e-4), 1e-4, (*_COMPARING, BUILD),
         "Absolute tolerance, relative to an output's largest value; 0.01abs is a value by itself (repeatable).  "
         "[default: 0.0001]", setting="atol"),
     Option("accept", Words(*CRITERIA), None, _COMPARING,
@@ -188,7 +196,7 @@ _CHECKING = (
         "Steps that quantized outputs may differ by.", setting="max_steps"),
     Option("runtime", Choice(None, *TFLITE_RUNTIMES), None, _COMPARING,
         "What runs a .tflite.", setting="runtime"),
-    Option("time_limit", Number(above=0), 300.0, _COMPARING,
+    Option("time_limit", Number(above=0), 300.0, (*_COMPARING, BUILD),
         "Seconds for each run of a model, and for the conversion.", setting="time_limit"),
     Option("per_layer", Flag(), False, _COMPARING, "Find the first op whose result differs.", setting="per_layer"),
     Option("profile", Flag(), False, _COMPARING, flags="", setting="profile"),
@@ -210,7 +218,7 @@ _CHECK_INPUTS = (
     Option("input_ranges", Ranges(), None, _COMPARING,
         "Lowest and highest value of an input, like x:-1,1 (repeatable).",
         flags="--input-range", setting="input_ranges"),
-    Option("seed", Integer(0, 2**32 - 1), 0, _COMPARING, "Seed of the inputs.", setting="seed"),
+    Option("seed", Integer(0, 2**32 - 1), 0, (*_COMPARING, BUILD), "Seed of the inputs.", setting="seed"),
     Option("runs", Integer(1), 3, _COMPARING,
         "Runs, one after the other, of models with state.", setting="runs", former="steps"),
 )
@@ -242,9 +250,9 @@ _OTHERS = (
     _only_commands("diff_stage", Text(), None, (INSPECT,),
         "Print the differences to the graph after another step (of OTHER, else of MODEL).", metavar="STAGE"),
     _only_commands("as_json", Flag(), False, (INSPECT,), "Print JSON.", flags="--json"),
-    Option("on_progress", Callback(), None, _BOTH, flags=""),
-    _only_commands("quiet", Flag(), False, _COMPARING, "Print errors only.", flags="-q --quiet"),
-    _only_commands("verbose", Flag(), False, (*_COMPARING, INSPECT), "Print more.", flags="-v --verbose"),
+    Option("on_progress", Callback(), None, _BUILDING, flags=""),
+    _only_commands("quiet", Flag(), False, (*_COMPARING, BUILD), "Print errors only.", flags="-q --quiet"),
+    _only_commands("verbose", Flag(), False, (*_COMPARING, INSPECT, BUILD), "Print more.", flags="-v --verbose"),
 )
 # fmt: on
 _GROUPS = {

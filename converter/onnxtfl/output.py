@@ -7,11 +7,11 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from onnxtfl import platform_calls
 from onnxtfl.errors import OutputError, UsageError
@@ -150,6 +150,19 @@ def _opened(path: str) -> BinaryIO:
             if time.monotonic() > limit:
                 raise OSError(errno.ENXIO, "no process reads this pipe") from error
             time.sleep(0.05)
+
+
+def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
+    """Write arrays by name as an .npz file, as `write_text` writes text. Raises `OutputError`."""
+    import numpy as np
+
+    with Output(path, "") as output:
+        try:
+            with output.file.open("wb") as file:
+                np.savez(file, **arrays)
+        except OSError as error:
+            raise OutputError(f"cannot write {os.fspath(path)}: {error.strerror or error}") from error
+        output.commit()
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

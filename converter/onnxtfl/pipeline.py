@@ -16,11 +16,9 @@ from onnxtfl import stages as of
 from onnxtfl.errors import UnsupportedError, UsageError, suggestion
 from onnxtfl.formats import files
 from onnxtfl.formats.bodies import body
-from onnxtfl.formats.onnx import reader as onnx_reader
 from onnxtfl.formats.onnx import state_metadata
 from onnxtfl.formats.onnx import writer as onnx_writer
 from onnxtfl.formats.onnx.state_metadata import StateEntry
-from onnxtfl.formats.tflite import reader as tflite_reader
 from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import FormatName, Model
@@ -87,7 +85,7 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
     Raises OnnxtflError (InvalidModelError, UnsupportedError, ...); the content of `out` is then undefined.
     """
     with _begun(_tflite_target(options), options) as conversion:
-        source = onnx_reader.read(model)
+        source = files.read(model)
         conversion.measure(model, source)
         graph = conversion.run(source)
         assume_elements(graph)
@@ -100,7 +98,7 @@ def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options
     name = getattr(out, "name", None)  # the weights of a model of more than 2 GB go to a second file
     external = f"{os.fspath(name)}.data" if isinstance(name, str | os.PathLike) else None
     with _begun(target := _onnx_target(options), options) as conversion:
-        source = tflite_reader.read(model)
+        source = files.read(model)
         conversion.measure(model, source)
         conversion.enter(source)
         refuse_unknown_versions(source.main)

@@ -48,6 +48,7 @@ _ALLOWED = {
         "stages",
         "targets",
     },
+    "evaluation": {"formats", "ir", "passes", "pipeline_run", "rewriting"},
     "op_tables": {"formats", "rewriting", "targets"},
     "tables": {"wording"},
     "inputs": {"formats", "ir"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from onnxtfl.cli.build import build_command, run_command
 from onnxtfl.cli.check import check_command
 from onnxtfl.cli.convert import onnx2tfl, tfl2onnx
 from onnxtfl.cli.inspect import inspect_command
@@ -51,6 +52,6 @@ def _explain(code: str | None) -> int:
     return 0
 
 
-for _command in (onnx2tfl, tfl2onnx, check_command):
+for _command in (onnx2tfl, tfl2onnx, check_command, build_command, run_command):
     onnxtfl.add_command(_command)
 onnxtfl.add_command(inspect_command)

@@ -39,7 +39,14 @@ _HELP = "\n\n".join(
 @click.argument("model", type=MODEL)
 @command_options(INSPECT)
 def inspect_command(
-    model: str, stage: str, summary: bool, diff: str | None, diff_stage: str | None, as_json: bool, **options: Any
+    model: str,
+    stage: str,
+    summary: bool,
+    diff: str | None,
+    diff_stage: str | None,
+    as_json: bool,
+    output: str | None,
+    **options: Any,
 ) -> int:
     """Print what is in MODEL (.onnx or .tflite; - is standard input): a summary, then the graph with types and short
     constants.
@@ -51,7 +58,9 @@ def inspect_command(
     part = keywords(INSPECT, options)
     content = model_of(model)
     found = inspect(content, stage, **part)
-    if diff is not None or diff_stage is not None:
+    if output is not None:
+        _write(output, found.text())
+    elif diff is not None or diff_stage is not None:
         _print(found.diff(inspect(diff or content, diff_stage or stage, **({} if diff else part))))
     elif as_json:
         click.echo(json.dumps(found.to_json(graph=not summary), indent=2, ensure_ascii=False))
@@ -59,6 +68,17 @@ def inspect_command(
         show(found.rows(options["verbose"]))
         _print([] if summary else ["", *found.lines()])
     return 0
+
+
+def _write(output: str, text: str) -> None:
+    """Write the text of a graph to a file, or to standard output."""
+    from onnxtfl.cli.streams import is_stdout
+    from onnxtfl.output import write_text
+
+    if is_stdout(output):
+        sys.stdout.write(text)
+    else:
+        write_text(output, text)
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -15,6 +15,7 @@ from onnxtfl.ir.verify import verify
 
 MOST_BYTES = 1 << 30
 """The largest file that is read: text is held in memory."""
+_HINT = "correct the text (docs/neutral-graphs.md)"
 SHORT = 64
 """Constants with more elements are written in base64."""
 
@@ -30,9 +31,9 @@ def read(source: PathLike | Content) -> Model:
             graph = parse_graph(text)
             verify(graph, "as read")
         except OnnxtflError as error:
-            raise InvalidModelError(one_line(error.message, 400), code="E-FILE-005") from error
+            raise InvalidModelError(one_line(error.message, 400), hint=_HINT, code="E-FILE-005") from error
         except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, SyntaxError) as error:
-            raise InvalidModelError(one_line(str(error), 400), code="E-FILE-005") from error
+            raise InvalidModelError(one_line(str(error), 400), hint=_HINT, code="E-FILE-005") from error
     _name_tensors(graph)
     return Model(graph, format="ir")
 

@@ -33,7 +33,7 @@ _TITLES = {"onnx": "an ONNX model", "tflite": "a TFLite model: the identifier TF
 _HINTS = {
     "a TFLite model": "convert it with `tflite_to_onnx`",
     "probably an ONNX model": "convert it with `onnx_to_tflite`",
-    "a neutral graph as text": "convert it with `build`",
+    "a neutral graph as text": "convert it with `onnxtfl build|build_model`",
 }
 
 

@@ -112,8 +112,8 @@ def _tensor(name: str, type_: Type | None, format_: FormatName) -> TensorInfo:
 def _dim(dim: int | SymDim, format_: FormatName) -> Dim:
     """Return a dimension; some ONNX exporters write 0 for a dynamic size."""
     if isinstance(dim, int):
-        return dim if dim > 0 or format_ == "tflite" else None
-    named = format_ == "onnx" and not any(isinstance(symbol, Unknown) for symbol in symbols(dim))
+        return dim if dim > 0 or format_ != "onnx" else None
+    named = format_ != "tflite" and not any(isinstance(symbol, Unknown) for symbol in symbols(dim))
     return str(dim) if named else None
 
 

@@ -1,8 +1,9 @@
-"""Running models, each in a child process: ONNX Runtime, LiteRT, tflite-runtime, TFLite Micro, onnx.reference."""
+"""Running models, each in a child process: in a runtime, in onnx.reference, or by the neutral ops."""
 
 from onnxtfl.runtimes.adapters import (
     LITERT,
     MICRO,
+    NEUTRAL,
     ONNXRUNTIME,
     REFERENCE,
     RUNTIMES,
@@ -18,6 +19,7 @@ from onnxtfl.runtimes.workers import Workers, fit_together
 __all__ = [
     "LITERT",
     "MICRO",
+    "NEUTRAL",
     "ONNXRUNTIME",
     "REFERENCE",
     "RUNTIMES",

@@ -91,7 +91,9 @@ MICRO = Runtime(
     "micro", "tflite", "tflite-micro", "tflite_micro", special=True, install="'onnxtfl[micro]'", has_arena=True
 )
 REFERENCE = Runtime("reference", "onnx", "onnx", "onnx", special=True)
-RUNTIMES = {runtime.name: runtime for runtime in (ONNXRUNTIME, LITERT, TFLITE_RUNTIME, MICRO, REFERENCE)}
+NEUTRAL = Runtime("neutral", "ir", "onnxtfl", "onnxtfl")
+"""The neutral ops in NumPy; it runs models of the other formats too, where it is asked for."""
+RUNTIMES = {runtime.name: runtime for runtime in (ONNXRUNTIME, LITERT, TFLITE_RUNTIME, MICRO, REFERENCE, NEUTRAL)}
 
 
 def has_arena(name: str | None) -> bool:

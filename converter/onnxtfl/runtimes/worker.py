@@ -125,7 +125,7 @@ def run(request: Item) -> Item:
 
 def load(request: Item) -> None:
     """Load a model for a later request, which will report any error again."""
-    if request["runtime"] in ("micro", "reference"):  # these load fast, or not before they run
+    if request["runtime"] in ("micro", "reference", "neutral"):  # these load fast, or not before they run
         return
     started = time.perf_counter()
     if request["runtime"] == "onnxruntime":
@@ -373,6 +373,14 @@ def run_reference(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, 
     return [[(value, "") for value in outputs] for outputs in script("reference_script").run(request["model"], runs)]
 
 
+def run_neutral(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
+    """Evaluate the model by the neutral ops; runs of one request keep its state."""
+    evaluator = script("neutral_script").evaluator(request["model"])
+    return each_run(
+        request, runs, lambda inputs: [(v, "") for v in evaluator.run(inputs, time_limit=request["time_limit"])]
+    )
+
+
 def utf8_path(path: str) -> str:
     """Return a path for a runtime, which encodes it as UTF-8, also where the encoding of file names is ASCII."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")
@@ -393,13 +401,14 @@ def script(name: str) -> Any:
     return sys.modules[spec.name]
 
 
-RUNNERS = {"onnxruntime": run_onnx, "micro": run_micro, "reference": run_reference}
+RUNNERS = {"onnxruntime": run_onnx, "micro": run_micro, "reference": run_reference, "neutral": run_neutral}
 IMPORTS = {
     "onnxruntime": "onnxruntime",
     "litert": "ai_edge_litert.interpreter",
     "tflite_runtime": "tflite_runtime.interpreter",
     "micro": "tflite_micro.python.tflite_micro.runtime",
     "reference": "onnx.reference",
+    "neutral": "onnxtfl.evaluation",
 }
 """By runtime: the function that runs a model, and the imports before the first request."""
 

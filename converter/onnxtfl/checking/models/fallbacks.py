@@ -17,13 +17,14 @@ from onnxtfl.errors import OnnxtflError, RuntimeUnavailableError, one_line
 from onnxtfl.formats import files
 from onnxtfl.ir.model import Model
 from onnxtfl.passes.canonical.inline import inline_functions
-from onnxtfl.runtimes import REFERENCE, RunError
+from onnxtfl.runtimes import NEUTRAL, REFERENCE, RunError
 from onnxtfl.tracing.parts import temporary_directory
 
 HOPELESS = frozenset({"unavailable", "timeout", "memory"})
 """Kinds of `RunError` for which fallbacks are not tried, since they would take as long."""
 LIMIT = 60.0
 """The most seconds for a run of the reference evaluator."""
+EVALUATED = "it was evaluated by the neutral ops, in NumPy"
 CONVERTIBLE = 1 << 30
 """Bytes of the largest model that is converted to another opset in memory."""
 
@@ -38,7 +39,7 @@ def fallbacks(side: Side, error: RunError, stack: ExitStack) -> Iterator[str]:
         return
     kept = side.info, side.way, side.worker, dict(side.run_options)
     side.refused = error
-    for way in (_onnx_fallbacks if side.info.format == "onnx" else _tflite_fallbacks)(side, error, stack):
+    for way in _WAYS[side.info.format](side, error, stack):
         side.way = way
         yield way
     side.info, side.way, side.worker, side.run_options = kept
@@ -56,6 +57,13 @@ def _tflite_fallbacks(side: Side, error: RunError, stack: ExitStack) -> Iterator
     for kernels in ("builtin", "reference"):
         side.run_options = {"kernels": kernels}
         yield f"it ran on the {kernels} kernels"
+    yield from _evaluated(side, stack)
+
+
+def _evaluated(side: Side, stack: ExitStack) -> Iterator[str]:
+    """Evaluate the model by the meaning of its ops, where no runtime has a kernel."""
+    side.run_options, side.worker = {"time_limit": LIMIT}, stack.enter_context(NEUTRAL.worker())
+    yield EVALUATED
 
 
 def _onnx_fallbacks(side: Side, error: RunError, stack: ExitStack) -> Iterator[str]:
@@ -75,6 +83,14 @@ def _onnx_fallbacks(side: Side, error: RunError, stack: ExitStack) -> Iterator[s
         return
     side.worker = worker
     yield f"it ran in onnx.reference {REFERENCE.version()}"
+    yield from _evaluated(side, stack)
+
+
+def _no_fallbacks(side: Side, error: RunError, stack: ExitStack) -> Iterator[str]:
+    yield from ()
+
+
+_WAYS = {"onnx": _onnx_fallbacks, "tflite": _tflite_fallbacks, "ir": _no_fallbacks}
 
 
 def _older(source: Path, told: str, stack: ExitStack) -> tuple[Path, str] | None:
