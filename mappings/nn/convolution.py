@@ -23,7 +23,6 @@ from onnxtfl.build.convolutions import (
     fixed_kernel,
     kernel_sizes,
     sized_window,
-    window_attributes,
 )
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias, summed_in_float
@@ -49,6 +48,7 @@ from onnxtfl.ir.dims import Dim, known_size, product
 from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.ops.convolution import window_attributes
 from onnxtfl.ir.reshape import dim_vector, reshape, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from onnxtfl.mappings.nn.pool_indices import in_fortran_order, numbered, pool_with_indices
 
-from onnxtfl.build.convolutions import channels_first, window_attributes
+from onnxtfl.build.convolutions import channels_first
 from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized, channels_second, channels_trailing, lift_op, qlinear
 from onnxtfl.build.qoperator import qoperator
 from onnxtfl.build.rows import apply_activation
@@ -46,23 +46,13 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.numeric import lowest
 from onnxtfl.ir.op import Op, attributes_of
+from onnxtfl.ir.ops.convolution import window_attributes
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape, with_unit_axis
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
-
-
-def pool_attributes(window: Window, dims: Sequence[int]) -> dict[str, Any]:
-    """Return the attributes of a neutral pool with `window` over the axes `dims`."""
-    return {
-        "dims": tuple(dims),
-        "kernel_shape": window.shape,
-        "strides": window.strides,
-        "dilations": window.dilations,
-        "padding": window.padding,
-    }
 
 
 def _window(node: Node) -> Window:
@@ -73,7 +63,7 @@ def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[in
     """Return the pool `op` of `x`, or a Reduce if the window covers the whole input."""
     if window.shape == tuple(x.shape[d] for d in dims) and not window.is_dilated and not window.is_padded:
         return b(ops.Reduce, x, list(dims), kind="max" if op is ops.MaxPool else "mean", keepdims=True)
-    return b(op, x, **pool_attributes(window, dims), **attributes)
+    return b(op, x, **ops.pool_attributes(window, dims), **attributes)
 
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------
@@ -92,7 +82,7 @@ def _max_pool(b: Builder, node: Node) -> list[Value]:
     read = found.operand(b, x, _padding_number(x))
     if len(node.results) == 1:
         return [pooled(b, ops.MaxPool, read, found.window, dims)]
-    best, indices = b.many(ops.MaxPool, read, **pool_attributes(found.window, dims), return_indices=True)
+    best, indices = b.many(ops.MaxPool, read, **ops.pool_attributes(found.window, dims), return_indices=True)
     if found.amounts is not None:  # positions in `x`, padded and cropped like `x`
         places = found.operand(b, numbered(b, x))
         flat = reshape(b, places, [product(places.shape)], places)
@@ -117,7 +107,7 @@ def _average_pool(b: Builder, node: Node) -> Value:
     if counts or found.amounts is None:
         return mean
     ones = found.operand(b, spatial_ones(b, x, dims))
-    return b(ops.Div, mean, b(ops.AveragePool, ones, **pool_attributes(found.window, dims)))
+    return b(ops.Div, mean, b(ops.AveragePool, ones, **ops.pool_attributes(found.window, dims)))
 
 
 @lift_onnx("GlobalAveragePool", since=(1, 22))
@@ -145,7 +135,7 @@ def _lp_pool(b: Builder, node: Node) -> Value:
     """Return sum(|x| ** p over the window) ** (1 / p), from an average pool; the padding is 0."""
     (x, found, dims), p = _resolved(b, node), int(node.attr("p", 2))
     powers, window = _powered(Term(b, found.operand(b, x)), p), found.window
-    mean = powers.apply(ops.AveragePool, **pool_attributes(window, dims), count_include_pad=True)
+    mean = powers.apply(ops.AveragePool, **ops.pool_attributes(window, dims), count_include_pad=True)
     return _root(mean.apply(ops.Mul, float(np.prod(window.shape))), p).value
 
 
@@ -196,7 +186,7 @@ def _tfl_pool(b: Builder, node: Node) -> Value:
     x, name = node.operand(0), node.op.name.removeprefix("tfl.")
     window = tfl_window(node, (int(node.attr("filter_height")), int(node.attr("filter_width"))), x.shape[1:3])
     if name == "L2_POOL_2D":
-        mean = b(ops.AveragePool, b(ops.Mul, x, x), **pool_attributes(window, (1, 2)))
+        mean = b(ops.AveragePool, b(ops.Mul, x, x), **ops.pool_attributes(window, (1, 2)))
         return apply_activation(b, b(ops.Sqrt, mean), node)
     if name == "AVERAGE_POOL_2D":
         return apply_activation(b, pooled(b, ops.AveragePool, x, window, (1, 2)), node)
@@ -301,7 +291,7 @@ def _pool_over_two_axes(b: Builder, node: Node) -> Value:
     """Insert a unit axis before the only spatial axis."""
     (axis,), window = node.attr("dims"), _window(node).with_unit_axis()
     x = with_unit_axis(b, node.operand(0), axis)
-    wide = b(node.op, x, **{**node.attributes, **pool_attributes(window, (axis, axis + 1))})
+    wide = b(node.op, x, **{**node.attributes, **ops.pool_attributes(window, (axis, axis + 1))})
     return reshape(b, wide, node.result.shape)
 
 
@@ -311,7 +301,7 @@ def _max_of_padded(b: Builder, node: Node) -> Value:
     """Replace padding by a Pad with a value that is never the maximum."""
     x, dims, window = node.operand(0), node.attr("dims"), _window(node)
     below, plain = realize_window(b, x, dims, window, _padding_number(x))
-    return b(ops.MaxPool, below, **pool_attributes(plain, dims))
+    return b(ops.MaxPool, below, **ops.pool_attributes(plain, dims))
 
 
 def _padding_number(x: Value) -> float:
@@ -350,13 +340,13 @@ def _mean_of_padded(b: Builder, node: Node) -> Value:
     """Return the mean over x padded with zeros, times window volume / number of counted elements."""
     x, dims, window = node.operand(0), node.attr("dims"), _window(node)
     zeros, plain = realize_window(b, x, dims, window)
-    mean = b(ops.AveragePool, zeros, **pool_attributes(plain, dims))
+    mean = b(ops.AveragePool, zeros, **ops.pool_attributes(plain, dims))
     if node.attr("count_include_pad"):
         return mean
     if is_static([x.shape[d] for d in dims]):
         return b(ops.Mul, mean, _volume_by_count(x, dims, window))
     ones, plain = realize_window(b, spatial_ones(b, x, dims), dims, window)
-    return b(ops.Div, mean, b(ops.AveragePool, ones, **pool_attributes(plain, dims)))
+    return b(ops.Div, mean, b(ops.AveragePool, ones, **ops.pool_attributes(plain, dims)))
 
 
 def _volume_by_count(x: Value, dims: Sequence[int], window: Window) -> Value:
@@ -389,7 +379,7 @@ def _over(b: Builder, node: Node, x: Value, window: Window, axes: Sequence[int])
     fours = (x.shape[0], product(x.shape[1:first]), *(x.shape[a] for a in axes), *rest)
     shape, strides = ([values[a - 2] for a in axes] + [1] * bool(trailing) for values in (window.shape, window.strides))
     single = Window(tuple(shape), tuple(strides), (1, 1), (0, 0, 0, 0))
-    pooled = b(node.op, reshape(b, x, fours), **{**attributes_of(node), **pool_attributes(single, (2, 3))})
+    pooled = b(node.op, reshape(b, x, fours), **{**attributes_of(node), **ops.pool_attributes(single, (2, 3))})
     sizes = list(x.shape)
     for i, axis in enumerate(axes):
         sizes[axis] = pooled.shape[2 + i]

@@ -20,7 +20,6 @@ from onnxtfl.build.convolutions import (
     fixed_kernel,
     kernel_sizes,
     sized_window,
-    window_attributes,
 )
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias
@@ -46,6 +45,7 @@ from onnxtfl.ir.dims import Dim, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.ops.convolution import window_attributes
 from onnxtfl.ir.ops.transposed_convolution import transposed_sizes
 from onnxtfl.ir.reshape import as_int64, dim_vector, reshape
 from onnxtfl.ir.row_quantization import on_int8_grid
