@@ -49,7 +49,7 @@ from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ops.convolution import window_attributes
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import reshape, with_unit_axis
+from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
@@ -188,12 +188,8 @@ def _tfl_pool(b: Builder, node: Node) -> Value:
     if name == "L2_POOL_2D":
         mean = b(ops.AveragePool, b(ops.Mul, x, x), **ops.pool_attributes(window, (1, 2)))
         return apply_activation(b, b(ops.Sqrt, mean), node)
-    if name == "AVERAGE_POOL_2D":
-        return apply_activation(b, pooled(b, ops.AveragePool, x, window, (1, 2)), node)
-    if x.dtype is DType.INT16:  # ONNX has no such pool
-        largest = pooled(b, ops.MaxPool, b(ops.Convert, x, dtype=DType.FLOAT32), window, (1, 2))
-        return apply_activation(b, b(ops.Convert, largest, dtype=x.dtype), node)
-    return apply_activation(b, pooled(b, ops.MaxPool, x, window, (1, 2)), node)
+    op = ops.AveragePool if name == "AVERAGE_POOL_2D" else ops.MaxPool
+    return apply_activation(b, pooled(b, op, x, window, (1, 2)), node)
 
 
 def _pool_2d(node: Node, name: str) -> Form | None:
@@ -257,18 +253,6 @@ def _has_indices(node: Node) -> bool:
     return bool(node.attr("return_indices", False))
 
 
-def _is_over_one_axis(node: Node) -> bool:
-    window = _window(node)
-    return node.operand(0).rank == 3 and window.rank == 1 and not window.is_dilated
-
-
-def _is_over_many_axes(node: Node) -> bool:
-    """Whether the window moves over all axes after the second (at least three), without padding and dilations."""
-    dims, window = tuple(node.attr("dims")), _window(node)
-    many = window.rank >= 3 and dims == tuple(range(2, node.operand(0).rank))
-    return many and not (window.is_padded or window.is_dilated or _has_indices(node))
-
-
 @decompose(ops.MaxPool, "tfl", when=_has_indices, benefit=5)
 def _max_pool_with_indices(b: Builder, node: Node) -> list[Value]:
     return pool_with_indices(b, node, _padding_number(node.operand(0)))
@@ -279,20 +263,38 @@ def _is_of_small_integers(node: Node) -> bool:
     return dtype.is_integer and dtype.bits <= 16 and not _has_indices(node)
 
 
-@decompose(ops.MaxPool, "tfl", when=_is_of_small_integers, benefit=4)
+@decompose(ops.MaxPool, "onnx", when=_is_of_small_integers, benefit=4)
 def _max_pool_in_float(b: Builder, node: Node) -> Value:
     x = node.operand(0)
     return b(ops.Convert, b(ops.MaxPool, b(ops.Convert, x, dtype=DType.FLOAT32), **node.attributes), dtype=x.dtype)
 
 
-@decompose(ops.MaxPool, "tfl", when=lambda node: _is_over_one_axis(node) and not _has_indices(node), benefit=3)
-@decompose(ops.AveragePool, "tfl", when=_is_over_one_axis, benefit=4)
-def _pool_over_two_axes(b: Builder, node: Node) -> Value:
-    """Insert a unit axis before the only spatial axis."""
-    (axis,), window = node.attr("dims"), _window(node).with_unit_axis()
-    x = with_unit_axis(b, node.operand(0), axis)
-    wide = b(node.op, x, **{**node.attributes, **ops.pool_attributes(window, (axis, axis + 1))})
-    return reshape(b, wide, node.result.shape)
+def _has_other_rank(node: Node) -> bool:
+    """Whether a pool over one axis or two adjacent ones is not over two of four."""
+    dims, rank = tuple(node.attr("dims")), node.operand(0).rank
+    adjacent = len(dims) <= 2 and dims == tuple(range(dims[0], dims[0] + len(dims)))
+    return adjacent and (len(dims), rank) != (2, 4) and not (_window(node).is_dilated or _has_indices(node))
+
+
+@decompose(ops.MaxPool, "tfl", when=_has_other_rank, benefit=3)
+@decompose(ops.AveragePool, "tfl", when=_has_other_rank, benefit=4)
+def _pool_over_two_of_four_axes(b: Builder, node: Node) -> Value:
+    """Insert a unit axis before the only spatial axis; merge the other axes::
+
+    [n, c, w] over w            ->    [n, c, 1, w] over the last two
+    [n, c, d, h, w] over h, w   ->    [n, c d, h, w] over the last two
+    [n, c, d, h, w] over d      ->    [n c, 1, d, h w] over the middle two
+    """
+    x, window, dims = node.operand(0), _window(node), node.attr("dims")
+    before, after = x.shape[: dims[0]], x.shape[dims[-1] + 1 :]
+    spatial = [1] * (2 - window.rank) + [x.shape[a] for a in dims]
+    wide = window if window.rank == 2 else window.with_unit_axis()
+    if after:
+        four, axes = (product(before), *spatial, product(after)), (1, 2)
+    else:
+        four, axes = (product(before[:1]), product(before[1:]), *spatial), (2, 3)
+    result = b(node.op, reshape(b, x, four), **{**node.attributes, **ops.pool_attributes(wide, axes)})
+    return reshape(b, result, node.result.shape, result, x)
 
 
 @decompose(ops.MaxPool, "onnx", when=lambda node: _pads_too_much(node) and not _has_indices(node))
@@ -360,30 +362,23 @@ def _volume_by_count(x: Value, dims: Sequence[int], window: Window) -> Value:
     return constant(factors.astype(x.dtype.numpy))
 
 
+def _is_over_many_axes(node: Node) -> bool:
+    """Whether a pool over three or more axes, without padding and dilations, is one over its axes in turn."""
+    return (
+        _is_plain(node) and _window(node).rank >= 3 and not (_window(node).is_dilated or node.operand(0).is_quantized)
+    )
+
+
 @decompose(ops.MaxPool, "tfl", when=_is_over_many_axes, benefit=1)
-@decompose(
-    ops.AveragePool, "tfl", when=lambda node: _is_over_many_axes(node) and not node.operand(0).is_quantized, benefit=1
-)
+@decompose(ops.AveragePool, "tfl", when=_is_over_many_axes, benefit=1)
 def _pool_axis_by_axis(b: Builder, node: Node) -> Value:
-    """Pool over the last two axes first (the axes before them merged), then over each other axis."""
-    x, window = node.operand(0), _window(node)
-    for axes in ((x.rank - 2, x.rank - 1), *((axis,) for axis in range(2, x.rank - 2))):
-        x = _over(b, node, x, window, axes)
+    """Pool over the last two axes first, then over each other axis."""
+    x, window, dims = node.operand(0), _window(node), node.attr("dims")
+    *others, one, two = range(window.rank)
+    for places in ((one, two), *((i,) for i in others)):
+        changed = ops.pool_attributes(window.along(places), [dims[i] for i in places])
+        x = b(node.op, x, **{**node.attributes, **changed})
     return x
-
-
-def _over(b: Builder, node: Node, x: Value, window: Window, axes: Sequence[int]) -> Value:
-    """Pool over the spatial axes `axes` only, reshaped to rank 4."""
-    first, trailing = axes[0], x.shape[axes[-1] + 1 :]
-    rest = [product(trailing)] if trailing else []
-    fours = (x.shape[0], product(x.shape[1:first]), *(x.shape[a] for a in axes), *rest)
-    shape, strides = ([values[a - 2] for a in axes] + [1] * bool(trailing) for values in (window.shape, window.strides))
-    single = Window(tuple(shape), tuple(strides), (1, 1), (0, 0, 0, 0))
-    pooled = b(node.op, reshape(b, x, fours), **{**attributes_of(node), **ops.pool_attributes(single, (2, 3))})
-    sizes = list(x.shape)
-    for i, axis in enumerate(axes):
-        sizes[axis] = pooled.shape[2 + i]
-    return reshape(b, pooled, sizes, pooled, x)
 
 
 def _is_plain(node: Node) -> bool:
