@@ -22,7 +22,7 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, unsqueezed
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.spatial import Window
-from onnxtfl.build.sizes import INT32_MAX, slice_axes, spread
+from onnxtfl.build.sizes import INT32_MAX, spread
 
 # --- amounts of padding -----------------------------------------------------------------------------------------------
 
@@ -287,15 +287,6 @@ def tfl_dilations(window: Window) -> dict[str, int]:
 
 
 # --- helpers of rules over windows ------------------------------------------------------------------------------------
-
-
-def taps_of(b: Builder, x: Value, dims: Sequence[int], window: Window, value: float | None = None) -> list[Value]:
-    """Return for each tap (in C order) the elements of `x`, padded with `value`, that the windows read there."""
-    x, taps = realize_window(b, x, dims, window, value)[0], list[Value]()
-    for tap in window.taps():
-        axes = zip(dims, tap, window.dilations, window.span, window.strides, strict=True)
-        taps.append(slice_axes(b, x, {a: slice(t * d, t * d + 1 - span or None, s) for a, t, d, span, s in axes}))
-    return taps
 
 
 def spatial_ones(b: Builder, x: Value, dims: Sequence[int]) -> Value:

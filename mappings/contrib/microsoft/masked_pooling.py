@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.build.qlinear import MICROSOFT
-from onnxtfl.build.windows import resolve_window, taps_of
+from onnxtfl.build.windows import realize_window, resolve_window
 from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, is_static
@@ -41,8 +42,8 @@ def _masked_pool(b: Builder, node: Node) -> Value:
     if len(sizes) > 1:
         unmasked = unmasked | Term(b, constant(_at_first(sizes)))
     sides = ((x, low), (unmasked.to(x.dtype).value, 1.0))
-    read = [taps_of(b, found.operand(b, v, value), dims, window, value) for v, value in sides]
-    taps, own = ([Term(b, tap) for tap in side] for side in read)
+    padded = (realize_window(b, found.operand(b, v, value), dims, window, value)[0] for v, value in sides)
+    taps, own = ([Term(b, tap) for tap in ops.window_taps(b, v, dims, window)] for v in padded)
     return functools.reduce(Term.max, _cut_off(taps, own, window.shape[-1], low)).value
 
 
