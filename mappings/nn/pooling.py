@@ -32,9 +32,9 @@ from onnxtfl.build.windows import (
     realize_window,
     resolve_window,
     rounds_up,
+    same_unlike_onnx,
     spatial_ones,
-    tfl_padding,
-    tfl_strides,
+    tfl_options,
     tfl_window,
 )
 from onnxtfl.ir import ops
@@ -171,10 +171,10 @@ def _onnx_average_pool(node: Node, opset: int) -> Form | None:
 
 
 def _pads_too_much(node: Node) -> bool:
-    """Whether ONNX has no such padding: as large as the window, or SAME with strides larger than the window."""
+    """Whether ONNX has no such padding: explicit padding as large as the window, or such a SAME."""
     window = _window(node)
     if window.is_same:
-        return any(s > k for s, k in zip(window.strides, window.span, strict=True))
+        return same_unlike_onnx(window)
     return any(p >= k for p, k in zip(window.explicit_padding, 2 * window.shape, strict=True))
 
 
@@ -197,11 +197,10 @@ def _pool_2d(node: Node, name: str) -> Form | None:
     x, window = node.operand(0), _window(node)
     if x.tensor_type.rank != 4 or window.rank != 2 or window.is_dilated:
         return None
-    padding = tfl_padding(window, tuple(x.shape[d] for d in node.attr("dims")))
-    if padding is None:
+    options = tfl_options(window, [x.shape[d] for d in node.attr("dims")])
+    if options is None:
         return None
-    sizes = {"filter_height": window.shape[0], "filter_width": window.shape[1]}
-    return Form(name, (x,), {"padding": padding, **tfl_strides(window), **sizes, "fused_activation_function": "NONE"})
+    return Form(name, (x,), {**options, "filter_height": window.shape[0], "filter_width": window.shape[1]})
 
 
 @lower_tfl(ops.MaxPool)

@@ -32,8 +32,9 @@ from onnxtfl.build.windows import (
     onnx_attributes,
     onnx_window,
     pad_axes,
+    tfl_dilations,
+    tfl_options,
     tfl_padding,
-    tfl_strides,
     tfl_window,
 )
 from onnxtfl.errors import UnsupportedError
@@ -104,26 +105,20 @@ def _cropping(node: Node, window: Window, x: Value) -> tuple[int, ...]:
     return (*before, *(t - f - g for t, f, g in zip(totals if wanted else cut, before, grow, strict=True)))
 
 
-def _tfl_padding(node: Node) -> str | None:
-    """Return SAME or VALID if a convolution of the result with it would have the operand's size, else None."""
-    window, sizes = sized_window(node)
-    return tfl_padding(window, transposed_sizes(sizes, window))
-
-
 @lower_tfl(ops.ConvTranspose)
 def _transpose_conv(node: Node) -> Form | None:
     rank = len(node.attr("input_spatial_dimensions"))
     if rank not in (2, 3) or node.attr("feature_group_count") > 1 or any(d > 1 for d in node.attr("rhs_dilation")):
         return None
-    padding = _tfl_padding(node)
-    if padding is None or max(node.attr("window_strides")) > LONGEST_STRIDE:
+    window, sizes = sized_window(node)
+    options = tfl_options(window, transposed_sizes(sizes, window))
+    if options is None or max(window.strides) > LONGEST_STRIDE:
         return None
-    options = {"padding": padding, **tfl_strides(sized_window(node)[0]), "fused_activation_function": "NONE"}
     bias = node.optional(2)
     operands = (_result_shape(node), node.operand(1), node.operand(0), *([] if bias is None else [bias]))
     if rank == 2:
         return Form("TRANSPOSE_CONV", operands, options)
-    return Form("CONV_3D_TRANSPOSE", operands, {**options, **{f"dilation_{a}_factor": 1 for a in "dhw"}})
+    return Form("CONV_3D_TRANSPOSE", operands, {**options, **tfl_dilations(window)})
 
 
 def _result_shape(node: Node) -> Array | Computed:
@@ -220,18 +215,10 @@ def _refuse_strides(b: Builder, node: Node) -> Value:
     raise UnsupportedError(f"strides over {LONGEST_STRIDE} in a transposed convolution")
 
 
-@decompose(ops.ConvTranspose, "tfl", when=lambda node: _is_dilated(node) and not _has_groups(node), benefit=2)
-def _conv_transpose_with_zeros(b: Builder, node: Node) -> Value:
-    """Replace a dilation by zeros between the elements of the kernel."""
-    kernel, dilations = node.operand(1), node.attr("rhs_dilation")
-    for axis, dilation in zip(node.attr("kernel_spatial_dimensions"), dilations, strict=True):
-        kernel = insert_zeros(b, kernel, axis, dilation, keep_last=False)
-    plain = {**node.attributes, "rhs_dilation": (1,) * len(dilations)}
-    return b(ops.ConvTranspose, node.operand(0), kernel, *node.operands[2:], **plain)
-
-
 def _has_other_padding(node: Node) -> bool:
-    return not (_is_dilated(node) or _has_groups(node) or _tfl_padding(node))
+    """Whether no padding of TFLite's is that of a convolution of the result with the operand's size."""
+    window, sizes = sized_window(node)
+    return not (_is_dilated(node) or _has_groups(node) or tfl_padding(window, transposed_sizes(sizes, window)))
 
 
 @decompose(ops.ConvTranspose, "onnx")
@@ -255,15 +242,11 @@ def _conv_transpose_cropped(b: Builder, node: Node) -> Value:
     return b(ops.Add, result, reshape(b, bias, (*bias.shape, *[1] * last_axes)))
 
 
-def _is_over_several_parts(node: Node) -> bool:
-    """Whether there are groups, or three spatial axes, for which not every target has a kernel."""
-    return _has_groups(node) or (len(node.attr("window_strides")) == 3 and bool(_tfl_padding(node)))
-
-
-@decompose(ops.ConvTranspose, "tfl", when=_is_over_several_parts)
+@decompose(ops.ConvTranspose, "tfl")
 def _as_grouped_conv(b: Builder, node: Node) -> Value:
     """Return a Conv with the reversed kernel over the operand with stride - 1 zeros between its elements.
 
+    For groups, dilations, and three spatial axes, for which not every target has a kernel.
     The kernel has the input features of all groups and the output features of one group; Conv's kernel is the
     opposite, so the group axis moves.
     """

@@ -225,6 +225,11 @@ def onnx_attributes(window: Window) -> dict[str, Any]:
     }
 
 
+def same_unlike_onnx(window: Window) -> bool:
+    """Whether ONNX Runtime has no such SAME padding: with dilations, or with strides larger than the window."""
+    return window.is_same and (window.is_dilated or any(s > k for k, s in zip(window.shape, window.strides, strict=True)))
+
+
 # --- lifting: TFLite --------------------------------------------------------------------------------------------------
 
 
@@ -276,9 +281,14 @@ def tfl_padding(window: Window, sizes: Sequence[Dim]) -> str | None:
     return "SAME" if read == replace(window, padding=SAME).explicit(sizes).trimmed(sizes) else None
 
 
-def tfl_strides(window: Window) -> dict[str, int]:
-    """Return the options stride_h, stride_w (and stride_d) of `window`."""
-    return {f"stride_{a}": s for a, s in zip(("d", "h", "w")[-window.rank :], window.strides, strict=True)}
+def tfl_options(window: Window, sizes: Sequence[Dim]) -> dict[str, Any] | None:
+    """Return the options padding and stride_h, stride_w (and stride_d), without an activation; None if no padding
+    fits."""
+    padding = tfl_padding(window, sizes)
+    if padding is None:
+        return None
+    strides = {f"stride_{a}": s for a, s in zip(("d", "h", "w")[-window.rank :], window.strides, strict=True)}
+    return {"padding": padding, **strides, "fused_activation_function": "NONE"}
 
 
 def tfl_dilations(window: Window) -> dict[str, int]:
