@@ -66,11 +66,7 @@ def convolved(b: Builder, node: Node, x: Value, kernel: Value, bias: Value | Non
     """Return a Conv whose window the attributes of the ONNX `node` define."""
     sizes = kernel_sizes(node, kernel)
     found = resolve_window(b, node, x, sizes, is_pool=False)
-    attributes = {
-        **channels_first(len(sizes)),
-        **window_attributes(found.window),
-        "feature_group_count": node.attr("group", 1),
-    }
+    attributes = channels_first(found.window, node.attr("group", 1))
     return b(ops.Conv, found.operand(b, x), fixed_kernel(b, kernel, sizes), bias, **attributes)
 
 
@@ -307,8 +303,7 @@ def _conv_by_planes(b: Builder, node: Node) -> Value:
     tap, *inside = attributes["kernel_spatial_dimensions"]
     out, depth_in = attributes["kernel_output_feature_dimension"], attributes["kernel_input_feature_dimension"]
     kernel = transpose_and_merge(b, node.operand(1), [[out], [tap, depth_in], *([a] for a in inside)])
-    flat = {**channels_first(2), **window_attributes(window.along([1, 2])), "feature_group_count": 1}
-    planes = b(ops.Conv, images, kernel, node.optional(2), **flat)
+    planes = b(ops.Conv, images, kernel, node.optional(2), **channels_first(window.along([1, 2])))
     result = reshape(b, planes, (*(stack.shape[a] for a in batch), *planes.shape[1:]), planes, stack)
     depth, *plane = attributes["output_spatial_dimensions"]
     order = (attributes["output_batch_dimension"], depth, attributes["output_feature_dimension"], *plane)

@@ -46,7 +46,6 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.numeric import lowest
 from onnxtfl.ir.op import Op, attributes_of
-from onnxtfl.ir.ops.convolution import window_attributes
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape
@@ -331,8 +330,7 @@ def _weighted_sum(b: Builder, node: Node) -> Value:
     check_elements(math.prod(shape), "the kernel of a mean")
     quantization = Quantization("int8", (float(np.float32(1 / (127 * math.prod(window.shape)))),), (0,))
     kernel = constant(np.full(shape, 127, np.int8), type_=TensorType(DType.FLOAT32, shape, quantization))
-    attributes = {**channels_first(window.rank), **window_attributes(window), "feature_group_count": x.size(1)}
-    return b(ops.Conv, x, kernel, None, **attributes)
+    return b(ops.Conv, x, kernel, None, **channels_first(window, x.size(1)))
 
 
 @decompose(ops.AveragePool, "onnx", when=_pads_too_much)

@@ -63,11 +63,7 @@ def _conv_transpose(b: Builder, node: Node) -> Value:
     sizes = kernel_sizes(node, kernel)
     window = onnx_window(node, sizes)
     window = replace(window, padding=_cropping(node, window, x))
-    attributes = {
-        **channels_first(len(sizes)),
-        **window_attributes(window),
-        "feature_group_count": node.attr("group", 1),
-    }
+    attributes = channels_first(window, node.attr("group", 1))
     return b(ops.ConvTranspose, x, fixed_kernel(b, kernel, sizes), node.optional(2), **attributes)
 
 
@@ -259,15 +255,9 @@ def _as_grouped_conv(b: Builder, node: Node) -> Value:
     kernel = _regrouped(b, b(ops.Reverse, node.operand(1), dimensions=tuple(spatial)), into, out, spatial, groups)
     before = [window.span[i] - 1 - window.before[i] for i in range(window.rank)]
     after = [window.span[i] - window.strides[i] - window.after[i] for i in range(window.rank)]
-    kept = {k: v for k, v in attributes.items() if k in ops.Conv.defaults and not k.startswith("kernel_")}
-    numbers = {
-        "window_strides": (1,) * window.rank,
-        "padding": (*before, *after),
-        "kernel_output_feature_dimension": 0,
-        "kernel_input_feature_dimension": 1,
-        "kernel_spatial_dimensions": tuple(range(2, window.rank + 2)),
-    }
-    return b(ops.Conv, x, kernel, node.optional(2), **{**kept, **numbers})
+    dense = replace(window, strides=(1,) * window.rank, padding=(*before, *after))
+    sides = {k: v for k, v in attributes.items() if k.startswith(("input_", "output_"))}
+    return b(ops.Conv, x, kernel, node.optional(2), **{**channels_first(dense, groups), **sides})
 
 
 def _regrouped(b: Builder, kernel: Value, into: int, out: int, spatial: Sequence[int], groups: int) -> Value:

@@ -15,10 +15,11 @@ from onnxtfl.ir.reshape import reshape, with_unit_axis
 from onnxtfl.ir.spatial import Window
 
 
-def channels_first(rank: int) -> dict[str, Any]:
-    """Return the dimension numbers of channels-first tensors with `rank` spatial axes."""
-    spatial = tuple(range(2, rank + 2))
-    return {f"{side}_spatial_dimensions": spatial for side in ("input", "kernel", "output")}
+def channels_first(window: Window, groups: int = 1) -> dict[str, Any]:
+    """Return the attributes of a channels-first Conv or ConvTranspose with `window`."""
+    spatial = tuple(range(2, window.rank + 2))
+    numbers = {f"{side}_spatial_dimensions": spatial for side in ("input", "kernel", "output")}
+    return {**numbers, **window_attributes(window), "feature_group_count": groups}
 
 
 def channels_last(rank: int, kernel_input: int, kernel_output: int, kernel_spatial: Sequence[int]) -> dict[str, Any]:

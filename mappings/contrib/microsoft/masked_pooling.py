@@ -16,8 +16,7 @@ from onnxtfl.build.windows import realize_window, resolve_window
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, is_static
+from onnxtfl.ir.dims import is_static, known_sizes
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.rewriting.registry import lift_onnx
@@ -40,18 +39,12 @@ def _masked_pool(b: Builder, node: Node) -> Value:
     low = float(np.finfo(x.dtype.numpy).min)
     unmasked = Term(b, mask).differs(0)
     if len(sizes) > 1:
-        unmasked = unmasked | Term(b, constant(_at_first(sizes)))
+        first = np.arange(math.prod(known_sizes(sizes))) == 0
+        unmasked = unmasked | Term(b, constant(first.reshape(mask.shape)))
     sides = ((x, low), (unmasked.to(x.dtype).value, 1.0))
     padded = (realize_window(b, found.operand(b, v, value), dims, window, value)[0] for v, value in sides)
     taps, own = ([Term(b, tap) for tap in ops.window_taps(b, v, dims, window)] for v in padded)
     return functools.reduce(Term.max, _cut_off(taps, own, window.shape[-1], low)).value
-
-
-def _at_first(sizes: Sequence[Dim]) -> Array:
-    """True for the first element of all."""
-    first = np.zeros((1, 1, *map(int, map(str, sizes))), np.bool_)
-    first[(0,) * first.ndim] = True
-    return first
 
 
 def _cut_off(taps: Sequence[Term], alive: Sequence[Term], row: int, low: float) -> list[Term]:
