@@ -203,7 +203,7 @@ def _exact_terms(node: Node) -> int:
 def _exact_features(node: Node) -> int:
     """Return over how many input features an integer convolution is exact in float32."""
     depth = node.operand(1).shape[node.attr("kernel_input_feature_dimension")]
-    terms = _exact_terms(node) // math.prod(sized_window(node)[0].shape) if _exact_terms(node) else 0
+    terms = _exact_terms(node) // math.prod(sized_window(node)[0].shape)
     return min(depth, terms) if isinstance(depth, int) else 0
 
 

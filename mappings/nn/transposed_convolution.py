@@ -101,14 +101,18 @@ def _cropping(node: Node, window: Window, x: Value) -> tuple[int, ...]:
     return (*before, *(t - f - g for t, f, g in zip(totals if wanted else cut, before, grow, strict=True)))
 
 
+def _has_groups_or_dilations(node: Node) -> bool:
+    return bool(node.attr("feature_group_count") > 1) or max(node.attr("rhs_dilation")) > 1
+
+
 @lower_tfl(ops.ConvTranspose)
 def _transpose_conv(node: Node) -> Form | None:
     rank = len(node.attr("input_spatial_dimensions"))
-    if rank not in (2, 3) or node.attr("feature_group_count") > 1 or any(d > 1 for d in node.attr("rhs_dilation")):
+    if rank not in (2, 3) or _has_groups_or_dilations(node):
         return None
     window, sizes = sized_window(node)
     options = tfl_options(window, transposed_sizes(sizes, window))
-    if options is None or max(window.strides) > LONGEST_STRIDE:
+    if options is None or _strides_are_too_long(node):
         return None
     bias = node.optional(2)
     operands = (_result_shape(node), node.operand(1), node.operand(0), *([] if bias is None else [bias]))
@@ -191,14 +195,6 @@ def _onnx_conv_transpose(node: Node, opset: int) -> Form | None:
 # --- decompositions: steps towards kernels ----------------------------------------------------------------------------
 
 
-def _is_dilated(node: Node) -> bool:
-    return any(d > 1 for d in node.attr("rhs_dilation"))
-
-
-def _has_groups(node: Node) -> bool:
-    return bool(node.attr("feature_group_count") > 1)
-
-
 def _strides_are_too_long(node: Node) -> bool:
     return bool(max(node.attr("window_strides")) > LONGEST_STRIDE)
 
@@ -214,7 +210,7 @@ def _refuse_strides(b: Builder, node: Node) -> Value:
 def _has_other_padding(node: Node) -> bool:
     """Whether no padding of TFLite's is that of a convolution of the result with the operand's size."""
     window, sizes = sized_window(node)
-    return not (_is_dilated(node) or _has_groups(node) or tfl_padding(window, transposed_sizes(sizes, window)))
+    return not _has_groups_or_dilations(node) and tfl_padding(window, transposed_sizes(sizes, window)) is None
 
 
 @decompose(ops.ConvTranspose, "onnx")

@@ -16,7 +16,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, fresh_symbol, is_static
+from onnxtfl.ir.dims import Dim, fresh_symbol, is_static, known_sizes
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, unsqueezed
@@ -239,7 +239,7 @@ def tfl_window(node: Node, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Window
 
     UnsupportedError if its own `shape` is dynamic.
     """
-    window = [k for k in shape if isinstance(k, int)]
+    window = known_sizes(shape)
     if len(window) != len(shape):
         raise UnsupportedError("a kernel of dynamic size", code="E-SHAPE-001")
     axes = ("d", "h", "w")[-len(shape) :]
