@@ -44,7 +44,9 @@ def pool_with_indices(b: Builder, node: Node, lowest: float) -> list[Value]:
     `lowest`: the padding value. The position is the sum over the axes of (window start + tap offset) * axis stride.
     """
     x, dims, window = node.operand(0), node.attr("dims"), ops.pool_window(attributes_of(node))
-    amounts, counts = window_amounts(b, x, dims, window), node.results[0].shape
+    amounts, counts = window_amounts(b, x, dims, window), list(x.shape)
+    for axis, count in zip(dims, window.counts([x.shape[d] for d in dims]), strict=True):
+        counts[axis] = count
     check_elements(math.prod(known_sizes(counts)), "the indices of the windows")
     taps = list(ops.window_taps(b, realize_window(b, x, dims, window, lowest)[0], dims, window))
     stack = b(ops.Concatenate, *(with_unit_axis(b, tap, x.rank) for tap in taps), axis=x.rank)
