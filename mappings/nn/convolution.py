@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from onnxtfl.build.convolutions import (
     fixed_kernel,
     kernel_sizes,
     sized_window,
-    window_attributes,
 )
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias, summed_in_float
@@ -31,23 +29,25 @@ from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.sizes import slice_axes
 from onnxtfl.build.windows import (
     onnx_attributes,
-    pad_axes,
     realize_window,
     resolve_window,
+    same_unlike_onnx,
     tfl_dilations,
+    tfl_options,
     tfl_padding,
-    tfl_strides,
     tfl_window,
 )
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import Dim, known_size, product
+from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.reshape import dim_vector, reshape, transposed
+from onnxtfl.ir.ops.convolution import window_attributes
+from onnxtfl.ir.permutations import inverse
+from onnxtfl.ir.reshape import dim_vector, reshape, transpose_and_merge, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window
 from onnxtfl.ir.types import DType, tensor
@@ -64,11 +64,7 @@ def convolved(b: Builder, node: Node, x: Value, kernel: Value, bias: Value | Non
     """Return a Conv whose window the attributes of the ONNX `node` define."""
     sizes = kernel_sizes(node, kernel)
     found = resolve_window(b, node, x, sizes, is_pool=False)
-    attributes = {
-        **channels_first(len(sizes)),
-        **window_attributes(found.window),
-        "feature_group_count": node.attr("group", 1),
-    }
+    attributes = channels_first(found.window, node.attr("group", 1))
     return b(ops.Conv, found.operand(b, x), fixed_kernel(b, kernel, sizes), bias, **attributes)
 
 
@@ -96,10 +92,10 @@ def _conv_2d(node: Node) -> Form | None:
     if len(node.attr("input_spatial_dimensions")) not in (2, 3) or node.operand(0).tensor_type.shape is None:
         return None
     window, sizes = sized_window(node)
-    padding = tfl_padding(window, sizes)
-    if padding is None or _has_gaps(window):
+    options = tfl_options(window, sizes)
+    if options is None or _has_gaps(window):
         return None
-    options = {"padding": padding, "fused_activation_function": "NONE", **tfl_strides(window), **tfl_dilations(window)}
+    options |= tfl_dilations(window)
     operands = (node.operand(0), node.operand(1), bias_operand(node))
     if window.rank == 3:
         return Form("CONV_3D", operands, options) if node.attr("feature_group_count") == 1 else None
@@ -179,18 +175,12 @@ def _has_one_scale(kernel: Value) -> bool:
 
 @lower_onnx(ops.Conv)
 def _onnx_conv(node: Node, opset: int) -> Form | None:
-    if node.operand(0).tensor_type.shape is None or _pads_unlike_onnx(node):
+    window, _ = sized_window(node)
+    if node.operand(0).tensor_type.shape is None or same_unlike_onnx(window):
         return None
     operands = tuple(v for v in node.operands if v is not None)
-    options = {**onnx_attributes(sized_window(node)[0]), "group": node.attr("feature_group_count")}
+    options = {**onnx_attributes(window), "group": node.attr("feature_group_count")}
     return Form("Conv", operands, options)
-
-
-def _pads_unlike_onnx(node: Node) -> bool:
-    """Whether ONNX Runtime has no such SAME padding: with dilations, or with strides larger than the window."""
-    window, _ = sized_window(node)
-    skips = any(s > k for k, s in zip(window.shape, window.strides, strict=True))
-    return window.is_same and (skips or window.is_dilated)
 
 
 # --- decompositions: steps towards CONV_2D ----------------------------------------------------------------------------
@@ -211,7 +201,7 @@ def _exact_terms(node: Node) -> int:
 def _exact_features(node: Node) -> int:
     """Return over how many input features an integer convolution is exact in float32."""
     depth = node.operand(1).shape[node.attr("kernel_input_feature_dimension")]
-    terms = _exact_terms(node) // math.prod(sized_window(node)[0].shape) if _exact_terms(node) else 0
+    terms = _exact_terms(node) // math.prod(sized_window(node)[0].shape)
     return min(depth, terms) if isinstance(depth, int) else 0
 
 
@@ -235,7 +225,7 @@ def _has_other_groups(node: Node) -> bool:
 decompose(ops.Conv, "tfl", when=lambda node: _is_float(node) and len(node.attr("rhs_dilation")) == 1, benefit=6)(as_2d)
 
 
-@decompose(ops.Conv, "onnx", "operands", when=_pads_unlike_onnx)
+@decompose(ops.Conv, "onnx", "operands", when=lambda node: same_unlike_onnx(sized_window(node)[0]))
 @decompose(ops.Conv, "tfl", when=_has_other_padding, benefit=5)
 def _conv_of_padded(b: Builder, node: Node) -> Value:
     x, window = realize_window(b, node.operand(0), node.attr("input_spatial_dimensions"), sized_window(node)[0])
@@ -286,56 +276,36 @@ def _parts(b: Builder, value: Value, count: int, axis: int) -> list[Value]:
 
 
 def _is_over_planes(node: Node) -> bool:
-    """Whether a convolution over three axes has known sizes and a position."""
+    """Whether a float convolution without groups over three axes has a position."""
     if not _is_float(node) or len(node.attr("rhs_dilation")) != 3 or node.attr("feature_group_count") > 1:
         return False
     window, sizes = sized_window(node)
-    return node.operand(0).tensor_type.is_static and not window.is_same and window.counts(sizes)[0] != 0
+    return window.counts(sizes)[0] != 0
 
 
 @decompose(ops.Conv, "tfl", when=_is_over_planes, benefit=2)
 def _conv_by_planes(b: Builder, node: Node) -> Value:
-    """Compute a 3-D convolution without CONV_3D: a 2-D one for each tap along the first axis.
+    """Compute a 3-D convolution without CONV_3D: a 2-D one whose features are those of all taps of the first axis.
 
     ::
 
-        y[n, d] = sum over k of Conv(x[n, d * stride + k * dilation], kernel[k])
+        y[n, d] = Conv(Concatenate(x[n, d * stride + k * dilation] for each k), Concatenate(kernel[k] for each k))
     """
-    x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
-    window, sizes = sized_window(node)
-    count = known_size(window.counts(sizes)[0])
+    attributes, (window, _) = attributes_of(node), sized_window(node)
     depth, *plane = attributes["input_spatial_dimensions"]
-    x = pad_axes(b, x, [depth], (window.before[0], window.after[0]))
-    x = transposed(b, x, (0, depth, attributes["input_feature_dimension"], *plane))
-    numbers = attributes["kernel_output_feature_dimension"], attributes["kernel_input_feature_dimension"]
-    kernel = transposed(b, kernel, (*numbers, *attributes["kernel_spatial_dimensions"]))
-    flat = {
-        **channels_first(2),
-        "window_strides": window.strides[1:],
-        "rhs_dilation": window.dilations[1:],
-        "padding": (*window.before[1:], *window.after[1:]),
-        "feature_group_count": 1,
-    }
-    total: Value | None = None
-    for k in range(window.shape[0]):
-        begin = k * window.dilations[0]
-        planes = slice_axes(b, x, {1: slice(begin, begin + (count - 1) * window.strides[0] + 1, window.strides[0])})
-        planes = reshape(b, planes, (product(planes.shape[:2]), *planes.shape[2:]))
-        tap = reshape(b, slice_axes(b, kernel, {2: slice(k, k + 1)}), (*kernel.shape[:2], *kernel.shape[3:]))
-        made = b(ops.Conv, planes, tap, _first(node, total), **flat)
-        total = made if total is None else b(ops.Add, total, made)
-    assert total is not None
-    spread = reshape(b, total, (x.shape[0], count, *total.shape[1:]))
-    order = [0] * x.rank
-    for place, axis in enumerate((attributes["output_batch_dimension"], *_spatial_first(attributes))):
-        order[axis] = place
-    return transposed(b, spread, order)
-
-
-def _spatial_first(attributes: dict[str, Any]) -> tuple[int, ...]:
-    """The result's axes of the first spatial axis, of the features, and of the other spatial axes."""
+    first, feature = window.along([0]), attributes["input_feature_dimension"]
+    x, taps = realize_window(b, node.operand(0), [depth], first)
+    stack = b(ops.Concatenate, *ops.window_taps(b, x, [depth], taps), axis=feature)
+    batch = [attributes["input_batch_dimension"], depth]
+    images = transpose_and_merge(b, stack, [batch, [feature], *([a] for a in plane)])
+    tap, *inside = attributes["kernel_spatial_dimensions"]
+    out, depth_in = attributes["kernel_output_feature_dimension"], attributes["kernel_input_feature_dimension"]
+    kernel = transpose_and_merge(b, node.operand(1), [[out], [tap, depth_in], *([a] for a in inside)])
+    planes = b(ops.Conv, images, kernel, node.optional(2), **channels_first(window.along([1, 2])))
+    result = reshape(b, planes, (*(stack.shape[a] for a in batch), *planes.shape[1:]), planes, stack)
     depth, *plane = attributes["output_spatial_dimensions"]
-    return (depth, attributes["output_feature_dimension"], *plane)
+    order = (attributes["output_batch_dimension"], depth, attributes["output_feature_dimension"], *plane)
+    return transposed(b, result, inverse(order))
 
 
 @decompose(ops.Conv, "tfl", when=lambda node: _exact_features(node) > 0, benefit=1)
@@ -367,13 +337,7 @@ def _integer_conv_by_taps(b: Builder, node: Node) -> Value | None:
     for k in range(0, window.shape[i], length):
         rest = max(0, window.shape[i] - k - length) * window.dilations[i]
         read = slice_axes(b, x, {axes[0]: slice(k * window.dilations[i], -rest or None)})
-        part = b(
-            ops.Conv, read, slice_axes(b, kernel, {axes[1]: slice(k, k + length)}), _first(node, total), **attributes
-        )
+        taps, bias = slice_axes(b, kernel, {axes[1]: slice(k, k + length)}), node.optional(2) if k == 0 else None
+        part = b(ops.Conv, read, taps, bias, **attributes)
         total = part if total is None else b(ops.Add, total, part)
     return total
-
-
-def _first(node: Node, total: Value | None) -> Value | None:
-    """Return the bias for the first of several convolutions that are added, None for the others."""
-    return node.optional(2) if total is None else None

@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from onnxtfl.build.sizes import range_below
-from onnxtfl.build.windows import taps_of, window_amounts
+from onnxtfl.build.windows import realize_window, window_amounts
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.dims import Dim, known_sizes, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
@@ -47,8 +47,8 @@ def pool_with_indices(b: Builder, node: Node, lowest: float) -> list[Value]:
     amounts, counts = window_amounts(b, x, dims, window), list(x.shape)
     for axis, count in zip(dims, window.counts([x.shape[d] for d in dims]), strict=True):
         counts[axis] = count
-    check_elements(math.prod(n for n in counts if isinstance(n, int)), "the indices of the windows")
-    taps = taps_of(b, x, dims, window, lowest)
+    check_elements(math.prod(known_sizes(counts)), "the indices of the windows")
+    taps = list(ops.window_taps(b, realize_window(b, x, dims, window, lowest)[0], dims, window))
     stack = b(ops.Concatenate, *(with_unit_axis(b, tap, x.rank) for tap in taps), axis=x.rank)
     best = b(ops.Reduce, stack, [x.rank], kind="max", keepdims=False)
     which = b(ops.ArgMax, stack, axis=x.rank, keepdims=False)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from onnxtfl.mappings.nn.pool_indices import in_fortran_order, numbered, pool_with_indices
 
-from onnxtfl.build.convolutions import channels_first, window_attributes
+from onnxtfl.build.convolutions import channels_first
 from onnxtfl.build.qlinear import MICROSOFT, channels_second, channels_trailing, lift_op
 from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.windows import (
@@ -31,9 +31,9 @@ from onnxtfl.build.windows import (
     realize_window,
     resolve_window,
     rounds_up,
+    same_unlike_onnx,
     spatial_ones,
-    tfl_padding,
-    tfl_strides,
+    tfl_options,
     tfl_window,
 )
 from onnxtfl.ir import ops
@@ -47,21 +47,10 @@ from onnxtfl.ir.numeric import lowest
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import reshape, with_unit_axis
+from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
-
-
-def pool_attributes(window: Window, dims: Sequence[int]) -> dict[str, Any]:
-    """Return the attributes of a neutral pool with `window` over the axes `dims`."""
-    return {
-        "dims": tuple(dims),
-        "kernel_shape": window.shape,
-        "strides": window.strides,
-        "dilations": window.dilations,
-        "padding": window.padding,
-    }
 
 
 def _window(node: Node) -> Window:
@@ -72,7 +61,7 @@ def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[in
     """Return the pool `op` of `x`, or a Reduce if the window covers the whole input."""
     if window.shape == tuple(x.shape[d] for d in dims) and not window.is_dilated and not window.is_padded:
         return b(ops.Reduce, x, list(dims), kind="max" if op is ops.MaxPool else "mean", keepdims=True)
-    return b(op, x, **pool_attributes(window, dims), **attributes)
+    return b(op, x, **ops.pool_attributes(window, dims), **attributes)
 
 
 # --- ONNX -------------------------------------------------------------------------------------------------------------
@@ -91,7 +80,7 @@ def _max_pool(b: Builder, node: Node) -> list[Value]:
     read = found.operand(b, x, _padding_number(x))
     if len(node.results) == 1:
         return [pooled(b, ops.MaxPool, read, found.window, dims)]
-    best, indices = b.many(ops.MaxPool, read, **pool_attributes(found.window, dims), return_indices=True)
+    best, indices = b.many(ops.MaxPool, read, **ops.pool_attributes(found.window, dims), return_indices=True)
     if found.amounts is not None:  # positions in `x`, padded and cropped like `x`
         places = found.operand(b, numbered(b, x))
         flat = reshape(b, places, [product(places.shape)], places)
@@ -116,7 +105,7 @@ def _average_pool(b: Builder, node: Node) -> Value:
     if counts or found.amounts is None:
         return mean
     ones = found.operand(b, spatial_ones(b, x, dims))
-    return b(ops.Div, mean, b(ops.AveragePool, ones, **pool_attributes(found.window, dims)))
+    return b(ops.Div, mean, b(ops.AveragePool, ones, **ops.pool_attributes(found.window, dims)))
 
 
 @lift_onnx("GlobalAveragePool", since=(1, 22))
@@ -144,7 +133,7 @@ def _lp_pool(b: Builder, node: Node) -> Value:
     """Return sum(|x| ** p over the window) ** (1 / p), from an average pool; the padding is 0."""
     (x, found, dims), p = _resolved(b, node), int(node.attr("p", 2))
     powers, window = _powered(Term(b, found.operand(b, x)), p), found.window
-    mean = powers.apply(ops.AveragePool, **pool_attributes(window, dims), count_include_pad=True)
+    mean = powers.apply(ops.AveragePool, **ops.pool_attributes(window, dims), count_include_pad=True)
     return _root(mean.apply(ops.Mul, float(np.prod(window.shape))), p).value
 
 
@@ -180,10 +169,10 @@ def _onnx_average_pool(node: Node, opset: int) -> Form | None:
 
 
 def _pads_too_much(node: Node) -> bool:
-    """Whether ONNX has no such padding: as large as the window, or SAME with strides larger than the window."""
+    """Whether ONNX has no such padding: explicit padding as large as the window, or such a SAME."""
     window = _window(node)
     if window.is_same:
-        return any(s > k for s, k in zip(window.strides, window.span, strict=True))
+        return same_unlike_onnx(window)
     return any(p >= k for p, k in zip(window.explicit_padding, 2 * window.shape, strict=True))
 
 
@@ -195,14 +184,10 @@ def _tfl_pool(b: Builder, node: Node) -> Value:
     x, name = node.operand(0), node.op.name.removeprefix("tfl.")
     window = tfl_window(node, (int(node.attr("filter_height")), int(node.attr("filter_width"))), x.shape[1:3])
     if name == "L2_POOL_2D":
-        mean = b(ops.AveragePool, b(ops.Mul, x, x), **pool_attributes(window, (1, 2)))
+        mean = b(ops.AveragePool, b(ops.Mul, x, x), **ops.pool_attributes(window, (1, 2)))
         return apply_activation(b, b(ops.Sqrt, mean), node)
-    if name == "AVERAGE_POOL_2D":
-        return apply_activation(b, pooled(b, ops.AveragePool, x, window, (1, 2)), node)
-    if x.dtype is DType.INT16:  # ONNX has no such pool
-        largest = pooled(b, ops.MaxPool, b(ops.Convert, x, dtype=DType.FLOAT32), window, (1, 2))
-        return apply_activation(b, b(ops.Convert, largest, dtype=x.dtype), node)
-    return apply_activation(b, pooled(b, ops.MaxPool, x, window, (1, 2)), node)
+    op = ops.AveragePool if name == "AVERAGE_POOL_2D" else ops.MaxPool
+    return apply_activation(b, pooled(b, op, x, window, (1, 2)), node)
 
 
 def _pool_2d(node: Node, name: str) -> Form | None:
@@ -210,11 +195,10 @@ def _pool_2d(node: Node, name: str) -> Form | None:
     x, window = node.operand(0), _window(node)
     if x.tensor_type.rank != 4 or window.rank != 2 or window.is_dilated:
         return None
-    padding = tfl_padding(window, tuple(x.shape[d] for d in node.attr("dims")))
-    if padding is None:
+    options = tfl_options(window, [x.shape[d] for d in node.attr("dims")])
+    if options is None:
         return None
-    sizes = {"filter_height": window.shape[0], "filter_width": window.shape[1]}
-    return Form(name, (x,), {"padding": padding, **tfl_strides(window), **sizes, "fused_activation_function": "NONE"})
+    return Form(name, (x,), {**options, "filter_height": window.shape[0], "filter_width": window.shape[1]})
 
 
 @lower_tfl(ops.MaxPool)
@@ -266,18 +250,6 @@ def _has_indices(node: Node) -> bool:
     return bool(node.attr("return_indices", False))
 
 
-def _is_over_one_axis(node: Node) -> bool:
-    window = _window(node)
-    return node.operand(0).rank == 3 and window.rank == 1 and not window.is_dilated
-
-
-def _is_over_many_axes(node: Node) -> bool:
-    """Whether the window moves over all axes after the second (at least three), without padding and dilations."""
-    dims, window = tuple(node.attr("dims")), _window(node)
-    many = window.rank >= 3 and dims == tuple(range(2, node.operand(0).rank))
-    return many and not (window.is_padded or window.is_dilated or _has_indices(node))
-
-
 @decompose(ops.MaxPool, "tfl", when=_has_indices, benefit=5)
 def _max_pool_with_indices(b: Builder, node: Node) -> list[Value]:
     return pool_with_indices(b, node, _padding_number(node.operand(0)))
@@ -288,20 +260,38 @@ def _is_of_small_integers(node: Node) -> bool:
     return dtype.is_integer and dtype.bits <= 16 and not _has_indices(node)
 
 
-@decompose(ops.MaxPool, "tfl", when=_is_of_small_integers, benefit=4)
+@decompose(ops.MaxPool, "onnx", when=_is_of_small_integers, benefit=4)
 def _max_pool_in_float(b: Builder, node: Node) -> Value:
     x = node.operand(0)
     return b(ops.Convert, b(ops.MaxPool, b(ops.Convert, x, dtype=DType.FLOAT32), **node.attributes), dtype=x.dtype)
 
 
-@decompose(ops.MaxPool, "tfl", when=lambda node: _is_over_one_axis(node) and not _has_indices(node), benefit=3)
-@decompose(ops.AveragePool, "tfl", when=_is_over_one_axis, benefit=4)
-def _pool_over_two_axes(b: Builder, node: Node) -> Value:
-    """Insert a unit axis before the only spatial axis."""
-    (axis,), window = node.attr("dims"), _window(node).with_unit_axis()
-    x = with_unit_axis(b, node.operand(0), axis)
-    wide = b(node.op, x, **{**node.attributes, **pool_attributes(window, (axis, axis + 1))})
-    return reshape(b, wide, node.result.shape)
+def _has_other_rank(node: Node) -> bool:
+    """Whether a pool over one axis or two adjacent ones is not over two of four."""
+    dims, rank = tuple(node.attr("dims")), node.operand(0).rank
+    adjacent = len(dims) <= 2 and dims == tuple(range(dims[0], dims[0] + len(dims)))
+    return adjacent and (len(dims), rank) != (2, 4) and not (_window(node).is_dilated or _has_indices(node))
+
+
+@decompose(ops.MaxPool, "tfl", when=_has_other_rank, benefit=3)
+@decompose(ops.AveragePool, "tfl", when=_has_other_rank, benefit=4)
+def _pool_over_two_of_four_axes(b: Builder, node: Node) -> Value:
+    """Insert a unit axis before the only spatial axis; merge the other axes::
+
+    [n, c, w] over w            ->    [n, c, 1, w] over the last two
+    [n, c, d, h, w] over h, w   ->    [n, c d, h, w] over the last two
+    [n, c, d, h, w] over d      ->    [n c, 1, d, h w] over the middle two
+    """
+    x, window, dims = node.operand(0), _window(node), node.attr("dims")
+    before, after = x.shape[: dims[0]], x.shape[dims[-1] + 1 :]
+    spatial = [1] * (2 - window.rank) + [x.shape[a] for a in dims]
+    wide = window if window.rank == 2 else window.with_unit_axis()
+    if after:
+        four, axes = (product(before), *spatial, product(after)), (1, 2)
+    else:
+        four, axes = (product(before[:1]), product(before[1:]), *spatial), (2, 3)
+    result = b(node.op, reshape(b, x, four), **{**node.attributes, **ops.pool_attributes(wide, axes)})
+    return reshape(b, result, node.result.shape, result, x)
 
 
 @decompose(ops.MaxPool, "onnx", when=lambda node: _pads_too_much(node) and not _has_indices(node))
@@ -310,7 +300,7 @@ def _max_of_padded(b: Builder, node: Node) -> Value:
     """Replace padding by a Pad with a value that is never the maximum."""
     x, dims, window = node.operand(0), node.attr("dims"), _window(node)
     below, plain = realize_window(b, x, dims, window, _padding_number(x))
-    return b(ops.MaxPool, below, **pool_attributes(plain, dims))
+    return b(ops.MaxPool, below, **ops.pool_attributes(plain, dims))
 
 
 def _padding_number(x: Value) -> float:
@@ -339,8 +329,7 @@ def _weighted_sum(b: Builder, node: Node) -> Value:
     check_elements(math.prod(shape), "the kernel of a mean")
     quantization = Quantization("int8", (float(np.float32(1 / (127 * math.prod(window.shape)))),), (0,))
     kernel = constant(np.full(shape, 127, np.int8), type_=TensorType(DType.FLOAT32, shape, quantization))
-    attributes = {**channels_first(window.rank), **window_attributes(window), "feature_group_count": x.size(1)}
-    return b(ops.Conv, x, kernel, None, **attributes)
+    return b(ops.Conv, x, kernel, None, **channels_first(window, x.size(1)))
 
 
 @decompose(ops.AveragePool, "onnx", when=_pads_too_much)
@@ -349,13 +338,13 @@ def _mean_of_padded(b: Builder, node: Node) -> Value:
     """Return the mean over x padded with zeros, times window volume / number of counted elements."""
     x, dims, window = node.operand(0), node.attr("dims"), _window(node)
     zeros, plain = realize_window(b, x, dims, window)
-    mean = b(ops.AveragePool, zeros, **pool_attributes(plain, dims))
+    mean = b(ops.AveragePool, zeros, **ops.pool_attributes(plain, dims))
     if node.attr("count_include_pad"):
         return mean
     if is_static([x.shape[d] for d in dims]):
         return b(ops.Mul, mean, _volume_by_count(x, dims, window))
     ones, plain = realize_window(b, spatial_ones(b, x, dims), dims, window)
-    return b(ops.Div, mean, b(ops.AveragePool, ones, **pool_attributes(plain, dims)))
+    return b(ops.Div, mean, b(ops.AveragePool, ones, **ops.pool_attributes(plain, dims)))
 
 
 def _volume_by_count(x: Value, dims: Sequence[int], window: Window) -> Value:
@@ -369,30 +358,23 @@ def _volume_by_count(x: Value, dims: Sequence[int], window: Window) -> Value:
     return constant(factors.astype(x.dtype.numpy))
 
 
+def _is_over_many_axes(node: Node) -> bool:
+    """Whether a pool over three or more axes, without padding and dilations, is one over its axes in turn."""
+    return (
+        _is_plain(node) and _window(node).rank >= 3 and not (_window(node).is_dilated or node.operand(0).is_quantized)
+    )
+
+
 @decompose(ops.MaxPool, "tfl", when=_is_over_many_axes, benefit=1)
-@decompose(
-    ops.AveragePool, "tfl", when=lambda node: _is_over_many_axes(node) and not node.operand(0).is_quantized, benefit=1
-)
+@decompose(ops.AveragePool, "tfl", when=_is_over_many_axes, benefit=1)
 def _pool_axis_by_axis(b: Builder, node: Node) -> Value:
-    """Pool over the last two axes first (the axes before them merged), then over each other axis."""
-    x, window = node.operand(0), _window(node)
-    for axes in ((x.rank - 2, x.rank - 1), *((axis,) for axis in range(2, x.rank - 2))):
-        x = _over(b, node, x, window, axes)
+    """Pool over the last two axes first, then over each other axis."""
+    x, window, dims = node.operand(0), _window(node), node.attr("dims")
+    *others, one, two = range(window.rank)
+    for places in ((one, two), *((i,) for i in others)):
+        changed = ops.pool_attributes(window.along(places), [dims[i] for i in places])
+        x = b(node.op, x, **{**node.attributes, **changed})
     return x
-
-
-def _over(b: Builder, node: Node, x: Value, window: Window, axes: Sequence[int]) -> Value:
-    """Pool over the spatial axes `axes` only, reshaped to rank 4."""
-    first, trailing = axes[0], x.shape[axes[-1] + 1 :]
-    rest = [product(trailing)] if trailing else []
-    fours = (x.shape[0], product(x.shape[1:first]), *(x.shape[a] for a in axes), *rest)
-    shape, strides = ([values[a - 2] for a in axes] + [1] * bool(trailing) for values in (window.shape, window.strides))
-    single = Window(tuple(shape), tuple(strides), (1, 1), (0, 0, 0, 0))
-    pooled = b(node.op, reshape(b, x, fours), **{**attributes_of(node), **pool_attributes(single, (2, 3))})
-    sizes = list(x.shape)
-    for i, axis in enumerate(axes):
-        sizes[axis] = pooled.shape[2 + i]
-    return reshape(b, pooled, sizes, pooled, x)
 
 
 def _is_plain(node: Node) -> bool:

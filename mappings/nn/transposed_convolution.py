@@ -20,7 +20,6 @@ from onnxtfl.build.convolutions import (
     fixed_kernel,
     kernel_sizes,
     sized_window,
-    window_attributes,
 )
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias
@@ -33,8 +32,9 @@ from onnxtfl.build.windows import (
     onnx_attributes,
     onnx_window,
     pad_axes,
+    tfl_dilations,
+    tfl_options,
     tfl_padding,
-    tfl_strides,
     tfl_window,
 )
 from onnxtfl.errors import UnsupportedError
@@ -46,6 +46,7 @@ from onnxtfl.ir.dims import Dim, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.ops.convolution import window_attributes
 from onnxtfl.ir.ops.transposed_convolution import transposed_sizes
 from onnxtfl.ir.reshape import as_int64, dim_vector, reshape
 from onnxtfl.ir.row_quantization import on_int8_grid
@@ -62,11 +63,7 @@ def _conv_transpose(b: Builder, node: Node) -> Value:
     sizes = kernel_sizes(node, kernel)
     window = onnx_window(node, sizes)
     window = replace(window, padding=_cropping(node, window, x))
-    attributes = {
-        **channels_first(len(sizes)),
-        **window_attributes(window),
-        "feature_group_count": node.attr("group", 1),
-    }
+    attributes = channels_first(window, node.attr("group", 1))
     return b(ops.ConvTranspose, x, fixed_kernel(b, kernel, sizes), node.optional(2), **attributes)
 
 
@@ -104,26 +101,24 @@ def _cropping(node: Node, window: Window, x: Value) -> tuple[int, ...]:
     return (*before, *(t - f - g for t, f, g in zip(totals if wanted else cut, before, grow, strict=True)))
 
 
-def _tfl_padding(node: Node) -> str | None:
-    """Return SAME or VALID if a convolution of the result with it would have the operand's size, else None."""
-    window, sizes = sized_window(node)
-    return tfl_padding(window, transposed_sizes(sizes, window))
+def _has_groups_or_dilations(node: Node) -> bool:
+    return bool(node.attr("feature_group_count") > 1) or max(node.attr("rhs_dilation")) > 1
 
 
 @lower_tfl(ops.ConvTranspose)
 def _transpose_conv(node: Node) -> Form | None:
     rank = len(node.attr("input_spatial_dimensions"))
-    if rank not in (2, 3) or node.attr("feature_group_count") > 1 or any(d > 1 for d in node.attr("rhs_dilation")):
+    if rank not in (2, 3) or _has_groups_or_dilations(node):
         return None
-    padding = _tfl_padding(node)
-    if padding is None or max(node.attr("window_strides")) > LONGEST_STRIDE:
+    window, sizes = sized_window(node)
+    options = tfl_options(window, transposed_sizes(sizes, window))
+    if options is None or _strides_are_too_long(node):
         return None
-    options = {"padding": padding, **tfl_strides(sized_window(node)[0]), "fused_activation_function": "NONE"}
     bias = node.optional(2)
     operands = (_result_shape(node), node.operand(1), node.operand(0), *([] if bias is None else [bias]))
     if rank == 2:
         return Form("TRANSPOSE_CONV", operands, options)
-    return Form("CONV_3D_TRANSPOSE", operands, {**options, **{f"dilation_{a}_factor": 1 for a in "dhw"}})
+    return Form("CONV_3D_TRANSPOSE", operands, {**options, **tfl_dilations(window)})
 
 
 def _result_shape(node: Node) -> Array | Computed:
@@ -200,14 +195,6 @@ def _onnx_conv_transpose(node: Node, opset: int) -> Form | None:
 # --- decompositions: steps towards kernels ----------------------------------------------------------------------------
 
 
-def _is_dilated(node: Node) -> bool:
-    return any(d > 1 for d in node.attr("rhs_dilation"))
-
-
-def _has_groups(node: Node) -> bool:
-    return bool(node.attr("feature_group_count") > 1)
-
-
 def _strides_are_too_long(node: Node) -> bool:
     return bool(max(node.attr("window_strides")) > LONGEST_STRIDE)
 
@@ -220,18 +207,10 @@ def _refuse_strides(b: Builder, node: Node) -> Value:
     raise UnsupportedError(f"strides over {LONGEST_STRIDE} in a transposed convolution")
 
 
-@decompose(ops.ConvTranspose, "tfl", when=lambda node: _is_dilated(node) and not _has_groups(node), benefit=2)
-def _conv_transpose_with_zeros(b: Builder, node: Node) -> Value:
-    """Replace a dilation by zeros between the elements of the kernel."""
-    kernel, dilations = node.operand(1), node.attr("rhs_dilation")
-    for axis, dilation in zip(node.attr("kernel_spatial_dimensions"), dilations, strict=True):
-        kernel = insert_zeros(b, kernel, axis, dilation, keep_last=False)
-    plain = {**node.attributes, "rhs_dilation": (1,) * len(dilations)}
-    return b(ops.ConvTranspose, node.operand(0), kernel, *node.operands[2:], **plain)
-
-
 def _has_other_padding(node: Node) -> bool:
-    return not (_is_dilated(node) or _has_groups(node) or _tfl_padding(node))
+    """Whether no padding of TFLite's is that of a convolution of the result with the operand's size."""
+    window, sizes = sized_window(node)
+    return not _has_groups_or_dilations(node) and tfl_padding(window, transposed_sizes(sizes, window)) is None
 
 
 @decompose(ops.ConvTranspose, "onnx")
@@ -255,15 +234,11 @@ def _conv_transpose_cropped(b: Builder, node: Node) -> Value:
     return b(ops.Add, result, reshape(b, bias, (*bias.shape, *[1] * last_axes)))
 
 
-def _is_over_several_parts(node: Node) -> bool:
-    """Whether there are groups, or three spatial axes, for which not every target has a kernel."""
-    return _has_groups(node) or (len(node.attr("window_strides")) == 3 and bool(_tfl_padding(node)))
-
-
-@decompose(ops.ConvTranspose, "tfl", when=_is_over_several_parts)
+@decompose(ops.ConvTranspose, "tfl")
 def _as_grouped_conv(b: Builder, node: Node) -> Value:
     """Return a Conv with the reversed kernel over the operand with stride - 1 zeros between its elements.
 
+    For groups, dilations, and three spatial axes, for which not every target has a kernel.
     The kernel has the input features of all groups and the output features of one group; Conv's kernel is the
     opposite, so the group axis moves.
     """
@@ -276,15 +251,9 @@ def _as_grouped_conv(b: Builder, node: Node) -> Value:
     kernel = _regrouped(b, b(ops.Reverse, node.operand(1), dimensions=tuple(spatial)), into, out, spatial, groups)
     before = [window.span[i] - 1 - window.before[i] for i in range(window.rank)]
     after = [window.span[i] - window.strides[i] - window.after[i] for i in range(window.rank)]
-    kept = {k: v for k, v in attributes.items() if k in ops.Conv.defaults and not k.startswith("kernel_")}
-    numbers = {
-        "window_strides": (1,) * window.rank,
-        "padding": (*before, *after),
-        "kernel_output_feature_dimension": 0,
-        "kernel_input_feature_dimension": 1,
-        "kernel_spatial_dimensions": tuple(range(2, window.rank + 2)),
-    }
-    return b(ops.Conv, x, kernel, node.optional(2), **{**kept, **numbers})
+    dense = replace(window, strides=(1,) * window.rank, padding=(*before, *after))
+    sides = {k: v for k, v in attributes.items() if k.startswith(("input_", "output_"))}
+    return b(ops.Conv, x, kernel, node.optional(2), **{**channels_first(dense, groups), **sides})
 
 
 def _regrouped(b: Builder, kernel: Value, into: int, out: int, spatial: Sequence[int], groups: int) -> Value:

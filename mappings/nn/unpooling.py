@@ -14,6 +14,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.ops.transposed_convolution import transposed_sizes
 from onnxtfl.ir.reshape import dim_vector, reshape
 from onnxtfl.rewriting.registry import lift_onnx
 
@@ -23,8 +24,7 @@ def _max_unpool(b: Builder, node: Node) -> Value:
     """Scatter the elements to their positions in a tensor of zeros, which `output_shape` may extend at the ends."""
     x, indices, wanted = node.operand(0), node.operand(1), node.optional(2)
     window = onnx_window(node, node.attr("kernel_shape"))
-    axes = zip(x.shape[2:], window.strides, window.shape, window.before, window.after, strict=True)
-    shape = (*x.shape[:2], *((n - 1) * stride + k - before - after for n, stride, k, before, after in axes))
+    shape = (*x.shape[:2], *transposed_sizes(x.shape[2:], window))
     count = product(x.shape)
     places, values = reshape(b, indices, (count, 1), x), reshape(b, x, (count,), x)
     flat = b(ops.ScatterND, None, places, values, dim_vector(b, [product(shape)], x), kind="none")

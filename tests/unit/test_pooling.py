@@ -71,6 +71,13 @@ def test_max_pools_of_integers(dtype: str) -> None:
     check_legalized(ops.MaxPool, [x], attributes=pool(2, padding=(1, 1, 1, 1)))
 
 
+@pytest.mark.parametrize("dtype", ["int16", "uint16"])
+@pytest.mark.parametrize("target", [TFLITE, onnx_target(19)], ids=["tfl", "onnx"])
+def test_max_pools_of_integers_that_onnx_has_not(dtype: str, target: Any) -> None:
+    x = np.random.default_rng(0).integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (1, 2, 6, 7)).astype(dtype)
+    check_legalized(ops.MaxPool, [x], target=target, attributes=pool(2, padding=(1, 1, 1, 1)))
+
+
 @pytest.mark.parametrize(
     ("size", "window", "wanted"),
     [

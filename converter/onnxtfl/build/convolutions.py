@@ -10,24 +10,16 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.convolution import conv_window, known_kernel_sizes, spatial_sizes
+from onnxtfl.ir.ops.convolution import conv_window, known_kernel_sizes, renumbered, spatial_sizes, window_attributes
 from onnxtfl.ir.reshape import reshape, with_unit_axis
 from onnxtfl.ir.spatial import Window
 
 
-def window_attributes(window: Window) -> dict[str, Any]:
-    """The attributes of the neutral Conv that describe `window`."""
-    return {
-        "window_strides": window.strides,
-        "padding": window.padding,
-        "rhs_dilation": window.dilations,
-    }
-
-
-def channels_first(rank: int) -> dict[str, Any]:
-    """Return the dimension numbers of channels-first tensors with `rank` spatial axes."""
-    spatial = tuple(range(2, rank + 2))
-    return {f"{side}_spatial_dimensions": spatial for side in ("input", "kernel", "output")}
+def channels_first(window: Window, groups: int = 1) -> dict[str, Any]:
+    """Return the attributes of a channels-first Conv or ConvTranspose with `window`."""
+    spatial = tuple(range(2, window.rank + 2))
+    numbers = {f"{side}_spatial_dimensions": spatial for side in ("input", "kernel", "output")}
+    return {**numbers, **window_attributes(window), "feature_group_count": groups}
 
 
 def channels_last(rank: int, kernel_input: int, kernel_output: int, kernel_spatial: Sequence[int]) -> dict[str, Any]:
@@ -86,19 +78,13 @@ def as_2d(b: Builder, node: Node) -> Value:
       ->
     %y = Reshape(Conv(Reshape(%x) [n, c, 1, w], [o, i, 1, k])) [n, o, w']
     """
-    attributes = attributes_of(node)
+    attributes, rank = attributes_of(node), node.operand(0).rank
     wide = window_attributes(sized_window(node)[0].with_unit_axis())
-    for side in ("input", "kernel", "output"):
-        wide.update(_unit_axis_numbers(attributes, side))
+    for name in ("input", "kernel", "output"):
+        (axis,) = attributes[f"{name}_spatial_dimensions"]
+        order = [*range(axis), rank, *range(axis, rank)]
+        wide |= renumbered({**attributes, f"{name}_spatial_dimensions": (rank, axis)}, name, order)
     x = with_unit_axis(b, node.operand(0), attributes["input_spatial_dimensions"][0])
     kernel = with_unit_axis(b, node.operand(1), attributes["kernel_spatial_dimensions"][0])
     result = b(node.op, x, kernel, node.optional(2), **{**attributes, **wide})
     return reshape(b, result, node.result.shape)
-
-
-def _unit_axis_numbers(attributes: dict[str, Any], side: str) -> dict[str, Any]:
-    """The dimension numbers of one operand or result with a unit axis before the spatial one."""
-    (spatial,) = attributes[f"{side}_spatial_dimensions"]
-    names = [n for n in attributes if n.startswith(f"{side}_") and n.endswith("_dimension")]
-    moved = {n: attributes[n] + (attributes[n] > spatial) for n in names}
-    return {**moved, f"{side}_spatial_dimensions": (spatial, spatial + 1)}

@@ -16,13 +16,13 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, fresh_symbol, is_static
+from onnxtfl.ir.dims import Dim, fresh_symbol, is_static, known_sizes
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, unsqueezed
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.spatial import Window
-from onnxtfl.build.sizes import INT32_MAX, slice_axes, spread
+from onnxtfl.build.sizes import INT32_MAX, spread
 
 # --- amounts of padding -----------------------------------------------------------------------------------------------
 
@@ -225,6 +225,11 @@ def onnx_attributes(window: Window) -> dict[str, Any]:
     }
 
 
+def same_unlike_onnx(window: Window) -> bool:
+    """Whether ONNX Runtime has no such SAME padding: with dilations, or with strides larger than the window."""
+    return window.is_same and (window.is_dilated or any(s > k for k, s in zip(window.shape, window.strides, strict=True)))
+
+
 # --- lifting: TFLite --------------------------------------------------------------------------------------------------
 
 
@@ -234,7 +239,7 @@ def tfl_window(node: Node, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Window
 
     UnsupportedError if its own `shape` is dynamic.
     """
-    window = [k for k in shape if isinstance(k, int)]
+    window = known_sizes(shape)
     if len(window) != len(shape):
         raise UnsupportedError("a kernel of dynamic size", code="E-SHAPE-001")
     axes = ("d", "h", "w")[-len(shape) :]
@@ -276,9 +281,14 @@ def tfl_padding(window: Window, sizes: Sequence[Dim]) -> str | None:
     return "SAME" if read == replace(window, padding=SAME).explicit(sizes).trimmed(sizes) else None
 
 
-def tfl_strides(window: Window) -> dict[str, int]:
-    """Return the options stride_h, stride_w (and stride_d) of `window`."""
-    return {f"stride_{a}": s for a, s in zip(("d", "h", "w")[-window.rank :], window.strides, strict=True)}
+def tfl_options(window: Window, sizes: Sequence[Dim]) -> dict[str, Any] | None:
+    """Return the options padding and stride_h, stride_w (and stride_d), without an activation; None if no padding
+    fits."""
+    padding = tfl_padding(window, sizes)
+    if padding is None:
+        return None
+    strides = {f"stride_{a}": s for a, s in zip(("d", "h", "w")[-window.rank :], window.strides, strict=True)}
+    return {"padding": padding, **strides, "fused_activation_function": "NONE"}
 
 
 def tfl_dilations(window: Window) -> dict[str, int]:
@@ -287,15 +297,6 @@ def tfl_dilations(window: Window) -> dict[str, int]:
 
 
 # --- helpers of rules over windows ------------------------------------------------------------------------------------
-
-
-def taps_of(b: Builder, x: Value, dims: Sequence[int], window: Window, value: float | None = None) -> list[Value]:
-    """Return for each tap (in C order) the elements of `x`, padded with `value`, that the windows read there."""
-    x, taps = realize_window(b, x, dims, window, value)[0], list[Value]()
-    for tap in window.taps():
-        axes = zip(dims, tap, window.dilations, window.span, window.strides, strict=True)
-        taps.append(slice_axes(b, x, {a: slice(t * d, t * d + 1 - span or None, s) for a, t, d, span, s in axes}))
-    return taps
 
 
 def spatial_ones(b: Builder, x: Value, dims: Sequence[int]) -> Value:

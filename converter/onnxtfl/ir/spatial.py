@@ -100,6 +100,14 @@ class Window:
         """The same window over an operand that is padded already."""
         return replace(self, padding=(0,) * (2 * self.rank))
 
+    def along(self, axes: Sequence[int]) -> Window:
+        """The same window over some of its axes, by their places."""
+        sides = (self.shape, self.strides, self.dilations)
+        shape, strides, dilations = (tuple(side[i] for i in axes) for side in sides)
+        if isinstance(self.padding, str):
+            return Window(shape, strides, dilations, self.padding)
+        return Window(shape, strides, dilations, tuple(side[i] for side in (self.before, self.after) for i in axes))
+
     def with_unit_axis(self) -> Window:
         """The same window over one more axis, the first, of size 1."""
         padding = self.padding if isinstance(self.padding, str) else (0, *self.before, 0, *self.after)

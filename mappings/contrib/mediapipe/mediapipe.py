@@ -71,9 +71,8 @@ def _pool_window(padding: str, shape: tuple[int, int], strides: tuple[int, int],
 def _pooled_with_indices(b: Builder, x: Value, window: Window) -> tuple[Value, Term, Term]:
     """The maximum of each window, and its row and column in the image."""
     height, width = _sizes(x)
-    attributes = {"kernel_shape": window.shape, "strides": window.strides, "dilations": window.dilations}
     image = transposed(b, x, (0, 3, 1, 2))  # MaxPool's indices are flat over [n, c, h, w]
-    pair = b.many(ops.MaxPool, image, dims=(2, 3), **attributes, padding=window.padding, return_indices=True)
+    pair = b.many(ops.MaxPool, image, **ops.pool_attributes(window, (2, 3)), return_indices=True)
     largest, flat = (transposed(b, v, (0, 2, 3, 1)) for v in pair)
     flat_index = Term(b, flat)
     return largest, flat_index.apply(ops.Div, width).apply(ops.Rem, height), flat_index.apply(ops.Rem, width)

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.build.qlinear import MICROSOFT
-from onnxtfl.build.windows import resolve_window, taps_of
+from onnxtfl.build.windows import realize_window, resolve_window
 from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, is_static
+from onnxtfl.ir.dims import Dim, is_static, known_sizes
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.rewriting.registry import lift_onnx
@@ -47,15 +48,15 @@ def _masked_pool(b: Builder, node: Node) -> Value:
     if len(sizes) > 1:
         unmasked = unmasked | Term(b, constant(_first_element(sizes)))
     sides = ((x, low), (unmasked.to(x.dtype).value, 1.0))
-    side_taps = [taps_of(b, resolved.operand(b, v, value), dims, window, value) for v, value in sides]
-    taps, unmasked_taps = ([Term(b, tap) for tap in side] for side in side_taps)
+    padded = (realize_window(b, resolved.operand(b, v, value), dims, window, value)[0] for v, value in sides)
+    taps, unmasked_taps = ([Term(b, tap) for tap in ops.window_taps(b, v, dims, window)] for v in padded)
     return functools.reduce(Term.max, _mask_row_ends(taps, unmasked_taps, window.shape[-1], low)).value
 
 
 def _first_element(sizes: Sequence[Dim]) -> Array:
     """A bool tensor [1, 1, *sizes] that is true only at index 0 of all axes."""
-    first = np.zeros((1, 1, *map(int, map(str, sizes))), np.bool_)
-    first[(0,) * first.ndim] = True
+    first = np.zeros((1, 1, *known_sizes(sizes)), np.bool_)
+    first.flat[0] = True
     return first
 
 

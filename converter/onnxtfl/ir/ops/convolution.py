@@ -69,10 +69,10 @@ class Convolution(Op, register=False):
         rest: tuple[Permutation | None, ...] = (None,) * (len(node.operands) - 2)
         if index == 1:
             operands = (None, unless_identity(permutation), *rest)
-            return Permuted(operands, (None,), _renumber(attributes, "kernel", permutation))
+            return Permuted(operands, (None,), renumbered(attributes, "kernel", permutation))
         order = [_roles(attributes, "input" if index == 0 else "output").index(axis) for axis in permutation]
         x, y = ([_roles(attributes, side)[role] for role in order] for side in ("input", "output"))
-        changed = {**_renumber(attributes, "input", x), **_renumber(attributes, "output", y)}
+        changed = {**renumbered(attributes, "input", x), **renumbered(attributes, "output", y)}
         return Permuted((unless_identity(x), None, *rest), (unless_identity(y),), changed)
 
 
@@ -89,9 +89,10 @@ def _roles(attributes: Attributes, side: str) -> list[int]:
     return [batch, feature, *attributes[f"{side}_spatial_dimensions"]]
 
 
-def _renumber(attributes: Attributes, side: str, permutation: Sequence[int]) -> dict[str, Any]:
+def renumbered(attributes: Attributes, side: str, order: Sequence[int]) -> dict[str, Any]:
+    """The dimension numbers of one operand or result whose axes are in `order`, which may add axes or omit some."""
     names = [n for n in attributes if n.startswith(f"{side}_") and "dimension" in n]
-    return {n: physical_axes(attributes[n], permutation) for n in names}
+    return {n: physical_axes(attributes[n], order) for n in names}
 
 
 def spatial_sizes(attributes: Attributes, side: str, shape: Sequence[Any]) -> tuple[Any, ...]:
@@ -103,6 +104,11 @@ def conv_window(attributes: Attributes, kernel_shape: Sequence[Any]) -> Window:
     """Return the window of a convolution. UnsupportedError if the kernel's size is dynamic."""
     shape = known_kernel_sizes(spatial_sizes(attributes, "kernel", kernel_shape))
     return Window.of(shape, *(attributes[name] for name in ("window_strides", "rhs_dilation", "padding")))
+
+
+def window_attributes(window: Window) -> dict[str, Any]:
+    """Return the attributes of a convolution that describe `window`."""
+    return {"window_strides": window.strides, "padding": window.padding, "rhs_dilation": window.dilations}
 
 
 def known_kernel_sizes(sizes: Sequence[Any]) -> tuple[int, ...]:

@@ -39,6 +39,12 @@ def pool_window(attributes: Attributes) -> Window:
     return window
 
 
+def pool_attributes(window: Window, dims: Sequence[int]) -> dict[str, Any]:
+    """Return the attributes of a pool with `window` over the axes `dims`."""
+    sides = (dims, window.shape, window.strides, window.dilations)
+    return {**dict(zip(_WINDOW, map(tuple, sides), strict=False)), "padding": window.padding}
+
+
 class _Pool(Op, register=False):
     """The base of pools."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -68,23 +69,18 @@ def ReduceWindow(
         x = b(Pad, x, pairs, init or b.scalar(neutral(x.dtype.numpy), x))
     for axis in range(rank):
         if window.shape[axis] > 1 or strides[axis] > 1:
-            x = _join_windows(b, join, x, axis, window.shape[axis], strides[axis], dilations[axis])
+            x = reduce(partial(b, join), window_taps(b, x, [axis], window.along([axis])))
     return x if init is None else b(join, x, init)
 
 
-def _join_windows(b: Builder, join: type[Op], x: Value, axis: int, window: int, stride: int, dilation: int) -> Value:
-    """Reduce the taps of the window along `axis`, each a slice by `stride`; all have the same length."""
-
-    def place(index: int) -> Value:
-        after = (window - 1 - index) * dilation
+def window_taps(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Iterator[Value]:
+    """Yield for each tap (in C order) of an unpadded window over `dims` the elements of `x` that are read there."""
+    for tap in window.taps():
         starts, limits, strides = [0] * x.rank, [END] * x.rank, [1] * x.rank
-        starts[axis], limits[axis], strides[axis] = index * dilation, -after or END, stride
-        return b(Slice, x, starts, limits, strides)
-
-    result = place(0)
-    for index in range(1, window):
-        result = b(join, result, place(index))
-    return result
+        for i, axis in enumerate(dims):
+            starts[axis], strides[axis] = tap[i] * window.dilations[i], window.strides[i]
+            limits[axis] = starts[axis] + 1 - window.span[i] or END
+        yield b(Slice, x, starts, limits, strides)
 
 
 _SCATTERS = {"update": "none", "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -132,15 +128,10 @@ def _selected_places(b: Builder, x: Value, places: Value, window: Window, select
     if window.is_padded:
         pairs = np.asarray(window.padding, np.int64).reshape(2, x.rank).T
         x, places = b(Pad, x, pairs, None), b(Pad, places, pairs, b.scalar(-1, places))
-    best: tuple[Term, Term] | None = None
-    for tap in window.taps():
-        starts, limits = list(tap), [t + 1 - k or END for t, k in zip(tap, window.shape, strict=True)]
-        value, place = (Term(b, b(Slice, v, starts, limits, list(window.strides))) for v in (x, places))
-        if best is None:
-            best = value, place
-            continue
-        stays = best[0].compared(select_type, value) & (best[1] >= 0) | (place < 0)
-        best = stays.choose(best[0], value), stays.choose(best[1], place)
-    if best is None:
-        raise ValueError("windows without elements")
-    return best[1]
+    each = zip(*(window_taps(b, v, range(x.rank), window) for v in (x, places)), strict=True)
+    taps = ((Term(b, value), Term(b, place)) for value, place in each)
+    best, chosen = next(taps)
+    for value, place in taps:
+        stays = best.compared(select_type, value) & (chosen >= 0) | (place < 0)
+        best, chosen = stays.choose(best, value), stays.choose(chosen, place)
+    return chosen

@@ -16,20 +16,20 @@ A reshape that only moves unit axes becomes another axis order; separate padding
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import made_by, single_use, splat_value
 from onnxtfl.ir.op import Elementwise, attributes_of
+from onnxtfl.ir.ops.convolution import conv_window, renumbered, window_attributes
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import reshape
+from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import TensorType
 from onnxtfl.passes.canonical.fuse.linear import window_padding
 from onnxtfl.passes.canonical.unit_axes import UnitReshape
@@ -43,47 +43,43 @@ _SIDES = ("input", "kernel", "output")
 def conv_over_fewer(b: Builder, node: Node) -> Value | None:
     """Remove a spatial axis of size 1 over which the kernel has size 1."""
     attributes, x, kernel = attributes_of(node), node.operand(0), node.operand(1)
-    dims = {side: attributes[f"{side}_spatial_dimensions"] for side in _SIDES}
-    if len(dims["input"]) < 2 or not _pays(node):
+    dims = [attributes[f"{side}_spatial_dimensions"] for side in _SIDES]
+    if len(dims[0]) < 2 or not _pays(node):
         return None
-    tensors = dict(zip(_SIDES, (x, kernel, node.result), strict=True))
-    for i in range(len(dims["input"])):
-        alone = all(tensors[side].shape[dims[side][i]] == 1 for side in _SIDES)
-        if alone and _unpadded(attributes["padding"], i):
-            return _conv_without(b, node, attributes, i)
-    return None
-
-
-def _conv_without(b: Builder, node: Node, attributes: dict[str, Any], i: int) -> Value:
-    changed: dict[str, Any] = {name: _without(attributes[name], i) for name in ("window_strides", "rhs_dilation")}
-    changed["padding"] = _unpaired(attributes["padding"], i)
-    gone = {side: attributes[f"{side}_spatial_dimensions"][i] for side in _SIDES}
-    for side in _SIDES:
-        changed[f"{side}_spatial_dimensions"] = _without(attributes[f"{side}_spatial_dimensions"], i)
-        for name in (n for n in attributes if n.startswith(f"{side}_") and "dimension" in n):
-            changed[name] = _renumbered(changed.get(name, attributes[name]), gone[side])
-    x, kernel = (_dropped(b, node.operand(k), gone[side]) for k, side in enumerate(_SIDES[:2]))
-    result = b(node.op, x, kernel, node.optional(2), **{**attributes, **changed})
-    return reshape(b, result, node.result.shape, node.operand(0))
+    window = conv_window(attributes, kernel.shape)
+    i = _single_axis(window, (x, dims[0]), (node.result, dims[2]))
+    if i is None:
+        return None
+    changed = window_attributes(window.along(_without(range(window.rank), i)))
+    for side, axes in zip(_SIDES, dims, strict=True):
+        rest = {**attributes, f"{side}_spatial_dimensions": _without(axes, i)}
+        changed |= renumbered(rest, side, (*_without(range(x.rank), axes[i]), axes[i]))
+    operands = (_dropped(b, v, axes[i]) for v, axes in zip((x, kernel), dims, strict=False))
+    result = b(node.op, *operands, node.optional(2), **{**attributes, **changed})
+    return reshape(b, result, node.result.shape, x)
 
 
 @CONVOLUTIONS.on(ops.MaxPool, ops.AveragePool)
 def pool_over_fewer(b: Builder, node: Node) -> Value | None:
     """Remove a spatial axis of size 1 over which the window has size 1."""
-    attributes, x = attributes_of(node), node.operand(0)
-    dims = tuple(attributes["dims"])
-    if len(dims) < 2 or len(node.results) > 1 or not _pays(node):
+    x, window, dims = node.operand(0), ops.pool_window(attributes_of(node)), node.attr("dims")
+    if window.rank < 2 or len(node.results) > 1 or not _pays(node):
         return None
-    for i, axis in enumerate(dims):
-        single = x.shape[axis] == 1 == attributes["kernel_shape"][i] and node.result.shape[axis] == 1
-        if not single or not _unpadded(attributes["padding"], i):
-            continue
-        names = ("kernel_shape", "strides", "dilations")
-        changed: dict[str, Any] = {name: _without(attributes[name], i) for name in names}
-        changed["padding"] = _unpaired(attributes["padding"], i)
-        changed["dims"] = _renumbered(_without(dims, i), axis)
-        result = b(node.op, _dropped(b, x, axis), **{**attributes, **changed})
-        return reshape(b, result, node.result.shape, x)
+    i = _single_axis(window, (x, dims), (node.result, dims))
+    if i is None:
+        return None
+    rest = [a - (a > dims[i]) for a in _without(dims, i)]
+    changed = ops.pool_attributes(window.along(_without(range(window.rank), i)), rest)
+    result = b(node.op, _dropped(b, x, dims[i]), **{**node.attributes, **changed})
+    return reshape(b, result, node.result.shape, x)
+
+
+def _single_axis(window: Window, *tensors: tuple[Value, Sequence[int]]) -> int | None:
+    """Return the first spatial axis of size 1 in the window and in all `tensors`, each with its spatial axes."""
+    for i, size in enumerate(window.shape):
+        alone = size == 1 and all(v.shape[axes[i]] == 1 for v, axes in tensors)
+        if alone and not window.along([i]).explicit([1]).is_padded:
+            return i
     return None
 
 
@@ -193,27 +189,8 @@ def _rank(value: Value) -> int:
     return 99 if known is None else known
 
 
-def _unpadded(padding: Sequence[int] | str, i: int) -> bool:
-    """Whether the window has size 1 and no padding along axis `i`."""
-    return padding == SAME or padding[i] == 0 == padding[len(padding) // 2 + i]
-
-
 def _without(numbers: Sequence[int], i: int) -> tuple[int, ...]:
     return (*numbers[:i], *numbers[i + 1 :])
-
-
-def _unpaired(padding: Sequence[int] | str, i: int) -> tuple[int, ...] | str:
-    if isinstance(padding, str):
-        return padding
-    half = len(padding) // 2
-    return (*_without(padding[:half], i), *_without(padding[half:], i))
-
-
-def _renumbered(axes: Any, gone: int) -> Any:
-    """Renumber `axes` (one or several) after the removal of axis `gone`."""
-    if isinstance(axes, tuple):
-        return tuple(a - (a > gone) for a in axes)
-    return axes - (axes > gone)
 
 
 def _dropped(b: Builder, x: Value, axis: int) -> Value:
