@@ -490,15 +490,17 @@ def _projected(output: Term, given: Mapping[str, Term], attributes: Attributes) 
     return output + given["projection_bias"] if "projection_bias" in given else output
 
 
-Grid = tuple[float, int, int]
-"""Scale, zero point and bits of a signed integer."""
+Grid = tuple[float, int, int] | tuple[float, int, int, float, int]
+"""Scale, zero point and bits of a signed integer; then the scale and zero point to dequantize it, if others."""
 
 
 def on_grid(x: Term, grid: Grid | None) -> Term:
-    """Round `x` to the values of a quantized tensor; None: not rounded."""
+    """Quantize `x` and dequantize it; None: not rounded."""
     if grid is None:
         return x
-    scale, zero, bits = grid
+    scale, zero, bits = grid[:3]
     half = 1 << (bits - 1)
     steps = (x / scale).apply("RoundNearestEven").clamp(float(-half - zero), float(half - 1 - zero))
-    return steps * scale
+    if len(grid) == 3:
+        return steps * scale
+    return (steps + float(zero - grid[4])) * grid[3]
