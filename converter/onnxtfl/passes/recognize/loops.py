@@ -20,6 +20,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dependencies import needed_inputs
 from onnxtfl.ir.dims import Dim, exceeds, fresh_symbol, is_nonnegative, size_or
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.ops.control import ScanParts
@@ -78,8 +79,7 @@ def _test(cond: Graph, body: Graph, same: Sequence[int]) -> tuple[int, Value, bo
     if direction not in ("LT", "LE") or taken not in cond.inputs or not taken.dtype.is_integer or not rhs.is_single:
         return None
     counter = cond.inputs.index(taken)
-    read = {v for v in _ancestors(rhs) if v in cond.inputs}
-    if any(cond.inputs.index(v) not in same for v in read) or not _counts_by_one(body, counter):
+    if not set(needed_inputs(cond, [rhs])).issubset(same) or not _counts_by_one(body, counter):
         return None
     return (counter, rhs, direction == "LE") if rhs.dtype is taken.dtype else None
 
@@ -97,17 +97,6 @@ def _plain(value: Value) -> Value:
     while value.producer is not None and value.producer.op is ops.Reshape:
         value = value.producer.operand(0)
     return value
-
-
-def _ancestors(value: Value) -> set[Value]:
-    seen: set[Value] = set()
-    work = [value]
-    while work:
-        value = work.pop()
-        if value not in seen:
-            seen.add(value)
-            work.extend(v for v in (value.producer.operands if value.producer else ()) if v is not None)
-    return seen
 
 
 @dataclass
