@@ -19,6 +19,7 @@ from onnxtfl.passes.recognize.recurrence.matching import (
     GIVEN,
     INPUT,
     PART,
+    RECURRENT,
     Bound,
     Pattern,
     options,
@@ -75,11 +76,10 @@ class Layer:
     def write(self, b: Builder, steps: Steps, initial: Sequence[Value | None]) -> list[Value]:
         """Write the op; return the output [T, N, H] and the last states [N, H]. UnfitError if there is no such op."""
         x, weights, bias = self._input(b, steps)
-        recurrent = self._matrix(b, "recurrent")
         given: dict[str, Value | None] = {
             "input": x,
             "weights": weights,
-            "recurrent": recurrent,
+            "recurrent": _stacked(b, [self.bound.get((RECURRENT, i), self.bound[RECURRENT, 0]) for i in self._starts]),
             "bias": None if not bias.any() else constant(bias, x.dtype),
             "lengths": None if self.lengths is None else reshape(b, self.lengths, (steps.batch,)),
         }
@@ -122,9 +122,6 @@ class Layer:
             raise UnfitError
         width = pieces[0].right - pieces[0].left
         return steps.ordered(b, x, width), _stacked(b, pieces), numbers
-
-    def _matrix(self, b: Builder, name: str) -> Value:
-        return _stacked(b, [self.bound.get((name, start), self.bound[(name, 0)]) for start in self._starts])
 
     def _numbers(self, name: str) -> Array | None:
         """Return the vectors of all gates concatenated, 0 for an uncomputed gate; None if all are 0."""
@@ -255,12 +252,12 @@ def layer_of(
     inner, lengths = _unmasked(hidden, 0)
     for option in options(inner, 1 if others is None else 2, width // max(cells, 1)):
         wanted = pattern(atoms, option, cells)
-        for bound in unified(wanted.states[:1], [inner], wanted, {}):
+        for bound in unified([(wanted.states[0], inner)], {}):
             if others is None:
                 return Layer(wanted, bound, lengths, cells), [hidden]
             for other in others:
                 second, same = _unmasked(other, 1)
-                if same is lengths and any(unified(wanted.states[1:], [second], wanted, bound)):
+                if same is lengths and any(unified([(wanted.states[1], second)], bound)):
                     return Layer(wanted, bound, lengths, cells), [hidden, other]
     return None
 

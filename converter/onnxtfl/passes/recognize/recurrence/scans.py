@@ -22,7 +22,7 @@ from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.passes.recognize.recurrence.cleanup import counts, is_zero
 from onnxtfl.passes.recognize.recurrence.layers import Steps, output_of
-from onnxtfl.passes.recognize.recurrence.polynomials import Piece, Poly, UnfitError, number
+from onnxtfl.passes.recognize.recurrence.polynomials import Poly, UnfitError, number
 from onnxtfl.passes.recognize.recurrence.reading import without_reshapes
 from onnxtfl.passes.recognize.recurrence.rounds import Rounds
 from onnxtfl.rewriting.patterns import Patterns
@@ -59,12 +59,10 @@ class _Body:
         self.reader, places = self.rounds.reader(slices[self.place], states)
         for value, outside in zip(slices, parts.scanned, strict=True):
             if counts(outside):
-                places[value] = [(1, self.rounds.atoms.mask(POSITION))]
+                places[value] = [(1, self.rounds.atoms.leaf(POSITION, 0, None))]
         for value, outside in zip(inside, parts.captures, strict=True):
             self.reader.outside[value] = outside
-            if outside.rank == 2 and outside.tensor_type.is_static:
-                self.reader.matrices[value] = [Piece.whole(outside, *outside.shape)]
-            elif outside.rank == 1 and outside.is_constant and outside.dtype.is_float:
+            if outside.rank == 1 and outside.is_constant and outside.dtype.is_float:
                 places[value] = [(outside.shape[0], number(outside.numpy()))]
 
     def _scanned(self) -> int:
