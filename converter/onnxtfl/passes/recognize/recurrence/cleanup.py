@@ -121,24 +121,6 @@ def _is_last(layer: Node, index: int) -> bool:
     return index == 0 if layer.attr("reverse") else index == -1 or (isinstance(steps, int) and index == steps - 1)
 
 
-@AROUND_LAYERS.on(ops.Slice)
-def slice_of_operand(b: Builder, node: Node) -> Value | None:
-    """Slice(Concatenate(x, y), range of y) -> y, as files read a state after the layer."""
-    joined = made_by(node.operand(0), ops.Concatenate)
-    starts, strides = static_ints(node.optional(1)), static_ints(node.optional(3))
-    if joined is None or starts is None or strides is None or any(s != 1 for s in strides):
-        return None
-    axis, end = normalize_axis(joined.attr("axis"), joined.result.rank), 0
-    for part in (v for v in joined.operands if v is not None):
-        if starts[axis] == end and part.tensor_type.shape == node.result.shape:
-            return part
-        size = part.shape[axis] if part.tensor_type.shape is not None else None
-        if not isinstance(size, int):
-            return None
-        end += size
-    return None
-
-
 @AROUND_LAYERS.on(ops.Concatenate)
 def joined_parts(b: Builder, node: Node) -> Value | None:
     """Concatenate(all slices of x) -> x, as for the states of both directions."""
