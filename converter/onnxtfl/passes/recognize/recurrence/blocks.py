@@ -36,8 +36,6 @@ from onnxtfl.passes.recognize.recurrence.reroll import Rolled, rerolled
 from onnxtfl.rewriting.patterns import Patterns, erase_dead
 
 BLOCKS = Patterns()
-_STATES = ("hidden", "cell")
-_SEQUENCE = ("input", *_STATES)
 
 
 @BLOCKS.on(ops.Scan)
@@ -128,15 +126,15 @@ def _continues(first: Node, second: Node) -> bool:
     if touches_quantized(first) or touches_quantized(second):
         return False
     lhs, rhs = ops.operands_of(first), ops.operands_of(second)
-    states = [rhs.get(name) for name in _STATES[: len(first.results) - 1]]
-    if any(v is None or without_reshapes(v) is not r for v, r in zip(states, first.results[1:], strict=True)):
+    states = ops.states_of(second)
+    if any(v is None or without_reshapes(v) is not r for v, r in zip(states.values(), first.results[1:], strict=True)):
         return False
     if lhs["lengths"] is not None or rhs["lengths"] is not None:
         return False
     parts = [first.operand(0), second.operand(0)]
     if not all(v.tensor_type.is_static for v in parts) or parts[0].shape[1:] != parts[1].shape[1:]:
         return False
-    return all(_same(v, rhs[name]) for name, v in lhs.items() if name not in _SEQUENCE)
+    return all(_same(v, rhs[name]) for name, v in lhs.items() if name not in ("input", *states))
 
 
 def _same(lhs: Value | None, rhs: Value | None) -> bool:

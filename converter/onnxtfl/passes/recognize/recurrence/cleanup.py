@@ -33,10 +33,7 @@ MOST_BYTES = 1 << 20
 
 def remade(b: Builder, layer: Node, given: Mapping[str, Value | None], **changes: object) -> list[Value]:
     """Return the results of `layer` with the operands `given` and changed attributes."""
-    operands = list(given.values())
-    while operands[-1] is None:
-        operands.pop()
-    return b.many(layer.op, *operands, **{**layer.attributes, **changes})
+    return b.many(layer.op, *layer.op.trimmed(given.values()), **{**layer.attributes, **changes})
 
 
 def is_zero(value: Value | None) -> bool:
@@ -51,9 +48,8 @@ def is_zero(value: Value | None) -> bool:
 @AROUND_LAYERS.on(*LAYERS)
 def zero_states(b: Builder, node: Node) -> list[Value] | None:
     """Remove initial states that are zeros."""
-    given = ops.operands_of(node)
-    zeros = [name for name in ("hidden", "cell") if is_zero(given.get(name))]
-    return remade(b, node, {**given, **dict.fromkeys(zeros)}) if zeros else None
+    zeros = [name for name, value in ops.states_of(node).items() if is_zero(value)]
+    return remade(b, node, {**ops.operands_of(node), **dict.fromkeys(zeros)}) if zeros else None
 
 
 @AROUND_LAYERS.on(*LAYERS)

@@ -45,58 +45,47 @@ def state(role: int) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Pattern:
-    """The step of a layer: its new `states` as polynomials of the input, the old states, and the operands.
-
-    The only matrix is that of the recurrent weights.
-    """
-
-    kind: type[Recurrent]
-    attributes: dict[str, Any]
-    states: list[Poly]
-
-
-@dataclass(frozen=True)
-class Option:
-    """A kind of layer with attributes and optional operands."""
+    """The step of a kind of layer with optional operands `given` and attributes."""
 
     kind: type[Recurrent]
     given: tuple[str, ...]
     attributes: Mapping[str, Any]
 
+    def states(self, atoms: Atoms, cells: int) -> list[Poly]:
+        """Return the new states of a layer with `cells` cells as polynomials of the input, the old states and operands.
+
+        The only matrix is that of the recurrent weights.
+        """
+        key = (self.kind, self.given, tuple(sorted(self.attributes.items())), cells)
+        found: list[Poly] | None = atoms.patterns.get(key)
+        if found is None:
+            found = atoms.patterns[key] = self._states(atoms, cells)
+        return found
+
+    def _states(self, atoms: Atoms, cells: int) -> list[Poly]:
+        graph = Graph("step")
+        b = Builder(graph)
+        gates = self.kind.gates
+        shapes: dict[str, tuple[int, ...]] = {"peepholes": (3 * cells,), "recurrent_bias": (gates * cells,)}
+        x = graph.add_input(TensorType(DType.FLOAT32, (_BATCH, gates * cells)))
+        states = [graph.add_input(TensorType(DType.FLOAT32, (_BATCH, cells))) for _ in self.kind.results[1:]]
+        given = {name: graph.add_input(TensorType(DType.FLOAT32, shapes[name])) for name in self.given}
+        matrix = graph.add_input(TensorType(DType.FLOAT32, (gates * cells, cells)))
+        leaf: dict[Value, Columns] = {x: [(gates * cells, atoms.leaf((INPUT,), 0, gates * cells))]}
+        leaf |= {v: [(cells, atoms.leaf(state(i), 0, cells))] for i, v in enumerate(states)}
+        for name, value in given.items():
+            leaf[value] = [(value.shape[0], atoms.leaf((GIVEN, name), 0, value.shape[0]))]
+        reader = Reader(atoms, _BATCH, leaf.get)
+        terms = {name: Term(b, v) for name, v in {**given, RECURRENT: matrix}.items()}
+        attributes = {**self.kind.defaults, **self.attributes}
+        new = self.kind.step(Term(b, x), [Term(b, s) for s in states], terms, attributes)
+        return [reader.poly(t.value) for t in new]
+
 
 _BATCH = 2
 
 
-def pattern(atoms: Atoms, option: Option, cells: int) -> Pattern:
-    """Return the step of a layer with `cells` cells."""
-    key = (option.kind, option.given, tuple(sorted(option.attributes.items())), cells)
-    found: Pattern | None = atoms.patterns.get(key)
-    if found is None:
-        found = atoms.patterns[key] = _pattern(atoms, option, cells)
-    return found
-
-
-def _pattern(atoms: Atoms, option: Option, cells: int) -> Pattern:
-    graph = Graph("step")
-    b = Builder(graph)
-    gates = option.kind.gates
-    shapes: dict[str, tuple[int, ...]] = {"peepholes": (3 * cells,), "recurrent_bias": (gates * cells,)}
-    x = graph.add_input(TensorType(DType.FLOAT32, (_BATCH, gates * cells)))
-    states = [graph.add_input(TensorType(DType.FLOAT32, (_BATCH, cells))) for _ in option.kind.results[1:]]
-    given = {name: graph.add_input(TensorType(DType.FLOAT32, shapes[name])) for name in option.given}
-    matrix = graph.add_input(TensorType(DType.FLOAT32, (gates * cells, cells)))
-    leaf: dict[Value, Columns] = {x: [(gates * cells, atoms.leaf((INPUT,), 0, gates * cells))]}
-    leaf |= {v: [(cells, atoms.leaf(state(i), 0, cells))] for i, v in enumerate(states)}
-    for name, value in given.items():
-        leaf[value] = [(value.shape[0], atoms.leaf((GIVEN, name), 0, value.shape[0]))]
-    reader = Reader(atoms, _BATCH, leaf.get)
-    terms = {name: Term(b, v) for name, v in {**given, RECURRENT: matrix}.items()}
-    attributes = {**option.kind.defaults, **option.attributes}
-    new = option.kind.step(Term(b, x), [Term(b, s) for s in states], terms, attributes)
-    return Pattern(option.kind, dict(option.attributes), [reader.poly(t.value) for t in new])
-
-
-def options(hidden: Poly, states: int, gates: int) -> Iterator[Option]:
+def patterns(hidden: Poly, states: int, gates: int) -> Iterator[Pattern]:
     """Yield the layers with `states` states whose new hidden state may be `hidden`, common ones first.
 
     `gates`: the number of gates if a part of the sequence has one column per gate and cell.
@@ -118,7 +107,7 @@ def options(hidden: Poly, states: int, gates: int) -> Iterator[Option]:
         chosen = [*usual, *(a for a in chosen if a not in usual)]
         for activations, clips, more in itertools.product(chosen, _clips_of(kind, used), _MORE[kind]):
             functions_ = dict(zip(("activations", "alphas", "betas"), zip(*activations, strict=True), strict=True))
-            yield Option(kind, more[0], {**functions_, **clips, **more[1]})
+            yield Pattern(kind, more[0], {**functions_, **clips, **more[1]})
 
 
 MOST_ATOMS = 32

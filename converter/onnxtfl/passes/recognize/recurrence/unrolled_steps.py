@@ -24,13 +24,9 @@ def recognize_steps(graph: Graph) -> bool:
     for chains in (chains_of, functools.partial(single_steps, sources=sources)):
         for node in [n for n in graph.nodes if n.op in (ops.Split, *PRODUCTS)]:
             if node.graph is graph:
-                changed |= any(_is_replaced(graph, chain) for chain in chains(node))
+                found = (rolled for chain in chains(node) for rolled in rerolled(graph, chain))
+                changed |= any(_is_written(graph, rolled) for rolled in found)
     return changed
-
-
-def _is_replaced(graph: Graph, chain: Chain) -> bool:
-    """Replace the steps of `chain` by a layer if possible; return whether it was."""
-    return any(_is_written(graph, rolled) for rolled in rerolled(graph, chain))
 
 
 def _is_written(graph: Graph, rolled: Rolled) -> bool:
@@ -49,7 +45,7 @@ def _is_written(graph: Graph, rolled: Rolled) -> bool:
         return False
     b = Builder(graph, before, cause=chain.start, maker="recurrent layers")
     try:
-        output, *states = rolled.write(b)
+        output, *states = rolled.layer.write(b, rolled.steps, rolled.initial)
     except UnfitError:
         b.undo()
         return False
