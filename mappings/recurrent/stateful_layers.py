@@ -163,23 +163,22 @@ class _Weights:
         """Return the operands of Lstm, with its gate order: input, output, forget, candidate.
 
         A coupled layer computes input = 1 - forget, Lstm forget = 1 - input: equal for the negated sum, since
-        1 - sigmoid(z) = sigmoid(-z).
+        1 - sigmoid(z) = sigmoid(-z). Factors of the normalized sum are shared as they are.
         """
         coupled = self.input[0] is None
         count = self.recurrent[1].shape[0] if self.recurrent[1] is not None else 0
 
-        def joined(values: Sequence[Value | None], order: Sequence[int]) -> Value | None:
+        def joined(values: Sequence[Value | None], order: Sequence[int], *, negates: bool = True) -> Value | None:
             if all(v is None for v in values):
                 return None
             chosen = []
             for place in order:
                 value = values[1 if coupled and place == 0 else place]
-                value = b(ops.Neg, value) if coupled and place == 0 and value is not None else value
+                value = b(ops.Neg, value) if negates and coupled and place == 0 and value is not None else value
                 chosen.append(value if value is not None else _zeros_like(b, values, count))
             return b(ops.Concatenate, *chosen, axis=0)
 
         every = (0, 3, 1, 2)
-        norm = _with_shared(self.norm, coupled)
         return {
             "weights": joined(self.input, every),
             "recurrent": joined([_matrix(b, v) for v in self.recurrent], every),
@@ -187,13 +186,8 @@ class _Weights:
             "peepholes": joined([*self.peepholes[:2], None, self.peepholes[2]], (0, 3, 1)),
             "projection": self.projection,
             "projection_bias": self.projection_bias,
-            "norm": None if all(v is None for v in norm) else b(ops.Concatenate, *(norm[i] for i in every), axis=0),
+            "norm": joined(self.norm, every, negates=False),
         }
-
-
-def _with_shared(norm: Sequence[Value | None], coupled: bool) -> list[Value | None]:
-    """Return the layer norm factors by gate; a coupled input gate shares those of the forget gate."""
-    return [norm[1] if coupled else norm[0], *norm[1:]]
 
 
 def _zeros_like(b: Builder, values: Sequence[Value | None], count: Any) -> Value:

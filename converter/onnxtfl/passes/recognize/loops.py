@@ -23,6 +23,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dependencies import needed_inputs
 from onnxtfl.ir.dims import Dim, exceeds, fresh_symbol, is_nonnegative, size_or
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.matching import without_reshapes
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.reshape import dim_vector, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
@@ -68,13 +69,13 @@ def _with_nodes_of(graph: Graph, other: Graph) -> Graph:
 
 def _test(cond: Graph, body: Graph, same: Sequence[int]) -> tuple[int, Value, bool] | None:
     """Return index of the counter, bound, and whether the bound is included, for the condition of a counting While."""
-    test = _plain(cond.outputs[0]).producer
+    test = without_reshapes(cond.outputs[0]).producer
     if test is None or test.op is not ops.Compare:
         return None
     direction, (lhs, rhs) = test.attr("comparison_direction"), (test.operand(0), test.operand(1))
     if direction in ("GT", "GE"):
         direction, lhs, rhs = {"GT": "LT", "GE": "LE"}[direction], rhs, lhs
-    taken = _plain(lhs)
+    taken = without_reshapes(lhs)
     if direction not in ("LT", "LE") or taken not in cond.inputs or not taken.dtype.is_integer or not rhs.is_single:
         return None
     counter = cond.inputs.index(taken)
@@ -84,18 +85,11 @@ def _test(cond: Graph, body: Graph, same: Sequence[int]) -> tuple[int, Value, bo
 
 
 def _counts_by_one(body: Graph, index: int) -> bool:
-    step = _plain(body.outputs[index]).producer
+    step = without_reshapes(body.outputs[index]).producer
     if step is None or step.op is not ops.Add or not body.inputs[index].is_single:
         return False
-    others = [v for v in step.operands if v is not None and _plain(v) is not body.inputs[index]]
+    others = [v for v in step.operands if v is not None and without_reshapes(v) is not body.inputs[index]]
     return len(others) == 1 and static_ints(others[0]) == [1]
-
-
-def _plain(value: Value) -> Value:
-    """Return `value` before reshapes."""
-    while value.producer is not None and value.producer.op is ops.Reshape:
-        value = value.producer.operand(0)
-    return value
 
 
 @dataclass

@@ -22,7 +22,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.matching import made_by, without_reshapes
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.quantized import touches_quantized
@@ -31,7 +31,6 @@ from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.passes.recognize.recurrence.chains import chains_of
 from onnxtfl.passes.recognize.recurrence.cleanup import LAYERS, is_zero, remade
 from onnxtfl.passes.recognize.recurrence.polynomials import UnfitError
-from onnxtfl.passes.recognize.recurrence.reading import without_reshapes
 from onnxtfl.passes.recognize.recurrence.reroll import Rolled, rerolled
 from onnxtfl.rewriting.patterns import Patterns, erase_dead
 

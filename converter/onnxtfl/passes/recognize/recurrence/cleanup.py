@@ -18,10 +18,9 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.matching import made_by, splat_value
+from onnxtfl.ir.matching import made_by, splat_value, without_reshapes
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis, static_ints
-from onnxtfl.passes.recognize.recurrence.reading import without_reshapes
 from onnxtfl.rewriting.patterns import Patterns
 
 AROUND_LAYERS = Patterns()

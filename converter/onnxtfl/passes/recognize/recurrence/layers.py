@@ -12,13 +12,13 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.matching import made_by, without_reshapes
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.reshape import reshape, transposed
 from onnxtfl.passes.recognize.recurrence.cleanup import range_along
 from onnxtfl.passes.recognize.recurrence.matching import GIVEN, INPUT, PART, RECURRENT, Bound, Pattern
 from onnxtfl.passes.recognize.recurrence.polynomials import Piece, Poly, UnfitError, products
-from onnxtfl.passes.recognize.recurrence.reading import pieces_of, without_reshapes
+from onnxtfl.passes.recognize.recurrence.reading import pieces_of
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.matching import without_reshapes
 from onnxtfl.ir.op import Elementwise, attributes_of
 from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.quantized import touches_quantized
@@ -36,13 +37,6 @@ MOST_ROWS = 1 << 10
 """The largest batch for which constants are compared across rows."""
 DEEPEST = 100
 """The maximum depth of the recursion over producers."""
-
-
-def without_reshapes(value: Value) -> Value:
-    """Return `value` before reshapes and copies."""
-    while value.producer is not None and value.producer.op in (ops.Reshape, ops.Copy):
-        value = value.producer.operand(0)
-    return value
 
 
 class Reader:

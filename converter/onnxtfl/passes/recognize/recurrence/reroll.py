@@ -22,11 +22,12 @@ from dataclasses import dataclass
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.matching import without_reshapes
 from onnxtfl.passes.recognize.recurrence.chains import Chain, source_of
 from onnxtfl.passes.recognize.recurrence.layers import Layer, Steps
 from onnxtfl.passes.recognize.recurrence.matching import state
 from onnxtfl.passes.recognize.recurrence.polynomials import ZERO, Atom, Poly, UnfitError, functions
-from onnxtfl.passes.recognize.recurrence.reading import Reader, without_reshapes
+from onnxtfl.passes.recognize.recurrence.reading import Reader
 from onnxtfl.passes.recognize.recurrence.rounds import Rounds
 
 NEAR = 6

@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterable, Sequence
 from onnxtfl.ir import ops
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Value
+from onnxtfl.ir.matching import without_reshapes
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.passes.recognize.recurrence.layers import Layer, Steps
 from onnxtfl.passes.recognize.recurrence.matching import PART, patterns, state, unified
 from onnxtfl.passes.recognize.recurrence.polynomials import ZERO, Atoms, Poly, UnfitError
-from onnxtfl.passes.recognize.recurrence.reading import Columns, Reader, without_reshapes
+from onnxtfl.passes.recognize.recurrence.reading import Columns, Reader
 
 
 class Rounds:

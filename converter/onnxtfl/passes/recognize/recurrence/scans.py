@@ -16,13 +16,13 @@ from dataclasses import replace
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.matching import without_reshapes
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.passes.recognize.recurrence.cleanup import counts, is_zero
 from onnxtfl.passes.recognize.recurrence.layers import Steps
 from onnxtfl.passes.recognize.recurrence.polynomials import Poly, UnfitError, number
-from onnxtfl.passes.recognize.recurrence.reading import without_reshapes
 from onnxtfl.passes.recognize.recurrence.rounds import Rounds
 from onnxtfl.rewriting.patterns import Patterns
 
