@@ -175,9 +175,7 @@ def _clamp_onnx(node: Node, opset: int) -> Form | None:
     bounds = [_scalar(node, node.optional(i)) for i in (1, 2)]
     if any(v is not None and v.rank for v in bounds):
         return None
-    while bounds and bounds[-1] is None:
-        bounds.pop()
-    return Form("Clip", (node.operand(0), *bounds))
+    return Form("Clip", tuple(node.op.trimmed([node.operand(0), *bounds])))
 
 
 def _scalar(node: Node, bound: Value | None) -> Value | None:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onnxtfl.mappings.recurrent.directions import form_onnx
-
 from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.builder import Builder, infer
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.reshape import reshape, transposed
 from onnxtfl.ir.types import TensorType
-from onnxtfl.rewriting.registry import Computed, Form, lower_onnx
+from onnxtfl.rewriting.registry import Computed, Form, lower_onnx, rules
 
 
 @lower_onnx(ops.Bidirectional)
 def _bidirectional_onnx(node: Node, opset: int) -> Form | None:
     """Merge the ONNX forms of the two layers: weights and states are concatenated along the direction axis."""
     kind = {"Rnn": ops.Rnn, "Gru": ops.Gru, "Lstm": ops.Lstm}[node.attr("layer")]
-    forward, backward = (form_onnx(kind, operands, attributes, opset) for operands, attributes in _layers(node))
+    forward, backward = (
+        _form_onnx(kind, operands, attributes, opset)
+        for operands, attributes in ops.directions_of(node.operands, attributes_of(node))
+    )
     if (
         forward is None
         or backward is None
@@ -44,6 +45,20 @@ def _bidirectional_onnx(node: Node, opset: int) -> Form | None:
     return Form(forward.op, tuple(operands), attributes, types=tuple(types), finish=finish)
 
 
+def _form_onnx(
+    op: type[Op], operands: Sequence[Value | None], attributes: Mapping[str, Any], opset: int
+) -> Form | None:
+    """Return the first ONNX form of `op` on `operands`, or None."""
+    node = Node(op, operands, attributes)
+    try:
+        for type_ in infer(node):
+            node.add_result(type_)
+        return next(iter(rules().onnx_forms(node, opset)), None)
+    finally:
+        for i in range(len(operands)):
+            node.set_operand(i, None)
+
+
 def _in_both(type_: TensorType, axis: int) -> TensorType:
     """Return the type of a result with two directions along `axis`."""
     shape = type_.shape or ()
@@ -52,10 +67,6 @@ def _in_both(type_: TensorType, axis: int) -> TensorType:
 
 _UNLIKE: Any = object()
 """Marks operands that only one of the two layers has."""
-
-
-def _layers(node: Node) -> list[tuple[list[Value | None], dict[str, Any]]]:
-    return ops.directions_of(node.operands, attributes_of(node))
 
 
 def _both(a: Any, b: Any) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from onnxtfl.mappings.control.loops import MOST_CALLS, MOST_PACKED, is_compact
-from onnxtfl.mappings.recurrent.lengths import with_steps
 from onnxtfl.mappings.recurrent.unrolling import KERNEL_ACTIVATIONS, is_smaller_as_loop, most_steps
 
 from onnxtfl.build.qlinear import MICROSOFT
@@ -106,11 +105,24 @@ def _lifted(b: Builder, node: Node, operands: Sequence[_Given]) -> list[Value]:
     ]
     outputs, *states = zip(*directions, strict=True)
     weights = operands[1]
-    single = isinstance(weights, Value) and weights.rank == _RANKS[0] - 1
+    single = isinstance(weights, Value) and weights.rank == _RANKS["weights"] - 1
     whole = outputs[0] if single else _sequence(b, outputs, batch_major)
     last = [_joined_states(b, s, batch_major) for s in states]
     axis = 0 if batch_major else 1
-    return [whole, *(with_steps(b, s, operands[4], operands[5 + i], axis) for i, s in enumerate(last))]
+    return [whole, *(_with_steps(b, s, operands[4], operands[5 + i], axis) for i, s in enumerate(last))]
+
+
+def _with_steps(b: Builder, last: Value, lengths: _Given, initial: _Given, axis: int) -> Value:
+    """Return the last states (rank 3) of directions; 0 for sequences of length 0, as in ONNX Runtime.
+
+    `lengths`: integers [batch]; None if no sequence is empty. `initial`: None if the initial states are 0.
+    `axis`: the batch axis.
+    """
+    if initial is None or not isinstance(lengths, Value) or (lengths.is_constant and (lengths.numpy() > 0).all()):
+        return last
+    others = [a for a in range(last.rank) if a != axis]
+    valid = Term(b, unsqueezed(b, lengths, others)) > Term(b, b.scalar(0, lengths))
+    return valid.choose(Term(b, last), 0.0).value
 
 
 def _sequence(b: Builder, outputs: Sequence[Value], batch_major: bool) -> Value:
@@ -173,19 +185,17 @@ def _operands(
     batch_major: bool,
 ) -> list[Value | None]:
     """Return the operands of the neutral op for direction `which[0]` of `which[1]`."""
-    w, r, bias, lengths, hidden, cell, peepholes = (
-        _of_direction(b, v, *which, 1 if batch_major and i in (4, 5) else 0, rank)
-        for i, (v, rank) in enumerate(zip(operands[1:], _RANKS, strict=True))
-    )
-    if layer is ops.Lstm:
-        return [x, w, r, _summed(b, bias), lengths, hidden, cell, peepholes]
-    if layer is ops.Gru:
-        return [x, w, r, *_halves(b, bias), lengths, hidden]
-    return [x, w, r, _summed(b, bias), lengths, hidden]
+    given = {
+        name: _of_direction(b, v, *which, 1 if batch_major and name in layer.states else 0, rank)
+        for v, (name, rank) in zip(operands[1:], _RANKS.items(), strict=True)
+    }
+    both = _halves(b, given["bias"])
+    given |= {"bias": both[0], "recurrent_bias": both[1]} if layer is ops.Gru else {"bias": _summed(b, both)}
+    return [x, *(given.get(o.name) for o in layer.operands[1:])]
 
 
-_RANKS = (3, 3, 2, 1, 3, 3, 2)
-"""The ranks of the operands after the input; the lengths (rank 1) have no direction axis."""
+_RANKS = {"weights": 3, "recurrent": 3, "bias": 2, "lengths": 1, "hidden": 3, "cell": 3, "peepholes": 2}
+"""The operands after the input with their ranks; the lengths (rank 1) have no direction axis."""
 
 
 def _of_direction(b: Builder, x: _Given, index: int, count: int, axis: int, rank: int) -> Value | None:
@@ -210,8 +220,8 @@ def _halves(b: Builder, bias: Value | None) -> list[Value | None]:
     return [None, None] if bias is None else [*b.many(ops.Split, bias, None, axis=0, count=2)]
 
 
-def _summed(b: Builder, bias: Value | None) -> Value | None:
-    first, second = _halves(b, bias)
+def _summed(b: Builder, biases: Sequence[Value | None]) -> Value | None:
+    first, second = biases
     return None if first is None or second is None else b(ops.Add, first, second)
 
 
@@ -234,21 +244,19 @@ def _layer_onnx(node: Node, opset: int) -> Form | None:
         bias = Computed(TensorType(x.dtype, (1, 2 * width)), lambda b: _both_biases(b, given, width, x.dtype))
     operands = [x, *(_with_direction(given[n]) for n in ("weights", "recurrent")), bias]
     operands.append(_as_int32(lengths))
-    operands += [_with_direction(given[n]) for n in ("hidden", "cell", "peepholes") if n in given]
+    operands += [_with_direction(given[n]) for n in (*ops.states_of(node), "peepholes") if n in given]
     attributes: dict[str, Any] = {"hidden_size": _cells(node), **activations}
     attributes["direction"] = "reverse" if node.attr("reverse") else "forward"
     if node.attr("clip"):
         attributes["clip"] = float(node.attr("clip"))
     flags = {"linear_before_reset": "linear_before_reset", "coupled": "input_forget"}
     attributes |= {theirs: 1 for ours, theirs in flags.items() if node.attr(ours)}
-    while operands[-1] is None:
-        operands.pop()
     types = [_unsqueezed_type(r, 1 if i == 0 else 0) for i, r in enumerate(node.results)]
 
     def finish(b: Builder, made: Sequence[Value]) -> list[Value]:
         return [reshape(b, v, r.shape, v, x) for v, r in zip(made, node.results, strict=True)]
 
-    return Form(name, tuple(operands), attributes, types=tuple(types), finish=finish)
+    return Form(name, tuple(node.op.trimmed(operands)), attributes, types=tuple(types), finish=finish)
 
 
 def _cells(node: Node) -> Any:
@@ -407,7 +415,7 @@ def _brought_to_kernel(b: Builder, node: Node) -> list[Value] | None:
     if bias is None:
         bias = constant(np.zeros(node.operand(1).shape[0], np.float32))
     given |= {"input": _backwards(b, x, lengths) if reverse else x, "lengths": None, "bias": bias}
-    given |= {n: reshape(b, given[n] or zeros, zeros.shape) for n in ("hidden", "cell") if n in given}
+    given |= {n: reshape(b, given[n] or zeros, zeros.shape) for n in ops.states_of(node)}
     output, _, *cell = b.many(node.op, *given.values(), **{**node.attributes, "reverse": False})
     last = reshape(b, slice_axes(b, output, {0: slice(-1, None)}), node.results[1].shape, x)
     output = _backwards(b, output, lengths) if reverse else output
@@ -430,7 +438,7 @@ def _masked(b: Builder, x: Value, lengths: Value) -> Value:
 
 def _takes_kernel_form(node: Node) -> bool:
     given = ops.operands_of(node)
-    sized = all((v := given[n]) is not None and is_static(v.shape) for n in ("bias", "hidden", "cell") if n in given)
+    sized = all(v is not None and is_static(v.shape) for v in (given["bias"], *ops.states_of(node).values()))
     return not node.attr("reverse") and given["lengths"] is None and sized
 
 

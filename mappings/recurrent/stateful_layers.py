@@ -49,31 +49,31 @@ def _fused_lstm(node: Node, is_integer: bool) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class _Time:
-    """The axis order of a sequence: [N, T, I] (batch-major) or [T, N, I]."""
+_OF_ONE_STEP = ("tfl.RNN", "tfl.LSTM")
 
-    b: Builder
-    batch_major: bool
 
-    def first(self, x: Value) -> Value:
-        """Transpose `x` [N, T, I] to [T, N, I] if batch-major; this is its own inverse."""
-        return transposed(self.b, x, (1, 0, 2)) if self.batch_major else x
+def _sequence(b: Builder, node: Node, x: Value) -> Value:
+    """Return `x`, which is one step [N, I], batch-major [N, T, I] or time-major, as [T, N, I]."""
+    return unsqueezed(b, x, [0]) if node.op.name in _OF_ONE_STEP else _reordered(b, node, x)
+
+
+def _in_file_order(b: Builder, node: Node, output: Value) -> Value:
+    """Return `output` [T, N, K] in the axis order of `node`, as for `_sequence`."""
+    if node.op.name in _OF_ONE_STEP:
+        return reshape_inferred(b, output, output.shape[1:])
+    return _reordered(b, node, output)
+
+
+def _reordered(b: Builder, node: Node, x: Value) -> Value:
+    return x if node.attributes.get("time_major", False) else transposed(b, x, (1, 0, 2))
 
 
 @lift_tfl("RNN")
-def _rnn_tfl(b: Builder, node: Node) -> list[Value]:
-    """One step: input [N, I], hidden [N, H] -> output [N, H], which is the new state. Source: kernels/basic_rnn.cc."""
-    output, hidden = _rnn_layer(b, node, unsqueezed(b, node.operand(0), [0]), node.operands[1:5])
-    return [reshape_inferred(b, output, output.shape[1:]), hidden]
-
-
 @lift_tfl("UNIDIRECTIONAL_SEQUENCE_RNN")
-def _sequence_rnn_tfl(b: Builder, node: Node) -> list[Value]:
-    """Source: kernels/unidirectional_sequence_rnn.cc."""
-    time = _Time(b, not node.attributes.get("time_major", False))
-    output, hidden = _rnn_layer(b, node, time.first(node.operand(0)), node.operands[1:5])
-    return [time.first(output), hidden]
+def _rnn_tfl(b: Builder, node: Node) -> list[Value]:
+    """Source: kernels/basic_rnn.cc, unidirectional_sequence_rnn.cc."""
+    output, hidden = _rnn_layer(b, node, _sequence(b, node, node.operand(0)), node.operands[1:5])
+    return [_in_file_order(b, node, output), hidden]
 
 
 def _rnn_layer(
@@ -115,14 +115,14 @@ class _Both:
 
     def __init__(self, b: Builder, node: Node, x: Value, auxiliary: Value | None, *, has_weights: bool) -> None:
         self.b, self.node = b, node
-        self.time = _Time(b, not node.attributes.get("time_major", False))
         self.extra = auxiliary if has_weights else None
         self.inputs = [x, x if auxiliary is None or has_weights else auxiliary]
 
     def input(self, reverse: bool) -> Value:
         """Return the input [T, N, I] of a direction."""
         x = self.inputs[reverse]
-        return self.time.first(x if self.extra is None else self.b(ops.Concatenate, x, self.extra, axis=2))
+        x = x if self.extra is None else self.b(ops.Concatenate, x, self.extra, axis=2)
+        return _sequence(self.b, self.node, x)
 
     def joined(self, weights: Sequence[Value | None], extra: Sequence[Value | None]) -> list[Value | None]:
         """Concatenate each of `weights` [H, I] with the columns in `extra` for the auxiliary input."""
@@ -133,7 +133,7 @@ class _Both:
 
     def outputs(self, forward: Value, backward: Value) -> list[Value]:
         """Return the outputs of the file: one tensor, or one per direction."""
-        forward, backward = self.time.first(forward), self.time.first(backward)
+        forward, backward = (_in_file_order(self.b, self.node, v) for v in (forward, backward))
         if self.node.attributes.get("merge_outputs", False):
             return [self.b(ops.Concatenate, forward, backward, axis=2)]
         return [forward, backward]
@@ -163,23 +163,22 @@ class _Weights:
         """Return the operands of Lstm, with its gate order: input, output, forget, candidate.
 
         A coupled layer computes input = 1 - forget, Lstm forget = 1 - input: equal for the negated sum, since
-        1 - sigmoid(z) = sigmoid(-z).
+        1 - sigmoid(z) = sigmoid(-z). Factors of the normalized sum are shared as they are.
         """
         coupled = self.input[0] is None
         count = self.recurrent[1].shape[0] if self.recurrent[1] is not None else 0
 
-        def joined(values: Sequence[Value | None], order: Sequence[int]) -> Value | None:
+        def joined(values: Sequence[Value | None], order: Sequence[int], *, negates: bool = True) -> Value | None:
             if all(v is None for v in values):
                 return None
             chosen = []
             for place in order:
                 value = values[1 if coupled and place == 0 else place]
-                value = b(ops.Neg, value) if coupled and place == 0 and value is not None else value
+                value = b(ops.Neg, value) if negates and coupled and place == 0 and value is not None else value
                 chosen.append(value if value is not None else _zeros_like(b, values, count))
             return b(ops.Concatenate, *chosen, axis=0)
 
         every = (0, 3, 1, 2)
-        norm = _with_shared(self.norm, coupled)
         return {
             "weights": joined(self.input, every),
             "recurrent": joined([_matrix(b, v) for v in self.recurrent], every),
@@ -187,13 +186,8 @@ class _Weights:
             "peepholes": joined([*self.peepholes[:2], None, self.peepholes[2]], (0, 3, 1)),
             "projection": self.projection,
             "projection_bias": self.projection_bias,
-            "norm": None if all(v is None for v in norm) else b(ops.Concatenate, *(norm[i] for i in every), axis=0),
+            "norm": joined(self.norm, every, negates=False),
         }
-
-
-def _with_shared(norm: Sequence[Value | None], coupled: bool) -> list[Value | None]:
-    """Return the layer norm factors by gate; a coupled input gate shares those of the forget gate."""
-    return [norm[1] if coupled else norm[0], *norm[1:]]
 
 
 def _zeros_like(b: Builder, values: Sequence[Value | None], count: Any) -> Value:
@@ -216,16 +210,16 @@ def _lstm_layer(
 ) -> list[Value]:
     """Apply one direction to x [T, N, I]; return the output [T, N, K], the new hidden state and cell."""
     given, (hidden, cell), of = weights.gates(b), states, node.attributes
-    grids = _grids(node, hidden, cell)
+    grids = _grids(node, hidden, cell, is_projected=weights.projection is not None)
     activation = _fused_lstm(node, grids[0] is not None)
-    reread = _Reread.of(b, node, hidden, weights)
     results = b.many(
         ops.Lstm,
         x,
         given["weights"],
-        *reread.weights(given["recurrent"], given["bias"]),
+        given["recurrent"],
+        given["bias"],
         None,
-        reread.written(hidden),
+        hidden,
         cell,
         *(given[name] for name in ("peepholes", "projection", "projection_bias", "norm")),
         activations=("sigmoid", activation, activation if grids[0] is None else _of_cell(cell, weights)),
@@ -234,77 +228,19 @@ def _lstm_layer(
         projection_clip=float(of.get("proj_clip", 0.0)) if weights.projection is not None else 0.0,
         reverse=reverse,
         rows=_rows(node, x, weights.input[1]),
-        grids=(reread.grid or grids[0], *grids[1:]),
+        grids=grids,
         clip=0.0 if grids[0] is None else _LARGEST_SUM,
     )
-    return [reread.result(node, results[0]), reread.read(results[1]), results[2]]
+    return [_with_own_parameters(b, node, results[0], grids[0]), *results[1:]]
 
 
-@dataclass(frozen=True)
-class _Reread:
-    """The two quantizations of the hidden state in an integer kernel without projection.
-
-    The kernel quantizes the state with the parameters of intermediate 4 and dequantizes it with those of the state.
-    They differ if the output shares the type of another tensor (the other direction, by CONCATENATION). The layer
-    computes on the stored values, so its weights and states are rescaled. `read_as`: scale, zero point and
-    bits of the state, `stored_as` those of intermediate 4; None if both are the same.
-    Source: CalculateLstmOutputInteger8x8_16 in lstm_eval.cc.
-    """
-
-    b: Builder
-    read_as: tuple[float, int, int] | None
-    stored_as: tuple[float, int, int] | None
-    is_normalized: bool
-
-    @classmethod
-    def of(cls, b: Builder, node: Node, hidden: Value | None, weights: _Weights) -> _Reread:
-        """Read the types of the intermediates of `node` and of the hidden state."""
-        intermediates: Sequence[Any] = node.attributes.get("intermediates") or ()
-        stored = _grid(intermediates[4]) if len(intermediates) > 4 and weights.projection is None else None
-        read = None if hidden is None else _grid(hidden.tensor_type)
-        read, stored = (None, None) if None in (stored, read) or stored == read else (read, stored)
-        return cls(b, read, stored, any(v is not None for v in weights.norm))
-
-    @property
-    def grid(self) -> tuple[float, int, int] | None:
-        """The quantization to which the hidden state is rounded; None if it is that of the state."""
-        return self.stored_as
-
-    def weights(self, recurrent: Value | None, bias: Value | None) -> tuple[Value | None, Value | None]:
-        """Return recurrent weights and bias rescaled to the stored hidden state."""
-        if self.read_as is None:
-            return recurrent, bias
-        if recurrent is None or bias is None or self.is_normalized:
-            raise UnsupportedError(
-                "an integer layer that stores and reads its state with different quantization", code="E-OP-007"
-            )
-        factor, shift = self._change(self.stored_as, self.read_as)
-        term = Term(self.b, recurrent)
-        return (term * factor).value, (Term(self.b, bias) + term.reduce("sum", [1], keepdims=False) * shift).value
-
-    def written(self, hidden: Value | None) -> Value | None:
-        """Return the state rescaled to the stored values."""
-        return hidden if hidden is None else self._changed(hidden, self.read_as, self.stored_as)
-
-    def read(self, hidden: Value) -> Value:
-        """Return the new state, dequantized with the parameters of its type."""
-        return self._changed(hidden, self.stored_as, self.read_as)
-
-    def result(self, node: Node, output: Value) -> Value:
-        """Return the output, dequantized with the parameters of its type."""
-        of_result = None if self.stored_as is None else _grid(node.results[0].tensor_type)
-        return self._changed(output, self.stored_as, of_result)
-
-    def _changed(self, value: Value, before: Any, after: Any) -> Value:
-        if before is None or after is None or before == after:
-            return value
-        factor, shift = self._change(before, after)
-        return (Term(self.b, value) * factor + shift).value
-
-    @staticmethod
-    def _change(before: Any, after: Any) -> tuple[float, float]:
-        """Return factor and offset from values dequantized as `before` to the same integers dequantized as `after`."""
-        return after[0] / before[0], (before[1] - after[1]) * after[0]
+def _with_own_parameters(b: Builder, node: Node, output: Value, of_hidden: ops.Grid | None) -> Value:
+    """Return `output`, which is the hidden state, dequantized with the parameters of its own type."""
+    declared = _grid(node.results[0].tensor_type)
+    if declared is None or of_hidden is None or len(of_hidden) == 3 or of_hidden[3:] == declared[:2]:
+        return output
+    (scale, zero), (state_scale, state_zero) = declared[:2], of_hidden[3:]
+    return (Term(b, output) * (scale / state_scale) + (state_zero - zero) * scale).value
 
 
 _LARGEST_SUM = 32767 / 4096
@@ -331,18 +267,27 @@ def _of_cell(cell: Value | None, weights: _Weights) -> str:
     return ops.INPUT_GATE
 
 
-def _grids(node: Node, hidden: Value | None, cell: Value | None) -> tuple[Any, Any, Any]:
-    """Return the quantizations of the states; the projection's operand has that of intermediate 4.
+def _grids(
+    node: Node, hidden: Value | None, cell: Value | None, *, is_projected: bool = False
+) -> tuple[ops.Grid | None, ops.Grid | None, ops.Grid | None]:
+    """Return the quantizations of the states and of the projection's operand.
 
-    The kernel negates its zero point (CalculateLstmOutputInteger8x8_16 in lstm_eval.cc).
+    The kernel quantizes the projection's operand (whose zero point it negates), or without projection the hidden state,
+    with the parameters of intermediate 4. It dequantizes the state with those of its tensor, which are others if the
+    output shares the type of another tensor (the other direction, by CONCATENATION).
+    Source: CalculateLstmOutputInteger8x8_16 in lstm_eval.cc.
     """
     intermediates: Sequence[Any] = node.attributes.get("intermediates") or ()
-    last = intermediates[4] if len(intermediates) > 4 else None
     if hidden is None or cell is None or not hidden.is_quantized:
         return (None, None, None)
-    operand = _grid(last)
-    negated = None if operand is None else (operand[0], -operand[1], operand[2])
-    return _grid(hidden.tensor_type), _grid(cell.tensor_type), negated
+    of_hidden, of_cell = _grid(hidden.tensor_type), _grid(cell.tensor_type)
+    last = _grid(intermediates[4]) if len(intermediates) > 4 else None
+    if last is None or of_hidden is None:
+        return of_hidden, of_cell, None
+    if is_projected:
+        scale, zero, bits = last
+        return of_hidden, of_cell, (scale, -zero, bits)
+    return of_hidden if last == of_hidden else (*last, *of_hidden[:2]), of_cell, None
 
 
 def _grid(type_: TensorType | None) -> tuple[float, int, int] | None:
@@ -350,26 +295,16 @@ def _grid(type_: TensorType | None) -> tuple[float, int, int] | None:
     return None if found is None else (found.scales[0], found.zero_points[0], found.dtype.bits)
 
 
-@lift_tfl("UNIDIRECTIONAL_SEQUENCE_LSTM")
-def _sequence_lstm_tfl(b: Builder, node: Node) -> list[Value]:
-    """Source: kernels/unidirectional_sequence_lstm.cc, lstm_eval.cc."""
-    time = _Time(b, not node.attributes.get("time_major", False))
-    output, hidden, cell = _full_lstm(b, node, time.first(node.operand(0)))
-    return [time.first(output), hidden, cell]
-
-
 @lift_tfl("LSTM")
+@lift_tfl("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def _lstm_tfl(b: Builder, node: Node) -> list[Value]:
-    """One step: input [N, I] -> output [N, K], the new states. Source: kernels/lstm.cc, lstm_eval.cc."""
+    """Source: kernels/lstm.cc, unidirectional_sequence_lstm.cc, lstm_eval.cc."""
     if node.attributes.get("kernel_type", "FULL") == "BASIC":
         return _basic_lstm(b, node)
-    output, hidden, cell = _full_lstm(b, node, unsqueezed(b, node.operand(0), [0]))
-    return [reshape_inferred(b, output, output.shape[1:]), hidden, cell]
-
-
-def _full_lstm(b: Builder, node: Node, x: Value) -> list[Value]:
     operands = [node.optional(i) for i in range(24)]
-    return _lstm_layer(b, node, x, _Weights.of(operands[1:18], operands[20:24]), operands[18:20])
+    x, weights = _sequence(b, node, node.operand(0)), _Weights.of(operands[1:18], operands[20:24])
+    output, *states = _lstm_layer(b, node, x, weights, operands[18:20])
+    return [_in_file_order(b, node, output), *states]
 
 
 def _basic_lstm(b: Builder, node: Node) -> list[Value]:
@@ -390,7 +325,7 @@ def _basic_lstm(b: Builder, node: Node) -> list[Value]:
         None,
         hidden,
         cell,
-        grids=(*_grids(node, hidden, cell)[:2], None),
+        grids=_grids(node, hidden, cell),
         clip=_LARGEST_SUM if hidden.is_quantized else 0.0,
     )
     results = [reshape_inferred(b, output, output.shape[1:]), new_cell, joined, b(ops.Add, sums, bias)]

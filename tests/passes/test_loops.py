@@ -154,3 +154,21 @@ def test_what_no_round_changes_is_computed_before_the_loop() -> None:
     assert [node.op.name for node in graph.nodes] == ["Transpose", "Exp", "While"]
     assert len(next(node for node in graph.nodes if node.regions).operands) == 4
     np.testing.assert_allclose(run(graph, inputs)[0], wanted[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "left"), [(0, 2, 0), (2, 5, 0), (2, 2147483647, 0), (0, 3, 1), (1, 2, 1), (2, 4, 1)]
+)
+def test_a_slice_of_one_joined_part_is_that_part(start: int, end: int, left: int) -> None:
+    graph = parse_graph(f"""graph main(%x: tensor<2x4xfloat32>, %y: tensor<3x4xfloat32>) -> (%z) {{
+  %j = Concatenate(%x, %y) {{axis = 0}}
+  %s = constant tensor<2xint64> [{start}, 0]
+  %e = constant tensor<2xint64> [{end}, 4]
+  %o = constant tensor<2xint64> [1, 1]
+  %z = Slice(%j, %s, %e, %o)
+}}""")
+    inputs = [np.arange(8, dtype=np.float32).reshape(2, 4), np.ones((3, 4), np.float32)]
+    wanted = run(graph, inputs)
+    LOOPS.apply(graph)
+    assert op_counts(graph)["Slice"] == left
+    np.testing.assert_array_equal(run(graph, inputs)[0], wanted[0])

@@ -10,8 +10,9 @@ import onnxtfl
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.graph import Graph
-from onnxtfl.ir.types import DType, tensor
+from onnxtfl.ir.types import DType, TensorType, tensor
 from tests.unit.lifting import INTEGERS, check_legalized, integers, lifted_tfl
 from tests.unit.onnx_nodes import named_node
 from tests.unit.permuting import check_permuted
@@ -59,3 +60,16 @@ def test_tests_for_minus_infinity_read_real_constants_only() -> None:
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.COMPLEX64
     with pytest.raises(onnxtfl.UnsupportedError, match="not complex64"):
         onnxtfl.onnx_to_tflite(model, check=False)
+
+
+@pytest.mark.parametrize(
+    ("direction", "limit", "wanted"),
+    [("GE", 0, True), ("LT", 0, False), ("GT", -1, True), ("LE", -1, False), ("EQ", -1, False), ("NE", -1, True)]
+    + [(direction, 1, None) for direction in ("GE", "LT", "GT", "LE", "EQ", "NE")],
+)
+def test_sizes_compare_as_they_do_for_all_sizes(direction: str, limit: int, wanted: bool | None) -> None:
+    graph = Graph()
+    size = graph.add_input(TensorType(DType.INT64, ()))
+    size.known = np.asarray(fresh_symbol(), object)
+    found = Builder(graph)(ops.Compare, size, np.asarray(limit), comparison_direction=direction)
+    assert (bool(found.numpy()) if found.is_constant else None) is wanted

@@ -94,11 +94,9 @@ def test_every_op_of_the_formats_has_a_family() -> None:
 BESIDE = {
     *(
         "approximations",
-        "directions",
         "fourier_matrices",
         "halving",
         "unrolling",
-        "lengths",
         "loops",
         "nearest_resizing",
     ),

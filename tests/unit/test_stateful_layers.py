@@ -30,6 +30,12 @@ def test_states_are_rounded_to_their_grid_in_each_step() -> None:
     assert np.max(np.abs(found - outputs())) < 4 * scale
 
 
+def test_a_state_may_be_dequantized_with_other_parameters_than_it_was_quantized_with() -> None:
+    same, other = (outputs(grids=((1 / 64, 3, 8, *read), None, None)) for read in ((), (1 / 32, 1)))
+    np.testing.assert_array_equal(same[0] * 64 + 2, other[0] * 32)
+    assert np.any(same[1] * 64 + 2 != other[1] * 32)
+
+
 @pytest.mark.parametrize("rows", ["symmetric", "asymmetric"])
 def test_hybrid_products_round_rows_of_activations(rows: str) -> None:
     difference = np.max(np.abs(outputs(rows=rows) - outputs()))

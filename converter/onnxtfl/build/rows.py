@@ -137,10 +137,7 @@ class Row:
 
     def form_onnx(self, node: Node, opset: int) -> Form | None:
         """The ONNX form: bools are integers, trailing absent operands are omitted."""
-        operands = list(node.operands)
-        while operands and operands[-1] is None:
-            operands.pop()
-        form = self._form(node, operands, widen_constant)
+        form = self._form(node, Op.trimmed(node.operands), widen_constant)
         plain = {k: int(v) if isinstance(v, bool) else v for k, v in form.attributes.items()} if form else {}
         return form and Form(form.op, form.operands, plain, domain=self.domain)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Literal
@@ -211,6 +211,14 @@ class Declaration:
             results = computed if isinstance(computed, tuple) else (computed,)
             rounded = tuple(_rounded(r, cls.result_dtype(i, given, attributes)) for i, r in enumerate(results))
         return rounded if isinstance(computed, tuple) else rounded[0]
+
+    @staticmethod
+    def trimmed(operands: Iterable[Any]) -> list[Any]:
+        """The operands without those at the end that are None."""
+        kept = list(operands)
+        while kept and kept[-1] is None:
+            kept.pop()
+        return kept
 
     @classmethod
     def padded(cls, operands: Sequence[Any]) -> list[Any]:

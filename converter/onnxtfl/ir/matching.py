@@ -70,6 +70,13 @@ def made_by(value: Value | None, *ops: type[Op], quantized: bool = False) -> Nod
     return node
 
 
+def without_reshapes(value: Value) -> Value:
+    """Return `value` before reshapes and copies."""
+    while value.producer is not None and value.producer.op in (ops.Reshape, ops.Copy):
+        value = value.producer.operand(0)
+    return value
+
+
 def single_use(value: Value, graph: Graph) -> bool:
     """Whether `value` has exactly one use and is not an output."""
     return len(value.uses) == 1 and not graph.is_output(value)

@@ -188,7 +188,7 @@ from onnxtfl.ir.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool
 from onnxtfl.ir.ops.precision import ReducePrecision
 from onnxtfl.ir.ops.quantization import DequantizeLinear, QuantizeLinear
 from onnxtfl.ir.ops.randomness import Multinomial, RngNormal, RngUniform
-from onnxtfl.ir.ops.recurrence import INPUT_GATE, Gru, Lstm, Recurrent, Rnn, operands_of
+from onnxtfl.ir.ops.recurrence import INPUT_GATE, Grid, Gru, Lstm, Recurrent, Rnn, operands_of, states_of
 from onnxtfl.ir.ops.reduce_window import ReduceWindow, SelectAndScatter, joining, window_taps
 from onnxtfl.ir.ops.reductions import ArgMax, ArgMin, FunctionReduce, Reduce, reduced_axes
 from onnxtfl.ir.ops.regions import MaxRoiPool, RoiAlign

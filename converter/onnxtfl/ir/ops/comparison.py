@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Choice
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, is_nonnegative
 from onnxtfl.ir.graph import KNOWN_LIMIT, Node
 from onnxtfl.ir.op import ANY, BOOLS, Elementwise, Operand
 from onnxtfl.ir.ops.arithmetic import pair
@@ -42,7 +42,7 @@ class Compare(Elementwise):
 
     @classmethod
     def known_results(cls, node: Node) -> list[Array | None]:
-        """Known for sizes whose difference is an integer."""
+        """Known for sizes that compare equally whatever the size of symbols."""
         a, b = node.operand(0).known, node.operand(1).known
         if a is None or b is None:
             return [None]
@@ -55,5 +55,14 @@ class Compare(Elementwise):
 
 
 def _compared(a: Dim, b: Dim, direction: str) -> bool | None:
+    """Compare sizes; None if the result depends on the size of symbols."""
     difference = a - b
-    return bool(_DIRECTIONS[direction](difference, 0)) if isinstance(difference, int) else None
+    if isinstance(difference, int):
+        return bool(_DIRECTIONS[direction](difference, 0))
+    if direction in ("EQ", "NE"):
+        differs = is_nonnegative(difference - 1) or is_nonnegative(-difference - 1)
+        return direction == "NE" if differs else None
+    margin = {"GE": difference, "GT": difference - 1, "LE": -difference, "LT": -difference - 1}[direction]
+    if is_nonnegative(margin):
+        return True
+    return False if is_nonnegative(-margin - 1) else None

@@ -80,6 +80,8 @@ class Recurrent(Derived, register=False):
         "rows": Choice("", "symmetric", "asymmetric", default=""),
     }
     gates: ClassVar[int] = 1
+    states: ClassVar[tuple[str, ...]] = ("hidden",)
+    """The operands with the states before the first step, in the order of the results after the output."""
 
     @classmethod
     def shape(cls, *operands: Any, **attributes: Any) -> list[Dims | None]:
@@ -90,7 +92,8 @@ class Recurrent(Derived, register=False):
         cls._check_weights(given)
         steps, batch, features = x.shape
         _check_equal("features", features, weights.shape[1])
-        for name, width in zip(("hidden", "cell"), cls.widths(given), strict=False):
+        widths = cls.widths(given)
+        for name, width in zip(cls.states, widths, strict=True):
             state = given.get(name)
             if state is not None:
                 if state.rank != 2:
@@ -98,7 +101,7 @@ class Recurrent(Derived, register=False):
                 _check_equal("sequences", batch, state.shape[0])
                 _check_equal("elements of a state", width, state.shape[1])
                 batch = known_of(batch, state.shape[0])
-        return [(steps, batch, recurrent.shape[1]), (batch, recurrent.shape[1])]
+        return [(steps, batch, recurrent.shape[1]), *((batch, width) for width in widths)]
 
     @classmethod
     def _check_weights(cls, given: Mapping[str, Value]) -> None:
@@ -112,11 +115,6 @@ class Recurrent(Derived, register=False):
                 _check_equal("rows of weights", rows, recurrent.shape[1] * cls.gates)
 
     @classmethod
-    def sequence(cls, operands: Mapping[str, Value | None]) -> tuple[Value | None, list[Value | None]]:
-        """Return the bias of the input's product and the initial states (None: 0) of a layer."""
-        return operands["bias"], [operands["hidden"]]
-
-    @classmethod
     def step(cls, x: Term, states: Sequence[Term], given: Mapping[str, Term], attributes: Attributes) -> list[Term]:
         """Return the states after a step; `x`: the input's product [N, gates * H]; `given`: inner operands."""
         raise NotImplementedError
@@ -127,8 +125,6 @@ class Recurrent(Derived, register=False):
         layer = _Layer(cls, b, operands, attributes)
         x, lengths = layer.input, layer.lengths
         product = x if layer.is_multiplied_inside else layer.product(b, x)
-        body = _Body([s.type for s in layer.states], product, lengths, layer.captures)
-        body.finish(cls, layer if layer.is_multiplied_inside else None, attributes)
         steps = [] if lengths is None else [_counts(b, x)]
         back = bool(attributes["reverse"])
         scanned = [product, *steps]
@@ -140,7 +136,7 @@ class Recurrent(Derived, register=False):
             *layer.states,
             *scanned,
             *rest,
-            body=body.graph,
+            body=layer.body(product),
             carried=len(layer.states),
             axes=(0,) * len(scanned),
             reversed=(back,) * len(scanned),
@@ -166,16 +162,23 @@ class Recurrent(Derived, register=False):
         return [reshape(b, whole, (count, batch, states[0].value.shape[1]), layer.input), *(s.value for s in states)]
 
     @classmethod
-    def widths(cls, given: Mapping[str, Value | None]) -> list[Dim]:
+    def widths(cls, given: Mapping[str, Value]) -> list[Dim]:
         """Return the number of elements per sequence of each state."""
-        recurrent = given["recurrent"]
-        assert recurrent is not None
-        return [recurrent.shape[1]]
+        weights, recurrent = given["weights"], given["recurrent"]
+        cells = known_of(weights.shape[0], recurrent.shape[0]) // cls.gates
+        return [recurrent.shape[1], cells][: len(cls.states)]
 
 
 def operands_of(layer: Node) -> dict[str, Value | None]:
     """Return the operands of `layer` by name; None for absent ones."""
     return {o.name: v for o, v in zip(layer.op.operands, layer.op.padded(layer.operands), strict=True)}
+
+
+def states_of(layer: Node) -> dict[str, Value | None]:
+    """Return the states of `layer` before the first step by name; None for absent ones."""
+    assert issubclass(layer.op, Recurrent)
+    given = operands_of(layer)
+    return {name: given[name] for name in layer.op.states}
 
 
 def _check_equal(what: str, a: Dim, b: Dim) -> None:
@@ -187,24 +190,22 @@ def _check_equal(what: str, a: Dim, b: Dim) -> None:
 class _Layer:
     """The parts of a layer of `kind`, from its `operands`.
 
-    `input` [T, N, I]; `weights` and `bias`: of the input; `lengths`; `states` before the first step; `captures`: the
-    other operands by name, which each step takes.
+    `input` [T, N, I]; `weights` and `bias`: of the input (a layer with normalization adds the bias in each step);
+    `lengths`; `states` before the first step; `captures`: the other operands by name, which each step takes.
     """
 
     def __init__(
         self, kind: type[Recurrent], b: Builder, operands: Sequence[Value | None], attributes: Attributes
     ) -> None:
-        given = {o.name: v for o, v in zip(kind.operands, operands, strict=True)}
-        x, weights, self.lengths = given.pop("input"), given.pop("weights"), given.pop("lengths")
-        assert x is not None and weights is not None
-        bias, initial = kind.sequence(given)
-        self.input, self.weights, self.bias, self.attributes = x, weights, bias, attributes
+        given = {o.name: v for o, v in zip(kind.operands, operands, strict=True) if v is not None}
+        outside = {"input", "weights", "lengths", *kind.states, *(() if "norm" in given else ("bias",))}
+        self.captures = {name: v for name, v in given.items() if name not in outside}
+        self.kind, self.attributes, self.input, self.weights = kind, attributes, given["input"], given["weights"]
+        self.lengths, self.bias = given.get("lengths"), given.get("bias") if "bias" in outside else None
         self.states = [
-            v if v is not None else _zeros(b, (x.shape[1], width), x, *(v for v in operands if v is not None))
-            for v, width in zip(initial, kind.widths(given), strict=True)
+            given[name] if name in given else _zeros(b, (self.input.shape[1], width), self.input, *given.values())
+            for name, width in zip(kind.states, kind.widths(given), strict=True)
         ]
-        states = {id(v) for v in (bias, *initial)}
-        self.captures = {name: v for name, v in given.items() if v is not None and id(v) not in states}
 
     @property
     def is_multiplied_inside(self) -> bool:
@@ -218,37 +219,27 @@ class _Layer:
         product = _matmul(Term(b, x), Term(b, _inside(b, self.weights)), self.attributes).value
         return product if self.bias is None else b(Add, product, _inside(b, self.bias))
 
+    def body(self, product: Value) -> Graph:
+        """Return the body of the layer's Scan over `product`, or over the input, which each step multiplies.
 
-class _Body:
-    """The body of a layer's Scan: states, the input (or its product) of a step, the step index if there are lengths,
-    captured values.
-    """
+        Inputs: the states, the part of a step, the step index if there are lengths, captured values, the lengths.
+        """
+        graph = Graph("step")
+        b = Builder(graph)
 
-    def __init__(
-        self, states: Sequence[Type | None], product: Value, lengths: Value | None, captures: Mapping[str, Value]
-    ) -> None:
-        self.graph = Graph("step")
-        self.b = Builder(self.graph)
-        self.states = [self._input(t) for t in states]
-        self.product = self._input(TensorType(product.dtype, product.shape[1:]))
-        self.number = None if lengths is None else self._input(TensorType(DType.INT32, ()))
-        self.captures = {name: self._captured(v) for name, v in captures.items()}
-        self.lengths = None if lengths is None else self._input(lengths.type)
+        def read(type_: Type | None) -> Term:
+            return Term(b, graph.add_input(type_))
 
-    def _captured(self, value: Value) -> Term:
-        """Return `value` inside the body; weights stay constants, also quantized ones."""
-        return Term(self.b, _inside(self.b, value)) if _is_weight(value) else self._input(value.type)
-
-    def _input(self, type_: Type | None) -> Term:
-        return Term(self.b, self.graph.add_input(type_))
-
-    def finish(self, kind: type[Recurrent], layer: _Layer | None, attributes: Attributes) -> None:
-        """Compute the step of a layer of `kind`; `layer` multiplies the input of the step."""
-        product = self.product if layer is None else Term(self.b, layer.product(self.b, self.product.value))
-        new = kind.step(product, self.states, self.captures, attributes)
-        lengths = None if self.lengths is None else self.lengths.value
-        output, states = _valid(self.number, lengths, new, self.states)
-        self.graph.outputs = [*(s.value for s in states), output.value]
+        states = [read(s.type) for s in self.states]
+        x = read(TensorType(product.dtype, product.shape[1:]))
+        number = None if self.lengths is None else read(TensorType(DType.INT32, ()))
+        captures = {n: Term(b, _inside(b, v)) if _is_weight(v) else read(v.type) for n, v in self.captures.items()}
+        lengths = None if self.lengths is None else read(self.lengths.type).value
+        x = Term(b, self.product(b, x.value)) if self.is_multiplied_inside else x
+        new = self.kind.step(x, states, captures, self.attributes)
+        output, after = _valid(number, lengths, new, states)
+        graph.outputs = [*(s.value for s in after), output.value]
+        return graph
 
 
 def _is_weight(value: Value) -> bool:
@@ -408,6 +399,7 @@ class Lstm(Recurrent):
     )
     results = (*Recurrent.results, Operand("last_cell"))
     gates = 4
+    states = ("hidden", "cell")
     attributes = {
         **Recurrent.shared,
         "activations": Several(Text(), ("sigmoid", "tanh", "tanh")),
@@ -416,11 +408,6 @@ class Lstm(Recurrent):
         "projection_clip": Float(0.0),
         "grids": Attribute((None, None, None)),
     }
-
-    @classmethod
-    def shape(cls, *operands: Any, **attributes: Any) -> list[Dims | None]:
-        shapes = super().shape(*operands, **attributes)
-        return [*shapes, (shapes[1][0] if shapes[1] else operands[0].shape[1], operands[1].shape[0] // 4)]
 
     @classmethod
     def _check_weights(cls, given: Mapping[str, Value]) -> None:
@@ -433,17 +420,6 @@ class Lstm(Recurrent):
                 raise ValueError(f"{name} of rank {len(found)}")
             for size, other in zip(found, sizes, strict=True):
                 _check_equal(f"numbers of {name}", size, other)
-
-    @classmethod
-    def widths(cls, given: Mapping[str, Value | None]) -> list[Dim]:
-        recurrent = given["recurrent"]
-        assert recurrent is not None
-        return [recurrent.shape[1], recurrent.shape[0] // 4]
-
-    @classmethod
-    def sequence(cls, operands: Mapping[str, Value | None]) -> tuple[Value | None, list[Value | None]]:
-        states = [operands["hidden"], operands["cell"]]
-        return (None if operands["norm"] is not None else operands["bias"]), states
 
     @classmethod
     def step(cls, x: Term, states: Sequence[Term], given: Mapping[str, Term], attributes: Attributes) -> list[Term]:
@@ -490,15 +466,17 @@ def _projected(output: Term, given: Mapping[str, Term], attributes: Attributes) 
     return output + given["projection_bias"] if "projection_bias" in given else output
 
 
-Grid = tuple[float, int, int]
-"""Scale, zero point and bits of a signed integer."""
+Grid = tuple[float, int, int] | tuple[float, int, int, float, int]
+"""Scale, zero point and bits of a signed integer; then the scale and zero point to dequantize it, if others."""
 
 
 def on_grid(x: Term, grid: Grid | None) -> Term:
-    """Round `x` to the values of a quantized tensor; None: not rounded."""
+    """Quantize `x` and dequantize it; None: not rounded."""
     if grid is None:
         return x
-    scale, zero, bits = grid
+    scale, zero, bits = grid[:3]
     half = 1 << (bits - 1)
     steps = (x / scale).apply("RoundNearestEven").clamp(float(-half - zero), float(half - 1 - zero))
-    return steps * scale
+    if len(grid) == 3:
+        return steps * scale
+    return (steps + float(zero - grid[4])) * grid[3]

@@ -13,6 +13,7 @@ from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dependencies import needed_values
 from onnxtfl.ir.dims import Dim, fresh_symbol, symbol
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.origin import Origin
@@ -88,19 +89,8 @@ def cut(
 
 def _drop_states(graph: Graph) -> None:
     """Drop states on which the outputs never depend, now or in later invocations."""
-    pending, graph.states = graph.states, []
-    seen: set[Value] = set()
-    work = list(graph.outputs)
-    while work:
-        value = work.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if value.producer is not None:
-            work.extend(v for v in value.producer.operands if v is not None)
-        found = [state for state in pending if state.input is value]
-        work.extend(state.output for state in found)
-    graph.states = [state for state in pending if state.input in seen]
+    needed = needed_values(graph.outputs, {state.input: state.output for state in graph.states})
+    graph.states = [state for state in graph.states if state.input in needed]
 
 
 def _cut_inputs(graph: Graph, names: Sequence[str]) -> None:

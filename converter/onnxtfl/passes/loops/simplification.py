@@ -13,12 +13,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dependencies import needed_inputs, needed_values
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import is_small, run
 from onnxtfl.ir.op import Effect
@@ -129,24 +130,11 @@ def _used(node: Node) -> list[int]:
     return [i for i, result in enumerate(node.results) if result.uses or result in outputs]
 
 
-def _live(body: Graph, roots: Sequence[Value], carried: Iterable[int]) -> list[int]:
+def _live(body: Graph, roots: Sequence[Value], carried: Sequence[int]) -> list[int]:
     """Return the `carried` values (indices of input and output) that `roots` of `body` depend on."""
-    work = [*roots]
-    for node in body.nodes:
-        if node.op.effect_of(node) is not Effect.PURE:
-            work.extend(v for v in node.operands if v is not None)
-    places = {body.inputs[i]: i for i in carried}
-    seen: set[Value] = set()
-    while work:
-        value = work.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if value in places:
-            work.append(body.outputs[places[value]])
-        if value.producer is not None:
-            work.extend(v for v in value.producer.operands if v is not None)
-    return [i for value, i in places.items() if value in seen]
+    impure = [v for node in body.nodes if node.op.effect_of(node) is not Effect.PURE for v in node.operands]
+    needed = needed_values([*roots, *impure], {body.inputs[i]: body.outputs[i] for i in carried})
+    return [i for i in carried if body.inputs[i] in needed]
 
 
 @LOOP_SIMPLIFICATION.on(ops.Scan, quantized=True)
@@ -217,21 +205,9 @@ def _others(region: Graph, index: int) -> list[Value]:
 def while_needs(b: Builder, node: Node) -> Sequence[Value] | None:
     """Remove carried values that neither the condition nor a used result depends on."""
     cond, body = node.attr("cond"), node.attr("body")
-    roots = {*_used(node), *_reached(cond)}
+    roots = {*_used(node), *needed_inputs(cond, cond.outputs)}
     kept = sorted({*_live(body, [body.outputs[i] for i in roots], range(len(node.operands))), *roots})
     return None if len(kept) == len(node.operands) else _kept_values(b, node, kept, {})
-
-
-def _reached(region: Graph) -> list[int]:
-    """Return the indices of the inputs that the outputs of `region` depend on."""
-    seen: set[Value] = set()
-    work = list(region.outputs)
-    while work:
-        value = work.pop()
-        if value not in seen:
-            seen.add(value)
-            work.extend(v for v in (value.producer.operands if value.producer else ()) if v is not None)
-    return [i for i, v in enumerate(region.inputs) if v in seen]
 
 
 def _kept_values(b: Builder, node: Node, kept: Sequence[int], known: dict[int, Value]) -> list[Value]:
@@ -251,7 +227,7 @@ def _kept_values(b: Builder, node: Node, kept: Sequence[int], known: dict[int, V
 def no_round(b: Builder, node: Node) -> Sequence[Value] | None:
     """Return the operands of a While whose condition is initially false."""
     cond: Graph = node.attr("cond")
-    read, given = _reached(cond), []
+    read, given = needed_inputs(cond, cond.outputs), []
     for i, value in enumerate(node.operands):
         known = value is not None and value.data is not None and value.data.size <= SMALL
         if i in read and not known:

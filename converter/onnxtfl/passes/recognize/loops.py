@@ -13,26 +13,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dependencies import needed_inputs
 from onnxtfl.ir.dims import Dim, exceeds, fresh_symbol, is_nonnegative, size_or
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.matching import without_reshapes
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.reshape import dim_vector, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
+from onnxtfl.ir.types import compatible
 from onnxtfl.rewriting.patterns import Patterns, erase_dead
 from onnxtfl.rewriting.regions import copy_region
 
 LOOPS = Patterns()
 INT32_MAX = (1 << 31) - 1
 """Slice ends from this value on mean the end of the axis."""
-DEPTH = 8
-"""The number of producers that are followed to read a vector of indices."""
 
 
 @LOOPS.on(ops.While, quantized=True)
@@ -68,46 +69,27 @@ def _with_nodes_of(graph: Graph, other: Graph) -> Graph:
 
 def _test(cond: Graph, body: Graph, same: Sequence[int]) -> tuple[int, Value, bool] | None:
     """Return index of the counter, bound, and whether the bound is included, for the condition of a counting While."""
-    test = _plain(cond.outputs[0]).producer
+    test = without_reshapes(cond.outputs[0]).producer
     if test is None or test.op is not ops.Compare:
         return None
     direction, (lhs, rhs) = test.attr("comparison_direction"), (test.operand(0), test.operand(1))
     if direction in ("GT", "GE"):
         direction, lhs, rhs = {"GT": "LT", "GE": "LE"}[direction], rhs, lhs
-    taken = _plain(lhs)
+    taken = without_reshapes(lhs)
     if direction not in ("LT", "LE") or taken not in cond.inputs or not taken.dtype.is_integer or not rhs.is_single:
         return None
     counter = cond.inputs.index(taken)
-    read = {v for v in _ancestors(rhs) if v in cond.inputs}
-    if any(cond.inputs.index(v) not in same for v in read) or not _counts_by_one(body, counter):
+    if not set(needed_inputs(cond, [rhs])).issubset(same) or not _counts_by_one(body, counter):
         return None
     return (counter, rhs, direction == "LE") if rhs.dtype is taken.dtype else None
 
 
 def _counts_by_one(body: Graph, index: int) -> bool:
-    step = _plain(body.outputs[index]).producer
+    step = without_reshapes(body.outputs[index]).producer
     if step is None or step.op is not ops.Add or not body.inputs[index].is_single:
         return False
-    others = [v for v in step.operands if v is not None and _plain(v) is not body.inputs[index]]
+    others = [v for v in step.operands if v is not None and without_reshapes(v) is not body.inputs[index]]
     return len(others) == 1 and static_ints(others[0]) == [1]
-
-
-def _plain(value: Value) -> Value:
-    """Return `value` before reshapes."""
-    while value.producer is not None and value.producer.op is ops.Reshape:
-        value = value.producer.operand(0)
-    return value
-
-
-def _ancestors(value: Value) -> set[Value]:
-    seen: set[Value] = set()
-    work = [value]
-    while work:
-        value = work.pop()
-        if value not in seen:
-            seen.add(value)
-            work.extend(v for v in (value.producer.operands if value.producer else ()) if v is not None)
-    return seen
 
 
 @dataclass
@@ -180,19 +162,19 @@ class _Rows:
         indices, axis = node.operand(1), node.attr("axis") % node.operand(0).rank
         if node.attr("batch_dims") or indices.rank > 1 or not indices.is_single:
             return None
-        return self.place(_entries(indices), axis)
+        return self.place(known_dims(indices), axis)
 
     def sliced(self, node: Node, source: Value) -> tuple[int, bool] | None:
         """Return axis and direction of a Slice of size 1 at the iteration index, over the whole of all other axes."""
-        starts, ends, steps = (_entries(node.operand(i)) for i in (1, 2, 3))
+        starts, ends, steps = (known_dims(node.operand(i)) for i in (1, 2, 3))
         if starts is None or ends is None or steps is None or any(step != 1 for step in steps):
             return None
         cut = [i for i, n in enumerate(source.shape) if starts[i] != 0 or not _reaches(ends[i], n)]
-        if len(cut) != 1 or (start := starts[cut[0]]) is None or ends[cut[0]] != start + 1:
+        if len(cut) != 1 or ends[cut[0]] != starts[cut[0]] + 1:
             return None
-        return self.place([start], cut[0])
+        return self.place([starts[cut[0]]], cut[0])
 
-    def place(self, index: Sequence[Dim | None] | None, axis: int) -> tuple[int, bool] | None:
+    def place(self, index: Sequence[Dim] | None, axis: int) -> tuple[int, bool] | None:
         """Return `axis` and whether `index` counts down; None if it is not the iteration index."""
         if index is None or len(index) != 1 or index[0] not in (self.number, self.rounds - 1 - self.number):
             return None
@@ -220,7 +202,7 @@ class _Rows:
 
     def updated(self, index: int, node: Node) -> _Write | None:
         """Return the write of one row at the iteration index, or None."""
-        state, element, starts = self.inputs[index], node.operand(1), _entries(node.operand(2))
+        state, element, starts = self.inputs[index], node.operand(1), known_dims(node.operand(2))
         if starts is None or element.tensor_type.shape is None:
             return None
         pairs = list(zip(state.shape, element.shape, starts, strict=True))
@@ -277,7 +259,7 @@ class _Rows:
             if read.keeps:
                 value = reshape(inside, value, (*value.shape[: read.axis], 1, *value.shape[read.axis :]))
             self.region.substitute(read.value, value, retyped=True)
-            self.writes = [w if w.element is not read.value else _replaced(w, value) for w in self.writes]
+            self.writes = [w if w.element is not read.value else replace(w, element=value) for w in self.writes]
         return list(found.values()), list(slices.values())
 
     def cut(self, b: Builder, source: Value, axis: int) -> Value:
@@ -300,10 +282,6 @@ class _Rows:
         return b(ops.Concatenate, collected, rest, axis=write.axis)
 
 
-def _replaced(write: _Write, element: Value) -> _Write:
-    return _Write(write.state, element, write.axis, write.back, write.grows)
-
-
 def _array(dim: Dim, shape: Sequence[int]) -> Array:
     known = np.empty(shape, object)
     known[...] = dim
@@ -321,53 +299,24 @@ def _part(b: Builder, x: Value, axis: int, start: Dim, end: Dim) -> Value:
     return b(ops.Slice, x, starts, ends, [1] * x.rank)
 
 
-def _reaches(end: Dim | None, size: Dim) -> bool:
+def _reaches(end: Dim, size: Dim) -> bool:
     """Whether a slice to `end` reaches the end of an axis of `size`."""
     return end == size or exceeds(end, size_or(size, INT32_MAX) - 1)
 
 
-def _entries(value: Value, depth: int = DEPTH) -> list[Dim | None] | None:
-    """Return the known elements of a small integer tensor; None if their number is unknown."""
-    node = value.producer
-    if node is not None and depth:
-        if node.op is ops.Concatenate and value.rank == 1:
-            parts = [_entries(v, depth - 1) for v in node.operands if v is not None]
-            return None if any(p is None for p in parts) else [d for p in parts for d in p or ()]
-        if node.op in (ops.Reshape, ops.Convert, ops.Copy):
-            return _entries(node.operand(0), depth - 1)
-        if node.op is ops.Select and (chosen := _chosen(node.operand(0))) is not None:
-            return _entries(node.operand(1 if chosen else 2), depth - 1)
-    known = known_dims(value)
-    return None if known is None else list(known)
-
-
-def _chosen(condition: Value) -> bool | None:
-    """Evaluate a condition on known integers; None if it depends on the iteration."""
-    node = condition.producer
-    if node is None or node.op is not ops.Compare or not condition.is_single:
-        return None
-    lhs, rhs = (_entries(node.operand(i), 2) for i in (0, 1))
-    if lhs is None or rhs is None or lhs[0] is None or rhs[0] is None:
-        return None
-    difference, direction = lhs[0] - rhs[0], node.attr("comparison_direction")
-    if is_nonnegative(difference - 1):
-        return bool(direction in ("GT", "GE", "NE"))
-    if difference == 0 or is_nonnegative(-difference - 1):
-        return bool(direction in ("LE", "EQ", "GE") if difference == 0 else direction in ("LT", "LE", "NE"))
-    return None
-
-
 @LOOPS.on(ops.Slice, quantized=True)
-def first_part(b: Builder, node: Node) -> Value | None:
-    """Slice(Concatenate(x, y), all of x) -> x."""
+def joined_part(b: Builder, node: Node) -> Value | None:
+    """Slice(Concatenate(x, y), all of x) -> x, also for y."""
     joined = node.operand(0).producer
-    if joined is None or joined.op is not ops.Concatenate:
+    starts, ends, steps = (known_dims(node.operand(i)) for i in (1, 2, 3))
+    if joined is None or joined.op is not ops.Concatenate or starts is None or ends is None or steps is None:
         return None
-    axis, x = joined.attr("axis") % node.operand(0).rank, joined.operand(0)
-    starts, ends, steps = (_entries(node.operand(i)) for i in (1, 2, 3))
-    if starts is None or ends is None or steps is None or any(d != 0 for d in starts) or any(d != 1 for d in steps):
-        return None
-    if ends[axis] != x.shape[axis] or (x.type != node.result.type and not x.tensor_type.shape):
-        return None
-    whole = all(_reaches(ends[i], n) for i, n in enumerate(x.shape))
-    return x if whole else None
+    axis, end, shape = joined.attr("axis") % joined.result.rank, 0, joined.result.tensor_type.shape
+    for x in (v for v in joined.operands if v is not None):
+        if x.tensor_type.shape is None or shape is None:
+            return None
+        start, end = end, end + x.shape[axis]
+        if starts[axis] == start and (ends[axis] == end or (end == shape[axis] and _reaches(ends[axis], end))):
+            whole = all(starts[i] == 0 and _reaches(ends[i], n) for i, n in enumerate(shape) if i != axis)
+            return x if whole and all(d == 1 for d in steps) and compatible(x.type, node.result.type) else None
+    return None

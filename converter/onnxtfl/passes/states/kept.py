@@ -19,8 +19,6 @@ from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.rewriting.target import Target
 
-_STATES = ("hidden", "cell")
-
 
 def keep_states(graph: Graph, target: Target) -> None:
     """Replace the initial states of layers by states of `graph` if `target` has a kernel with states."""
@@ -31,14 +29,14 @@ def keep_states(graph: Graph, target: Target) -> None:
 
 def _begins_from_zeros(node: Node) -> bool:
     """Whether all initial states are zeros of known shape."""
-    states = [v for name, v in ops.operands_of(node).items() if name in _STATES]
+    states = ops.states_of(node).values()
     zeros = all(v is None or (v.data is not None and not v.numpy().any()) for v in states)
     return zeros and all(r.tensor_type.is_static for r in node.results[1:])
 
 
 def _keep(graph: Graph, node: Node, target: Target) -> None:
     given, before = ops.operands_of(node), len(graph.states)
-    names = [name for name in given if name in _STATES]
+    names = list(ops.states_of(node))
     b = Builder(graph, node, maker="keep states")
     if given["bias"] is None:
         check_elements(node.operand(1).shape[0], "the bias")

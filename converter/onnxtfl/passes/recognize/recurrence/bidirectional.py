@@ -15,6 +15,7 @@ from collections.abc import Hashable, Mapping
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dependencies import needed_nodes
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.quantized import touches_quantized
@@ -70,15 +71,9 @@ def _brought_together(first: Node, second: Node) -> bool:
         node = node.next
     if node is not second or first.graph is None:
         return False
-    among, needed = {first, *between}, set[Node]()
-    work = [v.producer for v in second.operands if v is not None]
-    while work:
-        node = work.pop()
-        if node is first:
-            return False
-        if node in among and node not in needed:
-            needed.add(node)
-            work.extend(v.producer for v in node.operands if v is not None)
+    needed = needed_nodes(second.operands, {first, *between})
+    if first in needed:
+        return False
     for node in between:
         if node in needed:
             graph = first.graph

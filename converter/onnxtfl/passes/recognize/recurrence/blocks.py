@@ -22,7 +22,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.matching import made_by, without_reshapes
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.quantized import touches_quantized
@@ -31,13 +31,10 @@ from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.passes.recognize.recurrence.chains import chains_of
 from onnxtfl.passes.recognize.recurrence.cleanup import LAYERS, is_zero, remade
 from onnxtfl.passes.recognize.recurrence.polynomials import UnfitError
-from onnxtfl.passes.recognize.recurrence.reading import without_reshapes
 from onnxtfl.passes.recognize.recurrence.reroll import Rolled, rerolled
 from onnxtfl.rewriting.patterns import Patterns, erase_dead
 
 BLOCKS = Patterns()
-_STATES = ("hidden", "cell")
-_SEQUENCE = ("input", *_STATES)
 
 
 @BLOCKS.on(ops.Scan)
@@ -128,15 +125,15 @@ def _continues(first: Node, second: Node) -> bool:
     if touches_quantized(first) or touches_quantized(second):
         return False
     lhs, rhs = ops.operands_of(first), ops.operands_of(second)
-    states = [rhs.get(name) for name in _STATES[: len(first.results) - 1]]
-    if any(v is None or without_reshapes(v) is not r for v, r in zip(states, first.results[1:], strict=True)):
+    states = ops.states_of(second)
+    if any(v is None or without_reshapes(v) is not r for v, r in zip(states.values(), first.results[1:], strict=True)):
         return False
     if lhs["lengths"] is not None or rhs["lengths"] is not None:
         return False
     parts = [first.operand(0), second.operand(0)]
     if not all(v.tensor_type.is_static for v in parts) or parts[0].shape[1:] != parts[1].shape[1:]:
         return False
-    return all(_same(v, rhs[name]) for name, v in lhs.items() if name not in _SEQUENCE)
+    return all(_same(v, rhs[name]) for name, v in lhs.items() if name not in ("input", *states))
 
 
 def _same(lhs: Value | None, rhs: Value | None) -> bool:

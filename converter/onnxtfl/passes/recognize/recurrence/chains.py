@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from onnxtfl.ir import ops
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.passes.recognize.recurrence.reading import without_reshapes
+from onnxtfl.ir.matching import without_reshapes
 
 MOST_STEPS = 1 << 10
 NODES_OF_STEP = 64

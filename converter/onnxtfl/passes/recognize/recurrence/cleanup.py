@@ -18,10 +18,9 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.matching import made_by, splat_value
+from onnxtfl.ir.matching import made_by, splat_value, without_reshapes
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis, static_ints
-from onnxtfl.passes.recognize.recurrence.reading import without_reshapes
 from onnxtfl.rewriting.patterns import Patterns
 
 AROUND_LAYERS = Patterns()
@@ -33,10 +32,7 @@ MOST_BYTES = 1 << 20
 
 def remade(b: Builder, layer: Node, given: Mapping[str, Value | None], **changes: object) -> list[Value]:
     """Return the results of `layer` with the operands `given` and changed attributes."""
-    operands = list(given.values())
-    while operands[-1] is None:
-        operands.pop()
-    return b.many(layer.op, *operands, **{**layer.attributes, **changes})
+    return b.many(layer.op, *layer.op.trimmed(given.values()), **{**layer.attributes, **changes})
 
 
 def is_zero(value: Value | None) -> bool:
@@ -51,9 +47,8 @@ def is_zero(value: Value | None) -> bool:
 @AROUND_LAYERS.on(*LAYERS)
 def zero_states(b: Builder, node: Node) -> list[Value] | None:
     """Remove initial states that are zeros."""
-    given = ops.operands_of(node)
-    zeros = [name for name in ("hidden", "cell") if is_zero(given.get(name))]
-    return remade(b, node, {**given, **dict.fromkeys(zeros)}) if zeros else None
+    zeros = [name for name, value in ops.states_of(node).items() if is_zero(value)]
+    return remade(b, node, {**ops.operands_of(node), **dict.fromkeys(zeros)}) if zeros else None
 
 
 @AROUND_LAYERS.on(*LAYERS)
@@ -119,24 +114,6 @@ def _layer_with_output(value: Value) -> Node | None:
 def _is_last(layer: Node, index: int) -> bool:
     steps = layer.operand(0).shape[0]
     return index == 0 if layer.attr("reverse") else index == -1 or (isinstance(steps, int) and index == steps - 1)
-
-
-@AROUND_LAYERS.on(ops.Slice)
-def slice_of_operand(b: Builder, node: Node) -> Value | None:
-    """Slice(Concatenate(x, y), range of y) -> y, as files read a state after the layer."""
-    joined = made_by(node.operand(0), ops.Concatenate)
-    starts, strides = static_ints(node.optional(1)), static_ints(node.optional(3))
-    if joined is None or starts is None or strides is None or any(s != 1 for s in strides):
-        return None
-    axis, end = normalize_axis(joined.attr("axis"), joined.result.rank), 0
-    for part in (v for v in joined.operands if v is not None):
-        if starts[axis] == end and part.tensor_type.shape == node.result.shape:
-            return part
-        size = part.shape[axis] if part.tensor_type.shape is not None else None
-        if not isinstance(size, int):
-            return None
-        end += size
-    return None
 
 
 @AROUND_LAYERS.on(ops.Concatenate)

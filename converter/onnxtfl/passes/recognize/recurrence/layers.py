@@ -12,22 +12,13 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.matching import made_by, without_reshapes
+from onnxtfl.ir.op import Op
 from onnxtfl.ir.reshape import reshape, transposed
 from onnxtfl.passes.recognize.recurrence.cleanup import range_along
-from onnxtfl.passes.recognize.recurrence.matching import (
-    GIVEN,
-    INPUT,
-    PART,
-    Bound,
-    Pattern,
-    options,
-    pattern,
-    state,
-    unified,
-)
-from onnxtfl.passes.recognize.recurrence.polynomials import ZERO, Atoms, Piece, Poly, UnfitError, products
-from onnxtfl.passes.recognize.recurrence.reading import pieces_of, without_reshapes
+from onnxtfl.passes.recognize.recurrence.matching import GIVEN, INPUT, PART, RECURRENT, Bound, Pattern
+from onnxtfl.passes.recognize.recurrence.polynomials import Piece, Poly, UnfitError, products
+from onnxtfl.passes.recognize.recurrence.reading import pieces_of
 
 
 @dataclass(frozen=True)
@@ -75,25 +66,19 @@ class Layer:
     def write(self, b: Builder, steps: Steps, initial: Sequence[Value | None]) -> list[Value]:
         """Write the op; return the output [T, N, H] and the last states [N, H]. UnfitError if there is no such op."""
         x, weights, bias = self._input(b, steps)
-        recurrent = self._matrix(b, "recurrent")
         given: dict[str, Value | None] = {
             "input": x,
             "weights": weights,
-            "recurrent": recurrent,
+            "recurrent": _stacked(b, [self.bound.get((RECURRENT, i), self.bound[RECURRENT, 0]) for i in self._starts]),
             "bias": None if not bias.any() else constant(bias, x.dtype),
             "lengths": None if self.lengths is None else reshape(b, self.lengths, (steps.batch,)),
         }
-        names = ("hidden", "cell")[: len(initial)]
-        given |= {
-            n: None if v is None else reshape(b, v, (steps.batch, self.cells), x)
-            for n, v in zip(names, initial, strict=True)
-        }
+        for name, value in zip(self.pattern.kind.states, initial, strict=True):
+            given[name] = None if value is None else reshape(b, value, (steps.batch, self.cells), x)
         for name in ("peepholes", "recurrent_bias"):
             numbers = self._numbers(name)
             given[name] = None if numbers is None else constant(numbers, x.dtype)
-        operands = [given.get(o.name) for o in self.pattern.kind.operands]
-        while operands[-1] is None:
-            operands.pop()
+        operands = Op.trimmed(given.get(o.name) for o in self.pattern.kind.operands)
         return b.many(self.pattern.kind, *operands, reverse=steps.reverse, **self.pattern.attributes)
 
     @property
@@ -122,9 +107,6 @@ class Layer:
             raise UnfitError
         width = pieces[0].right - pieces[0].left
         return steps.ordered(b, x, width), _stacked(b, pieces), numbers
-
-    def _matrix(self, b: Builder, name: str) -> Value:
-        return _stacked(b, [self.bound.get((name, start), self.bound[(name, 0)]) for start in self._starts])
 
     def _numbers(self, name: str) -> Array | None:
         """Return the vectors of all gates concatenated, 0 for an uncomputed gate; None if all are 0."""
@@ -240,46 +222,3 @@ def matrix_of(b: Builder, piece: Piece) -> Value:
 def _rows(b: Builder, piece: Piece) -> Value:
     starts, limits = [piece.start, piece.left], [piece.stop, piece.right]
     return b(ops.Slice, matrix_of(b, piece), starts, limits, [1, 1])
-
-
-# --- recognition ------------------------------------------------------------------------------------------------------
-
-
-def layer_of(
-    atoms: Atoms, cells: int, hidden: Poly, others: Sequence[Poly] | None, width: int
-) -> tuple[Layer, list[Poly]] | None:
-    """Return the layer whose hidden state after a step is `hidden`, and its states; None if there is none.
-
-    `others`: candidates for the second state; None for a layer with one state. `width`: the columns of a part.
-    """
-    inner, lengths = _unmasked(hidden, 0)
-    for option in options(inner, 1 if others is None else 2, width // max(cells, 1)):
-        wanted = pattern(atoms, option, cells)
-        for bound in unified(wanted.states[:1], [inner], wanted, {}):
-            if others is None:
-                return Layer(wanted, bound, lengths, cells), [hidden]
-            for other in others:
-                second, same = _unmasked(other, 1)
-                if same is lengths and any(unified(wanted.states[1:], [second], wanted, bound)):
-                    return Layer(wanted, bound, lengths, cells), [hidden, other]
-    return None
-
-
-def _unmasked(poly: Poly, role: int) -> tuple[Poly, Value | None]:
-    """Return state `role` after a valid step, and the lengths that mask it (later steps keep the state)."""
-    atom = poly.atom
-    if atom is None or atom.name is not ops.Select:
-        return poly, None
-    mask, _, before = (argument.atom for argument in atom.arguments)
-    if before is None or before.name != state(role) or before.start or mask is None or mask.name[0] != "lengths":
-        return poly, None
-    return atom.arguments[1], mask.name[1]
-
-
-def output_of(atoms: Atoms, layer: Layer, hidden: Poly) -> Poly:
-    """Return the output of a step: the hidden state; with lengths, zeros after the last step."""
-    atom = hidden.atom
-    if layer.lengths is None or atom is None:
-        return hidden
-    mask, after, _ = atom.arguments
-    return atoms.apply(ops.Select, None, [mask, after, ZERO])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from onnxtfl.passes.recognize.recurrence.reading import Columns, Reader
 Bound = Mapping[Hashable, Any]
 """The operands bound so far: a `Poly` for columns of the input, a `Piece` for a matrix, arrays for vectors."""
 
-INPUT, GIVEN = "input", "given"
+INPUT, RECURRENT, GIVEN = "input", "recurrent", "given"
 PART = ("part",)
 """The name of the leaf for the part of the sequence that a step reads."""
 
@@ -45,58 +45,47 @@ def state(role: int) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Pattern:
-    """The step of a layer: its new `states` as polynomials of the input, the old states, and the operands."""
-
-    kind: type[Recurrent]
-    attributes: dict[str, Any]
-    states: list[Poly]
-    matrices: dict[Hashable, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Option:
-    """A kind of layer with attributes and optional operands."""
+    """The step of a kind of layer with optional operands `given` and attributes."""
 
     kind: type[Recurrent]
     given: tuple[str, ...]
     attributes: Mapping[str, Any]
 
+    def states(self, atoms: Atoms, cells: int) -> list[Poly]:
+        """Return the new states of a layer with `cells` cells as polynomials of the input, the old states and operands.
+
+        The only matrix is that of the recurrent weights.
+        """
+        key = (self.kind, self.given, tuple(sorted(self.attributes.items())), cells)
+        found: list[Poly] | None = atoms.patterns.get(key)
+        if found is None:
+            found = atoms.patterns[key] = self._states(atoms, cells)
+        return found
+
+    def _states(self, atoms: Atoms, cells: int) -> list[Poly]:
+        graph = Graph("step")
+        b = Builder(graph)
+        gates = self.kind.gates
+        shapes: dict[str, tuple[int, ...]] = {"peepholes": (3 * cells,), "recurrent_bias": (gates * cells,)}
+        x = graph.add_input(TensorType(DType.FLOAT32, (_BATCH, gates * cells)))
+        states = [graph.add_input(TensorType(DType.FLOAT32, (_BATCH, cells))) for _ in self.kind.results[1:]]
+        given = {name: graph.add_input(TensorType(DType.FLOAT32, shapes[name])) for name in self.given}
+        matrix = graph.add_input(TensorType(DType.FLOAT32, (gates * cells, cells)))
+        leaf: dict[Value, Columns] = {x: [(gates * cells, atoms.leaf((INPUT,), 0, gates * cells))]}
+        leaf |= {v: [(cells, atoms.leaf(state(i), 0, cells))] for i, v in enumerate(states)}
+        for name, value in given.items():
+            leaf[value] = [(value.shape[0], atoms.leaf((GIVEN, name), 0, value.shape[0]))]
+        reader = Reader(atoms, _BATCH, leaf.get)
+        terms = {name: Term(b, v) for name, v in {**given, RECURRENT: matrix}.items()}
+        attributes = {**self.kind.defaults, **self.attributes}
+        new = self.kind.step(Term(b, x), [Term(b, s) for s in states], terms, attributes)
+        return [reader.poly(t.value) for t in new]
+
 
 _BATCH = 2
 
 
-def pattern(atoms: Atoms, option: Option, cells: int) -> Pattern:
-    """Return the step of a layer with `cells` cells."""
-    key = (option.kind, option.given, tuple(sorted(option.attributes.items())), cells)
-    found: Pattern | None = atoms.patterns.get(key)
-    if found is None:
-        found = atoms.patterns[key] = _pattern(atoms, option, cells)
-    return found
-
-
-def _pattern(atoms: Atoms, option: Option, cells: int) -> Pattern:
-    graph = Graph("step")
-    b = Builder(graph)
-    gates = option.kind.gates
-    shapes: dict[str, tuple[int, ...]] = {"peepholes": (3 * cells,), "recurrent_bias": (gates * cells,)}
-    x = graph.add_input(TensorType(DType.FLOAT32, (_BATCH, gates * cells)))
-    states = [graph.add_input(TensorType(DType.FLOAT32, (_BATCH, cells))) for _ in option.kind.results[1:]]
-    given = {name: graph.add_input(TensorType(DType.FLOAT32, shapes[name])) for name in option.given}
-    matrix = graph.add_input(TensorType(DType.FLOAT32, (gates * cells, cells)))
-    leaf: dict[Value, Columns] = {x: [(gates * cells, atoms.leaf((INPUT,), 0, gates * cells))]}
-    leaf |= {v: [(cells, atoms.leaf(state(i), 0, cells))] for i, v in enumerate(states)}
-    for name, value in given.items():
-        leaf[value] = [(value.shape[0], atoms.leaf((GIVEN, name), 0, value.shape[0]))]
-    reader = Reader(atoms, _BATCH, leaf.get)
-    piece = Piece.whole(matrix, gates * cells, cells)
-    reader.matrices[matrix] = [piece]
-    terms = {name: Term(b, v) for name, v in {**given, "recurrent": matrix}.items()}
-    attributes = {**option.kind.defaults, **option.attributes}
-    new = option.kind.step(Term(b, x), [Term(b, s) for s in states], terms, attributes)
-    return Pattern(option.kind, dict(option.attributes), [reader.poly(t.value) for t in new], {piece.key: "recurrent"})
-
-
-def options(hidden: Poly, states: int, gates: int) -> Iterator[Option]:
+def patterns(hidden: Poly, states: int, gates: int) -> Iterator[Pattern]:
     """Yield the layers with `states` states whose new hidden state may be `hidden`, common ones first.
 
     `gates`: the number of gates if a part of the sequence has one column per gate and cell.
@@ -118,7 +107,7 @@ def options(hidden: Poly, states: int, gates: int) -> Iterator[Option]:
         chosen = [*usual, *(a for a in chosen if a not in usual)]
         for activations, clips, more in itertools.product(chosen, _clips_of(kind, used), _MORE[kind]):
             functions_ = dict(zip(("activations", "alphas", "betas"), zip(*activations, strict=True), strict=True))
-            yield Option(kind, more[0], {**functions_, **clips, **more[1]})
+            yield Pattern(kind, more[0], {**functions_, **clips, **more[1]})
 
 
 MOST_ATOMS = 32
@@ -198,100 +187,91 @@ def _clips(used: Sequence[Atom]) -> list[float]:
 # --- unification ------------------------------------------------------------------------------------------------------
 
 
-def unified(wanted: Sequence[Poly], found: Sequence[Poly], of: Pattern, bound: Bound) -> Iterator[Bound]:
-    """Yield each binding of the operands for which the polynomials `wanted` of a pattern equal `found`."""
-    yield from _Unifier(of).all(list(zip(wanted, found, strict=True)), bound)
+def unified(pairs: Sequence[tuple[Poly, Poly]], bound: Bound) -> Iterator[Bound]:
+    """Yield each binding of the operands for which the polynomials of a pattern equal the others.
+
+    `pairs`: polynomials of the pattern and the others. Sums and products match in any order.
+    """
+    if not pairs:
+        yield bound
+        return
+    for first in _unified_poly(*pairs[0], bound):
+        yield from unified(pairs[1:], first)
 
 
-class _Unifier:
-    """Unifies polynomials of a pattern with others; sums and products match in any order."""
+def _unified_poly(wanted: Poly, given: Poly, bound: Bound) -> Iterator[Bound]:
+    """Yield the bindings that match the terms of `wanted` with terms of `given`; the other terms are the input."""
+    if wanted.key == given.key:
+        yield bound
+        return
+    inputs = [m for m in wanted.terms if any(a.name == (INPUT,) for a in m)]
+    alone = [m for m in wanted.terms if m and all(_is_given(a) for a in m)]
+    others = [m for m in wanted.terms if m not in inputs and m not in alone]
+    if len(inputs) > 1 or (alone and not inputs) or len(others) > len(given.terms):
+        return
+    if inputs and (len(inputs[0]) != 1 or wanted.terms[inputs[0]] != 1):
+        return
+    for m in alone:
+        none = _with(bound, _of_columns(m[0]), np.zeros(()))
+        if none is None:
+            return
+        bound = none
+    for rest, more in _unified_terms(wanted, others, dict(given.terms), bound):
+        if not inputs:
+            if not rest:
+                yield more
+        elif not _reads_state(Poly(rest)) and (new := _with(more, (INPUT, inputs[0][0].start), Poly(rest))) is not None:
+            yield new
 
-    def __init__(self, pattern_: Pattern) -> None:
-        self.matrices = pattern_.matrices
 
-    def all(self, pairs: Sequence[tuple[Poly, Poly]], bound: Bound) -> Iterator[Bound]:
-        if not pairs:
-            yield bound
-            return
-        for first in self.poly(*pairs[0], bound):
-            yield from self.all(pairs[1:], first)
+def _unified_terms(
+    wanted: Poly, left: Sequence[Monomial], given: dict[Monomial, Array], bound: Bound
+) -> Iterator[tuple[dict[Monomial, Array], Bound]]:
+    """Yield the bindings that match the terms `left` of `wanted`, each with the unmatched terms of `given`."""
+    if not left:
+        yield given, bound
+        return
+    monomial, factor = left[0], wanted.terms[left[0]]
+    numbers, atoms = [a for a in monomial if _is_given(a)], [a for a in monomial if not _is_given(a)]
+    for other, coefficient in given.items():
+        if len(other) != len(atoms) or len(numbers) > 1:
+            continue
+        now: Bound | None = bound
+        if numbers:
+            now = _with(bound, _of_columns(numbers[0]), coefficient / factor)
+        elif coefficient.shape != factor.shape or (coefficient != factor).any():
+            continue
+        if now is None:
+            continue
+        rest = {m: c for m, c in given.items() if m is not other}
+        for more in _unified_factors(atoms, other, now):
+            yield from _unified_terms(wanted, left[1:], rest, more)
 
-    def poly(self, wanted: Poly, given: Poly, bound: Bound) -> Iterator[Bound]:
-        """Yield the bindings that match the terms of `wanted` with terms of `given`; the other terms are the input."""
-        if wanted.key == given.key:
-            yield bound
-            return
-        inputs = [m for m in wanted.terms if any(a.name == (INPUT,) for a in m)]
-        alone = [m for m in wanted.terms if m and all(_is_given(a) for a in m)]
-        others = [m for m in wanted.terms if m not in inputs and m not in alone]
-        if len(inputs) > 1 or (alone and not inputs) or len(others) > len(given.terms):
-            return
-        if inputs and (len(inputs[0]) != 1 or wanted.terms[inputs[0]] != 1):
-            return
-        for m in alone:
-            none = _with(bound, _of_columns(m[0]), np.zeros(()))
-            if none is None:
-                return
-            bound = none
-        for rest, more in self._terms(wanted, others, dict(given.terms), bound):
-            if not inputs:
-                if not rest:
-                    yield more
-            elif (
-                not _reads_state(Poly(rest))
-                and (new := _with(more, (INPUT, inputs[0][0].start), Poly(rest))) is not None
-            ):
-                yield new
 
-    def _terms(
-        self, wanted: Poly, left: Sequence[Monomial], given: dict[Monomial, Array], bound: Bound
-    ) -> Iterator[tuple[dict[Monomial, Array], Bound]]:
-        """Yield the bindings that match the terms `left` of `wanted`, each with the unmatched terms of `given`."""
-        if not left:
-            yield given, bound
-            return
-        monomial, factor = left[0], wanted.terms[left[0]]
-        numbers, atoms = [a for a in monomial if _is_given(a)], [a for a in monomial if not _is_given(a)]
-        for other, coefficient in given.items():
-            if len(other) != len(atoms) or len(numbers) > 1:
-                continue
-            now: Bound | None = bound
-            if numbers:
-                now = _with(bound, _of_columns(numbers[0]), coefficient / factor)
-            elif coefficient.shape != factor.shape or (coefficient != factor).any():
-                continue
-            if now is None:
-                continue
-            rest = {m: c for m, c in given.items() if m is not other}
-            for more in self._factors(atoms, other, now):
-                yield from self._terms(wanted, left[1:], rest, more)
+def _unified_factors(wanted: Sequence[Atom], given: Sequence[Atom], bound: Bound) -> Iterator[Bound]:
+    if not wanted:
+        yield bound
+        return
+    for i, other in enumerate(given):
+        for more in _unified_atom(wanted[0], other, bound):
+            yield from _unified_factors(wanted[1:], [*given[:i], *given[i + 1 :]], more)
 
-    def _factors(self, wanted: Sequence[Atom], given: Sequence[Atom], bound: Bound) -> Iterator[Bound]:
-        if not wanted:
-            yield bound
-            return
-        for i, other in enumerate(given):
-            for more in self._atom(wanted[0], other, bound):
-                yield from self._factors(wanted[1:], [*given[:i], *given[i + 1 :]], more)
 
-    def _atom(self, wanted: Atom, given: Atom, bound: Bound) -> Iterator[Bound]:
-        if wanted is given:
-            yield bound
+def _unified_atom(wanted: Atom, given: Atom, bound: Bound) -> Iterator[Bound]:
+    if wanted is given:
+        yield bound
+        return
+    if wanted.kind != given.kind or wanted.kind == "leaf" or len(wanted.arguments) != len(given.arguments):
+        return
+    if (wanted.name, wanted.detail) != (given.name, given.detail):
+        return
+    with_piece: Bound | None = bound
+    if wanted.piece is not None and given.piece is not None:
+        if wanted.piece.height != given.piece.height:
             return
-        if wanted.kind != given.kind or wanted.kind == "leaf" or len(wanted.arguments) != len(given.arguments):
-            return
-        if (wanted.name, wanted.detail) != (given.name, given.detail):
-            return
-        pairs = list(zip(wanted.arguments, given.arguments, strict=True))
-        if wanted.piece is not None and given.piece is not None:
-            key = (self.matrices[wanted.piece.key], wanted.piece.start)
-            if (wanted.piece.stop - wanted.piece.start) != given.piece.stop - given.piece.start:
-                return
-            with_piece = _with(bound, key, given.piece)
-            if with_piece is None:
-                return
-            bound = with_piece
-        yield from self.all(pairs, bound)
+        with_piece = _with(bound, (RECURRENT, wanted.piece.start), given.piece)
+    if with_piece is not None:
+        yield from unified(list(zip(wanted.arguments, given.arguments, strict=True)), with_piece)
 
 
 def _reads_state(poly: Poly) -> bool:

@@ -12,7 +12,7 @@ Equal polynomials are equal functions of real numbers; only products of constant
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -65,15 +65,16 @@ class Piece:
 
     def part(self, start: int, stop: int) -> Piece:
         """Return a range of rows of this piece."""
-        return self._with(start=self.start + start, stop=self.start + stop)
+        return replace(self, start=self.start + start, stop=self.start + stop)
 
     def across(self, left: int, right: int) -> Piece:
         """Return a range of columns of this piece."""
-        return self._with(left=self.left + left, right=self.left + right)
+        return replace(self, left=self.left + left, right=self.left + right)
 
-    def _with(self, **changes: int) -> Piece:
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return Piece(**{**fields, **changes})
+    @property
+    def height(self) -> int:
+        """The number of rows."""
+        return self.stop - self.start
 
     @property
     def identity(self) -> Hashable:
@@ -166,8 +167,8 @@ class Atoms:
             atom = self._made[identity] = Atom(kind, name, len(self._made), **more)
         return Poly({(atom,): ONE})
 
-    def leaf(self, name: Hashable, start: int, width: int) -> Poly:
-        """Return columns `start` to `start + width` of the leaf `name`."""
+    def leaf(self, name: Hashable, start: int, width: int | None) -> Poly:
+        """Return columns `start` to `start + width` of the leaf `name`; None: the same for all columns."""
         return self._atom(("leaf", name, start, width), "leaf", name, start=start, detail=width)
 
     def apply(self, name: Any, detail: Hashable, arguments: Sequence[Poly]) -> Poly:
@@ -197,10 +198,6 @@ class Atoms:
         if atom.piece is not None:
             return self.dot(atom.arguments[0], atom.piece.part(start, stop))
         return self.apply(atom.name, atom.detail, [self.columns(a, start, stop) for a in atom.arguments])
-
-    def mask(self, name: Hashable) -> Poly:
-        """Return a leaf that is the same for all columns."""
-        return self._atom(("leaf", name, 0, None), "leaf", name, detail=None)
 
     def substitute(self, poly: Poly, leaf: Callable[[Atom], Poly | None]) -> Poly:
         """Replace leaves of `poly` by polynomials, where `leaf` returns one."""

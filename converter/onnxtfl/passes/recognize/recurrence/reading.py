@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.matching import without_reshapes
 from onnxtfl.ir.op import Elementwise, attributes_of
 from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.quantized import touches_quantized
@@ -37,13 +39,6 @@ DEEPEST = 100
 """The maximum depth of the recursion over producers."""
 
 
-def without_reshapes(value: Value) -> Value:
-    """Return `value` before reshapes and copies."""
-    while value.producer is not None and value.producer.op in (ops.Reshape, ops.Copy):
-        value = value.producer.operand(0)
-    return value
-
-
 class Reader:
     """Converts values of one step, each [N, M] for N = `batch` sequences up to reshapes, to polynomials.
 
@@ -54,7 +49,6 @@ class Reader:
         self, atoms: Atoms, batch: Dim, leaf: Callable[[Value], Columns | None], position: int | None = None
     ) -> None:
         self.atoms, self.batch, self._leaf, self.position = atoms, batch, leaf, position
-        self.matrices: dict[Value, list[Piece]] = {}
         self.outside: dict[Value, Value] = {}
         """Inputs of a region and their values outside of it."""
         self._read: dict[Value, Columns] = {}
@@ -168,25 +162,8 @@ class Reader:
 
     def _pieces(self, node: Node) -> list[Piece]:
         """Return the matrix [outputs, inputs] that multiplies each row of the left operand."""
-        given = self._given_rows(node.operand(1))
-        if given is not None and tuple(node.attr("rhs_contracting_dimensions")) == (1,):
-            return given
-        outside = self.outside.get(node.operand(1))
-        return pieces_of(node) if outside is None else [replace(p, value=outside) for p in pieces_of(node)]
-
-    def _given_rows(self, value: Value) -> list[Piece] | None:
-        """Return the pieces of `value` if it consists of rows of `matrices`, else None."""
-        node = value.producer
-        if value in self.matrices or node is None:
-            return self.matrices.get(value)
-        if node.op is ops.Concatenate:
-            parts = [self._given_rows(v) for v in node.operands if v is not None]
-            return None if None in parts else [piece for part in parts if part is not None for piece in part]
-        whole = self._given_rows(node.operand(0)) if node.op is ops.Split else None
-        if whole is None or len(whole) != 1:
-            return None
-        rows = value.shape[0]
-        return [whole[0].part(value.index * rows, (value.index + 1) * rows)]
+        pieces = pieces_of(node)
+        return [replace(p, value=self.outside.get(p.value, p.value)) for p in pieces]
 
     def _sum_of_products(self, columns: Columns, pieces: Sequence[Piece]) -> Columns:
         found = []
@@ -200,7 +177,7 @@ class Reader:
                     raise UnfitError
                 total = plus(total, self.atoms.dot(poly, piece.across(start, start + width)))
                 start += width
-            found.append((piece.stop - piece.start, total))
+            found.append((piece.height, total))
         return found
 
     def selected(self, node: Node, value: Value) -> Columns:
@@ -219,7 +196,7 @@ class Reader:
             raise UnfitError
         if not self._is_position(position):
             raise UnfitError
-        return self.atoms.mask(("lengths", lengths))
+        return self.atoms.leaf(("lengths", lengths), 0, None)
 
     def _is_position(self, value: Value) -> bool:
         known = static_ints(value)
@@ -313,10 +290,25 @@ def pieces_of(node: Node) -> list[Piece]:
     inputs = _static(product(rhs.shape[i] for i in roles.rhs_contract))
     outputs = _static(product(rhs.shape)) // max(inputs, 1)
     if list(roles.rhs_contract) == list(range(rhs.rank - count, rhs.rank)):
-        return [Piece.whole(rhs, outputs, inputs)]
+        return _rows_of(rhs) if rhs.rank == 2 else [Piece.whole(rhs, outputs, inputs)]
     if list(roles.rhs_contract) != list(range(count)):
         raise UnfitError
     return [Piece.whole(rhs, outputs, inputs, transposed=True)]
+
+
+def _rows_of(matrix: Value) -> list[Piece]:
+    """Return `matrix` as the rows of other matrices that it is split or concatenated from."""
+    node = matrix.producer
+    if node is not None and node.op is ops.Concatenate and normalize_axis(node.attr("axis"), 2) == 0:
+        return [piece for v in node.operands if v is not None for piece in _rows_of(v)]
+    if node is None or node.op is not ops.Split or normalize_axis(node.attr("axis"), 2) != 0:
+        return [Piece.whole(matrix, *matrix.shape)]
+    ends = list(itertools.accumulate(r.shape[0] for r in node.results))
+    return [
+        Piece.whole(node.operand(0), *node.operand(0).shape).part(
+            ends[matrix.index] - matrix.shape[0], ends[matrix.index]
+        )
+    ]
 
 
 def _static(size: Dim) -> int:

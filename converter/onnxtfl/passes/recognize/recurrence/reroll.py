@@ -21,15 +21,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.shapes import normalize_axis
+from onnxtfl.ir.matching import without_reshapes
 from onnxtfl.passes.recognize.recurrence.chains import Chain, source_of
-from onnxtfl.passes.recognize.recurrence.layers import Layer, Steps, output_of
+from onnxtfl.passes.recognize.recurrence.layers import Layer, Steps
 from onnxtfl.passes.recognize.recurrence.matching import state
 from onnxtfl.passes.recognize.recurrence.polynomials import ZERO, Atom, Poly, UnfitError, functions
-from onnxtfl.passes.recognize.recurrence.reading import Reader, without_reshapes
+from onnxtfl.passes.recognize.recurrence.reading import Reader
 from onnxtfl.passes.recognize.recurrence.rounds import Rounds
 
 NEAR = 6
@@ -53,10 +51,6 @@ class Rolled:
     finals: Mapping[Value, int]
     collecting: Mapping[Node, bool]
 
-    def write(self, b: Builder) -> list[Value]:
-        """Write the layer; return its output and last states."""
-        return self.layer.write(b, self.steps, self.initial)
-
 
 def rerolled(graph: Graph, chain: Chain) -> Iterator[Rolled]:
     """Yield the Scans of which `chain` may be the steps; several if the roles of states are ambiguous."""
@@ -76,11 +70,7 @@ class _Steps:
         self.graph, self.chain, self.count = graph, chain, len(chain.parts)
         self.rounds = Rounds(chain.parts[0], [v for values in chain.taken for v in values])
         self.others, self.atoms = set(chain.parts), self.rounds.atoms
-        batch = self.rounds.batch
-        single = Steps(chain.sequence, 1, batch)
-        self.steps = (
-            single if chain.is_single else self.rounds.steps(chain.sequence, chain.axis, self.count, chain.reverse)
-        )
+        self.steps = self.rounds.steps(chain.sequence, chain.axis, self.count, chain.reverse)
 
     def layers(self, order: Sequence[Value]) -> Iterator[tuple[Layer, list[Poly]]]:
         """Yield layers that match the last step, with its new states; `order`: the states that it reads, by role."""
@@ -149,7 +139,7 @@ class _Steps:
             readers[0] = self._reader(0, ())
             candidates = self._candidates(readers[0])
             initial = self._initial(readers[0], order, polys, candidates)
-            output = output_of(self.atoms, layer, polys[0])
+            output = self.rounds.output(layer, polys[0])
             started = self._started(output, [candidates[v] for v in initial])
             collecting = self._collecting(readers, [started.key, *[output.key] * (self.count - 1)])
         finals = {v: role for role, poly in enumerate(polys) for v, p in read.items() if p.key == poly.key}
@@ -212,15 +202,5 @@ class _Steps:
             with contextlib.suppress(UnfitError):
                 keys = [readers[i].poly(v).key for i, v in enumerate(values) if v is not None]
                 if keys == wanted:
-                    found[node] = self._is_time_first(node)
+                    found[node] = self.rounds.is_time_first(node.result, node.attr("axis"))
         return found
-
-    def _is_time_first(self, node: Node) -> bool:
-        """Whether `node` concatenates [N, H] of all steps to [T, N, H], not [N, T, H]; UnfitError for other shapes."""
-        shape, axis = node.result.shape, normalize_axis(node.attr("axis"), node.result.rank)
-        before, after = product(shape[:axis]), product(shape[axis:])
-        if before == 1:
-            return True
-        if before != self.rounds.batch or after != self.count * self.rounds.cells:
-            raise UnfitError
-        return False

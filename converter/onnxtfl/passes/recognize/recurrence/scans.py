@@ -15,15 +15,14 @@ from dataclasses import replace
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.matching import without_reshapes
 from onnxtfl.ir.ops.control import ScanParts
 from onnxtfl.ir.reshape import reshape
-from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.shapes import static_ints
 from onnxtfl.passes.recognize.recurrence.cleanup import counts, is_zero
-from onnxtfl.passes.recognize.recurrence.layers import Steps, output_of
-from onnxtfl.passes.recognize.recurrence.polynomials import Piece, Poly, UnfitError, number
-from onnxtfl.passes.recognize.recurrence.reading import without_reshapes
+from onnxtfl.passes.recognize.recurrence.layers import Steps
+from onnxtfl.passes.recognize.recurrence.polynomials import Poly, UnfitError, number
 from onnxtfl.passes.recognize.recurrence.rounds import Rounds
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -59,12 +58,10 @@ class _Body:
         self.reader, places = self.rounds.reader(slices[self.place], states)
         for value, outside in zip(slices, parts.scanned, strict=True):
             if counts(outside):
-                places[value] = [(1, self.rounds.atoms.mask(POSITION))]
+                places[value] = [(1, self.rounds.atoms.leaf(POSITION, 0, None))]
         for value, outside in zip(inside, parts.captures, strict=True):
             self.reader.outside[value] = outside
-            if outside.rank == 2 and outside.tensor_type.is_static:
-                self.reader.matrices[value] = [Piece.whole(outside, *outside.shape)]
-            elif outside.rank == 1 and outside.is_constant and outside.dtype.is_float:
+            if outside.rank == 1 and outside.is_constant and outside.dtype.is_float:
                 places[value] = [(outside.shape[0], number(outside.numpy()))]
 
     def _scanned(self) -> int:
@@ -84,7 +81,7 @@ class _Body:
         outside = {*self.parts.captures, *map(without_reshapes, self.parts.captures)}
         if not all(v.is_constant or v in outside for v in layer.values):
             raise UnfitError
-        self._check_collected(output_of(self.reader.atoms, layer, polys[0]))
+        self._check_collected(self.rounds.output(layer, polys[0]))
         initial = [None if is_zero(v := self.parts.carried[i]) else v for i in self.order]
         steps = self._steps()
         output, *states = layer.write(b, steps, initial)
@@ -104,7 +101,5 @@ class _Body:
 
     def _collected(self, b: Builder, steps: Steps, output: Value, index: int) -> Value:
         result = self.node.results[self.parts.count + index]
-        before = product(result.shape[: normalize_axis(self.parts.result_axes[index], result.rank)])
-        if before not in (1, self.rounds.batch):
-            raise UnfitError
-        return replace(steps, time_first=before == 1).as_written(b, output, result)
+        time_first = self.rounds.is_time_first(result, self.parts.result_axes[index])
+        return replace(steps, time_first=time_first).as_written(b, output, result)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dependencies import needed_nodes
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.reshape import reshape
@@ -23,20 +24,16 @@ def recognize_steps(graph: Graph) -> bool:
     for chains in (chains_of, functools.partial(single_steps, sources=sources)):
         for node in [n for n in graph.nodes if n.op in (ops.Split, *PRODUCTS)]:
             if node.graph is graph:
-                changed |= any(_is_replaced(graph, chain) for chain in chains(node))
+                found = (rolled for chain in chains(node) for rolled in rerolled(graph, chain))
+                changed |= any(_is_written(graph, rolled) for rolled in found)
     return changed
-
-
-def _is_replaced(graph: Graph, chain: Chain) -> bool:
-    """Replace the steps of `chain` by a layer if possible; return whether it was."""
-    return any(_is_written(graph, rolled) for rolled in rerolled(graph, chain))
 
 
 def _is_written(graph: Graph, rolled: Rolled) -> bool:
     """Write the layer unless the steps have other users; return whether it was written."""
     chain, finals, collecting = rolled.chain, rolled.finals, rolled.collecting
     joined = [v for node in collecting for v in node.operands if v is not None]
-    inside, outside = _made_for(chain, [*finals, *joined]), graph.output_set()
+    inside, outside = needed_nodes([*finals, *joined], chain.nodes), graph.output_set()
     kept = {r for node in inside for r in node.results if r not in finals}
     if any(touches_quantized(node) for node in (*inside, *collecting)):
         return False
@@ -48,7 +45,7 @@ def _is_written(graph: Graph, rolled: Rolled) -> bool:
         return False
     b = Builder(graph, before, cause=chain.start, maker="recurrent layers")
     try:
-        output, *states = rolled.write(b)
+        output, *states = rolled.layer.write(b, rolled.steps, rolled.initial)
     except UnfitError:
         b.undo()
         return False
@@ -63,18 +60,6 @@ def _is_written(graph: Graph, rolled: Rolled) -> bool:
     return True
 
 
-def _made_for(chain: Chain, values: Sequence[Value]) -> set[Node]:
-    """Return the nodes of the steps on which `values` depend."""
-    inside: set[Node] = set()
-    work = [v.producer for v in values]
-    while work:
-        node = work.pop()
-        if node is not None and node in chain.nodes and node not in inside:
-            inside.add(node)
-            work.extend(v.producer for v in node.operands if v is not None)
-    return inside
-
-
 def _place(chain: Chain, sources: Sequence[Value], inside: set[Node]) -> Node | None:
     """Return the first node after all producers of `sources`; None if one of them depends on the steps."""
     waiting = {node for v in sources if (node := v.producer) is not None}
@@ -85,17 +70,4 @@ def _place(chain: Chain, sources: Sequence[Value], inside: set[Node]) -> Node | 
         seen.add(node)
         place = node.next if node in waiting else place
         node = node.next
-    return None if _reaches([n for n in waiting if n in seen], seen, inside) else place
-
-
-def _reaches(work: list[Node], among: set[Node], inside: set[Node]) -> bool:
-    """Whether one of `work` depends on a node of `inside` through nodes of `among`."""
-    done: set[Node] = set()
-    while work:
-        node = work.pop()
-        if node in inside:
-            return True
-        if node not in done:
-            done.add(node)
-            work.extend(p for v in node.operands if v is not None and (p := v.producer) is not None and p in among)
-    return False
+    return None if inside & needed_nodes(sources, seen) else place
