@@ -25,6 +25,7 @@ from onnxtfl.checking.first_run import Tried, run_somehow
 from onnxtfl.checking.further_inputs import FurtherInputs
 from onnxtfl.checking.inputs.user_data import Case, Inputs, by_input, cases_of, combined, split_cases, unknown_names
 from onnxtfl.checking.localize.first_difference import PerLayer
+from onnxtfl.checking.localize.third_opinion import with_third_opinion
 from onnxtfl.checking.metrics.comparison import Expectation
 from onnxtfl.checking.models.pair import Chosen, ModelPair
 from onnxtfl.checking.models.sequences import flattened
@@ -123,6 +124,7 @@ class Session:
             outcome = found[-1] if found[-1].report.status != "failed" else found[0]
             report = outcome.report if number else self._on_more_inputs(outcome)
             if not report.ok:
+                report = self._with_opinion(report, outcome)
                 where = f" (on {case.label})" if case.label else ""
                 return self._by_layers(replace(report, reason=report.reason + where), outcome)
             models = models if outcome.compared is None else models.settled(outcome.compared.chosen)
@@ -130,6 +132,13 @@ class Session:
         infos = self.models.a.info.outputs, self.models.b.info.outputs
         agreed = with_uncompared(combined(reports), [(infos[0][p.a], infos[1][p.b]) for p in self.models.outputs])
         return self._by_layers(agreed, outcome)
+
+    def _with_opinion(self, report: CheckReport, outcome: Outcome) -> CheckReport:
+        """The report with the opinion of the neutral ops, if the runtimes disagree."""
+        run, compared = outcome.run, outcome.compared
+        if report.status != "failed" or not report.outputs or run is None or compared is None:
+            return report
+        return with_third_opinion(report, run.models, run.done, compared.chosen, self.stack)
 
     def _outcomes(self, models: ModelPair, number: int, case: Case) -> Iterator[Outcome]:
         """Yield the outcomes on an input set, for each compatible layout until one agrees."""

@@ -1,0 +1,87 @@
+"""The third opinion: which of two models that disagree is not computed as its ops mean, by the neutral ops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.checking.models.pair import Chosen, ModelPair
+from onnxtfl.checking.models.side import FirstRun, Side
+from onnxtfl.checking.report import CheckReport
+from onnxtfl.errors import OnnxtflError
+from onnxtfl.inputs.description import MismatchError
+from onnxtfl.runtimes import NEUTRAL, RunError
+
+MOST_BYTES = 64 << 20
+"""Bytes of the largest model that is evaluated."""
+SECONDS = 20.0
+"""The most seconds for the evaluation of a model."""
+ROUNDED = 0.01
+"""The share of elements of a quantized model that rounding may change by more than the tolerance."""
+_RUNTIMES = {"onnx": "ONNX Runtime", "tflite": "the TFLite runtime", "ir": "the evaluator"}
+
+
+def with_third_opinion(
+    report: CheckReport, models: ModelPair, done: FirstRun, chosen: Chosen, stack: ExitStack
+) -> CheckReport:
+    """Add a note to the report of models that disagree: which runtime deviates from the meaning of its model's ops.
+
+    No note for models with state or random numbers, or of more than `MOST_BYTES`, and where an evaluation fails or takes `SECONDS`.
+    """
+    sizes = [side.summary.size for side in (models.a, models.b) if side.summary is not None]
+    is_drawn = models.a.facts.drawn or models.b.facts.drawn
+    is_drawn = models.a.facts.drawn or models.b.facts.drawn
+    if models.keeps_state or is_drawn or max(sizes, default=0) > MOST_BYTES:
+        return report
+    try:
+        opinion = _Opinion(models, done, chosen, stack)
+        return replace(report, notes=(*report.notes, opinion.in_words()))
+    except (RunError, MismatchError, OnnxtflError):
+        return report
+
+
+@dataclass(frozen=True)
+class _Opinion:
+    models: ModelPair
+    done: FirstRun
+    chosen: Chosen
+    stack: ExitStack
+
+    def in_words(self) -> str:
+        """Which of the two runtimes deviates; raises `RunError` if the ops cannot be evaluated."""
+        a, b = self.models.a, self.models.b
+        fed = self.models.fed_to_b(self.chosen, self.done.values)
+        deviates = [
+            not self._agrees(a, self.done.values, self.done.outputs),
+            not self._agrees(b, fed, b.run(fed, self.models.options)),
+        ]
+        sides = zip(deviates, (("first", a), ("second", b)), strict=True)
+        wrong = [f"{_RUNTIMES[side.info.format]} on the {which} model" for is_wrong, (which, side) in sides if is_wrong]
+        if not wrong:
+            return "by the meaning of their ops (neutral ops, in NumPy) the models differ: both runtimes compute it"
+        return f"{' and '.join(wrong)} deviates from the meaning of the ops (neutral ops, in NumPy)"
+
+    def _agrees(self, side: Side, values: Sequence[Any], found: Sequence[Any]) -> bool:
+        """Whether outputs are those that the ops of a model mean; `ROUNDED` of those of a quantized one may differ."""
+        worker = self.stack.enter_context(NEUTRAL.worker())
+        evaluated = replace(side, worker=worker, run_options={"time_limit": SECONDS})
+        meant = evaluated.run(values, self.models.options)
+        most = ROUNDED if side.facts.quantized or side.facts.rounds else 0.0
+        return all(self._share_beyond(x, y) <= most for x, y in zip(found, meant, strict=True))
+
+    def _share_beyond(self, found: Any, meant: Any) -> float:
+        """The share of elements that are not within the tolerance of the check; integers may be a step off."""
+        x, y = np.asarray(found), np.asarray(meant)
+        if x.shape != y.shape:
+            return 1.0
+        if not x.size:
+            return 0.0
+        if x.dtype.kind not in "fiub":
+            return float(np.any(x != y))
+        largest = float(np.max(np.abs(y.astype(np.float64)), initial=0, where=np.isfinite(y)))
+        rtol, atol = self.models.settings.rtol, self.models.settings.atol * largest + (x.dtype.kind in "iu")
+        return float(np.mean(~np.isclose(x.astype(np.float64), y.astype(np.float64), rtol, atol, equal_nan=True)))
