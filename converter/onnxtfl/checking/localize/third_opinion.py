@@ -30,10 +30,10 @@ def with_third_opinion(
 ) -> CheckReport:
     """Add a note to the report of models that disagree: which runtime deviates from the meaning of its model's ops.
 
-    No note for models with state or random numbers, or of more than `MOST_BYTES`, and where an evaluation fails or takes `SECONDS`.
+    No note for models with state or random numbers, or of more than `MOST_BYTES`, and where an evaluation fails or
+    takes `SECONDS`.
     """
     sizes = [side.summary.size for side in (models.a, models.b) if side.summary is not None]
-    is_drawn = models.a.facts.drawn or models.b.facts.drawn
     is_drawn = models.a.facts.drawn or models.b.facts.drawn
     if models.keeps_state or is_drawn or max(sizes, default=0) > MOST_BYTES:
         return report
