@@ -11,6 +11,7 @@ from onnxtfl.mappings.math.approximations import atan2
 
 from onnxtfl.build.operands import align_by_axis, formula
 from onnxtfl.build.rows import row
+from onnxtfl.build.uint64 import on_signed
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -77,6 +78,7 @@ def _kernel_takes_power(node: Node) -> bool:
 
 row(ops.Pow, onnx="Pow", since=(7, 12, 13, 15))
 row(ops.Pow, tfl="POW", when=_kernel_takes_power)
+decompose(ops.Pow, "onnx", "elements")(on_signed)
 
 # --- lifting ----------------------------------------------------------------------------------------------------------
 

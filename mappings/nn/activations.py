@@ -172,7 +172,9 @@ def _tfl_prelu(b: Builder, node: Node) -> Value:
 
 
 def _slope_fits(node: Node) -> bool:
-    return node.result.tensor_type.shape == node.operand(0).tensor_type.shape
+    """Whether the slopes broadcast to the operand, and this is no integer without a scale."""
+    x = node.operand(0).tensor_type
+    return node.result.tensor_type.shape == x.shape and x.dtype.is_float
 
 
 row(ops.PRelu, onnx="PRelu", tfl="PRELU", when=_slope_fits, lifts=False)

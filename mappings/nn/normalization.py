@@ -37,7 +37,14 @@ def _channels_elsewhere(node: Node) -> bool:
 
 
 row(ops.InstanceNorm, onnx="InstanceNormalization", since=(1, 6, 22), attributes="epsilon", when=_channels_second)
-row(ops.LRN, onnx="LRN", since=(1, 13), attributes="size alpha beta bias", fixed={"axis": 1})
+row(
+    ops.LRN,
+    onnx="LRN",
+    since=(1, 13),
+    attributes="size alpha beta bias",
+    fixed={"axis": 1},
+    when=lambda node: node.operand(0).tensor_type.rank == 4,  # ONNX Runtime's kernel
+)
 row(ops.LayerNorm, onnx="LayerNormalization", attributes="axis epsilon", lifts=False)
 row(ops.GroupNorm, onnx="GroupNormalization", since=(21,), attributes="num_groups epsilon", lowers=False)
 decompose_late(ops.InstanceNorm, "onnx", when=_channels_elsewhere)(expand)

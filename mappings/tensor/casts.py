@@ -172,7 +172,8 @@ def _convert_onnx(node: Node, opset: int) -> Form | None:
     dtype = node.attr("dtype")
     if node.operand(0).is_quantized or node.result.is_quantized:
         return _quantized_onnx(node, opset)
-    more: dict[str, object] = {} if node.attr("saturate") or opset < 19 else {"saturate": 0}
+    saturates = node.attr("saturate") or opset < 19 or not dtype.value.startswith("float8")
+    more: dict[str, object] = {} if saturates else {"saturate": 0}
     if dtype is DType.FLOAT8E8M0:
         more["round_mode"] = node.attr("rounding")
     return Form("Cast", (node.operand(0),), {"to": number_of(dtype), **more})

@@ -100,7 +100,10 @@ def _declared(op: type[Op], rng: RNG) -> Sample:
         if i and operands[0] is not None and (declared.like or dtype_of(operands[0]) in declared.dtypes):
             dtype = dtype_of(operands[0])
         shape = first if not i or rng.integers(2) else _broadcast_to(rng, first)
-        operands.append(array(rng, dtype, shape))
+        drawn_array = array(rng, dtype, shape)
+        if declared.likely is not None and dtype.is_float:
+            drawn_array = rng.uniform(*declared.likely, shape).astype(dtype.numpy)
+        operands.append(drawn_array)
     rank = operands[0].ndim if operands and operands[0] is not None else 3
     given = [n for n, a in op.attributes.items() if a.default is REQUIRED or rng.integers(2)]
     return operands, {n: drawn(op.attributes[n], rng, rank) for n in given}
@@ -293,7 +296,7 @@ def _gathered(rng: RNG) -> Sample:
     axis, batch = _one(rng, (0, 0), (1, 0), (-1, 0), (2, 1), (1, 1))
     x = _some(rng, 3, 4, 5)
     shape = _one(rng, (2,), (), (2, 3)) if not batch else (3, 2)
-    return [x, rng.integers(-x.shape[axis] if axis < 0 else 0, x.shape[axis], shape)], {
+    return [x, rng.integers(0, x.shape[axis], shape)], {
         "axis": axis,
         "batch_dims": batch,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -31,15 +32,13 @@ def values_of(
 
     A value is freed after its last use. `observe` is called before each node.
     """
-    uses = {v: len(v.uses) for node in graph.nodes for v in node.operands if v is not None and not v.is_constant}
-    for value in wanted:
-        uses[value] = uses.get(value, 0) + 1
+    operands = (v for node in graph.nodes for v in node.operands if v is not None)
+    uses = Counter(v for v in (*operands, *wanted) if not v.is_constant)
     for node in graph.nodes:
         if observe is not None:
             observe(node)
-        operands = [None if v is None else _lookup(values, v) for v in node.operands]
-        results = evaluate_node(node, operands)
-        values.update((v, array) for v, array in zip(node.results, results, strict=True) if uses.get(v))
+        results = evaluate_node(node, [None if v is None else _lookup(values, v) for v in node.operands])
+        values.update((v, array) for v, array in zip(node.results, results, strict=True) if uses[v])
         for value in filter(None, node.operands):
             if value in uses:
                 uses[value] -= 1

@@ -8,6 +8,7 @@ from onnxtfl.ir import intervals
 from onnxtfl.ir.attributes import Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import MOST, Facts, FactsOf
 from onnxtfl.ir.op import INTEGERS, NUMERIC, Op, Operand, SharedAxes
@@ -38,6 +39,8 @@ class CumSum(Op):
         where = static_ints(axis)
         if where is not None and len(where) != 1:
             raise ValueError(f"axis {where}")
+        if axis.tensor_type.is_static and product(axis.shape) != 1:
+            raise ValueError(f"an axis of shape {list(axis.shape)}, not of one element")
         if where is not None:
             normalize_axis(where[0], x.rank)
         return x.shape

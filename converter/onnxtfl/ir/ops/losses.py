@@ -20,7 +20,12 @@ from onnxtfl.ir.types import DType, TensorType, Type
 
 
 @by_formula(
-    Formula, operands=(Operand("input", FLOATS), Operand("target", FLOATS), Operand("weight", FLOATS, optional=True))
+    Formula,
+    operands=(
+        Operand("input", FLOATS, likely=(0, 1)),
+        Operand("target", FLOATS),
+        Operand("weight", FLOATS, optional=True),
+    ),
 )
 def BCELoss(x: Term, target: Term, weight: Term | None, reduction: str = "mean") -> Term:
     """-(target * log(input) + (1 - target) * log(1 - input)) * weight, and its `reduction` (none, sum, mean).

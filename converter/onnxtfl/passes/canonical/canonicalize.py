@@ -136,6 +136,12 @@ def convert(b: Builder, node: Node) -> Value | None:
     return None
 
 
+@CANONICAL.on(ops.BitcastConvert)
+def bitcast(b: Builder, node: Node) -> Value | None:
+    """Remove a reinterpretation as the operand's own type."""
+    return node.operand(0) if node.operand(0).type == node.result.type else None
+
+
 def _keeps_values(node: Node) -> bool:
     """Whether a conversion is lossless: to a wider type of the same kind, or of values known to fit."""
     before, after = node.operand(0).dtype, node.result.dtype

@@ -111,7 +111,8 @@ class _Holding:
             node.result.type = node.result.tensor_type.with_dtype(rewritten.dtype)
             self.graph.replace(node, [rewritten])
             return
-        node.attributes = {k: HELD.get(v, v) if isinstance(v, DType) else v for k, v in node.attributes.items()}
+        if any(_small(v) for v in node.results):
+            node.attributes = {k: HELD.get(v, v) if isinstance(v, DType) else v for k, v in node.attributes.items()}
         exact = keeps_elements(node) and all(v in self.exact or v.is_constant for v in node.operands if v is not None)
         for result in node.results:
             if (dtype := _small(result)) is not None:
