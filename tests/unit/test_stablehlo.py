@@ -1,0 +1,399 @@
+"""StableHLO ops in .tflite files, which no runtime has a kernel for, against NumPy: in ONNX Runtime, and folded."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import onnxtfl
+from onnxtfl.formats.tflite import writer
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.model import Model
+from onnxtfl.ir.types import TensorType, dtype_of
+from tests.harness.litert import run_onnx
+
+INF, NAN = np.inf, np.nan
+FLOATS = ["float32", "float16", "float64"]
+SIGNED = ["int8", "int16", "int32", "int64"]
+UNSIGNED = ["uint8", "uint16", "uint32", "uint64"]
+SHAPES: list[tuple[int, ...]] = [(), (3,), (2, 3), (2, 0, 3), (2, 3, 1, 2)]
+
+
+def model(op: str, inputs: Sequence[Array], wanted: Sequence[Array], folded: bool = False, **options: Any) -> bytes:
+    """A .tflite file of one op with the types of `inputs` and `wanted`; `folded`: the operands are constants."""
+    graph = Graph()
+    operands: list[Any] = list(inputs)
+    if not folded:
+        operands = [graph.add_input(TensorType(dtype_of(a.dtype), a.shape), f"in{i}") for i, a in enumerate(inputs)]
+    types = [TensorType(dtype_of(a.dtype), a.shape) for a in wanted]
+    graph.outputs = Builder(graph).foreign("tfl", f"STABLEHLO_{op}", operands, types, 1, **options)
+    for i, value in enumerate(graph.outputs):
+        value.name = f"out{i}"
+    file = io.BytesIO()
+    writer.write(Model(graph), file)
+    return file.getvalue()
+
+
+def converted(data: bytes, **options: Any) -> bytes:
+    made = onnxtfl.tflite_to_onnx(data, check=False, **options).data
+    assert made is not None
+    return made
+
+
+def region(inputs: Sequence[str], build: Callable[..., Any]) -> Graph:
+    """A subgraph with scalar inputs of these element types, whose outputs `build` returns; it adds ops by name."""
+    graph = Graph()
+    values = [graph.add_input(TensorType(dtype_of(np.dtype(d)), ()), f"arg{i}") for i, d in enumerate(inputs)]
+
+    def op(name: str, *operands: Any, dtype: str | None = None, **options: Any) -> Any:
+        type_ = TensorType(operands[0].dtype if dtype is None else dtype_of(np.dtype(dtype)), ())
+        return Builder(graph).foreign("tfl", f"STABLEHLO_{name}", list(operands), [type_], 1, **options)[0]
+
+    outputs = build(op, *values)
+    graph.outputs = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
+    return graph
+
+
+def check(op: str, inputs: Sequence[Any], *wanted: Any, error: float = 2e-6, **options: Any) -> None:
+    """Convert, run in ONNX Runtime with inputs and with constants, and compare types and elements."""
+    arrays, expected = [np.asarray(a) for a in inputs], [np.asarray(a) for a in wanted]
+    feed = {f"in{i}": a for i, a in enumerate(arrays)}
+    for folded in (False, True):
+        data = converted(model(op, arrays, expected, folded, **fresh(options)))
+        results = list(run_onnx(data, {} if folded else feed).values())
+        assert len(results) == len(expected)
+        for found, array in zip(results, expected, strict=True):
+            assert (found.dtype, found.shape) == (array.dtype, array.shape)
+            if array.dtype.kind == "f":
+                error = max(error, 2 * float(np.finfo(array.dtype).eps))
+                np.testing.assert_allclose(found, array, rtol=error, atol=error if error > 1e-5 else 1e-12)
+            else:
+                np.testing.assert_array_equal(found, array)
+
+
+def fresh(options: dict[str, Any]) -> dict[str, Any]:
+    """The options with new graphs of those that are functions."""
+    return {name: value() if callable(value) else value for name, value in options.items()}
+
+
+def sample(dtype: str, *shape: int, seed: int = 0, low: float = -3, high: float = 3) -> Array:
+    """Random elements; integers from the whole range."""
+    random, kind = np.random.default_rng(seed), np.dtype(dtype)
+    if kind.kind == "b":
+        return random.integers(0, 2, shape).astype(bool)
+    if kind.kind in "iu":
+        info = np.iinfo(kind)
+        return random.integers(info.min, info.max, shape, dtype=kind, endpoint=True)
+    return np.asarray(random.uniform(low, high, shape)).astype(kind)
+
+
+def ends(dtype: str) -> Array:
+    """The extreme and the small integers of a type."""
+    info = np.iinfo(dtype)
+    found = [info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2, 3, 7, info.max // 2]
+    return np.asarray([*found, *([-1, -2, -3, -7] if info.min else [])], dtype)
+
+
+# --- elementwise ------------------------------------------------------------------------------------------------------
+
+EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 27.0, -8.0, 1e-30, -1e30, INF, -INF, NAN]
+
+
+def logistic(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+FUNCTIONS = {
+    "ABS": np.abs,
+    "CBRT": np.cbrt,
+    "COSINE": lambda x: np.cos(np.clip(x, -1e4, 1e4)),
+    "EXPONENTIAL": np.exp,
+    "FLOOR": np.floor,
+    "LOG": np.log,
+    "LOGISTIC": logistic,
+    "NEGATE": np.negative,
+    "RSQRT": lambda x: 1 / np.sqrt(x),
+    "TANH": np.tanh,
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_functions_of_floats(op: str, dtype: str) -> None:
+    with np.errstate(all="ignore"):
+        x = np.asarray(EDGES).astype(dtype)
+        x = x[np.abs(x) < 1e4] if op == "COSINE" else x
+        wanted = FUNCTIONS[op](x.astype(np.float64)).astype(dtype)
+        error = 2e-5 if op == "LOGISTIC" else 2e-6
+        check(op, [x], wanted, error=2e-3 if dtype == "float16" else error)
+
+
+@pytest.mark.parametrize("op", FUNCTIONS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_functions_of_any_shape(op: str, shape: tuple[int, ...]) -> None:
+    x = sample("float32", *shape, low=0.1)
+    check(op, [x], FUNCTIONS[op](x).astype(np.float32))
+
+
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_functions_of_bfloat16_take_any_shape(op: str) -> None:
+    x = sample("float32", 5, low=0.1).astype(ml_dtypes.bfloat16)
+    data = converted(model(op, [x], [x]))
+    assert data
+
+
+@pytest.mark.parametrize("dtype", SIGNED)
+def test_functions_of_integers(dtype: str) -> None:
+    x = ends(dtype)
+    check("ABS", [x], np.abs(x))
+    check("NEGATE", [x], np.negative(x))
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED)
+def test_negated_unsigned_integers_wrap(dtype: str) -> None:
+    check("NEGATE", [ends(dtype)], np.negative(ends(dtype)))
+
+
+def test_functions_of_complex_numbers() -> None:
+    x = np.asarray([3 + 4j, -1j, 0, -2.5 + 1j], np.complex64)
+    data = converted(model("ABS", [x], [np.abs(x)]))
+    assert data
+
+
+def grid(dtype: str) -> tuple[Array, Array]:
+    """All pairs of the extreme integers of a type."""
+    x, y = np.meshgrid(ends(dtype), ends(dtype))
+    return x.reshape(-1).copy(), y.reshape(-1).copy()
+
+
+def divided(x: Array, y: Array) -> tuple[Array, Array]:
+    """Quotient and remainder by Python's integers; a divisor of 0 as in XLA."""
+    info = np.iinfo(x.dtype)
+    quotients, remainders = [], []
+    for a, b in zip(x.tolist(), y.tolist(), strict=True):
+        q = (-1 if info.min else info.max) if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        quotients.append(q if q <= info.max else info.min)
+        remainders.append(a if b == 0 else a - q * b)
+    return np.asarray(quotients, x.dtype), np.asarray(remainders, x.dtype)
+
+
+@pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)
+def test_quotients_of_integers(dtype: str) -> None:
+    x, y = grid(dtype)
+    quotients, remainders = divided(x, y)
+    check("DIVIDE", [x, y], quotients)
+    check("REMAINDER", [x, y], remainders)
+
+
+@pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)
+def test_differences_and_clamped_integers(dtype: str) -> None:
+    x, y = grid(dtype)
+    with np.errstate(over="ignore"):
+        check("SUBTRACT", [x, y], x - y)
+    low, high = np.asarray(2, dtype), np.asarray(100, dtype)
+    check("CLAMP", [low, x, high], np.clip(x, low, high))
+    check("CLAMP", [np.minimum(x, y), x[::-1].copy(), y], np.minimum(np.maximum(x[::-1], np.minimum(x, y)), y))
+
+
+def powers(x: Array, y: Array) -> Array:
+    """Powers by Python's integers modulo the size of the type."""
+    bits = np.iinfo(x.dtype).bits
+    found = []
+    for a, b in zip(x.tolist(), y.tolist(), strict=True):
+        value = pow(a, b, 1 << bits) if b >= 0 else (1 if a == 1 else (-1) ** (b % 2) if a == -1 else 0)
+        found.append(value % (1 << bits))
+    unsigned = np.asarray(found, f"uint{bits}")
+    return unsigned.view(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)
+def test_powers_of_integers(dtype: str) -> None:
+    x, y = grid(dtype)
+    kept = (np.abs(y.astype(np.float64)) < 64) | np.isin(x, np.asarray([0, 1, -1] if x.min() else [0, 1], x.dtype))
+    check("POWER", [x[kept], y[kept]], powers(x[kept], y[kept]))
+    check("POWER", [x[0], np.asarray(3, dtype)], powers(x[:1], np.asarray([3], dtype))[0])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_binary_functions_of_floats(dtype: str) -> None:
+    x, y = (
+        a.reshape(-1).astype(dtype)
+        for a in np.meshgrid([0, -0.0, 1, -1.5, 2, 7.25, INF, -INF, NAN], [0.5, -2, 3, INF, NAN])
+    )
+    wide = x.astype(np.float64), y.astype(np.float64)
+    with np.errstate(all="ignore"):
+        error = 2e-3 if dtype == "float16" else 2e-6
+        check("SUBTRACT", [x, y], (wide[0] - wide[1]).astype(dtype), error=error)
+        check("DIVIDE", [x, y], (wide[0] / wide[1]).astype(dtype), error=error)
+        check("REMAINDER", [x, y], np.fmod(*wide).astype(dtype), error=error)
+        check("POWER", [x, y], np.power(*wide).astype(dtype), error=error)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_binary_functions_of_any_shape(shape: tuple[int, ...]) -> None:
+    x, y = sample("float32", *shape), sample("float32", *shape, seed=1, low=0.5)
+    check("SUBTRACT", [x, y], x - y)
+    check("DIVIDE", [x, y], x / y)
+    check("REMAINDER", [x, y], np.fmod(x, y))
+    check("POWER", [np.abs(x), y], np.abs(x) ** y)
+    n, m = sample("int32", *shape), sample("int32", *shape, seed=1)
+    check("REMAINDER", [n, m], np.fmod(n, m))
+    check("OR", [n, m], n | m)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_clamped_floats(dtype: str) -> None:
+    x = np.asarray([-INF, -2, -0.5, 0.25, 3, INF, NAN], dtype)
+    low, high = np.asarray(-1, dtype), np.asarray(2, dtype)
+    check("CLAMP", [low, x, high], np.minimum(np.maximum(x, low), high))
+    check("CLAMP", [high, x, low], np.minimum(np.maximum(x, high), low))
+    lows, highs = np.asarray([-1, 0, 1, NAN, -INF, 0, 0], dtype), np.full(7, 1.5, dtype)
+    check("CLAMP", [lows, x, highs], np.minimum(np.maximum(x, lows), highs))
+    check("CLAMP", [low, np.asarray(9, dtype), high], high)
+
+
+@pytest.mark.parametrize("dtype", ["bool", *SIGNED, *UNSIGNED])
+def test_or(dtype: str) -> None:
+    x, y = sample(dtype, 4, 5), sample(dtype, 4, 5, seed=1)
+    check("OR", [x, y], x | y)
+    check("OR", [x[0, 0], y[0, 0]], x[0, 0] | y[0, 0])
+    check("OR", [x[:0], y[:0]], x[:0])
+
+
+@pytest.mark.parametrize("dtype", ["bool", *FLOATS, *SIGNED, *UNSIGNED])
+def test_selection(dtype: str) -> None:
+    x, y = sample(dtype, 2, 3), sample(dtype, 2, 3, seed=1)
+    pred = np.asarray([[True, False, True], [False, False, True]])
+    check("SELECT", [pred, x, y], np.where(pred, x, y))
+    check("SELECT", [np.asarray(True), x, y], x)
+    check("SELECT", [np.asarray(False), x, y], y)
+    check("SELECT", [np.asarray(False), x[0, 0], y[0, 0]], y[0, 0])
+    check("SELECT", [pred[:0], x[:0], y[:0]], x[:0])
+
+
+# --- element types ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", ["bool", *FLOATS, *SIGNED, *UNSIGNED])
+def test_conversions(after: str) -> None:
+    floats = [0.0, -0.0, 0.9, -0.9, 1.5, 100.7] + ([] if after.startswith("u") else [-1.5, -100.7])
+    for before in FLOATS:
+        x = np.asarray(floats, before)
+        check("CONVERT", [x], x != 0 if after == "bool" else x.astype(after))
+    for before in (*SIGNED, *UNSIGNED):
+        x = ends(before)
+        with np.errstate(over="ignore"):
+            check("CONVERT", [x], x != 0 if after == "bool" else x.astype(after))
+    check("CONVERT", [np.asarray([[True], [False]])], np.asarray([[1], [0]]).astype(after))
+    check("CONVERT", [np.zeros((2, 0), np.float32)], np.zeros((2, 0), after))
+    check("CONVERT", [np.asarray(1.0, np.float32)], np.asarray(1, after))
+
+
+def test_nan_and_infinity_are_true() -> None:
+    check("CONVERT", [np.asarray([NAN, INF, 1e-45, 0], np.float32)], np.asarray([True, True, True, False]))
+
+
+# --- shapes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "uint64", "bool"])
+@pytest.mark.parametrize(
+    ("before", "after"), [((2, 6), (3, 4)), ((1,), ()), ((), (1, 1)), ((0, 3), (2, 0)), ((8,), (2, 2, 2))]
+)
+def test_reshape(before: tuple[int, ...], after: tuple[int, ...], dtype: str) -> None:
+    x = sample(dtype, *before)
+    check("RESHAPE", [x], x.reshape(after))
+
+
+@pytest.mark.parametrize("axes", [(), (0,), (1, 0), (2, 0, 1), (3, 1, 0, 2)])
+def test_transpose(axes: tuple[int, ...]) -> None:
+    x = sample("int32", *(2, 3, 4, 5)[: len(axes)])
+    check("TRANSPOSE", [x], x.transpose(axes), permutation=list(axes))
+    check("TRANSPOSE", [x[..., :0] if axes else x], (x[..., :0] if axes else x).transpose(axes), permutation=list(axes))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16", "bool"])
+def test_concatenate(dtype: str) -> None:
+    x = sample(dtype, 2, 3, 2)
+    check("CONCATENATE", [x, x[:1]], np.concatenate([x, x[:1]]), dimension=0)
+    check("CONCATENATE", [x, x[:, :0], x[:, :1]], np.concatenate([x, x[:, :1]], 1), dimension=1)
+    check("CONCATENATE", [x], x, dimension=2)
+
+
+@pytest.mark.parametrize(
+    ("before", "places", "after"),
+    [
+        ((), [], (2, 3)),
+        ((), [], ()),
+        ((3,), [1], (2, 3)),
+        ((2,), [0], (2, 3)),
+        ((1, 3), [0, 2], (4, 2, 3)),
+        ((2, 3), [2, 0], (3, 4, 2)),
+        ((1, 3), [1, 0], (3, 2)),
+        ((1,), [0], (0,)),
+        ((2, 1, 2), [0, 2, 3], (2, 2, 3, 2)),
+    ],
+)
+def test_broadcast_in_dim(before: tuple[int, ...], places: list[int], after: tuple[int, ...]) -> None:
+    x = sample("float32", *before)
+    order = sorted(range(len(places)), key=places.__getitem__)
+    spread = [before[places.index(i)] if i in places else 1 for i in range(len(after))]
+    check(
+        "BROADCAST_IN_DIM", [x], np.broadcast_to(x.transpose(order).reshape(spread), after), broadcast_dimensions=places
+    )
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *SIGNED, *UNSIGNED])
+@pytest.mark.parametrize(("shape", "axis"), [((5,), 0), ((2, 3), 0), ((2, 3), 1), ((2, 0, 3), 2), ((2, 3, 1, 4), 1)])
+def test_iota(shape: tuple[int, ...], axis: int, dtype: str) -> None:
+    wanted = np.broadcast_to(np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
+    check("IOTA", [], wanted.astype(dtype), iota_dimension=axis)
+
+
+# --- slices -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "uint64"])
+def test_slices(dtype: str) -> None:
+    x = sample(dtype, 4, 5)
+    for starts, limits, strides in (([1, 0], [3, 5], [1, 2]), ([0, 4], [4, 5], [3, 1]), ([2, 5], [2, 5], [1, 1])):
+        part = x[tuple(map(slice, starts, limits, strides))]
+        check("SLICE", [x], part, start_indices=starts, limit_indices=limits, strides=strides)
+    check("SLICE", [x[0, 0]], x[0, 0], start_indices=[], limit_indices=[], strides=[])
+
+
+@pytest.mark.parametrize("starts", [(0, 0), (1, 2), (-5, 9), (2, -1), (100, 100)])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "int8"])
+def test_dynamic_slices_are_clamped(starts: tuple[int, int], dtype: str) -> None:
+    x, update = sample("float32", 4, 5), sample("float32", 2, 3, seed=1)
+    i, j = min(max(starts[0], 0), 2), min(max(starts[1], 0), 2)
+    updated = x.copy()
+    updated[i : i + 2, j : j + 3] = update
+    scalars = [np.asarray(s, dtype) for s in starts]
+    check("DYNAMIC_SLICE", [x, *scalars], x[i : i + 2, j : j + 3], slice_sizes=[2, 3])
+    check("DYNAMIC_UPDATE_SLICE", [x, update, *scalars], updated)
+    check("DYNAMIC_SLICE", [x, np.asarray(starts, dtype)], x[i : i + 2, j : j + 3], slice_sizes=[2, 3])
+
+
+def test_dynamic_slices_of_unsigned_starts() -> None:
+    x = sample("int32", 6)
+    for dtype in UNSIGNED:
+        start = np.asarray(np.iinfo(dtype).max, dtype)
+        check("DYNAMIC_SLICE", [x, start], x[4:], slice_sizes=[2])
+        check("DYNAMIC_UPDATE_SLICE", [x, x[:2].copy(), start], np.concatenate([x[:4], x[:2]]))
+
+
+def test_dynamic_slices_of_scalars_and_empty_parts() -> None:
+    x = np.asarray(3, np.int32)
+    check("DYNAMIC_SLICE", [x], x, slice_sizes=[])
+    check("DYNAMIC_UPDATE_SLICE", [x, x + 1], x + 1)
+    row = sample("float32", 4)
+    check("DYNAMIC_SLICE", [row, np.asarray(2, np.int32)], row[:0], slice_sizes=[0])
+    check("DYNAMIC_UPDATE_SLICE", [row, row[:0], np.asarray(2, np.int32)], row)
