@@ -2,7 +2,7 @@
 
 ==============  =============================================================================================
 ONNX            Conv 1 11 22
-TFLite          CONV_2D, DEPTHWISE_CONV_2D, CONV_3D
+TFLite          CONV_2D, DEPTHWISE_CONV_2D, CONV_3D, STABLEHLO_CONVOLUTION
 ==============  =============================================================================================
 
 Lowering rules ask for windows by spatial axis, never by position in memory: the layout pass brings the axes into
@@ -10,7 +10,9 @@ the kernels' order (targets/layouts.py) before anything is written."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -29,7 +31,9 @@ from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias, summed_in_float
 from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.sizes import slice_axes
+from onnxtfl.build.stablehlo import int_list, summing_type
 from onnxtfl.build.windows import (
+    insert_zeros,
     onnx_attributes,
     pad_axes,
     realize_window,
@@ -45,8 +49,10 @@ from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.dims import Dim, known_size, product
 from onnxtfl.ir.facts import exact_terms
+from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.ops.padding import cut_within
 from onnxtfl.ir.reshape import dim_vector, reshape, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window
@@ -177,6 +183,88 @@ def _has_one_scale(kernel: Value) -> bool:
     return quantization is not None and len(set(quantization.scales)) == 1
 
 
+# --- StableHLO --------------------------------------------------------------------------------------------------------
+
+
+@lift_tfl("STABLEHLO_CONVOLUTION")
+def _stablehlo_convolution(b: Builder, node: Node) -> Value:
+    """Return a Conv of the dilated input and the reversed kernel; groups of the batch become groups of features.
+
+    The sums are computed in the type of the result. Source: StableHLO, convolution.
+    """
+    dtype, numbers = node.result.dtype, _dimension_numbers(node)
+    x, kernel = (Term(b, node.operand(i)).to(summing_type(dtype)).value for i in (0, 1))
+    if any(0 in v.shape for v in (x, kernel, node.result)):
+        return b(ops.BroadcastTo, b.scalar(0, dtype), dim_vector(b, node.result.shape, x, kernel))
+    rank = len(numbers["input_spatial_dimensions"])
+    mirrored = [
+        a for a, r in zip(numbers["kernel_spatial_dimensions"], node.attr("window_reversal") or (), strict=False) if r
+    ]
+    kernel = b(ops.Reverse, kernel, dimensions=tuple(mirrored)) if mirrored else kernel
+    padding = int_list(node, "padding") or [0] * (2 * rank)
+    x, padding = _dilated(b, x, numbers["input_spatial_dimensions"], int_list(node, "lhs_dilation"), padding)
+    groups = int(node.attr("feature_group_count", 1)) or 1
+    parts = int(node.attr("batch_group_count", 1)) or 1
+    if parts > 1:
+        x, groups = _batch_as_features(b, x, numbers, parts), parts
+    window = {
+        "window_strides": tuple(int_list(node, "window_strides") or [1] * rank),
+        "rhs_dilation": tuple(int_list(node, "rhs_dilation") or [1] * rank),
+        "padding": (*padding[::2], *padding[1::2]),
+    }
+    if rank == 0:
+        x, kernel, numbers, window = _with_a_spatial_axis(b, x, kernel, numbers)
+    made = b(ops.Conv, x, kernel, None, **numbers, **window, feature_group_count=groups)
+    return Term(b, reshape(b, made, node.result.shape, x)).to(dtype).value
+
+
+_SIDES = (("input", "batch", "feature"), ("kernel", "input_feature", "output_feature"), ("output", "batch", "feature"))
+
+
+def _dimension_numbers(node: Node) -> dict[str, Any]:
+    """The attributes of Conv with the axes of input, kernel and output."""
+    single = [f"{side}_{axis}_dimension" for side, *axes in _SIDES for axis in axes]
+    several = [f"{side}_spatial_dimensions" for side, *_ in _SIDES]
+    return {name: int(node.attr(name, 0)) for name in single} | {n: tuple(int_list(node, n)) for n in several}
+
+
+def _dilated(
+    b: Builder, x: Value, axes: Sequence[int], dilations: Sequence[int], padding: Sequence[int]
+) -> tuple[Value, list[int]]:
+    """Insert zeros between the elements, and pad if the padding crops. Return also the padding that is left to do."""
+    for axis, step in zip(axes, dilations, strict=False):
+        x = insert_zeros(b, x, axis, step)
+    if min(padding, default=0) >= 0:
+        return x, list(padding)
+    table = np.zeros((x.rank, 2), np.int64)
+    for i, axis in enumerate(axes):
+        table[axis] = cut_within(x.shape[axis], *padding[2 * i : 2 * i + 2])
+    return b(ops.Pad, x, table, None), [0] * len(padding)
+
+
+def _batch_as_features(b: Builder, x: Value, numbers: dict[str, Any], parts: int) -> Value:
+    """Move the groups of the batch before the features of the input: [g n, c] as [n, g c]."""
+    batch, feature = numbers["input_batch_dimension"], numbers["input_feature_dimension"]
+    sizes = [part for i, d in enumerate(x.shape) for part in ((parts, d // parts) if i == batch else (d,))]
+    split = reshape(b, x, sizes, x)
+    order = [a for a in range(split.rank) if a != batch]
+    order.insert(order.index(feature + (feature > batch)), batch)
+    merged = [d * parts if i == feature else d // parts if i == batch else d for i, d in enumerate(x.shape)]
+    return reshape(b, transposed(b, split, order), merged, x)
+
+
+def _with_a_spatial_axis(
+    b: Builder, x: Value, kernel: Value, numbers: dict[str, Any]
+) -> tuple[Value, Value, dict[str, Any], dict[str, Any]]:
+    """Append a unit axis to the operands of a convolution without spatial axes."""
+    x, kernel = (reshape(b, v, (*v.shape, 1)) for v in (x, kernel))
+    spatial = {name: (2,) for name in numbers if name.endswith("spatial_dimensions")}
+    return x, kernel, {**numbers, **spatial}, {"window_strides": (1,), "rhs_dilation": (1,), "padding": (0, 0)}
+
+
+# --- ONNX -------------------------------------------------------------------------------------------------------------
+
+
 @lower_onnx(ops.Conv)
 def _onnx_conv(node: Node, opset: int) -> Form | None:
     if node.operand(0).tensor_type.shape is None or _pads_unlike_onnx(node):
@@ -193,7 +281,7 @@ def _pads_unlike_onnx(node: Node) -> bool:
     return window.is_same and (skips or window.is_dilated)
 
 
-# --- decompositions: steps towards CONV_2D ----------------------------------------------------------------------------
+# --- decompositions: steps towards CONV_2D ---------------------------------------------------------------------------
 
 
 def _is_float(node: Node) -> bool:
@@ -377,3 +465,81 @@ def _integer_conv_by_taps(b: Builder, node: Node) -> Value | None:
 def _first(node: Node, total: Value | None) -> Value | None:
     """Return the bias for the first of several convolutions that are added, None for the others."""
     return node.optional(2) if total is None else None
+
+
+# --- ONNX Runtime: other types than float32 ---------------------------------------------------------------------------
+
+_MOST_TAPS = 1 << 8
+"""The most positions of a kernel, each of which is a product of matrices."""
+
+
+def _is_of_other_type(node: Node) -> bool:
+    known = node.operand(0).tensor_type.is_static and node.operand(1).tensor_type.is_static
+    return known and (node.operand(0).dtype.is_integer or node.operand(0).dtype is DType.FLOAT64)
+
+
+@decompose(ops.Conv, "onnx", when=_is_of_other_type)
+def _conv_by_taps(b: Builder, node: Node) -> Value | None:
+    """Compute a convolution of integers or float64 as a sum of products of matrices::
+
+    y[n, i, g, o] = sum over taps k of sum over c: x[n, i * stride + k * dilation, g, c] * kernel[g, o, c, k]
+    """
+    attributes, groups = attributes_of(node), node.attr("feature_group_count")
+    window, sizes = sized_window(node)
+    if math.prod(window.shape) > _MOST_TAPS:
+        raise UnsupportedError(f"a convolution of {node.operand(0).dtype.value} with {math.prod(window.shape)} taps")
+    counts = [known_size(n) for n in window.counts(sizes)]
+    x, window = realize_window(b, node.operand(0), attributes["input_spatial_dimensions"], window)
+    spatial = range(1, window.rank + 1)
+    x = transposed(
+        b,
+        x,
+        [
+            attributes["input_batch_dimension"],
+            *attributes["input_spatial_dimensions"],
+            attributes["input_feature_dimension"],
+        ],
+    )
+    kernel = transposed(
+        b,
+        node.operand(1),
+        [
+            attributes["kernel_output_feature_dimension"],
+            attributes["kernel_input_feature_dimension"],
+            *attributes["kernel_spatial_dimensions"],
+        ],
+    )
+    out, depth = kernel.shape[0] // groups, kernel.shape[1]
+    rows = reshape(b, x, (*x.shape[:-1], groups, depth))
+    columns = reshape(b, kernel, (groups, out, *kernel.shape[1:]))
+    total: Term | None = None
+    for tap in itertools.product(*map(range, window.shape)):
+        begins = [k * d for k, d in zip(tap, window.dilations, strict=True)]
+        ends = [i + (n - 1) * s + 1 for i, n, s in zip(begins, counts, window.strides, strict=True)]
+        read = slice_axes(
+            b, rows, {a: slice(*part) for a, *part in zip(spatial, begins, ends, window.strides, strict=True)}
+        )
+        weights = slice_axes(b, columns, {a + 2: slice(k, k + 1) for a, k in zip(spatial, tap, strict=True)})
+        weights = reshape(b, weights, (groups, out, depth))
+        batch = {"lhs_batching_dimensions": (read.rank - 2,), "rhs_batching_dimensions": (0,)}
+        contract = {"lhs_contracting_dimensions": (read.rank - 1,), "rhs_contracting_dimensions": (2,)}
+        part = Term(b, b(ops.DotGeneral, read, weights, **batch, **contract))
+        total = part if total is None else total + part
+    assert total is not None
+    return _placed(b, node, total.value)
+
+
+def _placed(b: Builder, node: Node, grouped: Value) -> Value:
+    """[group, batch, spatial..., feature] plus the bias, in the order of the dimension numbers."""
+    last = grouped.rank - 1
+    merged = transposed(b, grouped, [*range(1, last), 0, last])
+    whole = Term(b, reshape(b, merged, (*merged.shape[:-2], merged.shape[-2] * merged.shape[-1])))
+    if (bias := node.optional(2)) is not None:
+        whole = whole + Term(b, reshape(b, bias, (product(bias.shape),)))
+    attributes = attributes_of(node)
+    roles = [
+        attributes["output_batch_dimension"],
+        *attributes["output_spatial_dimensions"],
+        attributes["output_feature_dimension"],
+    ]
+    return transposed(b, whole.value, [roles.index(a) for a in range(len(roles))])

@@ -466,7 +466,7 @@ def _update_by_scattering(b: Builder, node: Node) -> Value:
     return b(ops.ScatterND, x, b(ops.Add, constant(grid), begins), update, kind="none", unique_indices=True)
 
 
-# --- StableHLO --------------------------------------------------------------------------------------------------------
+# --- StableHLO -------------------------------------------------------------------------------------------------------
 
 
 @lift_tfl("STABLEHLO_SLICE")

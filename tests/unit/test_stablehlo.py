@@ -73,7 +73,7 @@ def check(op: str, inputs: Sequence[Any], *wanted: Any, error: float = 2e-6, **o
             assert (found.dtype, found.shape) == (array.dtype, array.shape)
             if array.dtype.kind == "f":
                 error = max(error, 2 * float(np.finfo(array.dtype).eps))
-                np.testing.assert_allclose(found, array, rtol=error, atol=error if error > 1e-5 else 1e-12)
+                np.testing.assert_allclose(found, array, rtol=error, atol=error if error >= 1e-5 else 1e-12)
             else:
                 np.testing.assert_array_equal(found, array)
 
@@ -101,7 +101,7 @@ def ends(dtype: str) -> Array:
     return np.asarray([*found, *([-1, -2, -3, -7] if info.min else [])], dtype)
 
 
-# --- elementwise ------------------------------------------------------------------------------------------------------
+# --- elementwise -----------------------------------------------------------------------------------------------------
 
 EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 27.0, -8.0, 1e-30, -1e30, INF, -INF, NAN]
 
@@ -278,7 +278,7 @@ def test_selection(dtype: str) -> None:
     check("SELECT", [pred[:0], x[:0], y[:0]], x[:0])
 
 
-# --- element types ----------------------------------------------------------------------------------------------------
+# --- element types ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("after", ["bool", *FLOATS, *SIGNED, *UNSIGNED])
@@ -300,7 +300,7 @@ def test_nan_and_infinity_are_true() -> None:
     check("CONVERT", [np.asarray([NAN, INF, 1e-45, 0], np.float32)], np.asarray([True, True, True, False]))
 
 
-# --- shapes -----------------------------------------------------------------------------------------------------------
+# --- shapes ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint64", "bool"])
@@ -357,7 +357,7 @@ def test_iota(shape: tuple[int, ...], axis: int, dtype: str) -> None:
     check("IOTA", [], wanted.astype(dtype), iota_dimension=axis)
 
 
-# --- slices -----------------------------------------------------------------------------------------------------------
+# --- slices ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "uint64"])
@@ -397,3 +397,251 @@ def test_dynamic_slices_of_scalars_and_empty_parts() -> None:
     row = sample("float32", 4)
     check("DYNAMIC_SLICE", [row, np.asarray(2, np.int32)], row[:0], slice_sizes=[0])
     check("DYNAMIC_UPDATE_SLICE", [row, row[:0], np.asarray(2, np.int32)], row)
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------
+
+DIRECTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "GE": np.greater_equal,
+    "GT": np.greater,
+    "LE": np.less_equal,
+    "LT": np.less,
+}
+
+
+def compare_options(direction: str, kind: str) -> dict[str, str]:
+    return {
+        "comparison_direction": f"STABLEHLO_COMPARISON_DIRECTION_{direction}",
+        "compare_type": f"STABLEHLO_COMPARISON_TYPE_{kind}",
+    }
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("dtype", ["bool", *FLOATS, *SIGNED, *UNSIGNED])
+def test_comparisons(dtype: str, direction: str) -> None:
+    if dtype == "bool":
+        x, y = np.asarray([False, False, True, True]), np.asarray([False, True, False, True])
+    elif dtype in FLOATS:
+        x, y = (
+            a.reshape(-1).astype(dtype) for a in np.meshgrid([0, -0.0, 1.5, INF, -INF, NAN], [0, -0.0, -1, INF, NAN])
+        )
+    else:
+        x, y = grid(dtype)
+    kind = "FLOAT" if dtype in FLOATS else "SIGNED" if dtype in SIGNED else "UNSIGNED"
+    compare = DIRECTIONS[direction]
+    check("COMPARE", [x, y], compare(x, y), **compare_options(direction, kind))
+    check("COMPARE", [x[:0], y[:0]], x[:0] != 0, **compare_options(direction, "NOTYPE"))
+    check("COMPARE", [x[1], y[1]], np.asarray(compare(x[1], y[1])), **compare_options(direction, kind))
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_total_order_of_floats(dtype: str, direction: str) -> None:
+    ordered = np.asarray([-NAN, -INF, -1e4, -1, -6e-8, -0.0, 0.0, 6e-8, 2, 1e4, INF, NAN], dtype)
+    ordered[0] = np.copysign(ordered[0], -1)
+    i, j = (a.reshape(-1) for a in np.meshgrid(np.arange(len(ordered)), np.arange(len(ordered))))
+    wanted = DIRECTIONS[direction](i, j)
+    check("COMPARE", [ordered[i], ordered[j]], wanted, **compare_options(direction, "FLOAT_TOTAL_ORDER"))
+
+
+def test_complex_numbers_are_equal_in_both_parts() -> None:
+    x, y = np.asarray([1 + 2j, 1 + 2j, 0, 3j], np.complex64), np.asarray([1 + 2j, 1 - 2j, 1, 3j], np.complex64)
+    pairs = {f"in{i}": np.stack([a.real, a.imag], -1) for i, a in enumerate((x, y))}
+    for direction, wanted in (("EQ", x == y), ("NE", x != y)):
+        data = converted(model("COMPARE", [x, y], [wanted], **compare_options(direction, "FLOAT")))
+        np.testing.assert_array_equal(run_onnx(data, pairs)["out0"], wanted)
+
+
+# --- products ---------------------------------------------------------------------------------------------------------
+
+
+def dot(x: Array, y: Array, batch: Sequence[tuple[int, int]], contract: Sequence[tuple[int, int]]) -> Array:
+    """DOT_GENERAL by NumPy's einsum."""
+    letters = iter("abcdefghijkl")
+    left, right = [""] * x.ndim, [""] * y.ndim
+    for i, j in (*batch, *contract):
+        left[i] = right[j] = next(letters)
+    left = [c or next(letters) for c in left]
+    right = [c or next(letters) for c in right]
+    free = [c for c in left if c not in right] + [c for c in right if c not in left]
+    return np.einsum(f"{''.join(left)},{''.join(right)}->{''.join([left[i] for i, _ in batch] + free)}", x, y)
+
+
+def dot_options(batch: Sequence[tuple[int, int]], contract: Sequence[tuple[int, int]]) -> dict[str, list[int]]:
+    named = (("batching", batch), ("contracting", contract))
+    return {f"{s}_{k}_dimensions": [p[i] for p in pairs] for k, pairs in named for i, s in enumerate(("lhs", "rhs"))}
+
+
+PRODUCTS: list[tuple[tuple[int, ...], tuple[int, ...], list[tuple[int, int]], list[tuple[int, int]]]] = [
+    ((), (), [], []),
+    ((3,), (3,), [], [(0, 0)]),
+    ((2, 3), (4, 3), [], [(1, 1)]),
+    ((2, 3), (4,), [], []),
+    ((3, 2), (3, 4), [], [(0, 0)]),
+    ((2, 3, 4), (4, 2, 5), [(0, 1)], [(2, 0)]),
+    ((3, 2, 5, 4), (4, 5, 3, 2), [(1, 3), (0, 2)], [(3, 0), (2, 1)]),
+    ((2, 3, 4), (4, 3), [], [(2, 0), (1, 1)]),
+    ((2, 3), (2, 3), [(0, 0), (1, 1)], []),
+    ((2, 0), (0, 3), [], [(1, 0)]),
+    ((0, 2), (2, 3), [], [(1, 0)]),
+]
+
+
+@pytest.mark.parametrize(("left", "right", "batch", "contract"), PRODUCTS)
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_dot_general(left: Any, right: Any, batch: Any, contract: Any, dtype: str) -> None:
+    x, y = sample(dtype, *left), sample(dtype, *right, seed=1)
+    check("DOT_GENERAL", [x, y], dot(x, y, batch, contract), error=1e-5, **dot_options(batch, contract))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *SIGNED, *UNSIGNED])
+def test_dot_general_of_all_types(dtype: str) -> None:
+    x, y = sample(dtype, 3, 4), sample(dtype, 4, 2, seed=1)
+    wanted = np.matmul(x.astype("float64"), y.astype("float64")).astype(dtype) if dtype in FLOATS else x @ y
+    options = dot_options([], [(1, 0)])
+    check("DOT_GENERAL", [x, y], wanted, error=4e-3 if dtype == "float16" else 1e-5, **options)
+
+
+def test_dot_general_with_a_wider_result() -> None:
+    options = dot_options([], [(1, 0)])
+    x, y = sample("int8", 3, 40), sample("int8", 40, 2, seed=1)
+    check("DOT_GENERAL", [x, y], x.astype("int32") @ y.astype("int32"), **options)
+    x, y = sample("float16", 3, 4), sample("float16", 4, 2, seed=1)
+    check("DOT_GENERAL", [x, y], x.astype("float32") @ y.astype("float32"), **options, error=1e-5)
+    p, q = sample("bool", 3, 4), sample("bool", 4, 2, seed=1)
+    check("DOT_GENERAL", [p, q], p @ q, **options)
+
+
+# --- convolutions -----------------------------------------------------------------------------------------------------
+
+
+def padded(x: Array, low: Sequence[int], high: Sequence[int], dilation: Sequence[int]) -> Array:
+    """Insert zeros between elements, then pad (negative: crop) the axes after the first two."""
+    for i, (before, after, step) in enumerate(zip(low, high, dilation, strict=True), 2):
+        n = x.shape[i]
+        wide = np.zeros((*x.shape[:i], (n - 1) * step + 1, *x.shape[i + 1 :]), x.dtype)
+        wide[(slice(None),) * i + (slice(None, None, step),)] = x
+        size = wide.shape[i] + before + after
+        places = np.arange(size) - before
+        inside = (places >= 0) & (places < wide.shape[i])
+        taken = np.take(wide, np.clip(places, 0, wide.shape[i] - 1), i)
+        x = np.where(inside.reshape([-1 if a == i else 1 for a in range(x.ndim)]), taken, 0).astype(x.dtype)
+    return x
+
+
+def convolution(x: Array, w: Array, **o: Any) -> Array:
+    """[n, c, ...] and [o, i, ...] as StableHLO defines it, position by position."""
+    rank = x.ndim - 2
+    x = padded(x, o["padding"][::2], o["padding"][1::2], o["lhs_dilation"])
+    w = np.flip(w, [a + 2 for a in range(rank) if o["window_reversal"][a]])
+    groups, parts = o["feature_group_count"], o["batch_group_count"]
+    if parts > 1:
+        pieces = zip(np.split(x, parts, 0), np.split(w, parts, 0), strict=True)
+        return np.concatenate([_positions(a, k, o) for a, k in pieces], 1)
+    pieces = zip(np.split(x, groups, 1), np.split(w, groups, 0), strict=True)
+    return np.concatenate([_positions(a, k, o) for a, k in pieces], 1)
+
+
+def _positions(x: Array, w: Array, o: dict[str, Any]) -> Array:
+    spans = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], o["rhs_dilation"], strict=True)]
+    strides = o["window_strides"]
+    counts = [max(0, (n - s) // t + 1) for n, s, t in zip(x.shape[2:], spans, strides, strict=True)]
+    y = np.zeros((x.shape[0], w.shape[0], *counts), x.dtype)
+    for at in np.ndindex(*counts):
+        rows = zip(at, strides, spans, o["rhs_dilation"], strict=True)
+        part = x[(slice(None), slice(None), *(slice(i * t, i * t + s, d) for i, t, s, d in rows))]
+        axes = list(range(1, x.ndim))
+        y[(slice(None), slice(None), *at)] = np.tensordot(part, w, (axes, axes))
+    return y
+
+
+def convolve(x: Array, w: Array, orders: Sequence[Sequence[int]] = (), error: float = 1e-5, **given: Any) -> None:
+    """Check a convolution whose input, kernel and output have their roles in `orders` (default: channels first)."""
+    rank = x.ndim - 2
+    ones, plain = [1] * rank, list(range(x.ndim))
+    o = {"window_strides": ones, "padding": [0] * (2 * rank), "lhs_dilation": ones, "rhs_dilation": ones} | {
+        "window_reversal": [False] * rank,
+        "feature_group_count": 1,
+        "batch_group_count": 1,
+        **given,
+    }
+    wanted = convolution(x, w, **o)
+    inputs, kernels, outputs = orders or (plain, plain, plain)
+    sides = {"input": inputs, "output": outputs}
+    numbers: dict[str, Any] = {f"{s}_batch_dimension": list(a).index(0) for s, a in sides.items()}
+    numbers |= {f"{s}_feature_dimension": list(a).index(1) for s, a in sides.items()}
+    numbers |= {
+        "kernel_output_feature_dimension": list(kernels).index(0),
+        "kernel_input_feature_dimension": list(kernels).index(1),
+    }
+    spatial = {**sides, "kernel": kernels}
+    numbers |= {f"{s}_spatial_dimensions": [list(a).index(i + 2) for i in range(rank)] for s, a in spatial.items()}
+    arrays = [x.transpose(inputs), w.transpose(kernels)]
+    check("CONVOLUTION", arrays, wanted.transpose(outputs), error=error, **o, **numbers)
+
+
+CONVOLUTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "strides": {"window_strides": [2, 3]},
+    "padding": {"padding": [1, 2, 0, 3]},
+    "cropped": {"padding": [-1, 2, 1, -2]},
+    "all padding": {"padding": [-9, 12, 0, 0]},
+    "transposed": {"lhs_dilation": [2, 3], "padding": [1, 1, 2, 2]},
+    "dilated": {"rhs_dilation": [2, 1]},
+    "reversed": {"window_reversal": [True, False]},
+    "everything": {
+        "window_strides": [2, 1],
+        "padding": [2, -1, 3, 1],
+        "lhs_dilation": [3, 2],
+        "rhs_dilation": [1, 2],
+        "window_reversal": [True, True],
+    },
+    "nothing left": {"padding": [-3, -3, 0, 0]},
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_convolutions(name: str, dtype: str) -> None:
+    x, w = sample(dtype, 2, 3, 7, 8), sample(dtype, 4, 3, 3, 2, seed=1)
+    convolve(x, w, **CONVOLUTIONS[name])
+
+
+@pytest.mark.parametrize(
+    "orders",
+    [([0, 2, 3, 1], [2, 3, 1, 0], [0, 2, 3, 1]), ([2, 3, 0, 1], [0, 2, 1, 3], [1, 0, 3, 2]), ([1, 3, 0, 2],) * 3],
+)
+def test_dimension_numbers(orders: Any) -> None:
+    x, w = sample("float32", 2, 3, 7, 8), sample("float32", 4, 3, 3, 2, seed=1)
+    convolve(x, w, orders, padding=[1, 0, 0, 2])
+    convolve(sample("float32", 4, 3, 5, 6), w, orders, batch_group_count=2, window_strides=[2, 1])
+    convolve(sample("float32", 2, 6, 5, 6), w, orders, feature_group_count=2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint8", "int64"])
+def test_convolutions_of_all_types_and_groups(dtype: str) -> None:
+    x, w = sample(dtype, 2, 4, 5), sample(dtype, 6, 2, 3, seed=1)
+    error = 2e-2 if dtype == "float16" else 1e-5
+    convolve(x, w, feature_group_count=2, padding=[1, 1], error=error)
+    convolve(sample(dtype, 4, 2, 5), w, batch_group_count=2, error=error)
+    convolve(sample(dtype, 2, 4, 5), sample(dtype, 4, 1, 3, seed=2), feature_group_count=4, error=error)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_convolutions_of_other_ranks(dtype: str) -> None:
+    convolve(sample(dtype, 2, 3), sample(dtype, 4, 3, seed=1))
+    convolve(sample(dtype, 2, 3, 4, 5, 4), sample(dtype, 2, 3, 2, 2, 3, seed=1), padding=[0, 1, 1, 0, 0, 0])
+    convolve(sample(dtype, 0, 3, 4), sample(dtype, 4, 3, 2, seed=1))
+    convolve(sample(dtype, 2, 3, 2), sample(dtype, 4, 3, 5, seed=1))
+
+
+def test_a_convolution_of_int8_with_a_result_of_int32() -> None:
+    x, w = sample("int8", 1, 2, 5), sample("int8", 3, 2, 3, seed=1)
+    o = {"window_strides": [1], "padding": [0, 0], "lhs_dilation": [1], "rhs_dilation": [1], "window_reversal": [False]}
+    wanted = convolution(x.astype("int32"), w.astype("int32"), **o, feature_group_count=1, batch_group_count=1)
+    numbers = {f"{s}_feature_dimension": 1 for s in ("input", "output")} | {"kernel_input_feature_dimension": 1}
+    spatial = {f"{s}_spatial_dimensions": [2] for s in ("input", "kernel", "output")}
+    groups = {"feature_group_count": 1, "batch_group_count": 1}
+    check("CONVOLUTION", [x, w], wanted, **o, **numbers, **spatial, **groups)
