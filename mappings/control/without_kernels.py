@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnxtfl.rewriting.registry import refuse_tfl
 
-_STABLEHLO = ("CUSTOM_CALL", "REDUCE", "SORT")
+_STABLEHLO = ("CUSTOM_CALL",)
 refuse_tfl(
     *(f"STABLEHLO_{name}" for name in _STABLEHLO),
     why="no TFLite runtime has a kernel for it",

@@ -94,7 +94,7 @@ def _not_equal(lhs: Term, rhs: Term, *, comparison_direction: str) -> Term | Non
     return lhs.equals(rhs).apply(ops.Not) if comparison_direction == "NE" else None
 
 
-# --- StableHLO --------------------------------------------------------------------------------------------------------
+# --- StableHLO -------------------------------------------------------------------------------------------------------
 
 
 @lift_tfl("STABLEHLO_COMPARE")

@@ -183,7 +183,7 @@ def _has_one_scale(kernel: Value) -> bool:
     return quantization is not None and len(set(quantization.scales)) == 1
 
 
-# --- StableHLO --------------------------------------------------------------------------------------------------------
+# --- StableHLO -------------------------------------------------------------------------------------------------------
 
 
 @lift_tfl("STABLEHLO_CONVOLUTION")
@@ -262,7 +262,7 @@ def _with_a_spatial_axis(
     return x, kernel, {**numbers, **spatial}, {"window_strides": (1,), "rhs_dilation": (1,), "padding": (0, 0)}
 
 
-# --- ONNX -------------------------------------------------------------------------------------------------------------
+# --- ONNX ------------------------------------------------------------------------------------------------------------
 
 
 @lower_onnx(ops.Conv)
@@ -467,7 +467,7 @@ def _first(node: Node, total: Value | None) -> Value | None:
     return node.optional(2) if total is None else None
 
 
-# --- ONNX Runtime: other types than float32 ---------------------------------------------------------------------------
+# --- ONNX Runtime: other types than float32 --------------------------------------------------------------------------
 
 _MOST_TAPS = 1 << 8
 """The most positions of a kernel, each of which is a product of matrices."""

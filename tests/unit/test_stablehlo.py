@@ -399,7 +399,7 @@ def test_dynamic_slices_of_scalars_and_empty_parts() -> None:
     check("DYNAMIC_UPDATE_SLICE", [row, row[:0], np.asarray(2, np.int32)], row)
 
 
-# --- comparisons ------------------------------------------------------------------------------------------------------
+# --- comparisons -----------------------------------------------------------------------------------------------------
 
 DIRECTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "EQ": np.equal,
@@ -454,7 +454,7 @@ def test_complex_numbers_are_equal_in_both_parts() -> None:
         np.testing.assert_array_equal(run_onnx(data, pairs)["out0"], wanted)
 
 
-# --- products ---------------------------------------------------------------------------------------------------------
+# --- products --------------------------------------------------------------------------------------------------------
 
 
 def dot(x: Array, y: Array, batch: Sequence[tuple[int, int]], contract: Sequence[tuple[int, int]]) -> Array:
@@ -514,7 +514,7 @@ def test_dot_general_with_a_wider_result() -> None:
     check("DOT_GENERAL", [p, q], p @ q, **options)
 
 
-# --- convolutions -----------------------------------------------------------------------------------------------------
+# --- convolutions ----------------------------------------------------------------------------------------------------
 
 
 def padded(x: Array, low: Sequence[int], high: Sequence[int], dilation: Sequence[int]) -> Array:
@@ -645,3 +645,188 @@ def test_a_convolution_of_int8_with_a_result_of_int32() -> None:
     spatial = {f"{s}_spatial_dimensions": [2] for s in ("input", "kernel", "output")}
     groups = {"feature_group_count": 1, "batch_group_count": 1}
     check("CONVOLUTION", [x, w], wanted, **o, **numbers, **spatial, **groups)
+
+
+# --- reductions -------------------------------------------------------------------------------------------------------
+
+JOINS: dict[str, Callable[..., Any]] = {
+    "ADD": np.add.reduce,
+    "MULTIPLY": np.multiply.reduce,
+    "MAXIMUM": np.maximum.reduce,
+    "MINIMUM": np.minimum.reduce,
+    "AND": np.bitwise_and.reduce,
+    "OR": np.bitwise_or.reduce,
+}
+
+
+def reduce(x: Array, start: Array, op: str, axes: Sequence[int], **given: Any) -> None:
+    """Check the reduction of one operand by one op."""
+    wanted = JOINS[op](x, tuple(axes), dtype=x.dtype, initial=start.item())
+    body = {"body_subgraph_index": lambda: region([x.dtype.name] * 2, lambda g, a, b: g(op, a, b))}
+    check("REDUCE", [x, start], np.asarray(wanted), dimensions=list(axes), **body, **given)
+
+
+@pytest.mark.parametrize("op", JOINS)
+@pytest.mark.parametrize("dtype", ["bool", *FLOATS, *SIGNED, *UNSIGNED])
+def test_reductions_by_one_op(op: str, dtype: str) -> None:
+    if (dtype in FLOATS and op in ("AND", "OR")) or (dtype == "bool" and op in ("ADD", "MULTIPLY")):
+        pytest.skip("floats have no bits; the arithmetic of bools is tested below")
+    x = sample(dtype, 2, 3, 4, low=0.5, high=1.5)
+    if op in ("ADD", "MULTIPLY") and dtype not in FLOATS:
+        x %= np.asarray(4, dtype)  # ONNX Runtime sums in double
+    start = np.asarray(1, dtype)
+    error = 1e-2 if dtype == "float16" else 1e-5
+    reduce(x, start, op, [1], error=error)
+    reduce(x, np.asarray(0, dtype), op, [0, 2], error=error)
+    reduce(x[0, 0, 0], start, op, [])
+    reduce(x[:0], start, op, [0])
+    reduce(x, start, op, [])
+
+
+def test_sums_and_products_of_bools_are_logic() -> None:
+    x = np.asarray([[True, False, True], [False, False, False], [True, True, True]])
+    for op, wanted in (("ADD", x.any(1)), ("MULTIPLY", x.all(1))):
+        body = {"body_subgraph_index": lambda op=op: region(["bool"] * 2, lambda g, a, b: g(op, a, b))}
+        check("REDUCE", [x, np.asarray(op == "MULTIPLY")], wanted, dimensions=[1], **body)
+
+
+@pytest.mark.parametrize("op", ["MAXIMUM", "MINIMUM", "ADD"])
+def test_reductions_keep_infinity(op: str) -> None:
+    x = np.asarray([[1, -7, 2], [INF, 1, 0], [-INF, -3, -0.0], [-INF, -INF, -INF]], np.float32)
+    for start in (-INF, INF, 0.0, -1e30):
+        reduce(x, np.asarray(start, np.float32), op, [1])
+
+
+def test_a_reduction_of_several_operands() -> None:
+    x, n = sample("float32", 3, 5), sample("int8", 3, 5).astype("int32")
+    body = {
+        "body_subgraph_index": lambda: region(
+            ["float32", "int32"] * 2, lambda g, a, m, b, n: (g("MAXIMUM", a, b), g("ADD", m, n))
+        )
+    }
+    starts = [np.asarray(-INF, np.float32), np.asarray(7, np.int32)]
+    check("REDUCE", [x, n, *starts], x.max(1), n.sum(1, dtype="int32") + np.int32(7), dimensions=[1], **body)
+
+
+def largest_with_index(g: Any, a: Any, i: Any, b: Any, j: Any) -> Any:
+    """The body of JAX's argmax: the greater value (NaN wins), of equal ones the smaller index."""
+    nan = g("COMPARE", a, a, dtype="bool", **compare_options("NE", "FLOAT"))
+    first = g("OR", g("COMPARE", a, b, dtype="bool", **compare_options("GT", "FLOAT")), nan)
+    equal = g("COMPARE", a, b, dtype="bool", **compare_options("EQ", "FLOAT"))
+    before = g("COMPARE", i, j, dtype="bool", **compare_options("LT", "SIGNED"))
+    index = g("OR", first, g("AND", equal, before))
+    return g("SELECT", first, a, b, dtype="float32"), g("SELECT", index, i, j, dtype="int32")
+
+
+@pytest.mark.parametrize("shape", [(7,), (2, 8), (3, 1), (2, 3, 5), (1, 0)])
+def test_argmax_as_a_reduction(shape: tuple[int, ...]) -> None:
+    x = np.round(sample("float32", *shape))
+    index = np.broadcast_to(np.arange(shape[-1], dtype=np.int32), shape).copy()
+    body = {"body_subgraph_index": lambda: region(["float32", "int32"] * 2, largest_with_index)}
+    starts = [np.asarray(-INF, np.float32), np.asarray(0, np.int32)]
+    axis = len(shape) - 1
+    wanted = (
+        (x.max(axis), x.argmax(axis).astype(np.int32))
+        if shape[-1]
+        else (np.full(shape[:-1], -INF, np.float32), np.zeros(shape[:-1], np.int32))
+    )
+    check("REDUCE", [x, index, *starts], *wanted, dimensions=[axis], **body)
+
+
+def test_a_reduction_keeps_the_order_of_elements() -> None:
+    """The second of two: the last element along the axes."""
+    x = sample("int32", 3, 5, 2)
+    body = {"body_subgraph_index": lambda: region(["int32"] * 2, lambda g, a, b: g("SUBTRACT", b, g("SUBTRACT", a, a)))}
+    check("REDUCE", [x, np.asarray(9, np.int32)], x[:, -1, -1], dimensions=[1, 2], **body)
+
+
+# --- sorting ----------------------------------------------------------------------------------------------------------
+
+
+def ordering(direction: str, kind: str, key: int = 0) -> Callable[..., Any]:
+    """A comparator of one key."""
+    options = compare_options(direction, kind)
+    return lambda g, *a: g("COMPARE", a[2 * key], a[2 * key + 1], dtype="bool", **options)
+
+
+def sort(values: Sequence[Array], compare: Callable[..., Any], order: Array, axis: int) -> None:
+    """Check a sort; `order`: the wanted positions along the axis."""
+    dtypes = [v.dtype.name for v in values for _ in (0, 1)]
+    options = {"comparator_subgraph_index": lambda: region(dtypes, compare), "is_stable": True}
+    check("SORT", values, *(np.take_along_axis(v, order, axis) for v in values), dimension=axis, **options)
+
+
+@pytest.mark.parametrize("dtype", ["bool", *FLOATS, *SIGNED, *UNSIGNED])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_sorts_by_one_key(dtype: str, axis: int) -> None:
+    x = sample(dtype, 3, 6, 4)
+    n = np.arange(x.size, dtype=np.int32).reshape(x.shape)
+    kind = "FLOAT" if dtype in FLOATS else "SIGNED" if dtype in SIGNED else "UNSIGNED"
+    ascending = np.argsort(x, axis, kind="stable")
+    size = x.shape[axis]
+    descending = np.flip(size - 1 - np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    sort([x, n], ordering("LT", kind), ascending, axis)
+    sort([n, x], ordering("GT", kind, 1), descending, axis)
+
+
+def test_sorts_of_vectors_and_of_nothing() -> None:
+    x = np.asarray([2, 1, 2, 0, 1], np.int32)
+    sort([x], ordering("LT", "SIGNED"), np.argsort(x, kind="stable"), 0)
+    sort([x[:1]], ordering("LT", "SIGNED"), np.zeros(1, np.int64), 0)
+    sort([x[:0]], ordering("LT", "SIGNED"), np.zeros(0, np.int64), 0)
+    sort([np.zeros((0, 3), np.float32)], ordering("LT", "FLOAT"), np.zeros((0, 3), np.int64), 1)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_sort_in_the_total_order(dtype: str) -> None:
+    ordered = np.asarray([-NAN, -INF, -2, -0.0, 0.0, 1, INF, NAN], dtype)
+    ordered[0] = np.copysign(ordered[0], -1)
+    mixed = np.random.default_rng(0).permutation(8)
+    x, n = ordered[mixed], np.arange(8, dtype=np.int32)
+    sort([x, n], ordering("LT", "FLOAT_TOTAL_ORDER"), np.argsort(mixed), 0)
+    sort([x, n], ordering("GT", "FLOAT_TOTAL_ORDER"), np.argsort(mixed)[::-1].copy(), 0)
+
+
+def canonical(g: Any, x: Any) -> Any:
+    """Zeros and NaN as JAX's comparators make them equal."""
+    dtype = x.dtype.numpy
+    zero, nan = np.asarray(0, dtype), np.asarray(NAN, dtype)
+    is_zero = g("COMPARE", x, zero, dtype="bool", **compare_options("EQ", "FLOAT"))
+    is_nan = g("COMPARE", x, x, dtype="bool", **compare_options("NE", "FLOAT"))
+    return g("SELECT", is_nan, nan, g("SELECT", is_zero, zero, x, dtype=dtype.name), dtype=dtype.name)
+
+
+def jax_comparator(g: Any, *values: Any) -> Any:
+    """Lexicographic by two keys."""
+    keys = [canonical(g, v) if v.dtype.is_float else v for v in values[:4]]
+    kinds = ["FLOAT_TOTAL_ORDER" if v.dtype.is_float else "SIGNED" for v in (values[0], values[2])]
+    last = g("COMPARE", keys[2], keys[3], dtype="bool", **compare_options("LT", kinds[1]))
+    equal = g("COMPARE", keys[0], keys[1], dtype="bool", **compare_options("EQ", kinds[0]))
+    first = g("COMPARE", keys[0], keys[1], dtype="bool", **compare_options("LT", kinds[0]))
+    return g("OR", first, g("AND", equal, last))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_sort_by_several_keys_as_jax_writes_it(dtype: str) -> None:
+    x = np.random.default_rng(0).choice([0.0, -0.0, 1, -1, INF, -INF, NAN, -NAN], (3, 20)).astype(dtype)
+    n = np.random.default_rng(1).integers(0, 3, (3, 20), dtype=np.int32)
+    payload = np.arange(60, dtype=np.int64).reshape(3, 20)
+    sort([x, n, payload], jax_comparator, np.lexsort((n, x), axis=1), 1)
+    sort([n, x, payload], jax_comparator, np.lexsort((x, n), axis=1), 1)
+
+
+def test_a_sort_by_a_function_of_the_key() -> None:
+    """By absolute value; and a comparator without keys, by which all odd numbers come first."""
+    x = np.asarray([[3, -1, 2, -3, 0, 1], [5, 4, -4, 4, -5, 0]], np.int32)
+
+    def by_size(g: Any, a: Any, b: Any) -> Any:
+        return g("COMPARE", g("ABS", a), g("ABS", b), dtype="bool", **compare_options("LT", "SIGNED"))
+
+    def odd_first(g: Any, a: Any, b: Any) -> Any:
+        one = np.asarray(1, np.int32)
+        odd = [g("COMPARE", g("AND", v, one), one, dtype="bool", **compare_options("EQ", "SIGNED")) for v in (a, b)]
+        return g("AND", odd[0], g("COMPARE", odd[0], odd[1], dtype="bool", **compare_options("NE", "UNSIGNED")))
+
+    for axis in (0, 1):
+        sort([x], by_size, np.argsort(np.abs(x), axis, kind="stable"), axis)
+        sort([x], odd_first, np.argsort(x % 2 == 0, axis, kind="stable"), axis)
