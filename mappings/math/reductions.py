@@ -186,14 +186,9 @@ def _joined_by(body: Graph, index: int, count: int) -> str:
     return join.op.reduction if of_bools is is_bool else ""
 
 
-_NEUTRAL = {
-    "sum": lambda _: 0,
-    "prod": lambda _: 1,
-    "max": lowest,
-    "min": highest,
-    "any": lambda _: 0,
-    "all": lambda _: 1,
-}
+def _neutral_element(kind: str, dtype: np.dtype[Any]) -> Any:
+    """The element that does not change a reduction of this kind."""
+    return {"max": lowest, "min": highest}[kind](dtype) if kind in ("max", "min") else kind in ("prod", "all")
 
 
 def _reduced_from(b: Builder, x: Value, start: Value, kind: str, axes: Sequence[int]) -> Value:
@@ -202,7 +197,7 @@ def _reduced_from(b: Builder, x: Value, start: Value, kind: str, axes: Sequence[
         return broadcast(b, start, [d for a, d in enumerate(x.shape) if a not in axes], x)
     total = b(ops.Reduce, x, axes, kind=kind, keepdims=False)
     known = start.numpy() if start.data is not None else None
-    if known is not None and bool(known == _NEUTRAL[kind](known.dtype)):
+    if known is not None and bool(known == _neutral_element(kind, known.dtype)):
         return total
     return b(ops.joining(kind), total, start)
 

@@ -17,6 +17,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.op import Op
 from onnxtfl.ir.reshape import broadcast, with_unit_axis
 from onnxtfl.ir.types import DType
 
@@ -54,7 +55,7 @@ def _both_orders(pair: Sequence[Value]) -> list[tuple[Value, Value]]:
     return [(pair[0], pair[1]), (pair[1], pair[0])] if pair else []
 
 
-def _operands_of(value: Value, op: type[ops.And] | type[ops.Or]) -> list[Value]:
+def _operands_of(value: Value, op: type[Op]) -> list[Value]:
     """The two operands of the `op` that computes `value`; none if another does."""
     node = value.producer
     return [node.operand(0), node.operand(1)] if node is not None and node.op is op else []

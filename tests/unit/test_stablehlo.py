@@ -8,6 +8,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
 import onnxtfl
@@ -647,7 +648,7 @@ def test_a_convolution_of_int8_with_a_result_of_int32() -> None:
     check("CONVOLUTION", [x, w], wanted, **o, **numbers, **spatial, **groups)
 
 
-# --- reductions -------------------------------------------------------------------------------------------------------
+# --- reductions ------------------------------------------------------------------------------------------------------
 
 JOINS: dict[str, Callable[..., Any]] = {
     "ADD": np.add.reduce,
@@ -740,7 +741,7 @@ def test_a_reduction_keeps_the_order_of_elements() -> None:
     check("REDUCE", [x, np.asarray(9, np.int32)], x[:, -1, -1], dimensions=[1, 2], **body)
 
 
-# --- sorting ----------------------------------------------------------------------------------------------------------
+# --- sorting ---------------------------------------------------------------------------------------------------------
 
 
 def ordering(direction: str, kind: str, key: int = 0) -> Callable[..., Any]:
@@ -830,3 +831,37 @@ def test_a_sort_by_a_function_of_the_key() -> None:
     for axis in (0, 1):
         sort([x], by_size, np.argsort(np.abs(x), axis, kind="stable"), axis)
         sort([x], odd_first, np.argsort(x % 2 == 0, axis, kind="stable"), axis)
+
+
+# --- custom calls -----------------------------------------------------------------------------------------------------
+
+
+def custom_call(**options: Any) -> bytes:
+    x = sample("float32", 2, 3)
+    return model("CUSTOM_CALL", [x, x], [x, x[0].astype("int32")], **options)
+
+
+def test_a_custom_call_is_a_custom_op() -> None:
+    options = {"backend_config": "{a = 1}", "api_version": 2, "has_side_effect": True, "custom_attributes": b"\x01\x02"}
+    data = converted(custom_call(call_target_name="my.call", **options), allow_custom=True)
+    (node,) = onnx.load_model_from_string(data).graph.node
+    found = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    assert (node.op_type, node.domain, len(node.input), len(node.output)) == ("my.call", "stablehlo.custom_call", 2, 2)
+    payload = {"backend_config": b"{a = 1}", "api_version": 2, "has_side_effect": 1, "custom_attributes": b"\x01\x02"}
+    assert found == payload
+
+
+def test_a_custom_call_without_a_payload_comes_back_as_a_custom_op() -> None:
+    data = converted(custom_call(call_target_name="my_call"), allow_custom=True)
+    (node,) = onnx.load_model_from_string(data).graph.node
+    assert (node.op_type, list(node.attribute)) == ("my_call", [])
+    back = onnxtfl.onnx_to_tflite(data, allow_custom=True, check=False)
+    assert back.report.ops_after == {"custom:stablehlo.custom_call::my_call": 1}
+
+
+def test_a_custom_call_is_an_error_by_default() -> None:
+    with pytest.raises(onnxtfl.UnsupportedError, match=r"which calls 'my_call'.*allow_custom") as error:
+        converted(custom_call(call_target_name="my_call"))
+    assert error.value.code == "E-OP-002"
+    with pytest.raises(onnxtfl.InvalidModelError, match="call_target_name is empty"):
+        converted(custom_call(), allow_custom=True)

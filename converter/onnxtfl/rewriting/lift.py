@@ -116,8 +116,10 @@ def _no_conversion(node: Node) -> UnsupportedError:
     """Return the error for an op without a rule, with the advice of its family."""
     message, known, key = "there is no conversion for this op", _rules_of(node), _onnx_key(node)
     advice = known.refused.get(key) if node.op.dialect == "onnx" else known.refused_tfl.get(key[1])
+    call = known.custom_calls.get(key[1]) if node.op.dialect == "tfl" else None
     if advice is None:
-        return UnsupportedError(message, code="E-OP-002")
+        called = f", which calls {call(node)['called']!r}" if call else ""
+        return UnsupportedError(message + called, code="E-OP-002")
     return UnsupportedError(f"{message}: {advice[0]}", hint=advice[1], code="E-OP-002")
 
 
