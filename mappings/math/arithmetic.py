@@ -107,6 +107,8 @@ def _divided(b: Builder, node: Node, of_zero: Callable[[Term], Term], divide: Ca
     values open.
     """
     lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if lhs.dtype.is_complex and node.op.name == "tfl.STABLEHLO_DIVIDE":
+        return _complex_quotient(lhs, rhs).value
     if not lhs.dtype.is_integer or _is_safe_divisor(rhs.value):
         return divide(lhs, rhs).value
     zero = rhs.equals(0)
@@ -115,6 +117,13 @@ def _divided(b: Builder, node: Node, of_zero: Callable[[Term], Term], divide: Ca
     minus = rhs.equals(-1)
     found = divide(minus.choose(0 - lhs, lhs), (zero | minus).choose(rhs.constant(1), rhs))
     return zero.choose(of_zero(lhs), found).value
+
+
+def _complex_quotient(lhs: Term, rhs: Term) -> Term:
+    """(a + b i) / (c + d i) = ((a c + b d) + (b c - a d) i) / (c c + d d)."""
+    (x, y), (u, v) = ((z.apply(ops.Real), z.apply(ops.Imag)) for z in (lhs, rhs))
+    size = u * u + v * v
+    return ((x * u + y * v) / size).apply(ops.Complex, (y * u - x * v) / size)
 
 
 def _is_safe_divisor(value: Value) -> bool:
@@ -219,7 +228,9 @@ def _bound(node: Node, index: int, absent: float) -> float:
 
 @lower_onnx(ops.Clamp)
 def _clamp_onnx(node: Node, opset: int) -> Form | None:
-    """Clip with scalar bounds."""
+    """Clip with scalar bounds. ONNX Runtime expands that of bfloat16 to comparisons, for which it has no kernel."""
+    if node.operand(0).dtype is DType.BFLOAT16:
+        return None
     bounds = [_scalar(node, node.optional(i)) for i in (1, 2)]
     if any(v is not None and v.rank for v in bounds):
         return None

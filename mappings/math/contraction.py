@@ -408,9 +408,18 @@ def _stablehlo_dot_general(b: Builder, node: Node) -> Value:
     names = [f"{side}_{kind}_dimensions" for side in ("lhs", "rhs") for kind in ("batching", "contracting")]
     dimensions = {name: tuple(int_list(node, name)) for name in names}
     dtype = node.result.dtype
-    operands = (Term(b, node.operand(i)).to(summing_type(dtype)).value for i in (0, 1))
-    total = Term(b, b(ops.DotGeneral, *operands, **dimensions))
+    lhs, rhs = (Term(b, node.operand(i)) for i in (0, 1))
+    if dtype.is_complex:
+        return _complex_product(lhs, rhs, dimensions).value
+    total = lhs.to(summing_type(dtype)).apply(ops.DotGeneral, rhs.to(summing_type(dtype)), **dimensions)
     return (total.differs(0) if dtype is DType.BOOL else total.to(dtype)).value
+
+
+def _complex_product(lhs: Term, rhs: Term, dimensions: dict[str, tuple[int, ...]]) -> Term:
+    """(A + B i) (C + D i) = (A C - B D) + (A D + B C) i."""
+    left, right = ((z.apply(ops.Real), z.apply(ops.Imag)) for z in (lhs, rhs))
+    (ac, ad), (bc, bd) = ([x.apply(ops.DotGeneral, y, **dimensions) for y in right] for x in left)
+    return (ac - bd).apply(ops.Complex, ad + bc)
 
 
 @lower_onnx(ops.DotGeneral)

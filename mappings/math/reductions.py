@@ -181,9 +181,8 @@ def _joined_by(body: Graph, index: int, count: int) -> str:
     join, pair = body.outputs[index].producer, {body.inputs[index], body.inputs[index + count]}
     if join is None or set(join.operands) != pair:
         return ""
-    of_bools = join.op in (ops.And, ops.Or)
-    is_bool = body.inputs[index].dtype is DType.BOOL
-    return join.op.reduction if of_bools is is_bool else ""
+    of_bools, dtype = join.op in (ops.And, ops.Or), body.inputs[index].dtype
+    return "" if of_bools is not (dtype is DType.BOOL) or dtype.is_complex else join.op.reduction
 
 
 def _neutral_element(kind: str, dtype: np.dtype[Any]) -> Any:

@@ -162,10 +162,43 @@ def test_negated_unsigned_integers_wrap(dtype: str) -> None:
     check("NEGATE", [ends(dtype)], np.negative(ends(dtype)))
 
 
-def test_functions_of_complex_numbers() -> None:
-    x = np.asarray([3 + 4j, -1j, 0, -2.5 + 1j], np.complex64)
-    data = converted(model("ABS", [x], [np.abs(x)]))
-    assert data
+def as_pairs(x: Array) -> Array:
+    """Complex elements as a trailing axis of two real ones, which ONNX models have."""
+    return np.stack([x.real, x.imag], -1) if x.dtype.kind == "c" else x
+
+
+def complex_sum() -> Graph:
+    return region(["complex64"] * 2, lambda g, a, b: g("ADD", a, b))
+
+
+def test_complex_numbers() -> None:
+    x = np.asarray([[3 + 4j, -1j, 1], [-2.5 + 1j, 0.5, 2 - 2j]], np.complex64)
+    y, start = x[::-1] * np.complex64(1j), np.asarray(1j, np.complex64)
+    places = [np.asarray(i, np.int32) for i in (1, 0)]
+    cases: list[tuple[str, list[Array], Array, dict[str, Any]]] = [
+        ("ABS", [x], np.abs(x), {}),
+        ("NEGATE", [x], -x, {}),
+        ("SUBTRACT", [x, y], x - y, {}),
+        ("DIVIDE", [x, y], x / y, {}),
+        ("SELECT", [np.asarray(True), x, y], x, {}),
+        ("CONVERT", [x], x.real.copy(), {}),
+        ("CONVERT", [x.real.copy()], x.real.astype(np.complex64), {}),
+        ("RESHAPE", [x], x.reshape(3, 2), {}),
+        ("TRANSPOSE", [x], x.T, {"permutation": [1, 0]}),
+        ("CONCATENATE", [x, y], np.concatenate([x, y]), {}),
+        ("BROADCAST_IN_DIM", [x[0]], np.stack([x[0], x[0]]), {"broadcast_dimensions": [1]}),
+        ("IOTA", [], np.arange(3).astype(np.complex64), {"iota_dimension": 0}),
+        ("DYNAMIC_SLICE", [x, *places], x[1:, :2], {"slice_sizes": [1, 2]}),
+        ("DYNAMIC_UPDATE_SLICE", [x, x[:1], *places], np.stack([x[0], x[0]]), {}),
+        ("DOT_GENERAL", [x, y], x @ y.T, dot_options([], [(1, 1)])),
+        ("REDUCE", [x, start], x.sum(1) + start, {"dimensions": [1], "body_subgraph_index": complex_sum}),
+    ]
+    for op, inputs, wanted, options in cases:
+        data = converted(model(op, inputs, [wanted], **fresh(options)))
+        found = run_onnx(data, {f"in{i}": as_pairs(a) for i, a in enumerate(inputs)})["out0"]
+        np.testing.assert_allclose(found, as_pairs(wanted), rtol=1e-5, atol=1e-6)
+    with pytest.raises(onnxtfl.UnsupportedError, match="cannot be complex64"):
+        converted(model("TANH", [x], [x]))
 
 
 def grid(dtype: str) -> tuple[Array, Array]:

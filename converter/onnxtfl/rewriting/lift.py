@@ -439,8 +439,10 @@ def _of_type(error: OnnxtflError, node: Node) -> OnnxtflError:
         return error
     if node.op.dialect == "onnx":
         return UnsupportedError(str(error.__cause__), hint="cast it to another type, or cut the model around it")
-    small = (DType.INT8, DType.UINT8, DType.INT16)
-    if not any(v is not None and isinstance(v.type, TensorType) and v.dtype in small for v in node.operands):
+    types = {v.dtype for v in node.operands if v is not None and isinstance(v.type, TensorType)}
+    if any(dtype.is_complex for dtype in types):
+        return UnsupportedError(str(error.__cause__), hint="cut the model around it", code="E-TYPE-002")
+    if not types & {DType.INT8, DType.UINT8, DType.INT16}:
         return error
     hint = "give it a scale, cast it to another type, or cut the model around it"
     return UnsupportedError(f"{error.__cause__} without a scale", hint=hint, code="E-TYPE-002")
