@@ -99,7 +99,11 @@ def _broadcast_in_dim(b: Builder, node: Node) -> Value:
         raise ValueError(f"broadcast_dimensions {places} of rank {x.rank} in a result of rank {rank}")
     ordered = transposed(b, x, sorted(range(x.rank), key=places.__getitem__))
     spread = [x.shape[places.index(i)] if i in places else 1 for i in range(rank)]
-    return broadcast(b, reshape(b, ordered, spread, x), node.result.shape, x)
+    sizes = [
+        own if i in places and not isinstance(d, int) else d
+        for i, (own, d) in enumerate(zip(spread, node.result.shape, strict=True))
+    ]
+    return broadcast(b, reshape(b, ordered, spread, x), sizes, x)
 
 
 @lift_tfl("BROADCAST_ARGS")

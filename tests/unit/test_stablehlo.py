@@ -15,6 +15,7 @@ import onnxtfl
 from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import symbol
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.types import TensorType, dtype_of
@@ -144,10 +145,15 @@ def test_functions_of_any_shape(op: str, shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("op", FUNCTIONS)
-def test_functions_of_bfloat16_take_any_shape(op: str) -> None:
+def test_functions_of_bfloat16_load(op: str) -> None:
     x = sample("float32", 5, low=0.1).astype(ml_dtypes.bfloat16)
-    data = converted(model(op, [x], [x]))
-    assert data
+    assert converted(model(op, [x], [x]))
+
+
+@pytest.mark.parametrize("op", ["SUBTRACT", "DIVIDE", "REMAINDER", "POWER", "CLAMP"])
+def test_arithmetic_of_bfloat16_loads(op: str) -> None:
+    x = sample("float32", 5, low=0.1).astype(ml_dtypes.bfloat16)
+    assert converted(model(op, [x] * (3 if op == "CLAMP" else 2), [x]))
 
 
 @pytest.mark.parametrize("dtype", SIGNED)
@@ -774,6 +780,23 @@ def test_a_reduction_keeps_the_order_of_elements() -> None:
     check("REDUCE", [x, np.asarray(9, np.int32)], x[:, -1, -1], dimensions=[1, 2], **body)
 
 
+def test_a_body_by_pairs_needs_a_known_size() -> None:
+    graph = Graph()
+    x = graph.add_input(TensorType(dtype_of(np.dtype("float32")), (symbol("n"), 3)), "in0")
+    body = region(["float32"] * 2, lambda g, a, b: g("SUBTRACT", b, g("NEGATE", a)))
+    types = [TensorType(x.dtype, (3,))]
+    operands = [x, np.asarray(0, np.float32)]
+    options = {"dimensions": [0], "body_subgraph_index": body}
+    graph.outputs = Builder(graph).foreign("tfl", "STABLEHLO_REDUCE", operands, types, 1, **options)
+    file = io.BytesIO()
+    writer.write(Model(graph), file)
+    with pytest.raises(onnxtfl.UnsupportedError, match=r"a reduction of .* elements by Neg, Sub"):
+        converted(file.getvalue())
+    array = sample("float32", 5, 3)
+    data = converted(file.getvalue(), input_shapes={"in0": (5, 3)})
+    np.testing.assert_allclose(*run_onnx(data, {"in0": array}).values(), array.sum(0), rtol=1e-5)
+
+
 # --- sorting ---------------------------------------------------------------------------------------------------------
 
 
@@ -847,6 +870,32 @@ def test_a_sort_by_several_keys_as_jax_writes_it(dtype: str) -> None:
     payload = np.arange(60, dtype=np.int64).reshape(3, 20)
     sort([x, n, payload], jax_comparator, np.lexsort((n, x), axis=1), 1)
     sort([n, x, payload], jax_comparator, np.lexsort((x, n), axis=1), 1)
+
+
+def test_a_descending_sort_with_nan_first() -> None:
+    x = np.asarray([1, NAN, 0.0, -0.0, INF, 1, -NAN, -INF], np.float32)
+    n = np.arange(8, dtype=np.int32)
+    order = np.asarray([1, 6, 4, 0, 5, 2, 3, 7])
+    for direction, sides in (("GT", (0, 1)), ("LT", (1, 0))):
+        options = compare_options(direction, "FLOAT_TOTAL_ORDER")
+
+        def compare(g: Any, *a: Any, options: Any = options, sides: Any = sides) -> Any:
+            keys = [canonical(g, a[side]) for side in sides]
+            return g("COMPARE", *keys, dtype="bool", **options)
+
+        sort([x, n], compare, order, 0)
+
+
+def test_a_comparator_that_is_not_elementwise_is_an_error() -> None:
+    def compare(g: Any, a: Any, b: Any) -> Any:
+        return g("COMPARE", g("REDUCE", a, np.asarray(0, np.int32), dimensions=[], **body), b, dtype="bool", **less)
+
+    body = {"body_subgraph_index": region(["int32"] * 2, lambda g, a, b: g("ADD", a, b))}
+    less = compare_options("LT", "SIGNED")
+    x = np.asarray([2, 1], np.int32)
+    options = {"comparator_subgraph_index": region(["int32"] * 2, compare), "dimension": 0}
+    with pytest.raises(onnxtfl.UnsupportedError, match="a comparator that is not elementwise: Reduce, Compare"):
+        converted(model("SORT", [x], [x], **options))
 
 
 def test_a_sort_by_a_function_of_the_key() -> None:
