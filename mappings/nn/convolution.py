@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -47,7 +47,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import Dim, known_size, product
+from onnxtfl.ir.dims import Dim, is_static, known_size, product
 from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -474,15 +474,19 @@ _MOST_TAPS = 1 << 8
 
 
 def _is_of_other_type(node: Node) -> bool:
-    known = node.operand(0).tensor_type.is_static and node.operand(1).tensor_type.is_static
-    return known and (node.operand(0).dtype.is_integer or node.operand(0).dtype is DType.FLOAT64)
+    x, kernel = node.operand(0), node.operand(1)
+    if not (x.dtype.is_integer or x.dtype is DType.FLOAT64) or x.tensor_type.shape is None:
+        return False
+    return kernel.tensor_type.is_static and is_static(x.shape[a] for a in node.attr("input_spatial_dimensions"))
 
 
 @decompose(ops.Conv, "onnx", when=_is_of_other_type)
-def _conv_by_taps(b: Builder, node: Node) -> Value | None:
-    """Compute a convolution of integers or float64 as a sum of products of matrices::
+def _conv_by_taps(b: Builder, node: Node) -> Value:
+    """Compute a convolution of integers or float64 as a sum of products of matrices, one for each tap k of the kernel.
 
-    y[n, i, g, o] = sum over taps k of sum over c: x[n, i * stride + k * dilation, g, c] * kernel[g, o, c, k]
+    ::
+
+        y[n, i, g, o] = sum over k and c: x[n, i * stride + k * dilation, g, c] * kernel[g, o, c, k]
     """
     attributes, groups = attributes_of(node), node.attr("feature_group_count")
     window, sizes = sized_window(node)
@@ -490,43 +494,34 @@ def _conv_by_taps(b: Builder, node: Node) -> Value | None:
         raise UnsupportedError(f"a convolution of {node.operand(0).dtype.value} with {math.prod(window.shape)} taps")
     counts = [known_size(n) for n in window.counts(sizes)]
     x, window = realize_window(b, node.operand(0), attributes["input_spatial_dimensions"], window)
-    spatial = range(1, window.rank + 1)
-    x = transposed(
-        b,
-        x,
-        [
-            attributes["input_batch_dimension"],
-            *attributes["input_spatial_dimensions"],
-            attributes["input_feature_dimension"],
-        ],
-    )
-    kernel = transposed(
-        b,
-        node.operand(1),
-        [
-            attributes["kernel_output_feature_dimension"],
-            attributes["kernel_input_feature_dimension"],
-            *attributes["kernel_spatial_dimensions"],
-        ],
-    )
-    out, depth = kernel.shape[0] // groups, kernel.shape[1]
-    rows = reshape(b, x, (*x.shape[:-1], groups, depth))
-    columns = reshape(b, kernel, (groups, out, *kernel.shape[1:]))
+    x, kernel = transposed(b, x, _spatial_inside(attributes, "input")), _by_groups(b, node)
+    rows = reshape(b, x, (*x.shape[:-1], groups, kernel.shape[2]))
     total: Term | None = None
     for tap in itertools.product(*map(range, window.shape)):
-        begins = [k * d for k, d in zip(tap, window.dilations, strict=True)]
-        ends = [i + (n - 1) * s + 1 for i, n, s in zip(begins, counts, window.strides, strict=True)]
-        read = slice_axes(
-            b, rows, {a: slice(*part) for a, *part in zip(spatial, begins, ends, window.strides, strict=True)}
-        )
-        weights = slice_axes(b, columns, {a + 2: slice(k, k + 1) for a, k in zip(spatial, tap, strict=True)})
-        weights = reshape(b, weights, (groups, out, depth))
-        batch = {"lhs_batching_dimensions": (read.rank - 2,), "rhs_batching_dimensions": (0,)}
-        contract = {"lhs_contracting_dimensions": (read.rank - 1,), "rhs_contracting_dimensions": (2,)}
-        part = Term(b, b(ops.DotGeneral, read, weights, **batch, **contract))
+        each = zip(tap, counts, window.strides, window.dilations, strict=True)
+        read = [slice(k * d, k * d + (n - 1) * stride + 1, stride) for k, n, stride, d in each]
+        seen = slice_axes(b, rows, dict(enumerate(read, 1)))
+        weights = slice_axes(b, kernel, {i: slice(k, k + 1) for i, k in enumerate(tap, 3)})
+        batch = {"lhs_batching_dimensions": (seen.rank - 2,), "rhs_batching_dimensions": (0,)}
+        contract = {"lhs_contracting_dimensions": (seen.rank - 1,), "rhs_contracting_dimensions": (2,)}
+        part = Term(b, b(ops.DotGeneral, seen, reshape(b, weights, kernel.shape[:3]), **batch, **contract))
         total = part if total is None else total + part
     assert total is not None
     return _placed(b, node, total.value)
+
+
+def _spatial_inside(attributes: Mapping[str, Any], side: str) -> list[int]:
+    """The axes of input or output in the order batch, spatial, feature."""
+    spatial = attributes[f"{side}_spatial_dimensions"]
+    return [attributes[f"{side}_batch_dimension"], *spatial, attributes[f"{side}_feature_dimension"]]
+
+
+def _by_groups(b: Builder, node: Node) -> Value:
+    """The kernel as [group, output feature, input feature, spatial...]."""
+    attributes, groups = attributes_of(node), node.attr("feature_group_count")
+    features = (attributes["kernel_output_feature_dimension"], attributes["kernel_input_feature_dimension"])
+    kernel = transposed(b, node.operand(1), [*features, *attributes["kernel_spatial_dimensions"]])
+    return reshape(b, kernel, (groups, kernel.shape[0] // groups, *kernel.shape[1:]))
 
 
 def _placed(b: Builder, node: Node, grouped: Value) -> Value:
@@ -536,10 +531,5 @@ def _placed(b: Builder, node: Node, grouped: Value) -> Value:
     whole = Term(b, reshape(b, merged, (*merged.shape[:-2], merged.shape[-2] * merged.shape[-1])))
     if (bias := node.optional(2)) is not None:
         whole = whole + Term(b, reshape(b, bias, (product(bias.shape),)))
-    attributes = attributes_of(node)
-    roles = [
-        attributes["output_batch_dimension"],
-        *attributes["output_spatial_dimensions"],
-        attributes["output_feature_dimension"],
-    ]
+    roles = _spatial_inside(attributes_of(node), "output")
     return transposed(b, whole.value, [roles.index(a) for a in range(len(roles))])
