@@ -79,7 +79,7 @@ def _kernel_takes_power(node: Node) -> bool:
 row(ops.Pow, onnx="Pow", since=(7, 12, 13, 15))
 row(ops.Pow, tfl="POW", when=_kernel_takes_power)
 
-# --- lifting ---------------------------------------------------------------------------------------------------------
+# --- lifting ----------------------------------------------------------------------------------------------------------
 
 
 for _name in ("Add", "Sub", "Mul", "Div"):
@@ -205,7 +205,7 @@ def _clip_bounds(b: Builder, node: Node) -> None:
         append_operand(node, None if unbounded else b.scalar(bound, x))
 
 
-# --- forms -----------------------------------------------------------------------------------------------------------
+# --- forms ------------------------------------------------------------------------------------------------------------
 
 
 _CLAMPS = {(0.0, math.inf): "RELU", (0.0, 6.0): "RELU6", (-1.0, 1.0): "RELU_N1_TO_1", (0.0, 1.0): "RELU_0_TO_1"}
@@ -245,7 +245,7 @@ def _scalar(node: Node, bound: Value | None) -> Value | None:
     return constant(bound.data.reshape(())) if bound.rank else bound
 
 
-# --- decompositions --------------------------------------------------------------------------------------------------
+# --- decompositions ---------------------------------------------------------------------------------------------------
 
 
 @decompose(ops.Clamp)
@@ -380,7 +380,7 @@ def _integer_power(base: Term, exponent: Term) -> Term:
     return ((whole < 0) & unit.apply(ops.Not)).choose(result.constant(0), result)
 
 
-# --- quotients -------------------------------------------------------------------------------------------------------
+# --- quotients --------------------------------------------------------------------------------------------------------
 
 
 def exact_quotient(multiple: Term, divisor: Term) -> Term:

@@ -34,7 +34,7 @@ for _old in ("Equal", "Greater", "Less"):
     upgrade(_old, since=(1,))(align_by_axis)
 
 
-# --- TFLite's comparisons of quantized tensors -----------------------------------------------------------------------
+# --- TFLite's comparisons of quantized tensors ------------------------------------------------------------------------
 
 _DIRECTIONS = {tfl: direction for direction, _, _, tfl in _COMPARISONS} | {"NOT_EQUAL": "NE"}
 _FINE = 1.001 / 256

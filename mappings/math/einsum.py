@@ -133,7 +133,7 @@ def _spread(b: Builder, part: Labeled, labels: Sequence[str]) -> Value:
     return reshape(b, ordered, [part.size(x) for x in labels])
 
 
-# --- back to ONNX ----------------------------------------------------------------------------------------------------
+# --- back to ONNX -----------------------------------------------------------------------------------------------------
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

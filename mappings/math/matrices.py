@@ -21,7 +21,7 @@ from onnxtfl.ir.reshape import as_int64, broadcast, dim_vector, reshape, unsquee
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx
 
-# --- diagonals -------------------------------------------------------------------------------------------------------
+# --- diagonals --------------------------------------------------------------------------------------------------------
 
 
 @lower_onnx(ops.Diagonal)

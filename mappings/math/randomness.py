@@ -21,7 +21,7 @@ from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 
-# --- ONNX ------------------------------------------------------------------------------------------------------------
+# --- ONNX -------------------------------------------------------------------------------------------------------------
 
 _PARAMETERS: dict[type[Op], tuple[tuple[str, float], ...]] = {
     ops.RngNormal: (("mean", 0.0), ("scale", 1.0)),
@@ -63,7 +63,7 @@ def _multinomial(b: Builder, node: Node) -> Value:
     return b(ops.Multinomial, node.operand(0), count, seed=_seed(node), dtype=dtype)
 
 
-# --- TFLite ----------------------------------------------------------------------------------------------------------
+# --- TFLite -----------------------------------------------------------------------------------------------------------
 
 
 def _random_tfl(b: Builder, node: Node, op: type[Op]) -> Value:
@@ -114,7 +114,7 @@ def _by_standard(b: Builder, node: Node, dtype: DType) -> Value:
     return (Term(b, standard).to(first.dtype) * width + first).value
 
 
-# --- back to ONNX ----------------------------------------------------------------------------------------------------
+# --- back to ONNX -----------------------------------------------------------------------------------------------------
 
 
 def _seed_onnx(node: Node) -> dict[str, float]:

@@ -72,7 +72,7 @@ _TFL = {kind: tfl for kind, *_, tfl in _KINDS} | {"any": "REDUCE_ANY", "all": "R
 _BY_TFL = {tfl: kind for kind, tfl in _TFL.items()}
 
 
-# --- ONNX ------------------------------------------------------------------------------------------------------------
+# --- ONNX -------------------------------------------------------------------------------------------------------------
 
 
 def _axes(b: Builder, node: Node) -> Value | None:
@@ -135,7 +135,7 @@ for _op, _onnx, _tfl in ((ops.ArgMax, "ArgMax", "ARG_MAX"), (ops.ArgMin, "ArgMin
     row(_op, tfl=_tfl, attributes=_ARG_OPTIONS, when=_plain, lifts=False)
 
 
-# --- TFLite ----------------------------------------------------------------------------------------------------------
+# --- TFLite -----------------------------------------------------------------------------------------------------------
 
 
 @lift_tfl(*_BY_TFL)
@@ -281,7 +281,7 @@ def _lacks_neutral(node: Node) -> bool:
 
 decompose(ops.Reduce, "tfl", "axes")(by_halving)
 
-# --- decompositions --------------------------------------------------------------------------------------------------
+# --- decompositions ---------------------------------------------------------------------------------------------------
 
 
 def _is_of_all_axes_of_an_unknown_number(node: Node) -> bool:
@@ -435,7 +435,7 @@ def _arg_by_the_extreme(b: Builder, node: Node) -> Value:
     return Term(b, x).equals(extreme).to(dtype).apply(ops.ArgMax, axis=axis, dtype=node.attr("dtype")).value
 
 
-# --- back to ONNX ----------------------------------------------------------------------------------------------------
+# --- back to ONNX -----------------------------------------------------------------------------------------------------
 
 _ONNX = {kind: (onnx, since[0]) for kind, onnx, *_, since, _ in _KINDS} | {k: (name, 18) for k, name, _ in _FUNCTIONS}
 

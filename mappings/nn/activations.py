@@ -53,7 +53,7 @@ _EXPERIMENTAL = tuple(range(1, 10))
 row(ops.ThresholdedRelu, onnx="ThresholdedRelu", since=(*_EXPERIMENTAL, 10, 22), attributes="alpha")
 
 
-# --- ops that are formulas of neutral ops ----------------------------------------------------------------------------
+# --- ops that are formulas of neutral ops -----------------------------------------------------------------------------
 
 
 @lift_tfl("LOGISTIC")
@@ -112,7 +112,7 @@ def _fast_gelu(x: Term, bias: Term | None) -> Term:
 lift_onnx("BiasGelu", since=(1,), domain=_MICROSOFT)(on_terms(lambda x, bias: (x + bias).apply(ops.Gelu)))
 
 
-# --- formulas of kernels that TFLite has -----------------------------------------------------------------------------
+# --- formulas of kernels that TFLite has ------------------------------------------------------------------------------
 
 
 @formula(ops.Softplus, "tfl")

@@ -281,7 +281,7 @@ def _pads_unlike_onnx(node: Node) -> bool:
     return window.is_same and (skips or window.is_dilated)
 
 
-# --- decompositions: steps towards CONV_2D ---------------------------------------------------------------------------
+# --- decompositions: steps towards CONV_2D ----------------------------------------------------------------------------
 
 
 def _is_float(node: Node) -> bool:

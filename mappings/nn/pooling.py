@@ -75,7 +75,7 @@ def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[in
     return b(op, x, **pool_attributes(window, dims), **attributes)
 
 
-# --- ONNX ------------------------------------------------------------------------------------------------------------
+# --- ONNX -------------------------------------------------------------------------------------------------------------
 
 
 def _resolved(b: Builder, node: Node) -> tuple[Value, Resolved, range]:
@@ -187,7 +187,7 @@ def _pads_too_much(node: Node) -> bool:
     return any(p >= k for p, k in zip(window.explicit_padding, 2 * window.shape, strict=True))
 
 
-# --- TFLite ----------------------------------------------------------------------------------------------------------
+# --- TFLite -----------------------------------------------------------------------------------------------------------
 
 
 @lift_tfl("MAX_POOL_2D", "AVERAGE_POOL_2D", "L2_POOL_2D")
@@ -255,7 +255,7 @@ def _average_pool_2d(node: Node) -> Form | None:
     return None if node.attr("count_include_pad") and _is_padded(node) else _pool_2d(node, "AVERAGE_POOL_2D")
 
 
-# --- decompositions --------------------------------------------------------------------------------------------------
+# --- decompositions ---------------------------------------------------------------------------------------------------
 
 
 def _is_padded(node: Node) -> bool:

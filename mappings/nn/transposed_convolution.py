@@ -197,7 +197,7 @@ def _onnx_conv_transpose(node: Node, opset: int) -> Form | None:
     return Form("ConvTranspose", operands, attributes)
 
 
-# --- decompositions: steps towards kernels ---------------------------------------------------------------------------
+# --- decompositions: steps towards kernels ----------------------------------------------------------------------------
 
 
 def _is_dilated(node: Node) -> bool:

@@ -91,7 +91,7 @@ def _from_tfl(b: Builder, node: Node) -> Value:
     return b(ops.Convert, x, dtype=node.result.dtype)
 
 
-# --- into the core ---------------------------------------------------------------------------------------------------
+# --- into the core ----------------------------------------------------------------------------------------------------
 
 
 def _grouped(b: Builder, node: Node) -> tuple[Term, Callable[[Value], Term]]:
@@ -212,7 +212,7 @@ def _is_zero(value: Value) -> bool:
     return value.data is not None and value.data.size <= 1 << 16 and not value.numpy().astype(np.float32).any()
 
 
-# --- back to ONNX ----------------------------------------------------------------------------------------------------
+# --- back to ONNX -----------------------------------------------------------------------------------------------------
 
 
 def _block(node: Node) -> dict[str, int]:

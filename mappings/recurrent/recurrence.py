@@ -52,7 +52,7 @@ _BY_LETTERS = {name.lower(): found for name, found in _ACTIVATIONS.items()}
 _NAMES = {"none": "Affine", **{ours: name for name, (ours, _, _) in _ACTIVATIONS.items()}}
 """Our names of activations -> ONNX's; "none" is Affine with alpha = 1."""
 
-# --- from ONNX -------------------------------------------------------------------------------------------------------
+# --- from ONNX --------------------------------------------------------------------------------------------------------
 
 
 @lift_onnx("RNN", since=(1, 7, 14, 22))
@@ -215,7 +215,7 @@ def _summed(b: Builder, bias: Value | None) -> Value | None:
     return None if first is None or second is None else b(ops.Add, first, second)
 
 
-# --- to ONNX ---------------------------------------------------------------------------------------------------------
+# --- to ONNX ----------------------------------------------------------------------------------------------------------
 
 
 @lower_onnx(ops.Rnn)
@@ -321,7 +321,7 @@ def _single_step(b: Builder, node: Node) -> Value | Sequence[Value] | None:
     return _written_out(b, node) if node.operand(0).shape[0] == 1 else None
 
 
-# --- to TFLite -------------------------------------------------------------------------------------------------------
+# --- to TFLite --------------------------------------------------------------------------------------------------------
 
 LARGE = 128 << 10
 """Bytes of recurrent weights from which a layer kernel is slower than one subgraph call per step.

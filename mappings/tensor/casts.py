@@ -279,7 +279,7 @@ def _bitcast_of_bools(x: Term, *, dtype: DType) -> Term | None:
     return x.to(dtype) if DType.BOOL in (x.dtype, dtype) and other.is_integer and other.bits == 8 else None
 
 
-# --- element types that casts do not accept --------------------------------------------------------------------------
+# --- element types that casts do not accept ---------------------------------------------------------------------------
 
 
 @decompose(ops.Convert, None, "elements", when=lambda node: node.operand(0).is_quantized and node.result.is_quantized)

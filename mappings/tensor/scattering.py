@@ -30,7 +30,7 @@ MOST_PAIRS = 1 << 24
 """The most elements for which every update is compared with every other."""
 
 
-# --- scattering ------------------------------------------------------------------------------------------------------
+# --- scattering -------------------------------------------------------------------------------------------------------
 
 
 def _joins_few(node: Node, most: int) -> bool:
