@@ -947,3 +947,6 @@ def test_a_custom_call_is_an_error_by_default() -> None:
     assert error.value.code == "E-OP-002"
     with pytest.raises(onnxtfl.InvalidModelError, match="call_target_name is empty"):
         converted(custom_call(), allow_custom=True)
+    body = region(["float32"] * 2, lambda g, a, b: g("ADD", a, b))
+    with pytest.raises(onnxtfl.UnsupportedError, match="the call of 'my_call' has subgraphs"):
+        converted(custom_call(call_target_name="my_call", called_computations=(body,)), allow_custom=True)

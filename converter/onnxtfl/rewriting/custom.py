@@ -41,9 +41,8 @@ def _custom(node: Node) -> Graph | None:
     inputs = [graph.add_input(None if v is None else v.type) for v in node.operands]
     given = [None if v is None else x for v, x in zip(node.operands, inputs, strict=True)]
     types = tuple(result.type for result in node.results)
-    graph.outputs = Builder(graph).many(
-        ops.Custom, *given, types=types, **(call(node) if call else _identity(node, name))
-    )
+    identity = call(node) if call else _identity(node, name)
+    graph.outputs = Builder(graph).many(ops.Custom, *given, types=types, **identity)
     return graph
 
 
