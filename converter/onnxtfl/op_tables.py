@@ -19,10 +19,10 @@ Generated from the mapping rules by `onnxtfl ops`; a test fails when it is stale
 - **ONNX to TFLite** — *rule*: a mapping rule; *upgrade*: rewritten to a newer version first; *definition*: expanded to
   the function by which ONNX defines it; *no*: an UnsupportedError. A rule may still refuse a form that no TFLite kernel
   computes correctly; the error names it.
-- **TFLite to ONNX** — *rule*; *definition*: the subgraph by which the file defines it; *no kernel anywhere*: the format
-  has the op, but no runtime computes it; *no*; or *state*: variables, and tables with constant contents, become values
-  (see [state](state.md)); then the runtimes with a kernel that was measured to compute at least one form
-  correctly: onnx2tfl writes the op for these.
+- **TFLite to ONNX** — *rule*; *definition*: the subgraph by which the file defines it; *custom*: with `--allow-custom`,
+  the op that it names; *no kernel anywhere*: the format has the op, but no runtime computes it; *no*; or *state*:
+  variables, and tables with constant contents, become values (see [state](state.md)); then the runtimes with a kernel
+  that was measured to compute at least one form correctly: onnx2tfl writes the op for these.
 """
 
 
@@ -70,4 +70,6 @@ def _read(name: str, known: Rules) -> str:
         return "rule"
     if name in REPLACED | DEFINED_BY_FILE:
         return "state" if name in REPLACED else "definition"
+    if name in known.custom_calls:
+        return "custom"
     return "no kernel anywhere" if name in known.refused_tfl else "**no**"

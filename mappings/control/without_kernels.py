@@ -1,20 +1,9 @@
-"""Ops of TFLite's format without a kernel in any runtime, so that their meaning is undefined."""
+"""Op codes of TFLite's format that are no ops."""
 
 from __future__ import annotations
 
 from onnxtfl.rewriting.registry import refuse_tfl
 
-_STABLEHLO = (
-    *("ABS", "BROADCAST_IN_DIM", "CBRT", "CLAMP", "COMPARE", "CONCATENATE", "CONVERT", "CONVOLUTION", "COSINE"),
-    *("CUSTOM_CALL", "DIVIDE", "DOT_GENERAL", "DYNAMIC_SLICE", "DYNAMIC_UPDATE_SLICE", "EXPONENTIAL", "FLOOR", "IOTA"),
-    *("LOG", "LOGISTIC", "NEGATE", "OR", "POWER", "REDUCE", "REMAINDER", "RESHAPE", "RSQRT", "SELECT", "SLICE", "SORT"),
-    *("SUBTRACT", "TANH", "TRANSPOSE"),
-)
-refuse_tfl(
-    *(f"STABLEHLO_{name}" for name in _STABLEHLO),
-    why="no TFLite runtime has a kernel for it",
-    hint="export the .tflite again with TFLite's ops, without the converter's option that keeps StableHLO ops",
-)
 refuse_tfl(
     *("CUSTOM", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES"),
     why="it is a placeholder in the file format or the runtime, not an op with a kernel",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -98,6 +99,62 @@ lift_tfl("STABLEHLO_ADD")(partial(_with_bools, op=ops.Add, of_bools=ops.Or))
 lift_tfl("STABLEHLO_MULTIPLY")(partial(_with_bools, op=ops.Mul, of_bools=ops.And))
 lift_tfl("STABLEHLO_MAXIMUM")(partial(_with_bools, op=ops.Max, of_bools=ops.Or))
 lift_tfl("STABLEHLO_MINIMUM")(partial(_with_bools, op=ops.Min, of_bools=ops.And))
+row(ops.Sub, tfl="STABLEHLO_SUBTRACT", lowers=False)
+
+
+def _divided(b: Builder, node: Node, of_zero: Callable[[Term], Term], divide: Callable[[Term, Term], Term]) -> Value:
+    """Divide; an integer divisor of 0 has the result `of_zero`, and -1 the negated dividend, which may wrap.
+
+    ONNX Runtime's process ends for both. Source: XLA, ElementalIrEmitter::EmitIntegerDivide; StableHLO leaves the
+    values open.
+    """
+    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+    if lhs.dtype.is_complex and node.op.name == "tfl.STABLEHLO_DIVIDE":
+        return _complex_quotient(lhs, rhs).value
+    if not lhs.dtype.is_integer or _is_safe_divisor(rhs.value):
+        return divide(lhs, rhs).value
+    zero = rhs.equals(0)
+    if not lhs.dtype.is_signed:
+        return zero.choose(of_zero(lhs), divide(lhs, zero.choose(rhs.constant(1), rhs))).value
+    minus = rhs.equals(-1)
+    found = divide(minus.choose(0 - lhs, lhs), (zero | minus).choose(rhs.constant(1), rhs))
+    return zero.choose(of_zero(lhs), found).value
+
+
+def _complex_quotient(lhs: Term, rhs: Term) -> Term:
+    """(a + b i) / (c + d i) = ((a c + b d) + (b c - a d) i) / (c c + d d)."""
+    (x, y), (u, v) = ((z.apply(ops.Real), z.apply(ops.Imag)) for z in (lhs, rhs))
+    size = u * u + v * v
+    return ((x * u + y * v) / size).apply(ops.Complex, (y * u - x * v) / size)
+
+
+def _is_safe_divisor(value: Value) -> bool:
+    """Whether no element of `value` is 0 or -1."""
+    known = value.numpy() if value.data is not None and value.data.size <= _SMALL else None
+    return known is not None and not bool(np.isin(known, (0, -1)).any())
+
+
+def _all_bits(x: Term) -> Term:
+    """The integers of the type of `x` whose bits are all 1."""
+    return x.constant(-1 if x.dtype.is_signed else (1 << x.dtype.bits) - 1)
+
+
+lift_tfl("STABLEHLO_DIVIDE")(partial(_divided, of_zero=_all_bits, divide=lambda x, y: x / y))
+lift_tfl("STABLEHLO_REMAINDER")(partial(_divided, of_zero=lambda x: x, divide=lambda x, y: x.apply(ops.Rem, y)))
+
+
+@lift_tfl("STABLEHLO_POWER")
+def _stablehlo_power(b: Builder, node: Node) -> Value:
+    """Powers; of integers exact and wrapping, a negative exponent is 1 / power rounded toward zero."""
+    base, exponent = Term(b, node.operand(0)), Term(b, node.operand(1))
+    return (_integer_power(base, exponent) if base.dtype.is_integer else base.power(exponent)).value
+
+
+@lift_tfl("STABLEHLO_CLAMP")
+def _stablehlo_clamp(b: Builder, node: Node) -> Value:
+    """The operands are min, operand, max; bounds are scalars or have the shape of the operand."""
+    low, x, high = (node.operand(i) for i in range(3))
+    return b(ops.Clamp, x, low, high)
 
 
 @lift_tfl("ATAN2")
@@ -173,7 +230,9 @@ def _bound(node: Node, index: int, absent: float) -> float:
 
 @lower_onnx(ops.Clamp)
 def _clamp_onnx(node: Node, opset: int) -> Form | None:
-    """Clip with scalar bounds."""
+    """Clip with scalar bounds. ONNX Runtime expands that of bfloat16 to comparisons, for which it has no kernel."""
+    if node.operand(0).dtype is DType.BFLOAT16:
+        return None
     bounds = [_scalar(node, node.optional(i)) for i in (1, 2)]
     if any(v is not None and v.rank for v in bounds):
         return None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from onnxtfl.build.operands import align_by_axis, formula
@@ -89,3 +92,86 @@ def _looked_up(b: Builder, value: Value, table: Array) -> Value:
 @formula(ops.Compare, "onnx")
 def _not_equal(lhs: Term, rhs: Term, *, comparison_direction: str) -> Term | None:
     return lhs.equals(rhs).apply(ops.Not) if comparison_direction == "NE" else None
+
+
+# --- StableHLO -------------------------------------------------------------------------------------------------------
+
+
+@lift_tfl("STABLEHLO_COMPARE")
+def _stablehlo_compare(b: Builder, node: Node) -> Value:
+    """Compare numbers or bools; floats also in their total order, complex numbers for equality."""
+    lhs, rhs = Term(b, node.operand(0)), Term(b, node.operand(1))
+    direction = str(node.attr("comparison_direction", "EQ")).rpartition("_")[2]
+    total = str(node.attr("compare_type", "")).endswith("FLOAT_TOTAL_ORDER")
+    if lhs.dtype.is_complex:
+        return _compare_complex(lhs, rhs, direction).value
+    if lhs.dtype is DType.BOOL and direction not in ("EQ", "NE"):
+        lhs, rhs = lhs.to(DType.UINT8), rhs.to(DType.UINT8)
+    if not (total and lhs.dtype.is_float):
+        return lhs.compared(direction, rhs).value
+    if is_canonical(lhs.value) and is_canonical(rhs.value):
+        return _compare_canonical(lhs, rhs, direction).value
+    return total_order(lhs).compared(direction, total_order(rhs)).value
+
+
+def _compare_complex(lhs: Term, rhs: Term, direction: str) -> Term:
+    if direction not in ("EQ", "NE"):
+        raise ValueError(f"complex numbers have no order for {direction}")
+    real, imaginary = (lhs.apply(part).compared(direction, rhs.apply(part)) for part in (ops.Real, ops.Imag))
+    return real & imaginary if direction == "EQ" else real | imaginary
+
+
+_INTEGERS = {16: DType.INT16, 32: DType.INT32, 64: DType.INT64}
+
+
+def total_order(x: Term) -> Term:
+    """Integers in the order -NaN < -inf < ... < -0 < 0 < ... < inf < NaN of floats: bits, reversed for a set sign."""
+    bits = x.bits(_INTEGERS[x.dtype.bits])
+    return (bits < 0).choose(((1 << x.dtype.bits - 1) - 1) - bits, bits)
+
+
+def is_canonical(value: Value) -> bool:
+    """Whether all zeros of `value` are positive and all NaN equal and positive, as in the comparators of JAX's sort.
+
+    ::
+
+        Select(x != x, NaN, Select(x == 0, 0, x))
+    """
+    outer = value.producer
+    if outer is None or outer.op is not ops.Select or not _is_positive(outer.operand(1), np.isnan):
+        return False
+    inner = outer.operand(2).producer
+    if inner is None or inner.op is not ops.Select or not _is_positive(inner.operand(1), lambda x: x == 0):
+        return False
+    x = inner.operand(2)
+    compared = (_comparison(outer.operand(0), "NE"), _comparison(inner.operand(0), "EQ"))
+    zero = (
+        compared[1] is not None and compared[1][0] is x and _is_positive(compared[1][1], lambda v: v == 0, sign=False)
+    )
+    return compared[0] == (x, x) and zero
+
+
+def _comparison(value: Value, direction: str) -> tuple[Value, Value] | None:
+    """The operands of the Compare in this `direction` that computes `value`."""
+    node = value.producer
+    found = node is not None and node.op is ops.Compare and node.attr("comparison_direction") == direction
+    return (node.operand(0), node.operand(1)) if found and node is not None else None
+
+
+def _is_positive(value: Value, holds: Callable[[Array], Any], sign: bool = True) -> bool:
+    """Whether a constant satisfies `holds`, without a sign bit (`sign`)."""
+    known = value.numpy() if value.data is not None else None
+    return known is not None and bool(np.all(holds(known))) and not (sign and bool(np.any(np.signbit(known))))
+
+
+def _compare_canonical(lhs: Term, rhs: Term, direction: str) -> Term:
+    """Compare with NaN as the largest value, equal to itself; zeros have no sign."""
+    if direction in ("GT", "LE"):
+        swapped = _compare_canonical(rhs, lhs, "LT")
+        return swapped if direction == "GT" else swapped.apply(ops.Not)
+    nan = lhs.differs(lhs), rhs.differs(rhs)
+    if direction in ("EQ", "NE"):
+        equal = lhs.equals(rhs) | (nan[0] & nan[1])
+        return equal if direction == "EQ" else equal.apply(ops.Not)
+    less = (lhs < rhs) | (nan[1] & nan[0].apply(ops.Not))
+    return less if direction == "LT" else less.apply(ops.Not)

@@ -18,12 +18,14 @@ from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias, summed_in_float
 from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.sizes import slice_axes
+from onnxtfl.build.stablehlo import int_list, summing_type
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.dims import Dim, broadcast_dim, differ, is_static, known_sizes, product, size_or
 from onnxtfl.ir.facts import exact_terms
+from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import is_weight
 from onnxtfl.ir.quantized import quantization_of
@@ -399,6 +401,26 @@ def _has_stored_weights(node: Node) -> bool:
     lhs, rhs = node.operand(0), node.operand(1)
     stored = rhs.tensor_type.rank == 2 and _is_dequantized(rhs, range(1, 9), constant=True)
     return stored and not _is_dequantized(lhs, range(1, 9))
+
+
+@lift_tfl("STABLEHLO_DOT_GENERAL")
+def _stablehlo_dot_general(b: Builder, node: Node) -> Value:
+    """A sum of products in the type of the result; of bools, whether any product is true."""
+    names = [f"{side}_{kind}_dimensions" for side in ("lhs", "rhs") for kind in ("batching", "contracting")]
+    dimensions = {name: tuple(int_list(node, name)) for name in names}
+    dtype = node.result.dtype
+    lhs, rhs = (Term(b, node.operand(i)) for i in (0, 1))
+    if dtype.is_complex:
+        return _complex_product(lhs, rhs, dimensions).value
+    total = lhs.to(summing_type(dtype)).apply(ops.DotGeneral, rhs.to(summing_type(dtype)), **dimensions)
+    return (total.differs(0) if dtype is DType.BOOL else total.to(dtype)).value
+
+
+def _complex_product(lhs: Term, rhs: Term, dimensions: dict[str, tuple[int, ...]]) -> Term:
+    """(A + B i) (C + D i) = (A C - B D) + (A D + B C) i."""
+    left, right = ((z.apply(ops.Real), z.apply(ops.Imag)) for z in (lhs, rhs))
+    (ac, ad), (bc, bd) = ([x.apply(ops.DotGeneral, y, **dimensions) for y in right] for x in left)
+    return (ac - bd).apply(ops.Complex, ad + bc)
 
 
 @lower_onnx(ops.DotGeneral)

@@ -49,6 +49,15 @@ row(ops.IsNaN, onnx="IsNaN", since=(9, 13, 20))
 row(ops.IsInf, onnx="IsInf", since=(10, 20), attributes="detect_positive detect_negative")
 for _op, _tfl in ((ops.Exp, "EXP"), (ops.Log, "LOG"), (ops.Rsqrt, "RSQRT"), (ops.Tanh, "TANH")):
     row(_op, tfl=_tfl, lifts=False)
+row(ops.Abs, tfl="STABLEHLO_ABS", lowers=False)
+row(ops.Neg, tfl="STABLEHLO_NEGATE", lowers=False)
+row(ops.Floor, tfl="STABLEHLO_FLOOR", lowers=False)
+row(ops.Cos, tfl="STABLEHLO_COSINE", lowers=False)
+row(ops.Exp, tfl="STABLEHLO_EXPONENTIAL", lowers=False)
+row(ops.Log, tfl="STABLEHLO_LOG", lowers=False)
+row(ops.Rsqrt, tfl="STABLEHLO_RSQRT", lowers=False)
+row(ops.Cbrt, tfl="STABLEHLO_CBRT", lowers=False)
+row(ops.Tanh, tfl="STABLEHLO_TANH", lowers=False)
 row(ops.Abs, tfl="COMPLEX_ABS", when=lambda node: node.operand(0).dtype.is_complex, lifts=False)
 lift_onnx("Reciprocal", since=(1, 6, 13))(on_terms(lambda x: 1 / x))
 lift_tfl("SQUARE")(on_terms(lambda x: x * x))
@@ -71,6 +80,12 @@ def _neg(x: Term) -> Term | None:
     least = np.asarray(zero - (1 << quantization.dtype.bits - 1), quantization.dtype.numpy)
     unit = Quantization(quantization.storage, (2.0 ** (1 - quantization.dtype.bits),), (zero,))
     return x.apply(ops.Mul, constant(least, type_=TensorType(x.dtype, (), unit)))
+
+
+@formula(ops.Neg, "onnx")
+def _neg_of_uint64(x: Term) -> Term | None:
+    """ONNX has Neg of signed types."""
+    return 0 - x if x.dtype is DType.UINT64 else None
 
 
 @formula(ops.Atan, "onnx")

@@ -164,6 +164,7 @@ for _op, _name, _since in ((ops.And, "And", 7), (ops.Or, "Or", 7), (ops.Xor, "Xo
 row(ops.Xor, tfl="NOT_EQUAL", when=_on_bools, lifts=False)
 row(ops.Xor, tfl="BITWISE_XOR", when=_on_integers)
 row(ops.And, tfl="STABLEHLO_AND", lowers=False)
+row(ops.Or, tfl="STABLEHLO_OR", lowers=False)
 # Outside [0, bits) the kernel shifts by the amount modulo 32, or its vectorized part by all bits: undefined in C++.
 row(ops.ShiftLeft, tfl="STABLEHLO_SHIFT_LEFT", lowers=False)
 for _old in ("And", "Or", "Xor"):

@@ -13,18 +13,19 @@ from onnxtfl.mappings.math.halving import by_halving
 from onnxtfl.build.operands import to_operand
 from onnxtfl.build.rows import Entries, ResultType, Spelled, row
 from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
-from onnxtfl.build.sizes import clamp_to_int32, int32_operands, with_dtype
-from onnxtfl.errors import InvalidModelError
+from onnxtfl.build.sizes import clamp_to_int32, int32_operands, slice_axes, with_dtype
+from onnxtfl.build.stablehlo import applied, int_list, is_elementwise, shown_ops
+from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import is_static, product
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.reshape import broadcast, dim_value, reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import broadcast, dim_value, reshape, transpose_and_merge, transposed, unsqueezed
 from onnxtfl.ir.shapes import distinct_axes, normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import (
@@ -36,6 +37,7 @@ from onnxtfl.rewriting.registry import (
     lift_tfl,
     lower_onnx,
     lower_tfl,
+    regions_of,
     upgrade,
 )
 
@@ -153,6 +155,85 @@ def _reduce_tfl(b: Builder, node: Node) -> Value:
     elif x.tensor_type.shape and not (is_static(x.shape) and 0 not in x.shape):
         axes = (Term(b, axes) % x.rank).value  # ONNX Runtime 1.31 reduces no negative axes of an empty operand
     return b(ops.Reduce, x, axes, kind=kind, keepdims=bool(node.attr("keep_dims", False)))
+
+
+@regions_of("tfl.STABLEHLO_REDUCE")
+def _body_as_it_is(node: Node) -> None:
+    """Convert the body as a region: the file has the types of its inputs."""
+
+
+@lift_tfl("STABLEHLO_REDUCE")
+def _stablehlo_reduce(b: Builder, node: Node) -> list[Value]:
+    """Reduce several operands by one body: by Reduce if it joins each result by one op, else by pairs of elements."""
+    count, axes, body = len(node.operands) // 2, int_list(node, "dimensions"), node.attr("body_subgraph_index")
+    operands, starts = ([node.operand(i + j) for i in range(count)] for j in (0, count))
+    starts = [reshape(b, start, ()) for start in starts]
+    kinds = [_joined_by(body, i, count) for i in range(count)]
+    if all(kinds):
+        return [_reduced_from(b, *row_, axes) for row_ in zip(operands, starts, kinds, strict=True)]
+    if not is_elementwise(body):
+        raise UnsupportedError(f"a reduction whose body is not elementwise: {shown_ops(body)}", code="E-OP-005")
+    return _reduced_by_pairs(b, operands, starts, body, axes)
+
+
+def _joined_by(body: Graph, index: int, count: int) -> str:
+    """The kind of Reduce that result `index` of a body with `count` results is; "" if there is none."""
+    join, pair = body.outputs[index].producer, {body.inputs[index], body.inputs[index + count]}
+    if join is None or set(join.operands) != pair:
+        return ""
+    of_bools, dtype = join.op in (ops.And, ops.Or), body.inputs[index].dtype
+    return "" if of_bools is not (dtype is DType.BOOL) or dtype.is_complex else join.op.reduction
+
+
+def _neutral_element(kind: str, dtype: np.dtype[Any]) -> Any:
+    """The element that does not change a reduction of this kind."""
+    return {"max": lowest, "min": highest}[kind](dtype) if kind in ("max", "min") else kind in ("prod", "all")
+
+
+def _reduced_from(b: Builder, x: Value, start: Value, kind: str, axes: Sequence[int]) -> Value:
+    """Reduce along `axes`, then join with `start`, unless that is the neutral element."""
+    if 0 in (x.shape[a] for a in axes):
+        return broadcast(b, start, [d for a, d in enumerate(x.shape) if a not in axes], x)
+    total = b(ops.Reduce, x, axes, kind=kind, keepdims=False)
+    known = start.numpy() if start.data is not None else None
+    if known is not None and bool(known == _neutral_element(kind, known.dtype)):
+        return total
+    return b(ops.joining(kind), total, start)
+
+
+_MOST_PAIRED = 1 << 20
+"""The longest axis that is reduced by pairs: each step halves it."""
+
+
+def _reduced_by_pairs(
+    b: Builder, operands: Sequence[Value], starts: Sequence[Value], body: Graph, axes: Sequence[int]
+) -> list[Value]:
+    """Apply the body to pairs of neighbors until one element is left, then to the initial values and that.
+
+    The order of the elements stays, as StableHLO demands of bodies that do not commute.
+    """
+    first = operands[0]
+    kept = [a for a in range(first.rank) if a not in axes]
+    groups = [*([a] for a in kept), [a for a in range(first.rank) if a in axes]]
+    values, last = [transpose_and_merge(b, x, groups) for x in operands], len(kept)
+    shape, size = [first.shape[a] for a in kept], values[0].shape[last]
+    if not isinstance(size, int) or size > _MOST_PAIRED:
+        raise UnsupportedError(f"a reduction of {size} elements by {shown_ops(body)}", code="E-SHAPE-001")
+    while size > 1:
+        halves = [slice_axes(b, v, {last: slice(i, size - size % 2, 2)}) for i in (0, 1) for v in values]
+        joined = _spread(b, applied(b, body, halves), halves)
+        rest = [slice_axes(b, v, {last: slice(size - 1, size)}) for v in values] if size % 2 else []
+        values = [b(ops.Concatenate, *pair, axis=last) for pair in zip(joined, rest, strict=True)] if rest else joined
+        size = size // 2 + size % 2
+    if size == 0:
+        return [broadcast(b, start, shape, first) for start in starts]
+    totals = [reshape(b, v, shape, v) for v in values]
+    return _spread(b, applied(b, body, [*starts, *totals]), [*totals, *totals])
+
+
+def _spread(b: Builder, results: Sequence[Value], like: Sequence[Value]) -> list[Value]:
+    """Broadcast results that do not depend on all operands of a body."""
+    return [broadcast(b, v, x.shape, x) for v, x in zip(results, like, strict=False)]
 
 
 @lift_tfl("ARG_MAX", "ARG_MIN")
@@ -401,6 +482,18 @@ def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
     kind = {"any": "sum", "all": "prod"}[node.attr("kind")]
     number = b(ops.Reduce, x.to(DType.INT32).value, axes, **{**node.attributes, "kind": kind})
     return b(ops.Convert, number, dtype=DType.BOOL)
+
+
+def _is_of_uint64(node: Node) -> bool:
+    return node.operand(0).dtype is DType.UINT64 and node.attr("kind") != "mean"
+
+
+@decompose(ops.Reduce, "onnx", when=_is_of_uint64)
+def _reduce_uint64(b: Builder, node: Node) -> Value:
+    """Reduce uint64, which ONNX Runtime does not, as int64: the bits, with the highest one flipped for an order."""
+    flip = -1 << 63 if node.attr("kind") in ("max", "min") else 0
+    bits = Term(b, node.operand(0)).bits(DType.INT64) + flip
+    return (bits.apply(ops.Reduce, node.optional(1), **node.attributes) + flip).bits(DType.UINT64).value
 
 
 decompose(ops.ArgMax, "onnx")(partial(with_dtype, dtype=DType.INT64))

@@ -21,6 +21,7 @@ row(ops.Select, onnx="Where", since=(9, 16))
 
 
 row(ops.Select, tfl="SELECT_V2", lifts=False)
+row(ops.Select, tfl="STABLEHLO_SELECT", lowers=False)
 
 
 @lift_tfl("SELECT", "SELECT_V2")

@@ -25,6 +25,7 @@ _MICROSOFT = "com.microsoft"
 row(ops.Relu, onnx="Relu", since=(1, 6, 13, 14), tfl="RELU")
 row(ops.Sigmoid, onnx="Sigmoid", since=(1, 6, 13))
 row(ops.Sigmoid, tfl="LOGISTIC", lifts=False)
+row(ops.Sigmoid, tfl="STABLEHLO_LOGISTIC", lowers=False)
 row(ops.Elu, onnx="Elu", since=(1, 6, 22), attributes="alpha")
 row(ops.Elu, tfl="ELU", fixed={"alpha": 1.0})
 row(ops.LeakyRelu, onnx="LeakyRelu", since=(1, 6, 16), attributes="alpha")

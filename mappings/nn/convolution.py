@@ -2,7 +2,7 @@
 
 ==============  =============================================================================================
 ONNX            Conv 1 11 22
-TFLite          CONV_2D, DEPTHWISE_CONV_2D, CONV_3D
+TFLite          CONV_2D, DEPTHWISE_CONV_2D, CONV_3D, STABLEHLO_CONVOLUTION
 ==============  =============================================================================================
 
 Lowering rules ask for windows by spatial axis, never by position in memory: the layout pass brings the axes into
@@ -10,8 +10,11 @@ the kernels' order (targets/layouts.py) before anything is written."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +30,9 @@ from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias, summed_in_float
 from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.sizes import slice_axes
+from onnxtfl.build.stablehlo import int_list, summing_type
 from onnxtfl.build.windows import (
+    insert_zeros,
     onnx_attributes,
     realize_window,
     resolve_window,
@@ -41,11 +46,13 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, is_static, known_size, product
 from onnxtfl.ir.facts import exact_terms
+from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import window_attributes
+from onnxtfl.ir.ops.padding import cut_within
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import dim_vector, reshape, transpose_and_merge, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
@@ -171,6 +178,88 @@ def _has_one_scale(kernel: Value) -> bool:
     """
     quantization = kernel.tensor_type.quantization
     return quantization is not None and len(set(quantization.scales)) == 1
+
+
+# --- StableHLO -------------------------------------------------------------------------------------------------------
+
+
+@lift_tfl("STABLEHLO_CONVOLUTION")
+def _stablehlo_convolution(b: Builder, node: Node) -> Value:
+    """Return a Conv of the dilated input and the reversed kernel; groups of the batch become groups of features.
+
+    The sums are computed in the type of the result. Source: StableHLO, convolution.
+    """
+    dtype, numbers = node.result.dtype, _dimension_numbers(node)
+    x, kernel = (Term(b, node.operand(i)).to(summing_type(dtype)).value for i in (0, 1))
+    if any(0 in v.shape for v in (x, kernel, node.result)):
+        return b(ops.BroadcastTo, b.scalar(0, dtype), dim_vector(b, node.result.shape, x, kernel))
+    rank = len(numbers["input_spatial_dimensions"])
+    mirrored = [
+        a for a, r in zip(numbers["kernel_spatial_dimensions"], node.attr("window_reversal") or (), strict=False) if r
+    ]
+    kernel = b(ops.Reverse, kernel, dimensions=tuple(mirrored)) if mirrored else kernel
+    padding = int_list(node, "padding") or [0] * (2 * rank)
+    x, padding = _dilated(b, x, numbers["input_spatial_dimensions"], int_list(node, "lhs_dilation"), padding)
+    groups = int(node.attr("feature_group_count", 1)) or 1
+    parts = int(node.attr("batch_group_count", 1)) or 1
+    if parts > 1:
+        x, groups = _batch_as_features(b, x, numbers, parts), parts
+    window = {
+        "window_strides": tuple(int_list(node, "window_strides") or [1] * rank),
+        "rhs_dilation": tuple(int_list(node, "rhs_dilation") or [1] * rank),
+        "padding": (*padding[::2], *padding[1::2]),
+    }
+    if rank == 0:
+        x, kernel, numbers, window = _with_a_spatial_axis(b, x, kernel, numbers)
+    made = b(ops.Conv, x, kernel, None, **numbers, **window, feature_group_count=groups)
+    return Term(b, reshape(b, made, node.result.shape, x)).to(dtype).value
+
+
+_SIDES = (("input", "batch", "feature"), ("kernel", "input_feature", "output_feature"), ("output", "batch", "feature"))
+
+
+def _dimension_numbers(node: Node) -> dict[str, Any]:
+    """The attributes of Conv with the axes of input, kernel and output."""
+    single = [f"{side}_{axis}_dimension" for side, *axes in _SIDES for axis in axes]
+    several = [f"{side}_spatial_dimensions" for side, *_ in _SIDES]
+    return {name: int(node.attr(name, 0)) for name in single} | {n: tuple(int_list(node, n)) for n in several}
+
+
+def _dilated(
+    b: Builder, x: Value, axes: Sequence[int], dilations: Sequence[int], padding: Sequence[int]
+) -> tuple[Value, list[int]]:
+    """Insert zeros between the elements, and pad if the padding crops. Return also the padding that is left to do."""
+    for axis, step in zip(axes, dilations, strict=False):
+        x = insert_zeros(b, x, axis, step)
+    if min(padding, default=0) >= 0:
+        return x, list(padding)
+    table = np.zeros((x.rank, 2), np.int64)
+    for i, axis in enumerate(axes):
+        table[axis] = cut_within(x.shape[axis], *padding[2 * i : 2 * i + 2])
+    return b(ops.Pad, x, table, None), [0] * len(padding)
+
+
+def _batch_as_features(b: Builder, x: Value, numbers: dict[str, Any], parts: int) -> Value:
+    """Move the groups of the batch before the features of the input: [g n, c] as [n, g c]."""
+    batch, feature = numbers["input_batch_dimension"], numbers["input_feature_dimension"]
+    sizes = [part for i, d in enumerate(x.shape) for part in ((parts, d // parts) if i == batch else (d,))]
+    split = reshape(b, x, sizes, x)
+    order = [a for a in range(split.rank) if a != batch]
+    order.insert(order.index(feature + (feature > batch)), batch)
+    merged = [d * parts if i == feature else d // parts if i == batch else d for i, d in enumerate(x.shape)]
+    return reshape(b, transposed(b, split, order), merged, x)
+
+
+def _with_a_spatial_axis(
+    b: Builder, x: Value, kernel: Value, numbers: dict[str, Any]
+) -> tuple[Value, Value, dict[str, Any], dict[str, Any]]:
+    """Append a unit axis to the operands of a convolution without spatial axes."""
+    x, kernel = (reshape(b, v, (*v.shape, 1)) for v in (x, kernel))
+    spatial = {name: (2,) for name in numbers if name.endswith("spatial_dimensions")}
+    return x, kernel, {**numbers, **spatial}, {"window_strides": (1,), "rhs_dilation": (1,), "padding": (0, 0)}
+
+
+# --- ONNX ------------------------------------------------------------------------------------------------------------
 
 
 @lower_onnx(ops.Conv)
@@ -341,3 +430,76 @@ def _integer_conv_by_taps(b: Builder, node: Node) -> Value | None:
         part = b(ops.Conv, read, taps, bias, **attributes)
         total = part if total is None else b(ops.Add, total, part)
     return total
+
+
+def _first(node: Node, total: Value | None) -> Value | None:
+    """Return the bias for the first of several convolutions that are added, None for the others."""
+    return node.optional(2) if total is None else None
+
+
+# --- ONNX Runtime: other types than float32 --------------------------------------------------------------------------
+
+_MOST_TAPS = 1 << 8
+"""The most positions of a kernel, each of which is a product of matrices."""
+
+
+def _is_of_other_type(node: Node) -> bool:
+    x, kernel = node.operand(0), node.operand(1)
+    if not (x.dtype.is_integer or x.dtype is DType.FLOAT64) or x.tensor_type.shape is None:
+        return False
+    return kernel.tensor_type.is_static and is_static(x.shape[a] for a in node.attr("input_spatial_dimensions"))
+
+
+@decompose(ops.Conv, "onnx", when=_is_of_other_type)
+def _conv_by_taps(b: Builder, node: Node) -> Value:
+    """Compute a convolution of integers or float64 as a sum of products of matrices, one for each tap k of the kernel.
+
+    ::
+
+        y[n, i, g, o] = sum over k and c: x[n, i * stride + k * dilation, g, c] * kernel[g, o, c, k]
+    """
+    attributes, groups = attributes_of(node), node.attr("feature_group_count")
+    window, sizes = sized_window(node)
+    if math.prod(window.shape) > _MOST_TAPS:
+        raise UnsupportedError(f"a convolution of {node.operand(0).dtype.value} with {math.prod(window.shape)} taps")
+    counts = [known_size(n) for n in window.counts(sizes)]
+    x, window = realize_window(b, node.operand(0), attributes["input_spatial_dimensions"], window)
+    x, kernel = transposed(b, x, _spatial_inside(attributes, "input")), _by_groups(b, node)
+    rows = reshape(b, x, (*x.shape[:-1], groups, kernel.shape[2]))
+    total: Term | None = None
+    for tap in itertools.product(*map(range, window.shape)):
+        each = zip(tap, counts, window.strides, window.dilations, strict=True)
+        read = [slice(k * d, k * d + (n - 1) * stride + 1, stride) for k, n, stride, d in each]
+        seen = slice_axes(b, rows, dict(enumerate(read, 1)))
+        weights = slice_axes(b, kernel, {i: slice(k, k + 1) for i, k in enumerate(tap, 3)})
+        batch = {"lhs_batching_dimensions": (seen.rank - 2,), "rhs_batching_dimensions": (0,)}
+        contract = {"lhs_contracting_dimensions": (seen.rank - 1,), "rhs_contracting_dimensions": (2,)}
+        part = Term(b, b(ops.DotGeneral, seen, reshape(b, weights, kernel.shape[:3]), **batch, **contract))
+        total = part if total is None else total + part
+    assert total is not None
+    return _placed(b, node, total.value)
+
+
+def _spatial_inside(attributes: Mapping[str, Any], side: str) -> list[int]:
+    """The axes of input or output in the order batch, spatial, feature."""
+    spatial = attributes[f"{side}_spatial_dimensions"]
+    return [attributes[f"{side}_batch_dimension"], *spatial, attributes[f"{side}_feature_dimension"]]
+
+
+def _by_groups(b: Builder, node: Node) -> Value:
+    """The kernel as [group, output feature, input feature, spatial...]."""
+    attributes, groups = attributes_of(node), node.attr("feature_group_count")
+    features = (attributes["kernel_output_feature_dimension"], attributes["kernel_input_feature_dimension"])
+    kernel = transposed(b, node.operand(1), [*features, *attributes["kernel_spatial_dimensions"]])
+    return reshape(b, kernel, (groups, kernel.shape[0] // groups, *kernel.shape[1:]))
+
+
+def _placed(b: Builder, node: Node, grouped: Value) -> Value:
+    """[group, batch, spatial..., feature] plus the bias, in the order of the dimension numbers."""
+    last = grouped.rank - 1
+    merged = transposed(b, grouped, [*range(1, last), 0, last])
+    whole = Term(b, reshape(b, merged, (*merged.shape[:-2], merged.shape[-2] * merged.shape[-1])))
+    if (bias := node.optional(2)) is not None:
+        whole = whole + Term(b, reshape(b, bias, (product(bias.shape),)))
+    roles = _spatial_inside(attributes_of(node), "output")
+    return transposed(b, whole.value, [roles.index(a) for a in range(len(roles))])

@@ -8,13 +8,14 @@ import numpy as np
 
 from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import int32_operands, may_hold_zeros, sizes_as_int64, vector_length
+from onnxtfl.build.stablehlo import int_list
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import broadcast, dim_vector, reshape
+from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, transposed
 from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
 from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl, upgrade
 
@@ -88,6 +89,21 @@ def _joint_shape(b: Builder, x: Value, wanted: Value) -> Value:
         is_one = b(ops.Compare, wanted, b.scalar(1, wanted), comparison_direction="EQ")
         return b(ops.Select, is_one, b(ops.Convert, dim_vector(b, padded, x), dtype=wanted.dtype), wanted)
     return b(ops.Select, np.asarray([d == 1 for d in padded]), wanted, constant(np.asarray(padded, wanted.dtype.numpy)))
+
+
+@lift_tfl("STABLEHLO_BROADCAST_IN_DIM")
+def _broadcast_in_dim(b: Builder, node: Node) -> Value:
+    """Axis i of the operand becomes axis broadcast_dimensions[i] of the result, and is repeated if it has size 1."""
+    x, places, rank = node.operand(0), int_list(node, "broadcast_dimensions"), node.result.rank
+    if len(places) != x.rank or len({*places}) != x.rank or not {*places} <= {*range(rank)}:
+        raise ValueError(f"broadcast_dimensions {places} of rank {x.rank} in a result of rank {rank}")
+    ordered = transposed(b, x, sorted(range(x.rank), key=places.__getitem__))
+    spread = [x.shape[places.index(i)] if i in places else 1 for i in range(rank)]
+    sizes = [
+        own if i in places and not isinstance(d, int) else d
+        for i, (own, d) in enumerate(zip(spread, node.result.shape, strict=True))
+    ]
+    return broadcast(b, reshape(b, ordered, spread, x), sizes, x)
 
 
 @lift_tfl("BROADCAST_ARGS")

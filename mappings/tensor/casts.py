@@ -120,7 +120,7 @@ def _bits_of_complex(b: Builder, x: Value, dtype: DType) -> Value:
     return floats.at(0, floats.rank - 1).apply(ops.Complex, floats.at(1, floats.rank - 1)).value
 
 
-@lift_tfl("CAST")
+@lift_tfl("CAST", "STABLEHLO_CONVERT")
 def _cast_tfl(b: Builder, node: Node) -> Value:
     """CAST to the type of the result; the options may be absent.
 
@@ -138,6 +138,9 @@ def _cast_tfl(b: Builder, node: Node) -> Value:
         x = x.clamp(float(lowest), float(highest) if exact else None)
     if x.dtype.is_float and dtype.is_integer and dtype.bits < 8:  # the kernel truncates, ONNX rounds
         x = x.to(DType.INT8 if dtype.is_signed else DType.UINT8)
+    if dtype.is_complex and not x.dtype.is_complex:
+        real = DType.FLOAT32 if dtype is DType.COMPLEX64 else DType.FLOAT64
+        return x.to(real).apply(ops.Complex, x.constant(0).to(real)).value
     return x.value if dtype is x.dtype else x.to(dtype).value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxtfl.build.rows import row
+from onnxtfl.build.rows import Spelled, row
 from onnxtfl.build.sizes import merge_whole
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
@@ -24,6 +24,9 @@ def _concatenation(b: Builder, node: Node) -> Value:
         raise UnsupportedError(f"the fused activation {name}, which kernels refuse or ignore", hint=hint)
     parts = [node.operand(i) for i in range(len(node.operands))]
     return b(ops.Concatenate, *parts, axis=normalize_axis(node.attr("axis", 0), parts[0].rank))
+
+
+row(ops.Concatenate, tfl="STABLEHLO_CONCATENATE", tfl_options={"axis": Spelled("dimension", default=0)}, lowers=False)
 
 
 @upgrade("Concat", since=(1,))

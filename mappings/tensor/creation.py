@@ -8,13 +8,14 @@ from onnxtfl.build.dtypes import dtype_from
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import range_below
-from onnxtfl.errors import InvalidModelError
+from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.ops.complex_numbers import REAL_OF
 from onnxtfl.ir.reshape import broadcast, reshape, unsqueezed
 from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
 
@@ -82,6 +83,17 @@ def _reaches(start: Value, limit: Value, rises: bool) -> bool:
 
 
 row(ops.Range, onnx="Range", tfl="RANGE", lifts=False)
+
+
+@lift_tfl("STABLEHLO_IOTA")
+def _iota(b: Builder, node: Node) -> Value:
+    """0, 1, ... along iota_dimension, in the shape and type of the result."""
+    result, axis = node.result, int(node.attr("iota_dimension", 0))
+    if not is_static(result.shape):
+        raise UnsupportedError("the shape of the result is unknown", code="E-SHAPE-001")
+    real = REAL_OF.get(result.dtype, result.dtype)
+    made = b(ops.Iota, iota_dimension=axis, shape=result.shape, dtype=real)
+    return made if real is result.dtype else b(ops.Complex, made, b.scalar(0, real))
 
 
 @lift_tfl("FILL")

@@ -182,6 +182,12 @@ def _from_tfl_reshape(b: Builder, node: Node) -> Value:
     return reshape_inferred(b, x, dims, shape)
 
 
+@lift_tfl("STABLEHLO_RESHAPE")
+def _stablehlo_reshape(b: Builder, node: Node) -> Value:
+    """Reshape to the shape of the result."""
+    return reshape(b, node.operand(0), node.result.shape)
+
+
 @lift_tfl("SQUEEZE")
 def _from_tfl_squeeze(b: Builder, node: Node) -> Value:
     x, axes = node.operand(0), tuple(node.attr("squeeze_dims", ()) or ())

@@ -19,6 +19,7 @@ from onnxtfl.build.sizes import (
     spread,
     vector_length,
 )
+from onnxtfl.build.stablehlo import int_list
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
@@ -463,3 +464,34 @@ def _update_by_scattering(b: Builder, node: Node) -> Value:
     check_elements(depth * math.prod(sizes[:depth]), "the positions of the update")
     grid = np.moveaxis(np.indices(sizes[:depth]), 0, -1)
     return b(ops.ScatterND, x, b(ops.Add, constant(grid), begins), update, kind="none", unique_indices=True)
+
+
+# --- StableHLO -------------------------------------------------------------------------------------------------------
+
+
+@lift_tfl("STABLEHLO_SLICE")
+def _stablehlo_slice(b: Builder, node: Node) -> Value:
+    bounds = [int_list(node, name) for name in ("start_indices", "limit_indices", "strides")]
+    return b(ops.Slice, node.operand(0), *bounds) if node.operand(0).rank else node.operand(0)
+
+
+@lift_tfl("STABLEHLO_DYNAMIC_SLICE")
+def _stablehlo_dynamic_slice(b: Builder, node: Node) -> Value:
+    """A part of `slice_sizes`; the starts are clamped so that it is inside."""
+    x, sizes = node.operand(0), int_list(node, "slice_sizes")
+    return b(ops.DynamicSlice, x, _start_vector(b, node, 1), slice_sizes=tuple(sizes)) if x.rank else x
+
+
+@lift_tfl("STABLEHLO_DYNAMIC_UPDATE_SLICE")
+def _stablehlo_dynamic_update_slice(b: Builder, node: Node) -> Value:
+    x, update = node.operand(0), node.operand(1)
+    return b(ops.DynamicUpdateSlice, x, update, _start_vector(b, node, 2)) if x.rank else update
+
+
+def _start_vector(b: Builder, node: Node, first: int) -> Value:
+    """The start indices as an int64 vector: the operands from `first` are scalars, or one is a vector."""
+    parts = [Term(b, node.operand(i)) for i in range(first, len(node.operands))]
+    parts = [part.min((1 << 63) - 1) if part.dtype is DType.UINT64 else part for part in parts]
+    sizes = [part.value.shape or (1,) for part in parts]
+    flat = [reshape(b, as_int64(b, part.value), size) for part, size in zip(parts, sizes, strict=True)]
+    return flat[0] if len(flat) == 1 else b(ops.Concatenate, *flat, axis=0)

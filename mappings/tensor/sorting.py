@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
+from onnxtfl.mappings.tensor.comparators import sorted_order
 from onnxtfl.mappings.tensor.ranking import top_k_by_comparing
 
 from onnxtfl.build.operands import moved_last, on_permuted, to_operand
@@ -29,6 +30,7 @@ from onnxtfl.rewriting.registry import (
     lower_onnx,
     lower_tfl,
     ordered_onnx,
+    regions_of,
     upgrade,
 )
 
@@ -255,3 +257,23 @@ decompose(ops.Unique, "onnx", "elements")(partial(with_dtype, dtype=DType.INT64)
 def _from_tfl_unique(b: Builder, node: Node) -> Sequence[Value]:
     results = b.many(ops.Unique, node.operand(0), sorted=False, dtype=node.results[1].dtype)
     return [results[0], results[2]]
+
+
+# --- StableHLO -------------------------------------------------------------------------------------------------------
+
+
+@regions_of("tfl.STABLEHLO_SORT")
+def _comparator_as_it_is(node: Node) -> None:
+    """Convert the comparator as a region: the file has the types of its inputs."""
+
+
+@lift_tfl("STABLEHLO_SORT")
+def _stablehlo_sort(b: Builder, node: Node) -> Sequence[Value]:
+    """Sort all operands along `dimension` in the order of a comparator; always stable."""
+    values = [node.operand(i) for i in range(len(node.operands))]
+    shape = values[0].shape
+    axis = normalize_axis(int(node.attr("dimension", -1)), len(shape)) if shape else 0
+    if not shape or 0 in shape or shape[axis] == 1:
+        return values
+    order = sorted_order(b, values, node.attr("comparator_subgraph_index"), axis)
+    return [b(ops.GatherElements, v, order, axis=axis) for v in values]

@@ -14,6 +14,7 @@ from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl
 
 row(ops.Transpose, onnx="Transpose", attributes={"permutation": "perm"}, lifts=False)
 row(ops.Transpose, tfl="TRANSPOSE", attributes={"permutation": Entries("a permutation")}, lifts=False)
+row(ops.Transpose, tfl="STABLEHLO_TRANSPOSE", attributes="permutation", lowers=False)
 
 
 @lift_onnx("Transpose", since=(1, 13, 21, 23, 24, 25))

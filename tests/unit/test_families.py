@@ -94,6 +94,7 @@ def test_every_op_of_the_formats_has_a_family() -> None:
 BESIDE = {
     *(
         "approximations",
+        "comparators",
         "fourier_matrices",
         "halving",
         "unrolling",

@@ -11,6 +11,7 @@ from onnxtfl.ir.custom_attributes import from_options
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.lift import Expand, op_name
+from onnxtfl.rewriting.registry import rules
 
 CUSTOM_DOMAIN = "tflite.custom"
 """The ONNX domain of TFLite's custom ops."""
@@ -28,9 +29,10 @@ def allowing_custom(expand: Expand) -> Expand:
 
 
 def _custom(node: Node) -> Graph | None:
-    """Return a graph with a Custom for `node`; None for TFLite builtins and ops of ONNX's default domain."""
+    """Return a graph with a Custom for `node`; None for ops of ONNX's default domain and most TFLite builtins."""
     name = node.op.name.partition(".")[2]
-    if node.op.dialect == "tfl" and not name.startswith(_CUSTOM):
+    call = rules().custom_calls.get(name) if node.op.dialect == "tfl" else None
+    if node.op.dialect == "tfl" and not name.startswith(_CUSTOM) and call is None:
         return None
     if node.op.dialect == "onnx" and not node.op.domain:
         return None
@@ -39,7 +41,8 @@ def _custom(node: Node) -> Graph | None:
     inputs = [graph.add_input(None if v is None else v.type) for v in node.operands]
     given = [None if v is None else x for v, x in zip(node.operands, inputs, strict=True)]
     types = tuple(result.type for result in node.results)
-    graph.outputs = Builder(graph).many(ops.Custom, *given, types=types, **_identity(node, name))
+    identity = call(node) if call else _identity(node, name)
+    graph.outputs = Builder(graph).many(ops.Custom, *given, types=types, **identity)
     return graph
 
 

@@ -116,8 +116,10 @@ def _no_conversion(node: Node) -> UnsupportedError:
     """Return the error for an op without a rule, with the advice of its family."""
     message, known, key = "there is no conversion for this op", _rules_of(node), _onnx_key(node)
     advice = known.refused.get(key) if node.op.dialect == "onnx" else known.refused_tfl.get(key[1])
+    call = known.custom_calls.get(key[1]) if node.op.dialect == "tfl" else None
     if advice is None:
-        return UnsupportedError(message, code="E-OP-002")
+        called = f", which calls {call(node)['called']!r}" if call else ""
+        return UnsupportedError(message + called, code="E-OP-002")
     return UnsupportedError(f"{message}: {advice[0]}", hint=advice[1], code="E-OP-002")
 
 
@@ -437,8 +439,10 @@ def _of_type(error: OnnxtflError, node: Node) -> OnnxtflError:
         return error
     if node.op.dialect == "onnx":
         return UnsupportedError(str(error.__cause__), hint="cast it to another type, or cut the model around it")
-    small = (DType.INT8, DType.UINT8, DType.INT16)
-    if not any(v is not None and isinstance(v.type, TensorType) and v.dtype in small for v in node.operands):
+    types = {v.dtype for v in node.operands if v is not None and isinstance(v.type, TensorType)}
+    if any(dtype.is_complex for dtype in types):
+        return UnsupportedError(str(error.__cause__), hint="cut the model around it", code="E-TYPE-002")
+    if not types & {DType.INT8, DType.UINT8, DType.INT16}:
         return error
     hint = "give it a scale, cast it to another type, or cut the model around it"
     return UnsupportedError(f"{error.__cause__} without a scale", hint=hint, code="E-TYPE-002")

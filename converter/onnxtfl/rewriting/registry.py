@@ -17,6 +17,7 @@ upgrade             ``(b, node) -> None``: rewrite a node of an old since-versio
 lift_tfl            ``(b, node) -> Value | sequence of Values``: a ``tfl.X`` node as neutral ops
 regions_of          ``(node) -> Inlined | Steps | None``: types and constants of the inputs of an op's regions
 carried_by          ``(node) -> triples``: the body's input and output for each value that a loop carries, declared type
+calls_custom        ``(node) -> attributes``: the Custom that a tfl op calls, with the option `allow_custom`
 lower_tfl           ``(node) -> Form | None``: the tfl op for a neutral node (None: this form does not apply)
 lower_onnx          ``(node, opset) -> Form | None``: the ONNX op for a neutral node
 requires_opset      ``(node) -> int``: the lowest opset with ops for a neutral node, if not 0
@@ -50,6 +51,7 @@ LowerTfl = Callable[[Node], "Form | None"]
 LowerOnnx = Callable[[Node, int], "Form | None"]
 OpsetRule = Callable[[Node], int]
 QuantizedForm = Callable[[Node, "Form"], "Form | None"]
+CustomRule = Callable[[Node], Mapping[str, Any]]
 CarriedRule = Callable[[Node], Sequence[tuple[Value, Value, Type | None]]]
 Steps = Generator["Inlined", list[Value], Sequence[Value]]
 """Regions that together replace a node: each is yielded, its lifted outputs are sent; returns the node's results."""
@@ -147,6 +149,7 @@ class Rules:
     lift_tfl: dict[str, LiftRule] = field(default_factory=dict)
     regions: dict[str, PrepareRule] = field(default_factory=dict)
     carried: dict[str, CarriedRule] = field(default_factory=dict)
+    custom_calls: dict[str, CustomRule] = field(default_factory=dict)
     lower_tfl: dict[type[Op], list[tuple[int, LowerTfl]]] = field(default_factory=dict)
     lower_onnx: dict[type[Op], list[tuple[int, LowerOnnx]]] = field(default_factory=dict)
     opsets: dict[type[Op], OpsetRule] = field(default_factory=dict)
@@ -315,6 +318,11 @@ def refuse_tfl(*names: str, why: str, hint: str) -> None:
     """Register why ``tfl.name`` has no conversion, and what to do instead."""
     for name in names:
         _add(_RULES.refused_tfl, name, (why, hint), f"refusing {name}")
+
+
+def calls_custom(name: str) -> Callable[[CustomRule], CustomRule]:
+    """Register the rule that returns the attributes of the op Custom, without `types`, that ``tfl.name`` calls."""
+    return _decorator(lambda rule: _add(_RULES.custom_calls, name, rule, f"the custom op of {name}"))
 
 
 def ordered_onnx(name: str, domain: str = "", **attributes: int) -> None:

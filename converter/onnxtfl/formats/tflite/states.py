@@ -146,7 +146,12 @@ def _handle_name(node: Node, handles: dict[Value, str]) -> str | None:
 
 
 def _bound(node: Node, region: Graph) -> list[tuple[Value, Value]]:
-    """The inputs of a region, each with its operand of the node (the last operands)."""
+    """The inputs of a region, each with its operand of the node (the last operands); none if it has more than the node.
+
+    The inputs of a comparator are elements of the operands.
+    """
+    if len(region.inputs) > len(node.operands):
+        return []
     last = node.operands[len(node.operands) - len(region.inputs) :]
     return [(inside, v) for inside, v in zip(region.inputs, last, strict=True) if v is not None]
 

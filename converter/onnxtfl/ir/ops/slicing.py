@@ -132,7 +132,7 @@ class DynamicUpdateSlice(Op):
 END = 1 << 62
 
 
-@by_expansion(Operand("input"), Operand("start_indices", INDICES))
+@by_expansion(Operand("input"), Operand("start_indices", INDICES), moves=slice(0, 1))
 def DynamicSlice(b: Builder, x: Value, starts: Value, slice_sizes: Sequence[int]) -> Value:
     """The part of `slice_sizes` that begins at `start_indices`, which are clamped so that it fits.
 
