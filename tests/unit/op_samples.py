@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir.attributes import REQUIRED, Attribute, Axis, Choice, ElementType, Flag, Float, Integer, Several
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.op import Op
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.op import OPS, Op
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType
 
@@ -315,6 +317,35 @@ def _aligned(r: RNG) -> Sample:
     return [x.astype(np.float32), r.integers(1, 4, (2, 2)), r.integers(4, 7, 2), r.integers(0, 3, 2)], {}
 
 
+def _mapped(r: RNG) -> Sample:
+    """max(a * b, c) - b of operands of one shape, or of a scalar; or a constant."""
+    kind = (DType.FLOAT32, DType.INT32, DType.UINT8)[r.integers(3)]
+    graph = Graph("computation")
+    b = Builder(graph)
+    x, y = (graph.add_input(TensorType(kind, ())) for _ in range(2))
+    product = b(OPS["Mul"], x, y)
+    results = (b(OPS["Sub"], b(OPS["Max"], product, b.scalar(2, product)), y), b.scalar(3, x))
+    graph.outputs = [results[int(r.integers(4) == 0)]]
+    shape = _one(r, (2, 3), (2, 3), ())
+    return [array(r, kind, (2, 3)), array(r, kind, shape)], {
+        "computation": graph, "dimensions": _one(r, (), (0, 1))
+    }  # fmt: skip
+
+
+def _reduced_in_groups(r: RNG) -> Sample:
+    axis, log2 = int(r.integers(-3, 3)), int(r.integers(4))
+    if r.integers(2):
+        kind = _one(r, "sum", "prod", "max", "min")
+        dtype = _one(r, DType.FLOAT32, DType.INT32)
+        return [array(r, dtype, (2, 5, 4)), np.asarray(1, dtype.numpy)], {
+            "kind": kind, "reduction_dim": axis, "log2_reduction": log2
+        }  # fmt: skip
+    x, places = np.round(_floats(r, 2, 5, 4) * 2), np.arange(40, dtype=np.int32).reshape(2, 5, 4)
+    return [x, places, np.asarray(_one(r, 0, -np.inf), np.float32), np.asarray(-1, np.int32)], {
+        "kind": _one(r, "max", "min"), "reduction_dim": axis, "log2_reduction": log2
+    }  # fmt: skip
+
+
 def _scattered(rng: RNG) -> Sample:
     x = _floats(rng, 4, 3)
     places = rng.permutation(4)[:2]
@@ -447,6 +478,8 @@ OF_OP: dict[str, Draw] = {
                                     {"feature_index": _one(r, 2, -1)}),
     "Cholesky": lambda r: ([_positive_definite(r)], {"lower": bool(r.integers(2))}),
     "CTCLoss": _aligned,
+    "Map": _mapped,
+    "PartialReduce": _reduced_in_groups,
     "MaxRoiPool": lambda r: ([_floats(r, 2, 3, 6, 6), np.float32([[0, 0, 0, 4, 5], [1, 2, 3, 5, 5]])],
                              {"pooled_shape": (2, 3), "layout": _one(r, "NCHW", "NHWC")}),
     "ScatterElements": _scattered,
