@@ -15,6 +15,7 @@ from onnxtfl.ir.formula import Term, by_expansion
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import BOOLS, NUMERIC, OPS, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
+from onnxtfl.ir.ops.elementwise import Neg
 from onnxtfl.ir.ops.gathering import GatherElements
 from onnxtfl.ir.ops.padding import Pad
 from onnxtfl.ir.ops.reductions import ArgMax, ArgMin, Reduce
@@ -53,26 +54,44 @@ def ReduceWindow(
     window_dimensions: Sequence[int],
     window_strides: Sequence[int] = (),
     window_dilations: Sequence[int] = (),
+    base_dilations: Sequence[int] = (),
     padding: Sequence[int] = (),
 ) -> Value:
     """Each window of the operand reduced (`kind`: sum, prod, max, min; any, all of bools), beginning with `init`.
 
-    Windows, strides, dilations have an entry for each axis, `padding` all lows, then all highs; padding has the
-    value `init` (absent: the neutral element). Reduced axis by axis.
-    Source: neutral-ops 3.94 (`kind` is its `computation`); XLA ReduceWindow.
+    Windows, strides, dilations have an entry for each axis, `padding` all lows, then all highs; padding, and the d - 1
+    elements that a base dilation d inserts between two, have the value `init` (absent: the neutral element). Reduced
+    axis by axis. Source: neutral-ops 3.94 (`kind` is its `computation`); XLA ReduceWindow.
     """
     join, neutral, ones, rank = joining(kind), _NEUTRAL[kind], (1,) * x.rank, x.rank
+    start = init or b.scalar(neutral(x.dtype.numpy), x)
+    for axis, dilation in enumerate(base_dilations):
+        x = _dilated(b, x, axis, dilation, start)
     strides, dilations = tuple(window_strides) or ones, tuple(window_dilations) or ones
     window = Window(tuple(window_dimensions), strides, dilations, tuple(padding) or (0,) * (2 * rank))
     if window.rank != rank:
         raise ValueError(f"windows along {window.rank} of {rank} axes")
     if window.is_padded:
         pairs = np.asarray(window.padding, np.int64).reshape(2, rank).T
-        x = b(Pad, x, pairs, init or b.scalar(neutral(x.dtype.numpy), x))
+        x = b(Pad, x, pairs, start)
     for axis in range(rank):
         if window.shape[axis] > 1 or strides[axis] > 1:
             x = _join_windows(b, join, x, axis, window.shape[axis], strides[axis], dilations[axis])
     return x if init is None else b(join, x, init)
+
+
+def _dilated(b: Builder, x: Value, axis: int, dilation: int, value: Value) -> Value:
+    """Insert `dilation` - 1 times `value` between two elements along `axis`."""
+    if dilation == 1:
+        return x
+    before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    pairs = np.zeros((x.rank + 1, 2), np.int64)
+    pairs[axis + 1, 1] = dilation - 1
+    filled = b(Pad, reshape(b, x, (*before, size, 1, *after)), pairs, value)
+    joined = reshape(b, filled, (*before, size * dilation, *after), x)
+    starts, limits = [0] * x.rank, [END] * x.rank
+    limits[axis] = 1 - dilation
+    return b(Slice, joined, starts, limits, [1] * x.rank)
 
 
 def _join_windows(b: Builder, join: type[Op], x: Value, axis: int, window: int, stride: int, dilation: int) -> Value:
@@ -90,7 +109,8 @@ def _join_windows(b: Builder, join: type[Op], x: Value, axis: int, window: int, 
     return result
 
 
-_SCATTERS = {"update": "none", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+_SCATTERS = {"update": "none", "add": "add", "sub": "add", "mul": "mul", "min": "min", "max": "max"}
+"""The computations of SelectAndScatter by the kind of scattering; of `sub`, negative sources are added."""
 
 
 @by_expansion(
@@ -113,9 +133,10 @@ def SelectAndScatter(
     An element a stays selected against a later one c of the window if a `select_type` c; padding is never selected.
     Elements that no window selects are `init_value`; others combine it with their sources by `computation` (`update`:
     the last source). Windows and strides have an entry for each axis, `padding` all lows, then all highs.
-    Source: neutral-ops 3.110; XLA (whose computations are graphs). Other computations are not there:
-    no runtime scatters by them.
+    Source: neutral-ops 3.110; XLA (whose computations are graphs). Other computations are missing: no runtime scatters
+    by them.
     """
+    source = b(Neg, source) if computation == "sub" else source
     strides = tuple(window_strides) or (1,) * x.rank
     window = Window(tuple(window_dimensions), strides, (1,) * x.rank, tuple(padding) or (0,) * (2 * x.rank))
     if window.rank != x.rank:
