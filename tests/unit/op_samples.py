@@ -519,6 +519,7 @@ MORE: dict[str, tuple[Draw, ...]] = {
         lambda r: ([array(r, DType.BOOL, (2, 3)), known([1])], {"kind": _one(r, "any", "all"), "keepdims": False}),
         lambda r: ([Open(_floats(r, 2, 3), False), None], {"kind": "sum", "keepdims": False}),
         lambda r: ([_floats(r, 2, 3), np.asarray([1])], {"kind": _one(r, "max", "min", "prod"), "keepdims": True}),
+        lambda r: ([_floats(r, 2, 3), Known(np.zeros(0, np.int64))], {"kind": _one(r, "max", "sum")}),
         lambda r: ([_stored(r, np.int8, 1, 3, 4, 6, known=False), known([1, 2])], {"kind": "mean", "keepdims": True}),
     ),
     "Lstm": (lambda r: _one_step(_layer(r, 4, 2)),),

@@ -45,12 +45,10 @@ NOT_DRAWN = {
 
 
 NEEDS_MORE = {
-    "Copy: uint64.on_signed": "a Copy, which is not evaluated",
     "casts.by_real_values": "a result of another quantized type, which only passes make",
     "convolution.integer_conv_by_taps": "windows with more products than float32 adds up exactly",
     "gathering.gathered_strings": "strings: tests/unit/test_strings.py",
     "recurrence.brought_to_kernel": "more steps than are written out",
-    "reductions.reduce_no_axes": "a Copy, which is not evaluated",
     "reductions.sum_of_nothing": "axes known only at run time, of which there may be none",
     "transposed_convolution.refuse_strides": "an error",
 }
