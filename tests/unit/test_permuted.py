@@ -135,6 +135,7 @@ ATTRIBUTES: Mapping[type[Op], Mapping[str, Any]] = {
     ops.RegexFullMatch: {"pattern": "-.*"},
 }
 
+
 def elementwise_cases() -> list[Case]:
     """Each elementwise op on operands of full rank, and with all but the first of one element, or of size one."""
     found: list[Case] = []

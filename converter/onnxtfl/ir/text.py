@@ -335,6 +335,8 @@ class _Parser:
         self.take()
         if token == "[":
             return tuple(self.listed("]", self.attribute))
+        if token == "(":
+            return complex(self.upto(")"))
         if token == "{":
             return dict(self.listed("}", self._attribute))
         if token.startswith('"'):
