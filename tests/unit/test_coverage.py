@@ -47,7 +47,7 @@ def test_the_tables_as_json() -> None:
         listed = (f"{version} {'**no**' if way == 'no' else way}" for version, way in ways.items())
         assert text[name] == f"| {name} | {', '.join(listed)} |"
     assert set(found["tflite"]) == set(op_names())
-    assert found["tflite"]["ADD"] == {"to_onnx": "rule", "kernels": ["both"]}
+    assert found["tflite"]["ADD"] == {"to_onnx": "rule", "kernels": ["2.14", "litert"]}
     assert found["neutral"] == json.loads(coverage(neutral=True, as_json=True))
 
 
