@@ -18,6 +18,7 @@ from onnxtfl.ir.attributes import REQUIRED, Attribute
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.declaration import ANY, FLOATS, INTEGERS, Operand
 from onnxtfl.ir.op import Op
+from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.ir.text import print_graph
 from onnxtfl.ir.types import DType
 from onnxtfl.neutral_document import DocumentedOp, documented_ops
@@ -118,7 +119,8 @@ def _escaped(paragraph: str) -> str:
 
 def example(entry: DocumentedOp) -> str:
     """Return the example of an op: the graph, its inputs, and its evaluated outputs."""
-    graph, results = entry.graph(), entry.results()
+    with symbol_scope():  # so that the names of dynamic sizes do not depend on other graphs
+        graph, results = entry.graph(), entry.results()
     inputs = [f"%{name} = {values(array)}" for name, array in zip(entry.inputs, entry.arrays(), strict=True)]
     names = [v.name or "" for v in graph.outputs]
     outputs = [f"%{name} = {values(array)}" for name, array in zip(names, results or (), strict=bool(results))]
