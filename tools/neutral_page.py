@@ -58,6 +58,8 @@ def _section(entry: DocumentedOp) -> Iterator[str]:
     if op is not None and op.name != entry.name:
         yield f"Here called `{op.name}`" + (", with a bias.\n" if entry.name == "ConvBias" else ".\n")
     yield f"{_CONSTANT if op is None else markdown(inspect.getdoc(op) or '')}\n"
+    if entry.differs:
+        yield f"Differs from the document: {_escaped(entry.differs)}.\n"
     if op is not None:
         yield from _declaration(op)
     yield f"```text\n{example(entry)}\n```\n"

@@ -26,13 +26,17 @@ _STATEMENT = re.compile(r"^(%[\w., %]+?) = ", re.MULTILINE)
 
 @dataclass(frozen=True)
 class DocumentedOp:
-    """An operation of the document. `number`: its section (3.number); `op`: None for Constant."""
+    """An operation of the document. `number`: its section (3.number); `op`: None for Constant.
+
+    `differs`: where our declaration differs from the document, "" if it does not.
+    """
 
     number: int
     name: str
     op: type[Op] | None
     inputs: Mapping[str, str]
     text: str
+    differs: str
 
     def graph(self) -> Graph:
         """Return a new graph of the example; its outputs are the results of the last statement."""
@@ -79,5 +83,5 @@ def documented_ops() -> tuple[DocumentedOp, ...]:
     for number, (name, entry) in enumerate(tomllib.loads(text).items(), 1):
         inputs = dict(line.removeprefix("%").split(": ", 1) for line in entry["inputs"])
         op = None if name == CONSTANT else ours.get(name) or OPS[name]
-        found.append(DocumentedOp(number, name, op, inputs, entry["text"].strip()))
+        found.append(DocumentedOp(number, name, op, inputs, entry["text"].strip(), entry.get("differs", "")))
     return tuple(found)

@@ -58,7 +58,7 @@ class NeutralRow:
     """The row of an operation: `op` is our name, "" for values with data (Constant).
 
     `evaluated`: "yes", or why there is no evaluation. `from_tflite`, `from_onnx`: the ops of the formats whose rules
-    make it, the most specific rules first.
+    make it, the most specific rules first. `differs`: where our declaration differs from the document.
     """
 
     number: int
@@ -69,6 +69,7 @@ class NeutralRow:
     to_onnx: Written
     from_tflite: tuple[str, ...]
     from_onnx: tuple[str, ...]
+    differs: str
 
     @property
     def is_complete(self) -> bool:
@@ -106,6 +107,7 @@ def _row(entry: DocumentedOp, readers: dict[str, dict[str, tuple[str, ...]]]) ->
         *(entry.number, entry.name, name, _evaluated(entry), to_tflite, to_onnx),
         _closest_first(tflite, name, to_tflite),
         _closest_first(onnx, name, to_onnx),
+        entry.differs,
     )
 
 

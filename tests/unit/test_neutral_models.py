@@ -95,9 +95,9 @@ def test_partial_reduce_of_values_and_positions(kind: str, log2: int) -> None:
 
 def test_partial_reduce_of_an_axis_whose_size_is_dynamic() -> None:
     x, places = floats(5, 3), np.repeat(np.arange(5, dtype=np.int32)[:, None], 3, 1)
-    graph = parse_graph(partial_reduce("log2_reduction = 1", "[n]"))
-    assert str(graph.outputs[0].type) == "tensor<[(n + 1)//2]x3xfloat32>"
-    for a, b in zip(run(graph, [x, places]), grouped(x, 0.5, 2, True), strict=True):
+    text = partial_reduce("log2_reduction = 1", "[n]")
+    assert str(parse_graph(text).outputs[0].type) == "tensor<[(n + 1)//2]x3xfloat32>"
+    for a, b in zip(checked(text, x, places), grouped(x, 0.5, 2, True), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
