@@ -1,7 +1,7 @@
 """Build the documentation: the pages that are generated from the code, then the site (Sphinx).
 
-    python tools/docs.py              docs/ops.md, docs/command-line.md, then build/docs/index.html
-    python tools/docs.py --pages      only these two pages
+    python tools/docs.py              docs/ops.md, neutral-ops.md, command-line.md, then build/docs/index.html
+    python tools/docs.py --pages      only these three pages
 
 The site is built from a copy of docs/ in build/docs-source, to which the changelog, CONTRIBUTING.md, SECURITY.md and a
 page for each error code are added. Sphinx warnings are errors.
@@ -19,6 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tools.neutral_page import neutral_page
 
 from onnxtfl import coverage
 from onnxtfl.cli import commands
@@ -57,7 +61,7 @@ def main() -> int:
 
 def generated() -> dict[str, str]:
     """The text of the generated pages by path in docs/; tests compare them with the files."""
-    return {"ops.md": coverage() + "\n", "command-line.md": command_line()}
+    return {"ops.md": coverage() + "\n", "neutral-ops.md": neutral_page(), "command-line.md": command_line()}
 
 
 def build(source: Path, site: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +34,7 @@ from onnxtfl.conversion_check import (
 )
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
 from onnxtfl.kinds import Size
-from onnxtfl.option_table import BUILD, CHECK, INSPECT, TO_ONNX, TO_TFLITE
+from onnxtfl.option_table import BUILD, CHECK, INSPECT, OPS, TO_ONNX, TO_TFLITE
 from onnxtfl.output import Output, placed
 from onnxtfl.schemas.target_tables import target_tables
 
@@ -549,8 +550,17 @@ def explain(code: str | None = None) -> str:
     return page(found)
 
 
-def coverage() -> str:
-    """Return Markdown tables of what converts: each version of each ONNX operator, and each TFLite operator."""
-    from onnxtfl.op_tables import op_tables
+def coverage(*, neutral: bool = False, as_json: bool = False) -> str:
+    """Return tables of what converts: each version of each ONNX operator, and each TFLite operator.
 
-    return op_tables()
+    ``neutral``: the operations of the neutral graph instead, with how each is written in both formats (measured, which
+    takes ten seconds) and which operators are read as it. ``as_json``: JSON instead of Markdown; without ``neutral``,
+    of all tables.
+    """
+    from onnxtfl import op_tables
+
+    given = of_command(OPS, {"neutral": neutral, "as_json": as_json})
+    if given["as_json"]:
+        values = op_tables.as_values()
+        return json.dumps(values["neutral"] if given["neutral"] else values, indent=1)
+    return op_tables.neutral_ops() if given["neutral"] else op_tables.op_tables()

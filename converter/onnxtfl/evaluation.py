@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from onnxtfl.errors import OnnxtflError, UnsupportedError, UsageError, one_line,
 from onnxtfl.formats import files
 from onnxtfl.formats.bodies import body
 from onnxtfl.formats.source import Content
+from onnxtfl.inputs.data_files import read_arrays
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import values_of
@@ -112,16 +114,19 @@ def _stored(value: Value, array: Any) -> Array:
     return found.view(wanted) if is_bits else found.astype(wanted)
 
 
-def run(model: PathLike | Content, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:
+def run(model: PathLike | Content, inputs: PathLike | Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:
     """Return the outputs of a model (.onnx, .tflite or .ir) by name, evaluated by the neutral ops alone.
 
-    ``inputs``: arrays by name, or in order. Quantized inputs and outputs are stored integers. No runtime is used, so
-    that this also runs models for which none has a kernel; it is slow. Raises `InvalidModelError`, `UnsupportedError`
-    for ops without a meaning in neutral ops, `UsageError` for missing or unknown inputs, `OnnxtflError` where an op is
-    not defined for the values.
+    ``inputs``: arrays by name, or in order, or the path of an .npz file of them. Quantized inputs and outputs are
+    stored integers. No runtime is used, so that this also runs models for which none has a kernel; it is slow.
+
+    Raises `InvalidModelError`, `UnsupportedError` for ops without a meaning in neutral ops, `UsageError` for missing or
+    unknown inputs, `OnnxtflError` where an op is not defined for the values.
     """
     evaluator = Evaluator(model)
     names = evaluator.inputs
+    if isinstance(inputs, str | os.PathLike):
+        inputs = read_arrays(Path(inputs))
     if isinstance(inputs, Mapping):
         given = {names[int(k[4:])] if _is_position(k, names) else k: v for k, v in inputs.items()}
         _check_names(names, given)

@@ -1,11 +1,16 @@
-"""The coverage tables: which op versions convert, and how, according to the registered mapping rules."""
+"""The coverage tables: which op versions convert, and how, according to the registered mapping rules.
+
+The table of the neutral ops is in :mod:`onnxtfl.neutral_table`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from onnx import defs
 
+from onnxtfl import neutral_table
 from onnxtfl.formats.bodies import DEFINED_BY_FILE
 from onnxtfl.formats.onnx.functions import defined
 from onnxtfl.formats.tflite.states import REPLACED
@@ -29,7 +34,7 @@ Generated from the mapping rules by `onnxtfl ops`; a test fails when it is stale
 def op_tables() -> str:
     """The two tables, in Markdown."""
     known = all_rules()
-    onnx = "\n".join(f"| {name} | {versions} |" for name, versions in _onnx_rows(known))
+    onnx = "\n".join(f"| {name} | {_listed(ways)} |" for name, ways in _onnx_rows(known))
     tfl = "\n".join(_tfl_row(name, known) for name in op_names())
     return (
         f"{_HEAD}\n## ONNX\n\n| op | since-versions |\n| --- | --- |\n{onnx}\n\n"
@@ -37,7 +42,31 @@ def op_tables() -> str:
     )
 
 
-def _onnx_rows(known: Rules) -> Iterator[tuple[str, str]]:
+def as_values() -> dict[str, Any]:
+    """All tables, as values for JSON."""
+    known = all_rules()
+    tfl = {name: {"to_onnx": _read(name, known), "kernels": _runtimes(name)} for name in op_names()}
+    return {
+        "onnx": {name: {str(version): way for version, way in ways.items()} for name, ways in _onnx_rows(known)},
+        "tflite": tfl,
+        "neutral": neutral_table.as_values(),
+    }
+
+
+def neutral_ops() -> str:
+    """The table of the neutral ops, in Markdown."""
+    return neutral_table.table()
+
+
+def _listed(ways: dict[int, str]) -> str:
+    return ", ".join(f"{version} {_marked(way)}" for version, way in ways.items())
+
+
+def _marked(way: str) -> str:
+    return "**no**" if way == "no" else way
+
+
+def _onnx_rows(known: Rules) -> Iterator[tuple[str, dict[int, str]]]:
     """(op, how each of its versions converts) for the default domain, and for ops of other domains with rules."""
     versions: dict[tuple[str, str], set[int]] = {}
     for schema in defs.get_all_schemas_with_history():
@@ -46,8 +75,8 @@ def _onnx_rows(known: Rules) -> Iterator[tuple[str, str]]:
     for key in known.lift_onnx:
         versions.setdefault(key, set()).update(known.lift_onnx[key].keys() - {ANY_VERSION})
     for (domain, name), found in sorted((key, found) for key, found in versions.items() if found):
-        ways = [f"{version} {_way(known, domain, name, version)}" for version in sorted(found)]
-        yield (f"{domain}::{name}" if domain else name), ", ".join(ways)
+        ways = {version: _way(known, domain, name, version) for version in sorted(found)}
+        yield (f"{domain}::{name}" if domain else name), ways
 
 
 def _way(known: Rules, domain: str, name: str, version: int) -> str:
@@ -56,12 +85,16 @@ def _way(known: Rules, domain: str, name: str, version: int) -> str:
         return "rule"
     if not found and defined(name, version, domain):
         return "definition"
-    return "upgrade" if version in known.upgrades.get((domain, name), {}) else "**no**"
+    return "upgrade" if version in known.upgrades.get((domain, name), {}) else "no"
 
 
 def _tfl_row(name: str, known: Rules) -> str:
-    runtimes = [runtime for runtime, forms in entry(name).kernels.items() if forms]
-    return f"| {name} | {_read(name, known)} | {', '.join(runtimes) or 'none'} |"
+    return f"| {name} | {_marked(_read(name, known))} | {', '.join(_runtimes(name)) or 'none'} |"
+
+
+def _runtimes(name: str) -> list[str]:
+    """The runtimes with a kernel that computes at least one form correctly."""
+    return [runtime for runtime, forms in entry(name).kernels.items() if forms]
 
 
 def _read(name: str, known: Rules) -> str:
@@ -72,4 +105,4 @@ def _read(name: str, known: Rules) -> str:
         return "state" if name in REPLACED else "definition"
     if name in known.custom_calls:
         return "custom"
-    return "no kernel anywhere" if name in known.refused_tfl else "**no**"
+    return "no kernel anywhere" if name in known.refused_tfl else "no"

@@ -41,7 +41,8 @@ from onnxtfl.kinds import (
 )
 from onnxtfl.schemas.target_tables import target_tables
 
-TO_TFLITE, TO_ONNX, CHECK, INSPECT, MANY, BUILD = "onnx2tfl", "tfl2onnx", "check", "inspect", "many", "build"
+TO_TFLITE, TO_ONNX, CHECK, INSPECT, MANY = "onnx2tfl", "tfl2onnx", "check", "inspect", "many"
+BUILD, OPS = "build", "ops"
 """The commands; `MANY` is what both converters have for several models."""
 CONVERT = (TO_TFLITE, TO_ONNX)
 FUNCTIONS = {
@@ -52,6 +53,7 @@ FUNCTIONS = {
     "unsupported": INSPECT,
     "convert_many": MANY,
     "build_model": BUILD,
+    "coverage": OPS,
 }
 """The command whose rows are the keywords of a public function."""
 
@@ -250,6 +252,8 @@ _OTHERS = (
     _only_commands("diff_stage", Text(), None, (INSPECT,),
         "Print the differences to the graph after another step (of OTHER, else of MODEL).", metavar="STAGE"),
     _only_commands("as_json", Flag(), False, (INSPECT,), "Print JSON.", flags="--json"),
+    Option("neutral", Flag(), False, (OPS,), "Print the operations of the neutral graph instead."),
+    Option("as_json", Flag(), False, (OPS,), "Print JSON; without --neutral, all tables.", flags="--json"),
     Option("on_progress", Callback(), None, _BUILDING, flags=""),
     _only_commands("quiet", Flag(), False, (*_COMPARING, BUILD), "Print errors only.", flags="-q --quiet"),
     _only_commands("verbose", Flag(), False, (*_COMPARING, INSPECT, BUILD), "Print more.", flags="-v --verbose"),

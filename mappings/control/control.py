@@ -27,8 +27,9 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import may_be_one, product
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.ops.control import ScanParts
-from onnxtfl.ir.reshape import as_int64, dim_value, reshape, transposed, with_unit_axis
+from onnxtfl.ir.reshape import as_int64, broadcast, dim_value, reshape, transposed, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axes, static_ints
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
 from onnxtfl.rewriting.regions import bind_captures, condition_value, copy_region
@@ -530,3 +531,14 @@ def _in_place(b: Builder, whole: Value, axis: int, back: bool) -> Value:
     order = list(range(1, whole.rank))
     order.insert(axis, 0)
     return transposed(b, whole, order)
+
+
+@decompose(ops.Map)
+def map_on_tensors(b: Builder, node: Node) -> Value:
+    """%y = Map(%x, ...) {computation}    ->    the ops of the computation, on %x, ..."""
+    body: Graph = node.attr("computation")
+    for inner in body.nodes:
+        if not issubclass(inner.op, Elementwise) and inner.op is not ops.BitcastConvert:
+            raise UnsupportedError(f"{inner.op.name} in the computation of a Map is not elementwise", code="E-OP-005")
+    (result,) = copy_region(b, body, node.operands)
+    return broadcast(b, result, node.result.shape, *(v for v in node.operands if v is not None))

@@ -1,4 +1,4 @@
-"""The parts of complex numbers, and their absolute value.
+"""Complex numbers of two parts, the parts, and the absolute value.
 
 ONNX Runtime has no complex kernels: :mod:`onnxtfl.passes.types.complex_numbers` splits them into real tensors.
 """
@@ -11,7 +11,9 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.ops.complex_numbers import REAL_OF
-from onnxtfl.rewriting.registry import lift_tfl
+from onnxtfl.ir.reshape import broadcast, unsqueezed
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.registry import decompose, lift_tfl
 
 row(ops.Real, tfl="REAL")
 row(ops.Imag, tfl="IMAG")
@@ -22,3 +24,11 @@ formula(ops.Imag)(lambda x: None if x.dtype in REAL_OF else x * 0)
 @lift_tfl("COMPLEX_ABS")
 def _complex_abs(b: Builder, node: Node) -> Value:
     return b(ops.Abs, node.operand(0))
+
+
+@decompose(ops.Complex, "tfl", when=lambda node: node.operand(0).dtype is DType.FLOAT32)
+def bits_of_pairs(b: Builder, node: Node) -> Value:
+    """Join the parts along a new last axis, whose bits are those of the complex numbers."""
+    parts = (broadcast(b, node.operand(i), node.result.shape, node.operand(1 - i)) for i in (0, 1))
+    pairs = b(ops.Concatenate, *(unsqueezed(b, part, [part.rank]) for part in parts), axis=node.result.rank)
+    return b(ops.BitcastConvert, pairs, dtype=DType.COMPLEX64)

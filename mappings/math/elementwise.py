@@ -136,6 +136,7 @@ def _abs_of_integers(x: Term) -> Term | None:
 @formula(ops.Expm1)
 def _expm1(x: Term) -> Term:
     """Return Elu(x) for x < 0, where it is exact, else -e**x * Elu(-x)."""
+    x = x.to(DType.FLOAT32) if x.dtype.is_integer else x
     up = x.max(0.0)
     return x.min(0.0).apply(ops.Elu) - (-up).apply(ops.Elu) * up.exp()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from onnxtfl.mappings.math.approximations import log1p_of_small
 
 from onnxtfl.build.operands import finite_on_integers, formula, on_terms
@@ -40,7 +42,7 @@ row(
 row(ops.Gelu, onnx="Gelu", since=(1,), domain=_MICROSOFT, lowers=False)
 row(ops.HardSwish, onnx="HardSwish", since=(14, 22), tfl="HARD_SWISH")
 row(ops.HardSigmoid, onnx="HardSigmoid", since=(1, 6, 22), onnx_attributes={"slope": "alpha", "offset": "beta"})
-row(ops.Softplus, onnx="Softplus", since=(1, 22), fixed={"beta": 1.0})
+row(ops.Softplus, onnx="Softplus", since=(1, 22), fixed={"beta": 1.0, "threshold": math.inf})
 row(ops.Mish, onnx="Mish", since=(18, 22))
 row(ops.Swish, onnx="Swish", since=(24,), attributes="alpha")
 _QUICK = {"alpha": Spelled("alpha", default=1.702)}
@@ -116,10 +118,11 @@ lift_onnx("BiasGelu", since=(1,), domain=_MICROSOFT)(on_terms(lambda x, bias: (x
 
 
 @formula(ops.Softplus, "tfl")
-def _softplus(x: Term, *, beta: float) -> Term:
+def _softplus(x: Term, *, beta: float, threshold: float) -> Term:
     """Return max(z, 0) + log1p(e**-|z|), log1p by a polynomial on [0, 1]."""
     z = x * beta
-    return (z.relu() + log1p_of_small((-z.abs()).exp())) / beta
+    result = (z.relu() + log1p_of_small((-z.abs()).exp())) / beta
+    return result if threshold == math.inf else (z > threshold).choose(x, result)
 
 
 @formula(ops.Mish, "tfl")

@@ -35,7 +35,7 @@ from onnxtfl.ir.shown_sizes import shown_dim
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.symbols import next_number
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.rewriting.registry import Inlined, Steps, lift_onnx, regions_of
+from onnxtfl.rewriting.registry import Inlined, Steps, decompose, lift_onnx, regions_of
 
 # --- making sequences ------------------------------------------------------------------------------------------------
 
@@ -295,3 +295,10 @@ def _map_rows(node: Node, given: Sequence[Value], sequences: Sequence[Value]) ->
 @lift_onnx("SequenceMap", since=(17,))
 def _map(b: Builder, node: Node) -> Sequence[Value]:
     raise UnsupportedError("it has no body", code="E-OP-006")
+
+
+@decompose(ops.GetTupleElement)
+def element_of_tuple(b: Builder, node: Node) -> Value | None:
+    """%y = GetTupleElement(Tuple(%a, %b)) {index = 1}    ->    %b."""
+    elements = elements_of(node.operand(0))
+    return None if elements is None else elements[node.attr("index")]

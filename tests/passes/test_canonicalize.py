@@ -161,3 +161,14 @@ def test_one_over_a_root_beside_quantized_values_stays() -> None:
       %y = Div(%o, %r)
     }"""
     assert "Rsqrt" not in op_counts(transformed(text, simplify))
+
+
+@pytest.mark.parametrize(("part", "operand"), [("Real", "%x"), ("Imag", "%y")])
+def test_parts_of_a_complex_number(part: str, operand: str) -> None:
+    text = (
+        "graph main(%x: tensor<3xfloat32>, %y: tensor<3xfloat32>) -> (%z) {\n"
+        f" %c = Complex(%x, %y)\n %p = {part}(%c)\n %z = Neg(%p)\n}}"
+    )
+    graph = transformed(text, simplify)
+    assert op_counts(graph) == {"Neg": 1}
+    assert graph.last is not None and graph.last.operand(0).name == operand.strip("%")

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir.attributes import REQUIRED, Attribute, Axis, Choice, ElementType, Flag, Float, Integer, Several
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.op import Op
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.op import OPS, Op
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType
 
@@ -318,6 +320,35 @@ def _aligned(r: RNG) -> Sample:
     return [x.astype(np.float32), r.integers(1, 4, (2, 2)), r.integers(4, 7, 2), r.integers(0, 3, 2)], {}
 
 
+def _mapped(r: RNG) -> Sample:
+    """max(a * b, c) - b of operands of one shape, or of a scalar; or a constant."""
+    kind = (DType.FLOAT32, DType.INT32, DType.UINT8)[r.integers(3)]
+    graph = Graph("computation")
+    b = Builder(graph)
+    x, y = (graph.add_input(TensorType(kind, ())) for _ in range(2))
+    product = b(OPS["Mul"], x, y)
+    results = (b(OPS["Sub"], b(OPS["Max"], product, b.scalar(2, product)), y), b.scalar(3, x))
+    graph.outputs = [results[int(r.integers(4) == 0)]]
+    shape = _one(r, (2, 3), (2, 3), ())
+    return [array(r, kind, (2, 3)), array(r, kind, shape)], {
+        "computation": graph, "dimensions": _one(r, (), (0, 1))
+    }  # fmt: skip
+
+
+def _reduced_in_groups(r: RNG) -> Sample:
+    axis, log2 = int(r.integers(-3, 3)), int(r.integers(4))
+    if r.integers(2):
+        kind = _one(r, "sum", "prod", "max", "min")
+        dtype = _one(r, DType.FLOAT32, DType.INT32)
+        return [array(r, dtype, (2, 5, 4)), np.asarray(1, dtype.numpy)], {
+            "kind": kind, "reduction_dim": axis, "log2_reduction": log2
+        }  # fmt: skip
+    x, places = np.round(_floats(r, 2, 5, 4) * 2), np.arange(40, dtype=np.int32).reshape(2, 5, 4)
+    return [x, places, np.asarray(_one(r, 0, -np.inf), np.float32), np.asarray(-1, np.int32)], {
+        "kind": _one(r, "max", "min"), "reduction_dim": axis, "log2_reduction": log2
+    }  # fmt: skip
+
+
 def _scattered(rng: RNG) -> Sample:
     x = _floats(rng, 4, 3)
     places = rng.permutation(4)[:2]
@@ -437,7 +468,8 @@ OF_OP: dict[str, Draw] = {
                          {"kind": _one(r, "sum", "prod", "max", "min", "mean"), "keepdims": bool(r.integers(2))}),
     "FunctionReduce": lambda r: ([_floats(r, 2, 3, 4), *_reduced(r)],
                                  {"kind": _one(r, "l1", "l2", "sum_square", "log_sum_exp")}),
-    "ReduceWindow": lambda r: ([_floats(r, 4, 6)], {"kind": _one(r, "sum", "max"), "window_dimensions": (2, 3)}),
+    "ReduceWindow": lambda r: ([_floats(r, 4, 6)], {"kind": _one(r, "sum", "max"), "window_dimensions": (2, 3),
+                                                    "base_dilations": _one(r, (), (1, 2), (3, 1))}),
     "Reshape": lambda r: ([_some(r, 2, 3, 4), known(_one(r, (4, 6), (2, -1), (24,), (2, 12)))], {}),
     "Resize": _resized,
     "ReverseSequence": lambda r: ([_some(r, 4, 3, 2), r.integers(1, 5, 3)], {"seq_axis": 0, "batch_axis": 1}),
@@ -450,13 +482,15 @@ OF_OP: dict[str, Draw] = {
                                     {"feature_index": _one(r, 2, -1)}),
     "Cholesky": lambda r: ([_positive_definite(r)], {"lower": bool(r.integers(2))}),
     "CTCLoss": _aligned,
+    "Map": _mapped,
+    "PartialReduce": _reduced_in_groups,
     "MaxRoiPool": lambda r: ([_floats(r, 2, 3, 6, 6), np.float32([[0, 0, 0, 4, 5], [1, 2, 3, 5, 5]])],
                              {"pooled_shape": (2, 3), "layout": _one(r, "NCHW", "NHWC")}),
     "ScatterElements": _scattered,
     "SelectAndScatter": lambda r: ([np.round(_floats(r, 6, 6)), _floats(r, 4, 4), np.asarray(0.5, np.float32)],
                                    {"select_type": _one(r, "GE", "GT", "LE", "LT"), "window_dimensions": (3, 3),
                                     "window_strides": (2, 2), "padding": (1, 1, 2, 2),
-                                    "computation": _one(r, "add", "mul", "min", "max", "update")}),
+                                    "computation": _one(r, "add", "sub", "mul", "min", "max", "update")}),
     "ScatterND": _of_places,
     "SegmentReduce": lambda r: ([_floats(r, 5, 2), r.integers(0, 3, 5).astype(np.int32), known(3).array.reshape(())],
                                 {"kind": _one(r, "sum", "prod", "max", "min")}),
@@ -488,6 +522,7 @@ MORE: dict[str, tuple[Draw, ...]] = {
         lambda r: ([array(r, DType.BOOL, (2, 3)), known([1])], {"kind": _one(r, "any", "all"), "keepdims": False}),
         lambda r: ([Open(_floats(r, 2, 3), False), None], {"kind": "sum", "keepdims": False}),
         lambda r: ([_floats(r, 2, 3), np.asarray([1])], {"kind": _one(r, "max", "min", "prod"), "keepdims": True}),
+        lambda r: ([_floats(r, 2, 3), Known(np.zeros(0, np.int64))], {"kind": _one(r, "max", "sum")}),
         lambda r: ([_stored(r, np.int8, 1, 3, 4, 6, known=False), known([1, 2])], {"kind": "mean", "keepdims": True}),
     ),
     "Lstm": (lambda r: _one_step(_layer(r, 4, 2)),),

@@ -10,7 +10,11 @@ from onnx import TensorProto, helper, parser
 
 import onnxtfl
 from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.interpret import run
 from onnxtfl.ir.op import Op
+from onnxtfl.ir.types import tensor
 from tests.unit.lifting import (
     FLOATS,
     INTEGERS,
@@ -113,3 +117,11 @@ def test_a_relu_that_onnxruntime_drops(storage: str) -> None:
     check = onnxtfl.onnx_to_tflite(model).check
     assert check is not None and check.status == "passed"
     assert any("drop a Relu" in note for note in check.notes)
+
+
+def test_softplus_is_linear_above_its_threshold() -> None:
+    x = np.linspace(-3, 3, 25, dtype=np.float32)
+    graph = Graph()
+    graph.outputs = [Builder(graph)(ops.Softplus, graph.add_input(tensor("float32", 25)), beta=2.0, threshold=1.0)]
+    (found,) = run(graph, [x])
+    np.testing.assert_allclose(found, np.where(2 * x > 1, x, np.log1p(np.exp(2 * x)) / 2), rtol=1e-6)

@@ -445,7 +445,7 @@ def test_options_and_settings_agree_with_the_table() -> None:
     others = {
         *("check", "load", "keep_failed", "quantize", "calibration", "mean", "std", "data", "check_data", "stage")
     }
-    others |= {row.name for row in options_of("many")}
+    others |= {row.name for row in options_of("many", "ops")}
     assert {row.name for row in rows if row.is_keyword and not row.setting} - set(used) <= others
 
 

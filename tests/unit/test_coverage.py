@@ -1,5 +1,6 @@
 """The coverage table in the docs is what the rules say."""
 
+import json
 from pathlib import Path
 
 import onnx
@@ -36,3 +37,27 @@ def test_ops_of_tflite_convert_if_a_runtime_has_a_kernel() -> None:
     known = all_rules()
     assert not [name for name, line in rows(coverage()).items() if name in op_names() and "**no**" in line]
     assert not [name for name in known.refused_tfl if entry(name).versions]
+
+
+def test_the_tables_as_json() -> None:
+    """They say what the tables say."""
+    found = json.loads(coverage(as_json=True))
+    text = rows(coverage().partition("## TFLite")[0])
+    for name, ways in found["onnx"].items():
+        listed = (f"{version} {'**no**' if way == 'no' else way}" for version, way in ways.items())
+        assert text[name] == f"| {name} | {', '.join(listed)} |"
+    assert set(found["tflite"]) == set(op_names())
+    assert found["tflite"]["ADD"] == {"to_onnx": "rule", "kernels": ["2.14", "litert"]}
+    assert found["neutral"] == json.loads(coverage(neutral=True, as_json=True))
+
+
+def test_every_neutral_op_of_the_document_is_written_in_both_formats() -> None:
+    found = json.loads(coverage(neutral=True, as_json=True))
+    assert [row["number"] for row in found] == [*range(1, 142)]
+    assert [row["name"] for row in found if not row["is_complete"]] == []
+    assert {row["name"] for row in found if row["evaluated"] != "yes"} == {"CustomCall", "RngNormal", "RngUniform"}
+    by_name = {row["name"]: row for row in found}
+    assert by_name["Exp"]["to_tflite"] == {"how": "directly", "ops": ["EXP"], "why": ""}
+    assert by_name["Exp"]["from_onnx"] == ["Exp"] and by_name["Exp"]["from_tflite"] == ["EXP"]
+    assert by_name["Expm1"]["to_onnx"]["how"] == "by decomposition"
+    assert "| 49 | Exp | Exp | yes | EXP | Exp | EXP | Exp |" in coverage(neutral=True)

@@ -20,8 +20,6 @@ from tests.unit.lifting import inferred
 
 all_rules()
 NOT_OPS = {"ONNX", "NumPy"}
-NOWHERE = {"Complex"}
-"""Neither format has an op that makes complex numbers of two real ones; transforms over them take these apart."""
 MODELS = ("activations_zoo", "bert_tiny", "detr_slim", "if_script", "mobilenet_v1", "torch_transformer_encoder")
 
 
@@ -69,7 +67,7 @@ def test_shape_and_compute_take_what_the_op_declares(op: type[Op]) -> None:
 @pytest.mark.parametrize("op", OPS.values(), ids=lambda op: op.name)
 def test_an_op_reaches_the_core(op: type[Op]) -> None:
     """Every other op has a rule, or a form of its own in the one target for which it is made."""
-    if not op.core and op.name not in NOWHERE:
+    if not op.core:
         known = all_rules()
         assert (
             known.decompositions(op, "tfl") or op in known.decompose or op in known.lower_onnx or op in known.lower_tfl

@@ -78,7 +78,14 @@ def test_cholesky_of_a_matrix_without_one_is_nan() -> None:
 
 
 COMPARE = {"GE": operator.ge, "GT": operator.gt, "LE": operator.le, "LT": operator.lt}
-COMBINE = {"add": operator.add, "mul": operator.mul, "min": min, "max": max, "update": lambda old, new: new}
+COMBINE = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "min": min,
+    "max": max,
+    "update": lambda old, new: new,
+}
 
 
 def scattered(x: Array, source: Array, start: float, select: str, combine: str, padding: tuple[int, int]) -> Array:

@@ -15,7 +15,7 @@ from tests.unit.test_decompositions import built, is_drawn
 
 all_rules()
 COUNT = 30
-MOVING = [op for op in OPS.values() if is_drawn(op) and op.moves is not None and op.name != "Copy"]
+MOVING = [op for op in OPS.values() if is_drawn(op) and op.moves is not None]
 BINARY = [op for op in OPS.values() if is_drawn(op) and len(op.operands) == 2 and not op.expands]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import click
@@ -62,10 +61,9 @@ def run_command(model: str, data: str, output: str) -> int:
     """
     from onnxtfl import run
     from onnxtfl.cli.streams import model_of
-    from onnxtfl.inputs.data_files import read_arrays
     from onnxtfl.output import write_arrays
 
-    found = run(model_of(model), read_arrays(Path(data)))
+    found = run(model_of(model), data)
     write_arrays(output, found)
     click.echo(f"{len(found)} output{'' if len(found) == 1 else 's'} written to {os.fspath(output)}")
     return 0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from onnxtfl.cli.build import build_command, run_command
 from onnxtfl.cli.check import check_command
 from onnxtfl.cli.convert import onnx2tfl, tfl2onnx
 from onnxtfl.cli.inspect import inspect_command
-from onnxtfl.cli.options import CONTEXT
+from onnxtfl.cli.options import CONTEXT, command_options
+from onnxtfl.option_table import OPS
 
 __all__ = ["onnx2tfl", "onnxtfl", "tfl2onnx"]
 
@@ -34,11 +37,12 @@ def onnxtfl() -> None:
 
 
 @onnxtfl.command("ops")
-def _ops() -> int:
+@command_options(OPS)
+def _ops(**options: Any) -> int:
     """Print which operators convert, by version."""
     from onnxtfl import coverage
 
-    click.echo(coverage())
+    click.echo(coverage(**options))
     return 0
 
 

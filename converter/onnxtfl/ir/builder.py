@@ -173,6 +173,7 @@ def _evaluated(node: Node, type_: Type) -> Value | None:
         not isinstance(type_, TensorType)
         or type_.quantization is not None
         or node.op.effect_of(node) is not Effect.PURE
+        or not node.op.folds(node)
     ):
         return None
     sizes = [v.tensor_type for v in node.operands if v is not None] + [type_]

@@ -56,7 +56,7 @@ class _Printer:
 
     def graph(self, graph: Graph) -> Iterator[str]:
         body: list[str] = []
-        inputs = ", ".join(f"{self.name(v)}: {v.type}" for v in graph.inputs)
+        inputs = ", ".join(f"{self.name(v)}: {v.type and type_text(v.type)}" for v in graph.inputs)
         for node in graph.nodes:
             body += self.constants(node.operands)
             body += self.node(node)
@@ -79,7 +79,7 @@ class _Printer:
         results = ", ".join(self.name(v) for v in node.results)
         operands = ", ".join("_" if v is None else self.name(v) for v in node.operands)
         attributes = ", ".join(f"{k} = {self.attribute(v)}" for k, v in sorted(node.attributes.items()))
-        types = ", ".join(str(v.type) if v.type is not None else "?" for v in node.results)
+        types = ", ".join(type_text(v.type) if v.type is not None else "?" for v in node.results)
         op = self._name_of(node) if node.op.dialect == "neutral" else f"{_word(node.op.name)}@{node.op.version}"
         op += f"@{_word(node.op.domain)}" if node.op.domain else ""
         text = f"{op}({operands}){f' {{{attributes}}}' if attributes else ''}"
@@ -135,7 +135,14 @@ class _Printer:
                 return "\n".join(self.graph(value))
             case tuple() | list():
                 return f"[{', '.join(self.attribute(v) for v in value)}]"
+            case dict():
+                return f"{{{', '.join(f'{_word(k)} = {self.attribute(v)}' for k, v in sorted(value.items()))}}}"
         raise TypeError(f"no text form for the attribute {value!r}")
+
+
+def type_text(type_: Type) -> str:
+    """The text of a type; of a tuple with all elements."""
+    return f"tuple<{', '.join(map(type_text, type_.elements))}>" if isinstance(type_, TupleType) else str(type_)
 
 
 def element_text(element: Any, dtype: DType) -> str:
@@ -326,7 +333,7 @@ class _Parser:
     # attributes and types
 
     def _attribute(self) -> tuple[str, Any]:
-        name = self.take()
+        name = self.word()
         self.take("=")
         return name, self.attribute()
 
@@ -337,6 +344,10 @@ class _Parser:
         self.take()
         if token == "[":
             return tuple(self.listed("]", self.attribute))
+        if token == "(":
+            return complex(self.upto(")"))
+        if token == "{":
+            return dict(self.listed("}", self._attribute))
         if token.startswith('"'):
             return json.loads(token)
         if token == "!":

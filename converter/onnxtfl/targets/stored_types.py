@@ -44,7 +44,7 @@ def check_declared_results(graph: Graph) -> None:
     their own whatever the file declares (ADD, CEIL, the sizes of SLICE).
     """
     for node in graph.walk():
-        if node.regions:
+        if node.regions and node.op.dialect == "tfl":
             _check_regions(node)
         elif (found := _entry(node)) is not None:
             _check(node, found)

@@ -152,7 +152,7 @@ def dequantize(op: str) -> Iterator[Case]:
 
 @probe("BITCAST")
 def bitcast(op: str) -> Iterator[Case]:
-    """Types of equal width, and 64-bit integers as pairs of words."""
+    """Types of equal width, 64-bit integers as pairs of words, and complex numbers as pairs of floats."""
     widths = {8: ("int8", "uint8"), 16: ("int16", "uint16", "float16"), 32: ("int32", "uint32", "float32")}
     widths[64] = ("int64", "uint64", "float64")
     for elements in widths.values():
@@ -167,6 +167,9 @@ def bitcast(op: str) -> Iterator[Case]:
             words = np.frombuffer(x.tobytes(), np.int32).reshape(*x.shape, 2)
             yield Case(op, {"T": element, "U": "int32"}, [x], [words])
             yield Case(op, {"T": "int32", "U": element}, [words], [x])
+    for rank in (1, 0, 2, 4, 6, 7):
+        pairs = draw("float32", (*sizes(rank), 2))
+        yield Case(op, {"T": "float32", "U": "complex64"}, [pairs], [pairs.view(np.complex64)[..., 0]])
 
 
 @probe("FAKE_QUANT")

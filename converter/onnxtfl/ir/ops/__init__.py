@@ -126,7 +126,7 @@ from onnxtfl.ir.ops.comparison import Compare
 from onnxtfl.ir.ops.complex_numbers import Complex, Imag, Real
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.contraction import Dot, DotGeneral, DotGeneralBias, DotRoles, Gemm
-from onnxtfl.ir.ops.control import If, Loop, Scan, While
+from onnxtfl.ir.ops.control import If, Loop, Map, Scan, While
 from onnxtfl.ir.ops.convolution import Conv, Convolution, is_depthwise
 from onnxtfl.ir.ops.creation import DynamicIota, Iota, Range
 from onnxtfl.ir.ops.cumulative import CumSum
@@ -189,7 +189,7 @@ from onnxtfl.ir.ops.precision import ReducePrecision
 from onnxtfl.ir.ops.quantization import DequantizeLinear, QuantizeLinear
 from onnxtfl.ir.ops.randomness import Multinomial, RngNormal, RngUniform
 from onnxtfl.ir.ops.recurrence import INPUT_GATE, Grid, Gru, Lstm, Recurrent, Rnn, operands_of, states_of
-from onnxtfl.ir.ops.reduce_window import ReduceWindow, SelectAndScatter, joining, window_taps
+from onnxtfl.ir.ops.reduce_window import PartialReduce, ReduceWindow, SelectAndScatter, joining, window_taps
 from onnxtfl.ir.ops.reductions import ArgMax, ArgMin, FunctionReduce, Reduce, reduced_axes
 from onnxtfl.ir.ops.regions import MaxRoiPool, RoiAlign
 from onnxtfl.ir.ops.reshape import DynamicReshape, Reshape, Squeeze, Unsqueeze
@@ -199,7 +199,7 @@ from onnxtfl.ir.ops.sampling import GridSample
 from onnxtfl.ir.ops.scattering import ScatterElements, ScatterND
 from onnxtfl.ir.ops.segments import SegmentReduce
 from onnxtfl.ir.ops.selection import Select
-from onnxtfl.ir.ops.sequences import Absent, Tuple, Unstack
+from onnxtfl.ir.ops.sequences import Absent, GetTupleElement, Tuple, Unstack
 from onnxtfl.ir.ops.shape import Shape, Size
 from onnxtfl.ir.ops.slicing import (
     END,

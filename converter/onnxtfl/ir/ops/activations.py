@@ -112,13 +112,15 @@ def Swish(x: Term, alpha: float = 1.0) -> Term:
 
 
 @by_formula(Unary)
-def Softplus(x: Term, beta: float = 1.0) -> Term:
+def Softplus(x: Term, beta: float = 1.0, threshold: float = math.inf) -> Term:
     """log(1 + exp(beta * input)) / beta, as relu(z) + log1p(exp(-|z|)), which does not overflow.
 
-    Source: neutral-ops 3.125 (exact, so without threshold).
+    Where beta * input is above `threshold`, the result is the input. Source: neutral-ops 3.125; torch.nn.Softplus,
+    whose threshold is 20 by default.
     """
     z = x * beta
-    return (z.relu() + (-z.abs()).exp().apply(Log1p)) / beta
+    result = (z.relu() + (-z.abs()).exp().apply(Log1p)) / beta
+    return result if threshold == math.inf else (z > threshold).choose(x, result)
 
 
 @by_formula(Unary)

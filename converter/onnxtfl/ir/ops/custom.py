@@ -11,11 +11,14 @@ from onnxtfl.ir.types import Type
 
 
 class Custom(Op):
-    """The op `called` of `domain`, whose results have `types`. Never evaluated, folded, merged or removed.
+    """A call of a user's kernel: the op `called` of `domain`. Never evaluated, folded, merged or removed.
 
-    `attributes`: as ONNX has them. Source: custom ops of both formats (added).
+    The results have `types`. `attributes`: the payload, by name as in ONNX; TFLite stores it as custom options. Such an
+    op is written as the same custom op in both formats (`--allow-custom`).
+    Source: neutral-ops 3.34; XLA CustomCall, whose target is `called` and whose backend_config is `attributes`.
     """
 
+    documented = "CustomCall"
     core = True
     effect = Effect.WRITES
     operands = (Operand("operands", variadic=True),)

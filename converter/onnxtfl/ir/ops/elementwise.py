@@ -12,12 +12,13 @@ from onnxtfl.ir.attributes import Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term, by_formula
 from onnxtfl.ir.intervals import EVERYWHERE, FINITE, INF
-from onnxtfl.ir.op import BOOLS, FLOATS, NUMERIC, Elementwise, Operand, computed_by
+from onnxtfl.ir.op import BOOLS, FLOATS, INTEGERS, NUMERIC, Elementwise, Operand, computed_by
 from onnxtfl.ir.ops.complex_numbers import REAL_OF
 from onnxtfl.ir.types import DType
 
 _BOOLS = (Operand("output", BOOLS),)
 _NUMERIC = (Operand("input", NUMERIC),)
+_REAL = (Operand("output", becomes=dict.fromkeys(INTEGERS, DType.FLOAT32)),)
 _ALL_FLOATS = (Operand("input", frozenset(d for d in DType if d.is_float)),)
 _WITH_COMPLEX = (Operand("input", NUMERIC | frozenset(REAL_OF)),)
 
@@ -76,11 +77,16 @@ Erf = computed_by(_Bounded, "Erf", numeric.erf, "The error function. Source: neu
 
 
 class Expm1(_Increasing):
-    """exp(input) - 1, exact near 0. Source: neutral-ops 3.50."""
+    """exp(input) - 1, exact near 0; float32 for integers. Source: neutral-ops 3.50."""
 
-    compute = np.expm1
+    operands = _NUMERIC
+    results = _REAL
     core = False
     bounds = (-1.0, INF)
+
+    @staticmethod
+    def compute(x: Array) -> Array:
+        return np.asarray(np.expm1(x.astype(np.float64) if x.dtype.kind in "iu" else x))
 
 
 class Log(_Increasing):
@@ -204,7 +210,8 @@ def Rsqrt(x: Term) -> Term:
     return 1 / x.sqrt()
 
 
-@by_formula(_Increasing)
+@by_formula(_Increasing, operands=_NUMERIC, results=_REAL)
 def Cbrt(x: Term) -> Term:
-    """The real cube root. Source: neutral-ops 3.20 (float operands)."""
-    return x.sign() * x.abs().power(1 / 3)
+    """The real cube root; float32 for integers. Source: neutral-ops 3.20."""
+    real = x.to(DType.FLOAT32) if x.dtype.is_integer else x
+    return real.sign() * real.abs().power(1 / 3)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
@@ -26,7 +27,7 @@ def Dropout(b: Builder, x: Value, ratio: float = 0.5) -> list[Value]:
 class Copy(Elementwise):
     """A copy of the operand, for an output that is also an input, a constant or another output.
 
-    Without `evaluate`, so that it is not folded. Source: neutral-ops 3.31.
+    Never folded, since an output has to stay a result of its own. Source: neutral-ops 3.31.
     """
 
     core = True
@@ -37,6 +38,14 @@ class Copy(Elementwise):
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
         return [node.operand(0).tensor_type]
+
+    @classmethod
+    def folds(cls, node: Node) -> bool:
+        return False
+
+    @staticmethod
+    def compute(x: Array) -> Array:
+        return x
 
     @classmethod
     def kept(cls, node: Node, quantization: Quantization, shape: Dims | None) -> Quantization | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxtfl.ir.attributes import Choice
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.formula import Formula, Term, by_expansion, by_formula
@@ -26,14 +27,13 @@ from onnxtfl.ir.types import DType, TensorType, Type
         Operand("target", FLOATS),
         Operand("weight", FLOATS, optional=True),
     ),
+    attributes={"reduction": Choice("none", "sum", "mean", default="mean")},
 )
 def BCELoss(x: Term, target: Term, weight: Term | None, reduction: str = "mean") -> Term:
-    """-(target * log(input) + (1 - target) * log(1 - input)) * weight, and its `reduction` (none, sum, mean).
+    """-(target * log(input) + (1 - target) * log(1 - input)) * weight, and its `reduction`.
 
     Logarithms are clamped to -100. Source: neutral-ops 3.16; torch.nn.BCELoss.
     """
-    if reduction not in ("none", "sum", "mean"):
-        raise ValueError(f"unknown reduction {reduction!r}")
     yes, no = (y.log().max(-100) for y in (x, 1 - x))
     loss = -(target * yes + (1 - target) * no)
     loss = loss if weight is None else loss * weight

@@ -1,4 +1,4 @@
-"""Windows on any axes: ReduceWindow SelectAndScatter."""
+"""Windows on any axes: ReduceWindow SelectAndScatter PartialReduce."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir import numeric
-from onnxtfl.ir.attributes import Choice
+from onnxtfl.ir.attributes import Axis, Choice
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import differ, product
 from onnxtfl.ir.formula import Term, by_expansion
 from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import BOOLS, NUMERIC, OPS, Op, Operand
+from onnxtfl.ir.op import BOOLS, NUMERIC, OPS, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
+from onnxtfl.ir.ops.elementwise import Neg
+from onnxtfl.ir.ops.gathering import GatherElements
 from onnxtfl.ir.ops.padding import Pad
+from onnxtfl.ir.ops.reductions import ArgMax, ArgMin, Reduce
 from onnxtfl.ir.ops.scattering import ScatterElements
 from onnxtfl.ir.ops.slicing import END, Slice
-from onnxtfl.ir.reshape import dim_value, iota, reshape
+from onnxtfl.ir.reshape import dim_value, dim_vector, iota, reshape
+from onnxtfl.ir.shapes import check_agree, normalize_axis
 from onnxtfl.ir.spatial import Window
 
 _NEUTRAL: dict[str, Callable[[np.dtype[Any]], Any]] = {
@@ -51,26 +55,44 @@ def ReduceWindow(
     window_dimensions: Sequence[int],
     window_strides: Sequence[int] = (),
     window_dilations: Sequence[int] = (),
+    base_dilations: Sequence[int] = (),
     padding: Sequence[int] = (),
 ) -> Value:
     """Each window of the operand reduced (`kind`: sum, prod, max, min; any, all of bools), beginning with `init`.
 
-    Windows, strides, dilations have an entry for each axis, `padding` all lows, then all highs; padding has the
-    value `init` (absent: the neutral element). Reduced axis by axis.
-    Source: neutral-ops 3.94 (`kind` is its `computation`); XLA ReduceWindow.
+    Windows, strides, dilations have an entry for each axis, `padding` all lows, then all highs; padding, and the d - 1
+    elements that a base dilation d inserts between two, have the value `init` (absent: the neutral element). Reduced
+    axis by axis. Source: neutral-ops 3.94 (`kind` is its `computation`); XLA ReduceWindow.
     """
     join, neutral, ones, rank = joining(kind), _NEUTRAL[kind], (1,) * x.rank, x.rank
+    start = init or b.scalar(neutral(x.dtype.numpy), x)
+    for axis, dilation in enumerate(base_dilations):
+        x = _dilated(b, x, axis, dilation, start)
     strides, dilations = tuple(window_strides) or ones, tuple(window_dilations) or ones
     window = Window(tuple(window_dimensions), strides, dilations, tuple(padding) or (0,) * (2 * rank))
     if window.rank != rank:
         raise ValueError(f"windows along {window.rank} of {rank} axes")
     if window.is_padded:
         pairs = np.asarray(window.padding, np.int64).reshape(2, rank).T
-        x = b(Pad, x, pairs, init or b.scalar(neutral(x.dtype.numpy), x))
+        x = b(Pad, x, pairs, start)
     for axis in range(rank):
         if window.shape[axis] > 1 or strides[axis] > 1:
             x = reduce(partial(b, join), window_taps(b, x, [axis], window.along([axis])))
     return x if init is None else b(join, x, init)
+
+
+def _dilated(b: Builder, x: Value, axis: int, dilation: int, value: Value) -> Value:
+    """Insert `dilation` - 1 times `value` between two elements along `axis`."""
+    if dilation == 1:
+        return x
+    before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    pairs = np.zeros((x.rank + 1, 2), np.int64)
+    pairs[axis + 1, 1] = dilation - 1
+    filled = b(Pad, reshape(b, x, (*before, size, 1, *after)), pairs, value)
+    joined = reshape(b, filled, (*before, size * dilation, *after), x)
+    starts, limits = [0] * x.rank, [END] * x.rank
+    limits[axis] = 1 - dilation
+    return b(Slice, joined, starts, limits, [1] * x.rank)
 
 
 def window_taps(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Iterator[Value]:
@@ -83,7 +105,8 @@ def window_taps(b: Builder, x: Value, dims: Sequence[int], window: Window) -> It
         yield b(Slice, x, starts, limits, strides)
 
 
-_SCATTERS = {"update": "none", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+_SCATTERS = {"update": "none", "add": "add", "sub": "add", "mul": "mul", "min": "min", "max": "max"}
+"""The computations of SelectAndScatter by the kind of scattering; of `sub`, negative sources are added."""
 
 
 @by_expansion(
@@ -106,9 +129,10 @@ def SelectAndScatter(
     An element a stays selected against a later one c of the window if a `select_type` c; padding is never selected.
     Elements that no window selects are `init_value`; others combine it with their sources by `computation` (`update`:
     the last source). Windows and strides have an entry for each axis, `padding` all lows, then all highs.
-    Source: neutral-ops 3.110; XLA (whose computations are graphs). Other computations are not there:
-    no runtime scatters by them.
+    Source: neutral-ops 3.110; XLA (whose computations are graphs). Other computations are missing: no runtime scatters
+    by them.
     """
+    source = b(Neg, source) if computation == "sub" else source
     strides = tuple(window_strides) or (1,) * x.rank
     window = Window(tuple(window_dimensions), strides, (1,) * x.rank, tuple(padding) or (0,) * (2 * x.rank))
     if window.rank != x.rank:
@@ -135,3 +159,57 @@ def _selected_places(b: Builder, x: Value, places: Value, window: Window, select
         stays = best.compared(select_type, value) & (chosen >= 0) | (place < 0)
         best, chosen = stays.choose(best, value), stays.choose(chosen, place)
     return chosen
+
+
+_SELECTING: dict[str, tuple[type[Op], str]] = {"max": (ArgMax, "GT"), "min": (ArgMin, "LT")}
+"""The reductions of several operands: the position of the selected element, and when it replaces the initial one."""
+
+
+@by_expansion(
+    Operand("operands", NUMERIC | BOOLS, variadic=True),
+    results=(Operand("outputs", variadic=True),),
+    attributes={"kind": Choice(*_NEUTRAL, default="max"), "reduction_dim": Axis(-1)},
+    shared_axes=SharedAxes(None, ("reduction_dim",)),
+)
+def PartialReduce(
+    b: Builder, *operands: Value, kind: str = "max", reduction_dim: int = -1, log2_reduction: int = 1
+) -> list[Value]:
+    """Each group of 2 ** `log2_reduction` consecutive elements along `reduction_dim` reduced to one element.
+
+    `operands`: the inputs, of one shape, then the initial value of each, a scalar. One input is reduced by `kind`,
+    beginning with its initial value; of several (max, min), each result is the element at the position of the first
+    maximum (minimum) of the first input, or the initial values if that is not above (below) the first of these. The
+    last group has fewer elements if the size is not a multiple. Source: neutral-ops 3.87, by name only; XLA's custom
+    call PartialReduce, the first step of an approximate top-k (operands: values, positions, two initial values). XLA
+    leaves open which elements form a group; here they are consecutive.
+    """
+    count = len(operands) // 2
+    inputs, starts = operands[:count], operands[count:]
+    if not count or len(operands) % 2:
+        raise ValueError(f"{len(operands)} operands: as many initial values as inputs are expected")
+    if count > 1 and kind not in _SELECTING:
+        raise ValueError(f"{kind} of several inputs")
+    if not 0 <= log2_reduction < 31:
+        raise ValueError(f"log2_reduction is {log2_reduction}")
+    for x in inputs:
+        check_agree(x.shape, inputs[0].shape, "the shape of an input")
+    first, axis = inputs[0], normalize_axis(reduction_dim, inputs[0].rank)
+    padding = [b.scalar(_NEUTRAL[kind](first.dtype.numpy), first), *starts[1:]]
+    groups = [_groups(b, x, p, axis, 1 << log2_reduction) for x, p in zip(inputs, padding, strict=True)]
+    if count == 1:
+        return [b(joining(kind), b(Reduce, groups[0], [axis + 1], kind=kind), starts[0])]
+    shape, (position, direction) = groups[0].shape[: axis + 1] + first.shape[axis + 1 :], _SELECTING[kind]
+    where = b(position, groups[0], axis=axis + 1, keepdims=True)
+    found = [Term(b, reshape(b, b(GatherElements, g, where, axis=axis + 1), shape, groups[0])) for g in groups]
+    replaces = found[0].compared(direction, Term(b, starts[0]))
+    return [replaces.choose(one, Term(b, start)).value for one, start in zip(found, starts, strict=True)]
+
+
+def _groups(b: Builder, x: Value, padding: Value, axis: int, size: int) -> Value:
+    """Split `axis` into groups of `size` elements, the last of which is filled up with `padding`."""
+    count = (x.shape[axis] + size - 1) // size
+    missing = count * size - x.shape[axis]
+    if differ(missing, 0) or not isinstance(missing, int):
+        pairs = dim_vector(b, [missing if i == 2 * axis + 1 else 0 for i in range(2 * x.rank)], x)
+        x = b(Pad, x, reshape(b, pairs, (x.rank, 2)), padding)
+    return reshape(b, x, (*x.shape[:axis], count, size, *x.shape[axis + 1 :]), x)

@@ -1,4 +1,4 @@
-"""Sequences and optionals: Tuple Unstack Absent.
+"""Sequences and optionals: Tuple GetTupleElement Unstack Absent.
 
 They exist while a file is lifted: every op on a sequence is resolved to ops on its elements, so no kernel sees one.
 """
@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxtfl.ir.attributes import Attribute
+import numpy as np
+
+from onnxtfl.ir.attributes import Attribute, Integer
+from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node
-from onnxtfl.ir.op import Op, Operand
+from onnxtfl.ir.op import Attributes, Op, Operand
 from onnxtfl.ir.types import OptionalType, SequenceType, TupleType, Type
 
 
@@ -18,7 +21,10 @@ class Assembled(Op, register=False):
 
 
 class Tuple(Assembled):
-    """A sequence of known length: its elements, of any types. Without evaluation. Source: neutral-ops 3.138."""
+    """A sequence of known length: its elements, of any types; evaluated, an object vector of them.
+
+    Source: neutral-ops 3.138; XLA Tuple.
+    """
 
     core = True
     operands = (Operand("elements", variadic=True),)
@@ -27,6 +33,38 @@ class Tuple(Assembled):
     def infer(cls, node: Node) -> Sequence[Type]:
         types = [node.operand(i).type for i in range(len(node.operands))]
         return [TupleType(tuple(t for t in types if t is not None))]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        result = np.empty(len(operands), object)
+        for i, element in enumerate(operands):
+            result[i] = element
+        return result
+
+
+class GetTupleElement(Op):
+    """Element `index` of a tuple. Not core: the Tuple that makes the operand has the element as an operand.
+
+    Source: neutral-ops 3.57; XLA GetTupleElement.
+    """
+
+    operands = (Operand("tuple"),)
+    attributes = {"index": Integer()}
+
+    @classmethod
+    def infer(cls, node: Node) -> Sequence[Type]:
+        type_, index = node.operand(0).type, node.attr("index")
+        if not isinstance(type_, TupleType):
+            raise TypeError(f"the operand is {type_}, not a tuple")
+        if not 0 <= index < len(type_.elements):
+            raise ValueError(f"index {index} of a tuple of {len(type_.elements)} elements")
+        return [type_.elements[index]]
+
+    @classmethod
+    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
+        (elements,) = operands
+        assert elements is not None
+        return np.asarray(elements[attributes["index"]])
 
 
 class Unstack(Assembled):

@@ -250,6 +250,15 @@ def power(b: Builder, node: Node) -> Value | None:
     return None
 
 
+@CANONICAL.on(ops.Real)
+@CANONICAL.on(ops.Imag)
+def part_of_complex(b: Builder, node: Node) -> Value | None:
+    """Replace Real(Complex(%x, %y)) by %x, and Imag of it by %y."""
+    inner = made_by(node.operand(0), ops.Complex)
+    part = None if inner is None else inner.operand(0 if node.op is ops.Real else 1)
+    return part if part is not None and part.type == node.result.type else None
+
+
 @CANONICAL.on(ops.Div)
 def inverse_root(b: Builder, node: Node) -> Value | None:
     """1 / sqrt(x) -> Rsqrt(x), unless quantized: the integer kernel of RSQRT fails for 0."""
