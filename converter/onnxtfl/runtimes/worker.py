@@ -375,7 +375,11 @@ def run_reference(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, 
 
 def run_neutral(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
     """Evaluate the model by the neutral ops; runs of one request keep its state."""
-    evaluator = script("neutral_script").evaluator(request["model"])
+    try:
+        evaluator = script("../evaluation").Evaluator(request["model"])
+    except Exception as error:
+        kind = "unsupported" if type(error).__name__ == "UnsupportedError" else "load"
+        raise WorkerError(kind, str(error)) from error
     return each_run(
         request, runs, lambda inputs: [(v, "") for v in evaluator.run(inputs, time_limit=request["time_limit"])]
     )
