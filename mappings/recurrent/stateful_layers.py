@@ -24,7 +24,7 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape_inferred, transposed, unsqueezed
 from onnxtfl.ir.row_quantization import on_int8_grid
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.registry import lift_tfl
 
@@ -346,8 +346,12 @@ def _grids(node: Node, hidden: Value | None, cell: Value | None) -> tuple[Any, A
 
 
 def _grid(type_: TensorType | None) -> tuple[float, int, int] | None:
+    """Scale, zero point and bits of a grid of signed integers; uint8 is shifted by 128 to int8."""
     found = type_.quantization if type_ is not None else None
-    return None if found is None else (found.scales[0], found.zero_points[0], found.dtype.bits)
+    if found is None:
+        return None
+    offset = 128 if found.dtype is DType.UINT8 else 0
+    return found.scales[0], found.zero_points[0] - offset, found.dtype.bits
 
 
 @lift_tfl("UNIDIRECTIONAL_SEQUENCE_LSTM")
