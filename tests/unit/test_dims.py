@@ -193,3 +193,11 @@ def test_a_chain_of_divisions_takes_linear_time() -> None:
     for i in range(5000):
         size = floordiv(size + i % 3, 2) + 1
     assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize(
+    "text", ["n" + "//2" * 5000, "//".join(f"s{i}" for i in range(5000)), "(" * 5000 + "n" + ")" * 5000]
+)
+def test_a_text_that_is_too_deep_is_no_dimension(text: str) -> None:
+    with pytest.raises(ValueError, match="not a dimension"):
+        parse_dim(text)

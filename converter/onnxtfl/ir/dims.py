@@ -373,7 +373,7 @@ def parse_dim(text: str) -> Dim:
     """Parse the text that ``str`` prints for a dimension. Raises ValueError for other text."""
     try:
         return _parse_ast(ast.parse(_UNKNOWN.sub(r"\1[\2]", text), mode="eval").body)
-    except (SyntaxError, KeyError, TypeError) as error:
+    except (SyntaxError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise ValueError(f"not a dimension: {text!r}") from error
 
 
