@@ -86,6 +86,9 @@ def _div_tfl(b: Builder, node: Node) -> Value:
             node.remarks += (Remark("kernel", "DIV", text),)
             found = _looked_up(b, node, constant(computed.astype(result.dtype.numpy).reshape(-1)))
             return apply_activation(b, with_quantization(b, found, result), node)
+    elif lhs is not None and lhs.storage == "int16":  # a table of all pairs would have 2^32 elements
+        text = "quotients of int16 near 0 are exact; LiteRT's kernel returns any integer for some of them"
+        node.remarks += (Remark("kernel", "DIV", text),)
     return apply_activation(b, b(ops.Div, node.operand(0), node.operand(1)), node)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
+import onnxtfl
 from onnxtfl.ir.data import Array
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.test_quantized_tfl import both, tflite, to_onnx
@@ -142,3 +143,16 @@ def test_svdf_of_int8(size: int, scale: float) -> None:
     found = next(iter(run_onnx(model, {names[0]: x, **state}).values()))
     assert np.ptp(wanted.astype(int)) > 20
     assert np.abs(np.subtract(found, wanted, dtype=int)).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale", "remark"), [("int16", 0.01, "int16"), ("uint8", 0.01, "bits"), ("uint8", 9, "")]
+)
+def test_the_report_says_that_quotients_are_those_of_the_kernel(dtype: str, scale: float, remark: str) -> None:
+    text = f"""
+    graph main(%x: tensor<4xfloat32, quant<{dtype} {scale}:0>>, %d: tensor<4xfloat32, quant<{dtype} 0.1:0>>) -> (%y) {{
+      %y = tfl.DIV@1(%x, %d) {{fused_activation_function = "NONE"}} : tensor<4xfloat32, quant<{dtype} 0.1:0>>
+    }}"""
+    report = onnxtfl.tflite_to_onnx(tflite(text), check=False).report.quantization
+    assert report is not None
+    assert [remark in said for _, said in report.kernels] == [True] * bool(remark)
