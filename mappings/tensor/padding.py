@@ -252,10 +252,18 @@ def _pad_by_index(b: Builder, node: Node) -> Value | None:
 
 
 def _repeated(b: Builder, x: Value, rows: Value, axis: int, mode: str) -> Term:
-    """Return the positions along `axis` that the padded result reads."""
+    """Return the positions along `axis` that the padded result reads; cropping comes first."""
     size = Term(b, reshape(b, dim_value(b, x.shape[axis], x), ()))
     before, after = (Term(b, rows).to(DType.INT64).at(axis, 0).at(side, 0) for side in (0, 1))
-    places = Term(b, iota(b, (before + size + after).value)) - before
+    places = iota(b, (before + size + after).value)
+    if never_negative(rows):
+        return _within(Term(b, places) - before, size, mode)
+    start, end = (-before).max(0), (-after).max(0)
+    return _within(Term(b, places) - before.max(0), size - start - end, mode) + start
+
+
+def _within(places: Term, size: Term, mode: str) -> Term:
+    """Return the position from 0 to `size` - 1 that stands for each of `places`."""
     if mode == "edge":
         return places.clamp(0, size - 1)
     if mode == "wrap":

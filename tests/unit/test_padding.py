@@ -66,3 +66,23 @@ def test_computed_padding_that_crops_more_than_there_is(sizes: tuple[int, int], 
     wanted = run_onnx(model.SerializeToString(), {"x": x})["y"]
     ((_, found),) = run_tflite((tmp_path / "y.tflite").read_bytes(), [x])
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
+def test_computed_padding_that_repeats_what_it_crops_to(mode: str, tmp_path: Path) -> None:
+    """An odd size loses its first element before the others are repeated."""
+    model = parser.parse_model(f"""
+    <ir_version: 9, opset_import: ["": 19]>
+    odd (float[2,w] x) => (float[a,b] y) <int64[1] two={{2}}, int64[1] zero={{0}}> {{
+        size = Shape<start=1>(x)
+        remainder = Mod(size, two)
+        less = Neg(remainder)
+        pads = Concat<axis=0>(zero, less, zero, two)
+        y = Pad<mode="{mode}">(x, pads)
+    }}""")
+    onnxtfl.onnx_to_tflite(model, tmp_path / "y.tflite", check=False)
+    for width in (4, 5, 7):
+        x = np.arange(2.0 * width).reshape(2, width).astype(np.float32)
+        wanted = run_onnx(model.SerializeToString(), {"x": x})["y"]
+        ((_, found),) = run_tflite((tmp_path / "y.tflite").read_bytes(), [x])
+        np.testing.assert_array_equal(found, wanted)
