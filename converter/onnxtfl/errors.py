@@ -150,6 +150,8 @@ def reason(error: Exception) -> str:
     """Return the reason for ``error``, raised by a rule or a type inference; messages of Python itself are replaced."""
     if isinstance(error, ZeroDivisionError):
         return "a size, stride or factor is 0"
+    if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
+        return f"the option {one_line(error.args[0], 80)!r} is missing, or this is not a value that an option has"
     text = str(error)
     if isinstance(error, IndexError | KeyError) or _OF_PYTHON.search(text):
         return "the number of its operands, their ranks, or its options are not those of this op"

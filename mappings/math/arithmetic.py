@@ -11,7 +11,7 @@ import numpy as np
 from onnxtfl.mappings.math.approximations import atan2
 
 from onnxtfl.build.operands import align_by_axis, formula
-from onnxtfl.build.rows import row
+from onnxtfl.build.rows import apply_activation, row
 from onnxtfl.build.uint64 import on_signed
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
@@ -20,10 +20,14 @@ from onnxtfl.ir.dims import differ
 from onnxtfl.ir.facts import fits_int32, never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import uniform_scalar
 from onnxtfl.ir.op import Op
+from onnxtfl.ir.quantization import limits
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import broadcast
 from onnxtfl.ir.types import DType
+from onnxtfl.kernels.div import quotient_table
 from onnxtfl.rewriting.registry import (
     Form,
     append_operand,
@@ -34,6 +38,7 @@ from onnxtfl.rewriting.registry import (
     lower_tfl,
     upgrade,
 )
+from onnxtfl.rewriting.stored_integers import integers_of, with_quantization
 
 _SMALL = 1 << 16
 
@@ -57,7 +62,7 @@ def _never_divides_by_zero(node: Node) -> bool:
 
 
 row(ops.Div, onnx="Div", since=(7, 13, 14))
-row(ops.Div, tfl="DIV", when=_never_divides_by_zero)
+row(ops.Div, tfl="DIV", when=_never_divides_by_zero, lifts=False)
 row(ops.Clamp, onnx="Clip", since=(11, 12, 13), lowers=False)
 row(ops.FloorDiv, tfl="FLOOR_DIV")
 row(ops.FloorMod, tfl="FLOOR_MOD")
@@ -69,6 +74,35 @@ row(ops.FloorMod, onnx="Mod", lifts=False, when=lambda node: node.operand(0).dty
 row(ops.Rem, onnx="Mod", lifts=False, fixed_onnx={"fmod": 1})
 row(ops.Atan2, tfl="ATAN2", lifts=False)
 row(ops.SquaredDifference, tfl="SQUARED_DIFFERENCE", lifts=False)
+
+
+@lift_tfl("DIV")
+def _div_tfl(b: Builder, node: Node) -> Value:
+    """Quotients of 8-bit integers that the kernel computes otherwise, by more than a step, are looked up."""
+    lhs, rhs, result = (quantization_of(v) for v in (node.operand(0), node.operand(1), node.result))
+    if lhs is not None and rhs is not None and result is not None and {lhs.storage, rhs.storage} <= _BYTES:
+        low, high = limits(result.dtype)
+        computed, nearest = (np.clip(table, low, high) for table in quotient_table(lhs, rhs, result))
+        if np.abs(computed - nearest).max() > 1:
+            text = "quotients near 0 are those of LiteRT's kernel, which shifts them by more bits than integers have"
+            node.remarks += (Remark("kernel", "DIV", text),)
+            found = _looked_up(b, node, constant(computed.astype(result.dtype.numpy).reshape(-1)))
+            return apply_activation(b, with_quantization(b, found, result), node)
+    elif lhs is not None and lhs.storage == "int16":  # a table of all pairs would have 2^32 elements
+        text = "quotients of int16 near 0 are exact; LiteRT's kernel returns any integer for some of them"
+        node.remarks += (Remark("kernel", "DIV", text),)
+    return apply_activation(b, b(ops.Div, node.operand(0), node.operand(1)), node)
+
+
+_BYTES = {"int8", "uint8"}
+
+
+def _looked_up(b: Builder, node: Node, table: Value) -> Value:
+    """Look up each pair of stored 8-bit integers in a `table` of all pairs in ascending order."""
+    first, second = (
+        Term(b, integers_of(b, v)).to(DType.INT32) - limits(v.tensor_type.storage)[0] for v in node.operands if v
+    )
+    return b(ops.Gather, table, (first * 256 + second).value, axis=0)
 
 
 def _kernel_takes_power(node: Node) -> bool:

@@ -129,6 +129,8 @@ def times(b: Builder, x: Value, factor: float) -> Value:
 @lift_tfl("BATCH_MATMUL")
 def _tfl_batch_matmul(b: Builder, node: Node) -> Value:
     lhs, rhs, adjoint = node.operand(0), with_one_scale(node), bool(node.attr("adj_x"))
+    if lhs.dtype is DType.INT8:  # stored integers: their products are summed in int32
+        lhs, rhs = (b(ops.Convert, v, dtype=DType.INT32) for v in (lhs, rhs))
     lhs = _rounded_rows(b, node, lhs, rhs, lhs.rank - 2 if adjoint else lhs.rank - 1)
     return batched(b, lhs, rhs, adjoint, bool(node.attr("adj_y")))
 

@@ -28,6 +28,7 @@ from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import broadcast, dim_value, reshape, transpose_and_merge, transposed, unsqueezed
 from onnxtfl.ir.shapes import distinct_axes, normalize_axis, static_ints
 from onnxtfl.ir.types import DType
+from onnxtfl.kernels.reduce_prod import by_steps
 from onnxtfl.rewriting.registry import (
     Condition,
     DecomposeRule,
@@ -151,7 +152,10 @@ def _reduce_tfl(b: Builder, node: Node) -> Value:
         axes = reshape(b, axes, [1])
     known = static_ints(axes)
     if known is not None and x.tensor_type.shape is not None:
-        axes = constant(np.asarray(distinct_axes(known, x.rank) if x.rank else (), np.int32))
+        distinct = distinct_axes(known, x.rank) if x.rank else ()
+        if kind == "prod" and (stepwise := by_steps(b, node, distinct)) is not None:
+            return stepwise
+        axes = constant(np.asarray(distinct, np.int32))
     elif x.tensor_type.shape and not (is_static(x.shape) and 0 not in x.shape):
         axes = (Term(b, axes) % x.rank).value  # ONNX Runtime 1.31 reduces no negative axes of an empty operand
     return b(ops.Reduce, x, axes, kind=kind, keepdims=bool(node.attr("keep_dims", False)))

@@ -5,6 +5,7 @@ A state is an operand; its new value is an additional result, after those of the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,9 +25,10 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape_inferred, transposed, unsqueezed
 from onnxtfl.ir.row_quantization import on_int8_grid
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.registry import lift_tfl
+from onnxtfl.rewriting.stored_integers import integers_of
 
 
 def _fused(node: Node) -> str:
@@ -291,8 +293,12 @@ def _grids(
 
 
 def _grid(type_: TensorType | None) -> tuple[float, int, int] | None:
+    """Scale, zero point and bits of a grid of signed integers; uint8 is shifted by 128 to int8."""
     found = type_.quantization if type_ is not None else None
-    return None if found is None else (found.scales[0], found.zero_points[0], found.dtype.bits)
+    if found is None:
+        return None
+    offset = 128 if found.dtype is DType.UINT8 else 0
+    return found.scales[0], found.zero_points[0] - offset, found.dtype.bits
 
 
 @lift_tfl("LSTM")
@@ -366,17 +372,44 @@ def _svdf(b: Builder, node: Node) -> list[Value]:
     x, features, times, state = (node.operand(i) for i in (0, 1, 2, 4))
     if rows := _rows(node, x, features):
         x = on_int8_grid(b, x, [1], asymmetric=rows == "asymmetric")
-    filters, steps, rank = times.shape[0], times.shape[1], node.attributes.get("rank", 1)
+    filters, steps = times.shape
     product = b(ops.DotGeneral, x, features, lhs_contracting_dimensions=(1,), rhs_contracting_dimensions=(1,))
     newest = as_declared(b, unsqueezed(b, product, [2]), state.type)
     memory = reshape_inferred(b, state, [-1, filters, steps])
     older = b(ops.Slice, memory, [0, 0, 1], [_FAR, _FAR, _FAR], [1, 1, 1])
     memory = b(ops.Concatenate, older, newest, axis=2)
+    if state.is_quantized:  # the integer kernel ignores the activation
+        output = _integer_units(b, node, memory) if _wraps(node) else _units(b, node, memory, times, node.optional(3))
+    else:
+        output = apply_activation(b, _units(b, node, memory, times, node.optional(3)), node, smooth=True)
+    return [output, reshape_inferred(b, memory, [-1, filters * steps])]
+
+
+def _units(b: Builder, node: Node, memory: Value, times: Value, bias: Value | None) -> Value:
+    """The units of SVDF: memory [N, F, M] * times [F, M], summed over the steps and the filters of a unit, + bias."""
+    filters, rank = times.shape[0], node.attributes.get("rank", 1)
     by_filter = Term(b, memory).apply(ops.Mul, times).reduce("sum", [2], keepdims=False).value
     output = Term(b, reshape_inferred(b, by_filter, [-1, filters // rank, rank])).reduce("sum", [2], keepdims=False)
-    bias = node.optional(3)
-    output = output if bias is None else output.apply(ops.Add, bias)
-    return [apply_activation(b, output.value, node, smooth=True), reshape_inferred(b, memory, [-1, filters * steps])]
+    return (output if bias is None else output.apply(ops.Add, bias)).value
+
+
+def _wraps(node: Node) -> bool:
+    """Whether the sums of the integer SVDF may leave int32, in which the kernel computes them."""
+    times, bias, rank = node.operand(2), node.optional(3), node.attributes.get("rank", 1)
+    if times.data is None or (bias is not None and bias.data is None):
+        return True
+    sums = np.abs(times.stored().astype(np.int64)).sum(axis=1).reshape(-1, rank).sum(axis=1) * (1 << 15)
+    most = sums if bias is None else sums + np.abs(bias.stored().astype(np.int64))
+    return bool((most >= 1 << 31).any())
+
+
+def _integer_units(b: Builder, node: Node, memory: Value) -> Value:
+    """The units from sums of stored integers, which wrap around at 32 bits."""
+    times, bias = node.operand(2), node.optional(3)
+    memory_32, times_32 = (Term(b, integers_of(b, v)).to(DType.INT32).value for v in (memory, times))
+    sums = _units(b, node, memory_32, times_32, None if bias is None else integers_of(b, bias))
+    found = [q.scales[0] for v in (memory, times) if (q := quantization_of(v)) is not None]
+    return (Term(b, sums).to(DType.FLOAT32) * math.prod(found)).value
 
 
 _FAR = (1 << 31) - 1

@@ -24,7 +24,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.padding import cut_within
 from onnxtfl.ir.quantization import quantize
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.shown_sizes import may_be_fed
 from onnxtfl.ir.source_names import shown_name
@@ -207,16 +207,22 @@ def _crop_first(b: Builder, node: Node) -> Value | None:
 
 @decompose(ops.Pad, "tfl", "operands")
 def _crop_computed_padding(b: Builder, node: Node) -> Value | Sequence[Value] | None:
-    """Crop by a Slice before the Pad if dynamic padding may be negative, which LiteRT's PAD refuses."""
+    """Crop by a Slice before the Pad if dynamic padding may be negative, which LiteRT's PAD refuses.
+
+    What a side crops of an axis beyond its size (`cut_within`), it takes from the padding of the other side.
+    """
     x, rows = node.operand(0), node.operand(1)
     if node.attr("mode") != "constant" or static_ints(rows) is not None or never_negative(rows):
         return _padding_as_int32(b, node)
     rows = rows if rows.dtype is DType.INT32 else b(ops.Convert, rows, dtype=DType.INT32)
-    zero, axes = b.scalar(0, rows), x.rank
-    before, after = (reshape(b, b(ops.Slice, rows, [0, k], [axes, k + 1], [1, 1]), (axes,)) for k in (0, 1))
-    limits = b(ops.Add, b(ops.Shape, x, dtype=rows.dtype), b(ops.Min, after, zero))
-    cut = b(ops.Slice, x, b(ops.Max, b(ops.Neg, before), zero), limits, constant(np.ones(axes), rows.dtype))
-    return b(ops.Pad, cut, b(ops.Max, rows, zero), node.optional(2), **node.attributes)
+    axes, size = x.rank, Term(b, b(ops.Shape, x, dtype=DType.INT32))
+    before, after = (Term(b, reshape(b, b(ops.Slice, rows, [0, k], [axes, k + 1], [1, 1]), (axes,))) for k in (0, 1))
+    excess = [(side + size).min(0) for side in (before, after)]
+    before, after = before - excess[0] + excess[1], after - excess[1] + excess[0]
+    limits = size + after.min(0)
+    cut = b(ops.Slice, x, (-before).max(0).value, limits.value, constant(np.ones(axes), DType.INT32))
+    rows = b(ops.Concatenate, *(unsqueezed(b, side.max(0).value, [1]) for side in (before, after)), axis=1)
+    return b(ops.Pad, cut, rows, node.optional(2), **node.attributes)
 
 
 _padding_as_int32 = int32_operands(1)
@@ -247,10 +253,18 @@ def _pad_by_index(b: Builder, node: Node) -> Value | None:
 
 
 def _repeated(b: Builder, x: Value, rows: Value, axis: int, mode: str) -> Term:
-    """Return the positions along `axis` that the padded result reads."""
+    """Return the positions along `axis` that the padded result reads; cropping comes first."""
     size = Term(b, reshape(b, dim_value(b, x.shape[axis], x), ()))
     before, after = (Term(b, rows).to(DType.INT64).at(axis, 0).at(side, 0) for side in (0, 1))
-    places = Term(b, iota(b, (before + size + after).value)) - before
+    places = iota(b, (before + size + after).value)
+    if never_negative(rows):
+        return _within(Term(b, places) - before, size, mode)
+    start, end = (-before).max(0), (-after).max(0)
+    return _within(Term(b, places) - before.max(0), size - start - end, mode) + start
+
+
+def _within(places: Term, size: Term, mode: str) -> Term:
+    """Return the position from 0 to `size` - 1 that stands for each of `places`."""
     if mode == "edge":
         return places.clamp(0, size - 1)
     if mode == "wrap":

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.skipif(not corpus.CORPUS.exists(), reason=f"no corpus a
 _OTHER = {
     "litert/matmul_quant.tflite": "int16 BATCH_MATMUL wraps around where its result saturates",
     "litert/single_rsqrt_default_a16w8_recipe_quantized.tflite": "RSQRT refuses 0, which is an input",
-    "tflm/keyword_scrambled.tflite": "the sums of SVDF wrap around",
     "litert_bin/add_quantized.tflite": "the file calls a tensor float that LiteRT quantizes",
     "litert_bin/add_quantized_int8.tflite": "the file calls a tensor float that LiteRT quantizes",
 }

@@ -2,6 +2,7 @@
 
 import contextvars
 import itertools
+import time
 
 import pytest
 
@@ -184,3 +185,19 @@ def test_what_is_known_of_sizes() -> None:
     assert (known_of(H, B, 4, B), known_of(H, B)) == (4, H)
     assert open_axes([H, 2, 2 * B]) == [0, 2]
     assert with_texts([H + 1, 2]) == ("h + 1", 2)
+
+
+def test_a_chain_of_divisions_takes_linear_time() -> None:
+    """Sums are not sorted by the texts of their atoms, each as long as the chain."""
+    start, size = time.process_time(), symbol("n")
+    for i in range(5000):
+        size = floordiv(size + i % 3, 2) + 1
+    assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize(
+    "text", ["n" + "//2" * 5000, "//".join(f"s{i}" for i in range(5000)), "(" * 5000 + "n" + ")" * 5000]
+)
+def test_a_text_that_is_too_deep_is_no_dimension(text: str) -> None:
+    with pytest.raises(ValueError, match="not a dimension"):
+        parse_dim(text)

@@ -48,13 +48,14 @@ Replacements = Mapping[str, "Dim"] | Mapping[Symbol, "Dim"] | Mapping[Symbol | C
 class SymDim:
     """A polynomial over symbols and floor divisions; immutable, hashable, normalized."""
 
-    __slots__ = ("_hash", "terms", "weight")
+    __slots__ = ("_hash", "_text", "terms", "weight")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
         self.terms = terms
         self.weight = sum(1 + sum(_weight(atom) * power for atom, power in monomial) for monomial, _ in terms)
         """The number of terms, and of the factors in them."""
         self._hash = hash(terms)
+        self._text = ""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SymDim) and self.terms == other.terms
@@ -372,7 +373,7 @@ def parse_dim(text: str) -> Dim:
     """Parse the text that ``str`` prints for a dimension. Raises ValueError for other text."""
     try:
         return _parse_ast(ast.parse(_UNKNOWN.sub(r"\1[\2]", text), mode="eval").body)
-    except (SyntaxError, KeyError, TypeError) as error:
+    except (SyntaxError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise ValueError(f"not a dimension: {text!r}") from error
 
 
@@ -424,12 +425,26 @@ def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
         total[monomial] = total.get(monomial, 0) + int(c)
     if len(total) > LARGEST_EXPRESSION + 1:  # without sorting them by their texts
         return _too_large()
-    kept = sorted(((m, c) for m, c in total.items() if c), key=lambda t: (-len(t[0]), [*map(_order, t[0])]))
+    kept = _in_order([(m, c) for m, c in total.items() if c])
     if not kept:
         return 0
     if len(kept) == 1 and not kept[0][0]:
         return kept[0][1]
     return _bounded(SymDim(tuple(kept)))
+
+
+def _in_order(terms: list[tuple[Monomial, int]]) -> list[tuple[Monomial, int]]:
+    """Sort terms by the number of their factors, descending, then by the factors.
+
+    The texts of factors are only compared within one number: that of a nested division is as long as all of it.
+    """
+    by_count: dict[int, list[tuple[Monomial, int]]] = {}
+    for term in terms:
+        by_count.setdefault(len(term[0]), []).append(term)
+    found: list[tuple[Monomial, int]] = []
+    for _, equal in sorted(by_count.items(), reverse=True):
+        found += sorted(equal, key=lambda term: [*map(_order, term[0])]) if len(equal) > 1 else equal
+    return found
 
 
 def _order(power: tuple[Atom, int]) -> tuple[bool, str, int]:
@@ -442,7 +457,7 @@ def _monomial_product(a: Monomial, b: Monomial) -> Monomial:
     powers: dict[Atom, int] = dict(a)
     for atom, p in b:
         powers[atom] = powers.get(atom, 0) + p
-    return tuple(sorted(powers.items(), key=_order))
+    return tuple(sorted(powers.items(), key=_order)) if len(powers) > 1 else tuple(powers.items())
 
 
 def _exact_quotient(a: Dim, b: Dim) -> Dim | None:
@@ -493,6 +508,13 @@ Naming = Callable[[Unknown], str]
 
 def dim_text(dim: Dim, naming: Naming = str) -> str:
     """`dim` as an expression; `naming` returns the names of unknown integers."""
+    if isinstance(dim, SymDim) and naming is str:
+        dim._text = dim._text or _sum_text(dim, naming)
+        return dim._text
+    return _sum_text(dim, naming)
+
+
+def _sum_text(dim: Dim, naming: Naming) -> str:
     parts = [_term_text(m, c, naming) for m, c in _terms(dim)]
     return " + ".join(parts).replace("+ -", "- ") or "0"
 

@@ -23,14 +23,20 @@ def multiply_by_factor(x: Array, factor: float) -> Array:
 
     A factor below 2^-32 counts as 0. x saturates to int32 if it is shifted to the left.
     """
+    multiplier, shift = multiplier_and_shift(factor)
+    if shift < -_BITS:
+        return np.zeros_like(x)
+    shifted = np.clip(x << max(shift, 0), -(1 << _BITS), (1 << _BITS) - 1)
+    return divide_by_power(doubled_high(shifted, multiplier), max(-shift, 0))
+
+
+def multiplier_and_shift(factor: float) -> tuple[int, int]:
+    """Return an integer of 31 bits and a power of 2, the product of which, over 2^31, is `factor`."""
     fraction, shift = math.frexp(factor)
     multiplier = math.floor(fraction * (1 << _BITS) + 0.5)
     if multiplier == 1 << _BITS:
         multiplier, shift = multiplier // 2, shift + 1
-    if shift < -_BITS:
-        return np.zeros_like(x)
-    shifted = np.clip(x << max(shift, 0), -(1 << _BITS), (1 << _BITS) - 1)
-    return divide_by_power(_doubled_high(shifted, multiplier), max(-shift, 0))
+    return multiplier, shift
 
 
 def divide_by_power(x: Array, exponent: int) -> Array:
@@ -39,8 +45,8 @@ def divide_by_power(x: Array, exponent: int) -> Array:
     return np.asarray((x >> exponent) + ((x & mask) > (mask >> 1) + (x < 0)))
 
 
-def _doubled_high(x: Array, multiplier: int) -> Array:
-    """x * multiplier / 2^31, rounded to the nearest integer, halves up."""
-    products = x * np.int64(multiplier)
+def doubled_high(x: Array, multiplier: Array | int) -> Array:
+    """x * multiplier / 2^31 for int64 `x`, rounded to the nearest integer, halves up."""
+    products = x * np.asarray(multiplier, np.int64)
     biased = products + np.where(products >= 0, 1 << (_BITS - 1), 1 - (1 << (_BITS - 1)))
     return np.asarray(np.sign(biased) * (np.abs(biased) >> _BITS))

@@ -35,7 +35,8 @@ class Scales:
     `plain`: integer types that it also computes without a scale. `several`: whether it reads per-axis scales; if not,
     it reads 0 for them. `multiplied`: it multiplies the operand scales in float32. `clamps`: fused into another op, it
     only clamps. `rescales`: it reads scales only if both operand and result have one. `weights`: the operand whose zero
-    point is ignored if the other one is real. `blocks`: the types with blockwise scales.
+    point is ignored if the other one is real. `blocks`: the types with blockwise scales. `sums`: the integer types of
+    results that are the sums of the products of the stored integers; then no scale or zero point is read.
     """
 
     plain: tuple[str, ...] = ()
@@ -45,6 +46,7 @@ class Scales:
     rescales: bool = False
     weights: int | None = None
     blocks: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,8 @@ def check_parameters(node: Node) -> None:
         if quantization is not None and not np.isfinite(quantization.scales).all():
             raise InvalidModelError("the scale inf is out of range", type_=value and value.type, code="E-QUANT-001")
     reading = _reading(node)
+    if _sums_integers(node, reading):
+        return
     for value in node.operands:
         _check_blocks(value, reading)
     if isinstance(reading, Products) or (isinstance(reading, Scales) and reading.multiplied):
@@ -186,7 +188,13 @@ def reads_integers(node: Node) -> bool:
     reading = _reading(node)
     if reading == "copies":
         return len({q for v in (*node.operands, *node.results) if (q := quantization_of(v)) is not None}) > 1
-    return reading == "integers"
+    return reading == "integers" or _sums_integers(node, reading)
+
+
+def _sums_integers(node: Node, reading: Reading) -> bool:
+    """Whether the result of `node` has the sums of the products of the stored integers."""
+    type_ = node.results[0].type
+    return isinstance(reading, Scales) and isinstance(type_, TensorType) and type_.storage.value in reading.sums
 
 
 def on_integers(b: Builder, node: Node, rule: LiftRule) -> list[Value]:

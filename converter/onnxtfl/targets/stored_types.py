@@ -72,8 +72,10 @@ def _is_plain(value: Value) -> bool:
 
 
 def _biases(node: Node, found: OpEntry) -> Iterator[Value]:
-    pairs = zip(node.operands, _repeated(found.operands, len(node.operands)), strict=False)
-    return (value for value, parameter in pairs if value is not None and "bias" in parameter.name)
+    also = found.stored.get("bias")
+    for value, parameter in zip(node.operands, _repeated(found.operands, len(node.operands)), strict=False):
+        if value is not None and ("bias" in parameter.name or parameter.name == also):
+            yield value
 
 
 def _check(node: Node, found: OpEntry) -> None:

@@ -265,6 +265,8 @@ def _mask_other_groups(b: Builder, node: Node, ranked: Term, count: int) -> Term
     groups, group_count = int(node.attr("n_group", 1)), int(node.attr("topk_group", 1))
     if groups == 1:
         return ranked
+    if groups < 1 or count % groups:
+        raise InvalidModelError(f"{count} experts cannot be split into n_group = {groups}", code="E-FILE-009")
     tokens, size = ranked.value.shape[0], count // groups
     grouped = reshape(b, ranked.value, [tokens, groups, size], ranked.value)
     best = b.many(ops.TopK, grouped, np.array([min(int(node.attr("group_topk", 2)), size)]), axis=2)[0]

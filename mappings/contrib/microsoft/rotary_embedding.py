@@ -35,6 +35,8 @@ def _rotary(b: Builder, node: Node) -> Value:
     if node.attr("is_packed_batching", 0):
         raise UnsupportedError("RotaryEmbedding with is_packed_batching = 1 is not supported")
     heads = int(node.attr("num_heads", 0)) if rotary_dim else _head_count(x.shape[-1], cos.shape[1])
+    if x.rank == 3 and heads < 1:
+        raise InvalidModelError("rotary_embedding_dim of a tensor of rank 3 needs num_heads", code="E-FILE-009")
     inner = split_heads(b, x, heads) if x.rank == 3 else x
     if ids.rank == 1:
         positions = Term(b, ids) + Term(b, range_below(b, inner.shape[2], inner)).to(ids.dtype)
