@@ -58,7 +58,7 @@ _ALLOWED = {
     "tracing": {"formats", "ir", "passes", "pipeline", "runtimes", "temporary"},
     "checking": {
         *("formats", "inputs", "ir", "passes", "pipeline", "rewriting", "runtimes", "tables", "targets", "temporary"),
-        *("kernels", "metrics", "tracing"),
+        *("evaluation", "kernels", "metrics", "tracing"),
     },
     "calibration_images": {"inputs"},
     "quantizing": {

@@ -138,7 +138,7 @@ class Session:
         run, compared = outcome.run, outcome.compared
         if report.status != "failed" or not report.outputs or run is None or compared is None:
             return report
-        return with_third_opinion(report, run.models, run.done, compared.chosen, self.stack)
+        return with_third_opinion(report, run.models, run.done, compared.chosen)
 
     def _outcomes(self, models: ModelPair, number: int, case: Case) -> Iterator[Outcome]:
         """Yield the outcomes on an input set, for each compatible layout until one agrees."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,20 +13,18 @@ from onnxtfl.checking.models.side import FirstRun, Side
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.inputs.description import MismatchError
-from onnxtfl.runtimes import NEUTRAL, RunError
+from onnxtfl.runtimes import RunError
 
-MOST_BYTES = 64 << 20
+MOST_BYTES = 16 << 20
 """Bytes of the largest model that is evaluated."""
-SECONDS = 20.0
+SECONDS = 10.0
 """The most seconds for the evaluation of a model."""
 ROUNDED = 0.01
 """The share of elements of a quantized model that rounding may change by more than the tolerance."""
 _RUNTIMES = {"onnx": "ONNX Runtime", "tflite": "the TFLite runtime", "ir": "the evaluator"}
 
 
-def with_third_opinion(
-    report: CheckReport, models: ModelPair, done: FirstRun, chosen: Chosen, stack: ExitStack
-) -> CheckReport:
+def with_third_opinion(report: CheckReport, models: ModelPair, done: FirstRun, chosen: Chosen) -> CheckReport:
     """Add a note to the report of models that disagree: which runtime deviates from the meaning of its model's ops.
 
     No note for models with state or random numbers, or of more than `MOST_BYTES`, and where an evaluation fails or
@@ -38,9 +35,9 @@ def with_third_opinion(
     if models.keeps_state or is_drawn or max(sizes, default=0) > MOST_BYTES:
         return report
     try:
-        opinion = _Opinion(models, done, chosen, stack)
+        opinion = _Opinion(models, done, chosen)
         return replace(report, notes=(*report.notes, opinion.in_words()))
-    except (RunError, MismatchError, OnnxtflError):
+    except (RunError, MismatchError, OnnxtflError, TimeoutError, MemoryError):
         return report
 
 
@@ -49,7 +46,6 @@ class _Opinion:
     models: ModelPair
     done: FirstRun
     chosen: Chosen
-    stack: ExitStack
 
     def in_words(self) -> str:
         """Which of the two runtimes deviates; raises `RunError` if the ops cannot be evaluated."""
@@ -67,9 +63,7 @@ class _Opinion:
 
     def _agrees(self, side: Side, values: Sequence[Any], found: Sequence[Any]) -> bool:
         """Whether outputs are those that the ops of a model mean; `ROUNDED` of those of a quantized one may differ."""
-        worker = self.stack.enter_context(NEUTRAL.worker())
-        evaluated = replace(side, worker=worker, run_options={"time_limit": SECONDS})
-        meant = evaluated.run(values, self.models.options)
+        meant = side.evaluated(values, SECONDS)
         most = ROUNDED if side.facts.quantized or side.facts.rounds else 0.0
         return all(self._share_beyond(x, y) <= most for x, y in zip(found, meant, strict=True))
 

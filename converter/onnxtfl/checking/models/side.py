@@ -91,6 +91,14 @@ class Side:
         self.fed = given[0]
         return Begun(self, worker.submit(self.info.path, given, options, self.hidden.feedback))
 
+    def evaluated(self, values: Sequence[Any], time_limit: float) -> list[Any]:
+        """The outputs as the ops of the model mean them; raises `OnnxtflError`, `MismatchError` and TimeoutError."""
+        from onnxtfl.evaluation import Evaluator
+
+        outputs = Evaluator(self.info.path).run(self.given(values), time_limit)
+        found = split(self.slots, [*map(_as_pairs, outputs)])
+        return [found[i] for i in self.hidden.outputs]
+
     def traced(self, values: Sequence[Any], options: RunOptions, folder: Path) -> InnerModel:
         """The tensors inside of the model for the visible inputs ``values``; parts are written to ``folder``."""
         assert self.worker is not None
