@@ -49,7 +49,7 @@ class Evaluator:
             (v for v in (*self.graph.inputs, *self.graph.outputs) if not isinstance(v.type, TensorType)), None
         )
         if refused is not None:
-            raise UnsupportedError("inputs and outputs that are no tensors", type_=refused.type, code="E-TYPE-003")
+            raise UnsupportedError("inputs and outputs that are no tensors", type_=refused.type, code="E-TYPE-002")
 
     @property
     def inputs(self) -> list[str]:

@@ -160,7 +160,7 @@ def test_a_quotient_is_computed_on_integers_where_no_divisor_is_zero(divisor: st
     """The kernel ends the run at a stored zero."""
     text = f"""graph main(%q: tensor<256xfloat32, quant<int8 0.05:3>>) -> (%y) {{
       %c = constant tensor<float32, quant<int8 0.01:0>> [50]
-      %y = Div(%q, {divisor}) : tensor<256xfloat32, quant<int8 0.4:-10>>
+      %y = Div(%q, {divisor}) : tensor<256xfloat32, quant<int8 0.04:-10>>
     }}"""
     graph = parse_graph(text)
     legalize(graph, TfliteTarget())

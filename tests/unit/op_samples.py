@@ -294,6 +294,11 @@ def _reduced(rng: RNG) -> list[Any]:
     return [None if not rng.integers(4) else known(_one(rng, [0], [-1], [0, 2], [1, 2], [0, 1, 2]))]
 
 
+def _summed(rng: RNG) -> Sample:
+    axis = known(int(rng.integers(3)))
+    return [_some(rng, 2, 3, 4), axis], {"exclusive": bool(rng.integers(2)), "reverse": bool(rng.integers(2))}
+
+
 def _gathered(rng: RNG) -> Sample:
     axis, batch = _one(rng, (0, 0), (1, 0), (-1, 0), (2, 1), (1, 1))
     x = _some(rng, 3, 4, 5)
@@ -428,6 +433,7 @@ OF_OP: dict[str, Draw] = {
     "DynamicReshape": lambda r: ([_some(r, 2, 3, 4), known(_one(r, (4, 6), (0, -1), (24,)))], {}),
     "DynamicSlice": lambda r: ([_some(r, 4, 5), known(1, 2)], {"slice_sizes": (2, 3)}),
     "DynamicUpdateSlice": lambda r: ([_floats(r, 4, 5), _floats(r, 2, 3), known(1, 2)], {}),
+    "CumSum": _summed,
     "Gather": _gathered,
     "GatherElements": lambda r: ([_some(r, 3, 4), r.integers(0, 3, (2, 4))], {"axis": 0}),
     "GatherND": _gathered_rows,

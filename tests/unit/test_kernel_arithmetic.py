@@ -11,7 +11,13 @@ from onnxtfl.ir.data import Array
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.test_quantized_tfl import both, tflite, to_onnx
 
+SEED = 1
 RNG = np.random.default_rng(5)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order_of_tests() -> None:
+    RNG.bit_generator.state = np.random.default_rng(SEED).bit_generator.state
 
 
 def stored(dtype: str, *shape: int) -> Array:

@@ -35,8 +35,8 @@ def with_third_opinion(report: CheckReport, models: ModelPair, done: FirstRun, c
     if models.keeps_state or is_drawn or max(sizes, default=0) > MOST_BYTES:
         return report
     try:
-        opinion = _Opinion(models, done, chosen)
-        return replace(report, notes=(*report.notes, opinion.in_words()))
+        words = _Opinion(models, done, chosen).in_words()
+        return replace(report, notes=(*report.notes, words)) if words else report
     except (RunError, MismatchError, OnnxtflError, TimeoutError, MemoryError):
         return report
 
@@ -48,22 +48,24 @@ class _Opinion:
     chosen: Chosen
 
     def in_words(self) -> str:
-        """Which of the two runtimes deviates; raises `RunError` if the ops cannot be evaluated."""
+        """Which of the two runtimes deviates; "" if neither does and the models mean the same."""
         a, b = self.models.a, self.models.b
         fed = self.models.fed_to_b(self.chosen, self.done.values)
+        meant = a.evaluated(self.done.values, SECONDS), b.evaluated(fed, SECONDS)
         deviates = [
-            not self._agrees(a, self.done.values, self.done.outputs),
-            not self._agrees(b, fed, b.run(fed, self.models.options)),
+            not self._agrees(a, self.done.outputs, meant[0]),
+            not self._agrees(b, b.run(fed, self.models.options), meant[1]),
         ]
         sides = zip(deviates, (("first", a), ("second", b)), strict=True)
         wrong = [f"{_RUNTIMES[side.info.format]} on the {which} model" for is_wrong, (which, side) in sides if is_wrong]
-        if not wrong:
-            return "by the meaning of their ops (neutral ops, in NumPy) the models differ: both runtimes compute it"
-        return f"{' and '.join(wrong)} deviates from the meaning of the ops (neutral ops, in NumPy)"
+        if wrong:
+            return f"{' and '.join(wrong)} deviates from the meaning of the ops (neutral ops, in NumPy)"
+        if self.models.compare([meant[0]], [meant[1]], ()).ok:
+            return ""
+        return "by the meaning of their ops (neutral ops, in NumPy) the models differ: both runtimes compute it"
 
-    def _agrees(self, side: Side, values: Sequence[Any], found: Sequence[Any]) -> bool:
+    def _agrees(self, side: Side, found: Sequence[Any], meant: Sequence[Any]) -> bool:
         """Whether outputs are those that the ops of a model mean; `ROUNDED` of those of a quantized one may differ."""
-        meant = side.evaluated(values, SECONDS)
         most = ROUNDED if side.facts.quantized or side.facts.rounds else 0.0
         return all(self._share_beyond(x, y) <= most for x, y in zip(found, meant, strict=True))
 
