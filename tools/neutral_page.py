@@ -81,7 +81,7 @@ def _types(value: Operand, op: type[Op] | None = None) -> str:
 
 
 def dtypes_text(dtypes: frozenset[DType]) -> str:
-    """Return a set of element types in words."""
+    """Return the text for a set of element types."""
     if dtypes == ANY:
         return "any"
     groups = {name: group for name, group in _GROUPS.items() if group <= dtypes}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from onnxtfl import temporary
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError
+from onnxtfl.formats import TEXT_HEADS
 from onnxtfl.schemas.target_tables import target_tables
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ than the conversion and both runtimes together.
 """
 TfliteRuntime = str
 """The runtime of .tflite models in a check: "litert", the older "tflite-runtime", or that of a target's table."""
-TEXT = b"graph "
-"""How a neutral graph as text begins, unless with a comment."""
 NO_LOAD = "ONNXTFL_NO_LOAD"
 """Environment variable: if it is set, results are not loaded before they are written."""
 DEFAULT_OPSET, OLDEST = 21, "2.14"
@@ -107,11 +106,11 @@ def start_workers(job: Job, stack: ExitStack) -> Workers | None:
 
 def _source_format(job: Job) -> FormatName:
     """The format of the source by its first bytes, read without the modules that read models."""
-    head = job.model[: len(TEXT)] if isinstance(job.model, bytes) else b""
+    head = job.model[: len(TEXT_HEADS[0])] if isinstance(job.model, bytes) else b""
     if isinstance(job.model, str | os.PathLike):
         with contextlib.suppress(OSError), open(job.model, "rb") as file:  # reading the model reports the error
-            head = file.read(len(TEXT))
-    return "ir" if head.startswith((TEXT, b"#")) else job.format
+            head = file.read(len(TEXT_HEADS[0]))
+    return "ir" if head.startswith(TEXT_HEADS) else job.format
 
 
 def check_result(

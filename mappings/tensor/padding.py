@@ -264,7 +264,7 @@ def _repeated(b: Builder, x: Value, rows: Value, axis: int, mode: str) -> Term:
 
 
 def _within(places: Term, size: Term, mode: str) -> Term:
-    """Return the position from 0 to `size` - 1 that stands for each of `places`."""
+    """Return the position from 0 to `size` - 1 to which each of `places` is mapped."""
     if mode == "edge":
         return places.clamp(0, size - 1)
     if mode == "wrap":

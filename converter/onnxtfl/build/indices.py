@@ -28,7 +28,8 @@ def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value
     if bound.dtype is not indices.dtype:
         bound = b(ops.Convert, bound, dtype=indices.dtype)
     if not isinstance(size, int) and not is_static(indices.shape):
-        bound = b(ops.Max, bound, np.ones(1, indices.dtype.numpy))  # kernels refuse a divisor of 0 even if there are no elements
+        # kernels refuse a divisor of 0 for empty tensors too
+        bound = b(ops.Max, bound, np.ones(1, indices.dtype.numpy))
     return b.computed(ops.FloorMod, indices, bound if indices.rank else b(ops.Reshape, bound, np.zeros(0, np.int64)))
 
 

@@ -11,6 +11,7 @@ from typing import BinaryIO, NoReturn
 
 from onnxtfl import platform_calls
 from onnxtfl.errors import InvalidModelError, OnnxtflError
+from onnxtfl.formats import TEXT_HEADS
 from onnxtfl.ir.data import SourceBytes, SourceFile, TensorData
 from onnxtfl.ir.model import FormatName
 
@@ -25,8 +26,7 @@ _KINDS: tuple[tuple[FormatName | None, int, bytes, str], ...] = (
     (None, 0, b"\x89HDF", "an HDF5 file"),
     (None, 0, b"version https://git-lfs", "a Git LFS pointer, in place of the file that it points to"),
     ("onnx", 0, b"\x08", "probably an ONNX model"),
-    ("ir", 0, b"graph ", "a neutral graph as text"),
-    ("ir", 0, b"#", "a neutral graph as text"),
+    *(("ir", 0, head, "a neutral graph as text") for head in TEXT_HEADS),
 )
 _TITLES = {"onnx": "an ONNX model", "tflite": "a TFLite model: the identifier TFL3 is missing"}
 

@@ -214,7 +214,7 @@ class Declaration:
 
     @staticmethod
     def trimmed(operands: Iterable[Any]) -> list[Any]:
-        """The operands without those at the end that are None."""
+        """The operands without trailing None."""
         kept = list(operands)
         while kept and kept[-1] is None:
             kept.pop()

@@ -59,7 +59,8 @@ class _Opinion:
         sides = zip(deviates, (("first", a), ("second", b)), strict=True)
         wrong = [f"{_RUNTIMES[side.info.format]} on the {which} model" for is_wrong, (which, side) in sides if is_wrong]
         if wrong:
-            return f"{' and '.join(wrong)} deviates from the meaning of the ops (neutral ops, in NumPy)"
+            verb = "deviates" if len(wrong) == 1 else "deviate"
+            return f"{' and '.join(wrong)} {verb} from the meaning of the ops (neutral ops, in NumPy)"
         if self.models.compare([meant[0]], [meant[1]], ()).ok:
             return ""
         return "by the meaning of their ops (neutral ops, in NumPy) the models differ: both runtimes compute it"
