@@ -37,7 +37,9 @@ def model_of(name: str, as_node: bool = False) -> onnx.ModelProto:
     """A product of uint8 [3, 16] and constant int8 weights [16, 4] of large elements."""
     type_, body = BODIES[name]
     model = parser.parse_model(HEAD.format(type=type_) + SCALES + body)
-    weights = onnx.numpy_helper.from_array(np.random.default_rng(0).integers(-128, 128, (16, 4), np.int8), "w")
+    array = np.random.default_rng(0).integers(-128, 128, (16, 4), np.int8)
+    array[0] = -128, 127, -128, 127
+    weights = onnx.numpy_helper.from_array(array, "w")
     if as_node:
         model.graph.node.insert(0, onnx.helper.make_node("Constant", [], ["w"], value=weights))
     else:
