@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from onnxtfl.build.rows import Spelled, row
 from onnxtfl.build.sizes import int32_operands
+from onnxtfl.build.uint64 import on_signed
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import known_size
@@ -20,6 +21,7 @@ _FLAGS = {name: Spelled(name, default=False) for name in ("exclusive", "reverse"
 row(ops.CumSum, onnx="CumSum", since=(11, 14), attributes=_FLAGS, integers=(1,))
 row(ops.CumSum, tfl="CUMSUM", attributes="exclusive reverse", integers=(1,))
 decompose(ops.CumSum, "tfl", "operands")(int32_operands(1))
+decompose(ops.CumSum, "onnx", "elements")(on_signed)
 
 
 @lift_onnx("CumProd", since=(26,))

@@ -15,6 +15,7 @@ from onnxtfl.build.rows import Entries, ResultType, Spelled, row
 from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
 from onnxtfl.build.sizes import clamp_to_int32, int32_operands, slice_axes, with_dtype
 from onnxtfl.build.stablehlo import applied, int_list, is_elementwise, shown_ops
+from onnxtfl.build.uint64 import on_signed
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -488,17 +489,6 @@ def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
     return b(ops.Convert, number, dtype=DType.BOOL)
 
 
-def _is_of_uint64(node: Node) -> bool:
-    return node.operand(0).dtype is DType.UINT64 and node.attr("kind") != "mean"
-
-
-@decompose(ops.Reduce, "onnx", when=_is_of_uint64)
-def _reduce_uint64(b: Builder, node: Node) -> Value:
-    """Reduce uint64, which ONNX Runtime does not, as int64: the bits, with the highest one flipped for an order."""
-    flip = -1 << 63 if node.attr("kind") in ("max", "min") else 0
-    bits = Term(b, node.operand(0)).bits(DType.INT64) + flip
-    return (bits.apply(ops.Reduce, node.optional(1), **node.attributes) + flip).bits(DType.UINT64).value
-
-
+decompose(ops.Reduce, "onnx")(on_signed)
 decompose(ops.ArgMax, "onnx")(partial(with_dtype, dtype=DType.INT64))
 decompose(ops.ArgMin, "onnx")(partial(with_dtype, dtype=DType.INT64))

@@ -54,7 +54,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def left(tmp_path: Path) -> list[str]:
     """The folders of this package, and the processes that have a file in `tmp_path` open or as an argument."""
-    folders = [path.name for path in tmp_path.rglob("*onnxtfl-*")]
+    walked = os.walk(tmp_path)  # unlike rglob, it passes over what disappears
+    folders = [name for _, directories, files in walked for name in (*directories, *files) if "onnxtfl-" in name]
     return folders + [text for text in map(_arguments, Path("/proc").glob("[0-9]*")) if os.fspath(tmp_path) in text]
 
 
