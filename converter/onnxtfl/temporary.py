@@ -30,7 +30,7 @@ else:
 
 PREFIX, UNLOCKED = "onnxtfl-tmp-", "onnxtfl-unlocked-"
 _NAME = re.compile(r"\.?" + PREFIX + r"[a-z0-9_]{8}")  # what `tempfile.mkdtemp` adds
-TRIES = 20
+TRIES = 100
 """A new folder that another process sweeps before it is locked is made again, at most so often."""
 _POLL = 0.2
 _open: set[Folder] = set()
