@@ -66,7 +66,10 @@ def retyped(op: type[Op], sample: Sample, dtype: DType) -> Sample:
     if first is None or isinstance(first, Known):
         return sample
     allowed = [op.operands[min(i, len(op.operands) - 1)].dtypes for i in range(len(operands))]
-    return [_retyped(v, first, dtype) if dtype in allowed[i] else v for i, v in enumerate(operands)], attributes
+    found = [_retyped(v, first, dtype) if dtype in allowed[i] else v for i, v in enumerate(operands)]
+    if not dtype.is_signed and dtype.is_integer and (op.moves is not None or op.integers is not None):
+        found[0] = _with_highest_bits(found[0])
+    return found, attributes
 
 
 def _retyped(x: Any, first: Any, dtype: DType) -> Any:
@@ -75,6 +78,13 @@ def _retyped(x: Any, first: Any, dtype: DType) -> Any:
     if x is None or np.asarray(x).dtype != np.asarray(first).dtype:
         return x
     return np.abs(x).astype(dtype.numpy)
+
+
+def _with_highest_bits(x: Array) -> Array:
+    """Every other element has the highest bit, which would be a sign."""
+    found = np.array(x)
+    found.reshape(-1)[::2] ^= found.dtype.type(1 << (8 * found.itemsize - 1))
+    return found
 
 
 def computed(sample: Sample) -> Sample:
@@ -478,7 +488,11 @@ OF_OP: dict[str, Draw] = {
                                                     "base_dilations": _one(r, (), (1, 2), (3, 1))}),
     "Reshape": lambda r: ([_some(r, 2, 3, 4), known(_one(r, (4, 6), (2, -1), (24,), (2, 12)))], {}),
     "Resize": _resized,
-    "ReverseSequence": lambda r: ([_some(r, 4, 3, 2), r.integers(1, 5, 3)], {"seq_axis": 0, "batch_axis": 1}),
+    "ReverseSequence": lambda r: _one(
+        r,
+        ([_some(r, 4, 3, 2), r.integers(1, 5, 3)], {"seq_axis": 0, "batch_axis": 1}),
+        ([_some(r, 2, 3, 4), r.integers(1, 5, 2)], {"seq_axis": 2, "batch_axis": 0}),
+    ),
     "Rnn": lambda r: _layer(r, 1, 1),
     "RoiAlign": lambda r: ([_floats(r, 1, 2, 8, 8), np.asarray([[1, 1, 6, 5]], np.float32), np.zeros(1, np.int64)],
                            {"output_height": 2, "output_width": 3, "sampling_ratio": 2, "mode": _one(r, "avg", "max")}),
@@ -529,6 +543,10 @@ MORE: dict[str, tuple[Draw, ...]] = {
         lambda r: ([Open(_floats(r, 2, 3), False), None], {"kind": "sum", "keepdims": False}),
         lambda r: ([_floats(r, 2, 3), np.asarray([1])], {"kind": _one(r, "max", "min", "prod"), "keepdims": True}),
         lambda r: ([_floats(r, 2, 3), Known(np.zeros(0, np.int64))], {"kind": _one(r, "max", "sum")}),
+        lambda r: (
+            [_with_highest_bits(array(r, DType.UINT64, (4, 3))), known([0])],
+            {"kind": _one(r, "max", "min"), "keepdims": False},
+        ),
         lambda r: ([_stored(r, np.int8, 1, 3, 4, 6, known=False), known([1, 2])], {"kind": "mean", "keepdims": True}),
     ),
     "Lstm": (lambda r: _one_step(_layer(r, 4, 2)),),
@@ -558,9 +576,18 @@ MORE: dict[str, tuple[Draw, ...]] = {
         lambda r: ([None, r.permutation(4)[:2, None], _floats(r, 2, 3), known(4, 3)], {"kind": "add"}),
         lambda r: ([None, r.permutation(4)[:2, None], _floats(r, 2, 3), known(4, 3)], {"kind": _one(r, "none", "max")}),
         lambda r: ([_floats(r, 4, 3), r.permutation(4)[:2, None].astype(np.int32), _floats(r, 2, 3)], {"kind": "none"}),
+        lambda r: (
+            [
+                _with_highest_bits(array(r, DType.UINT64, (4,))),
+                np.asarray([[2], [1], [0]]),
+                array(r, DType.UINT64, (3,)),
+            ],
+            {"kind": _one(r, "max", "min")},
+        ),
     ),
     "SegmentReduce": (
         lambda r: ([_floats(r, 5, 2), r.integers(0, 3, 5), Known(np.asarray(3))], {"kind": _one(r, "sum", "max")}),
+        lambda r: ([_floats(r, 60, 30), r.integers(-1, 3, 60), Known(np.asarray(3))], {"kind": _one(r, "sum", "max")}),
     ),
     "Gather": (
         lambda r: ([_some(r, 2, 1, 3, 2, 2, 3), known([1, 0])], {"axis": 2, "batch_dims": 0}),
@@ -570,6 +597,12 @@ MORE: dict[str, tuple[Draw, ...]] = {
     "Concatenate": (
         lambda r: ([array(r, DType.INT64, (1,)) for _ in range(200)], {"axis": 0}),
         lambda r: ([_floats(r, 1, 2, 1, n, 2, 1, 3) for n in (2, 1)], {"axis": 3}),
+    ),
+    "TopK": (
+        lambda r: (
+            [np.asarray([[3, -(1 << 31), (1 << 31) - 1, 0]], np.int32), known([_one(r, 2, 3)])],
+            {"axis": -1, "largest": False, "dtype": DType.INT32},
+        ),
     ),
     "Atan": (lambda r: ([_floats(r, 2, 3)], {}), lambda r: ([_floats(r, 2, 3).astype(np.float64)], {})),
     "DequantizeLinear": (lambda r: (_quantized(r, False)[0], {"dtype": DType.FLOAT16}),),

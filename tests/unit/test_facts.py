@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
 from onnxtfl.errors import OnnxtflError
-from onnxtfl.ir import facts, ops
+from onnxtfl.ir import facts, intervals, ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dtypes import dtype_of
@@ -25,7 +27,7 @@ from onnxtfl.ir.types import DType, TensorType, tensor
 from tests.unit.op_samples import Known, samples
 
 SAMPLES = 30
-SPECIAL = {"f": [-np.inf, np.inf, np.nan, -0.0, 0.0, 1e30, -1.5], "i": [-1, 0, 1, None], "u": [0, 1, None]}
+SPECIAL = {"f": [-np.inf, np.inf, np.nan, -0.0, 0.0, 1e30, -1.5, -1.0, 1.0], "i": [-1, 0, 1, None], "u": [0, 1, None]}
 """Elements that replace one of a sample; None: the least, or the greatest, of the type."""
 NO_SIZES = {"Range", "Iota", "DynamicIota"}
 """Ops whose operands say how large the result is."""
@@ -35,29 +37,33 @@ NOT_DRAWN = {"Absent", "Tuple", "Shape", "RegexFullMatch", "StringConcat", "Stri
 
 
 def raised(array: Array, rng: np.random.Generator) -> Array:
-    """A copy with a few special elements, or all of them of one sign."""
+    """A copy with a few special elements, all of them of one sign, or one special element everywhere."""
     choices = SPECIAL.get(array.dtype.kind)
     if choices is None or not array.size or array.dtype.itemsize < 2:
         return array
     result = np.array(array)
-    if rng.integers(3) == 0:
-        return np.asarray(np.abs(result) + 1 if result.dtype.kind != "u" else result, result.dtype)
-    for _ in range(rng.integers(3)):
+    kind = rng.integers(6)
+    if kind < 2:
+        return np.asarray((np.abs(result) + 1) * (-1) ** kind if result.dtype.kind != "u" else result, result.dtype)
+    for _ in range(1 if kind == 2 else rng.integers(3)):
         chosen: Any = choices[rng.integers(len(choices))]
         if chosen is None:
             limits = np.iinfo(result.dtype)
             chosen = limits.max if rng.integers(2) else limits.min
         with np.errstate(all="ignore"):
-            result[tuple(rng.integers(n) for n in result.shape)] = chosen
+            result[... if kind == 2 else tuple(rng.integers(n) for n in result.shape)] = chosen
     return result
 
 
 def inside(known: Facts, array: Array) -> bool:
-    found = of_array(array)
-    if not array.size or (array.dtype.kind == "f" and np.isnan(array).all()):
-        return known.nan or not array.size
-    between = known.low <= found.low and found.high <= known.high
-    return between and (known.nan or not found.nan) and (found.integral or not known.integral)
+    if not array.size or array.dtype.kind not in "iubf":
+        return True
+    numbers = array[~np.isnan(array)] if array.dtype.kind == "f" else array
+    if numbers.size < array.size and not known.nan:
+        return False
+    if known.integral and (numbers != np.floor(numbers)).any():
+        return False
+    return not numbers.size or (known.low <= numbers.min().item() and numbers.max().item() <= known.high)
 
 
 def of_inputs(
@@ -103,6 +109,24 @@ def test_results_are_inside_of_the_facts(name: str, monkeypatch: pytest.MonkeyPa
             assert inside(known, array), (known, of_array(array), operands, attributes)
             checked += 1
     assert checked or name in NOT_DRAWN, "no sample was evaluated"
+
+
+_INTEGERS = {
+    "truncated": (intervals.quotient, lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)),
+    "down": (partial(intervals.quotient, down=True), lambda a, b: a // b),
+    "remainder": (intervals.remainder, lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1)),
+    "modulus": (intervals.modulus, lambda a, b: a % b),
+}
+
+
+@pytest.mark.parametrize("name", _INTEGERS)
+def test_divisions_of_all_small_intervals(name: str) -> None:
+    facts_from, function = _INTEGERS[name]
+    ranges = [(low, high) for low in range(-4, 5) for high in range(low, 5)]
+    for (a, b), (c, d) in product(ranges, ranges):
+        found = [function(x, y) for x in range(a, b + 1) for y in range(c, d + 1) if y]
+        known = facts_from(Facts(a, b, False, True), Facts(c, d, False, True))
+        assert not found or (known.low <= min(found) and max(found) <= known.high), ((a, b), (c, d), known)
 
 
 @pytest.mark.parametrize("name", sorted(n for n, op in OPS.items() if op.moves is not None))

@@ -14,8 +14,9 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.op import Op
+from onnxtfl.ir.text import print_graph
 from onnxtfl.ir.types import DType, tensor
-from tests.harness.litert import run_tflite
+from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.lifting import check_legalized, floats, lifted_onnx, lifted_tfl, onnx_target
 from tests.unit.onnx_nodes import agrees_on
 from tests.unit.permuting import check_permuted
@@ -192,3 +193,13 @@ def test_reductions_of_no_elements() -> None:
     nothing = np.zeros((2, 0), np.float32)
     for op in ("MEAN", "REDUCE_MAX", "REDUCE_MIN"):
         assert_same_as_litert(lambda g, op=op: g.op(op, [g.constant(nothing, "int32"), g.constant([1], "int32")]))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_mean_over_a_height_of_0_is_not_a_number_in_onnx_either(keep: bool) -> None:
+    graph = Graph()
+    x = graph.add_input(tensor("float32", 2, 3, 0, 4), "x")
+    graph.outputs = [Builder(graph)(ops.Reduce, x, [2, 3], kind="mean", keepdims=keep)]
+    made = onnxtfl.build_model(print_graph(graph).encode(), to="onnx", check=False)
+    (found,) = run_onnx(made.data, {"x": np.zeros((2, 3, 0, 4), np.float32)}).values()
+    assert np.isnan(found).all() and found.shape == ((2, 3, 1, 1) if keep else (2, 3))

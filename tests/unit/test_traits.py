@@ -59,3 +59,25 @@ def _is_symmetric(op: type[Op]) -> bool:
 @pytest.mark.parametrize("op", BINARY, ids=lambda op: op.name)
 def test_ops_whose_operands_may_be_swapped_say_so(op: type[Op]) -> None:
     assert op.commutative is _is_symmetric(op)
+
+
+UNARY = [
+    op
+    for op in OPS.values()
+    if is_drawn(op) and len(op.operands) == 1 and not op.attributes and op.widens and not op.interval
+]
+EVERY = np.asarray([*np.linspace(-9.0, 9.0, 400), *np.linspace(-1.0, 1.0, 50)], np.float32)
+
+
+def _never_decreases(op: type[Op]) -> bool:
+    """Whether results do not decrease where they are numbers, and are not the same everywhere."""
+    result = computed(op, [np.sort(EVERY)], {})
+    if result is None or result.dtype.kind != "f":
+        return False
+    numbers = result[~np.isnan(result)]
+    return bool((np.diff(numbers) >= -1e-6 * np.abs(numbers[1:])).all() and numbers.min() < numbers.max())
+
+
+@pytest.mark.parametrize("op", UNARY, ids=lambda op: op.name)
+def test_functions_that_never_decrease_say_so(op: type[Op]) -> None:
+    assert (bool(op.monotonic) or op.clamps is not None) is _never_decreases(op)
