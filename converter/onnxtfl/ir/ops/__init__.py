@@ -5,19 +5,22 @@ Lifting emits core ops and formulas. Each op class of the core sets ``core = Tru
 test) compares with them. Signatures (operands; attributes). Vectors of sizes, starts and axes are integer operands,
 constant where known.
 
-elementwise (unary)
+elementwise (unary, but for Atan2)
     Abs Neg Sign Ceil Floor RoundNearestEven Exp Log Sqrt Rsqrt Sin Cos Tan Asin Acos Atan Sinh Cosh
-    Asinh Acosh Atanh Erf Tanh IsNaN IsInf(detect_positive, detect_negative)
+    Asinh Acosh Atanh Erf Tanh Atan2(lhs, rhs)
 activations (unary, but for the slope)
     Relu Elu(alpha) LeakyRelu(alpha) Sigmoid, and those that both formats have as one op: Gelu(approximate) HardSwish
     PRelu(x, slope)
 arithmetic (NumPy broadcasting)
-    Add Sub Mul Div(integers truncate) Rem(sign of dividend) FloorMod(sign of divisor) FloorDiv Max Min Atan2
-    Pow (exponents of any type)   Clamp(x, min?, max?)
+    Add Sub Mul Div(integers truncate) Rem(sign of dividend) FloorMod(sign of divisor) FloorDiv
+    Pow (exponents of any type)
+extremes, clamping (NumPy broadcasting)
+    Max Min   Clamp(x, min?, max?)
 logic (NumPy broadcasting)
     And Or Xor Not (bool; bitwise on integers)   ShiftLeft ShiftRightLogical ShiftRightArithmetic(lhs, rhs; in_range)
 comparison, selection (NumPy broadcasting)
-    Compare(lhs, rhs; comparison_direction)   Select(pred, on_true, on_false)
+    Compare(lhs, rhs; comparison_direction)   IsNaN IsInf(detect_positive, detect_negative) (unary)
+    Select(pred, on_true, on_false)
 custom
     Custom(operands...; called, domain, version, types, attributes)   (a kernel of the user)
 casts
@@ -104,25 +107,12 @@ from onnxtfl.ir.ops.activations import (
     Swish,
     ThresholdedRelu,
 )
-from onnxtfl.ir.ops.arithmetic import (
-    Add,
-    Atan2,
-    Clamp,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Max,
-    Min,
-    Mul,
-    Pow,
-    Rem,
-    SquaredDifference,
-    Sub,
-)
+from onnxtfl.ir.ops.arithmetic import Add, Div, FloorDiv, FloorMod, Mul, Pow, Rem, SquaredDifference, Sub
 from onnxtfl.ir.ops.bidirectional import Bidirectional, directions_of
 from onnxtfl.ir.ops.broadcasting import Broadcast, BroadcastInDim, BroadcastTo, DynamicBroadcastInDim, Tile
 from onnxtfl.ir.ops.casts import BitcastConvert, Convert
-from onnxtfl.ir.ops.comparison import Compare
+from onnxtfl.ir.ops.clamping import Clamp
+from onnxtfl.ir.ops.comparison import Compare, IsFinite, IsInf, IsNaN
 from onnxtfl.ir.ops.complex_numbers import Complex, Imag, Real
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.contraction import Dot, DotGeneral, DotGeneralBias, DotRoles, Gemm
@@ -140,6 +130,7 @@ from onnxtfl.ir.ops.elementwise import (
     Asin,
     Asinh,
     Atan,
+    Atan2,
     Atanh,
     Cbrt,
     Ceil,
@@ -149,9 +140,6 @@ from onnxtfl.ir.ops.elementwise import (
     Exp,
     Expm1,
     Floor,
-    IsFinite,
-    IsInf,
-    IsNaN,
     Log,
     Log1p,
     Neg,
@@ -165,6 +153,7 @@ from onnxtfl.ir.ops.elementwise import (
     Tan,
     Tanh,
 )
+from onnxtfl.ir.ops.extremes import Max, Min
 from onnxtfl.ir.ops.gathering import Gather, GatherElements, GatherND
 from onnxtfl.ir.ops.hash_tables import Lookup
 from onnxtfl.ir.ops.identity import Copy, Dropout
