@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnxtfl.mappings.control.loops import MOST_CALLS, MOST_PACKED, is_compact
+from onnxtfl.mappings.control.loop_lowering import MOST_CALLS, MOST_PACKED, is_compact
 from onnxtfl.mappings.recurrent.unrolling import KERNEL_ACTIVATIONS, is_smaller_as_loop, most_steps
 
 from onnxtfl.build.qlinear import MICROSOFT

@@ -98,7 +98,7 @@ BESIDE = {
         "fourier_matrices",
         "halving",
         "unrolling",
-        "loops",
+        "loop_lowering",
         "nearest_resizing",
     ),
     *("pair_probabilities", "pool_indices", "ranking", "scores", "sequence_loops", "tree_scores", "trees"),

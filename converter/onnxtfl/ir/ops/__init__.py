@@ -67,7 +67,7 @@ convolution, transposed_convolution (dimension numbers input_*, kernel_*, output
     ConvTranspose(input, kernel, bias?; window_strides, padding, rhs_dilation, feature_group_count)
 identity
     Copy(x)
-control (attributes are graphs, which take all captures or values as inputs)
+branches, loops (attributes are graphs, which take all captures or values as inputs)
     If(pred, captures...; then_branch, else_branch) -> n results   While(values...; cond, body) -> n results
 sequences (resolved while lifting)
     Tuple(elements...)   Unstack(x) -> its slices along axis 0   Absent(; type)
@@ -109,6 +109,7 @@ from onnxtfl.ir.ops.activations import (
 )
 from onnxtfl.ir.ops.arithmetic import Add, Div, FloorDiv, FloorMod, Mul, Pow, Rem, SquaredDifference, Sub
 from onnxtfl.ir.ops.bidirectional import Bidirectional, directions_of
+from onnxtfl.ir.ops.branches import If
 from onnxtfl.ir.ops.broadcasting import Broadcast, BroadcastInDim, BroadcastTo, DynamicBroadcastInDim, Tile
 from onnxtfl.ir.ops.casts import BitcastConvert, Convert
 from onnxtfl.ir.ops.clamping import Clamp
@@ -116,7 +117,6 @@ from onnxtfl.ir.ops.comparison import Compare, IsFinite, IsInf, IsNaN
 from onnxtfl.ir.ops.complex_numbers import Complex, Imag, Real
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.contraction import Dot, DotGeneral, DotGeneralBias, DotRoles, Gemm
-from onnxtfl.ir.ops.control import If, Loop, Map, Scan, While
 from onnxtfl.ir.ops.convolution import Conv, Convolution, is_depthwise
 from onnxtfl.ir.ops.creation import DynamicIota, Iota, Range
 from onnxtfl.ir.ops.cumulative import CumSum
@@ -158,7 +158,9 @@ from onnxtfl.ir.ops.gathering import Gather, GatherElements, GatherND
 from onnxtfl.ir.ops.hash_tables import Lookup
 from onnxtfl.ir.ops.identity import Copy, Dropout
 from onnxtfl.ir.ops.logic import And, Not, Or, PopulationCount, ShiftLeft, ShiftRightArithmetic, ShiftRightLogical, Xor
+from onnxtfl.ir.ops.loops import Loop, Scan, While
 from onnxtfl.ir.ops.losses import BCELoss, CTCLoss
+from onnxtfl.ir.ops.map_computation import Map
 from onnxtfl.ir.ops.matrices import Cholesky, Diagonal, Trilu
 from onnxtfl.ir.ops.nonzero import NonZero
 from onnxtfl.ir.ops.normalization import (
