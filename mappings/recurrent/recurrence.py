@@ -1,4 +1,4 @@
-"""Recurrent layers: Lstm, Gru, Rnn, one op per direction; `stateful_layers` lifts TFLite's ops."""
+"""Recurrent layers: Lstm, Gru, Rnn, one op per direction; `unidirectional` and `bidirectional` lift TFLite's ops."""
 
 from __future__ import annotations
 
@@ -361,7 +361,7 @@ def _written_out(b: Builder, node: Node) -> list[Value]:
 
 
 _FUSED = {kind: name for name, kind in KERNEL_ACTIVATIONS.items()}
-"""The activations of sequence kernels; LSTM has no "none" (see `stateful_layers`)."""
+"""The activations of sequence kernels; LSTM has no "none" (see `unidirectional`)."""
 
 
 def _keeps_state(node: Node) -> bool:

@@ -51,7 +51,7 @@ space_to_depth
     DepthToSpace SpaceToDepth(x; block_size, mode = DCR CRD, depth_dim, space_dims)
 matrices
     Trilu(x, k?; upper)
-gathering, nonzero, one_hot, sorting (indices in [0, n): negative ones are resolved when lifting)
+gathering, nonzero, one_hot, top_k, unique (indices in [0, n): negative ones are resolved when lifting)
     Gather(x, indices; axis, batch_dims)  GatherND(x, indices; batch_dims)  GatherElements(x, indices; axis)
     NonZero(x) -> int64 [rank, n]  OneHot(indices, depth, on, off; axis)
     TopK(x, k; axis, largest, sorted, dtype) -> values, indices
@@ -202,11 +202,13 @@ from onnxtfl.ir.ops.slicing import (
     SliceInDim,
 )
 from onnxtfl.ir.ops.softmax import LogSoftmax, Softmax
-from onnxtfl.ir.ops.sorting import Sort, TopK, Unique
+from onnxtfl.ir.ops.sorting import Sort
 from onnxtfl.ir.ops.space_to_depth import BatchToSpace, DepthToSpace, SpaceToBatch, SpaceToDepth, block_amounts
 from onnxtfl.ir.ops.splitting import GeneralSplit, Split
 from onnxtfl.ir.ops.strings import RegexFullMatch, StringConcat, StringSplit
+from onnxtfl.ir.ops.top_k import TopK
 from onnxtfl.ir.ops.transpose import Transpose
 from onnxtfl.ir.ops.transposed_convolution import ConvTranspose
+from onnxtfl.ir.ops.unique import Unique
 
 globals().update(OPS)  # where a family imports another thing under an op's name (dims.Shape), the op is meant
