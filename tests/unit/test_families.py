@@ -20,7 +20,7 @@ ROOT = HERE.parents[1]
 FAMILIES: dict[str, dict[str, list[str]]] = tomllib.loads((HERE / "families.toml").read_text(encoding="utf-8"))
 
 
-SERVES = {"approximations": "elementwise", "halving": "reductions"}
+SERVES = {"approximations": "elementwise", "reductions_by_halving": "reductions"}
 """Modules with parts of another family's rules, which are in the same folder."""
 
 
@@ -96,10 +96,9 @@ BESIDE = {
         "approximations",
         "comparators",
         "fourier_matrices",
-        "halving",
+        "reductions_by_halving",
         "unrolling",
         "loop_lowering",
-        "nearest_resizing",
     ),
     *("pair_probabilities", "pool_indices", "scores", "sequence_loops", "tree_scores", "trees"),
 }

@@ -116,13 +116,12 @@ from onnxtfl.ir.ops.clamping import Clamp
 from onnxtfl.ir.ops.comparison import Compare, IsFinite, IsInf, IsNaN
 from onnxtfl.ir.ops.complex_numbers import Complex, Imag, Real
 from onnxtfl.ir.ops.concatenation import Concatenate
-from onnxtfl.ir.ops.contraction import Dot, DotGeneral, DotGeneralBias, DotRoles, Gemm
+from onnxtfl.ir.ops.contraction import Contraction, Dot, DotGeneral, DotGeneralBias, DotRoles, Gemm
 from onnxtfl.ir.ops.convolution import Conv, Convolution, is_depthwise
 from onnxtfl.ir.ops.creation import DynamicIota, Iota, Range
 from onnxtfl.ir.ops.cumulative import CumSum
 from onnxtfl.ir.ops.custom import Custom
 from onnxtfl.ir.ops.detection import NonMaxSuppression, SelectBoxes
-from onnxtfl.ir.ops.einsum import Contraction
 from onnxtfl.ir.ops.elementwise import (
     Abs,
     Acos,
