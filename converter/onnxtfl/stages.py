@@ -14,7 +14,7 @@ from onnxtfl.passes.boundary.fixed_sizes import refuse_open_results
 from onnxtfl.passes.boundary.parts import separate_outputs, separate_region_outputs
 from onnxtfl.passes.boundary.sequences import flatten_outputs
 from onnxtfl.passes.canonical.canonicalize import MOVES
-from onnxtfl.passes.canonical.cleanup import remove_dead
+from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY

@@ -1,476 +1,432 @@
-"""Lowering of Scan: unrolled, as calls of one subgraph, or as a While with scan outputs.
-
-Scan outputs of a While are carried tensors. If their size can be computed before the loop, they have it from the start
-and each iteration writes its element; else they start empty and each iteration appends its element.
-"""
+"""While, Loop and Scan. Their regions are lifted and lowered like the graph around them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+from onnxtfl.mappings.control.loop_lowering import (
+    Collected,
+    as_while,
+    called,
+    goes_on,
+    is_called,
+    is_unrolled,
+    mask_steps,
+    next_round,
+    number_of_round,
+    number_type,
+    unrolled,
+)
+from onnxtfl.mappings.control.sequence_loops import SequenceOps, loop_over_sequences
 
-from onnxtfl.build.sizes import INT32_MAX, as_int32, slice_axes
+from onnxtfl.build.rows import row
+from onnxtfl.build.sequences import is_list
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
-from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import at_most, fresh_symbol, known_size, size_or
-from onnxtfl.ir.facts import never_negative
-from onnxtfl.ir.formula import Term
+from onnxtfl.ir.dims import may_be_one, product
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.ops.control import ScanParts
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, with_unit_axis
-from onnxtfl.ir.shapes import normalize_axis
+from onnxtfl.ir.ops.loops import ScanParts
+from onnxtfl.ir.reshape import as_int64, dim_value, reshape, transposed, with_unit_axis
+from onnxtfl.ir.shapes import normalize_axes, static_ints
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
-from onnxtfl.rewriting.regions import copy_region
+from onnxtfl.rewriting.regions import bind_captures, condition_value, copy_region, graph_in, refuse_states
+from onnxtfl.rewriting.registry import (
+    Form,
+    Inlined,
+    Steps,
+    carried_by,
+    decompose,
+    decompose_late,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    regions_of,
+)
 
-MOST_UNROLLED = 1 << 10
-"""The most nodes of an unrolled Scan."""
-MOST_COMPACT = 1 << 5
-"""The same for compact targets: on a microcontroller each tensor takes memory, even while unused."""
-MOST_PACKED = 8 << 20
-"""The most bytes of constants of an unrolled Scan, counted once per iteration.
+VERSIONS = (1, 11, 13, 16, 19, 21, 23, 24, 25)
 
-XNNPACK packs the weights of each product separately, and up to about this size they stay in the processor's cache. 25
-steps of a recurrent layer take, unrolled and as calls of one subgraph, in microseconds: LSTM with 128 cells (6.5 MB)
-112 and 138, with 160 cells (10 MB) 207 and 190, GRU with 256 cells (20 MB) 635 and 300, with a While 363.
-"""
-MOST_CALLS = 256
-"""The most iterations that become calls of one subgraph."""
-MOST_IN_CHUNK = 16
-"""The most iterations of a Scan that one iteration of a While computes.
-
-A While copies its scan outputs in each iteration: 2000 single steps with 64 float32 values each take 164 ms.
-"""
-MOST_CHUNK_NODES = 1 << 8
-"""The most nodes of such an iteration."""
-MOST_PASSED = 64 << 10
-"""The most bytes of read-only values: each call copies them, a While does not."""
-
-
-def is_compact() -> bool:
-    """Whether loops stay loops because the target needs small code."""
-    return bool(current_budget().compact)
+row(
+    ops.While,
+    tfl="WHILE",
+    tfl_options={"cond": "cond_subgraph_index", "body": "body_subgraph_index"},
+    lifts=False,
+    when=lambda node: not _resized(node),
+)
 
 
-def unrolled_size(region: Graph) -> int:
-    """Return the number of nodes of `region`, with the bodies of Scans of known length unrolled."""
-    total = 0
-    for node in region.nodes:
-        rounds = ScanParts.of(node).rounds if node.op is ops.Scan else 1
-        each = max(1, sum(map(unrolled_size, node.regions))) if node.regions else 0
-        total += 1 + each * (size_or(rounds, 1))
-    return total
+def _resized(node: Node) -> list[int]:
+    """Return the values of a While that grow along their first axis.
 
-
-def constant_bytes(region: Graph) -> int:
-    """Return the number of bytes of constants in `region`."""
-    operands = (v for node in region.walk() for v in node.operands)
-    return sum(data.nbytes for data in {v.data.key: v.data for v in operands if v is not None and v.data}.values())
-
-
-def is_called(node: Node) -> bool:
-    """Whether the body of this Scan becomes one subgraph that each iteration calls.
-
-    True if the trip count and all sizes are known, and unrolling would pack too many weights or create too many nodes.
+    LiteRT and tflite-runtime 2.14 treat sizes 0 and 1 of that axis, before and after an iteration, as equal.
+    Source: while.cc, total_elements in Prepare_impl.
     """
+    found = []
+    for i, (taken, returned) in enumerate(zip(node.attr("body").inputs, node.attr("body").outputs, strict=True)):
+        before, after = taken.tensor_type.shape, returned.tensor_type.shape
+        if taken is not returned and (before is None or after is None or before[:1] != after[:1]):
+            found.append(i)
+    return found
+
+
+@decompose(ops.While, "tfl", when=lambda node: bool(_resized(node)))
+def while_with_unit_axes(b: Builder, node: Node) -> list[Value]:
+    """Insert a unit axis before values that grow along their first axis."""
+    wide = _resized(node)
+
+    def region(old: Graph) -> tuple[Graph, Builder, list[Value]]:
+        new = Graph(old.name)
+        inside, given = Builder(new), []
+        for i, value in enumerate(old.inputs):
+            taken = new.add_input(value.tensor_type.with_shape((1, *value.shape)) if i in wide else value.type)
+            given.append(reshape(inside, taken, value.shape) if i in wide else taken)
+        return new, inside, copy_region(inside, old, given)
+
+    def widened(to: Builder, values: Sequence[Value | None]) -> list[Value]:
+        return [with_unit_axis(to, v, 0) if i in wide else v for i, v in enumerate(values) if v is not None]
+
+    cond, _, again = region(node.attr("cond"))
+    body, inside, outputs = region(node.attr("body"))
+    cond.outputs, body.outputs = again, widened(inside, outputs)
+    results = b.many(ops.While, *widened(b, node.operands), cond=cond, body=body)
+    return [reshape(b, v, v.shape[1:]) if i in wide else v for i, v in enumerate(results)]
+
+
+FOREVER = (1 << 31) - 1
+"""Trip counts from this value mean that only the condition ends the loop."""
+MOST_PREALLOCATED = 1 << 16
+"""The most elements of a scan output of a loop that may end before its trip count."""
+
+
+@regions_of("onnx.Loop")
+def loop_regions(node: Node) -> Steps | None:
+    """The body's operands: iteration number, condition, loop-carried values, captured values."""
+    body, captures = graph_in(node, "body"), node.attributes["captures"]
+    if any(map(is_list, _carried(node))):
+        carried = [v for v in _carried(node) if v is not None]
+        names = SequenceOps("SplitToSequence", "ConcatFromSequence", "SequenceAt", "Concat")
+        return loop_over_sequences(node, body, carried, names)
+    body.inputs[0].type, body.inputs[1].type = number_type(body.inputs[0].type), _condition_type(node)
+    for inside, outside in zip(body.inputs[2:], _carried(node), strict=False):
+        if outside is None:
+            raise ValueError("a loop-carried value is absent")
+        inside.type = outside.type
+    if captures:
+        bind_captures(body, node.operands[-captures:])
+    return None
+
+
+@carried_by("onnx.Loop")
+def loop_carried(node: Node) -> Sequence[tuple[Value, Value, Type | None]]:
+    """Return each loop-carried value before and after an iteration."""
+    body, count = graph_in(node, "body"), len(_carried(node))
+    if len(body.outputs) <= count or len(body.inputs) < count + 2:
+        raise ValueError(f"the body has {len(body.inputs)} inputs, {len(body.outputs)} outputs, {count} carried values")
+    return list(zip(body.inputs[2 : 2 + count], body.outputs[1 : 1 + count], [None] * count, strict=True))
+
+
+def _carried(node: Node) -> list[Value | None]:
+    return node.operands[2 : len(node.operands) - node.attributes["captures"]]
+
+
+def _condition_type(node: Node) -> TensorType:
+    condition = node.operands[1]
+    return tensor("bool") if condition is None else condition.tensor_type
+
+
+@lift_onnx("Loop", VERSIONS)
+def loop_onnx(b: Builder, node: Node) -> Sequence[Value]:
+    """Lift Loop to Scan if only the trip count ends it, else to While; both carry the iteration number."""
+    body = graph_in(node, "body")
+    number, condition = number_of_round(body), body.inputs[1]
+    if condition.dtype is not DType.BOOL or condition.rank > 1 or not all(map(may_be_one, condition.shape)):
+        raise ValueError(f"the condition of an iteration is {condition.type}")
+    count, go_on = node.operands[:2]
+    count = None if count is None else b(ops.Reshape, count, [])
+    limit = None if count is None else static_ints(count)
+    if limit is not None and limit[0] >= FOREVER:
+        count = None
+    again = body.outputs[0] is condition or condition_value(body.outputs[0])
+    if again and count is None:
+        raise UnsupportedError("the condition of this loop is always true, and it has no trip count", code="E-OP-005")
+    if not again or count is None:
+        return _loop_as_while(b, node, count)
+    body.substitute(condition, constant(np.full([1] * condition.rank, True)))
+    if go_on is not None and condition_value(go_on) is not True:
+        count = b(ops.Select, b(ops.Reshape, go_on, []), count, b.scalar(0, count))
+    carried = len(_carried(node)) + 1
+    body.inputs = [number, *body.inputs[2:]]
+    body.outputs = [Builder(body)(ops.Add, number, np.asarray(1, np.int64)), *body.outputs[1:]]
+    collected = len(body.outputs) - carried
+    flags = {"result_axes": (0,) * collected, "result_reversed": (False,) * collected}
+    given = (count, b.value(np.asarray(0, np.int64)), *node.operands[2:])
+    return b.many(ops.Scan, *given, body=body, carried=carried, **flags)[1:]
+
+
+def _loop_as_while(b: Builder, node: Node, count: Value | None) -> list[Value]:
+    """Return a While over iteration number, condition, carried values, scan outputs, captures, trip count."""
+    body, carried = graph_in(node, "body"), len(_carried(node))
+    go_on = node.operands[1] if node.operands[1] is not None else b.value(np.asarray(True))
+    captures = body.inputs[2 + carried :]
+    collected = [Collected(v) for v in body.outputs[1 + carried :]]
+    values = [v for v in node.operands[2:] if v is not None]
+    starts = [c.start(b, _room(c, count), values) for c in collected]
+    wholes = [body.add_input(c.type(v)) for c, v in zip(collected, starts, strict=True)]
+    limit = None if count is None else body.add_input(count.type)
+    next_round(body, captures, collected, wholes, limit)
+    given = [b.value(np.asarray(0, np.int64)), go_on, *node.operands[2:], *starts, *([] if count is None else [count])]
+    rounds, _, *results = b.many(ops.While, *given, cond=goes_on(body, limit), body=body)
+    found = results[len(node.operands) - 2 :]
+    return [*results[:carried], *(c.cut(b, v, rounds) for v, c in zip(found, collected, strict=False))]
+
+
+def _room(collected: Collected, count: Value | None) -> Value | None:
+    """Return the trip count as int32, if it is known and small enough to allocate the scan outputs."""
+    limit, size = static_ints(count), product(collected.output.shape)
+    if limit is None or not isinstance(size, int) or limit[0] * size > MOST_PREALLOCATED:
+        return None
+    return constant(np.asarray(max(limit[0], 0), np.int32))
+
+
+SCAN_VERSIONS = (9, 11, 16, 19, 21, 23, 24, 25)
+
+
+@regions_of("onnx.Scan")
+def scan_regions_onnx(node: Node) -> None:
+    """The body's operands: carried values, a slice of each scanned value, captured values."""
+    body, captures = graph_in(node, "body"), node.attributes["captures"]
+    old = node.op.version == 8
+    values = node.operands[1:] if old else node.operands
+    scanned = len(values) - captures - int(node.attr("num_scan_inputs", -1))
+    if node.attr("num_scan_inputs", 0) < 1 or scanned < 0 or any(v is None for v in values):
+        raise ValueError(f"{len(values) - captures} operands, num_scan_inputs is {node.attr('num_scan_inputs')}")
+    axes = _int_list(node, "scan_input_axes", len(values) - captures - scanned)
+    taken = [v.tensor_type for v in values[: len(values) - captures] if v is not None]
+    for i, (inside, type_) in enumerate(zip(body.inputs, taken, strict=False)):
+        dropped = [0] if old else []  # the batch axis
+        dropped += [1 if old else axes[i - scanned]] if i >= scanned else []
+        inside.type = _without(type_, dropped)
+    if captures:
+        bind_captures(body, values[-captures:])
+
+
+def _int_list(node: Node, name: str, count: int, stop: int | None = None) -> tuple[int, ...]:
+    """Return attribute `name` with `count` entries in [0, stop), by default zeros."""
+    entries = tuple(node.attr(name) or (0,) * count)
+    if len(entries) != count:
+        raise ValueError(f"{name} has {len(entries)} entries, not {count}")
+    if stop and not set(entries) <= set(range(stop)):
+        raise ValueError(f"{name} has entries outside of [0, {stop})")
+    return entries
+
+
+def _without(type_: TensorType, axes: Sequence[int]) -> TensorType:
+    """Return `type_` without `axes`."""
+    if type_.shape is None:
+        return type_
+    dropped = normalize_axes(axes, len(type_.shape))
+    return type_.with_shape(tuple(d for i, d in enumerate(type_.shape) if i not in dropped))
+
+
+@carried_by("onnx.Scan")
+def scan_carried(node: Node) -> Sequence[tuple[Value, Value, Type | None]]:
+    """Return each carried value before and after an iteration."""
+    body, count = graph_in(node, "body"), _scan_states(node)
+    if len(body.outputs) < count:
+        raise ValueError(f"the body has {len(body.outputs)} outputs for {count} carried values")
+    return list(zip(body.inputs[:count], body.outputs[:count], [None] * count, strict=True))
+
+
+def _scan_states(node: Node) -> int:
+    operands = len(node.operands) - int(node.attributes["captures"]) - (node.op.version == 8)
+    return operands - int(node.attr("num_scan_inputs"))
+
+
+@lift_onnx("Scan", SCAN_VERSIONS)
+def scan_onnx(b: Builder, node: Node) -> Sequence[Value]:
+    """Lift Scan with the axes and directions in its attributes."""
+    body, count, scanned = graph_in(node, "body"), _scan_states(node), int(node.attr("num_scan_inputs"))
+    collected = len(body.outputs) - count
+    return b.many(
+        ops.Scan,
+        None,
+        *node.operands,
+        body=body,
+        carried=count,
+        axes=_int_list(node, "scan_input_axes", scanned),
+        reversed=tuple(map(bool, _int_list(node, "scan_input_directions", scanned, 2))),
+        result_axes=_int_list(node, "scan_output_axes", collected),
+        result_reversed=tuple(map(bool, _int_list(node, "scan_output_directions", collected, 2))),
+    )
+
+
+@lift_onnx("Scan", (8,))
+def scan_8(b: Builder, node: Node) -> Sequence[Value]:
+    """Lift Scan-8 to a Scan over the batch, whose body is a Scan over the steps of one sequence.
+
+    Steps after the length of a sequence keep the state and collect zeros; a reversed input starts at its last step.
+    """
+    lengths, *values = node.operands
+    body, count, scanned = graph_in(node, "body"), _scan_states(node), int(node.attr("num_scan_inputs"))
+    back = tuple(map(bool, _int_list(node, "directions", scanned)))
+    given = [v for v in values if v is not None]
+    outer = Graph(f"{body.name}/sequence")
+    if lengths is not None:
+        given[count : count + scanned] = _reversed_sequences(b, given[count : count + scanned], lengths, back)
+        back = (False,) * scanned
+        given.insert(count + scanned, lengths)
+    batched = count + scanned + (lengths is not None)
+    for i, value in enumerate(given):
+        outer.add_input(_without(value.tensor_type, [0]) if i < batched else value.type)
+    inner, inside = Builder(outer), list(outer.inputs)
+    if lengths is not None:
+        mask_steps(inner, body, inside, count, scanned)
+        back = (*back, False)
+    collected = len(body.outputs) - count
+    steps = {"axes": (0,) * len(back), "reversed": back}
+    results = {"result_axes": (0,) * collected, "result_reversed": (False,) * collected}
+    outer.outputs = inner.many(ops.Scan, None, *inside, body=body, carried=count, **steps, **results)
+    whole = {name: (0,) * batched if name == "axes" else (False,) * batched for name in ("axes", "reversed")}
+    flags = {"result_axes": (0,) * len(outer.outputs), "result_reversed": (False,) * len(outer.outputs)}
+    return b.many(ops.Scan, None, *given, body=outer, carried=0, **whole, **flags)
+
+
+def _reversed_sequences(b: Builder, scanned: Sequence[Value], lengths: Value, back: Sequence[bool]) -> list[Value]:
+    """Return the scanned values [batch, steps, ...], the first `lengths` steps reversed in those with `back`."""
+    reverse = {"seq_axis": 1, "batch_axis": 0}
+    return [b(ops.ReverseSequence, v, lengths, **reverse) if r else v for v, r in zip(scanned, back, strict=True)]
+
+
+@decompose(ops.Scan, "tfl")
+def scan_as_rounds(b: Builder, node: Node) -> Sequence[Value]:
+    """Unroll a Scan with few iterations, else return a While."""
     parts = ScanParts.of(node)
-    if is_compact():
-        return False
-    rounds, values = parts.rounds, (*parts.body.inputs, *parts.body.outputs)
-    if not at_most(rounds, MOST_CALLS) or rounds < 2 or not all(v.tensor_type.is_static for v in values):
-        return False
-    passed = sum(math.prod(v.shape) * v.tensor_type.storage.bits // 8 for v in parts.captures if not v.is_constant)
-    return passed <= MOST_PASSED and not is_unrolled(parts)
-
-
-def is_unrolled(parts: ScanParts) -> bool:
-    """Whether a Scan is unrolled."""
-    rounds, most = parts.rounds, MOST_COMPACT if is_compact() else MOST_UNROLLED
-    if not at_most(rounds, most // max(1, unrolled_size(parts.body))):
-        return False
-    return rounds < 2 or rounds * constant_bytes(parts.body) <= MOST_PACKED
-
-
-def called(b: Builder, parts: ScanParts) -> list[Value]:
-    """Return the results of a Scan as one If per iteration on the same body: TFLite has no other call of a subgraph."""
-    rounds, body = known_size(parts.rounds), parts.body
-    sources = [_copied_from(v) for v in body.outputs]
-    distinct = list(dict.fromkeys(sources))
-
-    def call(b: Builder, body: Graph, operands: Sequence[Value]) -> list[Value]:
-        found = b.many(ops.If, np.asarray([True]), *operands, then_branch=body, else_branch=body)
-        return [found[distinct.index(v)] for v in sources]
-
-    collected = Collected.all_of(parts)
-    body.outputs = distinct
-    return unrolled(b, parts, rounds, call, collected)
-
-
-def _copied_from(value: Value) -> Value:
-    """Return the value of which the output `value` is a copy: calls return it once."""
-    node = value.producer
-    return node.operand(0) if node is not None and node.op is ops.Copy else value
-
-
-def unrolled(
-    b: Builder,
-    parts: ScanParts,
-    rounds: int,
-    call: Callable[[Builder, Graph, Sequence[Value]], list[Value]] = copy_region,
-    wholes: Sequence[Collected] | None = None,
-) -> list[Value]:
-    """Return the results of an unrolled Scan of `rounds` iterations.
-
-    `call` returns the results of the body in an iteration. `wholes`: the scan outputs, by default those of the body.
-    """
-    carried, elements = list(parts.carried), []
-    scanned = zip(parts.scanned, parts.axes, parts.reversed, strict=True)
-    slices = [_slices(b, v, normalize_axis(axis, v.rank), rounds, back) for v, axis, back in scanned]
-    for i in range(rounds):
-        outputs = call(b, parts.body, [*carried, *(s[i] for s in slices), *parts.captures])
-        carried = outputs[: parts.count]
-        elements.append(outputs[parts.count :])
-    results = []
-    for i, collected in enumerate(Collected.all_of(parts) if wholes is None else wholes):
-        found = [element[i] for element in elements]
-        results.append(collected.joined(b, found) if found else collected.start(b, _number(0), parts.values))
-    return [*carried, *results]
-
-
-def _number(number: int) -> Value:
-    if number > INT32_MAX:
-        raise UnsupportedError(f"a loop of {number} iterations, more than {INT32_MAX}", code="E-OP-008")
-    return constant(np.asarray(number, np.int32))
-
-
-def _slices(b: Builder, x: Value, axis: int, rounds: int, back: bool) -> list[Value]:
-    """Return the first `rounds` slices of `x` along `axis`; with `back` the last ones in reverse order."""
-    size, shape = x.shape[axis], (*x.shape[:axis], *x.shape[axis + 1 :])
-    if size != rounds:
-        places = [size - 1 - i if back else i for i in range(rounds)]
-        return [b(ops.Gather, x, reshape(b, dim_vector(b, [i], x), ()), axis=axis) for i in places]
-    if axis < x.rank - 1:  # merged with the next axis, so that each part already has the shape of a slice
-        x = reshape(b, x, (*x.shape[:axis], rounds * x.shape[axis + 1], *x.shape[axis + 2 :]))
-    found = b.many(ops.Split, x, None, axis=axis, count=rounds) if rounds > 1 else [x] * rounds
-    found = [reshape(b, v, shape, x) for v in found]
-    return found[::-1] if back else found
-
-
-class Collected:
-    """A scan output: the values of `output` of the body, stacked along `axis`.
-
-    `back`: the element of the first iteration is the last one.
-    """
-
-    def __init__(self, output: Value, axis: int = 0, back: bool = False) -> None:
-        self.output, self.back = output, back
-        self.axis = normalize_axis(axis, output.rank + 1)
-        self.grows = self.blank = False
-        """Whether each iteration appends to the tensor; whether its sizes are unknown before the loop."""
-
-    @classmethod
-    def all_of(cls, parts: ScanParts) -> list[Collected]:
-        """Return the scan outputs of a Scan."""
-        outputs = parts.body.outputs[parts.count :]
-        return [cls(*each) for each in zip(outputs, parts.result_axes, parts.result_reversed, strict=True)]
-
-    def joined(self, b: Builder, elements: Sequence[Value]) -> Value:
-        """Stack all `elements`."""
-        elements = elements[::-1] if self.back else elements
-        first = elements[0]
-        if len(elements) == 1 or self.axis == first.rank:
-            wide = [with_unit_axis(b, e, self.axis) for e in elements]
-            return wide[0] if len(wide) == 1 else b(ops.Concatenate, *wide, axis=self.axis)
-        shape = (*first.shape[: self.axis], len(elements), *first.shape[self.axis :])
-        return reshape(b, b(ops.Concatenate, *elements, axis=self.axis), shape, *elements)
-
-    def start(self, b: Builder, rounds: Value | None, sources: Sequence[Value]) -> Value:
-        """Return the tensor before the first iteration.
-
-        `rounds`: the trip count as a scalar, None if unknown. `sources`: values from which the sizes of an element may
-        be computed; if they cannot, the tensor is empty.
-        """
-        sizes = self.output.shape
-        parts = [sizes[: self.axis], sizes[self.axis :]]
-        try:
-            vectors = [dim_vector(b, dims, *sources) for dims in parts]
-        except UnsupportedError:
-            self.blank, rounds = True, None
-            known = [[size_or(d, 0) for d in dims] for dims in parts]
-            vectors = [constant(np.asarray(dims, np.int64)) for dims in known]
-        self.grows = rounds is None
-        count = constant(np.asarray([0], np.int64)) if rounds is None else _count(b, rounds)
-        named = [v for v, dims in zip((vectors[0], count, vectors[1]), (parts[0], (0,), parts[1]), strict=True) if dims]
-        return b(ops.BroadcastTo, self._zero(), b(ops.Concatenate, *named, axis=0))
-
-    def _zero(self) -> Value:
-        type_ = self.output.tensor_type.with_shape(())
-        stored = np.asarray(0, type_.storage.numpy)
-        return constant(ArrayData(stored, type_.storage), type_=type_)
-
-    def type(self, start: Value) -> TensorType:
-        """Return the type inside the body of the tensor that is initially `start`."""
-        if not self.grows:
-            return start.tensor_type
-        sizes = [d if isinstance(d, int) or not self.blank else fresh_symbol() for d in self.output.shape]
-        return self.output.tensor_type.with_shape((*sizes[: self.axis], fresh_symbol(), *sizes[self.axis :]))
-
-    def with_element(self, b: Builder, whole: Value, element: Value, number: Value, rounds: Value | None) -> Value:
-        """Return `whole` with the `element` of iteration `number` of `rounds` (int32 scalars), inside the body."""
-        wide = with_unit_axis(b, element, self.axis)
-        if not self.grows:
-            place = number if rounds is None or not self.back else _from_end(b, rounds, number)
-            chosen = np.asarray([i == self.axis for i in range(wide.rank)], np.int32)
-            return b(ops.DynamicUpdateSlice, whole, wide, b(ops.Mul, reshape(b, place, (1,)), chosen))
-        if self.blank:
-            whole = b(ops.Reshape, whole, self._shape(b, wide, number))
-        return b(ops.Concatenate, *((wide, whole) if self.back else (whole, wide)), axis=self.axis)
-
-    def cut(self, b: Builder, whole: Value, rounds: Value) -> Value:
-        """Return the first `rounds` (a scalar) elements of `whole`."""
-        if self.grows or rounds.is_constant:
-            return whole
-        ends = [constant(np.full(n, INT32_MAX, np.int64)) for n in (self.axis, whole.rank - self.axis - 1)]
-        count = as_int64(b, reshape(b, rounds, (1,)))
-        ends.insert(1, count if never_negative(count) else b(ops.Max, count, b.scalar(0, count)))
-        limits = b(ops.Concatenate, *(v for v in ends if v.shape != (0,)), axis=0)
-        return b(ops.Slice, whole, [0] * whole.rank, limits, [1] * whole.rank)
-
-    def _shape(self, b: Builder, wide: Value, number: Value) -> Value:
-        """Return the sizes of `wide`, with `number` along the axis."""
-        axes = (tuple(range(self.axis)), tuple(range(self.axis + 1, wide.rank)))
-        before, after = ([b(ops.Shape, wide, axes=each)] if each else [] for each in axes)
-        return b(ops.Concatenate, *before, as_int64(b, reshape(b, number, (1,))), *after, axis=0)
-
-
-def _count(b: Builder, rounds: Value) -> Value:
-    """Return `rounds` as an int64 vector of size 1; plus 1 if unknown, since kernels need a nonzero size."""
-    count = as_int64(b, reshape(b, rounds, (1,)))
-    return count if rounds.is_constant else b(ops.Add, count, b.scalar(1, count))
-
-
-def _from_end(b: Builder, size: Value, number: Value) -> Value:
-    """Return size - 1 - number."""
-    return b(ops.Sub, b(ops.Sub, size, b.scalar(1, size)), number)
-
-
-def number_type(declared: Type | None) -> TensorType:
-    """Return the type of the iteration number: a scalar, or a vector of size 1 if the body declares that."""
-    shape = declared.shape if isinstance(declared, TensorType) else None
-    return tensor("int64", *([1] if shape is not None and len(shape) == 1 else []))
-
-
-def number_of_round(body: Graph) -> Value:
-    """Return the first input of `body` as a scalar."""
-    number = body.inputs[0]
-    if not number.rank:
-        return number
-    body.inputs[0] = scalar = Value(tensor("int64"), number.name)
-    body.substitute(number, Builder(body, body.first)(ops.Reshape, scalar, [1]))
-    return scalar
-
-
-def next_round(
-    body: Graph, captures: Sequence[Value], collected: Sequence[Collected], wholes: Sequence[Value], limit: Value | None
-) -> None:
-    """Let `body` return the inputs of the next iteration: number, condition, carried values, captures, `wholes`."""
-    b, (number, condition) = Builder(body), body.inputs[:2]
-    again, *values = body.outputs
-    carried, elements = values[: len(values) - len(wholes)], values[len(values) - len(wholes) :]
-    place = b(ops.Convert, number, dtype=DType.INT32)
-    triples = zip(collected, wholes, elements, strict=True)
-    written = [c.with_element(b, whole, element, place, None) for c, whole, element in triples]
-    following = (b(ops.Add, number, np.asarray(1, np.int64)), b(ops.Reshape, again, [1] * condition.rank))
-    body.outputs = [*following, *carried, *captures, *written, *([] if limit is None else [limit])]
-
-
-def goes_on(body: Graph, limit: Value | None) -> Graph:
-    """Return condition and number < trip count (an input of `body`)."""
-    region = Graph("goes_on")
-    inputs = {v: region.add_input(v.type) for v in body.inputs}
-    b, (number, condition) = Builder(region), region.inputs[:2]
-    truth = b(ops.Reshape, condition, [])
-    if limit is not None:
-        truth = b(ops.And, truth, b(ops.Compare, number, inputs[limit], comparison_direction="LT"))
-    region.outputs = [truth]
-    return region
-
-
-def as_while(b: Builder, parts: ScanParts) -> list[Value]:
-    """Return the results of a Scan as a counting While, several iterations at a time if the trip count is known."""
-    size = _chunk(parts)
-    return _Counted(b, parts).results() if size < 2 else _in_chunks(b, parts, size)
-
-
-def _chunk(parts: ScanParts) -> int:
-    """Return how many iterations of a Scan one iteration of a While computes."""
-    rounds, nodes = parts.rounds, unrolled_size(parts.body)
-    axes = [*(a % v.rank for v, a in zip(parts.scanned, parts.axes, strict=True)), *parts.result_axes]
-    if not isinstance(rounds, int) or any(axes) or any(node.regions for node in parts.body.nodes):
-        return 1
-    if not parts.result_axes or any(v.shape[0] != rounds for v in parts.scanned):
-        return 1
-    least = max(1, rounds * nodes // MOST_CHUNK_NODES)
-    if least < 2 or is_compact():
-        return 1
-    most = min(MOST_IN_CHUNK, rounds // 2, MOST_CHUNK_NODES // max(nodes, 1), _packable(parts.body))
-    return min(range(most, most - most // 4 - 1, -1), key=lambda size: _rest(rounds, size))
-
-
-def _rest(rounds: int, size: int) -> tuple[bool, int]:
-    """Return a sort key, least for the best size: few iterations remain after the last chunk, but not a single one."""
-    rest = rounds % size if size > 0 else 0
-    return rest == 1, rest
-
-
-def _packable(body: Graph) -> int:
-    """Return how many copies of `body` stay below the limit of constants."""
-    return MOST_PACKED // max(constant_bytes(body), 1)
-
-
-def _in_chunks(b: Builder, parts: ScanParts, size: int) -> list[Value]:
-    """Return the results of a Scan of known length: a While over chunks of `size` iterations, the rest unrolled."""
-    count, rest = divmod(known_size(parts.rounds), size)
-    region, body = Graph(parts.body.name), parts.body
-    states = [region.add_input(v.type) for v in body.inputs[: parts.count]]
-    whole = [
-        _rows(b, v, rest if back else 0, count * size) for v, back in zip(parts.scanned, parts.reversed, strict=True)
-    ]
-    chunks = [reshape(b, v, (count, size, *v.shape[1:]), v) for v in whole]
-    slices = [region.add_input(v.tensor_type.with_shape(v.shape[1:])) for v in chunks]
-    captures = [region.add_input(v.type) for v in parts.captures]
-    within = ScanParts(_number(size), [*states, *slices, *captures], parts.attributes)
-    region.outputs = unrolled(Builder(region), within, size)
-    given = [*parts.carried, *chunks, *parts.captures]
-    outer = ScanParts(_number(count), given, {**parts.attributes, "body": region})
-    results = _Counted(b, outer).results()
-    finals, collected = results[: parts.count], results[parts.count :]
-    collected = [reshape(b, v, (count * size, *v.shape[2:]), v) for v in collected]
-    if not rest:
-        return [*finals, *collected]
-    tails = [
-        _rows(b, v, 0 if back else count * size, rest) for v, back in zip(parts.scanned, parts.reversed, strict=True)
-    ]
-    last = ScanParts(_number(rest), [*finals, *tails, *parts.captures], parts.attributes)
-    ends = unrolled(b, last, rest)
-    pairs = zip(collected, ends[parts.count :], parts.result_reversed, strict=True)
-    joined = [b(ops.Concatenate, *((y, x) if back else (x, y)), axis=0) for x, y, back in pairs]
-    return [*ends[: parts.count], *joined]
-
-
-def _rows(b: Builder, x: Value, start: int, count: int) -> Value:
-    """Return x[start : start + count]."""
-    return slice_axes(b, x, {0: slice(start, start + count)})
-
-
-class _Counted:
-    """A While over iteration number, carried values, scan outputs and read-only values."""
-
-    def __init__(self, b: Builder, parts: ScanParts) -> None:
-        self.b, self.parts = b, parts
-        self.length = _length(b, parts)
-        self.collected = Collected.all_of(parts)
-        self.body, self.cond = Graph(parts.body.name), Graph("goes_on")
-        self.inside = Builder(self.body)
-        self.given: list[Value] = []
-        self.inputs: dict[Value, Value] = {}
-        """The inputs of the body for read-only values of the graph."""
-        self.steps = {i: step for i in range(parts.count) if (step := parts.counter(i)) is not None}
-
-    def results(self) -> list[Value]:
-        """The final carried values and the scan outputs."""
-        parts, inside = self.parts, self.inside
-        number = self.carry(_number(0), tensor("int32"))
-        kept = [i for i in range(parts.count) if i not in self.steps]
-        carried = {i: self.carry(parts.carried[i], parts.body.inputs[i].type) for i in kept}
-        starts = [c.start(self.b, self.length, parts.values) for c in self.collected]
-        wholes = [self.carry(v, c.type(v)) for c, v in zip(self.collected, starts, strict=True)]
-        counted = {i: _at(inside, parts.body.inputs[i], *step, number) for i, step in self.steps.items()}
-        states = [(carried | counted)[i] for i in range(parts.count)]
-        slices = [self.slice(i, number) for i in range(len(parts.axes))]
-        outputs = copy_region(inside, parts.body, [*states, *slices, *map(self.read, parts.captures)])
-        length, triples = self.read(self.length), zip(self.collected, wholes, outputs[parts.count :], strict=True)
-        written = [c.with_element(inside, whole, element, number, length) for c, whole, element in triples]
-        following = inside(ops.Add, number, inside.scalar(1, number))
-        self.body.outputs = [following, *(outputs[i] for i in kept), *written, *self.inputs.values()]
-        made = self.loop(length)[1:]
-        finals, whole = dict(zip(kept, made, strict=False)), made[len(kept) : len(kept) + len(starts)]
-        collected = [c.cut(self.b, v, self.length) for c, v in zip(self.collected, whole, strict=True)]
-        last = {i: _at(self.b, parts.body.inputs[i], *step, self.length) for i, step in self.steps.items()}
-        return [*((finals | last)[i] for i in range(parts.count)), *collected]
-
-    def carry(self, start: Value, type_: Type | None) -> Value:
-        """Return the input of the body for a carried value that is initially `start`."""
-        self.given.append(start)
-        return self.body.add_input(type_)
-
-    def read(self, value: Value) -> Value:
-        """Return the input of the body for `value` of the graph."""
-        if value.is_constant:
-            return value
-        if value not in self.inputs:
-            self.inputs[value] = self.body.add_input(value.type)
-            self.inputs[value].known = value.known
-        return self.inputs[value]
-
-    def slice(self, index: int, number: Value) -> Value:
-        """Return the slice of scanned value `index` for iteration `number`."""
-        x, axis = self.parts.scanned[index], self.parts.axes[index]
-        axis, inner = normalize_axis(axis, x.rank), self.read(x)
-        if self.parts.reversed[index]:
-            whole = x.shape[axis] == self.parts.rounds
-            size = self.read(self.length) if whole else _int32(self.inside, self.inside(ops.Shape, inner, axes=(axis,)))
-            number = _from_end(self.inside, size, number)
-        return self.inside(ops.Gather, inner, number, axis=axis)
-
-    def loop(self, length: Value) -> list[Value]:
-        """Return the While with the condition first value < `length`, a value of the body."""
-        inputs = {v: self.cond.add_input(v.type) for v in self.body.inputs}
-        bound = inputs.get(length, length)
-        number = self.cond.inputs[0]
-        self.cond.outputs = [Builder(self.cond)(ops.Compare, number, bound, comparison_direction="LT")]
-        return self.b.many(ops.While, *self.given, *self.inputs, cond=self.cond, body=self.body)
-
-
-def _length(b: Builder, parts: ScanParts) -> Value:
-    """Return the trip count as an int32 scalar."""
     rounds = parts.rounds
-    if isinstance(rounds, int):
-        return _number(max(rounds, 0))
-    if parts.length is not None:
-        return _int32(b, parts.length)
-    place = next(i for i, (v, a) in enumerate(zip(parts.scanned, parts.axes, strict=True)) if v.shape[a] == rounds)
-    axis = normalize_axis(parts.axes[place], parts.scanned[place].rank)
-    return _int32(b, b(ops.Shape, parts.scanned[place], axes=(axis,)))
+    return unrolled(b, parts, max(rounds, 0)) if isinstance(rounds, int) and is_unrolled(parts) else as_while(b, parts)
 
 
-def _int32(b: Builder, value: Value) -> Value:
-    """Return a value of one element as an int32 scalar."""
-    return as_int32(b, reshape(b, value, ()))
+@decompose_late(ops.Scan, "tfl", when=is_called)
+def scan_as_calls(b: Builder, node: Node) -> Sequence[Value]:
+    """Return calls of one subgraph, one per iteration, by If."""
+    return called(b, ScanParts.of(node))
 
 
-def _at(b: Builder, like: Value, start: int, step: int, number: Value) -> Value:
-    """Return start + step * number in the dtype of `like`."""
-    counted = Term(b, number).to(like.dtype) * step + start
-    return reshape(b, counted.value, like.shape)
+@regions_of("tfl.WHILE")
+@regions_of("tfl.STABLEHLO_WHILE")
+def while_regions_tfl(node: Node) -> Inlined | None:
+    """Condition and body have the types of the first iteration, see :func:`while_carried`, and read-only constants."""
+    cond, body = (graph_in(node, name) for name in ("cond_subgraph_index", "body_subgraph_index"))
+    for region in (cond, body):
+        refuse_states(region)
+        for i, (inside, outside) in enumerate(zip(region.inputs, node.operands, strict=False)):
+            if outside is None or not isinstance(inside.type, TensorType) or not isinstance(outside.type, TensorType):
+                continue
+            inside.type = inside.type.with_shape(outside.type.shape)
+            inside.known = outside.known if _is_kept(body, i) else None
+    return None
 
 
-def mask_steps(b: Builder, body: Graph, inside: list[Value], count: int, scanned: int) -> None:
-    """Add the step index and the sequence length to `body`: steps after the length keep the state and return zeros.
+@carried_by("tfl.WHILE")
+@carried_by("tfl.STABLEHLO_WHILE")
+def while_carried(node: Node) -> Sequence[tuple[Value, Value, Type | None]]:
+    """Return each value before and after an iteration; the declared type of the result is valid for all iterations."""
+    body = graph_in(node, "body_subgraph_index")
+    return list(zip(body.inputs, body.outputs, [r.type for r in node.results], strict=True))
 
-    `inside`: the values of one sequence, with the length after the scanned values. The step indices are inserted before
-    it, and it becomes the first captured value.
-    """
-    steps = dim_value(b, inside[count].shape[0], inside[count])
-    number, length = (Value(tensor("int64")) for _ in range(2))
-    inside[count + scanned : count + scanned + 1] = [iota(b, steps), as_int64(b, inside[count + scanned])]
-    body.inputs[count + scanned : count + scanned] = [number, length]
-    masked = Builder(body)
-    valid = masked(ops.Compare, number, length, comparison_direction="LT")
-    otherwise = [*body.inputs[:count], *(masked.scalar(0, v) for v in body.outputs[count:])]
-    pairs = zip(body.outputs, otherwise, strict=True)
-    body.outputs = [masked(ops.Select, valid, new, old) for new, old in pairs]
+
+def _is_kept(body: Graph, index: int) -> bool:
+    """Whether output `index` is input `index` or a copy of it."""
+    if max(len(body.inputs), len(body.outputs)) <= index:
+        return False
+    taken, value = body.inputs[index], body.outputs[index]
+    while value is not taken and (node := value.producer) is not None and node.op.name in ("tfl.RESHAPE", "Reshape"):
+        value = node.operand(0)
+    return value is taken and taken.type == body.outputs[index].type
+
+
+@lift_tfl("WHILE", "STABLEHLO_WHILE")
+def while_tfl(b: Builder, node: Node) -> Sequence[Value]:
+    """Lift While; its body returns read-only values without copies."""
+    cond, body = (graph_in(node, name) for name in ("cond_subgraph_index", "body_subgraph_index"))
+    body.outputs = [body.inputs[i] if _is_kept(body, i) else v for i, v in enumerate(body.outputs)]
+    return b.many(ops.While, *node.operands, cond=cond, body=body)
+
+
+@decompose(ops.While, "onnx")
+def while_as_loop(b: Builder, node: Node) -> Sequence[Value]:
+    """Lower While to Loop, whose body evaluates the condition at its end; read-only values are captured."""
+    cond, body = node.attr("cond"), node.attr("body")
+    kept = [i for i, v in enumerate(body.inputs) if body.outputs[i] is not v]
+    captured = [i for i in range(len(body.inputs)) if i not in kept]
+    (go_on,) = copy_region(b, cond, node.operands)
+    region = Graph(body.name)
+    inside = Builder(region)
+    region.add_input(tensor("int64"))
+    region.add_input(go_on.type)
+    inputs = {i: region.add_input(body.inputs[i].type) for i in (*kept, *captured)}
+    returned = copy_region(inside, body, [inputs[i] for i in range(len(inputs))])
+    region.outputs = [*copy_region(inside, cond, returned), *(returned[i] for i in kept)]
+    given = [node.operand(i) for i in (*kept, *captured)]
+    finals = dict(zip(kept, b.many(ops.Loop, None, go_on, *given, body=region, carried=len(kept)), strict=True))
+    return [finals.get(i, node.operand(i)) for i in range(len(inputs))]
+
+
+@lower_onnx(ops.Loop)
+def loop_lowered_onnx(node: Node, opset: int) -> Form:
+    """Lower Loop; inputs of its body after the carried values become captured values."""
+    captures = len(node.operands) - 2 - node.attr("carried")
+    return Form("Loop", tuple(node.operands), {"body": node.attr("body"), "captures": captures})
+
+
+@lower_onnx(ops.Scan)
+def scan_lowered_onnx(node: Node, opset: int) -> Form | None:
+    """Lower Scan with scanned values; inputs of its body after the slices become captured values."""
+    parts = ScanParts.of(node)
+    if parts.length is not None or not parts.axes:
+        return None
+    attributes = {
+        "body": parts.body,
+        "captures": len(parts.captures),
+        "num_scan_inputs": len(parts.axes),
+        "scan_input_axes": parts.axes,
+        "scan_input_directions": tuple(map(int, parts.reversed)),
+        "scan_output_axes": parts.result_axes,
+        "scan_output_directions": tuple(map(int, parts.result_reversed)),
+    }
+    return Form("Scan", parts.values, {k: v for k, v in attributes.items() if v != ()})
+
+
+@decompose(ops.Scan, "onnx")
+def scan_as_loop(b: Builder, node: Node) -> Sequence[Value]:
+    """Lower Scan to Loop, which gathers the slices at the iteration number."""
+    parts = ScanParts.of(node)
+    region = Graph(parts.body.name)
+    inside = Builder(region)
+    number, again = (region.add_input(tensor(dtype)) for dtype in ("int64", "bool"))
+    states = [region.add_input(v.type) for v in parts.body.inputs[: parts.count]]
+    read = [region.add_input(v.type) for v in (*parts.scanned, *parts.captures)]
+    slices = []
+    for x, axis, back in zip(read, parts.axes, parts.reversed, strict=False):
+        size = reshape(inside, dim_value(inside, x.shape[axis], x), ())
+        last = inside(ops.Sub, size, inside.scalar(1, size))
+        slices.append(inside(ops.Gather, x, inside(ops.Sub, last, number) if back else number, axis=axis % x.rank))
+    region.outputs = [again, *copy_region(inside, parts.body, [*states, *slices, *read[len(slices) :]])]
+    length = parts.length
+    if length is None:
+        length = dim_value(b, parts.rounds, parts.scanned[0])
+    count = as_int64(b, reshape(b, length, ()))
+    made = b.many(ops.Loop, count, None, *parts.values, body=region, carried=parts.count)
+    ordered = [
+        _in_place(b, v, axis % v.rank, back)
+        for v, axis, back in zip(made[parts.count :], parts.result_axes, parts.result_reversed, strict=True)
+    ]
+    return [*made[: parts.count], *ordered]
+
+
+def _in_place(b: Builder, whole: Value, axis: int, back: bool) -> Value:
+    """Move the first axis of `whole` to `axis`, reversed if `back`."""
+    whole = b(ops.Reverse, whole, dimensions=(0,)) if back else whole
+    order = list(range(1, whole.rank))
+    order.insert(axis, 0)
+    return transposed(b, whole, order)

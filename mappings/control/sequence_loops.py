@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from onnxtfl.mappings.control.loops import number_type
+from onnxtfl.mappings.control.loop_lowering import number_type
 
 from onnxtfl.build.sequences import elements_of, is_absent, one_shape, stacked
 from onnxtfl.errors import UnsupportedError

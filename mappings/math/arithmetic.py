@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from onnxtfl.mappings.math.approximations import atan2
 
-from onnxtfl.build.operands import align_by_axis, formula
+from onnxtfl.build.operands import accumulated, align_by_axis, formula, with_bools
 from onnxtfl.build.rows import apply_activation, row
 from onnxtfl.build.uint64 import on_signed
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import differ
 from onnxtfl.ir.facts import fits_int32, never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.history import Remark
-from onnxtfl.ir.matching import uniform_scalar
-from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import broadcast
 from onnxtfl.ir.types import DType
 from onnxtfl.kernels.div import quotient_table
-from onnxtfl.rewriting.registry import (
-    Form,
-    append_operand,
-    decompose,
-    lift_onnx,
-    lift_tfl,
-    lower_onnx,
-    lower_tfl,
-    upgrade,
-)
+from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl, upgrade
 from onnxtfl.rewriting.stored_integers import integers_of, with_quantization
 
 _SMALL = 1 << 16
@@ -63,16 +46,10 @@ def _never_divides_by_zero(node: Node) -> bool:
 
 row(ops.Div, onnx="Div", since=(7, 13, 14))
 row(ops.Div, tfl="DIV", when=_never_divides_by_zero, lifts=False)
-row(ops.Clamp, onnx="Clip", since=(11, 12, 13), lowers=False)
 row(ops.FloorDiv, tfl="FLOOR_DIV")
 row(ops.FloorMod, tfl="FLOOR_MOD")
-row(ops.Max, onnx="Max", lifts=False)
-row(ops.Max, tfl="MAXIMUM")
-row(ops.Min, onnx="Min", lifts=False)
-row(ops.Min, tfl="MINIMUM")
 row(ops.FloorMod, onnx="Mod", lifts=False, when=lambda node: node.operand(0).dtype.is_integer)
 row(ops.Rem, onnx="Mod", lifts=False, fixed_onnx={"fmod": 1})
-row(ops.Atan2, tfl="ATAN2", lifts=False)
 row(ops.SquaredDifference, tfl="SQUARED_DIFFERENCE", lifts=False)
 
 
@@ -123,16 +100,8 @@ for _name in ("Add", "Sub", "Mul", "Div"):
 upgrade("Pow", since=(1,))(align_by_axis)
 
 
-def _with_bools(b: Builder, node: Node, op: type[Op], of_bools: type[Op]) -> Value:
-    """Arithmetic of bools as in C: add is or, mul is and (LiteRT's stablehlo_elementwise.h)."""
-    lhs, rhs = node.operand(0), node.operand(1)
-    return b(of_bools if lhs.dtype is DType.BOOL else op, lhs, rhs)
-
-
-lift_tfl("STABLEHLO_ADD")(partial(_with_bools, op=ops.Add, of_bools=ops.Or))
-lift_tfl("STABLEHLO_MULTIPLY")(partial(_with_bools, op=ops.Mul, of_bools=ops.And))
-lift_tfl("STABLEHLO_MAXIMUM")(partial(_with_bools, op=ops.Max, of_bools=ops.Or))
-lift_tfl("STABLEHLO_MINIMUM")(partial(_with_bools, op=ops.Min, of_bools=ops.And))
+lift_tfl("STABLEHLO_ADD")(partial(with_bools, op=ops.Add, of_bools=ops.Or))
+lift_tfl("STABLEHLO_MULTIPLY")(partial(with_bools, op=ops.Mul, of_bools=ops.And))
 row(ops.Sub, tfl="STABLEHLO_SUBTRACT", lowers=False)
 
 
@@ -184,33 +153,9 @@ def _stablehlo_power(b: Builder, node: Node) -> Value:
     return (_integer_power(base, exponent) if base.dtype.is_integer else base.power(exponent)).value
 
 
-@lift_tfl("STABLEHLO_CLAMP")
-def _stablehlo_clamp(b: Builder, node: Node) -> Value:
-    """The operands are min, operand, max; bounds are scalars or have the shape of the operand."""
-    low, x, high = (node.operand(i) for i in range(3))
-    return b(ops.Clamp, x, low, high)
-
-
-@lift_tfl("ATAN2")
-def _from_tfl_atan2(b: Builder, node: Node) -> Value:
-    """The kernel checks ranks only, and reads both operands with the shape of the first (atan2.cc)."""
-    y, x = node.operand(0), node.operand(1)
-    sizes = zip(y.tensor_type.shape or (), x.tensor_type.shape or (), strict=False)
-    if any(differ(m, n) for m, n in sizes):
-        raise UnsupportedError("TFLite's kernel needs operands of equal shape", type_=x.type, code="E-OP-006")
-    return b(ops.Atan2, y, x)
-
-
-def _accumulated(b: Builder, node: Node, op: type[Op]) -> Value:
-    """Combine any number of operands by the binary `op`."""
-    return functools.reduce(partial(b, op), (node.operand(i) for i in range(len(node.operands))))
-
-
-_sum = partial(_accumulated, op=ops.Add)
+_sum = partial(accumulated, op=ops.Add)
 lift_onnx("Sum", since=(1, 6, 8, 13))(_sum)
 lift_tfl("ADD_N")(_sum)
-lift_onnx("Max", since=(1, 6, 8, 12, 13))(partial(_accumulated, op=ops.Max))
-lift_onnx("Min", since=(1, 6, 8, 12, 13))(partial(_accumulated, op=ops.Min))
 
 
 @lift_onnx("Mean", since=(1, 6, 8, 13))
@@ -231,63 +176,7 @@ def _mod(b: Builder, node: Node) -> Value:
     return b(op, node.operand(0), node.operand(1))
 
 
-@upgrade("Clip", since=(1, 6))
-def _clip_bounds(b: Builder, node: Node) -> None:
-    """Return the bounds as operands; None for the defaults, the largest finite values."""
-    x = node.operand(0)
-    for name in ("min", "max"):
-        bound = node.attributes.pop(name, None)
-        unbounded = bound is None or abs(bound) >= np.finfo(np.float32).max
-        append_operand(node, None if unbounded else b.scalar(bound, x))
-
-
-# --- forms ------------------------------------------------------------------------------------------------------------
-
-
-_CLAMPS = {(0.0, math.inf): "RELU", (0.0, 6.0): "RELU6", (-1.0, 1.0): "RELU_N1_TO_1", (0.0, 1.0): "RELU_0_TO_1"}
-
-
-@lower_tfl(ops.Clamp)
-def _clamp_tfl(node: Node) -> Form | None:
-    name = _CLAMPS.get((_bound(node, 1, -math.inf), _bound(node, 2, math.inf)))
-    return Form(name, (node.operand(0),)) if name else None
-
-
-def _bound(node: Node, index: int, absent: float) -> float:
-    """Return the bound as a float, NaN if it is not constant."""
-    value = node.optional(index)
-    if value is None:
-        return absent
-    number = uniform_scalar(node.operand(0), value)
-    return math.nan if number is None else number
-
-
-@lower_onnx(ops.Clamp)
-def _clamp_onnx(node: Node, opset: int) -> Form | None:
-    """Clip with scalar bounds. ONNX Runtime expands that of bfloat16 to comparisons, for which it has no kernel."""
-    if node.operand(0).dtype is DType.BFLOAT16:
-        return None
-    bounds = [_scalar(node, node.optional(i)) for i in (1, 2)]
-    if any(v is not None and v.rank for v in bounds):
-        return None
-    return Form("Clip", tuple(node.op.trimmed([node.operand(0), *bounds])))
-
-
-def _scalar(node: Node, bound: Value | None) -> Value | None:
-    if bound is None or bound.data is None or bound.data.size != 1 or bound.rank > node.operand(0).rank:
-        return bound
-    return constant(bound.data.reshape(())) if bound.rank else bound
-
-
 # --- decompositions ---------------------------------------------------------------------------------------------------
-
-
-@decompose(ops.Clamp)
-def _clamp(b: Builder, node: Node) -> Value:
-    result, low, high = node.operand(0), node.optional(1), node.optional(2)
-    if low is not None:
-        result = b(ops.Max, result, low)
-    return result if high is None else b(ops.Min, result, high)
 
 
 @formula(ops.FloorDiv)
@@ -326,30 +215,6 @@ def _rem(lhs: Term, rhs: Term) -> Term:
     if not lhs.dtype.is_signed:
         return remainder
     return _rounds_up(lhs, rhs, remainder).choose(remainder - rhs, remainder)
-
-
-@decompose(ops.Atan2, "tfl")
-def _atan2_tfl(b: Builder, node: Node) -> Value | None:
-    """Broadcast for the kernel, which needs equal shapes; without a kernel, use a polynomial."""
-    lhs, rhs, full = node.operand(0), node.operand(1), node.result.tensor_type.shape
-    if full is None or lhs.tensor_type.shape == rhs.tensor_type.shape:
-        y, x = Term(b, lhs), Term(b, rhs)
-        return atan2(y, x, _has_sign(y), _has_sign(x)).value if lhs.dtype is DType.FLOAT32 else None
-    return b(ops.Atan2, broadcast(b, lhs, full, lhs, rhs), broadcast(b, rhs, full, lhs, rhs))
-
-
-@formula(ops.Atan2, "onnx")
-def _atan2_onnx(lhs: Term, rhs: Term) -> Term:
-    """Return atan(lhs / rhs), plus or minus pi for negative rhs; signed zeros and infinities are exact."""
-    behind, infinite = _has_sign(rhs), lhs.abs().min(rhs.abs()).equals(math.inf)
-    divisor = (lhs.abs() + rhs.abs()).equals(0.0).choose(behind.choose(rhs.constant(-1.0), 1.0), rhs)
-    angle = infinite.choose(lhs.sign() * rhs.sign(), lhs / divisor).apply(ops.Atan)
-    return behind.choose(_has_sign(lhs).choose(angle - math.pi, angle + math.pi), angle)
-
-
-def _has_sign(x: Term) -> Term:
-    """Whether each element is negative or -0.0."""
-    return (x < 0) | (1.0 / x < 0)
 
 
 @formula(ops.Pow, "tfl")

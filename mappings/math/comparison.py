@@ -1,7 +1,8 @@
-"""Comparisons."""
+"""Comparisons, also with infinity and NaN."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -175,3 +176,15 @@ def _compare_canonical(lhs: Term, rhs: Term, direction: str) -> Term:
         return equal if direction == "EQ" else equal.apply(ops.Not)
     less = (lhs < rhs) | (nan[1] & nan[0].apply(ops.Not))
     return less if direction == "LT" else less.apply(ops.Not)
+
+
+row(ops.IsNaN, onnx="IsNaN", since=(9, 13, 20))
+row(ops.IsInf, onnx="IsInf", since=(10, 20), attributes="detect_positive detect_negative")
+formula(ops.IsNaN, "tfl")(lambda x: x.differs(x))
+
+
+@formula(ops.IsInf, "tfl")
+def _is_inf(x: Term, *, detect_positive: bool, detect_negative: bool) -> Term:
+    if detect_positive:
+        return (x.abs() if detect_negative else x).equals(math.inf)
+    return x.equals(-math.inf) if detect_negative else x < -math.inf

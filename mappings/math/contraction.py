@@ -500,3 +500,37 @@ def _rows_times_weights(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles)
     """Return Gemm with transB, for a second matrix [n, k]."""
     rows = transpose_and_merge(b, lhs, [roles.lhs_free, roles.lhs_contract])
     return contracted(b, rows, transpose_and_merge(b, rhs, [roles.rhs_free, roles.rhs_contract]), 1, 1)
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@lower_onnx(ops.Contraction)
+def _as_einsum(node: Node, opset: int) -> Form | None:
+    lhs, rhs = node.operand(0), node.operand(1)
+    if lhs.tensor_type.shape is None or rhs.tensor_type.shape is None:
+        return None
+    roles = ops.DotRoles.of(node)
+    pairs = [
+        *zip(roles.lhs_batch, roles.rhs_batch, strict=True),
+        *zip(roles.lhs_contract, roles.rhs_contract, strict=True),
+    ]
+    if lhs.rank + rhs.rank > len(_LETTERS) or any(lhs.shape[i] != rhs.shape[j] for i, j in pairs):
+        return None
+    letters = iter(_LETTERS)
+    left = [next(letters) for _ in range(lhs.rank)]
+    shared = {j: left[i] for i, j in pairs}
+    right = [shared[j] if j in shared else next(letters) for j in range(rhs.rank)]
+    result = [left[i] for i in (*roles.lhs_batch, *roles.lhs_free)] + [right[j] for j in roles.rhs_free]
+    order = node.attr("output_permutation") or range(len(result))
+    matrix: Value | TensorData = rhs
+    if rhs.data is not None:  # contracted axes first, as ONNX Runtime multiplies
+        stored = (*roles.rhs_batch, *roles.rhs_contract, *roles.rhs_free)
+        matrix, right = rhs.data.transpose(stored), [right[j] for j in stored]
+    equation = f"{''.join(left)},{''.join(right)}->{''.join(result[p] for p in order)}"
+    return Form("Einsum", (lhs, matrix), {"equation": equation})
+
+
+@decompose(ops.Contraction)
+def _as_products(b: Builder, node: Node) -> Value:
+    return b(ops.DotGeneral, *node.operands, **node.attributes)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import reshape, transposed
-from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lower_onnx
+from onnxtfl.rewriting.registry import lift_onnx
 
 
 @dataclass(frozen=True)
@@ -131,39 +130,3 @@ def _spread(b: Builder, part: Labeled, labels: Sequence[str]) -> Value:
     own = [x for x in labels if x in part.labels]
     ordered = transposed(b, part.value, [part.labels.index(x) for x in own])
     return reshape(b, ordered, [part.size(x) for x in labels])
-
-
-# --- back to ONNX -----------------------------------------------------------------------------------------------------
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
-
-
-@lower_onnx(ops.Contraction)
-def _as_einsum(node: Node, opset: int) -> Form | None:
-    lhs, rhs = node.operand(0), node.operand(1)
-    if lhs.tensor_type.shape is None or rhs.tensor_type.shape is None:
-        return None
-    roles = ops.DotRoles.of(node)
-    pairs = [
-        *zip(roles.lhs_batch, roles.rhs_batch, strict=True),
-        *zip(roles.lhs_contract, roles.rhs_contract, strict=True),
-    ]
-    if lhs.rank + rhs.rank > len(_LETTERS) or any(lhs.shape[i] != rhs.shape[j] for i, j in pairs):
-        return None
-    letters = iter(_LETTERS)
-    left = [next(letters) for _ in range(lhs.rank)]
-    shared = {j: left[i] for i, j in pairs}
-    right = [shared[j] if j in shared else next(letters) for j in range(rhs.rank)]
-    result = [left[i] for i in (*roles.lhs_batch, *roles.lhs_free)] + [right[j] for j in roles.rhs_free]
-    order = node.attr("output_permutation") or range(len(result))
-    matrix: Value | TensorData = rhs
-    if rhs.data is not None:  # contracted axes first, as ONNX Runtime multiplies
-        stored = (*roles.rhs_batch, *roles.rhs_contract, *roles.rhs_free)
-        matrix, right = rhs.data.transpose(stored), [right[j] for j in stored]
-    equation = f"{''.join(left)},{''.join(right)}->{''.join(result[p] for p in order)}"
-    return Form("Einsum", (lhs, matrix), {"equation": equation})
-
-
-@decompose(ops.Contraction)
-def _as_products(b: Builder, node: Node) -> Value:
-    return b(ops.DotGeneral, *node.operands, **node.attributes)

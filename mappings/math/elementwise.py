@@ -1,4 +1,4 @@
-"""Unary mathematics: ops with a counterpart, and formulas for functions without an op in TFLite or ONNX.
+"""Unary mathematics and atan2: ops with a counterpart, and formulas for functions without an op in TFLite or ONNX.
 
 The formulas keep relative accuracy where textbook formulas cancel (asinh, atanh, sinh near 0), and return infinity and
 NaN where the function does.
@@ -9,19 +9,22 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from onnxtfl.mappings.math.approximations import erf, log1p
+from onnxtfl.mappings.math.approximations import atan2, erf, log1p
 
 from onnxtfl.build.operands import formula, on_terms
 from onnxtfl.build.rows import row
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import differ
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.reshape import broadcast
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.kernels.logistic_tanh_int16 import tanh_table
 from onnxtfl.kernels.lookup_int16 import by_table, interpolated
-from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
+from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl
 
 row(ops.Abs, onnx="Abs", since=(1, 6, 13), tfl="ABS")
 row(ops.Neg, onnx="Neg", since=(1, 6, 13), tfl="NEG")
@@ -45,8 +48,6 @@ row(ops.Asinh, onnx="Asinh", since=(9, 22))
 row(ops.Acosh, onnx="Acosh", since=(9, 22))
 row(ops.Atanh, onnx="Atanh", since=(9, 22))
 row(ops.Erf, onnx="Erf", since=(9, 13))
-row(ops.IsNaN, onnx="IsNaN", since=(9, 13, 20))
-row(ops.IsInf, onnx="IsInf", since=(10, 20), attributes="detect_positive detect_negative")
 for _op, _tfl in ((ops.Exp, "EXP"), (ops.Log, "LOG"), (ops.Rsqrt, "RSQRT"), (ops.Tanh, "TANH")):
     row(_op, tfl=_tfl, lifts=False)
 row(ops.Abs, tfl="STABLEHLO_ABS", lowers=False)
@@ -63,7 +64,6 @@ lift_onnx("Reciprocal", since=(1, 6, 13))(on_terms(lambda x: 1 / x))
 lift_tfl("SQUARE")(on_terms(lambda x: x * x))
 formula(ops.Log1p)(log1p)
 formula(ops.Erf, "tfl")(erf)
-formula(ops.IsNaN, "tfl")(lambda x: x.differs(x))
 formula(ops.Tan, "tfl")(lambda x: x.apply(ops.Sin) / x.apply(ops.Cos))
 formula(ops.Atan, "tfl")(lambda x: x.apply(ops.Atan2, 1.0))
 formula(ops.Asin, "tfl")(lambda x: x.apply(ops.Atan2, ((1.0 - x) * (x + 1.0)).sqrt()))
@@ -183,8 +183,38 @@ def _atanh(x: Term) -> Term:
     return x.sign() * log1p(size * 2.0 / (1.0 - size)) * 0.5
 
 
-@formula(ops.IsInf, "tfl")
-def _is_inf(x: Term, *, detect_positive: bool, detect_negative: bool) -> Term:
-    if detect_positive:
-        return (x.abs() if detect_negative else x).equals(math.inf)
-    return x.equals(-math.inf) if detect_negative else x < -math.inf
+row(ops.Atan2, tfl="ATAN2", lifts=False)
+
+
+@lift_tfl("ATAN2")
+def _from_tfl_atan2(b: Builder, node: Node) -> Value:
+    """The kernel checks ranks only, and reads both operands with the shape of the first (atan2.cc)."""
+    y, x = node.operand(0), node.operand(1)
+    sizes = zip(y.tensor_type.shape or (), x.tensor_type.shape or (), strict=False)
+    if any(differ(m, n) for m, n in sizes):
+        raise UnsupportedError("TFLite's kernel needs operands of equal shape", type_=x.type, code="E-OP-006")
+    return b(ops.Atan2, y, x)
+
+
+@decompose(ops.Atan2, "tfl")
+def _atan2_tfl(b: Builder, node: Node) -> Value | None:
+    """Broadcast for the kernel, which needs equal shapes; without a kernel, use a polynomial."""
+    lhs, rhs, full = node.operand(0), node.operand(1), node.result.tensor_type.shape
+    if full is None or lhs.tensor_type.shape == rhs.tensor_type.shape:
+        y, x = Term(b, lhs), Term(b, rhs)
+        return atan2(y, x, _has_sign(y), _has_sign(x)).value if lhs.dtype is DType.FLOAT32 else None
+    return b(ops.Atan2, broadcast(b, lhs, full, lhs, rhs), broadcast(b, rhs, full, lhs, rhs))
+
+
+@formula(ops.Atan2, "onnx")
+def _atan2_onnx(lhs: Term, rhs: Term) -> Term:
+    """Return atan(lhs / rhs), plus or minus pi for negative rhs; signed zeros and infinities are exact."""
+    behind, infinite = _has_sign(rhs), lhs.abs().min(rhs.abs()).equals(math.inf)
+    divisor = (lhs.abs() + rhs.abs()).equals(0.0).choose(behind.choose(rhs.constant(-1.0), 1.0), rhs)
+    angle = infinite.choose(lhs.sign() * rhs.sign(), lhs / divisor).apply(ops.Atan)
+    return behind.choose(_has_sign(lhs).choose(angle - math.pi, angle + math.pi), angle)
+
+
+def _has_sign(x: Term) -> Term:
+    """Whether each element is negative or -0.0."""
+    return (x < 0) | (1.0 / x < 0)

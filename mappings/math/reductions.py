@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from onnxtfl.mappings.math.halving import by_halving
+from onnxtfl.mappings.math.reductions_by_halving import by_halving
 
 from onnxtfl.build.operands import to_operand
 from onnxtfl.build.rows import Entries, ResultType, Spelled, row

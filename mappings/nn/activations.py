@@ -15,7 +15,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import uniform_scalar
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import unsqueezed
+from onnxtfl.ir.reshape import reshape, unsqueezed
 from onnxtfl.ir.types import DType
 from onnxtfl.kernels.gelu_int16 import gelu_table
 from onnxtfl.kernels.logistic_tanh_int16 import sigmoid_table
@@ -111,7 +111,12 @@ def _fast_gelu(x: Term, bias: Term | None) -> Term:
     return (x if bias is None else x + bias).apply(ops.Gelu, approximate="tanh")
 
 
-lift_onnx("BiasGelu", since=(1,), domain=_MICROSOFT)(on_terms(lambda x, bias: (x + bias).apply(ops.Gelu)))
+@lift_onnx("ScaledSiLU", since=(1,), domain=_MICROSOFT)
+def _scaled_silu(b: Builder, node: Node) -> Value:
+    """z * sigmoid(z), with z = x * scale; without a scale operand, the attribute `alpha` is the scale."""
+    x, scale = Term(b, node.operand(0)), node.optional(1)
+    z = x * float(node.attr("alpha", 1.0)) if scale is None else x * Term(b, reshape(b, scale, ())).to(x.dtype)
+    return (z * z.sigmoid()).value
 
 
 # --- formulas of kernels that TFLite has ------------------------------------------------------------------------------

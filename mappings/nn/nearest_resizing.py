@@ -1,4 +1,4 @@
-"""Nearest-neighbor resizing where TFLite's RESIZE_NEAREST_NEIGHBOR and ONNX's Resize read different elements."""
+"""RESIZE_NEAREST_NEIGHBOR, also where it and ONNX's Resize read different elements."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from onnxtfl.ir.shown_sizes import is_of_inputs
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType
 from onnxtfl.kernels.resize_nearest_neighbor import computed_tfl_nearest, tfl_nearest, tfl_nearest_of_bytes
+from onnxtfl.rewriting.registry import lift_tfl
 
 _BYTES = (DType.INT8, DType.UINT8)
 
@@ -27,7 +28,7 @@ def is_of_bytes(x: Value) -> bool:
     return (x.dtype if quantization is None else quantization.dtype) in _BYTES
 
 
-def neighbors_like_tfl(b: Builder, node: Node, sampling: Sampling) -> tuple[Value, list[int]]:
+def _neighbors_like_tfl(b: Builder, node: Node, sampling: Sampling) -> tuple[Value, list[int]]:
     """Gather along the axes where `sampling` and the kernel read different elements; return that and the other axes.
 
     For dynamic sizes these are all axes if both options are set, since no ONNX mode matches.
@@ -67,3 +68,29 @@ def assume_multiples(node: Node, size: Dim, resized: Dim | None) -> None:
 def _new_size(node: Node, i: int) -> Dim | None:
     known = node.operand(1).known
     return None if known is None else known[i]
+
+
+def kernel_places(corners: bool, centers: bool) -> dict[str, str]:
+    """Return the attributes of Resize for TFLite's options; ONNX has no mode for both options together."""
+    if corners:
+        return {"coordinate_transformation_mode": "align_corners", "nearest_mode": "round_prefer_ceil"}
+    if centers:
+        return {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
+    return {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+
+
+@lift_tfl("RESIZE_NEAREST_NEIGHBOR")
+def _tfl_nearest_neighbor(b: Builder, node: Node) -> Value:
+    """Resize along axes where it reads the elements that the kernel reads, else Gather: rounding may differ.
+
+    Source: LiteRT resize_nearest_neighbor.h (reference).
+    """
+    places = kernel_places(bool(node.attr("align_corners")), bool(node.attr("half_pixel_centers")))
+    attributes = {**ops.Resize.defaults, **places, "mode": "nearest"}
+    x, dims = _neighbors_like_tfl(b, node, Sampling.of(attributes))
+    if not dims:
+        return x
+    sizes = node.operand(1) if len(dims) == 2 else b(ops.Gather, node.operand(1), [dims[0] - 1], axis=0)
+    bits = b(ops.Convert, x, dtype=DType.UINT8) if x.dtype is DType.BOOL else x
+    resized = b(ops.Resize, bits, sizes, dims=tuple(dims), mode="nearest", **places)
+    return b(ops.Convert, resized, dtype=x.dtype) if x.dtype is DType.BOOL else resized

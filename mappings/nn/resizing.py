@@ -2,7 +2,7 @@
 
 ==============  =============================================================================================
 ONNX            Resize 10 11 13 18 19, Upsample 1 7 9 10
-TFLite          RESIZE_BILINEAR, RESIZE_NEAREST_NEIGHBOR
+TFLite          RESIZE_BILINEAR; RESIZE_NEAREST_NEIGHBOR (lifted by `nearest_resizing`)
 ==============  =============================================================================================
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from onnxtfl.mappings.nn.nearest_resizing import assume_multiples, is_of_bytes, neighbors_like_tfl
+from onnxtfl.mappings.nn.nearest_resizing import assume_multiples, is_of_bytes, kernel_places
 
 from onnxtfl.build.sizes import clamp_to_int32, int32_operands
 from onnxtfl.errors import UnsupportedError
@@ -212,42 +212,19 @@ def _entries(b: Builder, vector: Value | None, kept: Sequence[int], count: int) 
     return b(ops.Gather, vector, list(kept), axis=0)
 
 
-@lift_tfl("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
-def _tfl_resize(b: Builder, node: Node) -> Value:
-    """Source: LiteRT resize_bilinear.h, resize_nearest_neighbor.h (reference)."""
+@lift_tfl("RESIZE_BILINEAR")
+def _tfl_bilinear(b: Builder, node: Node) -> Value:
+    """Source: LiteRT resize_bilinear.h (reference)."""
     corners, centers = bool(node.attr("align_corners")), bool(node.attr("half_pixel_centers"))
-    if node.op.name == "tfl.RESIZE_NEAREST_NEIGHBOR":
-        return _tfl_nearest_neighbor(b, node, _places(corners, centers))
     if corners and centers:  # refused by TensorFlow and, for constant sizes, by LiteRT's kernel
         raise UnsupportedError("align_corners together with half_pixel_centers")
-    if (found := bilinear_of_integers(b, node, _places(corners, centers))) is not None:
+    if (found := bilinear_of_integers(b, node, kernel_places(corners, centers))) is not None:
         return found
     x = Term(b, node.operand(0))
     is_rounded = x.dtype is DType.UINT8
     wide = (x.to(DType.FLOAT32) if is_rounded else x).value
-    found = b(ops.Resize, wide, node.operand(1), dims=(1, 2), mode="linear", **_places(corners, centers))
+    found = b(ops.Resize, wide, node.operand(1), dims=(1, 2), mode="linear", **kernel_places(corners, centers))
     return (Term(b, found) + 0.5).floor().to(DType.UINT8).value if is_rounded else found
-
-
-def _places(corners: bool, centers: bool) -> dict[str, str]:
-    """Return the attributes of Resize for TFLite's options; ONNX has no mode for both options together."""
-    if corners:
-        return {"coordinate_transformation_mode": "align_corners", "nearest_mode": "round_prefer_ceil"}
-    if centers:
-        return {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
-    return {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-
-
-def _tfl_nearest_neighbor(b: Builder, node: Node, places: dict[str, str]) -> Value:
-    """Resize along axes where it reads the elements that the kernel reads, else Gather: rounding may differ."""
-    attributes = {**ops.Resize.defaults, **places, "mode": "nearest"}
-    x, dims = neighbors_like_tfl(b, node, Sampling.of(attributes))
-    if not dims:
-        return x
-    sizes = node.operand(1) if len(dims) == 2 else b(ops.Gather, node.operand(1), [dims[0] - 1], axis=0)
-    bits = b(ops.Convert, x, dtype=DType.UINT8) if x.dtype is DType.BOOL else x
-    resized = b(ops.Resize, bits, sizes, dims=tuple(dims), mode="nearest", **places)
-    return b(ops.Convert, resized, dtype=x.dtype) if x.dtype is DType.BOOL else resized
 
 
 @lower_tfl(ops.Resize)

@@ -1,4 +1,4 @@
-"""Recurrent layers: Lstm, Gru, Rnn, one op per direction; `stateful_layers` lifts TFLite's ops."""
+"""Recurrent layers: Lstm, Gru, Rnn, one op per direction; `unidirectional` and `bidirectional` lift TFLite's ops."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnxtfl.mappings.control.loops import MOST_CALLS, MOST_PACKED, is_compact
+from onnxtfl.mappings.control.loop_lowering import MOST_CALLS, MOST_PACKED, is_compact
 from onnxtfl.mappings.recurrent.unrolling import KERNEL_ACTIVATIONS, is_smaller_as_loop, most_steps
 
 from onnxtfl.build.qlinear import MICROSOFT
@@ -361,7 +361,7 @@ def _written_out(b: Builder, node: Node) -> list[Value]:
 
 
 _FUSED = {kind: name for name, kind in KERNEL_ACTIVATIONS.items()}
-"""The activations of sequence kernels; LSTM has no "none" (see `stateful_layers`)."""
+"""The activations of sequence kernels; LSTM has no "none" (see `unidirectional`)."""
 
 
 def _keeps_state(node: Node) -> bool:

@@ -23,8 +23,8 @@ from onnxtfl.ir.types import DType, tensor
 from onnxtfl.ir.verify import VerifyError, verify
 from onnxtfl.passes.boundary.parts import separate_outputs
 from onnxtfl.passes.canonical.canonicalize import CANONICAL
-from onnxtfl.passes.canonical.cleanup import merge_equal
 from onnxtfl.passes.canonical.fold import fold
+from onnxtfl.passes.canonical.merge_equal import merge_equal
 from onnxtfl.passes.canonical.refine import refine
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.layout import assign_layouts

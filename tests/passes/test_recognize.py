@@ -8,7 +8,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.recognize.formulas import FUNCTIONS
+from onnxtfl.passes.recognize.tfl_formulas import FUNCTIONS
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import CONV2D, op_counts, recognize, transformed

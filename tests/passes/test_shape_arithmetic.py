@@ -3,7 +3,8 @@
 import pytest
 
 from onnxtfl.ir.graph import Graph
-from onnxtfl.passes.canonical.cleanup import merge_equal, remove_dead
+from onnxtfl.passes.canonical.dead_code import remove_dead
+from onnxtfl.passes.canonical.merge_equal import merge_equal
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.rewriting.patterns import Patterns
 from tests.passes.helpers import transformed

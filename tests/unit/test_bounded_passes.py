@@ -9,7 +9,7 @@ import io
 import numpy as np
 import onnx
 import pytest
-from onnxtfl.mappings.math.halving import by_halving
+from onnxtfl.mappings.math.reductions_by_halving import by_halving
 
 import onnxtfl
 from onnxtfl.inputs.description import TensorInfo

@@ -32,7 +32,7 @@ NOT_DRAWN = {
     "Custom": "a user's op",
     "SelectBoxes": "not evaluated: the order of equal scores is not said",
     "NonMaxSuppression": "becomes SelectBoxes",
-    "If": "regions: tests/unit/test_control.py",
+    "If": "regions: tests/passes/test_control.py",
     "Loop": "regions",
     "Scan": "regions",
     "Tuple": "the result is no tensor: tests/unit/test_sequences.py",

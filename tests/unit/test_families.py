@@ -20,7 +20,7 @@ ROOT = HERE.parents[1]
 FAMILIES: dict[str, dict[str, list[str]]] = tomllib.loads((HERE / "families.toml").read_text(encoding="utf-8"))
 
 
-SERVES = {"approximations": "elementwise", "halving": "reductions", "ranking": "sorting"}
+SERVES = {"approximations": "elementwise", "reductions_by_halving": "reductions"}
 """Modules with parts of another family's rules, which are in the same folder."""
 
 
@@ -96,12 +96,11 @@ BESIDE = {
         "approximations",
         "comparators",
         "fourier_matrices",
-        "halving",
+        "reductions_by_halving",
         "unrolling",
-        "loops",
-        "nearest_resizing",
+        "loop_lowering",
     ),
-    *("pair_probabilities", "pool_indices", "ranking", "scores", "sequence_loops", "tree_scores", "trees"),
+    *("pair_probabilities", "pool_indices", "scores", "sequence_loops", "tree_scores", "trees"),
 }
 """Modules that serve the mapping beside them."""
 

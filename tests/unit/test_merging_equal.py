@@ -6,7 +6,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import tensor
-from onnxtfl.passes.canonical.cleanup import merge_equal
+from onnxtfl.passes.canonical.merge_equal import merge_equal
 
 
 def test_the_node_that_is_left_has_the_sources_of_all() -> None:

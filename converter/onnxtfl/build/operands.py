@@ -184,3 +184,14 @@ def summed_in_float(
 def flat_bias(b: Builder, bias: Value | None) -> Value | None:
     """A bias as a vector; None if it is absent. TFLite's kernels only count its elements."""
     return bias if bias is None or bias.rank == 1 else reshape(b, bias, [product(bias.shape)])
+
+
+def with_bools(b: Builder, node: Node, op: type[Op], of_bools: type[Op]) -> Value:
+    """Arithmetic of bools as in C: add is or, mul is and (LiteRT's stablehlo_elementwise.h)."""
+    lhs, rhs = node.operand(0), node.operand(1)
+    return b(of_bools if lhs.dtype is DType.BOOL else op, lhs, rhs)
+
+
+def accumulated(b: Builder, node: Node, op: type[Op]) -> Value:
+    """Combine any number of operands by the binary `op`."""
+    return functools.reduce(functools.partial(b, op), (node.operand(i) for i in range(len(node.operands))))

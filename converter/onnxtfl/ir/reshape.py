@@ -31,11 +31,12 @@ from onnxtfl.ir.dims import (
 )
 from onnxtfl.ir.dims import FloorDiv as Quotient
 from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.ops.arithmetic import Add, FloorDiv, Max, Min, Mul
+from onnxtfl.ir.ops.arithmetic import Add, FloorDiv, Mul
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.creation import Range
+from onnxtfl.ir.ops.extremes import Max, Min
 from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape

@@ -152,3 +152,17 @@ def _known(value: Value, steps: int) -> Array | None:
         return evaluate_node(node, operands)[value.index]
     except NotImplementedError:
         return None
+
+
+def graph_in(node: Node, name: str) -> Graph:
+    """Return the graph in attribute `name`; ValueError if it is not a graph."""
+    region = node.attributes.get(name)
+    if not isinstance(region, Graph):
+        raise ValueError(f"{name} is not a graph")
+    return region
+
+
+def refuse_states(region: Graph) -> None:
+    """Raise UnsupportedError if `region` keeps a state."""
+    if region.states:
+        raise UnsupportedError("a subgraph of it keeps a state", code="E-OP-005")

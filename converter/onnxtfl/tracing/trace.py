@@ -24,7 +24,7 @@ from onnxtfl.ir.dtypes import dtype_of
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.types import TensorType, Type
-from onnxtfl.passes.canonical.cleanup import remove_unreached
+from onnxtfl.passes.canonical.dead_code import remove_unreached
 from onnxtfl.passes.canonical.inline import inline_functions
 from onnxtfl.runtimes import RunError, RunOptions, Worker
 from onnxtfl.tracing.parts import types_of

@@ -1,9 +1,9 @@
 """Float and quantized attention of com.microsoft, decomposed into DotGeneral and Softmax.
 
-com.microsoft: Attention, MultiHeadAttention, DecoderMaskedMultiHeadAttention, QAttention
+com.microsoft: Attention, MultiHeadAttention, QAttention
 
-ONNX's own Attention is expanded by its function body; only its operands are adapted here. GroupQueryAttention, which
-has a cache of keys, is in :mod:`cached_attention`.
+ONNX's own Attention is expanded by its function body; only its operands are adapted here. Ops that need a cache of keys
+are in :mod:`cached_attention`.
 """
 
 from __future__ import annotations
@@ -206,49 +206,26 @@ def _with_causal_mask(b: Builder, scores: Term) -> Term:
 def _multi_head(b: Builder, node: Node) -> list[Value]:
     """The result [b, s, h], the present keys and values (past ones, then new ones), and the scores before the softmax.
 
-    Query, key and value may be separate or packed (see `_query_key_value`). Source: ONNX Runtime,
+    Query, key and value may be separate or packed (see `query_key_value`). Source: ONNX Runtime,
     contrib_ops/cpu/bert/multihead_attention.cc.
     """
     if node.optional(9) is not None:
         raise UnsupportedError(
-            "attention on the keys of several beams (cache_indirection) is not supported", hint=_NO_BEAMS
+            "attention on the keys of several beams (cache_indirection) is not supported", hint=NO_BEAMS
         )
-    q, k, v = _query_key_value(b, node, node.optional(3))
+    q, k, v = query_key_value(b, node, node.optional(3))
     past, past_length = [node.optional(i) for i in (6, 7)], node.optional(8)
     if past_length is not None and past[0] is not None:
-        return _attention_on_buffers(b, node, [q, k, v], past, past_length, [node.optional(4), node.optional(5)])
+        return attention_on_buffers(b, node, [q, k, v], past, past_length, [node.optional(4), node.optional(5)])
     k, v = (new if old is None else b(ops.Concatenate, old, new, axis=2) for old, new in zip(past, (k, v), strict=True))
     scores = attention_scores(b, node, q, k, node.optional(4), node.optional(5))
     return [weighted_values(b, scores, v), k, v, scores.value][: len(node.results)]
 
 
-@lift_onnx("DecoderMaskedMultiHeadAttention", since=(1,), domain=MICROSOFT)
-def _decoder_attention(b: Builder, node: Node) -> list[Value]:
-    """Attention of one query position on buffers shared by past and present, or, without past, on the operands' keys.
-
-    Source: ONNX Runtime, contrib_ops/cpu/bert/decoder_masked_multihead_attention.cc.
-    """
-    if node.optional(9) is not None:
-        raise UnsupportedError(
-            "attention on the keys of several beams (cache_indirection) is not supported", hint=_NO_BEAMS
-        )
-    parts = _query_key_value(b, node, node.optional(10))
-    past, past_length = [node.optional(i) for i in (5, 6)], node.optional(7)
-    mask_and_bias = [node.optional(i) for i in (3, 4)]
-    if past[0] is None:
-        scores = attention_scores(b, node, parts[0], parts[1], *mask_and_bias)
-        return [weighted_values(b, scores, parts[2]), *parts[1:], scores.value][: len(node.results)]
-    if past_length is None or not node.attr("past_present_share_buffer", 0):
-        raise UnsupportedError(
-            "past and present keys in separate buffers are not supported (past_present_share_buffer = 0)"
-        )
-    return _attention_on_buffers(b, node, parts, past, past_length, mask_and_bias)
+NO_BEAMS = "export the decoder without beam search (without cache_indirection)"
 
 
-_NO_BEAMS = "export the decoder without beam search (without cache_indirection)"
-
-
-def _attention_on_buffers(
+def attention_on_buffers(
     b: Builder,
     node: Node,
     parts: Sequence[Value],
@@ -275,7 +252,7 @@ def _attention_on_buffers(
     return [weighted_values(b, scores, v), *buffers, scores.value][: len(node.results)]
 
 
-def _query_key_value(b: Builder, node: Node, bias: Value | None) -> list[Value]:
+def query_key_value(b: Builder, node: Node, bias: Value | None) -> list[Value]:
     """Query, key and value plus their bias, as [b, heads, length, size].
 
     They are three operands; or one operand [b, length, heads, 3, size]; or a query, and keys and values in one operand

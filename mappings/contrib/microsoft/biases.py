@@ -1,7 +1,7 @@
 """Bias additions fused with the op that follows, as ONNX Runtime's optimizer writes them for diffusion models and
 transformers.
 
-com.microsoft: BiasAdd, BiasSplitGelu, BiasDropout, BiasSoftmax
+com.microsoft: BiasAdd, BiasGelu, BiasSplitGelu, BiasDropout, BiasSoftmax
 """
 
 from __future__ import annotations
@@ -63,3 +63,6 @@ def _bias_dropout(b: Builder, node: Node) -> list[Value]:
     total = total if node.optional(2) is None else total.apply(ops.Add, node.optional(2))
     mask = broadcast(b, constant(np.ones((), np.bool_)), total.value.shape, total.value)
     return [total.value, mask][: len(node.results)]
+
+
+lift_onnx("BiasGelu", since=(1,), domain=MICROSOFT)(on_terms(lambda x, bias: (x + bias).apply(ops.Gelu)))

@@ -1,11 +1,23 @@
-"""GroupQueryAttention of com.microsoft: groups of query heads share a key head, and past keys are in a cache."""
+"""Attention of com.microsoft with past keys in a cache.
+
+com.microsoft: GroupQueryAttention (groups of query heads share a key head), DecoderMaskedMultiHeadAttention. Refused:
+PagedAttention, SparsePagedAttention, SparseAttention
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from onnxtfl.mappings.contrib.microsoft.attention import dot, split_heads
+from onnxtfl.mappings.contrib.microsoft.attention import (
+    NO_BEAMS,
+    attention_on_buffers,
+    attention_scores,
+    dot,
+    query_key_value,
+    split_heads,
+    weighted_values,
+)
 from onnxtfl.mappings.contrib.microsoft.rotary_embedding import merge_heads, rotate
 
 from onnxtfl.build.qlinear import MICROSOFT
@@ -19,7 +31,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import as_int64, broadcast, dim_value, dim_vector, reshape, transposed, unsqueezed
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rewriting.registry import lift_onnx, refuse_onnx
 
 
 class _Cache(NamedTuple):
@@ -210,3 +222,40 @@ def _softmax(b: Builder, node: Node, scores: Term) -> Value:
     with_sink = b(ops.Softmax, b(ops.Concatenate, scores.value, column, axis=3), axis=3)
     bounds = dim_vector(b, [0, 0, 0, 0], scores.value), dim_vector(b, [batch, heads, length, total], scores.value)
     return b(ops.Slice, with_sink, *bounds, [1, 1, 1, 1])
+
+
+@lift_onnx("DecoderMaskedMultiHeadAttention", since=(1,), domain=MICROSOFT)
+def _decoder_attention(b: Builder, node: Node) -> list[Value]:
+    """Attention of one query position on buffers shared by past and present, or, without past, on the operands' keys.
+
+    Source: ONNX Runtime, contrib_ops/cpu/bert/decoder_masked_multihead_attention.cc.
+    """
+    if node.optional(9) is not None:
+        raise UnsupportedError(
+            "attention on the keys of several beams (cache_indirection) is not supported", hint=NO_BEAMS
+        )
+    parts = query_key_value(b, node, node.optional(10))
+    past, past_length = [node.optional(i) for i in (5, 6)], node.optional(7)
+    mask_and_bias = [node.optional(i) for i in (3, 4)]
+    if past[0] is None:
+        scores = attention_scores(b, node, parts[0], parts[1], *mask_and_bias)
+        return [weighted_values(b, scores, parts[2]), *parts[1:], scores.value][: len(node.results)]
+    if past_length is None or not node.attr("past_present_share_buffer", 0):
+        raise UnsupportedError(
+            "past and present keys in separate buffers are not supported (past_present_share_buffer = 0)"
+        )
+    return attention_on_buffers(b, node, parts, past, past_length, mask_and_bias)
+
+
+refuse_onnx(
+    *("PagedAttention", "SparsePagedAttention"),
+    why="it processes the tokens of many requests at once, with a paged cache",
+    hint="export the model for one request, with GroupQueryAttention or CausalConvWithState",
+    domain=MICROSOFT,
+)
+refuse_onnx(
+    "SparseAttention",
+    why="it updates its operands, the buffers of past keys and values, in place",
+    hint="export the model with GroupQueryAttention",
+    domain=MICROSOFT,
+)

@@ -17,7 +17,7 @@ from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import dim_vector, transposed
-from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rewriting.registry import lift_onnx, refuse_onnx
 
 
 @lift_onnx("CausalConvWithState", since=(1,), domain=MICROSOFT)
@@ -60,3 +60,11 @@ def _with_past(b: Builder, x: Value, past: Value | None, length: int) -> Value:
     if past is None:
         return pad_axes(b, x, [2], [length, 0])
     return b(ops.Concatenate, past, x, axis=2) if length else x
+
+
+refuse_onnx(
+    "VarlenCausalConvWithState",
+    why="it processes the tokens of many requests at once, with a paged cache",
+    hint="export the model for one request, with GroupQueryAttention or CausalConvWithState",
+    domain=MICROSOFT,
+)

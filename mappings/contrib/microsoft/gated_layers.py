@@ -1,7 +1,7 @@
 """Gates and norms of com.microsoft for linear attention, hyper-connections (mixed residual streams) and engrams.
 
 ==============  =============================================================================================
-com.microsoft   GatedAdd, ScaledSiLU, GatedRMSNorm, BranchwiseRMSNorm, LinearAttentionGate,
+com.microsoft   GatedAdd, GatedRMSNorm, BranchwiseRMSNorm, LinearAttentionGate,
                 HyperConnectionPreMix, HyperConnectionPostMix, EngramGate
 ==============  =============================================================================================
 
@@ -31,14 +31,6 @@ def _gated_add(b: Builder, node: Node) -> Value:
     """x + y * gate."""
     x, y, gate = (Term(b, node.operand(i)) for i in range(3))
     return (x + y * gate).value
-
-
-@lift_onnx("ScaledSiLU", since=(1,), domain=MICROSOFT)
-def _scaled_silu(b: Builder, node: Node) -> Value:
-    """z * sigmoid(z), with z = x * scale; without a scale operand, the attribute `alpha` is the scale."""
-    x, scale = Term(b, node.operand(0)), node.optional(1)
-    z = x * float(node.attr("alpha", 1.0)) if scale is None else x * Term(b, reshape(b, scale, ())).to(x.dtype)
-    return (z * z.sigmoid()).value
 
 
 @lift_onnx("GatedRMSNorm", since=(1,), domain=MICROSOFT)

@@ -1,8 +1,7 @@
-"""Ops of com.microsoft that generate text, or serve many requests at once.
+"""Ops of com.microsoft that generate text.
 
 com.microsoft: NGramRepeatBlock. Refused, with a hint on what to convert instead: BeamSearch, WhisperBeamSearch,
-GreedySearch, Sampling; SparseAttention, PagedAttention, SparsePagedAttention, VarlenCausalConvWithState; MatMulFpQ4,
-SparseToDenseMatMul
+GreedySearch, Sampling
 """
 
 from __future__ import annotations
@@ -44,23 +43,5 @@ refuse_onnx(
     *("BeamSearch", "WhisperBeamSearch", "GreedySearch", "Sampling"),
     why="it runs a decoder until the end of the text, and its search parameters and maximum length are run-time inputs",
     hint="convert the decoder and the encoder, which are its subgraphs, and run the search in your application",
-    domain=MICROSOFT,
-)
-refuse_onnx(
-    *("PagedAttention", "SparsePagedAttention", "VarlenCausalConvWithState"),
-    why="it processes the tokens of many requests at once, with a paged cache",
-    hint="export the model for one request, with GroupQueryAttention or CausalConvWithState",
-    domain=MICROSOFT,
-)
-refuse_onnx(
-    "SparseAttention",
-    why="it updates its operands, the buffers of past keys and values, in place",
-    hint="export the model with GroupQueryAttention",
-    domain=MICROSOFT,
-)
-refuse_onnx(
-    *("MatMulFpQ4", "SparseToDenseMatMul"),
-    why="an operand is packed for one kind of CPU, or is a sparse tensor",
-    hint="export the model with MatMulNBits, or MatMul of a dense tensor",
     domain=MICROSOFT,
 )

@@ -19,7 +19,7 @@ from onnxtfl.ir.packed import ByteData, FieldData
 from onnxtfl.ir.reshape import reshape, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import lift_onnx
+from onnxtfl.rewriting.registry import lift_onnx, refuse_onnx
 
 
 @lift_onnx("MatMulNBits", since=(1,), domain=MICROSOFT)
@@ -173,3 +173,11 @@ def _picked(b: Builder, table: Value, rows: Value, axis: int, dtype: DType) -> T
     assert data is not None
     packed = table if table.dtype is DType.UINT8 else constant(ByteData(data))
     return unpacked_rows(b, b(ops.Gather, packed, rows, axis=axis), dtype)
+
+
+refuse_onnx(
+    "MatMulFpQ4",
+    why="an operand is packed for one kind of CPU, or is a sparse tensor",
+    hint="export the model with MatMulNBits, or MatMul of a dense tensor",
+    domain=MICROSOFT,
+)

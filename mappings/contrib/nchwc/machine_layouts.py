@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from onnxtfl.mappings.contrib.microsoft.fused_products import apply_activation
+from onnxtfl.mappings.contrib.microsoft.fused_convolution import apply_activation
 
 from onnxtfl.build.qlinear import lift_op
 from onnxtfl.build.sizes import slice_axes

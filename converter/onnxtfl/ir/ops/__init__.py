@@ -5,19 +5,22 @@ Lifting emits core ops and formulas. Each op class of the core sets ``core = Tru
 test) compares with them. Signatures (operands; attributes). Vectors of sizes, starts and axes are integer operands,
 constant where known.
 
-elementwise (unary)
+elementwise (unary, but for Atan2)
     Abs Neg Sign Ceil Floor RoundNearestEven Exp Log Sqrt Rsqrt Sin Cos Tan Asin Acos Atan Sinh Cosh
-    Asinh Acosh Atanh Erf Tanh IsNaN IsInf(detect_positive, detect_negative)
+    Asinh Acosh Atanh Erf Tanh Atan2(lhs, rhs)
 activations (unary, but for the slope)
     Relu Elu(alpha) LeakyRelu(alpha) Sigmoid, and those that both formats have as one op: Gelu(approximate) HardSwish
     PRelu(x, slope)
 arithmetic (NumPy broadcasting)
-    Add Sub Mul Div(integers truncate) Rem(sign of dividend) FloorMod(sign of divisor) FloorDiv Max Min Atan2
-    Pow (exponents of any type)   Clamp(x, min?, max?)
+    Add Sub Mul Div(integers truncate) Rem(sign of dividend) FloorMod(sign of divisor) FloorDiv
+    Pow (exponents of any type)
+extremes, clamping (NumPy broadcasting)
+    Max Min   Clamp(x, min?, max?)
 logic (NumPy broadcasting)
     And Or Xor Not (bool; bitwise on integers)   ShiftLeft ShiftRightLogical ShiftRightArithmetic(lhs, rhs; in_range)
 comparison, selection (NumPy broadcasting)
-    Compare(lhs, rhs; comparison_direction)   Select(pred, on_true, on_false)
+    Compare(lhs, rhs; comparison_direction)   IsNaN IsInf(detect_positive, detect_negative) (unary)
+    Select(pred, on_true, on_false)
 custom
     Custom(operands...; called, domain, version, types, attributes)   (a kernel of the user)
 casts
@@ -48,7 +51,7 @@ space_to_depth
     DepthToSpace SpaceToDepth(x; block_size, mode = DCR CRD, depth_dim, space_dims)
 matrices
     Trilu(x, k?; upper)
-gathering, nonzero, one_hot, sorting (indices in [0, n): negative ones are resolved when lifting)
+gathering, nonzero, one_hot, top_k, unique (indices in [0, n): negative ones are resolved when lifting)
     Gather(x, indices; axis, batch_dims)  GatherND(x, indices; batch_dims)  GatherElements(x, indices; axis)
     NonZero(x) -> int64 [rank, n]  OneHot(indices, depth, on, off; axis)
     TopK(x, k; axis, largest, sorted, dtype) -> values, indices
@@ -64,7 +67,7 @@ convolution, transposed_convolution (dimension numbers input_*, kernel_*, output
     ConvTranspose(input, kernel, bias?; window_strides, padding, rhs_dilation, feature_group_count)
 identity
     Copy(x)
-control (attributes are graphs, which take all captures or values as inputs)
+branches, loops (attributes are graphs, which take all captures or values as inputs)
     If(pred, captures...; then_branch, else_branch) -> n results   While(values...; cond, body) -> n results
 sequences (resolved while lifting)
     Tuple(elements...)   Unstack(x) -> its slices along axis 0   Absent(; type)
@@ -104,35 +107,21 @@ from onnxtfl.ir.ops.activations import (
     Swish,
     ThresholdedRelu,
 )
-from onnxtfl.ir.ops.arithmetic import (
-    Add,
-    Atan2,
-    Clamp,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Max,
-    Min,
-    Mul,
-    Pow,
-    Rem,
-    SquaredDifference,
-    Sub,
-)
+from onnxtfl.ir.ops.arithmetic import Add, Div, FloorDiv, FloorMod, Mul, Pow, Rem, SquaredDifference, Sub
 from onnxtfl.ir.ops.bidirectional import Bidirectional, directions_of
+from onnxtfl.ir.ops.branches import If
 from onnxtfl.ir.ops.broadcasting import Broadcast, BroadcastInDim, BroadcastTo, DynamicBroadcastInDim, Tile
 from onnxtfl.ir.ops.casts import BitcastConvert, Convert
-from onnxtfl.ir.ops.comparison import Compare
+from onnxtfl.ir.ops.clamping import Clamp
+from onnxtfl.ir.ops.comparison import Compare, IsFinite, IsInf, IsNaN
 from onnxtfl.ir.ops.complex_numbers import Complex, Imag, Real
 from onnxtfl.ir.ops.concatenation import Concatenate
-from onnxtfl.ir.ops.contraction import Dot, DotGeneral, DotGeneralBias, DotRoles, Gemm
-from onnxtfl.ir.ops.control import If, Loop, Map, Scan, While
+from onnxtfl.ir.ops.contraction import Contraction, Dot, DotGeneral, DotGeneralBias, DotRoles, Gemm
 from onnxtfl.ir.ops.convolution import Conv, Convolution, is_depthwise
 from onnxtfl.ir.ops.creation import DynamicIota, Iota, Range
 from onnxtfl.ir.ops.cumulative import CumSum
 from onnxtfl.ir.ops.custom import Custom
 from onnxtfl.ir.ops.detection import NonMaxSuppression, SelectBoxes
-from onnxtfl.ir.ops.einsum import Contraction
 from onnxtfl.ir.ops.elementwise import (
     Abs,
     Acos,
@@ -140,6 +129,7 @@ from onnxtfl.ir.ops.elementwise import (
     Asin,
     Asinh,
     Atan,
+    Atan2,
     Atanh,
     Cbrt,
     Ceil,
@@ -149,9 +139,6 @@ from onnxtfl.ir.ops.elementwise import (
     Exp,
     Expm1,
     Floor,
-    IsFinite,
-    IsInf,
-    IsNaN,
     Log,
     Log1p,
     Neg,
@@ -165,11 +152,14 @@ from onnxtfl.ir.ops.elementwise import (
     Tan,
     Tanh,
 )
+from onnxtfl.ir.ops.extremes import Max, Min
 from onnxtfl.ir.ops.gathering import Gather, GatherElements, GatherND
 from onnxtfl.ir.ops.hash_tables import Lookup
 from onnxtfl.ir.ops.identity import Copy, Dropout
 from onnxtfl.ir.ops.logic import And, Not, Or, PopulationCount, ShiftLeft, ShiftRightArithmetic, ShiftRightLogical, Xor
+from onnxtfl.ir.ops.loops import Loop, Scan, While
 from onnxtfl.ir.ops.losses import BCELoss, CTCLoss
+from onnxtfl.ir.ops.map_computation import Map
 from onnxtfl.ir.ops.matrices import Cholesky, Diagonal, Trilu
 from onnxtfl.ir.ops.nonzero import NonZero
 from onnxtfl.ir.ops.normalization import (
@@ -211,11 +201,13 @@ from onnxtfl.ir.ops.slicing import (
     SliceInDim,
 )
 from onnxtfl.ir.ops.softmax import LogSoftmax, Softmax
-from onnxtfl.ir.ops.sorting import Sort, TopK, Unique
+from onnxtfl.ir.ops.sorting import Sort
 from onnxtfl.ir.ops.space_to_depth import BatchToSpace, DepthToSpace, SpaceToBatch, SpaceToDepth, block_amounts
 from onnxtfl.ir.ops.splitting import GeneralSplit, Split
 from onnxtfl.ir.ops.strings import RegexFullMatch, StringConcat, StringSplit
+from onnxtfl.ir.ops.top_k import TopK
 from onnxtfl.ir.ops.transpose import Transpose
 from onnxtfl.ir.ops.transposed_convolution import ConvTranspose
+from onnxtfl.ir.ops.unique import Unique
 
 globals().update(OPS)  # where a family imports another thing under an op's name (dims.Shape), the op is meant

@@ -1,8 +1,7 @@
-"""Binary arithmetic under NumPy broadcasting, and Clamp."""
+"""Binary arithmetic under NumPy broadcasting."""
 
 from __future__ import annotations
 
-import math
 import operator
 from functools import partial
 
@@ -14,7 +13,7 @@ from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term, by_formula
 from onnxtfl.ir.graph import KNOWN_LIMIT, Node
 from onnxtfl.ir.intervals import Facts, FactsOf
-from onnxtfl.ir.op import FLOATS, NUMERIC, Elementwise, Operand, computed_by
+from onnxtfl.ir.op import NUMERIC, Elementwise, Operand, computed_by
 from onnxtfl.ir.types import DType
 
 
@@ -123,28 +122,6 @@ FloorMod = computed_by(
     interval=intervals.modulus,
     carries=slice(0, 1),
 )
-Max = computed_by(
-    Arithmetic,
-    "Max",
-    np.maximum,
-    "The greater; NaN where either is. Source: neutral-ops 3.76.",
-    selects=slice(None),
-    interval=intervals.larger,
-    commutative=True,
-    reduction="max",
-    integers="order",
-)
-Min = computed_by(
-    Arithmetic,
-    "Min",
-    np.minimum,
-    "The smaller; NaN where either is. Source: neutral-ops 3.79.",
-    selects=slice(None),
-    interval=intervals.smaller,
-    commutative=True,
-    reduction="min",
-    integers="order",
-)
 
 
 class Pow(Arithmetic):
@@ -152,14 +129,6 @@ class Pow(Arithmetic):
 
     operands = (Operand("lhs", NUMERIC), Operand("rhs", NUMERIC))
     compute = numeric.power
-
-
-class Atan2(Binary):
-    """The angle of the point (rhs, lhs), in (-pi, pi]. Source: neutral-ops 3.10."""
-
-    operands = pair(FLOATS)
-    compute = np.arctan2
-    bounds = (-math.pi, math.pi)
 
 
 @by_formula(Binary, commutative=True)
@@ -170,27 +139,3 @@ def SquaredDifference(lhs: Term, rhs: Term) -> Term:
 
 
 SquaredDifference.interval = intervals.squared_difference
-
-
-class Clamp(Elementwise):
-    """min(max(input, min), max); either bound may be absent, and broadcasts.
-
-    Source: neutral-ops 3.23, with the operands in ONNX Clip's order.
-    """
-
-    operands = (
-        Operand("input", NUMERIC),
-        Operand("min", NUMERIC, optional=True, like="input"),
-        Operand("max", NUMERIC, optional=True, like="input"),
-    )
-    clamps = (None, None)
-    carries = slice(0, 1)
-    interval = intervals.clamped
-    core = True
-    propagates = True
-    widens = True
-
-    @staticmethod
-    def compute(x: Array, low: Array | None, high: Array | None) -> Array:
-        result = x if low is None else np.maximum(x, low)
-        return result if high is None else np.minimum(result, high)

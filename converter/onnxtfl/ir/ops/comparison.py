@@ -1,4 +1,4 @@
-"""Comparisons: Compare."""
+"""Comparisons: Compare; IsNaN, IsInf and IsFinite."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.attributes import Choice
+from onnxtfl.ir.attributes import Choice, Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, is_nonnegative
+from onnxtfl.ir.formula import Term, by_formula
 from onnxtfl.ir.graph import KNOWN_LIMIT, Node
-from onnxtfl.ir.op import ANY, BOOLS, Elementwise, Operand
+from onnxtfl.ir.op import ANY, BOOLS, Elementwise, Operand, computed_by
 from onnxtfl.ir.ops.arithmetic import pair
+from onnxtfl.ir.ops.elementwise import Unary
+from onnxtfl.ir.types import DType
 
+_BOOLS = (Operand("output", BOOLS),)
+_ALL_FLOATS = (Operand("input", frozenset(d for d in DType if d.is_float)),)
 _DIRECTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "EQ": operator.eq,
     "NE": operator.ne,
@@ -29,7 +34,7 @@ class Compare(Elementwise):
     """lhs `comparison_direction` rhs: EQ NE GE GT LE LT. Source: neutral-ops 3.24."""
 
     operands = pair(ANY)
-    results = (Operand("output", BOOLS),)
+    results = _BOOLS
     discrete = True
     integers = "bits"
     attributes = {"comparison_direction": Choice(*_DIRECTIONS)}
@@ -66,3 +71,26 @@ def _compared(a: Dim, b: Dim, direction: str) -> bool | None:
     if is_nonnegative(margin):
         return True
     return False if is_nonnegative(-margin - 1) else None
+
+
+IsNaN = computed_by(
+    Unary, "IsNaN", np.isnan, "Whether not a number. Source: ONNX IsNaN (added).", operands=_ALL_FLOATS, results=_BOOLS
+)
+
+
+class IsInf(Unary):
+    """Whether infinite, of a sign selected by `detect_positive` and `detect_negative`. Source: ONNX IsInf (added)."""
+
+    operands, results = _ALL_FLOATS, _BOOLS
+    attributes = {"detect_positive": Flag(True), "detect_negative": Flag(True)}
+
+    @staticmethod
+    def compute(x: Array, *, detect_positive: bool, detect_negative: bool) -> Array:
+        wide = x.astype(np.float64)  # NumPy has no signbit for float8
+        return np.asarray((np.isposinf(wide) & detect_positive) | (np.isneginf(wide) & detect_negative))
+
+
+@by_formula(Unary, results=_BOOLS)
+def IsFinite(x: Term) -> Term:
+    """Whether neither infinite nor NaN. Source: neutral-ops 3.70 (bool results)."""
+    return x.abs() < np.inf

@@ -230,3 +230,9 @@ class Gemm(Formula):
         axes = int(not attributes["transA"]), int(attributes["transB"])
         result: Term = Term(lhs.b, _product(lhs.b, lhs.value, rhs.value, *axes)) * attributes["alpha"]
         return result if c is None else result + c * attributes["beta"]
+
+
+class Contraction(DotGeneral):
+    """A DotGeneral that is written as one Einsum, over more axes than a matmul has. Source: ONNX Einsum-12 (added)."""
+
+    core = False

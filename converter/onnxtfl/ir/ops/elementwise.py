@@ -1,4 +1,4 @@
-"""Unary mathematics: one operand, a result of its type and shape; IsNaN, IsInf and IsFinite return bools."""
+"""Unary mathematics: one operand, a result of its type and shape; and Atan2."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ import operator
 import numpy as np
 
 from onnxtfl.ir import intervals, numeric
-from onnxtfl.ir.attributes import Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term, by_formula
 from onnxtfl.ir.intervals import EVERYWHERE, FINITE, INF
-from onnxtfl.ir.op import BOOLS, FLOATS, INTEGERS, NUMERIC, Elementwise, Operand, computed_by
+from onnxtfl.ir.op import FLOATS, INTEGERS, NUMERIC, Elementwise, Operand, computed_by
+from onnxtfl.ir.ops.arithmetic import Binary, pair
 from onnxtfl.ir.ops.complex_numbers import REAL_OF
 from onnxtfl.ir.types import DType
 
-_BOOLS = (Operand("output", BOOLS),)
 _NUMERIC = (Operand("input", NUMERIC),)
 _REAL = (Operand("output", becomes=dict.fromkeys(INTEGERS, DType.FLOAT32)),)
-_ALL_FLOATS = (Operand("input", frozenset(d for d in DType if d.is_float)),)
 _WITH_COMPLEX = (Operand("input", NUMERIC | frozenset(REAL_OF)),)
 
 
@@ -155,11 +153,6 @@ class Sign(Unary):
     interval = intervals.sign
 
 
-IsNaN = computed_by(
-    Unary, "IsNaN", np.isnan, "Whether not a number. Source: ONNX IsNaN (added).", operands=_ALL_FLOATS, results=_BOOLS
-)
-
-
 class Neg(Unary):
     """output = -input; integers wrap. Source: neutral-ops 3.81."""
 
@@ -176,24 +169,6 @@ class Abs(Unary):
     results = (Operand("output", becomes=REAL_OF),)
     compute = np.abs
     interval = intervals.absolute
-
-
-class IsInf(Unary):
-    """Whether infinite, of a sign selected by `detect_positive` and `detect_negative`. Source: ONNX IsInf (added)."""
-
-    operands, results = _ALL_FLOATS, _BOOLS
-    attributes = {"detect_positive": Flag(True), "detect_negative": Flag(True)}
-
-    @staticmethod
-    def compute(x: Array, *, detect_positive: bool, detect_negative: bool) -> Array:
-        wide = x.astype(np.float64)  # NumPy has no signbit for float8
-        return np.asarray((np.isposinf(wide) & detect_positive) | (np.isneginf(wide) & detect_negative))
-
-
-@by_formula(Unary, results=_BOOLS)
-def IsFinite(x: Term) -> Term:
-    """Whether neither infinite nor NaN. Source: neutral-ops 3.70 (bool results)."""
-    return x.abs() < np.inf
 
 
 @by_formula(_Rounding)
@@ -215,3 +190,11 @@ def Cbrt(x: Term) -> Term:
     """The real cube root; float32 for integers. Source: neutral-ops 3.20."""
     real = x.to(DType.FLOAT32) if x.dtype.is_integer else x
     return real.sign() * real.abs().power(1 / 3)
+
+
+class Atan2(Binary):
+    """The angle of the point (rhs, lhs), in (-pi, pi]. Source: neutral-ops 3.10."""
+
+    operands = pair(FLOATS)
+    compute = np.arctan2
+    bounds = (-math.pi, math.pi)

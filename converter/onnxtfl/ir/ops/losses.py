@@ -13,8 +13,8 @@ from onnxtfl.ir.formula import Formula, Term, by_expansion, by_formula
 from onnxtfl.ir.graph import Graph, Value, constant
 from onnxtfl.ir.op import FLOATS, INDICES, Operand
 from onnxtfl.ir.ops.concatenation import Concatenate
-from onnxtfl.ir.ops.control import Scan
 from onnxtfl.ir.ops.gathering import GatherElements
+from onnxtfl.ir.ops.loops import Scan
 from onnxtfl.ir.ops.padding import Pad
 from onnxtfl.ir.reshape import broadcast, dim_value, iota, reshape, transposed, unsqueezed
 from onnxtfl.ir.types import DType, TensorType, Type

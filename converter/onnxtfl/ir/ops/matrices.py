@@ -13,7 +13,7 @@ from onnxtfl.ir.formula import Term, by_expansion
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.intervals import ZERO, Facts, FactsOf
 from onnxtfl.ir.op import FLOATS, INDICES, Op, Operand, Permutation, Permuted, SharedAxes
-from onnxtfl.ir.ops.control import Scan
+from onnxtfl.ir.ops.loops import Scan
 from onnxtfl.ir.reshape import reshape, transposed
 from onnxtfl.ir.types import DType, TensorType
 

@@ -26,8 +26,8 @@ from onnxtfl.ir.ops.arithmetic import Add
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.concatenation import Concatenate
-from onnxtfl.ir.ops.control import Scan
 from onnxtfl.ir.ops.creation import Range
+from onnxtfl.ir.ops.loops import Scan
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.ops.splitting import Split

@@ -13,9 +13,10 @@ from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, SharedAxes
-from onnxtfl.ir.ops.arithmetic import Add, Max, Min, Sub
+from onnxtfl.ir.ops.arithmetic import Add, Sub
 from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.concatenation import Concatenate
+from onnxtfl.ir.ops.extremes import Max, Min
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.scattering import ScatterND
 from onnxtfl.ir.ops.shape import Shape

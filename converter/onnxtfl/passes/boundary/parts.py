@@ -18,7 +18,7 @@ from onnxtfl.ir.dims import Dim, fresh_symbol, symbol
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.canonical.cleanup import remove_unreached
+from onnxtfl.passes.canonical.dead_code import remove_unreached
 from onnxtfl.rewriting.lift import Expand, lift_where_possible
 
 

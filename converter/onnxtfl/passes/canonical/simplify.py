@@ -5,10 +5,11 @@ from __future__ import annotations
 from onnxtfl.passes.canonical.booleans import BOOLEANS
 from onnxtfl.passes.canonical.branches import IF_SIMPLIFICATION
 from onnxtfl.passes.canonical.canonicalize import CANONICAL
-from onnxtfl.passes.canonical.cleanup import merge_equal, remove_dead
+from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.fold import empty_results, fold
 from onnxtfl.passes.canonical.fuse import FUSE
 from onnxtfl.passes.canonical.known_sizes import infer_sizes
+from onnxtfl.passes.canonical.merge_equal import merge_equal
 from onnxtfl.passes.canonical.refine import refine
 from onnxtfl.passes.canonical.shape_arithmetic import SHAPE_ARITHMETIC
 from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION

@@ -15,7 +15,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect, Elementwise
-from onnxtfl.ir.ops.control import ScanParts
+from onnxtfl.ir.ops.loops import ScanParts
 from onnxtfl.rewriting.patterns import Patterns
 
 LOOP_INVARIANTS = Patterns()

@@ -6,13 +6,12 @@ Each pattern family is a module. Recognition runs for targets that have the ops.
 from __future__ import annotations
 
 from onnxtfl.passes.canonical.canonicalize import MOVES
-from onnxtfl.passes.canonical.fuse.activations import CLAMP
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.canonical.unit_axes import SINK
+from onnxtfl.passes.recognize.clamping import CLAMP
 from onnxtfl.passes.recognize.contractions import CONTRACTIONS
 from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
-from onnxtfl.passes.recognize.formulas import recognize_formulas
 from onnxtfl.passes.recognize.loops import LOOPS
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
 from onnxtfl.passes.recognize.recurrence import (
@@ -23,6 +22,7 @@ from onnxtfl.passes.recognize.recurrence import (
     join_parts,
     recognize_layers,
 )
+from onnxtfl.passes.recognize.tfl_formulas import recognize_formulas
 from onnxtfl.rewriting.pass_manager import EVERYWHERE, Fact, Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 

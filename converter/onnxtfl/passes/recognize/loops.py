@@ -24,7 +24,7 @@ from onnxtfl.ir.dependencies import needed_inputs
 from onnxtfl.ir.dims import Dim, exceeds, fresh_symbol, is_nonnegative, size_or
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import without_reshapes
-from onnxtfl.ir.ops.control import ScanParts
+from onnxtfl.ir.ops.loops import ScanParts
 from onnxtfl.ir.reshape import dim_vector, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.ir.types import compatible

@@ -1,6 +1,6 @@
 """Fusion: separate arithmetic becomes fewer ops, one module for each family of patterns."""
 
-from onnxtfl.passes.canonical.fuse.activations import ACTIVATIONS
+from onnxtfl.passes.canonical.fuse.activation_formulas import ACTIVATIONS
 from onnxtfl.passes.canonical.fuse.linear import LINEAR
 from onnxtfl.rewriting.patterns import Patterns
 

@@ -24,7 +24,7 @@ from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import made_by, without_reshapes
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.control import ScanParts
+from onnxtfl.ir.ops.loops import ScanParts
 from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis

@@ -17,7 +17,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import without_reshapes
-from onnxtfl.ir.ops.control import ScanParts
+from onnxtfl.ir.ops.loops import ScanParts
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.passes.recognize.recurrence.cleanup import counts, is_zero

@@ -1,4 +1,4 @@
-"""Dead code elimination and common subexpression elimination.
+"""Common subexpression elimination.
 
 ::
 
@@ -16,12 +16,6 @@ from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.rewriting.patterns import erase_dead
-
-
-def remove_dead(graph: Graph) -> None:
-    """Remove pure nodes whose results are not used."""
-    erase_dead(graph, graph.nodes)
 
 
 def merge_equal(graph: Graph) -> None:
@@ -53,24 +47,3 @@ def _value_key(value: Value) -> Hashable:
 
 def _attribute_key(value: Any) -> str:
     return f"{value.key}{value.shape}" if isinstance(value, TensorData) else repr(value)
-
-
-def remove_unreached(graph: Graph, stops: set[Value]) -> None:
-    """Remove all nodes, also impure ones, on which no output depends except through `stops`.
-
-    Nodes without results, and their dependencies, stay for their side effects.
-    """
-    needed = {node for node in graph.nodes if not node.results}
-    work = [v for v in graph.output_set() if v not in stops]
-    work += [v for node in needed for v in node.operands if v is not None and v not in stops]
-    while work:
-        producer = work.pop().producer
-        if producer is not None and producer not in needed:
-            needed.add(producer)
-            work.extend(v for v in producer.operands if v is not None and v not in stops)
-    node = graph.last
-    while node is not None:
-        previous = node.previous
-        if node not in needed and not any(r.uses for r in node.results):
-            graph.remove(node)
-        node = previous

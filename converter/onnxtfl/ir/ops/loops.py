@@ -1,59 +1,23 @@
-"""Ops whose attributes are graphs: control flow, whose graphs take captured values as inputs, and Map."""
+"""Loops: While, Loop and Scan, whose bodies are graphs that take captured values as inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir.attributes import Axes, Body, Flag, Integer, Several
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, fresh_symbol, known_of, known_sizes, may_be_one, positive_part, size_or
-from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.dims import Dim, fresh_symbol, known_of, known_sizes, positive_part, size_or
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import run
-from onnxtfl.ir.op import BOOLS, INDICES, Attributes, Elementwise, Op, Operand, SharedAxes, attributes_of
+from onnxtfl.ir.op import BOOLS, INDICES, Attributes, Op, Operand, attributes_of
 from onnxtfl.ir.ops.arithmetic import Add
-from onnxtfl.ir.shapes import check_agree, known_dims, normalize_axes, normalize_axis, static_ints
+from onnxtfl.ir.region_types import joined_type, region_of, type_of
+from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
 from onnxtfl.ir.types import TensorType, Type
 
 VALUES = Operand("values", variadic=True)
-
-
-def _type(value: Value | None) -> Type | None:
-    return None if value is None else value.type
-
-
-class If(Op):
-    """The outputs of `then_branch` if `pred`, of one element, is true, else those of `else_branch`.
-
-    Both are graphs that take all of `captures` and have the same number of outputs, of the same element types. Sizes
-    in which the branches differ are dynamic in the result; the shape is unknown if the ranks differ.
-    Source: neutral-ops 3.66; ONNX If, TFLite IF.
-    """
-
-    core = True
-    operands = (Operand("pred", BOOLS), Operand("captures", variadic=True))
-    results = (Operand("outputs", variadic=True),)
-    attributes = {"then_branch": Body(), "else_branch": Body()}
-
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        if not all(map(may_be_one, node.operand(0).tensor_type.shape or ())):
-            raise ValueError(f"the condition is {node.operand(0).type}")
-        then_branch, else_branch = (_region(node, name, node.operands[1:]) for name in cls.defaults)
-        if len(then_branch.outputs) != len(else_branch.outputs):
-            raise ValueError(f"the branches have {len(then_branch.outputs)} and {len(else_branch.outputs)} outputs")
-        pairs = zip(then_branch.outputs, else_branch.outputs, strict=True)
-        return [joined(a.type, b.type) for a, b in pairs]
-
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> tuple[Array, ...]:
-        pred, *captures = operands
-        assert pred is not None
-        branch = attributes["then_branch" if bool(pred.reshape(-1)[0]) else "else_branch"]
-        return tuple(run(branch, [v for v in captures if v is not None]))
 
 
 class While(Op):
@@ -71,11 +35,11 @@ class While(Op):
 
     @classmethod
     def infer(cls, node: Node) -> Sequence[Type]:
-        cond, body = (_region(node, name, node.operands) for name in cls.defaults)
+        cond, body = (region_of(node, name, node.operands) for name in cls.defaults)
         if len(cond.outputs) != 1 or len(body.outputs) != len(body.inputs):
             raise ValueError("the condition has one output, the body as many outputs as inputs")
         pairs = zip(node.operands, body.outputs, strict=True)
-        return [joined(_type(a), b.type) for a, b in pairs]
+        return [joined_type(type_of(a), b.type) for a, b in pairs]
 
     @classmethod
     def evaluate(cls, attributes: Attributes, *operands: Array | None) -> tuple[Array, ...]:
@@ -105,7 +69,9 @@ class Loop(Op):
         body, count, values = node.attr("body"), int(node.attr("carried")), node.operands[2:]
         if len(body.inputs) != len(values) + 2 or len(body.outputs) <= count:
             raise ValueError("the body has another number of inputs or outputs")
-        finals = [joined(_type(v), o.type) for v, o in zip(values[:count], body.outputs[1 : count + 1], strict=True)]
+        finals = [
+            joined_type(type_of(v), o.type) for v, o in zip(values[:count], body.outputs[1 : count + 1], strict=True)
+        ]
         elements = [o.tensor_type for o in body.outputs[count + 1 :]]
         return [*finals, *(t.with_shape(None if t.shape is None else (fresh_symbol(), *t.shape)) for t in elements)]
 
@@ -154,10 +120,10 @@ class Scan(Op):
     def infer(cls, node: Node) -> Sequence[Type]:
         parts = ScanParts.of(node)
         given = [*(v.type for v in parts.carried), *parts.slice_types(), *(v.type for v in parts.captures)]
-        body = _region(node, "body", [Value(t) for t in given])
+        body = region_of(node, "body", [Value(t) for t in given])
         if len(body.outputs) != parts.count + len(parts.result_axes):
             raise ValueError(f"the body has {len(body.outputs)} outputs")
-        finals = [joined(a.type, b.type) for a, b in zip(parts.carried, body.outputs, strict=False)]
+        finals = [joined_type(a.type, b.type) for a, b in zip(parts.carried, body.outputs, strict=False)]
         return [*finals, *parts.collected_types(body.outputs[parts.count :])]
 
     @classmethod
@@ -176,45 +142,6 @@ class Scan(Op):
             carried = outputs[:count]
             elements.append(outputs[count:])
         return (*carried, *_collected(attributes, elements))
-
-
-class Map(Elementwise):
-    """`computation`, a graph from scalars to a scalar, applied to the elements of the operands at each index.
-
-    The operands have one shape, which the result has too; scalars apply to all indices. `dimensions`: all axes, in any
-    order (empty: all of them), as in XLA. Not core: decomposed to the ops of the computation, on whole tensors; these
-    have to be elementwise. Source: neutral-ops 3.75; XLA Map.
-    """
-
-    operands = (Operand("operands", variadic=True),)
-    attributes = {"computation": Body(), "dimensions": Axes(())}
-    shared_axes = SharedAxes(None, ("dimensions",))
-
-    @classmethod
-    def infer(cls, node: Node) -> Sequence[Type]:
-        tensors = [node.operand(i) for i in range(len(node.operands))]
-        types = [v.tensor_type for v in tensors]
-        ranked = [t.shape for t in types if t.shape != ()]
-        for shape in ranked:
-            if shape is not None and ranked[0] is not None:
-                check_agree(shape, ranked[0], "the shape of an operand")
-        body = _region(node, "computation", [Value(t.with_shape(())) for t in types])
-        if len(body.outputs) != 1 or body.outputs[0].tensor_type.shape != ():
-            raise ValueError(f"the computation returns {', '.join(str(v.type) for v in body.outputs)}, not a scalar")
-        shape = cls.shape(*tensors)
-        dimensions = node.attr("dimensions")
-        if dimensions and shape is not None and sorted(normalize_axes(dimensions, len(shape))) != [*range(len(shape))]:
-            raise ValueError(f"dimensions {list(dimensions)} of rank {len(shape)}")
-        return [body.outputs[0].tensor_type.with_shape(shape)]
-
-    @classmethod
-    def evaluate(cls, attributes: Attributes, *operands: Array | None) -> Array:
-        arrays = np.broadcast_arrays(*(np.asarray(x) for x in operands))
-        body = attributes["computation"]
-        result = np.empty(arrays[0].shape, body.outputs[0].tensor_type.storage.numpy)
-        for index in np.ndindex(result.shape):
-            (result[index],) = run(body, [np.asarray(x[index]) for x in arrays])
-        return result
 
 
 def _collected(attributes: Attributes, elements: Sequence[Sequence[Array]]) -> list[Array]:
@@ -308,38 +235,3 @@ class ScanParts:
                 shape = (*shape[:place], rounds, *shape[place:])
             found.append(value.tensor_type.with_shape(shape))
         return found
-
-
-def _region(node: Node, name: str, given: Sequence[Any]) -> Graph:
-    """Return the graph in attribute `name`. ValueError if its inputs do not match `given`."""
-    region = node.attr(name)
-    if not isinstance(region, Graph):
-        raise ValueError(f"{name} is not a graph")
-    if region.states:
-        raise ValueError(f"{name} keeps a state")
-    if len(region.inputs) != len(given) or any(v is None for v in given):
-        raise ValueError(f"{name} takes {len(region.inputs)} values, not {len(given)}")
-    for inside, outside in zip(region.inputs, given, strict=True):
-        if _element(inside.type) != _element(outside.type):
-            raise TypeError(f"{name} takes {inside.type}, not {outside.type}")
-    return region
-
-
-def _element(type_: Type | None) -> object:
-    return (type_.dtype, type_.quantization) if isinstance(type_, TensorType) else type_
-
-
-def joined(a: Type | None, b: Type | None) -> Type:
-    """Return the common type of both. TypeError if there is none."""
-    if isinstance(a, TensorType) and isinstance(b, TensorType) and _element(a) == _element(b):
-        return a.with_shape(_joined_shape(a.shape, b.shape))
-    if a is None or b is None or a != b:
-        raise TypeError(f"{a} in one region and {b} in the other")
-    return a
-
-
-def _joined_shape(a: Dims | None, b: Dims | None) -> Dims | None:
-    if a is None or b is None or len(a) != len(b):
-        return None
-    dims: list[Dim] = [x if x == y else fresh_symbol() for x, y in zip(a, b, strict=True)]
-    return tuple(dims)

@@ -1,20 +1,18 @@
-"""Recurrent layers of TFLite with states in variable tensors: LSTM, RNN, their sequence forms, and SVDF.
+"""Recurrent layers of TFLite in one direction, with states in variable tensors: LSTM, RNN and their sequence forms.
 
 A state is an operand; its new value is an additional result, after those of the file, in the order of operands.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from onnxtfl.mappings.recurrent.unrolling import KERNEL_ACTIVATIONS
 
 from onnxtfl.build.hybrid import is_hybrid
-from onnxtfl.build.rows import apply_activation
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
@@ -24,11 +22,8 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape_inferred, transposed, unsqueezed
-from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.registry import lift_tfl
-from onnxtfl.rewriting.stored_integers import integers_of
 
 
 def _fused(node: Node) -> str:
@@ -54,13 +49,13 @@ def _fused_lstm(node: Node, is_integer: bool) -> str:
 _OF_ONE_STEP = ("tfl.RNN", "tfl.LSTM")
 
 
-def _sequence(b: Builder, node: Node, x: Value) -> Value:
+def in_steps(b: Builder, node: Node, x: Value) -> Value:
     """Return `x`, which is one step [N, I], batch-major [N, T, I] or time-major, as [T, N, I]."""
     return unsqueezed(b, x, [0]) if node.op.name in _OF_ONE_STEP else _reordered(b, node, x)
 
 
-def _in_file_order(b: Builder, node: Node, output: Value) -> Value:
-    """Return `output` [T, N, K] in the axis order of `node`, as for `_sequence`."""
+def in_file_order(b: Builder, node: Node, output: Value) -> Value:
+    """Return `output` [T, N, K] in the axis order of `node`, as for `in_steps`."""
     if node.op.name in _OF_ONE_STEP:
         return reshape_inferred(b, output, output.shape[1:])
     return _reordered(b, node, output)
@@ -74,75 +69,28 @@ def _reordered(b: Builder, node: Node, x: Value) -> Value:
 @lift_tfl("UNIDIRECTIONAL_SEQUENCE_RNN")
 def _rnn_tfl(b: Builder, node: Node) -> list[Value]:
     """Source: kernels/basic_rnn.cc, unidirectional_sequence_rnn.cc."""
-    output, hidden = _rnn_layer(b, node, _sequence(b, node, node.operand(0)), node.operands[1:5])
-    return [_in_file_order(b, node, output), hidden]
+    output, hidden = rnn_layer(b, node, in_steps(b, node, node.operand(0)), node.operands[1:5])
+    return [in_file_order(b, node, output), hidden]
 
 
-def _rnn_layer(
+def rnn_layer(
     b: Builder, node: Node, x: Value, operands: Sequence[Value | None], *, reverse: bool = False
 ) -> list[Value]:
     """`operands`: weights, recurrent, bias, hidden."""
     weights, recurrent, bias, hidden = operands
-    attributes = {"activations": (_fused(node),), "reverse": reverse, "rows": _rows(node, x, weights)}
+    attributes = {"activations": (_fused(node),), "reverse": reverse, "rows": hybrid_rows(node, x, weights)}
     return b.many(ops.Rnn, x, weights, recurrent, bias, None, hidden, **attributes)
 
 
-def _rows(node: Node, x: Value, weights: Value | None) -> str:
+def hybrid_rows(node: Node, x: Value, weights: Value | None) -> str:
     """Return how a hybrid kernel quantizes its activations; "" for other kernels."""
     if weights is None or not is_hybrid(x, weights):
         return ""
     return "asymmetric" if node.attributes.get("asymmetric_quantize_inputs", False) else "symmetric"
 
 
-@lift_tfl("BIDIRECTIONAL_SEQUENCE_RNN")
-def _bidirectional_rnn_tfl(b: Builder, node: Node) -> list[Value]:
-    """Source: kernels/bidirectional_sequence_rnn.cc."""
-    operands = [node.optional(i) for i in range(12)]
-    auxiliary, forward_weights, backward_weights = operands[9:12]
-    pair = _Both(b, node, node.operand(0), auxiliary, has_weights=forward_weights is not None)
-    results = []
-    for start, extra, reverse in ((1, forward_weights, False), (5, backward_weights, True)):
-        weights, recurrent, bias, hidden = operands[start : start + 4]
-        rows = pair.joined([weights], [extra])
-        results.append(_rnn_layer(b, node, pair.input(reverse), [rows[0], recurrent, bias, hidden], reverse=reverse))
-    return [*pair.outputs(results[0][0], results[1][0]), results[0][1], results[1][1]]
-
-
-class _Both:
-    """The inputs and outputs of a bidirectional layer.
-
-    An auxiliary input with its own weights adds features to the input; without weights it is the input of the backward
-    layer. Source: kernels/bidirectional_sequence_lstm.cc, Eval.
-    """
-
-    def __init__(self, b: Builder, node: Node, x: Value, auxiliary: Value | None, *, has_weights: bool) -> None:
-        self.b, self.node = b, node
-        self.extra = auxiliary if has_weights else None
-        self.inputs = [x, x if auxiliary is None or has_weights else auxiliary]
-
-    def input(self, reverse: bool) -> Value:
-        """Return the input [T, N, I] of a direction."""
-        x = self.inputs[reverse]
-        x = x if self.extra is None else self.b(ops.Concatenate, x, self.extra, axis=2)
-        return _sequence(self.b, self.node, x)
-
-    def joined(self, weights: Sequence[Value | None], extra: Sequence[Value | None]) -> list[Value | None]:
-        """Concatenate each of `weights` [H, I] with the columns in `extra` for the auxiliary input."""
-        if self.extra is None:
-            return list(weights)
-        pairs = zip(weights, extra, strict=True)
-        return [a if a is None or e is None else self.b(ops.Concatenate, a, e, axis=1) for a, e in pairs]
-
-    def outputs(self, forward: Value, backward: Value) -> list[Value]:
-        """Return the outputs of the file: one tensor, or one per direction."""
-        forward, backward = (_in_file_order(self.b, self.node, v) for v in (forward, backward))
-        if self.node.attributes.get("merge_outputs", False):
-            return [self.b(ops.Concatenate, forward, backward, axis=2)]
-        return [forward, backward]
-
-
 @dataclass(frozen=True)
-class _Weights:
+class LstmWeights:
     """The weights of one direction of an LSTM, by gate: input (absent if coupled), forget, cell, output.
 
     Peepholes have no cell gate.
@@ -157,7 +105,7 @@ class _Weights:
     norm: Sequence[Value | None] = field(default=(None,) * 4)
 
     @classmethod
-    def of(cls, operands: Sequence[Value | None], norm: Sequence[Value | None] = (None,) * 4) -> _Weights:
+    def of(cls, operands: Sequence[Value | None], norm: Sequence[Value | None] = (None,) * 4) -> LstmWeights:
         """Read the 17 operands of a direction."""
         return cls(operands[:4], operands[4:8], operands[8:11], operands[11:15], operands[15], operands[16], norm)
 
@@ -207,8 +155,8 @@ def _matrix(b: Builder, recurrent: Value | None) -> Value | None:
     return b(ops.Mul, recurrent, constant(np.eye(size, dtype=np.float32)))
 
 
-def _lstm_layer(
-    b: Builder, node: Node, x: Value, weights: _Weights, states: Sequence[Value | None], *, reverse: bool = False
+def lstm_layer(
+    b: Builder, node: Node, x: Value, weights: LstmWeights, states: Sequence[Value | None], *, reverse: bool = False
 ) -> list[Value]:
     """Apply one direction to x [T, N, I]; return the output [T, N, K], the new hidden state and cell."""
     given, (hidden, cell), of = weights.gates(b), states, node.attributes
@@ -229,7 +177,7 @@ def _lstm_layer(
         cell_clip=float(of.get("cell_clip", 0.0)),
         projection_clip=float(of.get("proj_clip", 0.0)) if weights.projection is not None else 0.0,
         reverse=reverse,
-        rows=_rows(node, x, weights.input[1]),
+        rows=hybrid_rows(node, x, weights.input[1]),
         grids=grids,
         clip=0.0 if grids[0] is None else _LARGEST_SUM,
     )
@@ -253,7 +201,7 @@ _LEAST_CELL, _LARGEST_CELL = 2.0**-15, 2.0**-9
 """Scales of an int16 cell state with 0 to 6 integer bits. Source: ApplyTanh in portable_tensor_utils.cc."""
 
 
-def _of_cell(cell: Value | None, weights: _Weights) -> str:
+def _of_cell(cell: Value | None, weights: LstmWeights) -> str:
     """Return the activation of an integer cell. UnsupportedError for other scales.
 
     ApplyTanh then leaves the input gate in its buffer (LstmStepInteger8x8_16 in lstm_eval.cc).
@@ -308,9 +256,9 @@ def _lstm_tfl(b: Builder, node: Node) -> list[Value]:
     if node.attributes.get("kernel_type", "FULL") == "BASIC":
         return _basic_lstm(b, node)
     operands = [node.optional(i) for i in range(24)]
-    x, weights = _sequence(b, node, node.operand(0)), _Weights.of(operands[1:18], operands[20:24])
-    output, *states = _lstm_layer(b, node, x, weights, operands[18:20])
-    return [_in_file_order(b, node, output), *states]
+    x, weights = in_steps(b, node, node.operand(0)), LstmWeights.of(operands[1:18], operands[20:24])
+    output, *states = lstm_layer(b, node, x, weights, operands[18:20])
+    return [in_file_order(b, node, output), *states]
 
 
 def _basic_lstm(b: Builder, node: Node) -> list[Value]:
@@ -342,74 +290,3 @@ def _ordered(b: Builder, gates: Value) -> Value:
     """Reorder gates input, candidate, forget, output to the order of Lstm."""
     parts = b.many(ops.Split, gates, None, axis=0, count=4)
     return b(ops.Concatenate, *(parts[i] for i in (0, 3, 2, 1)), axis=0)
-
-
-@lift_tfl("BIDIRECTIONAL_SEQUENCE_LSTM")
-def _bidirectional_lstm_tfl(b: Builder, node: Node) -> list[Value]:
-    """Source: kernels/bidirectional_sequence_lstm.cc."""
-    operands = [node.optional(i) for i in range(48)]
-    pair = _Both(b, node, node.operand(0), operands[39], has_weights=operands[41] is not None)
-    results = []
-    for reverse in (False, True):
-        weights = _Weights.of(operands[18:35] if reverse else operands[1:18])
-        extra = operands[44:48] if reverse else operands[40:44]
-        weights = replace(weights, input=pair.joined(weights.input, extra))
-        states = operands[37:39] if reverse else operands[35:37]
-        results.append(_lstm_layer(b, node, pair.input(reverse), weights, states, reverse=reverse))
-    (forward, *first), (backward, *second) = results
-    return [*pair.outputs(forward, backward), *first, *second]
-
-
-@lift_tfl("SVDF")
-def _svdf(b: Builder, node: Node) -> list[Value]:
-    """Multiply the input by `feature_weights` [F, I] and append it to a memory of M steps per filter.
-
-    The output [N, F / rank] is the memory times `time_weights` [F, M], summed over the filters of a unit. The state
-    [N, F * M] is the memory.
-
-    Source: kernels/svdf.cc, internal/reference/svdf.h.
-    """
-    x, features, times, state = (node.operand(i) for i in (0, 1, 2, 4))
-    if rows := _rows(node, x, features):
-        x = on_int8_grid(b, x, [1], asymmetric=rows == "asymmetric")
-    filters, steps = times.shape
-    product = b(ops.DotGeneral, x, features, lhs_contracting_dimensions=(1,), rhs_contracting_dimensions=(1,))
-    newest = as_declared(b, unsqueezed(b, product, [2]), state.type)
-    memory = reshape_inferred(b, state, [-1, filters, steps])
-    older = b(ops.Slice, memory, [0, 0, 1], [_FAR, _FAR, _FAR], [1, 1, 1])
-    memory = b(ops.Concatenate, older, newest, axis=2)
-    if state.is_quantized:  # the integer kernel ignores the activation
-        output = _integer_units(b, node, memory) if _wraps(node) else _units(b, node, memory, times, node.optional(3))
-    else:
-        output = apply_activation(b, _units(b, node, memory, times, node.optional(3)), node, smooth=True)
-    return [output, reshape_inferred(b, memory, [-1, filters * steps])]
-
-
-def _units(b: Builder, node: Node, memory: Value, times: Value, bias: Value | None) -> Value:
-    """The units of SVDF: memory [N, F, M] * times [F, M], summed over the steps and the filters of a unit, + bias."""
-    filters, rank = times.shape[0], node.attributes.get("rank", 1)
-    by_filter = Term(b, memory).apply(ops.Mul, times).reduce("sum", [2], keepdims=False).value
-    output = Term(b, reshape_inferred(b, by_filter, [-1, filters // rank, rank])).reduce("sum", [2], keepdims=False)
-    return (output if bias is None else output.apply(ops.Add, bias)).value
-
-
-def _wraps(node: Node) -> bool:
-    """Whether the sums of the integer SVDF may leave int32, in which the kernel computes them."""
-    times, bias, rank = node.operand(2), node.optional(3), node.attributes.get("rank", 1)
-    if times.data is None or (bias is not None and bias.data is None):
-        return True
-    sums = np.abs(times.stored().astype(np.int64)).sum(axis=1).reshape(-1, rank).sum(axis=1) * (1 << 15)
-    most = sums if bias is None else sums + np.abs(bias.stored().astype(np.int64))
-    return bool((most >= 1 << 31).any())
-
-
-def _integer_units(b: Builder, node: Node, memory: Value) -> Value:
-    """The units from sums of stored integers, which wrap around at 32 bits."""
-    times, bias = node.operand(2), node.optional(3)
-    memory_32, times_32 = (Term(b, integers_of(b, v)).to(DType.INT32).value for v in (memory, times))
-    sums = _units(b, node, memory_32, times_32, None if bias is None else integers_of(b, bias))
-    found = [q.scales[0] for v in (memory, times) if (q := quantization_of(v)) is not None]
-    return (Term(b, sums).to(DType.FLOAT32) * math.prod(found)).value
-
-
-_FAR = (1 << 31) - 1
