@@ -1,7 +1,7 @@
 """Which neutral ops the lift rules make, read from their code: the ops that a rule names, and those bound to it.
 
-The code of helpers in the rule's module counts too, the names in helpers that it calls from `onnxtfl.build`, and what
-tables of the module have for the file's op.
+The code of helpers in the folder of the rule's module counts too, the names in helpers that it calls from
+`onnxtfl.build`, and what tables of the module have for the file's op.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def _bound(function: FunctionType) -> list[Any]:
 
 
 def _helpers(function: FunctionType, names: set[str]) -> list[Any]:
-    """Return the functions of the same module, and of `onnxtfl.build`, that a function names."""
+    """Return the functions of modules in the same folder, and of `onnxtfl.build`, that a function names."""
     found = (function.__globals__.get(name) for name in names)
     return [f for f in found if isinstance(f, FunctionType) and _is_near(f.__module__, function.__module__)]
 
 
 def _is_near(module: str, other: str) -> bool:
-    return module == other or module.startswith(_BUILD)
+    return module.rpartition(".")[0] == other.rpartition(".")[0] or module.startswith(_BUILD)
