@@ -149,7 +149,7 @@ def to_real(stored: Array, scale: Array, zero_point: Array | int) -> Array:
 
 
 def exact_type(stored: Array, scale: Array) -> np.dtype[Any]:
-    """The type in which stored integers minus a zero point are exact: a float for up to 16 bits, which needs less memory."""
+    """The type in which stored integers minus a zero point are exact: a float for up to 16 bits, to save memory."""
     return np.result_type(scale.dtype, np.float32) if stored.dtype.itemsize <= 2 else np.dtype(np.int64)
 
 
