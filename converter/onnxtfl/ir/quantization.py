@@ -145,7 +145,8 @@ def to_stored(real: Array, scale: Array, zero_point: Array | int, dtype: DType) 
 def to_real(stored: Array, scale: Array, zero_point: Array | int) -> Array:
     """Dequantize stored integers to real values of the type of `scale`; scale and zero point broadcast."""
     real = np.asarray(stored - zero_point).astype(scale.dtype, copy=False)
-    return np.multiply(real, scale, out=real)
+    np.multiply(real, scale, out=real)
+    return real
 
 
 def exact_type(stored: Array, scale: Array) -> np.dtype[Any]:
