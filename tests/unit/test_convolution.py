@@ -229,3 +229,15 @@ def test_the_axes_of_a_3d_kernel_from_tflite(kernel: tuple[int, int, int]) -> No
     result = tensor("float32", 1, *counts, 3)
     data = tflite_file("CONV_3D", [tensor("float32", 1, 5, 6, 7, 2), weights], result, **options)
     assert onnxtfl.tflite_to_onnx(data, check="require").check.ok
+
+
+def test_evaluating_in_pieces_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Grouped, dilated and strided, one row of windows a piece."""
+    axes = {f"{side}_spatial_dimensions": (2, 3) for side in ("input", "kernel", "output")}
+    defaults = {"input_batch_dimension": 0, "input_feature_dimension": 1, "kernel_input_feature_dimension": 1}
+    defaults |= {"kernel_output_feature_dimension": 0, "output_batch_dimension": 0, "output_feature_dimension": 1}
+    window = {"window_strides": (2, 1), "padding": (1, 0, 2, 1), "rhs_dilation": (1, 2), "feature_group_count": 2}
+    x, w = np.arange(2 * 4 * 7 * 8).reshape(2, 4, 7, 8), np.arange(6 * 2 * 3 * 2).reshape(6, 2, 3, 2)
+    whole = ops.Conv.compute(x, w, None, **defaults, **axes, **window)
+    monkeypatch.setattr("onnxtfl.ir.ops.convolution._MOST_COLUMNS", 1)
+    np.testing.assert_array_equal(ops.Conv.compute(x, w, None, **defaults, **axes, **window), whole)

@@ -136,13 +136,22 @@ def to_stored(real: Array, scale: Array, zero_point: Array | int, dtype: DType) 
     """
     low, high = limits(dtype)
     with np.errstate(all="ignore"):
-        stored = np.fmin(np.fmax(np.rint(real / scale) + zero_point, low), high)
-        return stored.astype(np.int64).astype(dtype.numpy)
+        stored = np.asarray(real / scale)
+        stored = np.asarray(np.rint(stored, out=stored) + zero_point)
+        np.fmin(np.fmax(stored, low, out=stored), high, out=stored)
+        return stored.astype(np.int64 if dtype.bits > 16 else np.int32).astype(dtype.numpy)
 
 
 def to_real(stored: Array, scale: Array, zero_point: Array | int) -> Array:
     """Dequantize stored integers to real values of the type of `scale`; scale and zero point broadcast."""
-    return np.asarray((stored - zero_point).astype(scale.dtype) * scale)
+    real = np.asarray(stored - zero_point).astype(scale.dtype, copy=False)
+    np.multiply(real, scale, out=real)
+    return real
+
+
+def exact_type(stored: Array, scale: Array) -> np.dtype[Any]:
+    """The type in which stored integers minus a zero point are exact: a float for up to 16 bits, to save memory."""
+    return np.result_type(scale.dtype, np.float32) if stored.dtype.itemsize <= 2 else np.dtype(np.int64)
 
 
 def with_other_sign(stored: Array) -> Array:
@@ -176,13 +185,15 @@ def product_quantization(x: Quantization, w: Quantization) -> Quantization:
 def quantize(real: Array, quantization: Quantization) -> Array:
     """Quantize real values to stored integers."""
     scale, zero = _spread(quantization, real.shape)
-    return to_stored(real.astype(scale.dtype), scale, zero.astype(scale.dtype), quantization.dtype)
+    return to_stored(real.astype(scale.dtype, copy=False), scale, zero.astype(scale.dtype), quantization.dtype)
 
 
 def dequantize(stored: Array, quantization: Quantization, dtype: DType = DType.FLOAT32) -> Array:
     """Dequantize stored integers to real values of `dtype`."""
     with np.errstate(over="ignore"):
-        return to_real(stored.astype(np.int64), *_spread(quantization, stored.shape)).astype(dtype.numpy)
+        scale, zero = _spread(quantization, stored.shape)
+        wide = exact_type(stored, scale)
+        return to_real(stored.astype(wide), scale, zero.astype(wide)).astype(dtype.numpy, copy=False)
 
 
 def _spread(quantization: Quantization, shape: Sequence[int]) -> tuple[Array, Array]:

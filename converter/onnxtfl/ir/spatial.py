@@ -183,9 +183,18 @@ class Window:
         padded, counts = self.pad(x, value)
         return np.stack([padded[self.seen(t, counts)] for t in self.taps()], axis=-1)
 
+    def accumulate(self, combine: np.ufunc, x: Array, value: Any) -> Array:
+        """Each window of `x` (spatial axes last), padded with `value`, combined by a ufunc: [..., positions...]."""
+        padded, counts = self.pad(x, value)
+        taps = self.taps()
+        result = padded[self.seen(next(taps), counts)].copy()
+        for tap in taps:
+            combine(result, padded[self.seen(tap, counts)], out=result)
+        return result
+
     def elements(self, sizes: Sequence[int]) -> Array:
         """How many elements each position reads, without padding: [positions...]."""
-        return np.asarray(self.stack(np.ones(sizes), 0.0).sum(axis=-1))
+        return self.accumulate(np.add, np.ones(sizes), 0.0)
 
 
 MOST_BETWEEN = 1 << 26

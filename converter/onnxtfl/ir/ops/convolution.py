@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -163,15 +164,35 @@ class Conv(Convolution):
     @staticmethod
     def compute(x: Array, w: Array, bias: Array | None, **attributes: Any) -> Array:
         image, kernel = channels_first(attributes, x, w)
-        window, groups, depth = conv_window(attributes, w.shape), attributes["feature_group_count"], kernel.shape[1]
+        window, groups, features = conv_window(attributes, w.shape), attributes["feature_group_count"], kernel.shape[0]
         padded, counts = window.pad(image, 0)
-        result = np.zeros((groups, kernel.shape[0] // groups, image.shape[0], *counts), image.dtype)
-        for tap in window.taps():
-            seen = padded[window.seen(tap, counts)]
-            rows = kernel_at(kernel, tap).reshape(groups, kernel.shape[0] // groups, depth)
-            for g in range(groups):
-                result[g] += np.tensordot(rows[g], seen[:, g * depth : (g + 1) * depth], ((1,), (1,)))
+        rows = kernel.reshape(groups, features // groups, math.prod(kernel.shape[1:]))
+        result = np.empty((groups, features // groups, image.shape[0], *counts), image.dtype)
+        for sample, part in _pieces(len(padded), window, padded.shape[1], counts):
+            positions = [part.stop - part.start, *counts[1:]]
+            columns = _columns(padded[sample], window, part, counts).reshape(groups, rows.shape[2], -1)
+            result[:, :, sample, part] = np.matmul(rows, columns).reshape(*rows.shape[:2], *positions)
         return finish(attributes, result, bias)
+
+
+_MOST_COLUMNS = 1 << 17
+"""About how many elements of windows are copied for one matrix product."""
+
+
+def _pieces(samples: int, window: Window, features: int, counts: Sequence[int]) -> Iterator[tuple[int, slice]]:
+    """The index of a sample and a range of positions along the first spatial axis, of all samples and positions."""
+    step = max(1, _MOST_COLUMNS // max(1, features * math.prod(window.shape) * math.prod(counts[1:])))
+    for sample in range(samples):
+        for start in range(0, counts[0] if all(counts) else 0, step):
+            yield sample, slice(start, min(start + step, counts[0]))
+
+
+def _columns(sample: Array, window: Window, part: slice, counts: Sequence[int]) -> Array:
+    """The windows of a padded sample [feature, spatial...] at some positions: [feature, taps, positions...]."""
+    begin, stride = part.start * window.strides[0], window.strides[0]
+    rows = sample[:, begin : (part.stop - 1) * stride + window.span[0]]
+    number = [part.stop - part.start, *counts[1:]]
+    return np.stack([rows[window.seen(tap, number)] for tap in window.taps()], axis=1)
 
 
 def channels_first(attributes: Attributes, x: Array, w: Array) -> tuple[Array, Array]:
@@ -182,10 +203,13 @@ def channels_first(attributes: Attributes, x: Array, w: Array) -> tuple[Array, A
 
 
 def finish(attributes: Attributes, grouped: Array, bias: Array | None) -> Array:
-    """[group, feature, batch, spatial...] plus bias, in the order of the output's dimension numbers."""
+    """[group, feature, batch, spatial...] plus bias, in the order of the output's dimension numbers.
+
+    Adds the bias in place.
+    """
     result = grouped.reshape(grouped.shape[0] * grouped.shape[1], *grouped.shape[2:])
     if bias is not None:
-        result = result + bias.reshape(-1, *[1] * (result.ndim - 1)).astype(result.dtype)
+        result += bias.reshape(-1, *[1] * (result.ndim - 1)).astype(result.dtype)
     first = np.swapaxes(result, 0, 1)
     roles = _roles(attributes, "output")
     return first.transpose([roles.index(a) for a in range(first.ndim)])

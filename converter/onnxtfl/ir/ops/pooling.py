@@ -94,10 +94,10 @@ class MaxPool(_Pool):
     def compute(x: Array, **attributes: Any) -> Array | tuple[Array, ...]:
         dims, window = attributes["dims"], pool_window(attributes)
         image, back = _spatial_last(x, dims)
+        if not attributes["return_indices"]:
+            return window.accumulate(np.maximum, image, lowest(x.dtype)).transpose(back)
         stack = window.stack(image, lowest(x.dtype))
         best = stack.max(axis=-1).transpose(back)
-        if not attributes["return_indices"]:
-            return np.asarray(best)
         numbers = np.arange(x.size, dtype=np.int64).reshape(x.shape)
         where = window.stack(_spatial_last(numbers, dims)[0], 0)
         chosen = np.take_along_axis(where, stack.argmax(axis=-1)[..., None], axis=-1)[..., 0]
@@ -123,9 +123,10 @@ class AveragePool(_Pool):
     def compute(x: Array, **attributes: Any) -> Array:
         window = pool_window(attributes)
         image, back = _spatial_last(x, attributes["dims"])
-        total, included = window.stack(image, 0).sum(axis=-1), float(attributes["count_include_pad"])
-        counts = window.stack(np.ones(image.shape[x.ndim - window.rank :]), included).sum(axis=-1)
-        return np.asarray((total / counts.astype(x.dtype)).transpose(back))
+        total, included = window.accumulate(np.add, image, 0), float(attributes["count_include_pad"])
+        counts = window.accumulate(np.add, np.ones(image.shape[x.ndim - window.rank :]), included)
+        total /= counts.astype(x.dtype)
+        return total.transpose(back)
 
 
 @by_expansion(Operand("input", NUMERIC))

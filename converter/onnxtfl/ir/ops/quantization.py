@@ -16,7 +16,7 @@ from onnxtfl.ir.dims import ceildiv, differ
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import FLOATS, NUMERIC, Op, Operand, Permutation, Permuted, SharedAxes
 from onnxtfl.ir.permutations import physical_axes, rank_of
-from onnxtfl.ir.quantization import broadcastable, to_real, to_stored
+from onnxtfl.ir.quantization import broadcastable, exact_type, to_real, to_stored
 from onnxtfl.ir.shapes import broadcast_shapes, normalize_axis
 from onnxtfl.ir.types import DType
 
@@ -116,5 +116,5 @@ class DequantizeLinear(Linear):
     @staticmethod
     def compute(x: Array, scale: Array, zero: Array | None, *, axis: int, block_size: int) -> Array:
         scale, offset = _parameters(x, scale, zero, axis, block_size)
-        wide = np.int64 if numeric.is_integral(x) else np.float32
+        wide = exact_type(x, scale) if numeric.is_integral(x) else np.float32
         return to_real(x.astype(wide), scale, np.asarray(offset, wide))

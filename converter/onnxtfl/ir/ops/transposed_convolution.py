@@ -57,12 +57,11 @@ class ConvTranspose(Convolution):
         full = [s * (n - 1) + span for s, n, span in zip(window.strides, sizes, window.span, strict=True)]
         check_between((groups, kernel.shape[0], image.shape[0], *full))
         result = np.zeros((groups, kernel.shape[0], image.shape[0], *full), image.dtype)
-        depth = image.shape[1] // groups
+        columns = image.swapaxes(0, 1).reshape(groups, image.shape[1] // groups, -1)
         for tap in window.taps():
-            place, rows = window.seen(tap, sizes), kernel_at(kernel, tap)
-            for g in range(groups):
-                part = slice(g * depth, (g + 1) * depth)
-                result[g][place] += np.tensordot(rows[:, part], image[:, part], ((1,), (1,)))
+            rows = kernel_at(kernel, tap).reshape(kernel.shape[0], *columns.shape[:2]).swapaxes(0, 1)
+            products = np.matmul(rows, columns)
+            result[window.seen(tap, sizes)] += products.reshape(*products.shape[:2], image.shape[0], *sizes)
         return finish(attributes, pad_spatial(result, [-p for p in window.explicit_padding], 0), bias)
 
 
