@@ -162,3 +162,37 @@ def test_the_report_says_that_quotients_are_those_of_the_kernel(dtype: str, scal
     report = onnxtfl.tflite_to_onnx(tflite(text), check=False).report.quantization
     assert report is not None
     assert [remark in said for _, said in report.kernels] == [True] * bool(remark)
+
+
+_STEPS = 'padding = "VALID", stride_w = 1, stride_h = 1, dilation_w_factor = 1, dilation_h_factor = 1'
+_LAYERS = {
+    "CONV_2D": ((1, 4, 4, 3), (5, 2, 2, 3), (1, 3, 3, 5), _STEPS),
+    "DEPTHWISE_CONV_2D": ((1, 4, 4, 3), (1, 2, 2, 6), (1, 3, 3, 6), f"{_STEPS}, depth_multiplier = 2"),
+    "FULLY_CONNECTED": (
+        (7, 3),
+        (5, 3),
+        (7, 5),
+        'weights_format = "DEFAULT", keep_num_dims = false, asymmetric_quantize_inputs = false',
+    ),
+}
+
+
+@pytest.mark.parametrize("activation", ["NONE", "RELU6", "RELU_N1_TO_1"])
+@pytest.mark.parametrize("zeros", [(0, 255, 3), (100, 7, 255)])
+@pytest.mark.parametrize("op", _LAYERS)
+def test_layers_of_uint8_with_a_zero_point_of_the_weights(op: str, zeros: tuple[int, ...], activation: str) -> None:
+    """The first versions of the ops; the kernels round halves of the accumulator differently, by one step at most."""
+    x, w, y, options = _LAYERS[op]
+    count = y[-1]
+    types = [
+        f"{'x'.join(map(str, shape))}xfloat32, quant<uint8 {scale}:{zero}>"
+        for shape, scale, zero in zip((x, w, y), (0.0625, 0.015625, 0.3), zeros, strict=True)
+    ]
+    text = f"""
+    graph main(%x: tensor<{types[0]}>) -> (%y) {{
+      %w = constant tensor<{types[1]}> [{listed(stored("uint8", *w))}]
+      %b = constant tensor<{count}xfloat32, quant<int32 0.0009765625:0>> [{listed(RNG.integers(-9000, 9000, count))}]
+      %y = tfl.{op}@1(%x, %w, %b) {{fused_activation_function = "{activation}", {options}}} : tensor<{types[2]}>
+    }}"""
+    wanted, found = both(text, stored("uint8", *x))
+    assert np.abs(np.subtract(found, wanted, dtype=int)).max() <= 1
