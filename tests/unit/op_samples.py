@@ -507,6 +507,8 @@ OF_OP: dict[str, Draw] = {
     "MaxRoiPool": lambda r: ([_floats(r, 2, 3, 6, 6), np.float32([[0, 0, 0, 4, 5], [1, 2, 3, 5, 5]])],
                              {"pooled_shape": (2, 3), "layout": _one(r, "NCHW", "NHWC")}),
     "ScatterElements": _scattered,
+    "InteriorPad": lambda r: ([_floats(r, 2, 3), _one(r, None, np.float32(3))],
+                              {"interior_padding": _one(r, (0, 2), (1, 0), (2, 1))}),
     "SelectAndScatter": lambda r: ([np.round(_floats(r, 6, 6)), _floats(r, 4, 4), np.asarray(0.5, np.float32)],
                                    {"select_type": _one(r, "GE", "GT", "LE", "LT"), "window_dimensions": (3, 3),
                                     "window_strides": (2, 2), "padding": (1, 1, 2, 2),

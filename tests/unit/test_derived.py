@@ -69,6 +69,12 @@ CASES: list[tuple[type[Op], list[Any], dict[str, Any], Array]] = [
         {},
         np.pad(STEPS[0], [(1, 0), (0, 2)], constant_values=9),
     ),
+    (
+        ops.InteriorPad,
+        [np.asarray([[1, 2], [3, 4]], np.float32), np.float32(9)],
+        {"interior_padding": (1, 2)},
+        np.asarray([[1, 9, 9, 2], [9, 9, 9, 9], [3, 9, 9, 4]], np.float32),
+    ),
     (ops.DynamicReshape, [STEPS, np.asarray([0, -1])], {}, STEPS.reshape(2, -1)),
     (ops.DynamicSlice, [STEPS, np.asarray([1, 5, -3])], {"slice_sizes": (1, 2, 2)}, STEPS[1:, 1:, :2]),
     (ops.RealDynamicSlice, [STEPS, *map(np.asarray, ([3], [-9], [-2], [-1]))], {}, STEPS[:, :, 3::-2]),

@@ -173,7 +173,7 @@ from onnxtfl.ir.ops.normalization import (
     standardized,
 )
 from onnxtfl.ir.ops.one_hot import OneHot
-from onnxtfl.ir.ops.padding import DynamicPad, Pad
+from onnxtfl.ir.ops.padding import DynamicPad, InteriorPad, Pad
 from onnxtfl.ir.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool, pool_attributes, pool_window
 from onnxtfl.ir.ops.precision import ReducePrecision
 from onnxtfl.ir.ops.quantization import DequantizeLinear, QuantizeLinear

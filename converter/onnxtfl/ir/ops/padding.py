@@ -1,4 +1,4 @@
-"""Padding: Pad DynamicPad."""
+"""Padding: Pad DynamicPad InteriorPad."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import ZERO, Facts, FactsOf
 from onnxtfl.ir.op import INDICES, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.reshape import Reshape
+from onnxtfl.ir.ops.slicing import END, Slice
 from onnxtfl.ir.ops.transpose import Transpose
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import entry_of
 
 _MODES = {"PAD_VALUE": "constant", "PAD_EDGE": "edge", "PAD_REFLECT": "reflect", "PAD_SYMMETRIC": "symmetric"}
@@ -38,6 +40,34 @@ def DynamicPad(b: Builder, x: Value, pads: Value, value: Value | None, mode: str
     """
     rows = b(Transpose, b(Reshape, pads, [2, -1]), permutation=(1, 0))
     return b(Pad, x, rows, value, mode=_MODES[mode])
+
+
+@by_expansion(Operand("input"), Operand("value", optional=True, like="input"))
+def InteriorPad(b: Builder, x: Value, value: Value | None, interior_padding: Sequence[int]) -> Value:
+    """Insert `value` (rank 0; 0 if absent) interior_padding[i] times between neighbors along axis i.
+
+    Size n becomes n + max(n - 1, 0) * interior_padding[i]. With Pad after it, XLA's Pad; before Conv, its
+    lhs_dilation. Source: neutral-ops 3.86 (the attribute interior_padding of Pad); XLA Pad.
+    """
+    if len(interior_padding) != x.rank or min(interior_padding, default=0) < 0:
+        raise ValueError(f"interior_padding {tuple(interior_padding)} for rank {x.rank}: one entry >= 0 for each axis")
+    for axis, gap in enumerate(interior_padding):
+        x = _spread_out(b, x, axis, gap + 1, value)
+    return x
+
+
+def _spread_out(b: Builder, x: Value, axis: int, step: int, value: Value | None) -> Value:
+    """Insert `value` step - 1 times between neighbors along `axis`."""
+    if step == 1:
+        return x
+    before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    pairs = np.zeros((x.rank + 1, 2), np.int64)
+    pairs[axis + 1, 1] = step - 1
+    filled = b(Pad, reshape(b, x, (*before, size, 1, *after)), pairs, value)
+    joined = reshape(b, filled, (*before, size * step, *after), x)
+    starts, limits = [0] * x.rank, [END] * x.rank
+    limits[axis] = 1 - step
+    return b(Slice, joined, starts, limits, [1] * x.rank)
 
 
 class Pad(Op):

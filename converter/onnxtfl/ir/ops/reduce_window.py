@@ -18,7 +18,7 @@ from onnxtfl.ir.op import BOOLS, NUMERIC, OPS, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.elementwise import Neg
 from onnxtfl.ir.ops.gathering import GatherElements
-from onnxtfl.ir.ops.padding import Pad
+from onnxtfl.ir.ops.padding import InteriorPad, Pad
 from onnxtfl.ir.ops.reductions import ArgMax, ArgMin, Reduce
 from onnxtfl.ir.ops.scattering import ScatterElements
 from onnxtfl.ir.ops.slicing import END, Slice
@@ -66,8 +66,8 @@ def ReduceWindow(
     """
     join, neutral, ones, rank = joining(kind), _NEUTRAL[kind], (1,) * x.rank, x.rank
     start = init or b.scalar(neutral(x.dtype.numpy), x)
-    for axis, dilation in enumerate(base_dilations):
-        x = _dilated(b, x, axis, dilation, start)
+    if any(dilation > 1 for dilation in base_dilations):
+        x = b(InteriorPad, x, start, interior_padding=tuple(d - 1 for d in base_dilations))
     strides, dilations = tuple(window_strides) or ones, tuple(window_dilations) or ones
     window = Window(tuple(window_dimensions), strides, dilations, tuple(padding) or (0,) * (2 * rank))
     if window.rank != rank:
@@ -79,20 +79,6 @@ def ReduceWindow(
         if window.shape[axis] > 1 or strides[axis] > 1:
             x = reduce(partial(b, join), window_taps(b, x, [axis], window.along([axis])))
     return x if init is None else b(join, x, init)
-
-
-def _dilated(b: Builder, x: Value, axis: int, dilation: int, value: Value) -> Value:
-    """Insert `dilation` - 1 times `value` between two elements along `axis`."""
-    if dilation == 1:
-        return x
-    before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
-    pairs = np.zeros((x.rank + 1, 2), np.int64)
-    pairs[axis + 1, 1] = dilation - 1
-    filled = b(Pad, reshape(b, x, (*before, size, 1, *after)), pairs, value)
-    joined = reshape(b, filled, (*before, size * dilation, *after), x)
-    starts, limits = [0] * x.rank, [END] * x.rank
-    limits[axis] = 1 - dilation
-    return b(Slice, joined, starts, limits, [1] * x.rank)
 
 
 def window_taps(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Iterator[Value]:
