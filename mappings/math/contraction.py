@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -36,6 +37,7 @@ from onnxtfl.ir.types import DType
 from onnxtfl.kernels.batch_matmul import with_one_scale
 from onnxtfl.kernels.products_int16 import in_int32, zero_bias
 from onnxtfl.rewriting.registry import (
+    Computed,
     Form,
     decompose,
     decompose_late,
@@ -189,7 +191,9 @@ def _filter_order(node: Node) -> tuple[int, ...] | None:
 @lower_tfl(ops.DotGeneral)
 @lower_tfl(ops.DotGeneralBias)
 def _fully_connected(node: Node) -> Form | None:
-    """Transpose a constant to the kernel's order.
+    """Transpose a constant to the kernel's order, and flatten several contracted axes of lhs.
+
+    The CPU's kernels flatten lhs themselves; LiteRT's GPU accelerator returns wrong results for a lhs of rank 4.
 
     `keep_num_dims` has no effect on matrices, but without it XNNPACK copies the operand (xnnpack_delegate.cc), and with
     dynamic sizes it may skip that copy from the second invocation on: permanently, once the copy's memory starts at the
@@ -217,7 +221,14 @@ def _fully_connected(node: Node) -> Form | None:
     bias = node.optional(2)
     if bias is None and (q := quantization_of(lhs)) is not None and q.storage == "int16" and is_static(rhs.shape[:1]):
         bias = zero_bias(lhs, rhs, rhs.shape[0])
-    return Form("FULLY_CONNECTED", (lhs, weights, bias), options)
+    rows = lhs if rhs.rank == 2 else _flat_rows(lhs, math.prod(rhs.size(axis) for axis in order[1:]))
+    return Form("FULLY_CONNECTED", (rows, weights, bias), options)
+
+
+def _flat_rows(lhs: Value, features: int) -> Computed:
+    """Return lhs [n, k...] as the matrix [n, features]."""
+    type_ = replace(lhs.tensor_type, shape=(lhs.shape[0], features))
+    return Computed(type_, lambda b: b(ops.Reshape, lhs, [size_or(lhs.shape[0], -1), features]))
 
 
 @lower_tfl(ops.DotGeneral, rank=-1)
