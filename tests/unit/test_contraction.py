@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.errors import InvalidModelError
+from onnxtfl.formats import files
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Node, constant
 from onnxtfl.ir.interpret import evaluate_node
@@ -164,3 +165,17 @@ def test_a_product_with_open_weights_keeps_its_axes() -> None:
 def test_a_matrix_product_of_open_batches() -> None:
     text = "g (float[1, 4, h, w] x) => (float y) { y = MatMul (x, k) }"
     assert_converts_both_ways(text, {"k": (4, 2)}, [{"h": 3, "w": 4}])
+
+
+@pytest.mark.parametrize("batch", [1, 3, "n"])
+def test_fully_connected_reads_a_matrix(batch: int | str) -> None:
+    """LiteRT's GPU accelerator computes other values for an operand of rank 4, which the CPU's kernels flatten."""
+    model = onnx_model(
+        [helper.make_node("Flatten", ["x"], ["rows"]), helper.make_node("Gemm", ["rows", "w"], ["y"])],
+        [("x", TensorProto.FLOAT, [batch, 2, 3, 4])],
+        [("y", TensorProto.FLOAT, [batch, 5])],
+        {"w": floats(24, 5)},
+    )
+    data = onnxtfl.onnx_to_tflite(model, check="require").data
+    (node,) = [n for n in files.read(data).main.nodes if n.op.name == "tfl.FULLY_CONNECTED"]
+    assert node.operand(0).rank == 2
