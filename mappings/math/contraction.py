@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -227,7 +226,7 @@ def _fully_connected(node: Node) -> Form | None:
 
 def _flat_rows(lhs: Value, features: int) -> Computed:
     """Return lhs [n, k...] as the matrix [n, features]."""
-    type_ = replace(lhs.tensor_type, shape=(lhs.shape[0], features))
+    type_ = lhs.tensor_type.with_shape((lhs.shape[0], features))
     return Computed(type_, lambda b: b(ops.Reshape, lhs, [size_or(lhs.shape[0], -1), features]))
 
 

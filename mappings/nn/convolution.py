@@ -32,7 +32,6 @@ from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.sizes import slice_axes
 from onnxtfl.build.stablehlo import int_list, summing_type
 from onnxtfl.build.windows import (
-    insert_zeros,
     onnx_attributes,
     realize_window,
     resolve_window,
@@ -229,8 +228,8 @@ def _dilated(
     b: Builder, x: Value, axes: Sequence[int], dilations: Sequence[int], padding: Sequence[int]
 ) -> tuple[Value, list[int]]:
     """Insert zeros between the elements, and pad if the padding crops. Return also the padding that is left to do."""
-    for axis, step in zip(axes, dilations, strict=False):
-        x = insert_zeros(b, x, axis, step)
+    steps = dict(zip(axes, dilations, strict=False))
+    x = b(ops.InteriorPad, x, None, interior_padding=tuple(steps.get(axis, 1) - 1 for axis in range(x.rank)))
     if min(padding, default=0) >= 0:
         return x, list(padding)
     table = np.zeros((x.rank, 2), np.int64)

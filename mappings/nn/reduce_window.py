@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.build.stablehlo import combining_op, int_list
-from onnxtfl.build.windows import insert_zeros
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -40,8 +39,8 @@ def _reduce_window(b: Builder, node: Node) -> Value:
 @lift_tfl("STABLEHLO_REDUCE_WINDOW")
 def _stablehlo_reduce_window(b: Builder, node: Node) -> Value:
     x, start, rank = node.operand(0), node.operand(1), node.operand(0).rank
-    for axis, dilation in enumerate(int_list(node, "base_dilations")):
-        x = insert_zeros(b, x, axis, dilation, start)
+    dilations = int_list(node, "base_dilations") or [1] * rank
+    x = b(ops.InteriorPad, x, start, interior_padding=tuple(dilation - 1 for dilation in dilations))
     x = b(ops.Pad, x, np.asarray(int_list(node, "padding") or [0] * (2 * rank)).reshape(-1, 2), start)
     join = combining_op(node.attr("body_subgraph_index"))
     kind = "" if join is None else join.reduction

@@ -288,8 +288,7 @@ def _dilate(b: Builder, node: Node) -> Value:
 def _stablehlo_pad(b: Builder, node: Node) -> Value:
     """Interior padding, then padding at the ends; negative amounts crop, also interior and opposite padding."""
     x, value = node.operand(0), node.operand(1)
-    for axis, gap in enumerate(node.attr("interior_padding")):
-        x = insert_zeros(b, x, axis, int(gap) + 1, value)
+    x = b(ops.InteriorPad, x, value, interior_padding=tuple(map(int, node.attr("interior_padding"))))
     rows = zip(x.shape, node.attr("edge_padding_low"), node.attr("edge_padding_high"), strict=True)
     amounts = np.asarray([cut_within(*row) for row in rows], np.int64).reshape(-1, 2)
     sizes = [n + sum(row) for n, row in zip(x.shape, amounts.tolist(), strict=True)]

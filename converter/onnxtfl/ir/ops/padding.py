@@ -58,9 +58,9 @@ def InteriorPad(b: Builder, x: Value, value: Value | None, interior_padding: Seq
 
 def _spread_out(b: Builder, x: Value, axis: int, step: int, value: Value | None) -> Value:
     """Insert `value` step - 1 times between neighbors along `axis`."""
-    if step == 1:
-        return x
     before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    if step == 1 or size in (0, 1):  # no neighbors
+        return x
     pairs = np.zeros((x.rank + 1, 2), np.int64)
     pairs[axis + 1, 1] = step - 1
     filled = b(Pad, reshape(b, x, (*before, size, 1, *after)), pairs, value)
