@@ -1,6 +1,7 @@
 """Running models, each in a child process: in a runtime, in onnx.reference, or by the neutral ops."""
 
 from onnxtfl.runtimes.adapters import (
+    GPU,
     LITERT,
     MICRO,
     NEUTRAL,
@@ -9,7 +10,7 @@ from onnxtfl.runtimes.adapters import (
     RUNTIMES,
     TFLITE_RUNTIME,
     Runtime,
-    has_arena,
+    is_fixed,
     runtime_for,
 )
 from onnxtfl.runtimes.process import Run, RunOptions, Worker
@@ -17,6 +18,7 @@ from onnxtfl.runtimes.run_errors import RunError
 from onnxtfl.runtimes.workers import Workers, fit_together
 
 __all__ = [
+    "GPU",
     "LITERT",
     "MICRO",
     "NEUTRAL",
@@ -31,6 +33,6 @@ __all__ = [
     "Worker",
     "Workers",
     "fit_together",
-    "has_arena",
+    "is_fixed",
     "runtime_for",
 ]

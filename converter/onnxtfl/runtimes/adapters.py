@@ -22,8 +22,8 @@ class Runtime:
     """A runtime: ``name``, the model ``format`` that it runs ("onnx" or "tflite"), its distribution, and the package
     that is imported.
 
-    ``special``: it is used only if it is requested by name. ``install``: what pip installs. ``has_arena``: it plans
-    memory once, in an arena, for the sizes that are in the file, and has one set of kernels.
+    ``special``: it is used only if it is requested by name. ``install``: what pip installs. ``is_fixed``: it runs
+    the sizes that are in the file only, on one set of kernels. ``has_arena``: it plans memory once, in an arena.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Runtime:
     find_python: Callable[[], str] = lambda: sys.executable
     special: bool = False
     install: str = ""
+    is_fixed: bool = False
     has_arena: bool = False
 
     def version(self) -> str | None:
@@ -88,17 +89,23 @@ ONNXRUNTIME = Runtime("onnxruntime", "onnx", "onnxruntime", "onnxruntime")
 LITERT = Runtime("litert", "tflite", "ai-edge-litert", "ai_edge_litert")
 TFLITE_RUNTIME = Runtime("tflite_runtime", "tflite", "tflite-runtime", "tflite_runtime", tflite_runtime_python)
 MICRO = Runtime(
-    "micro", "tflite", "tflite-micro", "tflite_micro", special=True, install="'onnxtfl[micro]'", has_arena=True
+    *("micro", "tflite", "tflite-micro", "tflite_micro"),
+    special=True,
+    install="'onnxtfl[micro]'",
+    is_fixed=True,
+    has_arena=True,
 )
+GPU = Runtime("gpu", "tflite", "ai-edge-litert", "ai_edge_litert", special=True, is_fixed=True)
+"""LiteRT's GPU accelerator, on the GPU alone; only a run shows whether there is a driver."""
 REFERENCE = Runtime("reference", "onnx", "onnx", "onnx", special=True)
 NEUTRAL = Runtime("neutral", "ir", "onnxtfl", "onnxtfl")
 """The neutral ops in NumPy; it runs models of the other formats too, where it is asked for."""
-RUNTIMES = {runtime.name: runtime for runtime in (ONNXRUNTIME, LITERT, TFLITE_RUNTIME, MICRO, REFERENCE, NEUTRAL)}
+RUNTIMES = {runtime.name: runtime for runtime in (ONNXRUNTIME, LITERT, TFLITE_RUNTIME, MICRO, GPU, REFERENCE, NEUTRAL)}
 
 
-def has_arena(name: str | None) -> bool:
-    """Whether the runtime of this name plans memory in an arena."""
-    return name is not None and RUNTIMES[name.replace("-", "_")].has_arena
+def is_fixed(name: str | None) -> bool:
+    """Whether the runtime of this name runs the sizes that are in the file only."""
+    return name is not None and RUNTIMES[name.replace("-", "_")].is_fixed
 
 
 def runtime_for(format_: str, name: str | None = None) -> Runtime:

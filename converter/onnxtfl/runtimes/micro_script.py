@@ -1,4 +1,4 @@
-"""TFLite Micro in the child process: part of `worker`, and like it a script that needs NumPy only.
+"""TFLite Micro in the child process: part of `worker`.
 
 The interpreter reports what is wrong on stderr only, so this is read from there. Its memory, the arena, is doubled
 until the model fits.
@@ -6,12 +6,11 @@ until the model fits.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from onnxtfl.runtimes.captured import stderr_lines
 
 ARENAS = tuple(1 << k for k in range(18, 30))
 """Sizes of the arena in bytes: 256 KB to 512 MB."""
@@ -97,18 +96,3 @@ def failure(error: Exception, said: list[str], kind: str) -> MicroError:
     told = text or str(error)
     unsupported = re.search(r"not (?:currently )?supported|unsupported", told, re.IGNORECASE)
     return MicroError("unsupported" if unsupported else kind, told)
-
-
-@contextlib.contextmanager
-def stderr_lines(lines: list[str]) -> Iterator[None]:
-    """Append the process's stderr to ``lines``, also after a crash."""
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-            file.seek(0)
-            lines += [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]

@@ -125,7 +125,7 @@ def run(request: Item) -> Item:
 
 def load(request: Item) -> None:
     """Load a model for a later request, which will report any error again."""
-    if request["runtime"] in ("micro", "reference", "neutral"):  # these load fast, or not before they run
+    if request["runtime"] in ("micro", "gpu", "reference", "neutral"):  # these load fast, or not before they run
         return
     started = time.perf_counter()
     if request["runtime"] == "onnxruntime":
@@ -368,6 +368,12 @@ def run_micro(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]
     return each_run(request, runs, once)
 
 
+def run_gpu(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
+    """Run the first signature on LiteRT's GPU accelerator alone."""
+    model = script("gpu_script").Model(request["model"])
+    return each_run(request, runs, lambda inputs: [(value, "") for value in model.run(inputs)])
+
+
 def run_reference(request: Item, runs: list[list[Any]]) -> list[list[tuple[Any, str]]]:
     """Run the model in onnx.reference."""
     return [[(value, "") for value in outputs] for outputs in script("reference_script").run(request["model"], runs)]
@@ -405,12 +411,19 @@ def script(name: str) -> Any:
     return sys.modules[spec.name]
 
 
-RUNNERS = {"onnxruntime": run_onnx, "micro": run_micro, "reference": run_reference, "neutral": run_neutral}
+RUNNERS = {
+    "onnxruntime": run_onnx,
+    "micro": run_micro,
+    "gpu": run_gpu,
+    "reference": run_reference,
+    "neutral": run_neutral,
+}
 IMPORTS = {
     "onnxruntime": "onnxruntime",
     "litert": "ai_edge_litert.interpreter",
     "tflite_runtime": "tflite_runtime.interpreter",
     "micro": "tflite_micro.python.tflite_micro.runtime",
+    "gpu": "ai_edge_litert.compiled_model",
     "reference": "onnx.reference",
     "neutral": "onnxtfl.evaluation",
 }

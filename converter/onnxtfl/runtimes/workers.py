@@ -14,7 +14,7 @@ from types import TracebackType
 
 from onnxtfl import platform_calls
 from onnxtfl.errors import RuntimeUnavailableError
-from onnxtfl.runtimes.adapters import Runtime, has_arena, runtime_for
+from onnxtfl.runtimes.adapters import Runtime, is_fixed, runtime_for
 from onnxtfl.runtimes.process import RunOptions, Worker, stored_bytes
 
 PathLike = str | os.PathLike[str]
@@ -70,7 +70,7 @@ class Workers:
         self.a, self.b = self._start(a), self._start(b)
         if self.a is not None:
             self.a.is_source = b == "tflite"
-        parallel = b == "tflite" and not has_arena(self.runtime) and size >= LARGE and (os.cpu_count() or 1) > 1
+        parallel = b == "tflite" and not is_fixed(self.runtime) and size >= LARGE and (os.cpu_count() or 1) > 1
         self.other = self._start(b, again=True) if parallel else self.b
 
     def _start(self, format_: str, again: bool = False) -> Worker | None:

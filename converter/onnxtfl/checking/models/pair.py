@@ -19,7 +19,7 @@ from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck, Status,
 from onnxtfl.checking.settings import Settings
 from onnxtfl.formats import files
 from onnxtfl.inputs.description import with_fixed_sizes
-from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together, has_arena
+from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together, is_fixed
 
 PathLike = str | os.PathLike[str]
 CHEAP = 0.2
@@ -60,7 +60,7 @@ class ModelPair:
             use_sorted_copy(side, stack)
             use_exact_copy(side, stack)
             use_copy_with_weights(side, stack)
-            if has_arena(settings.runtime) and side.info.format == "tflite":
+            if is_fixed(settings.runtime) and side.info.format == "tflite":
                 side.info = with_fixed_sizes(side.info)
         found.a.flatten(found.b.info)
         found.b.flatten(found.a.info)
@@ -104,7 +104,7 @@ class ModelPair:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The kernel sets on which the second model runs."""
-        several = self.b.info.format == "tflite" and not has_arena(self.settings.runtime)
+        several = self.b.info.format == "tflite" and not is_fixed(self.settings.runtime)
         return self.settings.kernels if several else self.settings.kernels[:1]
 
     @property

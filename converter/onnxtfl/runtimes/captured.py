@@ -1,0 +1,23 @@
+"""What native code prints on stderr, as lines: some runtimes give their reasons nowhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def stderr_lines(lines: list[str]) -> Iterator[None]:
+    """Append the process's stderr to ``lines``, also after a crash."""
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            lines += [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
