@@ -6,10 +6,12 @@ python tools/probe_kernels.py ADD --verbose --dry    print every case that is no
 python tools/probe_kernels.py --again                write the tables from the findings of the last run
 python tools/probe_kernels.py --only inexact         write the errors of quantized forms only (or: hybrid, empty)
 python tools/probe_kernels.py --micro                TFLite Micro instead, in schemas/targets/micro.toml
+python tools/probe_kernels.py --gpu                  LiteRT's GPU accelerator instead, in schemas/targets/gpu.toml
 python tools/probe_kernels.py --costs                measure the times of ops that are alternative forms instead
 
 Measures LiteRT (ai-edge-litert) in this Python and tflite-runtime 2.14 in --runtime-python (default: the environment
-variable ONNXTFL_TFLITE_RUNTIME_PYTHON); with --micro, tflite-micro in this Python. All ops take half an hour, those of
+variable ONNXTFL_TFLITE_RUNTIME_PYTHON); with --micro, tflite-micro in this Python; with --gpu, LiteRT on the Vulkan
+device that its driver offers (VK_DRIVER_FILES). All ops take half an hour, those of
 TFLite Micro ten minutes, the costs one minute.
 """
 
@@ -30,6 +32,7 @@ from tools.probe.case import Case
 from tools.probe.costs.measure import costs
 from tools.probe.empty import empty_cases_of, empty_rows
 from tools.probe.exactness import inexact
+from tools.probe.properties import cases_with_properties, deciding
 from tools.probe.registry import cases_of, hybrid_cases_of, probes
 from tools.probe.runtime import ONLY, Runtime
 from tools.probe.summary import is_accepted, list_text, summarize
@@ -39,7 +42,7 @@ from onnxtfl.targets.tflite import TfliteTarget
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "schemas" / "tflite_ops.toml"
-MICRO_TABLE = ROOT / "schemas" / "targets" / "micro.toml"
+TARGETS = ROOT / "schemas" / "targets"
 MICRO_RANK = 6
 """The maximum rank of tflite::RuntimeShape (kMaxSmallSize), which release builds do not check."""
 FINDINGS = ROOT / "build" / "probe"
@@ -50,7 +53,8 @@ def main() -> int:
     options = _options()
     if options.costs:
         return _costs(options)
-    wanted = options.ops or sorted(probes() if not options.micro else set(probes()) & set(names("targets/micro.toml")))
+    target = options.target
+    wanted = options.ops or sorted(probes() if target is None else set(probes()) & set(names(f"targets/{target}.toml")))
     runtimes = _runtimes(options)
     measurer = measure.Measurer(runtimes, options.verbose)
     for op in wanted:
@@ -60,7 +64,7 @@ def main() -> int:
             print(f"# {op}: {time.monotonic() - started:.1f} s")
             print("".join(f"[{op}.{kind}]\n{text}" for kind, text in tables.items() if text), flush=True)
         for kind, text in tables.items() if not options.dry else ():
-            rewrite(MICRO_TABLE if options.micro else TABLE, {op: text}, kind)
+            rewrite(TABLE if target is None else TARGETS / f"{target}.toml", {op: text}, kind)
     for runtime in runtimes.values():
         runtime.close()
     return 0
@@ -68,18 +72,20 @@ def main() -> int:
 
 def _runtimes(options: argparse.Namespace) -> dict[str, Runtime]:
     """The runtimes to measure, by name."""
-    if options.micro:
-        return {"micro": Runtime(sys.executable, (ONLY,), "micro_child.py")}
+    if options.target is not None:
+        return {options.target: Runtime(sys.executable, (ONLY,), f"{options.target}_child.py")}
     return {"litert": Runtime(sys.executable), "2.14": Runtime(options.runtime_python)}
 
 
 def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) -> dict[str, str]:
     """The text of each table of an op, by kind; "" for tables that the op does not need."""
-    if options.micro:
-        found = _findings(f"{op}.micro", filter(_is_of_micro, cases_of(op)), measurer, options.again)
+    if (target := options.target) is not None:
+        cases = filter(_is_of_micro, cases_of(op)) if target == "micro" else cases_with_properties(op)
+        found = _findings(f"{op}.{target}", cases, measurer, options.again)
+        found = deciding(found) if target == "gpu" else found
         return {
-            "kernels": summarize(found, runtimes=("micro",)),
-            "inexact": inexact(found, (f"micro {ONLY}",)),
+            "kernels": summarize(found, runtimes=(target,)),
+            "inexact": inexact(found, (f"{target} {ONLY}",)),
         }
     if options.only == "inexact":
         quantized = (case for case in cases_of(op) if case.quantizations)
@@ -124,7 +130,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("ops", nargs="*", metavar="OP")
     parser.add_argument("--runtime-python", default=os.environ.get("ONNXTFL_TFLITE_RUNTIME_PYTHON", "python3.11"))
-    parser.add_argument("--micro", action="store_true", help="measure TFLite Micro")
+    parser.add_argument("--micro", dest="target", action="store_const", const="micro", help="measure TFLite Micro")
+    parser.add_argument("--gpu", dest="target", action="store_const", const="gpu", help="measure the GPU accelerator")
     parser.add_argument("--costs", action="store_true", help="measure the times of ops")
     parser.add_argument("--only", choices=["inexact", "hybrid", "empty"], help="write these tables only")
     parser.add_argument("--again", action="store_true", help="use the findings of the last run")

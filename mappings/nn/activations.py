@@ -130,6 +130,12 @@ def _softplus(x: Term, *, beta: float, threshold: float) -> Term:
     return result if threshold == math.inf else (z > threshold).choose(x, result)
 
 
+@formula(ops.HardSigmoid, "tfl")
+def _hard_sigmoid(x: Term, *, slope: float, offset: float) -> Term | None:
+    """RELU6(x + 6 offset) / 6 for the slope 1 / 6: RELU6 fuses into ADD; no kernel fuses RELU_0_TO_1."""
+    return (x + offset * 6.0).clamp(0.0, 6.0) * (1 / 6) if math.isclose(slope, 1 / 6, rel_tol=1e-7) else None
+
+
 @formula(ops.Mish, "tfl")
 def _mish(x: Term) -> Term:
     """x n / (n + 2) with n = e**x (e**x + 2); from 20 on the quotient is 1."""

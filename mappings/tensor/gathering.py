@@ -82,8 +82,25 @@ def _unfold(b: Builder, node: Node) -> Value:
     return transposed(b, slices, [*(i for i in range(x.rank + 1) if i != axis + 1), axis + 1])
 
 
+def _reads_vectors(node: Node) -> bool:
+    """Whether the indices of an unbatched Gather can be flattened at conversion: strings move by their own rule."""
+    x, indices = node.operand(0), node.operand(1)
+    known = is_static(indices.tensor_type.shape) and is_static(node.result.tensor_type.shape)
+    return known and indices.rank != 1 and not node.attr("batch_dims") and x.dtype is not DType.STRING
+
+
+@decompose(ops.Gather, "tfl", order="axes", when=_reads_vectors)
+def _gather_by_vector(b: Builder, node: Node) -> Value:
+    """Gather by the flattened indices: LiteRT's GPU accelerator reads a vector only, and for others RESHAPE is free."""
+    indices = reshape(b, node.operand(1), (product(node.operand(1).shape),))
+    picked = b(ops.Gather, node.operand(0), indices, **node.attributes)
+    return reshape(b, picked, node.result.shape)
+
+
 @lower_tfl(ops.Gather)
-def _to_tfl_gather(node: Node) -> Form:
+def _to_tfl_gather(node: Node) -> Form | None:
+    if _reads_vectors(node):
+        return None
     options = {"axis": node.attr("axis") % node.operand(0).rank, "batch_dims": node.attr("batch_dims")}
     return Form("GATHER", (node.operand(0), narrow_constant(node.operand(1))), options)
 

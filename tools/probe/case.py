@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +20,7 @@ from onnxtfl.ir.op import foreign_op
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType, dtype_of
 from onnxtfl.rewriting.registry import Form
+from onnxtfl.targets.instance import OpInstance
 from onnxtfl.targets.table import Parameter, entry
 from onnxtfl.targets.tflite import TfliteTarget
 
@@ -92,14 +95,22 @@ class Case:
     def model(self) -> bytes:
         """The model as a .tflite file; the op version is that of the op table."""
         graph = Graph()
-        operands = [self._operand(graph, i, array) for i, array in enumerate(self.operands)]
-        results = [Value(self._type(array, side="results", index=i)) for i, array in enumerate(self.expected)]
+        operands, results = self._values(graph)
         version = TfliteTarget().op_version(Form(self.op, tuple(operands), self.options), results)
         node = graph.insert(Node(foreign_op("tfl", self.op, version), operands, self.options))
         graph.outputs = [node.add_result(value.type, f"y{i}") for i, value in enumerate(results)]
         file = io.BytesIO()
         write(Model(graph), file)
         return file.getvalue()
+
+    def instance(self) -> OpInstance:
+        """The op with its operands and results, to which forms of the table apply."""
+        operands, results = self._values(Graph())
+        return OpInstance(entry(self.op), operands, results, self.options)
+
+    def _values(self, graph: Graph) -> tuple[list[Value | None], list[Value]]:
+        operands = [self._operand(graph, i, array) for i, array in enumerate(self.operands)]
+        return operands, [Value(self._type(array, side="results", index=i)) for i, array in enumerate(self.expected)]
 
     def _operand(self, graph: Graph, index: int, array: Array | None) -> Value | None:
         if array is None:
@@ -157,9 +168,22 @@ def draw_small(element: str, shape: Sequence[int], *, seed: str = "", low: int =
     return np.asarray(rng.integers(floor, high, shape, endpoint=True)).astype(DType(element).numpy)
 
 
+_FIRST: ContextVar[int] = ContextVar("first", default=2)
+
+
+@contextlib.contextmanager
+def batches_of(size: int) -> Iterator[None]:
+    """The first axis of shapes of several axes has this size."""
+    token = _FIRST.set(size)
+    try:
+        yield
+    finally:
+        _FIRST.reset(token)
+
+
 def sizes(rank: int) -> tuple[int, ...]:
-    """A shape of this rank without sizes of 1."""
-    return (2, 3, 2, 3, 2, 2, 2, 2)[:rank]
+    """A shape of this rank without sizes of 1, except for the first of several axes within `batches_of(1)`."""
+    return ((_FIRST.get() if rank > 1 else 2), 3, 2, 3, 2, 2, 2, 2)[:rank]
 
 
 def int32(values: Any) -> Array:

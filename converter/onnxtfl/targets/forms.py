@@ -9,6 +9,7 @@ from typing import Any
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.target import Kind
 from onnxtfl.targets.instance import OpInstance, dtypes_of
+from onnxtfl.targets.properties import PROPERTIES
 
 Bounds = tuple[int, int]
 _HIGHEST = 99
@@ -44,7 +45,7 @@ class Violation:
     @property
     def distance(self) -> int:
         """How hard the violation is to repair: ranks can be collapsed, element types cast."""
-        return {"rank": 1, "dtype": 100, "quantization": 100}.get(self.kind, 10_000)
+        return {"rank": 1, "shape": 10, "dtype": 100, "quantization": 100}.get(self.kind, 10_000)
 
     def joined(self, other: Violation) -> Violation:
         """One violation for two forms: what either form allows is allowed."""
@@ -66,7 +67,8 @@ class KernelForm:
     shape. `constant`: operands that have to be constant. `options`: values that these options may have. `scales`:
     "same" if all quantized tensors of the main type have to share scale and zero point, "fixed" if the result's are
     given. `per_axis`: variables whose tensors may have a scale for each index of an axis (at least one of them has).
-    `required`: optional operands that have to be present.
+    `required`: optional operands that have to be present. `options` may
+    name a property (:mod:`properties`), too.
     """
 
     types: Mapping[str, frozenset[str]]
@@ -141,8 +143,10 @@ class KernelForm:
             if not op.named(name):
                 yield Violation("other", name, name, "none", values=frozenset({"an operand"}))
         for name, allowed in self.options.items():
-            if name in op.options and op.options[name] not in allowed:
-                yield Violation("other", name, name, str(op.options[name]), values=allowed)
+            found = op.options.get(name) if name not in PROPERTIES else PROPERTIES[name](op)
+            if (name in op.options or name in PROPERTIES) and found not in allowed:
+                kind: Kind = "shape" if name in PROPERTIES else "other"
+                yield Violation(kind, name, name, str(found), values=allowed)
 
 
 def read_form(table: Mapping[str, Any]) -> KernelForm:

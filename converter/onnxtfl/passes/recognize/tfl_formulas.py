@@ -36,6 +36,7 @@ FUNCTIONS: tuple[tuple[type[Op], tuple[DType, ...], dict[str, Any]], ...] = (
     (ops.IsInf, (_FLOAT,), {"detect_negative": False}),
     (ops.IsInf, (_FLOAT,), {"detect_positive": False}),
     (ops.Elu, (_FLOAT,), {"parameters": ("alpha",)}),
+    (ops.HardSigmoid, (_FLOAT,), {"slope": 1 / 6, "offset": 0.5}),
     (ops.Rem, (_FLOAT, _FLOAT), {}),
     *(
         (op, (dtype, dtype), {"sizes": sizes})

@@ -1,0 +1,91 @@
+"""What kernels may depend on besides the options of an op: properties of its operands and results.
+
+The forms of a target's table restrict them as they restrict options, and the probe measures each case with them.
+ML Drift (LiteRT's GPU accelerator) takes the axes of a tensor for batch, height, width and channels: those of one axis
+for B, of two for BC, of three for BWC, of four for BHWC (tensorflow/lite/delegates/gpu/common/model_builder_helper.cc,
+ExtractTensorShape). A constant of a binary op has no batch there: of one axis it is C, of more HWC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import TensorType
+from onnxtfl.targets.instance import OpInstance
+
+_AXES = {0: "", 1: "B", 2: "BC", 3: "BWC", 4: "BHWC"}
+"""The letters of a tensor's axes by its rank."""
+_AXIS_NAMES = ("axis", "dim", "axes", "dims")
+"""The names of options and operands that are axes."""
+
+
+def equal_ranks(op: OpInstance) -> bool:
+    """Whether the main operands have as many axes as the result, or are constants of one element."""
+    shapes = [shape for value in _main(op, "operands") if (shape := _shape(value)) and not _is_scalar_constant(value)]
+    return len({len(shape) for shape in [*shapes, *_shapes(op, "results")]}) <= 1
+
+
+def unit_constants(op: OpInstance) -> bool:
+    """Whether constant operands have no batch: the first axis of size 1, or fewer axes than the result."""
+    rank = max((len(shape) for shape in _shapes(op, "results")), default=0)
+    shapes = [shape for value in _main(op, "operands") if value.is_constant and (shape := _shape(value))]
+    return not any(len(shape) >= rank and shape[0] != 1 for shape in shapes)
+
+
+def unit_batch(op: OpInstance) -> bool:
+    """Whether the first axis of each main operand and result has size 1."""
+    return all(shape[0] == 1 for side in ("operands", "results") for shape in _shapes(op, side) if shape)
+
+
+def axes(op: OpInstance) -> str:
+    """The letters of the axes that the op names, of its first operand: "HW"; "?" if they are computed."""
+    shape = next(iter(_shapes(op, "operands")), ())
+    named = next((found for name in _AXIS_NAMES if (found := _named_axes(op, name)) is not None), None)
+    letters = _AXES.get(len(shape))
+    if named is None or letters is None:
+        return "?"
+    return "".join(letters[axis % len(shape)] for axis in sorted(axis % len(shape) for axis in named))
+
+
+def channels_of_groups(op: OpInstance) -> str:
+    """Of a convolution: "all" without groups, "4n" if groups have a multiple of 4 channels, read and made, else "any"."""
+    x, filters, y = _shapes(op, "operands")[0], _shape(op.named("filter")[0]), _shapes(op, "results")[0]
+    if not x or not filters or x[-1] == filters[-1]:
+        return "all"
+    groups = x[-1] // filters[-1]
+    return "4n" if filters[-1] % 4 == 0 and (y[-1] // groups) % 4 == 0 else "any"
+
+
+PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
+    found.__name__: found for found in (equal_ranks, unit_constants, unit_batch, axes, channels_of_groups)
+}
+"""The properties that forms may restrict, by name."""
+
+
+def _main(op: OpInstance, side: str) -> Iterator[Value]:
+    """The operands or results of the main variable."""
+    return (v for _, parameter, v in getattr(op, side) if parameter.variable == op.main)
+
+
+def _shapes(op: OpInstance, side: str) -> list[Shape]:
+    return [shape for value in _main(op, side) if (shape := _shape(value)) is not None]
+
+
+def _shape(value: Value) -> Shape | None:
+    return value.type.shape if isinstance(value.type, TensorType) else None
+
+
+def _is_scalar_constant(value: Value) -> bool:
+    return value.is_constant and all(size == 1 for size in _shape(value) or ())
+
+
+def _named_axes(op: OpInstance, name: str) -> list[int] | None:
+    """The axes that an option or a constant operand names; None if there is no such, or it is computed."""
+    if name in op.options:
+        return [int(op.options[name])]
+    values = op.named(name)
+    return None if not values else static_ints(values[0])

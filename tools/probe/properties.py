@@ -1,0 +1,102 @@
+"""The cases of a target whose kernels depend on properties of their operands, and which of these decide."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tools.probe.case import Case, batches_of
+from tools.probe.measure import Finding
+from tools.probe.registry import BOUNDS, cases_of
+
+from onnxtfl.targets.properties import PROPERTIES
+
+_EACH = 3
+"""The number of cases of each type, mode, rank and combination of properties."""
+_TYPES = frozenset({"float32", "int32", "bool", "qint8", "qint32"})
+_CONVERTED = _TYPES | {"float16", "int8", "uint8"}
+"""The element types in which results for the accelerator compute, and those that they convert."""
+_MODES = ("equal", "scalar", "broadcast")
+_RANK = 4
+Key = tuple[Any, ...]
+
+
+def cases_with_properties(op: str) -> Iterator[Case]:
+    """A few static cases of each kind, with batches of 1 and more, whose `extra` has options and properties."""
+    seen: Counter[Key] = Counter()
+    for first in (1, 2):
+        with batches_of(first):
+            for case in cases_of(op):
+                for found in (case, *_of_batch_1(case)):
+                    if _is_suitable(found):
+                        known = replace(found, extra={**_properties(found), **found.extra})
+                        key = known.group, known.mode, known.rank, known.constants
+                        seen[key] += 1
+                        if seen[key] <= _EACH:
+                            yield known
+
+
+def _is_suitable(case: Case) -> bool:
+    every = (*case.operands, *case.expected)
+    types = set(case.types.values())
+    small = all(array is None or array.ndim <= _RANK + 1 for array in every)
+    return small and not case.dynamic and (types <= _TYPES or (types <= _CONVERTED and len(types) > 1))
+
+
+def _of_batch_1(case: Case) -> Iterator[Case]:
+    """The case with the first entry only of computed operands, if it can be evaluated and there are more."""
+    names = [parameter.variable for _, parameter, _ in case.instance().operands]
+    if case.evaluate is None or case.quantizations or case.mode not in _MODES or len(names) != len(case.operands):
+        return
+    operands = [
+        a if a is None or a.ndim < 2 or i in case.constants or v != "T" else a[:1]
+        for i, (a, v) in enumerate(zip(case.operands, names, strict=True))
+    ]
+    if any(a is not None and b is not None and a.shape != b.shape for a, b in zip(operands, case.operands, strict=True)):
+        with contextlib.suppress(ValueError, IndexError):
+            yield replace(case, operands=operands, expected=case.evaluate(*operands))
+
+
+def _properties(case: Case) -> dict[str, Any]:
+    """The properties of a case and its plain options."""
+    instance = case.instance()
+    options = {name: value for name, value in case.options.items() if isinstance(value, int | float | str)}
+    found = {}
+    for name, function in PROPERTIES.items():
+        with contextlib.suppress(IndexError, AttributeError, ZeroDivisionError):
+            found[name] = function(instance)
+    return {**options, **found}
+
+
+def deciding(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings with those constraints only without which a correct case would count as wrong."""
+    names = sorted({name for finding in findings for name in finding.extra})
+    always = [name for name in names if name in ("constant", "required", "per_axis", "quantization")]
+    chosen: list[str] = list(always)
+    best = _kept(findings, chosen)
+    while best < len(findings):
+        gain, name = max(((_kept(findings, [*chosen, name]), name) for name in names), default=(0, ""))
+        if gain <= best:
+            break
+        chosen.append(name)
+        best = gain
+    narrowed = [replace(f, extra={k: v for k, v in f.extra.items() if k in chosen}) for f in findings]
+    wrong = {_cell(f) for f in narrowed if f.mode == "equal" and set(f.verdicts.values()) != {"correct"}}
+    return [f for f in narrowed if f.mode not in BOUNDS or _cell(f) not in wrong]
+
+
+def _cell(finding: Finding) -> Key:
+    """The form and rank of a finding."""
+    return tuple(sorted(finding.types.items())), tuple(sorted(finding.extra.items())), finding.rank
+
+
+def _kept(findings: Sequence[Finding], names: Sequence[str]) -> int:
+    """The number of correct findings whose cell has correct ones only."""
+    cells: defaultdict[Key, list[bool]] = defaultdict(list)
+    for f in findings:
+        extra = tuple((name, f.extra.get(name)) for name in names)
+        cells[tuple(sorted(f.types.items())), f.mode, f.rank, extra].append(set(f.verdicts.values()) == {"correct"})
+    return sum(len(cell) for cell in cells.values() if all(cell))
