@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from onnxtfl.schemas.sections import section, tables_in
 
 FOLDER, ROOT = "targets", "tflite"
-_INHERITED = ("weights", "is_compact", "runtime", "advice")
+_INHERITED = ("weights", "loops", "runtime", "advice")
 FEATURES = ("open_sizes", "uint8_kernels", "hybrid_kernels", "int64", "float16")
 """What targets may lack."""
 
@@ -33,7 +33,7 @@ class TargetTable:
     has_other_ops: bool = True
     lacks: frozenset[str] = frozenset()
     weights: Sequence[str] = ()
-    is_compact: bool = False
+    loops: Literal["fast", "small", "none"] = "fast"
     runtime: str | None = None
     advice: str | None = None
 

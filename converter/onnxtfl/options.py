@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from onnxtfl.schemas.target_tables import target_tables
 
 if TYPE_CHECKING:
+    from onnxtfl.ir.budget import Loops
     from onnxtfl.passes.layout import IoLayout, IoLayouts
     from onnxtfl.passes.quantize import QuantizedIo
     from onnxtfl.passes.states.exposed import StateMode
@@ -80,13 +81,12 @@ class Options:
         return next((layout for layout in every if layout != "source"), "source")
 
     @property
-    def is_compact(self) -> bool:
+    def has_small_loops(self) -> bool:
         """Whether loops stay loops, since each tensor of an unrolled loop takes memory."""
-        return bool(self.compact)
+        return target_tables()[self.target].loops == "small"
 
     @property
-    def compact(self) -> Literal["", "loops", "quantized loops"]:
-        """The value of `Budget.compact`."""
-        if not target_tables()[self.target].is_compact:
-            return ""
-        return "quantized loops" if self.is_quantized_later else "loops"
+    def loops(self) -> Loops:
+        """The value of `Budget.loops`."""
+        loops = target_tables()[self.target].loops
+        return "small quantized" if loops == "small" and self.is_quantized_later else loops

@@ -100,7 +100,7 @@ class PipelineRun:
         gc.disable()
         try:
             conversion.observe("read")
-            budget = Budget(options.max_memory * 2**20, options.time_limit, compact=options.compact)
+            budget = Budget(options.max_memory * 2**20, options.time_limit, loops=options.loops)
             assumptions = conversion.report.assumptions
             with contextlib.ExitStack() as scopes:
                 for scope in (budget_scope(budget), symbol_scope(), inputs_scope(), assumption_scope(assumptions)):

@@ -126,7 +126,7 @@ def quantized_types(target: Target, options: Options) -> Passes:
 
 def last_outputs(target: Target, options: Options) -> Passes:
     """Simplify loops of which only the last outputs are used."""
-    return [Pass("last outputs", LAST_OUTPUTS.apply, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if options.is_compact else []
+    return [Pass("last outputs", LAST_OUTPUTS.apply, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if options.has_small_loops else []
 
 
 def quantized_io(target: Target, options: Options) -> Pass:

@@ -9,8 +9,10 @@ from onnxtfl.build.sequences import Outputs
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.op import Effect
+from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.regions import bind_captures, condition_value, copy_region, graph_in, refuse_states
-from onnxtfl.rewriting.registry import Form, Inlined, lift_onnx, lift_tfl, lower_onnx, regions_of
+from onnxtfl.rewriting.registry import Form, Inlined, decompose, lift_onnx, lift_tfl, lower_onnx, regions_of
 
 
 @regions_of("onnx.If")
@@ -45,6 +47,17 @@ def if_onnx(b: Builder, node: Node) -> Sequence[Value]:
 
 
 row(ops.If, tfl="IF", tfl_options={"then_branch": "then_subgraph_index", "else_branch": "else_subgraph_index"})
+
+
+@decompose(ops.If, "gpu")
+def if_as_select(b: Builder, node: Node) -> list[Value] | None:
+    """Compute both branches and select the results: the accelerator has no control flow."""
+    branches = [node.attr("then_branch"), node.attr("else_branch")]
+    pure = all(inner.op.effect is Effect.PURE for branch in branches for inner in branch.walk())
+    if not pure or any(not isinstance(result.type, TensorType) for result in node.results):
+        return None
+    chosen, other = (copy_region(b, branch, node.operands[1:]) for branch in branches)
+    return [b(ops.Select, node.operand(0), v, w) for v, w in zip(chosen, other, strict=True)]
 
 
 @lower_onnx(ops.If)

@@ -29,8 +29,10 @@ from onnxtfl.rewriting.regions import copy_region
 
 MOST_UNROLLED = 1 << 10
 """The most nodes of an unrolled Scan."""
-MOST_COMPACT = 1 << 5
-"""The same for compact targets: on a microcontroller each tensor takes memory, even while unused."""
+MOST_SMALL = 1 << 5
+"""The same where loops are to be small: on a microcontroller each tensor takes memory, even while unused."""
+MOST_WITHOUT_LOOPS = 1 << 15
+"""The same for targets without loops."""
 MOST_PACKED = 8 << 20
 """The most bytes of constants of an unrolled Scan, counted once per iteration.
 
@@ -51,9 +53,9 @@ MOST_PASSED = 64 << 10
 """The most bytes of read-only values: each call copies them, a While does not."""
 
 
-def is_compact() -> bool:
-    """Whether loops stay loops because the target needs small code."""
-    return bool(current_budget().compact)
+def most_packed() -> float:
+    """Return the most bytes of constants of an unrolled loop."""
+    return math.inf if current_budget().loops == "none" else MOST_PACKED
 
 
 def unrolled_size(region: Graph) -> int:
@@ -78,7 +80,7 @@ def is_called(node: Node) -> bool:
     True if the trip count and all sizes are known, and unrolling would pack too many weights or create too many nodes.
     """
     parts = ScanParts.of(node)
-    if is_compact():
+    if current_budget().loops != "fast":
         return False
     rounds, values = parts.rounds, (*parts.body.inputs, *parts.body.outputs)
     if not at_most(rounds, MOST_CALLS) or rounds < 2 or not all(v.tensor_type.is_static for v in values):
@@ -89,10 +91,11 @@ def is_called(node: Node) -> bool:
 
 def is_unrolled(parts: ScanParts) -> bool:
     """Whether a Scan is unrolled."""
-    rounds, most = parts.rounds, MOST_COMPACT if is_compact() else MOST_UNROLLED
+    rounds = parts.rounds
+    most = {"fast": MOST_UNROLLED, "none": MOST_WITHOUT_LOOPS}.get(current_budget().loops, MOST_SMALL)
     if not at_most(rounds, most // max(1, unrolled_size(parts.body))):
         return False
-    return rounds < 2 or rounds * constant_bytes(parts.body) <= MOST_PACKED
+    return rounds < 2 or rounds * constant_bytes(parts.body) <= most_packed()
 
 
 def called(b: Builder, parts: ScanParts) -> list[Value]:
@@ -315,7 +318,7 @@ def _chunk(parts: ScanParts) -> int:
     if not parts.result_axes or any(v.shape[0] != rounds for v in parts.scanned):
         return 1
     least = max(1, rounds * nodes // MOST_CHUNK_NODES)
-    if least < 2 or is_compact():
+    if least < 2 or current_budget().has_small_loops:
         return 1
     most = min(MOST_IN_CHUNK, rounds // 2, MOST_CHUNK_NODES // max(nodes, 1), _packable(parts.body))
     return min(range(most, most - most // 4 - 1, -1), key=lambda size: _rest(rounds, size))

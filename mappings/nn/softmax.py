@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onnxtfl.build.operands import finite_on_integers, moved_last, on_permuted
+from onnxtfl.build.operands import finite_on_integers, formula, moved_last, on_permuted
 from onnxtfl.build.rows import row
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -85,6 +85,13 @@ row(ops.Softmax, onnx="Softmax", attributes="axis", lifts=False)
 row(ops.LogSoftmax, onnx="LogSoftmax", attributes="axis", lifts=False)
 row(ops.Softmax, tfl="SOFTMAX", fixed_tfl={"beta": 1.0}, when=_is_last, lifts=False)
 row(ops.LogSoftmax, tfl="LOG_SOFTMAX", when=_is_last, lifts=False)
+
+
+@formula(ops.LogSoftmax, "gpu")
+def _log_softmax(x: Term, *, axis: int) -> Term:
+    """x - max - log(sum(exp(x - max))): the accelerator has no LOG_SOFTMAX."""
+    shifted = x - x.reduce("max", [axis])
+    return shifted - shifted.exp().reduce("sum", [axis]).log()
 
 
 @decompose(ops.Softmax, "tfl")

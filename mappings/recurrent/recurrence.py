@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnxtfl.mappings.control.loop_lowering import MOST_CALLS, MOST_PACKED, is_compact
+from onnxtfl.mappings.control.loop_lowering import MOST_CALLS, most_packed
 from onnxtfl.mappings.recurrent.unrolling import KERNEL_ACTIVATIONS, is_smaller_as_loop, most_steps
 
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.sizes import as_int32, slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
+from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import RowsData, TensorData
@@ -344,7 +345,7 @@ def _is_unrolled(node: Node) -> bool:
     steps, recurrent = node.operand(0).shape[0], node.operand(2)
     if not isinstance(steps, int) or not 0 < steps <= most_steps() or _keeps_state(node):
         return False
-    return steps == 1 or recurrent.data is None or steps * recurrent.data.nbytes <= MOST_PACKED
+    return steps == 1 or recurrent.data is None or steps * recurrent.data.nbytes <= most_packed()
 
 
 @decompose(ops.Rnn, "tfl")
@@ -382,7 +383,7 @@ def _is_fused(node: Node) -> bool:
     if isinstance(steps, int) and not _keeps_state(node):
         data = node.operand(2).data
         calls = steps <= MOST_CALLS and data is not None and data.nbytes >= LARGE
-        if steps <= most_steps() or (calls and not is_compact()) or is_smaller_as_loop(node):
+        if steps <= most_steps() or (calls and not current_budget().has_small_loops) or is_smaller_as_loop(node):
             return False
     if node.attr("clip") or node.attr("rows") or node.operand(0).dtype is not DType.FLOAT32:
         return False

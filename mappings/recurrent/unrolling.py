@@ -15,13 +15,15 @@ KERNEL_ACTIVATIONS = {
 """The activations of the layer kernels, by the names of TFLite's options."""
 MOST_UNROLLED = 128
 """The most steps that are unrolled."""
+MOST_WITHOUT_LOOPS = 1 << 10
+"""The same for targets without loops."""
 _BYTES_OF_LOOP = 5000
 """How many bytes the loop of an LSTM is larger than its kernel in a file, weights excluded."""
 
 
 def most_steps() -> int:
     """Return the most steps of a layer that are unrolled."""
-    return 1 if current_budget().compact else MOST_UNROLLED
+    return {"fast": MOST_UNROLLED, "none": MOST_WITHOUT_LOOPS}.get(current_budget().loops, 1)
 
 
 def is_smaller_as_loop(node: Node) -> bool:
@@ -31,7 +33,7 @@ def is_smaller_as_loop(node: Node) -> bool:
     twice; a byte of memory counts like four bytes of a file.
     """
     x, outputs = node.operand(0), node.results[0]
-    if current_budget().compact != "quantized loops" or node.op is not ops.Lstm or node.graph is None:
+    if current_budget().loops != "small quantized" or node.op is not ops.Lstm or node.graph is None:
         return False
     if outputs.uses or node.graph.is_output(outputs):
         return False

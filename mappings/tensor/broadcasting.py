@@ -51,6 +51,28 @@ def _tile_by_broadcasting(b: Builder, node: Node) -> Value | None:
     return reshape(b, b(ops.BroadcastTo, reshape(b, x, narrow), wide), node.result.shape)
 
 
+@decompose(ops.BroadcastTo, "gpu")
+def _broadcast_by_tiling(b: Builder, node: Node) -> Value | None:
+    """Tile the axes that broadcast, adjacent ones merged: the accelerator has TILE but not BROADCAST_TO.
+
+    ::
+
+        BroadcastTo(%x: [1,1,5], [3,4,5])    ->    Reshape(Tile(Reshape(%x, [1,5]), [12,1]), [3,4,5])
+    """
+    x, full = node.operand(0), node.result.tensor_type.shape
+    if not is_static(full) or not is_static(x.tensor_type.shape) or not full:
+        return None
+    own = (1,) * (len(full) - x.rank) + x.shape
+    narrow, times, before = [], [], None
+    for size, wide in zip(own, full, strict=True):
+        is_repeated = size != wide
+        if is_repeated != before:
+            narrow.append(1)
+            times.append(1)
+        narrow[-1], times[-1], before = narrow[-1] * size, times[-1] * (wide // size if size else 0), is_repeated
+    return reshape(b, b(ops.Tile, reshape(b, x, narrow), times), full)
+
+
 @upgrade("Tile", since=(1,))
 def _tile_1(b: Builder, node: Node) -> None:
     """Tile-1 repeats `tiles` times along one `axis`; both have the type of the tensor."""

@@ -14,7 +14,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import onnxtfl
 from onnxtfl.ir import budget, ops
-from onnxtfl.ir.budget import LARGEST_EXPRESSION, MOST_NODES_OF_RULE, Budget, Compact, budget_scope
+from onnxtfl.ir.budget import LARGEST_EXPRESSION, MOST_NODES_OF_RULE, Budget, Loops, budget_scope
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, SymDim, symbol
 from onnxtfl.ir.graph import Graph
@@ -44,8 +44,8 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[Budget]:
     class Noted(Budget):
         __slots__ = ()
 
-        def __init__(self, *arguments: float, compact: Compact) -> None:
-            super().__init__(*arguments, compact=compact)
+        def __init__(self, *arguments: float, loops: Loops) -> None:
+            super().__init__(*arguments, loops=loops)
             made.append(self)
 
     monkeypatch.setattr("onnxtfl.pipeline_run.Budget", Noted)

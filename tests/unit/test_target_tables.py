@@ -49,7 +49,7 @@ def test_a_target_of_a_target(folder: Path) -> None:
     (folder / "npu.toml").write_text(HEAD + own, encoding="utf-8")
     found, micro = target_tables.target_tables()["npu"], target_tables.target_tables()["micro"]
     assert [one.name for one in found.chain] == ["npu", "micro", "tflite"]
-    assert found.lacks == micro.lacks and found.weights == micro.weights and found.is_compact
+    assert found.lacks == micro.lacks and found.weights == micro.weights and found.loops == "small"
     assert (found.runtime, micro.runtime) == ("litert", "micro")
     target = TfliteTarget(table="npu")
     assert target.chain == ("npu", "micro", "tfl") and target.runtimes == ("2.14", "litert", "micro", "npu")

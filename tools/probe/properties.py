@@ -21,14 +21,18 @@ _CONVERTED = _TYPES | {"float16", "int8", "uint8"}
 """The element types in which results for the accelerator compute, and those that they convert."""
 _MODES = ("equal", "scalar", "broadcast")
 _RANK = 4
+_LEAST_GAIN = 0.02
+"""The part of all cases that a property has to explain to be a constraint of forms."""
+_NOT_IN_BATCHES = (ValueError, IndexError)
+"""What cases raise that cannot have a batch of 1."""
 Key = tuple[Any, ...]
 
 
 def cases_with_properties(op: str) -> Iterator[Case]:
     """A few static cases of each kind, with batches of 1 and more, whose `extra` has options and properties."""
     seen: Counter[Key] = Counter()
-    for first in (1, 2):
-        with batches_of(first):
+    for first in (2, 1):
+        with batches_of(first), contextlib.suppress(*_NOT_IN_BATCHES if first == 1 else ()):
             for case in cases_of(op):
                 for found in (case, *_of_batch_1(case)):
                     if _is_suitable(found):
@@ -43,7 +47,7 @@ def _is_suitable(case: Case) -> bool:
     every = (*case.operands, *case.expected)
     types = set(case.types.values())
     small = all(array is None or array.ndim <= _RANK + 1 for array in every)
-    return small and not case.dynamic and (types <= _TYPES or (types <= _CONVERTED and len(types) > 1))
+    return small and not case.dynamic and (types <= _TYPES or (types <= _CONVERTED and "U" in case.types))
 
 
 def _of_batch_1(case: Case) -> Iterator[Case]:
@@ -56,7 +60,7 @@ def _of_batch_1(case: Case) -> Iterator[Case]:
         for i, (a, v) in enumerate(zip(case.operands, names, strict=True))
     ]
     if any(a is not None and b is not None and a.shape != b.shape for a, b in zip(operands, case.operands, strict=True)):
-        with contextlib.suppress(ValueError, IndexError):
+        with contextlib.suppress(*_NOT_IN_BATCHES):
             yield replace(case, operands=operands, expected=case.evaluate(*operands))
 
 
@@ -79,7 +83,7 @@ def deciding(findings: Sequence[Finding]) -> list[Finding]:
     best = _kept(findings, chosen)
     while best < len(findings):
         gain, name = max(((_kept(findings, [*chosen, name]), name) for name in names), default=(0, ""))
-        if gain <= best:
+        if gain - best <= _LEAST_GAIN * len(findings):
             break
         chosen.append(name)
         best = gain

@@ -37,13 +37,15 @@ _LOOK = 64
 """Steps between two looks at the clock."""
 
 
-Compact = Literal["", "loops", "quantized loops"]
+Loops = Literal["fast", "small", "small quantized", "none"]
+"""How loops are written: unrolled where that is faster; as small loops, with weights of real values or with ones that
+are quantized later; or never, for targets without loops: all iterations are written out.
+"""
 
 
 class Budget:
     """The limits of a conversion, and what it has used so far: `max_memory` bytes of constants computed before run
-    time, and `seconds`. `compact`: loops are small rather than fast, with weights of real values or ("quantized loops")
-    ones that are quantized later.
+    time, and `seconds`. `loops`: how loops are written, see `Loops`.
 
     `elements`: read, written or multiplied by nodes that were computed before run time. `held`: bytes of the constants
     made from them. `terms`: products of terms in symbolic sizes. `unknown`: sizes that became unknown since their
@@ -51,11 +53,11 @@ class Budget:
     """
 
     __slots__ = (
-        "compact",
         "deadline",
         "elements",
         "held",
         "limited",
+        "loops",
         "max_memory",
         "seconds",
         "steps",
@@ -64,11 +66,16 @@ class Budget:
     )
 
     def __init__(
-        self, max_memory: float = math.inf, seconds: float = math.inf, *, limited: bool = True, compact: Compact = ""
+        self, max_memory: float = math.inf, seconds: float = math.inf, *, limited: bool = True, loops: Loops = "fast"
     ) -> None:
-        self.max_memory, self.seconds, self.limited, self.compact = max_memory, seconds, limited, compact
+        self.max_memory, self.seconds, self.limited, self.loops = max_memory, seconds, limited, loops
         self.deadline = time.monotonic() + seconds
         self.elements = self.held = self.terms = self.unknown = self.steps = 0
+
+    @property
+    def has_small_loops(self) -> bool:
+        """Whether loops stay loops, since each tensor of an unrolled loop takes memory."""
+        return self.loops in ("small", "small quantized")
 
     @property
     def largest_constant(self) -> int:

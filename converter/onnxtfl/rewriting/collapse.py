@@ -6,6 +6,12 @@
       ->
     %p = Reshape(%a) [6, 20, 42]; %q = Reshape(%b) [6, 1, 42]; %y = Reshape(Add(%p, %q)) [2, 3, 4, 5, 6, 7]
 
+With a batch of 1, for kernels whose constants have no batch, and that take the first axis of any tensor for it::
+
+    %y = Add(%a: 6x7, %b: 7)
+      ->
+    %p = Reshape(%a) [1, 6, 7]; %q = Reshape(%b) [1, 1, 7]; %y = Reshape(Add(%p, %q)) [6, 7]
+
 Adjacent axes are merged where every operand either has the full size of both or broadcasts over both, whatever its
 symbols are at run time.
 """
@@ -39,6 +45,28 @@ def collapse(builder: Builder, node: Node, limit: int) -> list[Value] | None:
         for v, s in zip(node.operands, shapes, strict=True)
     ]
     (result,) = builder.remade(node, *operands)
+    return [reshape(builder, result, full, *sources)]
+
+
+def with_unit_batch(builder: Builder, node: Node, most: int) -> list[Value] | None:
+    """Return the results of `node` on operands of equal rank, at most `most`, with a first axis of size 1.
+
+    None if they have this form, or if axes cannot be merged.
+    """
+    full = node.result.tensor_type.shape if issubclass(node.op, Elementwise) and len(node.results) == 1 else None
+    sources = [v for v in node.operands if v is not None]
+    if full is None or not all(isinstance(v.type, TensorType) and v.type.shape is not None for v in sources):
+        return None
+    shapes = [(1,) * (len(full) - v.rank) + v.shape for v in sources]
+    if len(full) > 1 and full[0] == 1:
+        groups = [[axis] for axis in range(len(full))]
+    else:
+        groups = [[], *_groups(full, shapes)]
+    merged = [_merged(shape, groups) for shape in shapes]
+    if len(groups) > most or merged == [v.shape for v in sources]:
+        return None
+    made = iter([reshape(builder, v, s, *sources) for v, s in zip(sources, merged, strict=True)])
+    (result,) = builder.remade(node, *(None if v is None else next(made) for v in node.operands))
     return [reshape(builder, result, full, *sources)]
 
 

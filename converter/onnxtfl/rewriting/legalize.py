@@ -22,7 +22,7 @@ from onnxtfl.ir.quantized import is_real, touches_quantized
 from onnxtfl.ir.shown_sizes import operand_types
 from onnxtfl.ir.source_names import source_name
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.rewriting.collapse import collapse
+from onnxtfl.rewriting.collapse import collapse, with_unit_batch
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.halves import moved_in_halves
 from onnxtfl.rewriting.lower import emit
@@ -254,9 +254,16 @@ def _collapsed(builder: Builder, node: Node, refusal: Refusal) -> list[Value] | 
     return collapse(builder, node, refusal.limit)
 
 
+def _with_unit_batch(builder: Builder, node: Node, refusal: Refusal) -> list[Value] | None:
+    return with_unit_batch(builder, node, _MOST_AXES)
+
+
+_MOST_AXES = 4
+"""The most axes of tensors of targets whose kernels depend on the batch."""
 _REPAIRS: Mapping[str, Sequence[Callable[..., list[Value] | None]]] = {
     "dtype": (cast_operands, moved_in_halves),
     "rank": (_collapsed,),
+    "shape": (_with_unit_batch,),
 }
 """The rewrites that may make a refused node acceptable, by kind of refusal."""
 

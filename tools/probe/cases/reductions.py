@@ -28,8 +28,9 @@ _OF_NOTHING = {"MEAN": 0, "REDUCE_MAX": -np.inf, "REDUCE_MIN": np.inf}
 
 def _axes(rank: int) -> list[tuple[int, ...]]:
     """One axis, several, all; negative ones too."""
-    everything = tuple(range(rank))
-    return list(dict.fromkeys([(rank - 1,), (0,), (-1,), everything, everything[::2], everything[1:], everything[-2:]]))
+    every = tuple(range(rank))
+    inner = [every[1:-1], every[1:2], every[-2:-1]] if rank > 2 else []
+    return list(dict.fromkeys([(rank - 1,), (0,), (-1,), every, every[::2], every[1:], every[-2:], *inner]))
 
 
 def _wide(x: Array) -> Array:

@@ -1,7 +1,7 @@
 """Recurrent layers over a sequence, each defined by one Scan: Lstm Gru Rnn.
 
 One direction each; a bidirectional layer is two ops, whose outputs the mapping joins. Time is the first axis. The
-products of the input with its weights are taken for all steps at once, unless loops are to be small (`Budget.compact`)
+products of the input with its weights are taken for all steps at once, unless loops are to be small (`Budget.loops`)
 and the input is smaller than they are; each step is one product with the state.
 
 Names of dimensions: T steps, N batch, I input, H cells, K hidden state (H, or fewer under a projection).
@@ -212,7 +212,7 @@ class _Layer:
         """Whether each step multiplies its part of the input, since a loop stores scanned values several times."""
         features, rows = self.input.shape[-1], self.weights.shape[0]
         constants = all(v is None or _is_weight(v) for v in (self.weights, self.bias))
-        return bool(current_budget().compact) and constants and exceeds(rows, features)
+        return current_budget().has_small_loops and constants and exceeds(rows, features)
 
     def product(self, b: Builder, x: Value) -> Value:
         """Return the products [..., gates * H] of `x` [..., I] with the weights, plus the bias."""
