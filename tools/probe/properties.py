@@ -67,12 +67,17 @@ def _of_batch_1(case: Case) -> Iterator[Case]:
 def _properties(case: Case) -> dict[str, Any]:
     """The properties of a case and its plain options."""
     instance = case.instance()
-    options = {name: value for name, value in case.options.items() if isinstance(value, int | float | str)}
+    options = {name: value for name, value in case.options.items() if _decides(name, value)}
     found = {}
     for name, function in PROPERTIES.items():
         with contextlib.suppress(IndexError, AttributeError, ZeroDivisionError):
             found[name] = function(instance)
     return {**options, **found}
+
+
+def _decides(name: str, value: Any) -> bool:
+    """Whether an option can be a constraint: masks are many, and `drops_axes` says what matters."""
+    return isinstance(value, int | float | str) and not name.endswith("_mask")
 
 
 def deciding(findings: Sequence[Finding]) -> list[Finding]:

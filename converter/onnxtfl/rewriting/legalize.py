@@ -86,6 +86,8 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
         form = target.accepted(node)
         if late and form is not None and not form.renames:
             return [made for made in emit(graph, node, form, target) if made.op.dialect == "neutral"]
+        if form is not None and not late and (made := _on_fewer_axes(graph, node, target)):
+            return made
         legal = form is not None or (not late and _late_rule(node, target) is not None)
         if not legal and depth > MAX_DEPTH:
             raise _refused(node, target, _refusals(node, target))
@@ -99,6 +101,26 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
         raise
     except Exception as error:
         raise InternalError("legalize", error, node=source_name(node), op=node.op.name) from error
+
+
+def _on_fewer_axes(graph: Graph, node: Node, target: Target) -> list[Node]:
+    """Rewrite an accepted move on more than `free_rank` axes of known sizes; return the new nodes, none if it stays."""
+    values = [v for v in (*node.operands[:1], *node.results) if v is not None]
+    types = [v.type for v in values if isinstance(v.type, TensorType)]
+    if node.op.moves is None or node.op is ops.Reshape or not all(type_.is_static for type_ in types):
+        return []
+    if max((len(type_.shape or ()) for type_ in types), default=0) <= target.free_rank:
+        return []
+    for rule in rules().decompositions_of(node, *target.chain, order="axes"):
+        builder = Builder(graph, node)
+        builder.maker = rule_name(rule)
+        values_made = builder.tried(rule, node)
+        moved = [made for made in builder.created if made.op is not ops.Reshape]
+        if values_made is not None and all(made.result.rank <= target.free_rank for made in moved):
+            graph.replace(node, [values_made] if isinstance(values_made, Value) else list(values_made))
+            return builder.created
+        builder.undo()
+    return []
 
 
 def _check_sizes(node: Node, target: Target) -> None:

@@ -184,20 +184,22 @@ class Rules:
         derived = [expand] if issubclass(op, Derived) else []
         return [*(one.rule for equal in self._by_precedence(op, chain) for one in equal), *derived]
 
-    def decompositions_of(self, node: Node, *chain: Target) -> Iterator[DecomposeRule]:
-        """Return those that apply to `node`. RuleError for two of the same order and benefit."""
-        for equal in self._by_precedence(node.op, chain):
+    def decompositions_of(self, node: Node, *chain: Target, order: Order | None = None) -> Iterator[DecomposeRule]:
+        """Return those that apply to `node`, of one `order` or of all. RuleError for two of equal precedence."""
+        for equal in self._by_precedence(node.op, chain, _ORDERS if order is None else (order,)):
             applying = [one.rule for one in equal if one.applies(node)]
             if len(applying) > 1:
                 raise RuleError(f"decomposing {node.op.name} has two rules of one benefit: {_listed(applying)}")
             yield from applying
-        if issubclass(node.op, Derived):
+        if issubclass(node.op, Derived) and order in (None, "formula"):
             yield expand
 
-    def _by_precedence(self, op: type[Op], chain: Sequence[Target]) -> Iterator[list[Decomposition]]:
+    def _by_precedence(
+        self, op: type[Op], chain: Sequence[Target], orders: Sequence[Order] = _ORDERS
+    ) -> Iterator[list[Decomposition]]:
         """Yield groups of decompositions of equal precedence, in order."""
         found = self.decompose.get(op, {})
-        for order, target in itertools.product(_ORDERS, (*chain, None)):
+        for order, target in itertools.product(orders, (*chain, None)):
             known = sorted(found.get((order, target), ()), key=_precedence)
             yield from (list(equal) for _, equal in itertools.groupby(known, _precedence))
 

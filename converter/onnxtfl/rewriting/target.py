@@ -55,6 +55,8 @@ class Target(ABC):
     """Whether there are hybrid kernels, and memory for dequantized weights does not matter."""
     longest_axis: int = (1 << 63) - 1
     """The largest size of an axis."""
+    free_rank: int = (1 << 31) - 1
+    """Ops that move elements are written with at most so many axes where that costs reshapes only."""
     raised: str = ""
     """The version of the format and the reason, if a model needs a newer one than the default."""
 

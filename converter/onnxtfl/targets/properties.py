@@ -51,6 +51,24 @@ def axes(op: OpInstance) -> str:
     return "".join(letters[axis % len(shape)] for axis in sorted(axis % len(shape) for axis in named))
 
 
+def constants(op: OpInstance) -> str:
+    """The names of the operands that are constant."""
+    return " ".join(parameter.name for _, parameter, value in op.operands if value.is_constant)
+
+
+def strides(op: OpInstance) -> str:
+    """The kind of the strides of a slice: "1" if all are, "positive", or "negative" if any is; "?" if computed."""
+    known = static_ints(next(iter(op.named("strides")), None))
+    if known is None:
+        return "?"
+    return "negative" if min(known, default=1) < 0 else "1" if set(known) <= {1} else "positive"
+
+
+def drops_axes(op: OpInstance) -> bool:
+    """Whether a STRIDED_SLICE removes or inserts axes."""
+    return any(op.options.get(name) for name in ("shrink_axis_mask", "new_axis_mask", "ellipsis_mask"))
+
+
 def channels_of_groups(op: OpInstance) -> str:
     """Of a convolution: "all" without groups, "4n" if groups have a multiple of 4 channels, read and made, else "any"."""
     x, filters, y = _shapes(op, "operands")[0], _shape(op.named("filter")[0]), _shapes(op, "results")[0]
@@ -61,7 +79,8 @@ def channels_of_groups(op: OpInstance) -> str:
 
 
 PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
-    found.__name__: found for found in (equal_ranks, unit_constants, unit_batch, axes, channels_of_groups)
+    found.__name__: found
+    for found in (equal_ranks, unit_constants, unit_batch, axes, constants, strides, drops_axes, channels_of_groups)
 }
 """The properties that forms may restrict, by name."""
 

@@ -57,6 +57,7 @@ class TfliteTarget(Target):
     shares_inputs = False
     has_integer_ops = True
     longest_axis = (1 << 31) - 1
+    free_rank = 4  # LiteRT's GPU accelerator has no more axes, and RESHAPE takes no time on CPUs
 
     def __init__(self, min_runtime: str = "2.14", *, hybrid: bool = False, table: str = "tflite") -> None:
         super().__init__()
