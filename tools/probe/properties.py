@@ -21,7 +21,7 @@ _CONVERTED = _TYPES | {"float16", "int8", "uint8"}
 """The element types in which results for the accelerator compute, and those that they convert."""
 _MODES = ("equal", "scalar", "broadcast")
 _RANK = 4
-_LEAST_GAIN = 0.02
+_LEAST_GAIN = 0.005
 """The part of all cases that a property has to explain to be a constraint of forms."""
 _NOT_IN_BATCHES = (ValueError, IndexError)
 """What cases raise that cannot have a batch of 1."""
@@ -53,12 +53,10 @@ def _is_suitable(case: Case) -> bool:
 def _of_batch_1(case: Case) -> Iterator[Case]:
     """The case with the first entry only of computed operands, if it can be evaluated and there are more."""
     names = [parameter.variable for _, parameter, _ in case.instance().operands]
-    if case.evaluate is None or case.quantizations or case.mode not in _MODES or len(names) != len(case.operands):
+    computed = {v for i, v in enumerate(names) if i not in case.constants}
+    if case.evaluate is None or case.quantizations or case.mode not in _MODES or computed != {"T"}:
         return
-    operands = [
-        a if a is None or a.ndim < 2 or i in case.constants or v != "T" else a[:1]
-        for i, (a, v) in enumerate(zip(case.operands, names, strict=True))
-    ]
+    operands = [a if a is None or a.ndim < 2 or i in case.constants else a[:1] for i, a in enumerate(case.operands)]
     if any(a is not None and b is not None and a.shape != b.shape for a, b in zip(operands, case.operands, strict=True)):
         with contextlib.suppress(*_NOT_IN_BATCHES):
             yield replace(case, operands=operands, expected=case.evaluate(*operands))
@@ -76,13 +74,13 @@ def _properties(case: Case) -> dict[str, Any]:
 
 
 def _decides(name: str, value: Any) -> bool:
-    """Whether an option can be a constraint: masks are many, and `drops_axes` says what matters."""
-    return isinstance(value, int | float | str) and not name.endswith("_mask")
+    """Whether an option can be a constraint: of masks and axes, `plain_slice` and `axes` say what matters."""
+    return isinstance(value, int | float | str) and not name.endswith("_mask") and name != "axis"
 
 
 def deciding(findings: Sequence[Finding]) -> list[Finding]:
     """The findings with those constraints only without which a correct case would count as wrong."""
-    names = sorted({name for finding in findings for name in finding.extra})
+    names = sorted({name for f in findings for name, value in f.extra.items() if _decides(name, value)})
     always = [name for name in names if name in ("constant", "required", "per_axis", "quantization")]
     chosen: list[str] = list(always)
     best = _kept(findings, chosen)

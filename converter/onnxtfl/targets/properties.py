@@ -56,17 +56,26 @@ def constants(op: OpInstance) -> str:
     return " ".join(parameter.name for _, parameter, value in op.operands if value.is_constant)
 
 
-def strides(op: OpInstance) -> str:
-    """The kind of the strides of a slice: "1" if all are, "positive", or "negative" if any is; "?" if computed."""
-    known = static_ints(next(iter(op.named("strides")), None))
-    if known is None:
-        return "?"
-    return "negative" if min(known, default=1) < 0 else "1" if set(known) <= {1} else "positive"
+def plain_slice(op: OpInstance) -> bool:
+    """Whether a slice of known bounds goes forward, keeps all axes, and has its bounds inside of the tensor."""
+    shape = next(iter(_shapes(op, "operands")), ())
+    starts, ends, sizes, strides = (_numbers(op, name) for name in ("begin", "end", "size", "strides"))
+    if any(op.options.get(name) for name in ("shrink_axis_mask", "new_axis_mask", "ellipsis_mask", "offset")):
+        return False
+    if len(starts) != len(shape) or not isinstance(op.options.get("begin_mask", 0), int):
+        return False
+    if not op.named("size"):
+        starts = [0 if op.options["begin_mask"] >> i & 1 else n for i, n in enumerate(starts)]
+        ends = [shape[i] if op.options["end_mask"] >> i & 1 else n for i, n in enumerate(ends)]
+    else:
+        ends = [start + size for start, size in zip(starts, sizes, strict=True)]
+    inside = all(0 <= start < end <= n for start, end, n in zip(starts, ends, shape, strict=True))
+    return inside and min(strides, default=1) > 0
 
 
-def drops_axes(op: OpInstance) -> bool:
-    """Whether a STRIDED_SLICE removes or inserts axes."""
-    return any(op.options.get(name) for name in ("shrink_axis_mask", "new_axis_mask", "ellipsis_mask"))
+def _numbers(op: OpInstance, name: str) -> list[int]:
+    """The elements of a constant operand; none if it is computed or absent."""
+    return static_ints(next(iter(op.named(name)), None)) or []
 
 
 def channels_of_groups(op: OpInstance) -> str:
@@ -80,7 +89,7 @@ def channels_of_groups(op: OpInstance) -> str:
 
 PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
     found.__name__: found
-    for found in (equal_ranks, unit_constants, unit_batch, axes, constants, strides, drops_axes, channels_of_groups)
+    for found in (equal_ranks, unit_constants, unit_batch, axes, constants, plain_slice, channels_of_groups)
 }
 """The properties that forms may restrict, by name."""
 

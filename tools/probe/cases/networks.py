@@ -92,7 +92,7 @@ def conv_2d(op: str) -> Iterator[Case]:
         for (h, w), stride, dilation, padding in itertools.product(
             ((3, 3), (1, 1), (2, 5)), (1, 2), (1, 2), ("SAME", "VALID")
         ):
-            for inputs, outputs, group in ((3, 5, 1), (4, 6, 2), (1, 4, 1)):
+            for inputs, outputs, group in ((3, 5, 1), (4, 6, 2), (8, 8, 2), (1, 4, 1)):
                 x = draw(element, (2, 11, 10, inputs))
                 kernel = draw(element, (outputs, h, w, inputs // group), seed="w")
                 bias = draw(element, (outputs,), seed="b")

@@ -126,7 +126,7 @@ def concatenation(op: str) -> Iterator[Case]:
     """One to five operands along each axis, one of them constant."""
     for element in ALL:
         for rank in RANKS:
-            for axis in sorted({0, rank - 1, -1, rank // 2}):
+            for axis in sorted({0, rank - 1, -1, rank // 2, min(1, rank - 1)}):
                 for count in (2, 3, 5, 1):
                     xs = [draw(element, _enlarged(rank, axis, i), seed=str(i)) for i in range(count)]
                     options = {"axis": axis, "fused_activation_function": "NONE"}
@@ -159,7 +159,7 @@ def unpack(op: str) -> Iterator[Case]:
     for element in ALL:
         for rank in RANKS:
             x = draw(element, sizes(rank))
-            for axis in sorted({0, rank - 1, -1, rank // 2}):
+            for axis in sorted({0, rank - 1, -1, rank // 2, min(1, rank - 1)}):
                 ys = [np.ascontiguousarray(np.take(x, i, axis)) for i in range(x.shape[axis])]
                 yield Case(op, {"T": element}, [x], ys, {"num": len(ys), "axis": axis})
 
