@@ -6,11 +6,12 @@ python tools/probe_kernels.py ADD --verbose --dry    print every case that is no
 python tools/probe_kernels.py --again                write the tables from the findings of the last run
 python tools/probe_kernels.py --only inexact         write the errors of quantized forms only (or: hybrid, empty)
 python tools/probe_kernels.py --micro                TFLite Micro instead, in schemas/targets/micro.toml
+python tools/probe_kernels.py --vela ethos-u55      what Vela puts on the NPU, in schemas/targets/ethos-u55.toml (or u85)
 python tools/probe_kernels.py --costs                measure the times of ops that are alternative forms instead
 
 Measures LiteRT (ai-edge-litert) in this Python and tflite-runtime 2.14 in --runtime-python (default: the environment
-variable ONNXTFL_TFLITE_RUNTIME_PYTHON); with --micro, tflite-micro in this Python. All ops take half an hour, those of
-TFLite Micro ten minutes, the costs one minute.
+variable ONNXTFL_TFLITE_RUNTIME_PYTHON); with --micro, tflite-micro in this Python; with --vela, Vela in this Python. All ops take half an hour, those of
+TFLite Micro and of an NPU ten minutes each, the costs one minute.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tools.probe.case import Case
 from tools.probe.costs.measure import costs
 from tools.probe.empty import empty_cases_of, empty_rows
 from tools.probe.exactness import inexact
+from tools.probe.npu import npu_cases
 from tools.probe.registry import cases_of, hybrid_cases_of, probes
 from tools.probe.runtime import ONLY, Runtime
 from tools.probe.summary import is_accepted, list_text, summarize
@@ -39,9 +41,11 @@ from onnxtfl.targets.tflite import TfliteTarget
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "schemas" / "tflite_ops.toml"
-MICRO_TABLE = ROOT / "schemas" / "targets" / "micro.toml"
+TARGETS = ROOT / "schemas" / "targets"
 MICRO_RANK = 6
 """The maximum rank of tflite::RuntimeShape (kMaxSmallSize), which release builds do not check."""
+ACCELERATORS = {"ethos-u55": "ethos-u55-128", "ethos-u85": "ethos-u85-256"}
+"""Vela's names of configurations, of which those of one NPU take the same ops."""
 FINDINGS = ROOT / "build" / "probe"
 
 
@@ -50,7 +54,8 @@ def main() -> int:
     options = _options()
     if options.costs:
         return _costs(options)
-    wanted = options.ops or sorted(probes() if not options.micro else set(probes()) & set(names("targets/micro.toml")))
+    known = names(f"targets/{options.target}.toml") if options.target else probes()
+    wanted = options.ops or sorted(set(probes()) & set(known))
     runtimes = _runtimes(options)
     measurer = measure.Measurer(runtimes, options.verbose)
     for op in wanted:
@@ -60,7 +65,7 @@ def main() -> int:
             print(f"# {op}: {time.monotonic() - started:.1f} s")
             print("".join(f"[{op}.{kind}]\n{text}" for kind, text in tables.items() if text), flush=True)
         for kind, text in tables.items() if not options.dry else ():
-            rewrite(MICRO_TABLE if options.micro else TABLE, {op: text}, kind)
+            rewrite(TARGETS / f"{options.target}.toml" if options.target else TABLE, {op: text}, kind)
     for runtime in runtimes.values():
         runtime.close()
     return 0
@@ -68,14 +73,20 @@ def main() -> int:
 
 def _runtimes(options: argparse.Namespace) -> dict[str, Runtime]:
     """The runtimes to measure, by name."""
-    if options.micro:
+    if options.target in ACCELERATORS:
+        return {options.target: Runtime(sys.executable, (ACCELERATORS[options.target],), "vela_child.py")}
+    if options.target:
         return {"micro": Runtime(sys.executable, (ONLY,), "micro_child.py")}
     return {"litert": Runtime(sys.executable), "2.14": Runtime(options.runtime_python)}
 
 
 def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) -> dict[str, str]:
     """The text of each table of an op, by kind; "" for tables that the op does not need."""
-    if options.micro:
+    if options.target in ACCELERATORS:
+        cases = npu_cases(options.target, filter(_is_of_micro, cases_of(op)))
+        found = _findings(f"{op}.{options.target}", cases, measurer, options.again)
+        return {"kernels": summarize(found, runtimes=(options.target,))}
+    if options.target:
         found = _findings(f"{op}.micro", filter(_is_of_micro, cases_of(op)), measurer, options.again)
         return {
             "kernels": summarize(found, runtimes=("micro",)),
@@ -124,7 +135,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("ops", nargs="*", metavar="OP")
     parser.add_argument("--runtime-python", default=os.environ.get("ONNXTFL_TFLITE_RUNTIME_PYTHON", "python3.11"))
-    parser.add_argument("--micro", action="store_true", help="measure TFLite Micro")
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument("--micro", action="store_const", const="micro", dest="target", help="measure TFLite Micro")
+    target.add_argument("--vela", choices=ACCELERATORS, dest="target", help="ask Vela what runs on an NPU")
     parser.add_argument("--costs", action="store_true", help="measure the times of ops")
     parser.add_argument("--only", choices=["inexact", "hybrid", "empty"], help="write these tables only")
     parser.add_argument("--again", action="store_true", help="use the findings of the last run")

@@ -18,6 +18,7 @@ from onnxtfl.ir.op import foreign_op
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType, dtype_of
 from onnxtfl.rewriting.registry import Form
+from onnxtfl.targets.instance import OpInstance
 from onnxtfl.targets.table import Parameter, entry
 from onnxtfl.targets.tflite import TfliteTarget
 
@@ -92,14 +93,21 @@ class Case:
     def model(self) -> bytes:
         """The model as a .tflite file; the op version is that of the op table."""
         graph = Graph()
-        operands = [self._operand(graph, i, array) for i, array in enumerate(self.operands)]
-        results = [Value(self._type(array, side="results", index=i)) for i, array in enumerate(self.expected)]
+        operands, results = self._values(graph)
         version = TfliteTarget().op_version(Form(self.op, tuple(operands), self.options), results)
         node = graph.insert(Node(foreign_op("tfl", self.op, version), operands, self.options))
         graph.outputs = [node.add_result(value.type, f"y{i}") for i, value in enumerate(results)]
         file = io.BytesIO()
         write(Model(graph), file)
         return file.getvalue()
+
+    def instance(self) -> OpInstance:
+        """The op as targets see it."""
+        return OpInstance(entry(self.op), *self._values(Graph()), self.options)
+
+    def _values(self, graph: Graph) -> tuple[list[Value | None], list[Value]]:
+        operands = [self._operand(graph, i, array) for i, array in enumerate(self.operands)]
+        return operands, [Value(self._type(array, side="results", index=i)) for i, array in enumerate(self.expected)]
 
     def _operand(self, graph: Graph, index: int, array: Array | None) -> Value | None:
         if array is None:

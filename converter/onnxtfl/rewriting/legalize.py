@@ -89,6 +89,8 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
         legal = form is not None or (not late and _late_rule(node, target) is not None)
         if not legal and depth > MAX_DEPTH:
             raise _refused(node, target, _refusals(node, target))
+        if form is not None and target.falls_back(node, form):
+            return _brought_back(graph, node, target)
         return [] if legal else _rewrite(graph, node, target)
     except OnnxtflError as error:
         error.node = error.node or source_name(node)
@@ -130,6 +132,20 @@ def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
     if values is None:
         raise _refused(node, target, refusals)
     graph.replace(node, values)
+    return builder.created
+
+
+def _brought_back(graph: Graph, node: Node, target: Target) -> list[Node]:
+    """Rewrite a node that only the fallback of `target` accepts, for another quantization or by a rule for the target.
+
+    Returns the new nodes; none if there is no such rewrite.
+    """
+    builder = Builder(graph, node)
+    builder.maker = "requantize"
+    values = requantized(builder, node, target) if touches_quantized(node) and not node.regions else None
+    values = values or _decompose(builder, node, target, target.own_chain)
+    if values is not None:
+        graph.replace(node, values)
     return builder.created
 
 
@@ -192,9 +208,13 @@ def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[V
     return None
 
 
-def _decompose(builder: Builder, node: Node, target: Target) -> list[Value] | None:
-    late = _late_rule(node, target)
-    for rule in [late] if late else rules().decompositions_of(node, *target.chain):
+def _decompose(
+    builder: Builder, node: Node, target: Target, chain: Sequence[str] | None = None
+) -> list[Value] | None:
+    """Rewrite `node` by the first rule that applies; `chain`: rules for these targets only, not those for all."""
+    late = _late_rule(node, target) if chain is None else None
+    found = rules().decompositions_of(node, *target.chain) if chain is None else rules().own_decompositions(node, *chain)
+    for rule in [late] if late else found:
         builder.maker = rule_name(rule)
         try:
             values = builder.tried(rule, node)

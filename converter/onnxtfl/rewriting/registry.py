@@ -182,22 +182,26 @@ class Rules:
     def decompositions(self, op: type[Op], *chain: Target) -> list[DecomposeRule]:
         """Return all decompositions of an op for a target and its wider targets, in order, and the op's expansion."""
         derived = [expand] if issubclass(op, Derived) else []
-        return [*(one.rule for equal in self._by_precedence(op, chain) for one in equal), *derived]
+        return [*(one.rule for equal in self._by_precedence(op, (*chain, None)) for one in equal), *derived]
 
     def decompositions_of(self, node: Node, *chain: Target) -> Iterator[DecomposeRule]:
         """Return those that apply to `node`. RuleError for two of the same order and benefit."""
-        for equal in self._by_precedence(node.op, chain):
+        yield from self.own_decompositions(node, *chain, None)
+        if issubclass(node.op, Derived):
+            yield expand
+
+    def own_decompositions(self, node: Node, *targets: Target | None) -> Iterator[DecomposeRule]:
+        """Return those of `targets` (None: those registered for all) that apply to `node`."""
+        for equal in self._by_precedence(node.op, targets):
             applying = [one.rule for one in equal if one.applies(node)]
             if len(applying) > 1:
                 raise RuleError(f"decomposing {node.op.name} has two rules of one benefit: {_listed(applying)}")
             yield from applying
-        if issubclass(node.op, Derived):
-            yield expand
 
-    def _by_precedence(self, op: type[Op], chain: Sequence[Target]) -> Iterator[list[Decomposition]]:
+    def _by_precedence(self, op: type[Op], targets: Sequence[Target | None]) -> Iterator[list[Decomposition]]:
         """Yield groups of decompositions of equal precedence, in order."""
         found = self.decompose.get(op, {})
-        for order, target in itertools.product(_ORDERS, (*chain, None)):
+        for order, target in itertools.product(_ORDERS, targets):
             known = sorted(found.get((order, target), ()), key=_precedence)
             yield from (list(equal) for _, equal in itertools.groupby(known, _precedence))
 

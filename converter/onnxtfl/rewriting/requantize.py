@@ -44,10 +44,15 @@ class Variant:
 
 
 def requantized(b: Builder, node: Node, target: Target) -> list[Value] | None:
-    """Return the results of `node` computed in other quantizations that the target accepts, else None."""
-    for variant in _variants(node, target):
-        if _accepts(node, variant, target):
-            return _made(b, node, variant, target)
+    """Return the results of `node` computed in other quantizations that the target accepts, else None.
+
+    Those that only its fallback accepts come last, and are none for a node that the fallback accepts as it is.
+    """
+    variants = list(_variants(node, target))
+    for by_fallback in (False,) if target.accepted(node) is not None else (False, True):
+        for variant in variants:
+            if _accepts(node, variant, target, by_fallback):
+                return _made(b, node, variant, target)
     return None
 
 
@@ -85,6 +90,10 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
         fixed = target.fixed_quantization(form, storage)
         if fixed is not None and _is_fine(fixed, wanted):
             yield Variant(nothing, tuple(fixed if q is not None else None for q in results))
+        wide = None if fixed is None else target.fixed_quantization(form, "int16")
+        if wide is not None and storage != "int16":
+            finer = tuple(None if q is None else _as_int16(q) for q in operands)
+            yield Variant(finer, tuple(wide if q is not None else None for q in results))
     single = next(iter(sources)) if len(sources) == 1 else None
     if single is not None and (
         _selects(node, single) or (picked_operands(node) == "mean" and _is_fine(single, wanted))
@@ -105,6 +114,11 @@ def _shifted(operands: Sequence[Quantization | None], results: Sequence[Quantiza
                 for s in (operands, results)
             )
             yield Variant(*sides)
+
+
+def _as_int16(quantization: Quantization) -> Quantization:
+    """The quantization as int16 that represents all values of one of 8 bits."""
+    return Quantization("int16", (quantization.scales[0] / 128,), (0,))
 
 
 def _is_fine(rounded: Quantization, wanted: set[Quantization]) -> bool:
@@ -130,14 +144,15 @@ def _per_tensor(value: Value | None) -> Quantization | None:
     return quantization if quantization is not None and quantization.per_tensor else None
 
 
-def _accepts(node: Node, variant: Variant, target: Target) -> bool:
-    """Whether the target accepts `node` with the types of `variant`."""
+def _accepts(node: Node, variant: Variant, target: Target, by_fallback: bool) -> bool:
+    """Whether the target accepts `node` with the types of `variant`; `by_fallback`: or its fallback."""
     operands = [v if q is None else _retyped(v, q) for v, q in zip(node.operands, variant.operands, strict=True)]
     probe = Node(node.op, operands, node.attributes)
     for result, quantization in zip(node.results, variant.results, strict=True):
         probe.add_result(result.type if quantization is None else result.tensor_type.stored_as(quantization))
     try:
-        return target.accepted(probe) is not None
+        form = target.accepted(probe)
+        return form is not None and (by_fallback or not target.falls_back(probe, form))
     finally:
         probe.detach()
 

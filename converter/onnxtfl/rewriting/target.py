@@ -43,6 +43,8 @@ class Target(ABC):
     name: ClassVar[TargetName]
     chain: tuple[TargetName, ...]
     """The chain of targets whose rules apply, the narrowest first."""
+    own_chain: tuple[TargetName, ...] = ()
+    """Those whose rules also apply to nodes that only the fallback accepts."""
     has_integer_ops: bool
     """Whether there are kernels on quantized types besides quantize and dequantize."""
     title: str
@@ -68,6 +70,10 @@ class Target(ABC):
     @abstractmethod
     def accepted(self, node: Node) -> Form | None:
         """Return the accepted form of `node` with the lowest cost; None if there is none."""
+
+    def falls_back(self, node: Node, form: Form) -> bool:
+        """Whether only the fallback of the target accepts `form` of `node`."""
+        return False
 
     def may_compute_on_integers(self, node: Node) -> bool:
         """Whether any kernels compute on quantized types like those of `node`."""

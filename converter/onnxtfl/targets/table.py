@@ -115,6 +115,8 @@ class Narrowed:
     needed: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     only: Mapping[str, Any] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
+    safe: tuple[str, ...] = ()
     kernels: tuple[Mapping[str, Any], ...] | None = None
     hybrid: tuple[Mapping[str, Any], ...] | None = None
     activations: frozenset[str] | None = None
@@ -138,9 +140,11 @@ def narrowed(target: str, op: str) -> Narrowed:
         tuple(table.get("needed", "").split()),
         tuple(table.get("absent", "").split()),
         table.get("only", {}),
+        tuple(table.get("limits", ())),
+        tuple(table.get("safe", ())),
         tuple(kernels.get(target, ())) if is_whole else None,
         tuple(hybrid.get(target, ())) if is_whole else None,
-        frozenset(kernels.get("activations", "").split()) if is_whole else None,
+        frozenset(kernels["activations"].split()) if "activations" in kernels else None,
         tuple(section(f"{op}.inexact", known.file).get("rows", ())),
         table.get("resolver", ""),
     )

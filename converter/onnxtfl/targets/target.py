@@ -30,12 +30,14 @@ EQUAL, SOME = 1.2, 200.0
 class Target(engine.Target):
     """A target with tables of its ops and their costs.
 
-    `channels_last`: whether convolution kernels are channels-last. `shares_inputs`: whether an output may be an input,
+    `channels_last`: whether convolution kernels are channels-last. `compares_costs`: whether the measured costs are
+    those of the hardware that the target's ops run on. `shares_inputs`: whether an output may be an input,
     of the same name. `has_open_sizes`: whether tensors may have dynamic sizes. `has_uint8_kernels`: whether
     convolutions compute on uint8.
     """
 
     channels_last: ClassVar[bool]
+    compares_costs: bool = True
     has_open_sizes: bool = True
     has_uint8_kernels: bool = True
     shares_inputs: ClassVar[bool]
@@ -74,13 +76,14 @@ class Target(engine.Target):
     def accepted(self, node: Node) -> Form | None:
         """The form of `node` that is written; None if the target accepts none.
 
-        Of several, the cheapest; if costs are equal or unknown, the one with the smallest error of quantized results;
+        Of several, those that do not fall back; of these, the cheapest; if costs are equal or unknown, the one with the smallest error of quantized results;
         if errors are equal too, the first in the order of the rules.
         """
         forms = [form for form in self.forms(node) if self.refuses(node, form) is None]
+        forms = [form for form in forms if not self.falls_back(node, form)] or forms
         if len(forms) < 2:
             return forms[0] if forms else None
-        costs = [cost for form in forms if (cost := self.cost(node, form)) is not None]
+        costs = [cost for form in forms if self.compares_costs and (cost := self.cost(node, form)) is not None]
         if len(costs) == len(forms):
             limit = min(costs) * EQUAL + SOME
             forms = [form for form, cost in zip(forms, costs, strict=True) if cost <= limit]
@@ -113,13 +116,13 @@ class Target(engine.Target):
         return self._transposes[key]
 
     def refuses(self, node: Node, form: Form) -> Refusal | None:
-        key = _key(node, form)
+        key = key_of(node, form)
         if key not in self._refusals:
             self._refusals[key] = self.refusal(form, results_of(node, form))
         return self._refusals[key]
 
     def version(self, node: Node, form: Form) -> int:
-        key = _key(node, form)
+        key = key_of(node, form)
         if key not in self._versions:
             self._versions[key] = self.op_version(form, results_of(node, form))
         return self._versions[key]
@@ -146,7 +149,7 @@ def as_form(node: Node) -> Form:
     return Form(name, tuple(node.operands), node.attributes, domain=node.op.domain, own_version=own)
 
 
-def _key(node: Node, form: Form) -> Hashable:
+def key_of(node: Node, form: Form) -> Hashable:
     """Everything on which a target's tables depend: op, attributes, types, and which operands are constant."""
     operands = tuple(_operand_key(v) for v in form.operands)
     results: tuple[Type | None, ...] = form.types or tuple(r.type for r in node.results)
