@@ -13,7 +13,7 @@ from typing import Any
 from onnxtfl.schemas.sections import section, tables_in
 
 FOLDER, ROOT = "targets", "tflite"
-_INHERITED = ("fallback", "weights", "is_compact", "own_arithmetic", "runtime", "advice")
+_INHERITED = ("fallback", "weights", "is_compact", "own_arithmetic", "min_runtime", "runtime", "advice")
 FEATURES = ("open_sizes", "uint8_kernels", "hybrid_kernels", "int64", "float16")
 """What targets may lack."""
 
@@ -36,6 +36,7 @@ class TargetTable:
     weights: Sequence[str] = ()
     is_compact: bool = False
     own_arithmetic: bool = False
+    min_runtime: str | None = None
     runtime: str | None = None
     advice: str | None = None
 
@@ -71,9 +72,7 @@ def target_tables() -> Mapping[str, TargetTable]:
     return found
 
 
-def _table(
-    name: str, head: Mapping[str, Any], parent: TargetTable | None, others: Collection[str] = ()
-) -> TargetTable:
+def _table(name: str, head: Mapping[str, Any], parent: TargetTable | None, others: Collection[str] = ()) -> TargetTable:
     lacks = frozenset(head.get("lacks", "").split())
     if wrong := [*(head.keys() - _KEYS), *lacks.difference(FEATURES)]:
         raise ValueError(f"schemas/{FOLDER}/{name}.toml: [target] has no {', '.join(sorted(wrong))}")

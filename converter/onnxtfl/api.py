@@ -404,7 +404,7 @@ def _quantizing(given: Mapping[str, Any]) -> Quantizing | None:
         raise UsageError("calibration data are for quantizing", hint="choose how to quantize (`quantize`)")
     from onnxtfl.quantizing import Quantizing
 
-    if quantized_io == "uint8" or (quantized_io == "int8" and mode != "int8"):
+    if quantized_io in ("uint8", "int16") or (quantized_io == "int8" and mode != "int8"):
         raise UsageError(f"{mode} has no {quantized_io} inputs and outputs", hint="leave out `quantized_io`")
     target = target_tables()[given["target"]]
     if mode not in target.weights:

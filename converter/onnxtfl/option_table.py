@@ -104,7 +104,7 @@ _TARGETS = target_tables()
 _TARGETS_HELP = ", or ".join(table.help for table in _TARGETS.values())
 TFLITE_RUNTIMES = dict.fromkeys(("litert", "tflite-runtime", *(t.runtime for t in _TARGETS.values() if t.runtime)))
 """What runs .tflite models in a check."""
-_QUANTIZED_TYPES = Choice("source", "float", "int8", "uint8")
+_QUANTIZED_TYPES = Choice("source", "float", "int8", "uint8", "int16")
 CRITERIA = (
     *("tolerance", "quantization-steps", "distribution", "near-ties", "float32-reference", "pre-activation"),
     *("rounding-noise", "op-by-op", "emulation-distance"),

@@ -208,12 +208,12 @@ def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[V
     return None
 
 
-def _decompose(
-    builder: Builder, node: Node, target: Target, chain: Sequence[str] | None = None
-) -> list[Value] | None:
+def _decompose(builder: Builder, node: Node, target: Target, chain: Sequence[str] | None = None) -> list[Value] | None:
     """Rewrite `node` by the first rule that applies; `chain`: rules for these targets only, not those for all."""
     late = _late_rule(node, target) if chain is None else None
-    found = rules().decompositions_of(node, *target.chain) if chain is None else rules().own_decompositions(node, *chain)
+    found = (
+        rules().decompositions_of(node, *target.chain) if chain is None else rules().own_decompositions(node, *chain)
+    )
     for rule in [late] if late else found:
         builder.maker = rule_name(rule)
         try:

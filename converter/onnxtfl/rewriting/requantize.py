@@ -24,13 +24,14 @@ from onnxtfl.ir.conversions import convert_quantization, dequantized_constant
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import SMALL
-from onnxtfl.ir.quantization import Quantization, limits, quantize, shifted_to_int8, shifted_to_uint8
+from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, limits, quantize, shifted_to_int8, shifted_to_uint8
 from onnxtfl.ir.quantized import picked_operands, quantization_of, selected_operands
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.target import Target
 
 _COARSEST = 2.0
 """The largest ratio of the result's scale to the scale of an intermediate quantization."""
+_SHIFTS = (("uint8", shifted_to_int8, -UINT8_OFFSET), ("int8", shifted_to_uint8, UINT8_OFFSET))
 _STORED = (0.0, math.inf, -math.inf)
 """Bounds that all quantized types represent or saturate to."""
 
@@ -69,8 +70,16 @@ def in_float(b: Builder, node: Node, target: Target) -> list[Value]:
 
 
 def _constant_in(value: Value, quantization: Quantization) -> Value | None:
-    """Return a small constant in another quantization; None for other values."""
-    if value.data is None or value.data.size > SMALL:
+    """Return a constant in another quantization; None for other values, and for large ones that change."""
+    if value.data is None:
+        return None
+    for storage, shift, offset in _SHIFTS:
+        before = value.tensor_type.quantization
+        if before is not None and before.storage == storage and shift(before) == quantization:
+            return constant(
+                value.data.cast(quantization.dtype, offset), type_=value.tensor_type.stored_as(quantization)
+            )
+    if value.data.size > SMALL:
         return None
     stored = ArrayData(quantize(value.numpy().astype(np.float32), quantization), quantization.dtype)
     return constant(stored, type_=value.tensor_type.stored_as(quantization))
@@ -84,7 +93,8 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
     if storage is None:
         return
     nothing = (None,) * len(operands)
-    yield from _shifted(operands, results)
+    shifted = list(_shifted(operands, results))
+    yield from shifted if target.has_uint8_kernels else ()
     sources, wanted = ({q for q in found if q is not None} for found in (operands, results))
     for form in target.forms(node):
         fixed = target.fixed_quantization(form, storage)
@@ -102,11 +112,12 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
     if len(wanted) == 1 and (_selects(node, *wanted) or _is_monotonic(node)):
         (common,) = wanted
         yield Variant(tuple(common if q is not None else None for q in operands), (None,) * len(results))
+    yield from () if target.has_uint8_kernels else shifted
 
 
 def _shifted(operands: Sequence[Quantization | None], results: Sequence[Quantization | None]) -> Iterator[Variant]:
     """Return the variant with int8 instead of uint8, or with uint8, whose kernels have a zero point of weights."""
-    for storage, shift in (("uint8", shifted_to_int8), ("int8", shifted_to_uint8)):
+    for storage, shift, _ in _SHIFTS:
         eight_bit = {q.storage for q in (*results, *operands) if q is not None and q.dtype.bits == 8}
         if eight_bit == {storage}:
             sides = (

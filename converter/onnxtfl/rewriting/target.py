@@ -48,6 +48,8 @@ class Target(ABC):
     has_integer_ops: bool
     """Whether there are kernels on quantized types besides quantize and dequantize."""
     title: str
+    has_uint8_kernels: bool = True
+    """Whether convolutions and most other ops compute on uint8."""
     has_int64: bool = True
     """Whether kernels compute in int64."""
     has_float16: bool = True

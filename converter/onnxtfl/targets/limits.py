@@ -9,6 +9,7 @@ from typing import Any
 
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Value
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import TensorType
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.instance import OpInstance
@@ -23,7 +24,7 @@ def within(condition: str, op: OpInstance) -> bool:
 
 def _holds(words: Sequence[str], op: OpInstance) -> bool:
     match words:
-        case [name, *measure, "<", limit] if (measured := _MEASURES.get(measure[0]) if measure else None):
+        case [name, *measure, "<", limit] if measured := _MEASURES.get(measure[0]) if measure else None:
             return all(measured(_sizes(v), *map(int, measure[1:])) < int(limit) for v in op.named(name))
         case ["strides", "inner"]:
             return all(_is_inner(_constant(v)) for v in op.named("strides"))
@@ -37,6 +38,9 @@ def _holds(words: Sequence[str], op: OpInstance) -> bool:
             return all(axis not in (-1, _rank(op) - 1) for v in op.named(name) for axis in _constant(v))
         case ["scaled", *factors]:
             return _is_scaled(op, factors)
+        case ["rescales", "<", limit]:
+            before, after = ([s for _, _, v in side for s in _scales_of(v)] for side in (op.operands, op.results))
+            return max(before, default=0.0) < float(limit) * min(after, default=1.0)
         case ["whole"]:
             return _is_whole(op)
         case ["ungrouped"]:
@@ -46,6 +50,12 @@ def _holds(words: Sequence[str], op: OpInstance) -> bool:
         case [option, "<", limit] if option in op.options:
             return int(op.options[option]) < int(limit)
     return holds(" ".join(words), op)
+
+
+def _scales_of(value: Value) -> tuple[float, ...]:
+    """The scales of a quantized tensor, none of another."""
+    quantization = quantization_of(value)
+    return () if quantization is None else quantization.scales
 
 
 def _batch(sizes: Sizes) -> int:

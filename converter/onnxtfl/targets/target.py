@@ -32,14 +32,12 @@ class Target(engine.Target):
 
     `channels_last`: whether convolution kernels are channels-last. `compares_costs`: whether the measured costs are
     those of the hardware that the target's ops run on. `shares_inputs`: whether an output may be an input,
-    of the same name. `has_open_sizes`: whether tensors may have dynamic sizes. `has_uint8_kernels`: whether
-    convolutions compute on uint8.
+    of the same name. `has_open_sizes`: whether tensors may have dynamic sizes.
     """
 
     channels_last: ClassVar[bool]
     compares_costs: bool = True
     has_open_sizes: bool = True
-    has_uint8_kernels: bool = True
     shares_inputs: ClassVar[bool]
 
     def __init__(self) -> None:
@@ -76,11 +74,13 @@ class Target(engine.Target):
     def accepted(self, node: Node) -> Form | None:
         """The form of `node` that is written; None if the target accepts none.
 
-        Of several, those that do not fall back; of these, the cheapest; if costs are equal or unknown, the one with the smallest error of quantized results;
+        Of several, those that do not fall back; of these, the cheapest (one op, if costs say nothing); if costs are equal or unknown, the one with the smallest error of quantized results;
         if errors are equal too, the first in the order of the rules.
         """
         forms = [form for form in self.forms(node) if self.refuses(node, form) is None]
         forms = [form for form in forms if not self.falls_back(node, form)] or forms
+        if not self.compares_costs:
+            forms = [form for form in forms if form.renames] or forms
         if len(forms) < 2:
             return forms[0] if forms else None
         costs = [cost for form in forms if self.compares_costs and (cost := self.cost(node, form)) is not None]

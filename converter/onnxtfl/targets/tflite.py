@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -75,8 +75,9 @@ class TfliteTarget(Target):
         self.compares_costs = not self.table.own_arithmetic
         self.hybrid = hybrid
         self._fallbacks: dict[Hashable, bool] = {}
-        self.min_runtime = min_runtime
-        self.release = _release(min_runtime)
+        lowest = self.table.min_runtime or min_runtime
+        self.min_runtime = max(min_runtime, lowest, key=_release)
+        self.release = _release(self.min_runtime)
 
     @property
     def runtimes(self) -> tuple[str, ...]:
@@ -120,7 +121,7 @@ class TfliteTarget(Target):
         refused = self.own_refusal(form, results)
         if refused is None or self.fallback is None:
             return refused
-        return self._outside("safe", form, results) or self.fallback.refusal(form, results)
+        return self._outside(("safe",), form, results) or self.fallback.refusal(form, results)
 
     def falls_back(self, node: Node, form: Form) -> bool:
         if self.fallback is None:
@@ -143,12 +144,14 @@ class TfliteTarget(Target):
         known = instance.entry
         if not known.versions or known.versions[0].since > (*self.release, 99):
             return Refusal("op", f"the runtime {self.min_runtime} has no kernel for {op}")
-        if not self.table.own_arithmetic and (coarse := {f"q{q.storage}" for r in results if (q := quantization_of(r)) is not None} & known.interpolated):
+        if not self.table.own_arithmetic and (
+            coarse := {f"q{q.storage}" for r in results if (q := quantization_of(r)) is not None} & known.interpolated
+        ):
             return Refusal("quantization", f"{op} of {min(coarse)} interpolates, several steps off")
         violations = []
         for kernel in (*_forms(op, self.runtimes), *(_forms(op, self.runtimes, hybrid=True) if self.hybrid else ())):
             if not (found := kernel.violations(instance)):
-                return self._too_new(known, instance) or self._outside("limits", form, results)
+                return self._too_new(known, instance) or self._outside(("limits", "safe"), form, results)
             violations.append(found)
         if not violations:
             return Refusal("op", f"no form of {op} computes correct values in {' and '.join(self.runtimes)}")
@@ -182,10 +185,11 @@ class TfliteTarget(Target):
         applied = (entry(op).activations, *(narrowed(name, op).activations for name in tables))
         return all(known is None or activation in known for known in applied)
 
-    def _outside(self, key: Literal["limits", "safe"], form: Form, results: Sequence[Value]) -> Refusal | None:
-        """The first of these conditions in the tables that does not hold."""
+    def _outside(self, keys: Sequence[str], form: Form, results: Sequence[Value]) -> Refusal | None:
+        """The first of the conditions with these keys in the tables that does not hold."""
         for table in self.table.chain[:-1] if form.op in op_names() else ():
-            conditions = getattr(narrowed(table.name, form.op), key)
+            known = narrowed(table.name, form.op)
+            conditions = [condition for key in keys for condition in getattr(known, key)]
             instance = self.bound(form, results) if conditions else None
             failed = next((c for c in conditions if instance is not None and not within(c, instance)), None)
             if failed is not None:
