@@ -6,12 +6,12 @@ python tools/probe_kernels.py ADD --verbose --dry    print every case that is no
 python tools/probe_kernels.py --again                write the tables from the findings of the last run
 python tools/probe_kernels.py --only inexact         write the errors of quantized forms only (or: hybrid, empty)
 python tools/probe_kernels.py --micro                TFLite Micro instead, in schemas/targets/micro.toml
-python tools/probe_kernels.py --vela ethos-u55      what Vela puts on the NPU, in schemas/targets/ethos-u55.toml (or u85)
+python tools/probe_kernels.py --vela ethos-u55       an NPU instead, in schemas/targets/ethos-u55.toml (or ethos-u85)
 python tools/probe_kernels.py --costs                measure the times of ops that are alternative forms instead
 
 Measures LiteRT (ai-edge-litert) in this Python and tflite-runtime 2.14 in --runtime-python (default: the environment
-variable ONNXTFL_TFLITE_RUNTIME_PYTHON); with --micro, tflite-micro in this Python; with --vela, Vela in this Python. All ops take half an hour, those of
-TFLite Micro and of an NPU ten minutes each, the costs one minute.
+variable ONNXTFL_TFLITE_RUNTIME_PYTHON); with --micro, tflite-micro in this Python; with --vela, what Vela (in this one)
+puts on the NPU. All ops take half an hour, those of TFLite Micro ten minutes, those of an NPU and the costs one minute.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from onnxtfl.schemas.target_tables import target_tables
 from tools.probe.case import Case
 
-from onnxtfl.schemas.target_tables import target_tables
 from onnxtfl.targets.limits import within
 from onnxtfl.targets.table import narrowed
 

@@ -1,7 +1,7 @@
 """The child process of the probe for Ethos-U: like :mod:`child`, but Vela compiles a model instead of running it.
 
-The kernel set of a request is Vela's name of the accelerator ("ethos-u55-128"). A model whose op Vela puts on the NPU is
-"placed", another "refused", with the violated constraint.
+The kernel set of a request is Vela's name of the accelerator ("ethos-u55-128"). A model whose op Vela puts on the NPU
+is "placed", another one "refused".
 """
 
 from __future__ import annotations

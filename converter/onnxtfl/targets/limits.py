@@ -1,4 +1,4 @@
-"""The conditions on sizes and constants in the tables of targets (``schemas/targets/tflite.toml`` names their terms)."""
+"""The conditions on sizes and constants in the tables of targets; ``schemas/targets/tflite.toml`` lists their terms."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _line(sizes: Sizes) -> int:
 
 
 def _turned(sizes: Sizes) -> int:
-    """The largest product of all axes but two; of at most three axes that are not leading ones of size 1, the largest."""
+    """The largest product of all axes but two; of at most three, without leading axes of size 1, the largest one."""
     moved = list(itertools.dropwhile(lambda size: size == 1, sizes))
     if len(moved) <= 3:
         return max(moved, default=1)

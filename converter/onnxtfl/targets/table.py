@@ -134,6 +134,7 @@ def narrowed(target: str, op: str) -> Narrowed:
     table = section(op, known.file) if op in names(known.file) else missing
     kernels, hybrid = section(f"{op}.kernels", known.file), section(f"{op}.hybrid", known.file)
     is_whole = bool(kernels) or not known.has_other_ops
+    is_unfused = bool(kernels) and "activations" not in kernels
     return Narrowed(
         table.get("is_missing", False),
         table.get("most_values"),
@@ -144,7 +145,7 @@ def narrowed(target: str, op: str) -> Narrowed:
         tuple(table.get("safe", ())),
         tuple(kernels.get(target, ())) if is_whole else None,
         tuple(hybrid.get(target, ())) if is_whole else None,
-        frozenset(kernels["activations"].split()) if "activations" in kernels else None,
+        frozenset(kernels.get("activations", "").split()) if is_whole and not is_unfused else None,
         tuple(section(f"{op}.inexact", known.file).get("rows", ())),
         table.get("resolver", ""),
     )

@@ -31,8 +31,8 @@ class Target(engine.Target):
     """A target with tables of its ops and their costs.
 
     `channels_last`: whether convolution kernels are channels-last. `compares_costs`: whether the measured costs are
-    those of the hardware that the target's ops run on. `shares_inputs`: whether an output may be an input,
-    of the same name. `has_open_sizes`: whether tensors may have dynamic sizes.
+    those of the hardware that the target's ops run on. `shares_inputs`: whether an output may be an input, of the same
+    name. `has_open_sizes`: whether tensors may have dynamic sizes.
     """
 
     channels_last: ClassVar[bool]
@@ -74,8 +74,9 @@ class Target(engine.Target):
     def accepted(self, node: Node) -> Form | None:
         """The form of `node` that is written; None if the target accepts none.
 
-        Of several, those that do not fall back; of these, the cheapest (one op, if costs say nothing); if costs are equal or unknown, the one with the smallest error of quantized results;
-        if errors are equal too, the first in the order of the rules.
+        Of several, those that do not fall back; of these, the cheapest (those of one op, if costs do not count); if
+        costs are equal or unknown, the one with the smallest error of quantized results; if errors are equal too, the
+        first in the order of the rules.
         """
         forms = [form for form in self.forms(node) if self.refuses(node, form) is None]
         forms = [form for form in forms if not self.falls_back(node, form)] or forms

@@ -10,7 +10,8 @@
     Sub(offset, %x)                    ->    Sub(offset : int8, %x)
 
 Weights 127 and -127 with a scale per feature represent the factors of the normalization exactly, and the bias is
-rounded to 1/127 of a factor's step. Slopes and operands are rounded to 8 bits if this changes results by less than half a step.
+rounded to 1/127 of a factor's step. Slopes and operands are rounded to 8 bits if this changes results by less than half
+a step.
 """
 
 from __future__ import annotations
