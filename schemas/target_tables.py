@@ -13,7 +13,7 @@ from typing import Any
 from onnxtfl.schemas.sections import section, tables_in
 
 FOLDER, ROOT = "targets", "tflite"
-_INHERITED = ("fallback", "weights", "is_compact", "own_arithmetic", "min_runtime", "runtime", "advice")
+_INHERITED = ("fallback", "weights", "is_compact", "own_arithmetic", "min_runtime", "accelerator", "runtime", "advice")
 FEATURES = ("open_sizes", "uint8_kernels", "hybrid_kernels", "int64", "float16")
 """What targets may lack."""
 
@@ -37,6 +37,7 @@ class TargetTable:
     is_compact: bool = False
     own_arithmetic: bool = False
     min_runtime: str | None = None
+    accelerator: str | None = None
     runtime: str | None = None
     advice: str | None = None
 

@@ -83,7 +83,7 @@ def compile_for(
     """
     vela = command()
     if vela is None:
-        raise RunError("unavailable", f"Vela is not installed (pip install {INSTALL})")
+        raise RunError("unavailable", f"Vela is not installed; pip install {INSTALL}")
     with Folder() as folder:
         arguments = [os.path.abspath(model), "--accelerator-config", accelerator, "--output-dir", "."]
         said = _run([*vela, *arguments, "--enable-debug-db"], folder, time_limit)
