@@ -18,7 +18,7 @@ Sizes = Sequence[int]
 
 
 def within(condition: str, op: OpInstance) -> bool:
-    """Whether ``condition``, "TERM or TERM", holds for an op instance. False if it is about a size that is unknown."""
+    """Whether ``condition``, "TERM or TERM", holds for an op instance."""
     return any(_holds(term.split(), op) for term in condition.split(" or "))
 
 
@@ -94,9 +94,9 @@ _MEASURES: dict[str, Callable[..., float]] = {
 
 
 def _sizes(value: Value) -> Sizes:
-    """The sizes of a tensor, unknown ones as very large ones."""
+    """The sizes of a tensor, unknown ones as 1, as Vela takes them."""
     shape: Shape | None = value.type.shape if isinstance(value.type, TensorType) else None
-    return [size if isinstance(size, int) else 1 << 31 for size in shape or ()]
+    return [size if isinstance(size, int) else 1 for size in shape or ()]
 
 
 def _constant(value: Value) -> list[int]:

@@ -27,9 +27,10 @@ _OF_NOTHING = {"MEAN": 0, "REDUCE_MAX": -np.inf, "REDUCE_MIN": np.inf}
 
 
 def _axes(rank: int) -> list[tuple[int, ...]]:
-    """One axis, several, all; negative ones too."""
+    """The axes of an image, one axis, several, all; negative ones too."""
     everything = tuple(range(rank))
-    return list(dict.fromkeys([(rank - 1,), (0,), (-1,), everything, everything[::2], everything[1:], everything[-2:]]))
+    inner = [(1, 2)] if rank == 4 else []
+    return list(dict.fromkeys([*inner, (rank - 1,), (0,), (-1,), everything, everything[::2], everything[1:], everything[-2:]]))
 
 
 def _wide(x: Array) -> Array:
