@@ -51,6 +51,17 @@ def _tile_by_broadcasting(b: Builder, node: Node) -> Value | None:
     return reshape(b, b(ops.BroadcastTo, reshape(b, x, narrow), wide), node.result.shape)
 
 
+@decompose(ops.BroadcastTo, "ethos-u")
+def _broadcast_by_tiling(b: Builder, node: Node) -> Value | None:
+    """Repeat unit axes by Tile, which NPUs have."""
+    x, sizes = node.operand(0), node.result.shape
+    if not x.tensor_type.is_static or not is_static(sizes):
+        return None
+    own = (1,) * (len(sizes) - x.rank) + tuple(x.shape)
+    times = [int(size) // int(before) if before else 1 for before, size in zip(own, sizes, strict=True)]
+    return b(ops.Tile, reshape(b, x, own), np.asarray(times, np.int32))
+
+
 @upgrade("Tile", since=(1,))
 def _tile_1(b: Builder, node: Node) -> None:
     """Tile-1 repeats `tiles` times along one `axis`; both have the type of the tensor."""

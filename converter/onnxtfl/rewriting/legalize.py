@@ -90,7 +90,7 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
         if not legal and depth > MAX_DEPTH:
             raise _refused(node, target, _refusals(node, target))
         if form is not None and target.falls_back(node, form):
-            return _brought_back(graph, node, target)
+            return _brought_back(graph, node, target, late)
         return [] if legal else _rewrite(graph, node, target)
     except OnnxtflError as error:
         error.node = error.node or source_name(node)
@@ -135,17 +135,24 @@ def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
     return builder.created
 
 
-def _brought_back(graph: Graph, node: Node, target: Target) -> list[Node]:
-    """Rewrite a node that only the fallback of `target` accepts, for another quantization or by a rule for the target.
+def _brought_back(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
+    """Rewrite a quantized node that only the fallback of `target` accepts: in another quantization, or (after layout
+    assignment) by a rule for the target.
 
     Returns the new nodes; none if there is no such rewrite.
     """
+    if not touches_quantized(node) or node.regions:
+        return []
     builder = Builder(graph, node)
     builder.maker = "requantize"
-    values = requantized(builder, node, target) if touches_quantized(node) and not node.regions else None
-    values = values or _decompose(builder, node, target, target.own_chain)
-    if values is not None:
-        graph.replace(node, values)
+    values = requantized(builder, node, target)
+    if values is None and late:
+        made = _decompose(builder, node, target, target.own_chain)
+        values = None if made is None else _as_declared(builder, node, made)
+    if values is None:
+        builder.undo()
+        return []
+    graph.replace(node, values)
     return builder.created
 
 
@@ -166,12 +173,20 @@ def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: S
     if values is not None:
         return values
     values = _repair(builder, node, [r for r in refusals if r.kind == "rank"]) or _decompose(builder, node, target)
-    if values is not None and len([made for made in builder.created if not _moves(made)]) <= 1:
-        return [as_declared(builder, v, r.type) for v, r in zip(values, node.results, strict=True)]
+    values = None if values is None else _as_declared(builder, node, values)
+    if values is not None:
+        return values
     builder.undo()
     builder.maker = "float arithmetic"
     node.remarks += (_in_float(node, target, refusals),)
     return in_float(builder, node, target)
+
+
+def _as_declared(builder: Builder, node: Node, values: Sequence[Value]) -> list[Value] | None:
+    """The values that a rule made of a quantized node, in its types; None if several ops would round."""
+    if len([made for made in builder.created if not _moves(made)]) > 1:
+        return None
+    return [as_declared(builder, v, r.type) for v, r in zip(values, node.results, strict=True)]
 
 
 def _in_float(node: Node, target: Target, refusals: Sequence[Refusal]) -> Remark:

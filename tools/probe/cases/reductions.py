@@ -30,7 +30,9 @@ def _axes(rank: int) -> list[tuple[int, ...]]:
     """The axes of an image, one axis, several, all; negative ones too."""
     everything = tuple(range(rank))
     inner = [(1, 2)] if rank == 4 else []
-    return list(dict.fromkeys([*inner, (rank - 1,), (0,), (-1,), everything, everything[::2], everything[1:], everything[-2:]]))
+    return list(
+        dict.fromkeys([*inner, (rank - 1,), (0,), (-1,), everything, everything[::2], everything[1:], everything[-2:]])
+    )
 
 
 def _wide(x: Array) -> Array:
