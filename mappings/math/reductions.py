@@ -335,7 +335,7 @@ def _last_run(axes: Sequence[int]) -> tuple[int, int]:
 
 @decompose(ops.Reduce, "ethos-u", when=lambda node: node.attr("kind") == "mean" and bool(ops.reduced_axes(node)))
 def _mean_of_the_middle(b: Builder, node: Node) -> Value | None:
-    """A mean over contiguous axes as that of the middle axis of three, or the last of two: NPUs have no batches there."""
+    """A mean over contiguous axes as that of the middle axis of three, or the last of two: NPUs have no batches."""
     x, axes = node.operand(0), [a for a in ops.reduced_axes(node) or () if node.operand(0).shape[a] != 1]
     if not x.tensor_type.is_static or not axes or axes != list(range(axes[0], axes[-1] + 1)):
         return None

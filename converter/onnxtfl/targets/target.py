@@ -25,18 +25,22 @@ from onnxtfl.targets.work import estimate
 
 EQUAL, SOME = 1.2, 200.0
 """Costs that differ by less than this factor, and this many nanoseconds, count as equal: measurements vary as much."""
+FEW = 64
+"""The most elements of constants like axes and sizes."""
 
 
 class Target(engine.Target):
     """A target with tables of its ops and their costs.
 
     `channels_last`: whether convolution kernels are channels-last. `compares_costs`: whether the measured costs are
-    those of the hardware that the target's ops run on. `shares_inputs`: whether an output may be an input, of the same
+    those of the hardware that the target's ops run on. `reads_values`: whether the tables depend on constants like
+    axes. `shares_inputs`: whether an output may be an input, of the same
     name. `has_open_sizes`: whether tensors may have dynamic sizes.
     """
 
     channels_last: ClassVar[bool]
     compares_costs: bool = True
+    reads_values: bool = False
     has_open_sizes: bool = True
     shares_inputs: ClassVar[bool]
 
@@ -117,13 +121,21 @@ class Target(engine.Target):
         return self._transposes[key]
 
     def refuses(self, node: Node, form: Form) -> Refusal | None:
-        key = key_of(node, form)
+        key = self.key_of(node, form)
         if key not in self._refusals:
             self._refusals[key] = self.refusal(form, results_of(node, form))
         return self._refusals[key]
 
+    def key_of(self, node: Node, form: Form) -> Hashable:
+        """Everything on which the tables depend: op, attributes, types, which operands are constant (or which small
+        integers they are, if the tables depend on these).
+        """
+        operands = tuple(_operand_key(v, self.reads_values) for v in form.operands)
+        results: tuple[Type | None, ...] = form.types or tuple(r.type for r in node.results)
+        return form.op, form.domain, operands, results, form.results, form.own_version, repr(form.attributes)
+
     def version(self, node: Node, form: Form) -> int:
-        key = key_of(node, form)
+        key = self.key_of(node, form)
         if key not in self._versions:
             self._versions[key] = self.op_version(form, results_of(node, form))
         return self._versions[key]
@@ -150,21 +162,27 @@ def as_form(node: Node) -> Form:
     return Form(name, tuple(node.operands), node.attributes, domain=node.op.domain, own_version=own)
 
 
-def key_of(node: Node, form: Form) -> Hashable:
-    """Everything on which a target's tables depend: op, attributes, types, and which operands are constant."""
-    operands = tuple(_operand_key(v) for v in form.operands)
-    results: tuple[Type | None, ...] = form.types or tuple(r.type for r in node.results)
-    return form.op, form.domain, operands, results, form.results, form.own_version, repr(form.attributes)
-
-
-def _operand_key(operand: Operand | Computed) -> Hashable:
+def _operand_key(operand: Operand | Computed, reads_values: bool) -> Hashable:
     if isinstance(operand, Computed):
         return operand.type, False
+    if reads_values and (known := _small_integers(operand)) is not None:
+        return known.shape, known.tobytes()
     if isinstance(operand, Value):
         return operand.type, operand.data is not None
     if operand is None:
         return None
     return (operand.dtype, operand.shape) if isinstance(operand, TensorData) else _array_key(np.asarray(operand))
+
+
+def _small_integers(operand: Operand) -> Array | None:
+    """The elements of a small constant of integers, like axes; None for other operands."""
+    if isinstance(operand, Value):
+        known = operand.data if operand.data is not None and not operand.is_quantized else None
+        return known.numpy() if known is not None and known.size <= FEW and known.dtype.is_integer else None
+    if operand is None or isinstance(operand, TensorData):
+        return None
+    found = np.asarray(operand)
+    return found if found.size <= FEW and found.dtype.kind in "iu" else None
 
 
 def _array_key(array: Array) -> Hashable:

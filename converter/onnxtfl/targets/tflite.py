@@ -24,7 +24,7 @@ from onnxtfl.targets.instance import OpInstance, dtypes_of
 from onnxtfl.targets.limits import within
 from onnxtfl.targets.narrowed import refusal_by
 from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, Version, entry, narrowed, op_names
-from onnxtfl.targets.target import Target, key_of, operands_of, results_of
+from onnxtfl.targets.target import Target, operands_of, results_of
 
 LITERT_RELEASES: Mapping[str, Release] = {
     "litert-1.0": (2, 18),
@@ -73,6 +73,7 @@ class TfliteTarget(Target):
             name not in self.table.lacks for name in FEATURES
         )
         self.compares_costs = not self.table.own_arithmetic
+        self.reads_values = self.fallback is not None
         self.hybrid = hybrid
         self._fallbacks: dict[Hashable, bool] = {}
         lowest = self.table.min_runtime or min_runtime
@@ -126,7 +127,7 @@ class TfliteTarget(Target):
     def falls_back(self, node: Node, form: Form) -> bool:
         if self.fallback is None:
             return False
-        key = key_of(node, form)
+        key = self.key_of(node, form)
         if key not in self._fallbacks:
             self._fallbacks[key] = self.own_refusal(form, results_of(node, form)) is not None
         return self._fallbacks[key]
