@@ -6,14 +6,14 @@ A target is also a target of its parent's kind, and so on: these are its chain.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from onnxtfl.schemas.sections import section, tables_in
 
 FOLDER, ROOT = "targets", "tflite"
-_INHERITED = ("weights", "loops", "runtime", "advice")
+_INHERITED = ("fallback", "weights", "loops", "own_arithmetic", "min_runtime", "accelerator", "runtime", "advice")
 FEATURES = ("open_sizes", "uint8_kernels", "hybrid_kernels", "int64", "float16")
 """What targets may lack."""
 
@@ -30,10 +30,14 @@ class TargetTable:
     help: str
     rules: str
     parent: TargetTable | None = None
+    fallback: str | None = None
     has_other_ops: bool = True
     lacks: frozenset[str] = frozenset()
     weights: Sequence[str] = ()
     loops: Literal["fast", "small", "none"] = "fast"
+    own_arithmetic: bool = False
+    min_runtime: str | None = None
+    accelerator: str | None = None
     runtime: str | None = None
     advice: str | None = None
 
@@ -65,16 +69,18 @@ def target_tables() -> Mapping[str, TargetTable]:
         ready = [name for name in left if heads[name].get("parent", ROOT) in found]
         if not ready:
             raise ValueError(f"schemas/{FOLDER}: {', '.join(left)}: there is no such parent, or each is one of these")
-        found |= {name: _table(name, heads[name], found[heads[name].get("parent", ROOT)]) for name in ready}
+        found |= {name: _table(name, heads[name], found[heads[name].get("parent", ROOT)], heads) for name in ready}
     return found
 
 
-def _table(name: str, head: Mapping[str, Any], parent: TargetTable | None) -> TargetTable:
+def _table(name: str, head: Mapping[str, Any], parent: TargetTable | None, others: Collection[str] = ()) -> TargetTable:
     lacks = frozenset(head.get("lacks", "").split())
     if wrong := [*(head.keys() - _KEYS), *lacks.difference(FEATURES)]:
         raise ValueError(f"schemas/{FOLDER}/{name}.toml: [target] has no {', '.join(sorted(wrong))}")
     inherited = {} if parent is None else {key: getattr(parent, key) for key in _INHERITED}
     given = {"rules": name, **inherited, **head, "name": name, "parent": parent}
+    if given.get("fallback") not in (None, ROOT, *others):
+        raise ValueError(f"schemas/{FOLDER}/{name}.toml: there is no target {given['fallback']} to fall back to")
     given["lacks"] = lacks | (frozenset() if parent is None else parent.lacks)
     given["weights"] = head["weights"].split() if "weights" in head else given["weights"]
     return TargetTable(**given)

@@ -7,12 +7,14 @@ python tools/probe_kernels.py --again                write the tables from the f
 python tools/probe_kernels.py --only inexact         write the errors of quantized forms only (or: hybrid, empty)
 python tools/probe_kernels.py --micro                TFLite Micro instead, in schemas/targets/micro.toml
 python tools/probe_kernels.py --gpu                  LiteRT's GPU accelerator instead, in schemas/targets/gpu.toml
+python tools/probe_kernels.py --vela ethos-u55       an NPU instead, in schemas/targets/ethos-u55.toml (or ethos-u85)
 python tools/probe_kernels.py --costs                measure the times of ops that are alternative forms instead
 
 Measures LiteRT (ai-edge-litert) in this Python and tflite-runtime 2.14 in --runtime-python (default: the environment
 variable ONNXTFL_TFLITE_RUNTIME_PYTHON); with --micro, tflite-micro in this Python; with --gpu, LiteRT on the Vulkan
-device that its driver offers (VK_DRIVER_FILES). All ops take half an hour, those of
-TFLite Micro ten minutes, the costs one minute.
+device of the driver that is installed (or named by VK_DRIVER_FILES); with --vela, what Vela (in this one) puts on the
+NPU. All ops take half an hour, also those of the GPU, those of TFLite Micro ten minutes, those of an NPU and the costs
+one minute.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from tools.probe.case import Case
 from tools.probe.costs.measure import costs
 from tools.probe.empty import empty_cases_of, empty_rows
 from tools.probe.exactness import inexact
+from tools.probe.npu import npu_cases
 from tools.probe.properties import cases_with_properties, deciding
 from tools.probe.registry import cases_of, hybrid_cases_of, probes
 from tools.probe.runtime import ONLY, Runtime
@@ -45,6 +48,8 @@ TABLE = ROOT / "schemas" / "tflite_ops.toml"
 TARGETS = ROOT / "schemas" / "targets"
 MICRO_RANK = 6
 """The maximum rank of tflite::RuntimeShape (kMaxSmallSize), which release builds do not check."""
+ACCELERATORS = {"ethos-u55": "ethos-u55-128", "ethos-u85": "ethos-u85-256"}
+"""Vela's names of configurations, of which those of one NPU take the same ops."""
 FINDINGS = ROOT / "build" / "probe"
 
 
@@ -53,8 +58,8 @@ def main() -> int:
     options = _options()
     if options.costs:
         return _costs(options)
-    target = options.target
-    wanted = options.ops or sorted(probes() if target is None else set(probes()) & set(names(f"targets/{target}.toml")))
+    known = names(f"targets/{options.target}.toml") if options.target else probes()
+    wanted = options.ops or sorted(set(probes()) & set(known))
     runtimes = _runtimes(options)
     measurer = measure.Measurer(runtimes, options.verbose)
     for op in wanted:
@@ -64,7 +69,7 @@ def main() -> int:
             print(f"# {op}: {time.monotonic() - started:.1f} s")
             print("".join(f"[{op}.{kind}]\n{text}" for kind, text in tables.items() if text), flush=True)
         for kind, text in tables.items() if not options.dry else ():
-            rewrite(TABLE if target is None else TARGETS / f"{target}.toml", {op: text}, kind)
+            rewrite(TARGETS / f"{options.target}.toml" if options.target else TABLE, {op: text}, kind)
     for runtime in runtimes.values():
         runtime.close()
     return 0
@@ -72,20 +77,27 @@ def main() -> int:
 
 def _runtimes(options: argparse.Namespace) -> dict[str, Runtime]:
     """The runtimes to measure, by name."""
-    if options.target is not None:
+    if options.target in ACCELERATORS:
+        return {options.target: Runtime(sys.executable, (ACCELERATORS[options.target],), "vela_child.py")}
+    if options.target:
         return {options.target: Runtime(sys.executable, (ONLY,), f"{options.target}_child.py")}
     return {"litert": Runtime(sys.executable), "2.14": Runtime(options.runtime_python)}
 
 
 def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) -> dict[str, str]:
     """The text of each table of an op, by kind; "" for tables that the op does not need."""
-    if (target := options.target) is not None:
-        cases = filter(_is_of_micro, cases_of(op)) if target == "micro" else cases_with_properties(op)
-        found = _findings(f"{op}.{target}", cases, measurer, options.again)
-        found = deciding(found) if target == "gpu" else found
+    if options.target == "gpu":
+        found = deciding(_findings(f"{op}.gpu", cases_with_properties(op), measurer, options.again))
+        return {"kernels": summarize(found, runtimes=("gpu",)), "inexact": inexact(found, (f"gpu {ONLY}",))}
+    if options.target in ACCELERATORS:
+        cases = npu_cases(options.target, filter(_is_of_micro, cases_of(op)))
+        found = _findings(f"{op}.{options.target}", cases, measurer, options.again)
+        return {"kernels": summarize(found, runtimes=(options.target,))}
+    if options.target:
+        found = _findings(f"{op}.micro", filter(_is_of_micro, cases_of(op)), measurer, options.again)
         return {
-            "kernels": summarize(found, runtimes=(target,)),
-            "inexact": inexact(found, (f"{target} {ONLY}",)),
+            "kernels": summarize(found, runtimes=(options.target,)),
+            "inexact": inexact(found, (f"{options.target} {ONLY}",)),
         }
     if options.only == "inexact":
         quantized = (case for case in cases_of(op) if case.quantizations)
@@ -130,8 +142,10 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("ops", nargs="*", metavar="OP")
     parser.add_argument("--runtime-python", default=os.environ.get("ONNXTFL_TFLITE_RUNTIME_PYTHON", "python3.11"))
-    parser.add_argument("--micro", dest="target", action="store_const", const="micro", help="measure TFLite Micro")
-    parser.add_argument("--gpu", dest="target", action="store_const", const="gpu", help="measure the GPU accelerator")
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument("--micro", action="store_const", const="micro", dest="target", help="measure TFLite Micro")
+    target.add_argument("--gpu", action="store_const", const="gpu", dest="target", help="measure the GPU accelerator")
+    target.add_argument("--vela", choices=ACCELERATORS, dest="target", help="ask Vela what runs on an NPU")
     parser.add_argument("--costs", action="store_true", help="measure the times of ops")
     parser.add_argument("--only", choices=["inexact", "hybrid", "empty"], help="write these tables only")
     parser.add_argument("--again", action="store_true", help="use the findings of the last run")

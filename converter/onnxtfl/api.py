@@ -30,6 +30,7 @@ from onnxtfl.conversion_check import (
     check_loads,
     check_result,
     copied,
+    placed_ops,
     start_workers,
 )
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
@@ -68,7 +69,7 @@ Float16 = Literal["float32", "native"]
 """The type in which float16 is computed: float32, or ("native") float16 by the ops that have kernels for it in
 ``min_runtime``, and float32 by the others; ``ConversionReport.float16`` says which.
 """
-QuantizedIo = Literal["source", "float", "int8", "uint8"]
+QuantizedIo = Literal["source", "float", "int8", "uint8", "int16"]
 """Type of inputs that are quantized first and outputs that are dequantized last; "source" keeps theirs."""
 Quantized = Literal["qdq", "qoperator", "float"]
 """How quantized ops are written in ONNX: between DequantizeLinear and QuantizeLinear, which ONNX Runtime fuses to
@@ -89,10 +90,12 @@ which goes on where the run before ended (``Conversion.report.kept_states``).
 """
 TfliteTargetName = str
 """What runs the .tflite: "tflite", the TFLite runtimes from ``min_runtime`` on, or these and another target, named as
-its table in ``onnxtfl/schemas/targets``: "micro", TFLite Micro on a microcontroller.
+its table in ``onnxtfl/schemas/targets``: "micro", TFLite Micro on a microcontroller; "ethos-u55", "ethos-u65" or
+"ethos-u85", the same with an NPU.
 
 For TFLite Micro all sizes have to be static. If tflite-micro is installed, the check runs it as well, and the report
-has the size of the arena that it needs. `Conversion.c_source` is the result in C++.
+has the size of the arena that it needs. `Conversion.c_source` is the result in C++. For an NPU, ``report.placement``
+says where each op runs, and (by Vela, ``pip install 'onnxtfl[ethos-u]'``) which memory and time it takes.
 """
 QuantizeMode = Literal["dynamic", "int8", "int16x8", "float16"]
 """How to quantize the result with litert-quantizer (``pip install 'onnxtfl[quantize]'``): "dynamic" (int8 weights,
@@ -370,7 +373,8 @@ def _convert(job: Job) -> Conversion:
         if compared is None or compared.status == "not checked":
             check_loads(job, result, output.file, stack, workers)
         arena = None if failed else arena_size(job, output.file)
-        report = replace(_report(job, result, output, seconds), arena=arena)
+        placement = None if failed else placed_ops(job, output.file, result.record)
+        report = replace(_report(job, result, output, seconds), arena=arena, placement=placement)
         kept = None if failed and not job.keep_failed else output
         conversion = _finish(job, kept, report, compared, result.record)
         if failed:
@@ -404,7 +408,7 @@ def _quantizing(given: Mapping[str, Any]) -> Quantizing | None:
         raise UsageError("calibration data are for quantizing", hint="choose how to quantize (`quantize`)")
     from onnxtfl.quantizing import Quantizing
 
-    if quantized_io == "uint8" or (quantized_io == "int8" and mode != "int8"):
+    if quantized_io in ("uint8", "int16") or (quantized_io == "int8" and mode != "int8"):
         raise UsageError(f"{mode} has no {quantized_io} inputs and outputs", hint="leave out `quantized_io`")
     target = target_tables()[given["target"]]
     if mode not in target.weights:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onnxtfl.checking.report import CheckReport
     from onnxtfl.ir.record import Record
     from onnxtfl.ir.summary import QuantizationSummary
+    from onnxtfl.placement import Placement
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ class ConversionReport:
     source, "" for a model in memory. ``arena``: bytes of the arena that the target needs, measured on this machine
     (with pointers of 32 bits it needs less); None if that was not measured. ``io_types``: inputs and outputs of another
     type than in the source. ``opset``: the ONNX opset and why it is newer than the default, "" if it is not.
-    ``float16``: which ops compute in float16, if that was requested.
+    ``float16``: which ops compute in float16, if that was requested. ``placement``: where each op runs on a target with
+    an NPU, None for other targets.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -130,6 +132,7 @@ class ConversionReport:
     opset: str = ""
     float16: str = ""
     minor_assumptions: frozenset[str] = frozenset()
+    placement: Placement | None = None
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """Return the report as rows of a table.
@@ -159,6 +162,7 @@ class ConversionReport:
         rows.append(Row("size", byte_count(self.size) + share))
         if self.arena is not None:
             rows.append(Row("arena", f"{byte_count(self.arena)} for TFLite Micro ({self.arena} bytes)"))
+        rows += [] if self.placement is None else self.placement.rows(verbose)
         memory = f", peak memory {byte_count(self.peak_memory)}" if self.peak_memory else ""
         rows.append(Row("time", f"{self.seconds:.2f} s{memory}"))
         passes = [f"{name:18} {1000 * seconds:8.1f} ms {nodes:6} nodes" for name, seconds, nodes in self.passes]

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from onnxtfl.checking.report import CheckReport
     from onnxtfl.checking.settings import Settings
     from onnxtfl.ir.model import FormatName
+    from onnxtfl.ir.record import Record
     from onnxtfl.options import Options
     from onnxtfl.pipeline_report import Report
+    from onnxtfl.placement import Placement
     from onnxtfl.quantizing import Quantizing
     from onnxtfl.runtimes import Workers
 
@@ -198,6 +200,16 @@ def arena_size(job: Job, converted: Path) -> int | None:
         raise UnsupportedError(
             f"the result does not load: {error.message}", hint=_load_hint(error.kind), code=error.code
         ) from error
+
+
+def placed_ops(job: Job, converted: Path, record: Record) -> Placement | None:
+    """Where the ops of the result run, for targets with an NPU; None for others, and if results are not loaded."""
+    loads = job.check is not False or (job.load and not os.environ.get(NO_LOAD))
+    if target_tables()[job.options.target].accelerator is None or not loads:
+        return None
+    from onnxtfl.placement import place
+
+    return place(converted, job.options.target, record)
 
 
 def _settings(

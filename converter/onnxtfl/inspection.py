@@ -30,9 +30,12 @@ from onnxtfl.pipeline import inspect as graph_after
 from onnxtfl.pipeline import lifted_where_possible
 from onnxtfl.rewriting.lift import lift_node, op_name
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, printable, ranked, some, titled
+from onnxtfl.temporary import Folder
 
 if TYPE_CHECKING:
     import onnx
+
+    from onnxtfl.placement import Placement
 
 PathLike = str | os.PathLike[str]
 SHORT = 8
@@ -88,6 +91,8 @@ class FileSummary:
 class Inspection:
     """A summary of a model file, and its graphs after the step ``stage`` ("file": as they were read).
 
+    ``placement``: where each op of a .tflite runs, if that was asked.
+
     Printed, it is what `onnxtfl inspect` prints: the summary, then the graphs.
     """
 
@@ -95,6 +100,7 @@ class Inspection:
     summary: FileSummary
     stage: str
     graphs: tuple[Graph, ...]
+    placement: Placement | None = None
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """The summary, as the rows of a table."""
@@ -117,7 +123,8 @@ class Inspection:
         rows += [Row("files", some(found.files, verbose))] if found.files else []
         none = [Row("unsupported", "none: each op has a conversion", "green")]
         lines = [f"{one.count} {one.op}: {one.reason}" for one in found.unsupported]
-        return rows + (titled("unsupported", lines, "red") or none)
+        rows += titled("unsupported", lines, "red") or none
+        return rows + ([] if self.placement is None else self.placement.rows(verbose))
 
     def _described(self, spec: tuple[str, str]) -> str:
         """Name, type and description of an input or output."""
@@ -151,6 +158,8 @@ class Inspection:
         found = {"model": self.name, "stage": self.stage, **asdict(self.summary)}
         for side in ("inputs", "outputs"):
             found[side] = [{"name": name, "type": type_} for name, type_ in found[side]]
+        if self.placement is not None:
+            found["placement"] = self.placement.to_json()
         return found | ({"graphs": [_graph_json(one) for one in self.graphs]} if graph else {})
 
     def __repr__(self) -> str:
@@ -177,14 +186,18 @@ def inspect(
     elements: Mapping[str, int | None] | None = None,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    placement: str | None = None,
 ) -> Inspection:
     """Return what is in a model (.onnx or .tflite), with its graph after a step of its conversion to the other format.
 
     ``stage``: "file" (as it was read), "lifted", or the name of a pass (see `stages`). ``input_shapes``, ``dims``,
-    ``elements``, ``inputs``, ``outputs``: of the conversion, for other stages than "file"; see `onnx_to_tflite`. Raises
+    ``elements``, ``inputs``, ``outputs``: of the conversion, for other stages than "file"; see `onnx_to_tflite`.
+    ``placement``: also say where each op of a .tflite file runs: on "cpu" (LiteRT and its delegate), "micro",
+    "ethos-u55" or another target; for an NPU, Vela decides (``pip install 'onnxtfl[ethos-u]'``), else a table. Raises
     `InvalidModelError`, `UnsupportedError`, and `UsageError` for an unknown stage.
     """
     given = of_command(INSPECT, locals())
+    asked = given.pop("placement")
     unused = next((name for name, value in given.items() if value and name != "stage"), None)
     if stage == "file" and unused is not None:
         raise UsageError(f"`{unused}` has no effect on the file itself", hint="name a later step with `stage`")
@@ -195,9 +208,23 @@ def inspect(
         source = model.SerializeToString()
     read = files.read(source)
     if stage == "file":
-        return Inspection(name, _summary(source, read), stage, tuple(read.graphs()))
+        placed = None if asked is None else _placed(source, asked)
+        return Inspection(name, _summary(source, read), stage, tuple(read.graphs()), placed)
+    if asked is not None:
+        raise UsageError("`placement` is of the file itself", hint="leave out `stage`")
     graph = graph_after(source, stage, conversion_options(given))
     return Inspection(name, _summary(source, read), stage, (graph,))
+
+
+def _placed(source: Any, target: str) -> Placement:
+    from onnxtfl.placement import place
+
+    if isinstance(source, str | os.PathLike):
+        return place(source, target)
+    with Folder() as folder:
+        file = folder / "model.tflite"
+        file.write_bytes(bytes(source))
+        return place(file, target)
 
 
 def _summary(model: Any, read: Model) -> FileSummary:

@@ -104,7 +104,8 @@ _TARGETS = target_tables()
 _TARGETS_HELP = ", or ".join(table.help for table in _TARGETS.values())
 TFLITE_RUNTIMES = dict.fromkeys(("litert", "tflite-runtime", "gpu", *(t.runtime for t in _TARGETS.values() if t.runtime)))
 """What runs .tflite models in a check."""
-_QUANTIZED_TYPES = Choice("source", "float", "int8", "uint8")
+_PLACED = [name for name, table in _TARGETS.items() if table.parent is not None]
+_QUANTIZED_TYPES = Choice("source", "float", "int8", "uint8", "int16")
 CRITERIA = (
     *("tolerance", "quantization-steps", "distribution", "near-ties", "float32-reference", "pre-activation"),
     *("rounding-noise", "op-by-op", "emulation-distance"),
@@ -137,6 +138,8 @@ _RESULT = (
         "ONNX opset to write, by default 21, or the lowest newer one that has all ops that are needed."),
     Option("min_runtime", Version(), "2.14", _BUILDING, "Oldest TFLite runtime that must run the result."),
     Option("target", Choice(*_TARGETS), "tflite", (TO_TFLITE, BUILD), f"What runs the result: {_TARGETS_HELP}."),
+    _only_commands("compile", Flag(), False, (TO_TFLITE,),
+        "Also write what Vela compiles of it for an Ethos-U target, as NAME_vela.tflite."),
     _only_commands("emit_c", Place(), None, (TO_TFLITE,),
         "Write the result also as C++ source for TFLite Micro, with its op resolver and arena size.",
         metavar="DIR|FILE.cc"),
@@ -246,6 +249,8 @@ _OTHERS = (
     Option("allow_custom", Flag(), False, _BOTH, "Keep ops without a conversion, for kernels of your own."),
     Option("plugins", Modules(), None, _BOTH, "Load rules of your own (repeatable).", flags="--plugin"),
     Option("stage", Text(), "file", (INSPECT,), "The graph after this step of a conversion (below)."),
+    Option("placement", Choice(None, "cpu", *_PLACED), None, (INSPECT,),
+        "Say where each op of a .tflite runs on this target, and why not."),
     _only_commands("summary", Flag(), False, (INSPECT,), "Print the summary only."),
     _only_commands("diff", Place(), None, (INSPECT,),
         "Print the differences to the graph of another model.", metavar="OTHER"),

@@ -333,6 +333,24 @@ def _last_run(axes: Sequence[int]) -> tuple[int, int]:
     return start, end
 
 
+@decompose(ops.Reduce, "ethos-u", when=lambda node: node.attr("kind") == "mean" and bool(ops.reduced_axes(node)))
+def _mean_of_the_middle(b: Builder, node: Node) -> Value | None:
+    """A mean over contiguous axes as that of the middle axis of three, or the last of two: NPUs have no batches."""
+    x, axes = node.operand(0), [a for a in ops.reduced_axes(node) or () if node.operand(0).shape[a] != 1]
+    if not x.tensor_type.is_static or not axes or axes != list(range(axes[0], axes[-1] + 1)):
+        return None
+    lead, reduced, trailing = (product(x.shape[part]) for part in _split_at(axes[0], axes[-1] + 1))
+    merged = [lead, reduced] if trailing == 1 else [lead, reduced, trailing]
+    if x.rank == len(merged):
+        return None
+    made = b(ops.Reduce, reshape(b, x, merged), [1], kind="mean", keepdims=False)
+    return reshape(b, made, node.result.shape)
+
+
+def _split_at(start: int, end: int) -> tuple[slice, slice, slice]:
+    return slice(0, start), slice(start, end), slice(end, None)
+
+
 def _is_of_many_axes(node: Node) -> bool:
     """Whether groups of axes may be reduced one after another (a mean of integers would be rounded each time)."""
     x, axes = node.operand(0), ops.reduced_axes(node)

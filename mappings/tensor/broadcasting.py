@@ -52,8 +52,9 @@ def _tile_by_broadcasting(b: Builder, node: Node) -> Value | None:
 
 
 @decompose(ops.BroadcastTo, "gpu")
+@decompose(ops.BroadcastTo, "ethos-u")
 def _broadcast_by_tiling(b: Builder, node: Node) -> Value | None:
-    """Tile the axes that broadcast, adjacent ones merged: the accelerator has TILE but not BROADCAST_TO.
+    """Tile the axes that broadcast, adjacent ones merged: accelerators have TILE but not BROADCAST_TO.
 
     ::
 
@@ -70,7 +71,7 @@ def _broadcast_by_tiling(b: Builder, node: Node) -> Value | None:
             narrow.append(1)
             times.append(1)
         narrow[-1], times[-1], before = narrow[-1] * size, times[-1] * (wide // size if size else 0), is_repeated
-    return reshape(b, b(ops.Tile, reshape(b, x, narrow), times), full)
+    return reshape(b, b(ops.Tile, reshape(b, x, narrow), np.asarray(times, np.int32)), full)
 
 
 @upgrade("Tile", since=(1,))

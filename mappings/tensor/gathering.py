@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -34,6 +35,9 @@ from onnxtfl.ir.reshape import (
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_tfl
+
+MOST_SLICES = 8
+"""The most slices that replace a GATHER for an NPU."""
 
 
 def _unbatched(node: Node) -> bool:
@@ -124,6 +128,20 @@ def _gathered_run(b: Builder, node: Node) -> Value | None:
         return None
     part = slice_axes(b, x, {axis: slice(known[0], known[-1] + 1)})
     return reshape(b, part, node.result.shape, x)
+
+
+@decompose(ops.Gather, "ethos-u")
+def _gathered_slices(b: Builder, node: Node) -> Value | None:
+    """Concatenate the slices of the runs of consecutive constant indices, if these are few."""
+    x, known, axis = node.operand(0), static_ints(node.operand(1)), node.attr("axis") % node.operand(0).rank
+    if not known or min(known) < 0 or node.attr("batch_dims") or not x.tensor_type.is_static:
+        return None
+    starts = [i for i, index in enumerate(known) if i == 0 or index != known[i - 1] + 1]
+    if len(starts) > MOST_SLICES:
+        return None
+    runs = [known[start:end] for start, end in itertools.pairwise([*starts, len(known)])]
+    parts = [slice_axes(b, x, {axis: slice(run[0], run[-1] + 1)}) for run in runs]
+    return reshape(b, parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=axis), node.result.shape)
 
 
 @decompose(ops.Gather, "tfl", order="axes")

@@ -12,7 +12,7 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.ops.space_to_depth import from_batch, into_batch
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import static_ints
-from onnxtfl.rewriting.registry import lift_tfl
+from onnxtfl.rewriting.registry import decompose, expand, lift_tfl
 
 
 def _ordered(node: Node) -> bool:
@@ -30,6 +30,10 @@ row(ops.DepthToSpace, onnx="DepthToSpace", since=(1, 11, 13, 28), attributes=_NA
 row(ops.SpaceToDepth, onnx="SpaceToDepth", since=(1, 13, 28), attributes=_PLAIN, when=_ordered_dcr)
 row(ops.DepthToSpace, tfl="DEPTH_TO_SPACE", attributes="block_size", when=_ordered_dcr, lifts=False)
 row(ops.SpaceToDepth, tfl="SPACE_TO_DEPTH", attributes="block_size", when=_ordered_dcr, lifts=False)
+
+
+for _op in (ops.DepthToSpace, ops.SpaceToDepth, ops.SpaceToBatch, ops.BatchToSpace):
+    decompose(_op, "ethos-u")(expand)
 
 
 @lift_tfl("DEPTH_TO_SPACE", "SPACE_TO_DEPTH")

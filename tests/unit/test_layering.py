@@ -66,11 +66,11 @@ _ALLOWED = {
         "targets",
     },
     "output": {"temporary"},
-    "conversion": {"c_source", "ir", "checking", "tables"},
+    "conversion": {"c_source", "ir", "checking", "placement", "tables"},
     "c_source": {"formats", "targets"},
     "conversion_check": {
         *("checking", "formats", "ir", "options", "pipeline_report", "quantizing", "runtimes", "temporary", "tracing"),
-        "schemas",
+        *("placement", "schemas"),
     },
     "arguments": {"kinds", "option_table", "options"},
     "api": {
@@ -81,12 +81,14 @@ _ALLOWED = {
     "signature_conversion": {"api", "arguments", "conversion", "formats"},
     "inspection": {
         *("arguments", "formats", "ir", "kinds", "option_table", "options", "pipeline", "rewriting", "tables"),
+        *("placement", "temporary"),
     },
+    "placement": {"formats", "ir", "rewriting", "runtimes", "schemas", "tables", "targets"},
     "reporting": {"ir", "checking", "conversion", "output", "runtimes", "tables"},
     "sources": set(),
     "journal": {"sources"},
     "many": {"api", "arguments", "journal", "option_table", "sources", "temporary"},
-    "cli": {_API, "c_source", "kinds", "option_table", "output", "tables", "temporary"},
+    "cli": {_API, "c_source", "kinds", "option_table", "output", "schemas", "tables", "temporary"},
     "__main__": {"cli"},
     _API: {
         "evaluation",

@@ -148,7 +148,7 @@ def test_two_rules_of_one_benefit_that_both_hold_are_an_error(tables: Rules) -> 
 
 
 def test_a_rule_for_a_target_that_is_none_is_an_error() -> None:
-    with pytest.raises(RuleError, match="unknown target 'mirco', known: micro, onnx, tfl"):
+    with pytest.raises(RuleError, match=r"unknown target 'mirco', known: .*micro, onnx, tfl"):
         registry.decompose(ops.Abs, "mirco")(rule)
     with pytest.raises(RuleError, match="unknown target 'mirco'"):
         registry.decompose_late(ops.Abs, "mirco", when=of_rank(1))(rule)

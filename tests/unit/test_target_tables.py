@@ -60,6 +60,24 @@ def test_a_target_of_a_target(folder: Path) -> None:
     assert gelu is not None and gelu.message == "TFLite Micro has no op GELU"
 
 
+def test_what_a_target_does_not_accept_runs_on_its_fallback(folder: Path) -> None:
+    own = 'fallback = "micro"\nhas_other_ops = false\n[RELU]\nlimits = ["x size 0 < 4"]\nsafe = ["x size 0 < 6"]\n'
+    kernels = '[RELU.kernels]\nnpu = [{ T = "float32", rank = 4 }]\n'
+    (folder / "npu.toml").write_text(HEAD + own + kernels, encoding="utf-8")
+    target = TfliteTarget(table="npu")
+    assert (target.own_chain, target.chain) == (("npu",), ("npu", "micro", "tfl"))
+    found = {}
+    for size in (3, 5, 7):
+        x = Value(tensor("float32", size))
+        form = Form("RELU", (x,))
+        found[size] = target.own_refusal(form, [x]) is None, target.refusal(form, [x]) is None
+    assert found == {3: (True, True), 5: (False, True), 7: (False, False)}
+    x = Value(tensor("float32", 2))
+    assert target.own_refusal(Form("ABS", (x,)), [x]) is not None
+    assert target.refusal(Form("ABS", (x,)), [x]) is None
+    assert target.refusal(Form("GELU", (x,)), [x]) is not None
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -67,6 +85,7 @@ def test_a_target_of_a_target(folder: Path) -> None:
         ('parent = "npu"', "npu: there is no such parent, or each is one of these"),
         ('lacks = "int65"', r"npu.toml: \[target\] has no int65"),
         ('runtme = "micro"', r"npu.toml: \[target\] has no runtme"),
+        ('fallback = "mirco"', "npu.toml: there is no target mirco to fall back to"),
     ],
 )
 def test_what_is_no_table(folder: Path, text: str, said: str) -> None:

@@ -104,9 +104,8 @@ class Case:
         return file.getvalue()
 
     def instance(self) -> OpInstance:
-        """The op with its operands and results, to which forms of the table apply."""
-        operands, results = self._values(Graph())
-        return OpInstance(entry(self.op), operands, results, self.options)
+        """The op as targets see it."""
+        return OpInstance(entry(self.op), *self._values(Graph()), self.options)
 
     def _values(self, graph: Graph) -> tuple[list[Value | None], list[Value]]:
         operands = [self._operand(graph, i, array) for i, array in enumerate(self.operands)]

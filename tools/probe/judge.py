@@ -22,9 +22,11 @@ _COARSE = {"float16": 4e-3, "bfloat16": 2e-2}
 
 
 def judge(case: Case, status: str, answer: Any) -> Verdict:
-    """The verdict on a run; `answer`: the outputs ("ran") or a message."""
+    """The verdict on a run; `answer`: the outputs ("ran") or a message. "placed": on an NPU, which runs nothing."""
     if status == "ran":
         return "correct" if _all_close(case, answer) else "wrong"
+    if status == "placed":
+        return "correct"
     if status == "refused":
         return "absent" if any(text in str(answer) for text in _ABSENT) else "refused"
     return "abort"

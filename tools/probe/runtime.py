@@ -13,7 +13,7 @@ import numpy as np
 from tools.probe.child import GREETING, pack, unpack
 
 Array = np.ndarray[Any, Any]
-Status = Literal["ran", "refused", "abort", "timeout"]
+Status = Literal["ran", "placed", "refused", "abort", "timeout"]
 KERNELS = ("xnnpack", "builtin", "reference")
 ONLY = "kernels"
 """The name of the kernel set of a runtime that has only one."""

@@ -53,4 +53,5 @@ def _profile(side: Side, time_limit: float) -> Profile:
         return Profile(name, note="not measured: the model was not run")
     found = profile(runtime, side.info.path, side.fed, time_limit)
     ops = tuple(OpTime(*entry) for entry in found.pop("ops", ()))
+    found.pop("replaced", None)
     return Profile(name, ops, **found)

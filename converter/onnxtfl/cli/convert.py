@@ -73,8 +73,8 @@ def _run(command: str, options: dict[str, Any]) -> int:
         return _convert(command, models[0], output, quiet, options)
     if options.get("signature") == "all":
         raise UsageError("--signature all is for one model", hint="convert them one by one", code="E-USE-006")
-    for name, flag in (("report", "--report"), ("emit_c", "--emit-c")):
-        if options.get(name) is not None:
+    for name, flag in (("report", "--report"), ("emit_c", "--emit-c"), ("compile", "--compile")):
+        if options.get(name):
             raise UsageError(f"{flag} is of one model", hint="convert them one by one", code="E-USE-006")
     arguments = keywords(MANY, options) | keywords(command, options)
     return convert_all(models, output, "tflite" if command == TO_TFLITE else "onnx", arguments, quiet)
@@ -148,19 +148,22 @@ def _convert(command: str, model: str, output: str | None, quiet: bool, options:
     """Convert one model, show what was done, and return the exit code."""
     from onnxtfl import onnx_to_tflite, tflite_to_onnx
     from onnxtfl.c_source import split_path
+    from onnxtfl.cli.compiled import uncompiled, write_compiled
     from onnxtfl.cli.progress import progress
     from onnxtfl.cli.streams import STREAM, is_stdout, model_of, tables_to_stderr, write_to_stdout
     from onnxtfl.errors import CheckFailedError
     from onnxtfl.output import beside, placed
 
     convert, suffix = (onnx_to_tflite, ".tflite") if command == TO_TFLITE else (tflite_to_onnx, ".onnx")
-    page, source = requested(options), options.get("emit_c")
+    page, source, compiled = requested(options), options.get("emit_c"), options.pop("compile", False)
     if source is not None:
         split_path(source, "model")  # a path that is not possible is refused first
     output = output or (STREAM if model == STREAM else beside(model, suffix))
     output = (
         STREAM if is_stdout(output) else os.fspath(placed(output, None if model == STREAM else model, suffix) or "")
     )
+    if compiled:
+        output = uncompiled(output, options["target"])
     failure: CheckFailedError | None = None
     with progress(quiet) as step:
         try:
@@ -176,6 +179,8 @@ def _convert(command: str, model: str, output: str | None, quiet: bool, options:
         with tables_to_stderr(output == STREAM):
             show_conversion(model, output, conversion, options["verbose"])
     write(page, conversion, model, output)
+    if compiled and failure is None:
+        write_compiled(conversion, output)
     if failure is not None:
         raise failure
     if source is not None:

@@ -41,6 +41,7 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
     `late`: after layout assignment. Late decompositions run too, and forms with computed operands or results are
     emitted with the neutral ops for these.
     """
+    target.is_laid_out |= late
     work = [(node, 0) for node in graph.nodes if node.op.dialect == "neutral"]
     budget = MAX_STEPS_PER_NODE * (len(work) + 10)
     work.reverse()
@@ -91,6 +92,8 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
         legal = form is not None or (not late and _late_rule(node, target) is not None)
         if not legal and depth > MAX_DEPTH:
             raise _refused(node, target, _refusals(node, target))
+        if form is not None and target.falls_back(node, form):
+            return _brought_back(graph, node, target, late)
         return [] if legal else _rewrite(graph, node, target)
     except OnnxtflError as error:
         error.node = error.node or source_name(node)
@@ -155,6 +158,27 @@ def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
     return builder.created
 
 
+def _brought_back(graph: Graph, node: Node, target: Target, late: bool) -> list[Node]:
+    """Rewrite a quantized node that only the fallback of `target` accepts: in another quantization, or (after layout
+    assignment) by a rule for the target.
+
+    Returns the new nodes; none if there is no such rewrite.
+    """
+    if not touches_quantized(node) or node.regions:
+        return []
+    builder = Builder(graph, node)
+    builder.maker = "requantize"
+    values = requantized(builder, node, target)
+    if values is None and late:
+        made = _decompose(builder, node, target, target.own_chain)
+        values = None if made is None else _as_declared(builder, node, made)
+    if values is None:
+        builder.undo()
+        return []
+    graph.replace(node, values)
+    return builder.created
+
+
 def _refusals(node: Node, target: Target) -> list[Refusal]:
     return [r for f in target.forms(node) if (r := target.refuses(node, f)) is not None]
 
@@ -172,12 +196,20 @@ def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: S
     if values is not None:
         return values
     values = _repair(builder, node, [r for r in refusals if r.kind == "rank"]) or _decompose(builder, node, target)
-    if values is not None and len([made for made in builder.created if not _moves(made)]) <= 1:
-        return [as_declared(builder, v, r.type) for v, r in zip(values, node.results, strict=True)]
+    values = None if values is None else _as_declared(builder, node, values)
+    if values is not None:
+        return values
     builder.undo()
     builder.maker = "float arithmetic"
     node.remarks += (_in_float(node, target, refusals),)
     return in_float(builder, node, target)
+
+
+def _as_declared(builder: Builder, node: Node, values: Sequence[Value]) -> list[Value] | None:
+    """The values that a rule made of a quantized node, in its types; None if several ops would round."""
+    if len([made for made in builder.created if not _moves(made)]) > 1:
+        return None
+    return [as_declared(builder, v, r.type) for v, r in zip(values, node.results, strict=True)]
 
 
 def _in_float(node: Node, target: Target, refusals: Sequence[Refusal]) -> Remark:
@@ -214,9 +246,13 @@ def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[V
     return None
 
 
-def _decompose(builder: Builder, node: Node, target: Target) -> list[Value] | None:
-    late = _late_rule(node, target)
-    for rule in [late] if late else rules().decompositions_of(node, *target.chain):
+def _decompose(builder: Builder, node: Node, target: Target, chain: Sequence[str] | None = None) -> list[Value] | None:
+    """Rewrite `node` by the first rule that applies; `chain`: rules for these targets only, not those for all."""
+    late = _late_rule(node, target) if chain is None else None
+    found = (
+        rules().decompositions_of(node, *target.chain) if chain is None else rules().own_decompositions(node, *chain)
+    )
+    for rule in [late] if late else found:
         builder.maker = rule_name(rule)
         try:
             values = builder.tried(rule, node)

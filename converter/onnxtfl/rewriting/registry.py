@@ -182,24 +182,30 @@ class Rules:
     def decompositions(self, op: type[Op], *chain: Target) -> list[DecomposeRule]:
         """Return all decompositions of an op for a target and its wider targets, in order, and the op's expansion."""
         derived = [expand] if issubclass(op, Derived) else []
-        return [*(one.rule for equal in self._by_precedence(op, chain) for one in equal), *derived]
+        return [*(one.rule for equal in self._by_precedence(op, (*chain, None)) for one in equal), *derived]
 
     def decompositions_of(self, node: Node, *chain: Target, order: Order | None = None) -> Iterator[DecomposeRule]:
         """Return those that apply to `node`, of one `order` or of all. RuleError for two of equal precedence."""
-        for equal in self._by_precedence(node.op, chain, _ORDERS if order is None else (order,)):
+        yield from self.own_decompositions(node, *chain, None, orders=_ORDERS if order is None else (order,))
+        if issubclass(node.op, Derived) and order in (None, "formula"):
+            yield expand
+
+    def own_decompositions(
+        self, node: Node, *targets: Target | None, orders: Sequence[Order] = _ORDERS
+    ) -> Iterator[DecomposeRule]:
+        """Return those of `targets` (None: those registered for all) that apply to `node`."""
+        for equal in self._by_precedence(node.op, targets, orders):
             applying = [one.rule for one in equal if one.applies(node)]
             if len(applying) > 1:
                 raise RuleError(f"decomposing {node.op.name} has two rules of one benefit: {_listed(applying)}")
             yield from applying
-        if issubclass(node.op, Derived) and order in (None, "formula"):
-            yield expand
 
     def _by_precedence(
-        self, op: type[Op], chain: Sequence[Target], orders: Sequence[Order] = _ORDERS
+        self, op: type[Op], targets: Sequence[Target | None], orders: Sequence[Order] = _ORDERS
     ) -> Iterator[list[Decomposition]]:
         """Yield groups of decompositions of equal precedence, in order."""
         found = self.decompose.get(op, {})
-        for order, target in itertools.product(orders, (*chain, None)):
+        for order, target in itertools.product(orders, targets):
             known = sorted(found.get((order, target), ()), key=_precedence)
             yield from (list(equal) for _, equal in itertools.groupby(known, _precedence))
 

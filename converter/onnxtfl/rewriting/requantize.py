@@ -24,13 +24,14 @@ from onnxtfl.ir.conversions import convert_quantization, dequantized_constant
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import SMALL
-from onnxtfl.ir.quantization import Quantization, limits, quantize, shifted_to_int8, shifted_to_uint8
+from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, limits, quantize, shifted_to_int8, shifted_to_uint8
 from onnxtfl.ir.quantized import picked_operands, quantization_of, selected_operands
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.target import Target
 
 _COARSEST = 2.0
 """The largest ratio of the result's scale to the scale of an intermediate quantization."""
+_SHIFTS = (("uint8", shifted_to_int8, -UINT8_OFFSET), ("int8", shifted_to_uint8, UINT8_OFFSET))
 _STORED = (0.0, math.inf, -math.inf)
 """Bounds that all quantized types represent or saturate to."""
 
@@ -44,10 +45,15 @@ class Variant:
 
 
 def requantized(b: Builder, node: Node, target: Target) -> list[Value] | None:
-    """Return the results of `node` computed in other quantizations that the target accepts, else None."""
-    for variant in _variants(node, target):
-        if _accepts(node, variant, target):
-            return _made(b, node, variant, target)
+    """Return the results of `node` computed in other quantizations that the target accepts, else None.
+
+    Those that only its fallback accepts come last, and are none for a node that the fallback accepts as it is.
+    """
+    variants = list(_variants(node, target))
+    for by_fallback in (False,) if target.accepted(node) is not None else (False, True):
+        for variant in variants:
+            if _accepts(node, variant, target, by_fallback):
+                return _made(b, node, variant, target)
     return None
 
 
@@ -64,8 +70,16 @@ def in_float(b: Builder, node: Node, target: Target) -> list[Value]:
 
 
 def _constant_in(value: Value, quantization: Quantization) -> Value | None:
-    """Return a small constant in another quantization; None for other values."""
-    if value.data is None or value.data.size > SMALL:
+    """Return a constant in another quantization; None for other values, and for large ones that change."""
+    if value.data is None:
+        return None
+    for storage, shift, offset in _SHIFTS:
+        before = value.tensor_type.quantization
+        if before is not None and before.storage == storage and shift(before) == quantization:
+            return constant(
+                value.data.cast(quantization.dtype, offset), type_=value.tensor_type.stored_as(quantization)
+            )
+    if value.data.size > SMALL:
         return None
     stored = ArrayData(quantize(value.numpy().astype(np.float32), quantization), quantization.dtype)
     return constant(stored, type_=value.tensor_type.stored_as(quantization))
@@ -79,12 +93,17 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
     if storage is None:
         return
     nothing = (None,) * len(operands)
-    yield from _shifted(operands, results)
+    shifted = list(_shifted(operands, results))
+    yield from shifted if target.has_uint8_kernels else ()
     sources, wanted = ({q for q in found if q is not None} for found in (operands, results))
     for form in target.forms(node):
         fixed = target.fixed_quantization(form, storage)
         if fixed is not None and _is_fine(fixed, wanted):
             yield Variant(nothing, tuple(fixed if q is not None else None for q in results))
+        wide = None if fixed is None else target.fixed_quantization(form, "int16")
+        if wide is not None and storage != "int16":
+            finer = tuple(None if q is None else _as_int16(q) for q in operands)
+            yield Variant(finer, tuple(wide if q is not None else None for q in results))
     single = next(iter(sources)) if len(sources) == 1 else None
     if single is not None and (
         _selects(node, single) or (picked_operands(node) == "mean" and _is_fine(single, wanted))
@@ -93,11 +112,12 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
     if len(wanted) == 1 and (_selects(node, *wanted) or _is_monotonic(node)):
         (common,) = wanted
         yield Variant(tuple(common if q is not None else None for q in operands), (None,) * len(results))
+    yield from () if target.has_uint8_kernels else shifted
 
 
 def _shifted(operands: Sequence[Quantization | None], results: Sequence[Quantization | None]) -> Iterator[Variant]:
     """Return the variant with int8 instead of uint8, or with uint8, whose kernels have a zero point of weights."""
-    for storage, shift in (("uint8", shifted_to_int8), ("int8", shifted_to_uint8)):
+    for storage, shift, _ in _SHIFTS:
         eight_bit = {q.storage for q in (*results, *operands) if q is not None and q.dtype.bits == 8}
         if eight_bit == {storage}:
             sides = (
@@ -105,6 +125,11 @@ def _shifted(operands: Sequence[Quantization | None], results: Sequence[Quantiza
                 for s in (operands, results)
             )
             yield Variant(*sides)
+
+
+def _as_int16(quantization: Quantization) -> Quantization:
+    """The quantization as int16 that represents all values of one of 8 bits."""
+    return Quantization("int16", (quantization.scales[0] / 128,), (0,))
 
 
 def _is_fine(rounded: Quantization, wanted: set[Quantization]) -> bool:
@@ -130,14 +155,15 @@ def _per_tensor(value: Value | None) -> Quantization | None:
     return quantization if quantization is not None and quantization.per_tensor else None
 
 
-def _accepts(node: Node, variant: Variant, target: Target) -> bool:
-    """Whether the target accepts `node` with the types of `variant`."""
+def _accepts(node: Node, variant: Variant, target: Target, by_fallback: bool) -> bool:
+    """Whether the target accepts `node` with the types of `variant`; `by_fallback`: or its fallback."""
     operands = [v if q is None else _retyped(v, q) for v, q in zip(node.operands, variant.operands, strict=True)]
     probe = Node(node.op, operands, node.attributes)
     for result, quantization in zip(node.results, variant.results, strict=True):
         probe.add_result(result.type if quantization is None else result.tensor_type.stored_as(quantization))
     try:
-        return target.accepted(probe) is not None
+        form = target.accepted(probe)
+        return form is not None and (by_fallback or not target.falls_back(probe, form))
     finally:
         probe.detach()
 

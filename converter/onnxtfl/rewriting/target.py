@@ -44,9 +44,13 @@ class Target(ABC):
     name: ClassVar[TargetName]
     chain: tuple[TargetName, ...]
     """The chain of targets whose rules apply, the narrowest first."""
+    own_chain: tuple[TargetName, ...] = ()
+    """Those whose rules also apply to nodes that only the fallback accepts."""
     has_integer_ops: bool
     """Whether there are kernels on quantized types besides quantize and dequantize."""
     title: str
+    has_uint8_kernels: bool = True
+    """Whether convolutions and most other ops compute on uint8."""
     has_int64: bool = True
     """Whether kernels compute in int64."""
     has_float16: bool = True
@@ -57,6 +61,8 @@ class Target(ABC):
     """The largest size of an axis."""
     free_rank: int = (1 << 31) - 1
     """Ops that move elements are written with at most so many axes where that costs reshapes only."""
+    is_laid_out: bool = False
+    """Whether layout assignment is done: what kernels take of the order of axes is not asked before."""
     raised: str = ""
     """The version of the format and the reason, if a model needs a newer one than the default."""
 
@@ -71,6 +77,10 @@ class Target(ABC):
     @abstractmethod
     def accepted(self, node: Node) -> Form | None:
         """Return the accepted form of `node` with the lowest cost; None if there is none."""
+
+    def falls_back(self, node: Node, form: Form) -> bool:
+        """Whether only the fallback of the target accepts `form` of `node`."""
+        return False
 
     def may_compute_on_integers(self, node: Node) -> bool:
         """Whether any kernels compute on quantized types like those of `node`."""

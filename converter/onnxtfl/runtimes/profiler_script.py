@@ -3,7 +3,7 @@
 It imports nothing of onnxtfl but the script `worker` next to it. Its argument is a JSON object
 ``{"runtime", "model", "arrays": npz, "items": [item], "places": [directory], "ops": bool}``; the inputs are items of
 `worker.encode`; "places" as for `worker`. It prints lines of `MARK` and
-``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total"}``, or
+``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total", "replaced"}``, or
 ``{"error"}``; the last line counts. An earlier line has the results before the call of LiteRT's profiler, which may
 crash.
 
@@ -128,7 +128,7 @@ def profile_tflite(
 
 
 def delegation(nodes: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many ops of the main subgraph a delegate replaces: those between its inputs and its outputs."""
+    """Which ops of the main subgraph a delegate replaces, and how many: those between its inputs and its outputs."""
     producers = {int(t): node for node in nodes if node["op_name"] != "DELEGATE" for t in node["outputs"]}
     replaced: set[int] = set()
     delegates = [node for node in nodes if node["op_name"] == "DELEGATE"]
@@ -141,7 +141,8 @@ def delegation(nodes: list[dict[str, Any]]) -> dict[str, Any]:
                 replaced.add(producer["index"])
                 work += [int(t) for t in producer["inputs"]]
     name = "XNNPACK" if delegates else ""
-    return {"delegate": name, "delegated": len(replaced), "total": len(nodes) - len(delegates)}
+    counts = {"delegated": len(replaced), "total": len(nodes) - len(delegates)}
+    return {"delegate": name, **counts, "replaced": sorted(int(index) for index in replaced)}
 
 
 class Layout(ctypes.Structure):

@@ -9,7 +9,7 @@ from typing import Any
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.target import Kind
 from onnxtfl.targets.instance import OpInstance, dtypes_of
-from onnxtfl.targets.properties import PROPERTIES
+from onnxtfl.targets.properties import OF_LAYOUT, PROPERTIES
 
 Bounds = tuple[int, int]
 _HIGHEST = 99
@@ -143,10 +143,12 @@ class KernelForm:
             if not op.named(name):
                 yield Violation("other", name, name, "none", values=frozenset({"an operand"}))
         for name, allowed in self.options.items():
-            found = op.options.get(name) if name not in PROPERTIES else PROPERTIES[name](op)
-            if (name in op.options or name in PROPERTIES) and found not in allowed:
-                kind: Kind = "shape" if name in PROPERTIES else "other"
-                yield Violation(kind, name, name, str(found), values=allowed)
+            if name in PROPERTIES:
+                found = PROPERTIES[name](op) if op.is_laid_out or name not in OF_LAYOUT else None
+                if found is not None and found not in allowed:
+                    yield Violation("shape", name, name, str(found), values=allowed)
+            elif name in op.options and op.options[name] not in allowed:
+                yield Violation("other", name, name, str(op.options[name]), values=allowed)
 
 
 def read_form(table: Mapping[str, Any]) -> KernelForm:

@@ -49,7 +49,7 @@ class BoundOp:
 
 
 class OpInstance(BoundOp):
-    """The tfl op that a condition or a kernel form is checked against."""
+    """The tfl op that a condition or a kernel form is checked against; `is_laid_out`: whether its axes are in order."""
 
     def __init__(
         self,
@@ -57,9 +57,11 @@ class OpInstance(BoundOp):
         operands: Sequence[Value | None],
         results: Sequence[Value],
         options: Mapping[str, Any],
+        *,
+        is_laid_out: bool = True,
     ) -> None:
         super().__init__((entry.operands, entry.results), operands, results, options, matrix_rank=entry.matrix_rank)
-        self.entry = entry
+        self.entry, self.is_laid_out = entry, is_laid_out
 
     @functools.cached_property
     def elements(self) -> Mapping[str, frozenset[str]]:

@@ -92,6 +92,8 @@ PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
     for found in (equal_ranks, unit_constants, unit_batch, axes, constants, plain_slice, channels_of_groups)
 }
 """The properties that forms may restrict, by name."""
+OF_LAYOUT = frozenset({"unit_constants", "unit_batch", "axes", "channels_of_groups"})
+"""Those that depend on the order of axes."""
 
 
 def _main(op: OpInstance, side: str) -> Iterator[Value]:

@@ -115,6 +115,8 @@ class Narrowed:
     needed: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     only: Mapping[str, Any] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
+    safe: tuple[str, ...] = ()
     kernels: tuple[Mapping[str, Any], ...] | None = None
     hybrid: tuple[Mapping[str, Any], ...] | None = None
     activations: frozenset[str] | None = None
@@ -132,15 +134,18 @@ def narrowed(target: str, op: str) -> Narrowed:
     table = section(op, known.file) if op in names(known.file) else missing
     kernels, hybrid = section(f"{op}.kernels", known.file), section(f"{op}.hybrid", known.file)
     is_whole = bool(kernels) or not known.has_other_ops
+    is_unfused = bool(kernels) and "activations" not in kernels
     return Narrowed(
         table.get("is_missing", False),
         table.get("most_values"),
         tuple(table.get("needed", "").split()),
         tuple(table.get("absent", "").split()),
         table.get("only", {}),
+        tuple(table.get("limits", ())),
+        tuple(table.get("safe", ())),
         tuple(kernels.get(target, ())) if is_whole else None,
         tuple(hybrid.get(target, ())) if is_whole else None,
-        frozenset(kernels.get("activations", "").split()) if is_whole else None,
+        frozenset(kernels.get("activations", "").split()) if is_whole and not is_unfused else None,
         tuple(section(f"{op}.inexact", known.file).get("rows", ())),
         table.get("resolver", ""),
     )

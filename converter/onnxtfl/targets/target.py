@@ -25,19 +25,23 @@ from onnxtfl.targets.work import estimate
 
 EQUAL, SOME = 1.2, 200.0
 """Costs that differ by less than this factor, and this many nanoseconds, count as equal: measurements vary as much."""
+FEW = 64
+"""The most elements of constants like axes and sizes."""
 
 
 class Target(engine.Target):
     """A target with tables of its ops and their costs.
 
-    `channels_last`: whether convolution kernels are channels-last. `shares_inputs`: whether an output may be an input,
-    of the same name. `has_open_sizes`: whether tensors may have dynamic sizes. `has_uint8_kernels`: whether
-    convolutions compute on uint8.
+    `channels_last`: whether convolution kernels are channels-last. `compares_costs`: whether the measured costs are
+    those of the hardware that the target's ops run on. `reads_values`: whether the tables depend on constants like
+    axes. `shares_inputs`: whether an output may be an input, of the same
+    name. `has_open_sizes`: whether tensors may have dynamic sizes.
     """
 
     channels_last: ClassVar[bool]
+    compares_costs: bool = True
+    reads_values: bool = False
     has_open_sizes: bool = True
-    has_uint8_kernels: bool = True
     shares_inputs: ClassVar[bool]
 
     def __init__(self) -> None:
@@ -74,13 +78,17 @@ class Target(engine.Target):
     def accepted(self, node: Node) -> Form | None:
         """The form of `node` that is written; None if the target accepts none.
 
-        Of several, the cheapest; if costs are equal or unknown, the one with the smallest error of quantized results;
-        if errors are equal too, the first in the order of the rules.
+        Of several, those that do not fall back; of these, the cheapest (those of one op, if costs do not count); if
+        costs are equal or unknown, the one with the smallest error of quantized results; if errors are equal too, the
+        first in the order of the rules.
         """
         forms = [form for form in self.forms(node) if self.refuses(node, form) is None]
+        forms = [form for form in forms if not self.falls_back(node, form)] or forms
+        if not self.compares_costs:
+            forms = [form for form in forms if form.renames] or forms
         if len(forms) < 2:
             return forms[0] if forms else None
-        costs = [cost for form in forms if (cost := self.cost(node, form)) is not None]
+        costs = [cost for form in forms if self.compares_costs and (cost := self.cost(node, form)) is not None]
         if len(costs) == len(forms):
             limit = min(costs) * EQUAL + SOME
             forms = [form for form, cost in zip(forms, costs, strict=True) if cost <= limit]
@@ -113,13 +121,22 @@ class Target(engine.Target):
         return self._transposes[key]
 
     def refuses(self, node: Node, form: Form) -> Refusal | None:
-        key = _key(node, form)
+        key = self.key_of(node, form)
         if key not in self._refusals:
             self._refusals[key] = self.refusal(form, results_of(node, form))
         return self._refusals[key]
 
+    def key_of(self, node: Node, form: Form) -> Hashable:
+        """Everything on which the tables depend: op, attributes, types, which operands are constant (or which small
+        integers they are, if the tables depend on these).
+        """
+        operands = tuple(_operand_key(v, self.reads_values) for v in form.operands)
+        results: tuple[Type | None, ...] = form.types or tuple(r.type for r in node.results)
+        options = repr(form.attributes)
+        return form.op, form.domain, operands, results, form.results, form.own_version, options, self.is_laid_out
+
     def version(self, node: Node, form: Form) -> int:
-        key = _key(node, form)
+        key = self.key_of(node, form)
         if key not in self._versions:
             self._versions[key] = self.op_version(form, results_of(node, form))
         return self._versions[key]
@@ -146,21 +163,27 @@ def as_form(node: Node) -> Form:
     return Form(name, tuple(node.operands), node.attributes, domain=node.op.domain, own_version=own)
 
 
-def _key(node: Node, form: Form) -> Hashable:
-    """Everything on which a target's tables depend: op, attributes, types, and which operands are constant."""
-    operands = tuple(_operand_key(v) for v in form.operands)
-    results: tuple[Type | None, ...] = form.types or tuple(r.type for r in node.results)
-    return form.op, form.domain, operands, results, form.results, form.own_version, repr(form.attributes)
-
-
-def _operand_key(operand: Operand | Computed) -> Hashable:
+def _operand_key(operand: Operand | Computed, reads_values: bool) -> Hashable:
     if isinstance(operand, Computed):
         return operand.type, False
+    if reads_values and (known := _small_integers(operand)) is not None:
+        return known.shape, known.tobytes()
     if isinstance(operand, Value):
         return operand.type, operand.data is not None
     if operand is None:
         return None
     return (operand.dtype, operand.shape) if isinstance(operand, TensorData) else _array_key(np.asarray(operand))
+
+
+def _small_integers(operand: Operand) -> Array | None:
+    """The elements of a small constant of integers, like axes; None for other operands."""
+    if isinstance(operand, Value):
+        known = operand.data if operand.data is not None and not operand.is_quantized else None
+        return known.numpy() if known is not None and known.size <= FEW and known.dtype.is_integer else None
+    if operand is None or isinstance(operand, TensorData):
+        return None
+    found = np.asarray(operand)
+    return found if found.size <= FEW and found.dtype.kind in "iu" else None
 
 
 def _array_key(array: Array) -> Hashable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from onnxtfl.errors import UnsupportedError, UsageError
@@ -21,9 +21,10 @@ from onnxtfl.schemas.target_tables import FEATURES, target_tables
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance, dtypes_of
+from onnxtfl.targets.limits import within
 from onnxtfl.targets.narrowed import refusal_by
 from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, Version, entry, narrowed, op_names
-from onnxtfl.targets.target import Target, operands_of
+from onnxtfl.targets.target import Target, operands_of, results_of
 
 LITERT_RELEASES: Mapping[str, Release] = {
     "litert-1.0": (2, 18),
@@ -49,7 +50,8 @@ class TfliteTarget(Target):
     `min_runtime`: a release of TensorFlow or tflite-runtime ("2.14", the default: forms that both LiteRT and
     tflite-runtime 2.14 compute correctly), or one of LiteRT ("litert-2.3": forms that LiteRT computes correctly).
     Raises UsageError for other text. `release`: `min_runtime` in TensorFlow's numbering. `hybrid`: kernels that
-    quantize activations are accepted. `table`: the target's name in ``schemas/targets/``.
+    quantize activations are accepted. `table`: the target's name in ``schemas/targets/``. `fallback`: the target that
+    runs the ops that this one does not accept; None if these are errors.
     """
 
     name = "tfl"
@@ -63,13 +65,21 @@ class TfliteTarget(Target):
         super().__init__()
         self.table = target_tables()[table]
         self.title = self.table.title
-        self.chain = tuple(known.rules for known in self.table.chain)
+        fallback = self.table.fallback
+        self.fallback = TfliteTarget(min_runtime, hybrid=hybrid, table=fallback) if fallback else None
+        own, wider = tuple(known.rules for known in self.table.chain), self.fallback.chain if self.fallback else ()
+        self.own_chain = tuple(name for name in own if name not in wider) if wider else ()
+        self.chain = (*self.own_chain, *wider) if wider else own
         self.has_open_sizes, self.has_uint8_kernels, self.has_hybrid_kernels, self.has_int64, self.has_float16 = (
             name not in self.table.lacks for name in FEATURES
         )
+        self.compares_costs = not self.table.own_arithmetic
+        self.reads_values = self.fallback is not None
         self.hybrid = hybrid
-        self.min_runtime = min_runtime
-        self.release = _release(min_runtime)
+        self._fallbacks: dict[Hashable, bool] = {}
+        lowest = self.table.min_runtime or min_runtime
+        self.min_runtime = max(min_runtime, lowest, key=_release)
+        self.release = _release(self.min_runtime)
 
     @property
     def runtimes(self) -> tuple[str, ...]:
@@ -101,7 +111,9 @@ class TfliteTarget(Target):
 
     def bound(self, form: Form, results: Sequence[Value]) -> OpInstance | None:
         known = form.op in op_names()
-        return OpInstance(entry(form.op), operands_of(form), results, form.attributes) if known else None
+        if not known:
+            return None
+        return OpInstance(entry(form.op), operands_of(form), results, form.attributes, is_laid_out=self.is_laid_out)
 
     def costs(self, form: Form) -> Sequence[CostRow]:
         return entry(form.op).costs if form.op in op_names() else ()
@@ -110,6 +122,21 @@ class TfliteTarget(Target):
         return self.table.advice
 
     def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
+        refused = self.own_refusal(form, results)
+        if refused is None or self.fallback is None:
+            return refused
+        return self._outside(("safe",), form, results) or self.fallback.refusal(form, results)
+
+    def falls_back(self, node: Node, form: Form) -> bool:
+        if self.fallback is None:
+            return False
+        key = self.key_of(node, form)
+        if key not in self._fallbacks:
+            self._fallbacks[key] = self.own_refusal(form, results_of(node, form)) is not None
+        return self._fallbacks[key]
+
+    def own_refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
+        """Why the target does not accept `form`, although its fallback may; None if it does."""
         for table in self.table.chain if form.op in op_names() else ():
             if (refused := refusal_by(table, form)) is not None:
                 return refused
@@ -121,12 +148,14 @@ class TfliteTarget(Target):
         known = instance.entry
         if not known.versions or known.versions[0].since > (*self.release, 99):
             return Refusal("op", f"the runtime {self.min_runtime} has no kernel for {op}")
-        if coarse := {f"q{q.storage}" for r in results if (q := quantization_of(r)) is not None} & known.interpolated:
+        if not self.table.own_arithmetic and (
+            coarse := {f"q{q.storage}" for r in results if (q := quantization_of(r)) is not None} & known.interpolated
+        ):
             return Refusal("quantization", f"{op} of {min(coarse)} interpolates, several steps off")
         violations = []
         for kernel in (*_forms(op, self.runtimes), *(_forms(op, self.runtimes, hybrid=True) if self.hybrid else ())):
             if not (found := kernel.violations(instance)):
-                return self._too_new(known, instance)
+                return self._too_new(known, instance) or self._outside(("limits", "safe"), form, results)
             violations.append(found)
         if not violations:
             return Refusal("op", f"no form of {op} computes correct values in {' and '.join(self.runtimes)}")
@@ -156,8 +185,20 @@ class TfliteTarget(Target):
         """Whether `activation` may be the fused_activation_function of `op`."""
         if op not in op_names():
             return False
-        applied = (entry(op).activations, *(narrowed(name, op).activations for name in self.table.narrowed))
+        tables = (*self.table.narrowed, *(self.fallback.table.narrowed if self.fallback else ()))
+        applied = (entry(op).activations, *(narrowed(name, op).activations for name in tables))
         return all(known is None or activation in known for known in applied)
+
+    def _outside(self, keys: Sequence[str], form: Form, results: Sequence[Value]) -> Refusal | None:
+        """The first of the conditions with these keys in the tables that does not hold."""
+        for table in self.table.chain[:-1] if form.op in op_names() else ():
+            known = narrowed(table.name, form.op)
+            conditions = [condition for key in keys for condition in getattr(known, key)]
+            instance = self.bound(form, results) if conditions else None
+            failed = next((c for c in conditions if instance is not None and not within(c, instance)), None)
+            if failed is not None:
+                return Refusal("other", f"{table.title} runs {form.op} only with {failed}")
+        return None
 
     def _too_new(self, known: OpEntry, instance: OpInstance) -> Refusal | None:
         if all(version.since[:2] <= self.release for version in known.versions):

@@ -6,9 +6,12 @@
     HardSigmoid(%x)                    ->    Clamp(Conv(%x, weights : int8, bias), 0, 1)
     PRelu(%x, slope)                   ->    PRelu(%x, slope : int8)
     Neg(%x)                            ->    Mul(%x, -1 : int8)
+    Div(%x, 4)                         ->    Mul(%x, 0.25 : int8)
+    Sub(offset, %x)                    ->    Sub(offset : int8, %x)
 
 Weights 127 and -127 with a scale per feature represent the factors of the normalization exactly, and the bias is
-rounded to 1/127 of a factor's step. Slopes are rounded to 8 bits if this changes results by less than half a step.
+rounded to 1/127 of a factor's step. Slopes and operands are rounded to 8 bits if this changes results by less than half
+a step.
 """
 
 from __future__ import annotations
@@ -89,6 +92,53 @@ def negation_as_product(b: Builder, node: Node) -> Value | None:
     if _dequantized_from(x) is None or _quantized_to(b.graph, node.result) is None:
         return None
     return b(ops.Mul, x, b.scalar(-1.0, x))
+
+
+@INTEGER_CONSTANTS.on(ops.Div)
+def division_as_product(b: Builder, node: Node) -> Value | None:
+    """Div(%x, c) -> Mul(%x, 1 / c) for a constant c of one element."""
+    x, divisor = node.operands
+    if x is None or divisor is None or divisor.data is None or divisor.data.size != 1:
+        return None
+    if _dequantized_from(x) is None or _quantized_to(b.graph, node.result) is None:
+        return None
+    factor = 1 / divisor.numpy().astype(np.float64)
+    if divisor.is_quantized or not np.all(np.isfinite(factor)) or divisor.rank > x.rank:
+        return None
+    return b(ops.Mul, x, constant(factor.astype(np.float32)))
+
+
+@INTEGER_CONSTANTS.on(ops.Mul, ops.Add, ops.Sub)
+def quantized_operand(b: Builder, node: Node) -> Value | None:
+    """Round a real constant to 8 bits, only if results change by less than half a step."""
+    place = next((i for i in range(2) if node.operand(i).is_constant), 0)
+    value, before = node.operand(place), _dequantized_from(node.operand(1 - place))
+    wanted = _quantized_to(b.graph, node.result)
+    if not value.is_constant or value.is_quantized or before is None or wanted is None or before.dtype.bits > _BITS:
+        return None
+    real, largest = value.numpy(), max(np.abs(before.bounds)) if node.op is ops.Mul else 1.0
+    if real.size > SMALL or not np.all(np.isfinite(real)) or not np.any(real):
+        return None
+    quantization = _nearest(real, before.storage)
+    stored = quantize(real, quantization)
+    if np.max(np.abs(dequantize(stored, quantization) - real)) * largest > _ROUNDING * wanted.scales[0]:
+        return None
+    small = constant(ArrayData(stored, quantization.dtype), type_=value.tensor_type.stored_as(quantization))
+    operands = list(node.operands)
+    operands[place] = b(ops.Convert, small, dtype=node.result.dtype)
+    return b(node.op, *operands)
+
+
+def _nearest(real: Array, storage: str) -> Quantization:
+    """A quantization of constants as 8 bits: exact for multiples of the smallest one, else over their range."""
+    low, high = min(0.0, float(real.min())), max(0.0, float(real.max()))
+    least = float(np.min(np.abs(real[real != 0])))
+    bounds = np.iinfo(storage)
+    steps = bounds.max - bounds.min
+    whole = (high - low) / least <= steps and np.array_equal(np.round(real / least) * np.float32(least), real)
+    scale = float(np.float32(least if whole else (high - low) / steps))
+    zero = round(bounds.min - low / scale)
+    return Quantization(storage, (scale,), (zero,))
 
 
 def _scaled(b: Builder, node: Node, axis: int, factor: Array, offset: Array) -> Value | None:

@@ -6,7 +6,7 @@
     (%q: int8 0.5:3) ...                           ->    (%x: float32) %q = Convert(%x) ...       "float"
 
 An input becomes 8-bit only if all its readers quantize it in the same way, an output only if it is dequantized from 8
-bits; others are unchanged.
+bits; others are unchanged. "int16" is about 16 bits in the same way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from onnxtfl.ir.quantization import Quantization, shifted_to_int8, shifted_to_ui
 from onnxtfl.ir.quantized import may_declare
 from onnxtfl.ir.types import DType, TensorType
 
-QuantizedIo = Literal["source", "float", "int8", "uint8"]
+QuantizedIo = Literal["source", "float", "int8", "uint8", "int16"]
 
 
 def set_quantized_io(graph: Graph, kind: QuantizedIo) -> None:
@@ -87,7 +87,7 @@ def _only_moved(node: Node | None) -> Value | None:
 
 
 def _set_input(graph: Graph, value: Value, kind: QuantizedIo) -> None:
-    read = _quantization_of_input(value)
+    read = _quantization_of_input(value, kind)
     if read is None or graph.is_output(value):
         return
     before, uses = value.tensor_type, list(value.uses)
@@ -103,13 +103,13 @@ def _set_input(graph: Graph, value: Value, kind: QuantizedIo) -> None:
             user.set_operand(index, made)
 
 
-def _quantization_of_input(value: Value) -> Quantization | None:
-    """Return the 8-bit quantization of an input, or the one in which all its readers quantize it."""
+def _quantization_of_input(value: Value, kind: QuantizedIo) -> Quantization | None:
+    """Return the quantization of an input that `kind` is about, or the one in which all its readers quantize it."""
     found = {value.tensor_type.quantization}
     if not value.is_quantized:
         found = {user.result.tensor_type.quantization if user.op is ops.Convert else None for user in value.users()}
     quantization = found.pop() if len(found) == 1 else None
-    return quantization if quantization is not None and _is_eight_bit(quantization) else None
+    return quantization if quantization is not None and _is_of(quantization, kind) else None
 
 
 def _output(graph: Graph, value: Value, kind: QuantizedIo) -> Value:
@@ -118,7 +118,7 @@ def _output(graph: Graph, value: Value, kind: QuantizedIo) -> Value:
     if not value.is_quantized and node is not None and node.op is ops.Convert and node.operand(0).is_quantized:
         source = node.operand(0)
     quantization = source.tensor_type.quantization
-    if quantization is None or not _is_eight_bit(quantization):
+    if quantization is None or not _is_of(quantization, kind):
         return value
     wanted = None if kind == "float" else _stored(quantization, kind)
     if wanted == value.tensor_type.quantization:
@@ -130,8 +130,9 @@ def _output(graph: Graph, value: Value, kind: QuantizedIo) -> Value:
     return made
 
 
-def _is_eight_bit(quantization: Quantization) -> bool:
-    return quantization.per_tensor and quantization.storage in ("int8", "uint8")
+def _is_of(quantization: Quantization, kind: QuantizedIo) -> bool:
+    storages = ("int16",) if kind == "int16" else ("int8", "uint8")
+    return quantization.per_tensor and quantization.storage in storages
 
 
 def _stored(quantization: Quantization, kind: QuantizedIo) -> Quantization:

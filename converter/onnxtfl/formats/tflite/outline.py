@@ -1,0 +1,36 @@
+"""The ops of a .tflite file in its own order and with its own tensor names, for tools that name them so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onnxtfl.formats.source import Content, PathLike, Source, open_source
+from onnxtfl.formats.tflite import schema
+from onnxtfl.formats.tflite.decode import Decoder
+
+
+@dataclass(frozen=True)
+class FileOp:
+    """An op of the main graph: its name ("CONV_2D", of a custom op that of its code) and that of its first result."""
+
+    op: str
+    result: str
+
+
+def file_ops(source: PathLike | Content) -> tuple[FileOp, ...]:
+    """The ops of the main graph of a .tflite that can be read (`onnxtfl.formats.tflite.reader.read`)."""
+    model = Decoder(Source(open_source(source))).root(schema.table("Model"))
+    graph, names = model["subgraphs"][0], [_name(code) for code in model["operator_codes"] or ()]
+    tensors = graph["tensors"] or ()
+
+    def result(outputs: tuple[int, ...]) -> str:
+        return (tensors[outputs[0]]["name"] or "") if outputs else ""
+
+    return tuple(FileOp(names[one["opcode_index"]], result(one["outputs"] or ())) for one in graph["operators"] or ())
+
+
+def _name(code: dict[str, object]) -> str:
+    builtin, old = code["builtin_code"], code["deprecated_builtin_code"]
+    number = schema.builtin_code(builtin) if isinstance(builtin, str) else int(str(builtin))
+    name = schema.builtin_ops()[max(number, int(str(old)))]
+    return str(code["custom_code"] or "") if name == "CUSTOM" else name

@@ -1,0 +1,240 @@
+"""Where each op of a .tflite runs on a target: on the NPU or on the CPU beside it, in a delegate or not, or not at all.
+
+`PLACEMENTS` has one function for each target that its tables alone do not describe; `by_table` is used for all others,
+and where the compiler or runtime of a target is not installed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.errors import UsageError
+from onnxtfl.formats import files
+from onnxtfl.formats.tflite.outline import FileOp, file_ops
+from onnxtfl.ir.compact_record import decode
+from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.metadata import RECORD, content_of
+from onnxtfl.ir.model import Model
+from onnxtfl.ir.record import Record
+from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.target import Refusal
+from onnxtfl.runtimes import LITERT, RunError, vela
+from onnxtfl.runtimes.profiler import profile
+from onnxtfl.schemas.target_tables import target_tables
+from onnxtfl.tables import Row, byte_count, some, titled
+from onnxtfl.targets.target import as_form
+from onnxtfl.targets.tflite import TfliteTarget
+
+CPU = "cpu"
+"""The name of the placement on LiteRT's CPU kernels and its delegate."""
+
+
+@dataclass(frozen=True)
+class PlacedOp:
+    """An op of the main graph, by its place in the file; ``name``: that of its first result.
+
+    ``where``: the hardware or runtime, "" if the target cannot run it. ``reason``: the constraint that it violates, ""
+    where it runs on the target itself. ``sources``: the nodes of the source, if known. ``rewrite``: what a conversion
+    for the target does about it. ``cycles``: estimated by the target's compiler, None if unknown.
+    """
+
+    index: int
+    op: str
+    name: str
+    where: str
+    reason: str = ""
+    sources: tuple[str, ...] = ()
+    rewrite: str = ""
+    cycles: int | None = None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where each op runs. ``target``: its name. ``by``: what says so: a compiler or runtime, or the target's table.
+
+    ``note``: why the compiler or runtime was not asked. ``sram``, ``flash``: bytes. ``compiled``: the compiler's file.
+    """
+
+    target: str
+    by: str
+    ops: tuple[PlacedOp, ...]
+    note: str = ""
+    sram: int | None = None
+    flash: int | None = None
+    cycles: int | None = None
+    inferences_per_second: float | None = None
+    compiled: bytes | None = field(default=None, repr=False)
+
+    @property
+    def elsewhere(self) -> tuple[PlacedOp, ...]:
+        """The ops that do not run on the target itself."""
+        return tuple(op for op in self.ops if op.reason)
+
+    def rows(self, verbose: bool = False) -> list[Row]:
+        """The lines of a table: counts, memory and speed, and the ops elsewhere by reason (``verbose``: all ops)."""
+        rows = [Row("note", f"not checked on {self.target}: {self.note}", "yellow")] if self.note else []
+        places = Counter(op.where or "nowhere" for op in self.ops)
+        counts = ", ".join(f"{count} on {where}" for where, count in places.most_common())
+        rows.append(Row("placement", f"{self.target}: {counts or 'no ops'} (by {self.by})"))
+        if self.sram is not None and self.flash is not None:
+            rows.append(Row("memory", f"{byte_count(self.sram)} SRAM, {byte_count(self.flash)} read-only"))
+        if self.cycles:
+            runs = self.inferences_per_second or 0.0
+            speed = f"{runs:,.0f}" if runs >= 100 else f"{runs:.3g}"
+            rows.append(Row("speed", f"{self.cycles:,} cycles, {speed} inferences per second (estimated)"))
+        lines = [_line(op) for op in self.ops] if verbose else _summed(self.elsewhere)
+        return rows + titled("ops" if verbose else "elsewhere", lines, "" if verbose else "yellow")
+
+    def to_json(self) -> dict[str, Any]:
+        """The placement as JSON values, without the compiled model."""
+        return {key: value for key, value in asdict(replace(self, compiled=None)).items() if key != "compiled"}
+
+
+def _line(op: PlacedOp) -> str:
+    cycles = f", {op.cycles:,} cycles" if op.cycles else ""
+    sources = f" from {', '.join(op.sources)}" if op.sources else ""
+    why = "".join(f"; {part}" for part in (op.reason, op.rewrite) if part)
+    return f"{op.index} {op.op} {op.name}{sources}: {op.where or 'nowhere'}{cycles}{why}"
+
+
+def _summed(ops: Sequence[PlacedOp]) -> list[str]:
+    """The ops by kind and reason, the most frequent first."""
+    found: dict[tuple[str, str, str], list[PlacedOp]] = {}
+    for op in ops:
+        found.setdefault((op.op, op.reason, op.rewrite), []).append(op)
+    ordered = sorted(found.items(), key=lambda entry: -len(entry[1]))
+    return [
+        f"{len(those)} {name} ({some([op.name for op in those])}): {'; '.join(part for part in parts if part)}"
+        for (name, *parts), those in ordered
+    ]
+
+
+def place(model: str | os.PathLike[str], target: str, record: Record | None = None) -> Placement:
+    """Where each op of a .tflite file runs on ``target`` ("cpu", or a target with a table).
+
+    ``record``: of the conversion that wrote it. Raises `InvalidModelError`, and `UsageError` for another target.
+    """
+    if target not in placements():
+        raise UsageError(f"there is no placement on {target!r}", hint=f"use {', '.join(placements())}")
+    if files.sniff(model) != "tflite":
+        raise UsageError("only .tflite files are placed", hint="convert the model first")
+    read, ops = files.read(model), file_ops(model)
+    found = PLACEMENTS.get(target, by_table)(Path(model), target, read, ops)
+    sources = _sources(read, record)
+    return replace(found, ops=tuple(replace(op, sources=sources.get(op.name, ())) for op in found.ops))
+
+
+def placements() -> tuple[str, ...]:
+    """The names of all placements."""
+    return (CPU, *(name for name, table in target_tables().items() if table.parent is not None))
+
+
+def _sources(read: Model, record: Record | None) -> dict[str, tuple[str, ...]]:
+    """The nodes of the source by the name of a result, or what the record in the file says: the tensor's source."""
+    if record is not None:
+        return {op.target: op.sources for op in record.ops}
+    content = read.metadata.properties.get(RECORD)
+    try:
+        moved = () if content is None else decode(content_of(content)).moved
+    except ValueError:
+        return {}
+    return {entry.target: (entry.source,) for entry in moved}
+
+
+def by_table(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Placement:
+    """The placement according to the tables of the target."""
+    known = TfliteTarget(table=target)
+    placed = []
+    for index, (op, node) in enumerate(zip(ops, read.main.nodes, strict=True)):
+        refusal = known.own_refusal(as_form(node), node.results)
+        if refusal is None:
+            placed.append(PlacedOp(index, op.op, op.result, known.title))
+            continue
+        where = "the CPU" if known.refusal(as_form(node), node.results) is None else ""
+        rewrite = _rewrite(read.main, node, refusal)
+        placed.append(PlacedOp(index, op.op, op.result, where, refusal.message, rewrite=rewrite))
+    return Placement(target, f"the table schemas/{known.table.file}", tuple(placed))
+
+
+def _rewrite(graph: Graph, node: Node, refusal: Refusal) -> str:
+    """What a conversion for the target would do about a refused op."""
+    values = [v for v in (*node.operands, *node.results) if v is not None and isinstance(v.type, TensorType)]
+    edge = any(not v.is_quantized and (v in graph.inputs or v in graph.outputs) for v in values)
+    if edge and any(v.is_quantized for v in values):
+        return "`quantized_io=int8` leaves it out"
+    if not any(v.is_quantized for v in values) and any(v.tensor_type.dtype.is_float for v in values):
+        return "float: `quantize=int8`, or keep the quantized type around it in the source"
+    return _REWRITES.get(refusal.kind, "")
+
+
+_REWRITES = {
+    "rank": "`target` merges axes",
+    "quantization": "`target` requantizes to the nearest type or scale that is accepted",
+    "dtype": "`target` computes it in another type",
+}
+
+
+def by_vela(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Placement:
+    """The placement on an NPU by Vela; by the table if Vela cannot compile the model, with a note."""
+    table, known = target_tables()[target], by_table(model, target, read, ops)
+    assert table.accelerator is not None
+    try:
+        compiled = vela.compile_for(model, table.accelerator, [op.result for op in ops])
+    except RunError as error:
+        return replace(known, note=error.message)
+    placed = tuple(
+        replace(
+            op,
+            where=table.title if made.on_npu else "the CPU",
+            reason=made.reason,
+            rewrite="" if made.on_npu else op.rewrite,
+            cycles=made.cycles,
+        )
+        for op, made in zip(known.ops, compiled.ops, strict=True)
+    )
+    return Placement(
+        target,
+        f"Vela for {compiled.accelerator}, {compiled.system}, {compiled.memory_mode}",
+        placed,
+        sram=compiled.sram,
+        flash=compiled.flash,
+        cycles=compiled.cycles,
+        inferences_per_second=compiled.inferences_per_second,
+        compiled=compiled.model,
+    )
+
+
+def on_cpu(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Placement:
+    """Which ops the delegate of LiteRT's CPU kernels computes; others run in its own kernels."""
+    found = profile(LITERT, model, [_zeros(value.type) for value in read.main.inputs], ops=False)
+    if "replaced" not in found:
+        placed = tuple(PlacedOp(i, op.op, op.result, "the CPU") for i, op in enumerate(ops))
+        return Placement(target, "LiteRT", placed, note=found.get("note", ""))
+    delegate, replaced = found["delegate"], set(found["replaced"])
+    reason = f"{delegate} has no kernel for it" if delegate else "no op is delegated"
+    placed = tuple(
+        PlacedOp(i, op.op, op.result, delegate)
+        if i in replaced
+        else PlacedOp(i, op.op, op.result, "builtin kernels", reason)
+        for i, op in enumerate(ops)
+    )
+    return Placement(target, "LiteRT", placed)
+
+
+def _zeros(type_: Any) -> np.ndarray[Any, Any]:
+    shape = type_.shape if isinstance(type_, TensorType) else ()
+    sizes = [size if isinstance(size, int) else 1 for size in shape or ()]
+    return np.zeros(sizes, type_.storage.numpy)
+
+
+PLACEMENTS: Mapping[str, Callable[[Path, str, Model, Sequence[FileOp]], Placement]] = {
+    CPU: on_cpu,
+    **{name: by_vela for name, table in target_tables().items() if table.accelerator is not None},
+}

@@ -1,0 +1,144 @@
+"""The conditions on sizes and constants in the tables of targets; ``schemas/targets/tflite.toml`` lists their terms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.types import TensorType
+from onnxtfl.targets.conditions import holds
+from onnxtfl.targets.instance import OpInstance
+
+Sizes = Sequence[int]
+
+
+def within(condition: str, op: OpInstance) -> bool:
+    """Whether ``condition``, "TERM or TERM", holds for an op instance."""
+    return any(_holds(term.split(), op) for term in condition.split(" or "))
+
+
+def _holds(words: Sequence[str], op: OpInstance) -> bool:
+    match words:
+        case [name, *measure, "<", limit] if measured := _MEASURES.get(measure[0]) if measure else None:
+            return all(measured(_sizes(v), *map(int, measure[1:])) < int(limit) for v in op.named(name))
+        case ["strides", "inner"]:
+            return all(_is_inner(_constant(v)) for v in op.named("strides"))
+        case ["axes", "sizes", "<", limit]:
+            return all(size < int(limit) for size in _reduced(op))
+        case [name, "fixed"]:
+            return all(v.is_constant for v in op.named(name))
+        case [name, "last"]:
+            return all(axis in (-1, _rank(op) - 1) for v in op.named(name) for axis in _constant(v))
+        case [name, "inner"]:
+            return all(axis not in (-1, _rank(op) - 1) for v in op.named(name) for axis in _constant(v))
+        case ["scaled", *factors]:
+            return _is_scaled(op, factors)
+        case ["rescales", "<", limit]:
+            before, after = ([s for _, _, v in side for s in _scales_of(v)] for side in (op.operands, op.results))
+            return max(before, default=0.0) < float(limit) * min(after, default=1.0)
+        case ["whole"]:
+            return _is_whole(op)
+        case ["ungrouped"]:
+            return not holds("grouped", op)
+        case [option, "is", other]:
+            return bool(op.options.get(option) == op.options.get(other))
+        case [option, "<", limit] if option in op.options:
+            return int(op.options[option]) < int(limit)
+    return holds(" ".join(words), op)
+
+
+def _scales_of(value: Value) -> tuple[float, ...]:
+    """The scales of a quantized tensor, none of another."""
+    quantization = quantization_of(value)
+    return () if quantization is None else quantization.scales
+
+
+def _batch(sizes: Sizes) -> int:
+    return math.prod(sizes[:-3])
+
+
+def _area(sizes: Sizes) -> int:
+    return math.prod(sizes[-3:-1])
+
+
+def _line(sizes: Sizes) -> int:
+    """The smallest of the last three sizes; 1 if there are fewer."""
+    return min(sizes[-3:]) if len(sizes) > 2 else 1
+
+
+def _turned(sizes: Sizes) -> int:
+    """The largest product of all axes but two; of at most three, without leading axes of size 1, the largest one."""
+    moved = list(itertools.dropwhile(lambda size: size == 1, sizes))
+    if len(moved) <= 3:
+        return max(moved, default=1)
+    return max(map(math.prod, itertools.combinations(moved, len(moved) - 2)))
+
+
+def _size(sizes: Sizes, axis: int) -> int:
+    return sizes[axis] if -len(sizes) <= axis < len(sizes) else 1
+
+
+_MEASURES: dict[str, Callable[..., float]] = {
+    "batch": _batch,
+    "area": _area,
+    "line": _line,
+    "turned": _turned,
+    "size": _size,
+}
+"""What terms say of a tensor, from its sizes."""
+
+
+def _sizes(value: Value) -> Sizes:
+    """The sizes of a tensor, unknown ones as 1, as Vela takes them."""
+    shape: Shape | None = value.type.shape if isinstance(value.type, TensorType) else None
+    return [size if isinstance(size, int) else 1 for size in shape or ()]
+
+
+def _constant(value: Value) -> list[int]:
+    return value.numpy().reshape(-1).tolist() if value.is_constant else []
+
+
+def _rank(op: OpInstance) -> int:
+    return op.ranks["T"]
+
+
+def _reduced(op: OpInstance) -> list[int]:
+    """The sizes of the axes that a reduction reduces."""
+    sizes = [_sizes(v) for v in op.named("input")]
+    return [sizes[0][axis] for v in op.named("axes") for axis in _constant(v)] if sizes else []
+
+
+def _is_inner(strides: Sequence[int]) -> bool:
+    """Whether a slice skips elements along the last but one and last but two axes only."""
+    return all(step == 1 or (step > 0 and i in (len(strides) - 2, len(strides) - 3)) for i, step in enumerate(strides))
+
+
+def _is_scaled(op: OpInstance, factors: Sequence[str]) -> bool:
+    """Whether both axes of an image are scaled by one of ``factors``, the same one unless "each" is the first of them.
+
+    An image of one pixel, and one of unchanged size, may be scaled by any; if an axis stays 1, the other one decides.
+    """
+    (x, y) = (_sizes(side[0][2])[1:3] for side in (op.operands, op.results))
+    if x in ([1, 1], y):
+        return True
+    corner = 1 if op.options.get("align_corners") else 0
+    pairs = [(b - corner, a - corner) for a, b in zip(x, y, strict=True) if (a, b) != (1, 1)]
+    if any(below < 1 for _, below in pairs):
+        return False
+    scales = {above / below for above, below in pairs}
+    each = factors[:1] == ["each"]
+    return scales <= set(map(float, factors[each:])) and (each or len(scales) == 1)
+
+
+def _is_whole(op: OpInstance) -> bool:
+    """Whether the result of a transposed convolution has all positions that its padding says, and no more."""
+    (x,), (w,), y = op.named("input"), op.named("weights"), op.results[0][2]
+    found: list[Any] = [_sizes(v)[1:3] for v in (x, w, y)]
+    steps = [int(op.options[name]) for name in ("stride_h", "stride_w")]
+    same = op.options.get("padding") == "SAME"
+    return all(n * s + (0 if same else max(k - s, 0)) == m for n, k, m, s in zip(*found, steps, strict=True))
