@@ -74,7 +74,7 @@ class TfliteTarget(Target):
             name not in self.table.lacks for name in FEATURES
         )
         self.compares_costs = not self.table.own_arithmetic
-        self.reads_values = self.fallback is not None
+        self.reads_values = self.table.parent is not None
         self.hybrid = hybrid
         self._fallbacks: dict[Hashable, bool] = {}
         lowest = self.table.min_runtime or min_runtime
