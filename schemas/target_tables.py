@@ -13,8 +13,8 @@ from typing import Any, Literal
 from onnxtfl.schemas.sections import section, tables_in
 
 FOLDER, ROOT = "targets", "tflite"
-_INHERITED = ("fallback", "weights", "loops", "own_arithmetic", "min_runtime", "accelerator", "runtime", "advice")
-FEATURES = ("open_sizes", "uint8_kernels", "hybrid_kernels", "int64", "float16")
+_INHERITED = ("fallback", "weights", "loops", "own_arithmetic", "widens", "min_runtime", "accelerator", "runtime", "advice")
+FEATURES = ("open_sizes", "uint8_kernels", "hybrid_kernels", "int64", "float16", "quantized")
 """What targets may lack."""
 
 
@@ -36,6 +36,7 @@ class TargetTable:
     weights: Sequence[str] = ()
     loops: Literal["fast", "small", "none"] = "fast"
     own_arithmetic: bool = False
+    widens: bool = False
     min_runtime: str | None = None
     accelerator: str | None = None
     runtime: str | None = None

@@ -106,7 +106,7 @@ def small_types(target: Target, options: Options) -> Passes:
 
 def dequantized(target: Target, options: Options) -> Passes:
     """Return the passes that dequantize a model, by option."""
-    wanted = options.quantized == "float"
+    wanted = options.quantized == "float" or not (target.name != "tfl" or target.has_integer_ops)
     return [Pass("dequantize", quantize.dequantize_all, EVERYWHERE, needs=NEUTRAL)] if wanted else []
 
 

@@ -283,6 +283,45 @@ def _weight_in_order(b: Builder, node: Node) -> Value | None:
     return b(node.op, node.operand(0), transposed(b, rhs, order), *node.operands[2:], **contract)
 
 
+def _is_from_the_left(node: Node) -> bool:
+    """Whether the left operand alone is constant."""
+    return node.operand(0).is_constant and not node.operand(1).is_constant and not node.attr("output_permutation")
+
+
+@decompose(ops.DotGeneral, "gpu", order="operands", when=_is_from_the_left)
+def _constant_on_the_right(b: Builder, node: Node) -> Value:
+    """A B = (B^T A^T)^T: kernels of the accelerator take constants on the right."""
+    roles = ops.DotRoles.of(node)
+    sides = {"batching": (roles.lhs_batch, roles.rhs_batch), "contracting": (roles.lhs_contract, roles.rhs_contract)}
+    axes = {f"{side}_{kind}_dimensions": pair[k] for kind, pair in sides.items() for side, k in (("lhs", 1), ("rhs", 0))}
+    product_ = b(ops.DotGeneral, node.operand(1), node.operand(0), **axes)
+    count, left, right = len(roles.lhs_batch), len(roles.lhs_free), len(roles.rhs_free)
+    places = range(product_.rank)
+    return transposed(b, product_, (*places[:count], *places[count + right :], *places[count : count + right]))
+
+
+def _has_few_axes(node: Node) -> bool:
+    return max(node.operand(0).rank, node.operand(1).rank) < _MOST_AXES and not node.attr("output_permutation")
+
+
+_MOST_AXES = 4
+"""The axes of products on the accelerator."""
+
+
+@decompose(ops.DotGeneral, "gpu", order="axes", when=_has_few_axes)
+def _product_with_a_batch(b: Builder, node: Node) -> Value:
+    """Insert a first batch axis of size 1: the kernel takes the first of up to four axes for the batch."""
+    roles = ops.DotRoles.of(node)
+    lhs, rhs = (reshape(b, v, (1, *v.shape), v) for v in (node.operand(0), node.operand(1)))
+    axes = {
+        "lhs_batching_dimensions": (0, *(a + 1 for a in roles.lhs_batch)),
+        "rhs_batching_dimensions": (0, *(a + 1 for a in roles.rhs_batch)),
+        "lhs_contracting_dimensions": tuple(a + 1 for a in roles.lhs_contract),
+        "rhs_contracting_dimensions": tuple(a + 1 for a in roles.rhs_contract),
+    }
+    return reshape(b, b(ops.DotGeneral, lhs, rhs, **axes), node.result.shape, lhs, rhs)
+
+
 @decompose(ops.DotGeneralBias)
 def _apart(b: Builder, node: Node) -> Value:
     """Split the bias into an Add along the last axis (before `output_permutation`)."""

@@ -13,9 +13,9 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.reshape import broadcast, reshape, unsqueezed
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import lift_tfl
+from onnxtfl.rewriting.registry import decompose, lift_tfl
 
 row(ops.Select, onnx="Where", since=(9, 16))
 
@@ -36,6 +36,15 @@ def _select(b: Builder, node: Node) -> Value:
     chosen = b(ops.Select, condition, on_true, on_false)
     single = all(v.tensor_type.is_static and product(v.shape) == 1 for v in (*operands, node.result))
     return reshape(b, chosen, node.result.shape) if single else chosen
+
+
+def _broadcasts(node: Node) -> bool:
+    return len({v.tensor_type.shape for v in node.operands if v is not None}) > 1 and node.result.tensor_type.is_static
+
+
+@decompose(ops.Select, "gpu", order="operands", when=_broadcasts)
+def _select_of_equal_shapes(b: Builder, node: Node) -> Value:
+    return b(ops.Select, *(broadcast(b, node.operand(i), node.result.shape) for i in range(3)))
 
 
 @formula(ops.Select, "onnx")

@@ -165,6 +165,28 @@ def _gathered_strings(b: Builder, node: Node) -> Value | None:
     return reshape(b, b(ops.Gather, flat, each, axis=0), node.result.shape, x, indices)
 
 
+def _has_known_batches(node: Node) -> bool:
+    shapes = (node.operand(i).tensor_type.shape for i in (0, 1))
+    return bool(node.attr("batch_dims")) and all(is_static(shape) for shape in shapes)
+
+
+@decompose(ops.Gather, "gpu", order="operands", when=_has_known_batches)
+def _gather_of_joined_batches(b: Builder, node: Node) -> Value:
+    """Gather from the tables of all batch entries one after the other, with the indices moved by the sizes before."""
+    x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims")
+    axis = normalize_axis(node.attr("axis"), x.rank)
+    x = transposed(b, x, (*range(batch), axis, *range(batch, axis), *range(axis + 1, x.rank)))
+    count, size, rest = product(x.shape[:batch]), x.shape[batch], x.shape[batch + 1 :]
+    rows = Term(b, reshape(b, indices, (count, product(indices.shape[batch:]))))
+    if count != 1:
+        rows = rows + np.arange(count)[:, None] * size
+    picked = b(ops.Gather, reshape(b, x, (count * size, *rest)), reshape(b, rows.value, (product(indices.shape),)), axis=0)
+    whole = reshape(b, picked, (*indices.shape, *rest))
+    inner = [indices.rank + i for i in range(axis - batch)]
+    others = [i for i in range(indices.rank, whole.rank) if i not in inner]
+    return transposed(b, whole, (*range(batch), *inner, *range(batch, indices.rank), *others))
+
+
 @decompose(ops.Gather, "onnx")
 def _batched_gather(b: Builder, node: Node) -> Value | None:
     """Move the axis after the batch dims, then use GatherND with one index each."""
@@ -223,6 +245,12 @@ def _has_batches(node: Node) -> bool:
     return bool(node.attr("batch_dims")) and isinstance(depth, int) and depth > 0
 
 
+def _has_a_known_depth(node: Node) -> bool:
+    depth = node.operand(1).shape[-1]
+    return isinstance(depth, int) and depth > 0
+
+
+@decompose(ops.GatherND, "gpu", order="axes", when=_has_a_known_depth)
 @decompose(ops.GatherND, order="axes", when=_has_batches)
 def _gather_of_merged_axes(b: Builder, node: Node) -> Value:
     """Merge the indexed axes to one, and each index vector to one index, for a Gather with batch dims."""

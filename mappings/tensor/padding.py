@@ -24,7 +24,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.padding import cut_within
 from onnxtfl.ir.quantization import quantize
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, unsqueezed
+from onnxtfl.ir.reshape import as_int64, broadcast, dim_value, dim_vector, iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.shown_sizes import may_be_fed
 from onnxtfl.ir.source_names import shown_name
@@ -223,6 +223,26 @@ def _crop_computed_padding(b: Builder, node: Node) -> Value | Sequence[Value] | 
     cut = b(ops.Slice, x, (-before).max(0).value, limits.value, constant(np.ones(axes), DType.INT32))
     rows = b(ops.Concatenate, *(unsqueezed(b, side.max(0).value, [1]) for side in (before, after)), axis=1)
     return b(ops.Pad, cut, rows, node.optional(2), **node.attributes)
+
+
+def _has_constant_padding(node: Node) -> bool:
+    known = node.attr("mode") == "constant" and node.operand(0).tensor_type.is_static
+    return known and static_ints(node.operand(1)) is not None and never_negative(node.operand(1))
+
+
+@decompose(ops.Pad, "gpu", order="operands", when=_has_constant_padding)
+def _pad_by_concatenation(b: Builder, node: Node) -> Value:
+    """Join constants before and after each padded axis: the accelerator has no PADV2, and PAD for a batch of 1 only."""
+    x, value, rows = node.operand(0), node.optional(2), static_ints(node.operand(1)) or []
+    fill = b.scalar(0, x) if value is None else value
+    for axis in range(x.rank):
+        sides = []
+        for amount in rows[2 * axis : 2 * axis + 2]:
+            shape = (*x.shape[:axis], amount, *x.shape[axis + 1 :])
+            sides.append(broadcast(b, reshape(b, fill, (1,) * x.rank), shape) if amount else None)
+        parts = [part for part in (sides[0], x, sides[1]) if part is not None]
+        x = b(ops.Concatenate, *parts, axis=axis) if len(parts) > 1 else x
+    return x
 
 
 _padding_as_int32 = int32_operands(1)

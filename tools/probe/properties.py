@@ -36,11 +36,16 @@ def cases_with_properties(op: str) -> Iterator[Case]:
             for case in cases_of(op):
                 for found in (case, *_of_batch_1(case)):
                     if _is_suitable(found):
-                        known = replace(found, extra={**_properties(found), **found.extra})
+                        known = replace(found, extra={**_properties(found), **found.extra}, tolerance=_tolerance(found))
                         key = known.group, known.mode, known.rank, known.constants
                         seen[key] += 1
                         if seen[key] <= _EACH:
                             yield known
+
+
+def _tolerance(case: Case) -> float:
+    """That of the case, or of SIN and COS in Vulkan (2**-11 of the largest value), if larger."""
+    return max(case.tolerance, 1e-3)
 
 
 def _is_suitable(case: Case) -> bool:

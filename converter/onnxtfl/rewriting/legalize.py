@@ -89,7 +89,7 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
             return [made for made in emit(graph, node, form, target) if made.op.dialect == "neutral"]
         if form is not None and not late and (made := _on_fewer_axes(graph, node, target)):
             return made
-        legal = form is not None or (not late and _late_rule(node, target) is not None)
+        legal = form is not None or (not late and (_late_rule(node, target) is not None or _may_vanish(node, target)))
         if not legal and depth > MAX_DEPTH:
             raise _refused(node, target, _refusals(node, target))
         if form is not None and target.falls_back(node, form):
@@ -104,6 +104,11 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
         raise
     except Exception as error:
         raise InternalError("legalize", error, node=source_name(node), op=node.op.name) from error
+
+
+def _may_vanish(node: Node, target: Target) -> bool:
+    """Whether `node` is a Reshape whose rank alone is refused: with those around it, it may be one of fewer axes."""
+    return node.op is ops.Reshape and all(refusal.kind == "rank" for refusal in _refusals(node, target))
 
 
 def _on_fewer_axes(graph: Graph, node: Node, target: Target) -> list[Node]:

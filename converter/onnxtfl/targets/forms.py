@@ -37,10 +37,10 @@ class Violation:
     @property
     def wanted(self) -> str:
         """What is allowed, for messages."""
-        if self.kind == "rank":
+        if self.limit:
             return str(self.limit)
         names = self.values or {d.value for d in self.allowed}
-        return " or ".join(sorted(map(str, names)))
+        return " or ".join(sorted(str(name) or "none" for name in names))
 
     @property
     def distance(self) -> int:
@@ -126,7 +126,8 @@ class KernelForm:
                 top = min(high, allowed)
             if rank >= 0 and not low <= rank <= top:
                 what = f"ranks {low} to" if low else "ranks up to"
-                yield Violation("rank", variable, what, f"{rank}{how}", limit=top)
+                kind: Kind = "rank" if rank > top else "shape"
+                yield Violation(kind, variable, what, f"{rank}{how}", limit=top)
 
     def _broadcast(self, op: OpInstance) -> tuple[int, str]:
         """The highest rank for the operands if they broadcast, and how they do."""
@@ -137,7 +138,7 @@ class KernelForm:
 
     def _options(self, op: OpInstance) -> Iterator[Violation]:
         for name in sorted(self.constant):
-            if not all(v.is_constant for v in op.named(name)):
+            if not all(op.is_known(v) for v in op.named(name)):
                 yield Violation("other", name, name, "computed", values=frozenset({"constant"}))
         for name in sorted(self.required):
             if not op.named(name):

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from onnxtfl.ir import ops
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.quantization import Quantization
@@ -49,7 +50,9 @@ class BoundOp:
 
 
 class OpInstance(BoundOp):
-    """The tfl op that a condition or a kernel form is checked against; `is_laid_out`: whether its axes are in order."""
+    """The tfl op that a condition or a kernel form is checked against; `is_laid_out`: whether its axes are in
+    order. `widens`: whether kernels take a float16 constant that is widened for a constant.
+    """
 
     def __init__(
         self,
@@ -59,9 +62,14 @@ class OpInstance(BoundOp):
         options: Mapping[str, Any],
         *,
         is_laid_out: bool = True,
+        widens: bool = False,
     ) -> None:
         super().__init__((entry.operands, entry.results), operands, results, options, matrix_rank=entry.matrix_rank)
-        self.entry, self.is_laid_out = entry, is_laid_out
+        self.entry, self.is_laid_out, self.widens = entry, is_laid_out, widens
+
+    def is_known(self, value: Value) -> bool:
+        """Whether a kernel that needs a constant takes `value`."""
+        return value.is_constant or (self.widens and is_prepared(value))
 
     @functools.cached_property
     def elements(self) -> Mapping[str, frozenset[str]]:
@@ -149,6 +157,14 @@ class OpInstance(BoundOp):
         shapes = [v.type.shape for _, _, v in self.operands if isinstance(v.type, TensorType)]
         inner = self.entry.matrix_rank
         return [s[: len(s) - inner] if s is not None else None for s in shapes] if inner else shapes
+
+
+def is_prepared(value: Value) -> bool:
+    """Whether runtimes prepare `value` before the first run: constants, and float16 ones that are widened."""
+    node = value.producer
+    widens = node is not None and (node.op is ops.Convert or node.op.name == "tfl.DEQUANTIZE")
+    half = node.operand(0) if widens and node is not None else None
+    return value.is_constant or (half is not None and half.is_constant and half.dtype is DType.FLOAT16)
 
 
 def element_name(value: Value) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.dims import Shape, is_static
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import TensorType
@@ -53,7 +53,7 @@ def axes(op: OpInstance) -> str:
 
 def constants(op: OpInstance) -> str:
     """The names of the operands that are constant."""
-    return " ".join(parameter.name for _, parameter, value in op.operands if value.is_constant)
+    return " ".join(parameter.name for _, parameter, value in op.operands if op.is_known(value))
 
 
 def plain_slice(op: OpInstance) -> bool:
@@ -62,7 +62,7 @@ def plain_slice(op: OpInstance) -> bool:
     starts, ends, sizes, strides = (_numbers(op, name) for name in ("begin", "end", "size", "strides"))
     if any(op.options.get(name) for name in ("shrink_axis_mask", "new_axis_mask", "ellipsis_mask", "offset")):
         return False
-    if len(starts) != len(shape) or not isinstance(op.options.get("begin_mask", 0), int):
+    if not len(starts) == len(sizes or ends) == len(shape) or not is_static(shape):
         return False
     if not op.named("size"):
         starts = [0 if op.options["begin_mask"] >> i & 1 else n for i, n in enumerate(starts)]

@@ -57,7 +57,6 @@ class TfliteTarget(Target):
     name = "tfl"
     channels_last = True
     shares_inputs = False
-    has_integer_ops = True
     longest_axis = (1 << 31) - 1
     free_rank = 4  # LiteRT's GPU accelerator has no more axes, and RESHAPE takes no time on CPUs
 
@@ -70,7 +69,7 @@ class TfliteTarget(Target):
         own, wider = tuple(known.rules for known in self.table.chain), self.fallback.chain if self.fallback else ()
         self.own_chain = tuple(name for name in own if name not in wider) if wider else ()
         self.chain = (*self.own_chain, *wider) if wider else own
-        self.has_open_sizes, self.has_uint8_kernels, self.has_hybrid_kernels, self.has_int64, self.has_float16 = (
+        self.has_open_sizes, self.has_uint8_kernels, self.has_hybrid_kernels, self.has_int64, self.has_float16, self.has_integer_ops = (
             name not in self.table.lacks for name in FEATURES
         )
         self.compares_costs = not self.table.own_arithmetic
@@ -113,7 +112,8 @@ class TfliteTarget(Target):
         known = form.op in op_names()
         if not known:
             return None
-        return OpInstance(entry(form.op), operands_of(form), results, form.attributes, is_laid_out=self.is_laid_out)
+        what = {"is_laid_out": self.is_laid_out, "widens": self.table.widens}
+        return OpInstance(entry(form.op), operands_of(form), results, form.attributes, **what)
 
     def costs(self, form: Form) -> Sequence[CostRow]:
         return entry(form.op).costs if form.op in op_names() else ()

@@ -23,7 +23,7 @@ from onnxtfl.ir.graph import Value
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.targets.instance import BoundOp
+from onnxtfl.targets.instance import BoundOp, is_prepared
 from onnxtfl.targets.table import CostRow
 
 Amounts = Mapping[str, float]
@@ -37,17 +37,10 @@ def estimate(rows: Sequence[CostRow], op: BoundOp) -> float | None:
     for row in rows:
         if row.last is not None and last is None:
             last = along_last(op)
-        weights = all(is_static(value) for name in row.constant for value in op.named(name))
+        weights = all(is_prepared(value) for name in row.constant for value in op.named(name))
         if weights and row.last in (None, last):
             return sum(rate * amounts[name] for name, rate in row.rates.items())
     return None
-
-
-def is_static(value: Value) -> bool:
-    """Whether runtimes prepare `value` before the first run: constants, and float16 ones that are widened."""
-    widening = made_by(value, ops.Convert)
-    half = widening.operand(0) if widening is not None else None
-    return value.is_constant or (half is not None and half.is_constant and half.dtype is DType.FLOAT16)
 
 
 def along_last(op: BoundOp) -> bool:
