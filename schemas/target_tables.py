@@ -13,7 +13,9 @@ from typing import Any, Literal
 from onnxtfl.schemas.sections import section, tables_in
 
 FOLDER, ROOT = "targets", "tflite"
-_INHERITED = ("fallback", "weights", "loops", "own_arithmetic", "widens", "min_runtime", "accelerator", "runtime", "advice")
+_INHERITED = (
+    *("fallback", "weights", "loops", "own_arithmetic", "widens", "min_runtime", "accelerator", "runtime", "advice"),
+)
 FEATURES = ("open_sizes", "uint8_kernels", "hybrid_kernels", "int64", "float16", "quantized")
 """What targets may lack."""
 

@@ -102,7 +102,8 @@ _BUILDING = (*CONVERT, BUILD)
 _SHAPES_HELP = "Sizes of an input, like x:1,3,224,224; x:?,3,64,64 or x:batch,3,64,64 keeps one dynamic (repeatable)."
 _TARGETS = target_tables()
 _TARGETS_HELP = ", or ".join(table.help for table in _TARGETS.values())
-TFLITE_RUNTIMES = dict.fromkeys(("litert", "tflite-runtime", "gpu", *(t.runtime for t in _TARGETS.values() if t.runtime)))
+_RUNTIMES_OF_TARGETS = (t.runtime for t in _TARGETS.values() if t.runtime)
+TFLITE_RUNTIMES = dict.fromkeys(("litert", "tflite-runtime", "gpu", *_RUNTIMES_OF_TARGETS))
 """What runs .tflite models in a check."""
 _PLACED = [name for name, table in _TARGETS.items() if table.parent is not None]
 _QUANTIZED_TYPES = Choice("source", "float", "int8", "uint8", "int16")

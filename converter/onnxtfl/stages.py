@@ -106,13 +106,19 @@ def small_types(target: Target, options: Options) -> Passes:
 
 def dequantized(target: Target, options: Options) -> Passes:
     """Return the passes that dequantize a model, by option."""
-    wanted = options.quantized == "float" or not (target.name != "tfl" or target.has_integer_ops)
+    wanted = options.quantized == "float"
     return [Pass("dequantize", quantize.dequantize_all, EVERYWHERE, needs=NEUTRAL)] if wanted else []
+
+
+def real_arithmetic(target: Target, options: Options) -> Passes:
+    """Return the passes that dequantize a model for a target without integer kernels."""
+    made = Pass("real arithmetic", quantize.dequantize_all, EVERYWHERE, needs=NEUTRAL)
+    return [] if target.name != "tfl" or target.has_integer_ops else [made, SIMPLIFY]
 
 
 def dynamic_products(target: Target, options: Options) -> Passes:
     """Products of activations that are quantized at run time."""
-    if options.dynamic_quant == "hybrid":
+    if options.dynamic_quant == "hybrid" or (target.name == "tfl" and not target.has_integer_ops):
         return [Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)]
     helps = target.name == "tfl" and target.has_hybrid_kernels
     return [Pass("dynamic products", quantize.remark_dynamic_products, EVERYWHERE, needs=NEUTRAL)] if helps else []
@@ -126,7 +132,8 @@ def quantized_types(target: Target, options: Options) -> Passes:
 
 def last_outputs(target: Target, options: Options) -> Passes:
     """Simplify loops of which only the last outputs are used."""
-    return [Pass("last outputs", LAST_OUTPUTS.apply, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if options.has_small_loops else []
+    simplified = Pass("last outputs", LAST_OUTPUTS.apply, EVERYWHERE, needs=NEUTRAL)
+    return [simplified, *CLEANUP] if options.has_small_loops else []
 
 
 def quantized_io(target: Target, options: Options) -> Pass:

@@ -181,6 +181,7 @@ def _compare_canonical(lhs: Term, rhs: Term, direction: str) -> Term:
 row(ops.IsNaN, onnx="IsNaN", since=(9, 13, 20))
 row(ops.IsInf, onnx="IsInf", since=(10, 20), attributes="detect_positive detect_negative")
 formula(ops.IsNaN, "tfl")(lambda x: x.differs(x))
+formula(ops.IsNaN, "gpu")(lambda x: (x <= math.inf).apply(ops.Not))  # it does not compare a value with itself
 
 
 @formula(ops.IsInf, "tfl")

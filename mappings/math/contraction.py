@@ -292,12 +292,16 @@ def _is_from_the_left(node: Node) -> bool:
 def _constant_on_the_right(b: Builder, node: Node) -> Value:
     """A B = (B^T A^T)^T: kernels of the accelerator take constants on the right."""
     roles = ops.DotRoles.of(node)
-    sides = {"batching": (roles.lhs_batch, roles.rhs_batch), "contracting": (roles.lhs_contract, roles.rhs_contract)}
-    axes = {f"{side}_{kind}_dimensions": pair[k] for kind, pair in sides.items() for side, k in (("lhs", 1), ("rhs", 0))}
-    product_ = b(ops.DotGeneral, node.operand(1), node.operand(0), **axes)
-    count, left, right = len(roles.lhs_batch), len(roles.lhs_free), len(roles.rhs_free)
-    places = range(product_.rank)
-    return transposed(b, product_, (*places[:count], *places[count + right :], *places[count : count + right]))
+    axes = {
+        "lhs_batching_dimensions": roles.rhs_batch,
+        "rhs_batching_dimensions": roles.lhs_batch,
+        "lhs_contracting_dimensions": roles.rhs_contract,
+        "rhs_contracting_dimensions": roles.lhs_contract,
+    }
+    turned = b(ops.DotGeneral, node.operand(1), node.operand(0), **axes)
+    count, right = len(roles.lhs_batch), len(roles.rhs_free)
+    places = range(turned.rank)
+    return transposed(b, turned, (*places[:count], *places[count + right :], *places[count : count + right]))
 
 
 def _has_few_axes(node: Node) -> bool:

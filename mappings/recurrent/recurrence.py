@@ -13,8 +13,7 @@ from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.sizes import as_int32, slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
-from onnxtfl.ir.budget import current_budget
-from onnxtfl.ir.budget import check_elements
+from onnxtfl.ir.budget import check_elements, current_budget
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import RowsData, TensorData
 from onnxtfl.ir.dims import differ, is_static

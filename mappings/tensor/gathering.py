@@ -179,8 +179,9 @@ def _gather_of_joined_batches(b: Builder, node: Node) -> Value:
     count, size, rest = product(x.shape[:batch]), x.shape[batch], x.shape[batch + 1 :]
     rows = Term(b, reshape(b, indices, (count, product(indices.shape[batch:]))))
     if count != 1:
-        rows = rows + np.arange(count)[:, None] * size
-    picked = b(ops.Gather, reshape(b, x, (count * size, *rest)), reshape(b, rows.value, (product(indices.shape),)), axis=0)
+        rows = rows + rows.constant(np.arange(count)[:, None] * size)
+    table, places = reshape(b, x, (count * size, *rest)), reshape(b, rows.value, (product(indices.shape),))
+    picked = b(ops.Gather, table, places, axis=0)
     whole = reshape(b, picked, (*indices.shape, *rest))
     inner = [indices.rank + i for i in range(axis - batch)]
     others = [i for i in range(indices.rank, whole.rank) if i not in inner]

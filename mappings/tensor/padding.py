@@ -235,11 +235,13 @@ def _pad_by_concatenation(b: Builder, node: Node) -> Value:
     """Join constants before and after each padded axis: the accelerator has no PADV2, and PAD for a batch of 1 only."""
     x, value, rows = node.operand(0), node.optional(2), static_ints(node.operand(1)) or []
     fill = b.scalar(0, x) if value is None else value
+    known = fill.numpy().reshape(-1)[0] if fill.is_constant else None
     for axis in range(x.rank):
         sides = []
         for amount in rows[2 * axis : 2 * axis + 2]:
             shape = (*x.shape[:axis], amount, *x.shape[axis + 1 :])
-            sides.append(broadcast(b, reshape(b, fill, (1,) * x.rank), shape) if amount else None)
+            side = broadcast(b, fill, shape) if known is None else constant(np.full(shape, known))
+            sides.append(side if amount else None)
         parts = [part for part in (sides[0], x, sides[1]) if part is not None]
         x = b(ops.Concatenate, *parts, axis=axis) if len(parts) > 1 else x
     return x

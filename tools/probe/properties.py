@@ -21,8 +21,10 @@ _CONVERTED = _TYPES | {"float16", "int8", "uint8"}
 """The element types in which results for the accelerator compute, and those that they convert."""
 _MODES = ("equal", "scalar", "broadcast")
 _RANK = 4
-_LEAST_GAIN = 0.005
-"""The part of all cases that a property has to explain to be a constraint of forms."""
+_LEAST_GAIN, _LEAST_OF_BATCH = 0.005, 0.05
+"""The part of all cases that a property has to explain to be a constraint of forms; more for the batch, since cases of
+a batch of 1 are few.
+"""
 _NOT_IN_BATCHES = (ValueError, IndexError)
 """What cases raise that cannot have a batch of 1."""
 Key = tuple[Any, ...]
@@ -34,9 +36,10 @@ def cases_with_properties(op: str) -> Iterator[Case]:
     for first in (2, 1):
         with batches_of(first), contextlib.suppress(*_NOT_IN_BATCHES if first == 1 else ()):
             for case in cases_of(op):
-                for found in (case, *_of_batch_1(case)):
+                for found in (case, *_of_batch_1(case), *_of_a_constant(case)):
                     if _is_suitable(found):
-                        known = replace(found, extra={**_properties(found), **found.extra}, tolerance=_tolerance(found))
+                        extra = {**_properties(found), **found.extra}
+                        known = replace(found, extra=extra, tolerance=_tolerance(found))
                         key = known.group, known.mode, known.rank, known.constants
                         seen[key] += 1
                         if seen[key] <= _EACH:
@@ -67,6 +70,12 @@ def _of_batch_1(case: Case) -> Iterator[Case]:
             yield replace(case, operands=operands, expected=case.evaluate(*operands))
 
 
+def _of_a_constant(case: Case) -> Iterator[Case]:
+    """A conversion of a constant: weights are stored in other types."""
+    if "U" in case.types and not case.constants:
+        yield replace(case, constants=frozenset({0}))
+
+
 def _properties(case: Case) -> dict[str, Any]:
     """The properties of a case and its plain options."""
     instance = case.instance()
@@ -90,14 +99,19 @@ def deciding(findings: Sequence[Finding]) -> list[Finding]:
     chosen: list[str] = list(always)
     best = _kept(findings, chosen)
     while best < len(findings):
-        gain, name = max(((_kept(findings, [*chosen, name]), name) for name in names), default=(0, ""))
-        if gain - best <= _LEAST_GAIN * len(findings):
+        gains = {name: _kept(findings, [*chosen, name]) - best for name in names}
+        enough = {name: gain for name, gain in gains.items() if gain > _least_gain(name) * len(findings)}
+        if not enough:
             break
-        chosen.append(name)
-        best = gain
+        chosen.append(max(enough, key=enough.__getitem__))
+        best += enough[chosen[-1]]
     narrowed = [replace(f, extra={k: v for k, v in f.extra.items() if k in chosen}) for f in findings]
     wrong = {_cell(f) for f in narrowed if f.mode == "equal" and set(f.verdicts.values()) != {"correct"}}
     return [f for f in narrowed if f.mode not in BOUNDS or _cell(f) not in wrong]
+
+
+def _least_gain(name: str) -> float:
+    return _LEAST_OF_BATCH if name == "unit_batch" else _LEAST_GAIN
 
 
 def _cell(finding: Finding) -> Key:

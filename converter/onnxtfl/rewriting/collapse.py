@@ -58,10 +58,8 @@ def with_unit_batch(builder: Builder, node: Node, most: int) -> list[Value] | No
     if full is None or not all(isinstance(v.type, TensorType) and v.type.shape is not None for v in sources):
         return None
     shapes = [(1,) * (len(full) - v.rank) + v.shape for v in sources]
-    if len(full) > 1 and full[0] == 1:
-        groups = [[axis] for axis in range(len(full))]
-    else:
-        groups = [[], *_groups(full, shapes)]
+    is_unit = len(full) > 1 and full[0] == 1
+    groups = [[axis] for axis in range(len(full))] if is_unit else [[], *_groups(full, shapes)]
     merged = [_merged(shape, groups) for shape in shapes]
     if len(groups) > most or merged == [v.shape for v in sources]:
         return None

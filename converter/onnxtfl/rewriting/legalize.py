@@ -25,6 +25,7 @@ from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.collapse import collapse, with_unit_batch
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.halves import moved_in_halves
+from onnxtfl.rewriting.int64 import narrow_int64
 from onnxtfl.rewriting.lower import emit
 from onnxtfl.rewriting.registry import DecomposeRule, rule_name, rules
 from onnxtfl.rewriting.requantize import in_float, requantized
@@ -159,6 +160,8 @@ def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
         values = _repair(builder, node, refusals) or _decompose(builder, node, target)
     if values is None:
         raise _refused(node, target, refusals)
+    if not target.has_int64:
+        narrow_int64(graph, builder.created)
     graph.replace(node, values)
     return builder.created
 

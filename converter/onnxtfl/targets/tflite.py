@@ -69,9 +69,10 @@ class TfliteTarget(Target):
         own, wider = tuple(known.rules for known in self.table.chain), self.fallback.chain if self.fallback else ()
         self.own_chain = tuple(name for name in own if name not in wider) if wider else ()
         self.chain = (*self.own_chain, *wider) if wider else own
-        self.has_open_sizes, self.has_uint8_kernels, self.has_hybrid_kernels, self.has_int64, self.has_float16, self.has_integer_ops = (
-            name not in self.table.lacks for name in FEATURES
-        )
+        has = {name: name not in self.table.lacks for name in FEATURES}
+        self.has_open_sizes, self.has_int64, self.has_float16 = has["open_sizes"], has["int64"], has["float16"]
+        self.has_uint8_kernels, self.has_hybrid_kernels = has["uint8_kernels"], has["hybrid_kernels"]
+        self.has_integer_ops = has["quantized"]
         self.compares_costs = not self.table.own_arithmetic
         self.reads_values = self.table.parent is not None
         self.hybrid = hybrid

@@ -17,12 +17,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from onnxtfl.ir import ops
 from onnxtfl.ir.dims import Shape, estimated_size
 from onnxtfl.ir.graph import Value
-from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import TensorType
 from onnxtfl.targets.instance import BoundOp, is_prepared
 from onnxtfl.targets.table import CostRow
 
@@ -52,7 +50,7 @@ def along_last(op: BoundOp) -> bool:
 
 def amounts_of(op: BoundOp) -> Amounts:
     """The amounts of work of `op` by kind; unknown sizes count as 64."""
-    read = [v for _, _, v in op.operands if not is_static(v)]
+    read = [v for _, _, v in op.operands if not is_prepared(v)]
     results = [v for _, _, v in op.results]
     return {
         "call": 1,
