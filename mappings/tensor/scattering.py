@@ -10,18 +10,20 @@ import numpy as np
 
 from onnxtfl.build.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.build.sizes import as_int32, int32_operands, narrow_constant, slice_axes, widen_constant
-from onnxtfl.build.stablehlo import combining_op, index_vectors, int_list
+from onnxtfl.build.stablehlo import combining_op, int_list
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.computations import joining
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dimension_numbers import Starts, scattered_windows
 from onnxtfl.ir.dims import Dim, is_static, known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantized import real_of_stored_zero
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, regions_of
@@ -61,7 +63,7 @@ _REDUCTIONS = {"add": "sum", "mul": "prod"}
 
 
 def _join(kind: str) -> type[Op]:
-    return ops.joining(_REDUCTIONS.get(kind, kind))
+    return joining(_REDUCTIONS.get(kind, kind))
 
 
 def _joined(b: Builder, updates: Value, same: Value, kind: str) -> Value:
@@ -453,19 +455,14 @@ def _from_tfl_scatter_nd(b: Builder, node: Node) -> Value:
 
 @lift_tfl("STABLEHLO_SCATTER")
 def _scatter(b: Builder, node: Node) -> Value:
-    """Write rows or blocks at indices of the leading axes."""
-    x, updates = node.operand(0), node.operand(2)
-    mapped, inserted = int_list(node, "scatter_dims_to_operand_dims"), int_list(node, "inserted_window_dims")
-    windows = int_list(node, "update_window_dims")
-    rest = [a for a in range(x.rank) if a not in mapped]
-    if sorted(mapped) != sorted(inserted) or [updates.shape[w] for w in windows] != [x.shape[a] for a in rest]:
-        raise UnsupportedError("scattered windows that are a part of an axis")
-    rows = index_vectors(b, node, node.operand(1))
-    order = [*mapped, *rest]
-    laid = transposed(b, updates, [*(a for a in range(updates.rank) if a not in windows), *windows])
+    starts = Starts(tuple(int_list(node, "scatter_dims_to_operand_dims")), int(node.attr("index_vector_dim")))
     kind = _kind(node.attr("update_computation_subgraph_index"))
-    written = b(ops.ScatterND, transposed(b, x, order), rows, laid, kind=kind)
-    return transposed(b, written, [order.index(a) for a in range(x.rank)])
+
+    def scatter(x: Value, rows: Value, updates: Value) -> Value:
+        return b(ops.ScatterND, x, rows, updates, kind=kind)
+
+    windows = int_list(node, "update_window_dims"), int_list(node, "inserted_window_dims")
+    return scattered_windows(b, *(node.operand(i) for i in range(3)), starts, *windows, scatter)
 
 
 def _kind(body: object) -> str:

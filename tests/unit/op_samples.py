@@ -490,8 +490,8 @@ OF_OP: dict[str, Draw] = {
     "Resize": _resized,
     "ReverseSequence": lambda r: _one(
         r,
-        ([_some(r, 4, 3, 2), r.integers(1, 5, 3)], {"seq_axis": 0, "batch_axis": 1}),
-        ([_some(r, 2, 3, 4), r.integers(1, 5, 2)], {"seq_axis": 2, "batch_axis": 0}),
+        ([_some(r, 4, 3, 2), r.integers(1, 5, 3)], {"time_axis": 0, "batch_axis": 1}),
+        ([_some(r, 2, 3, 4), r.integers(1, 5, 2)], {"time_axis": 2, "batch_axis": 0}),
     ),
     "Rnn": lambda r: _layer(r, 1, 1),
     "RoiAlign": lambda r: ([_floats(r, 1, 2, 8, 8), np.asarray([[1, 1, 6, 5]], np.float32), np.zeros(1, np.int64)],

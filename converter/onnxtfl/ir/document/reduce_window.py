@@ -1,0 +1,72 @@
+"""ReduceWindow by any computation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.computations import Computation, reduced_by_graph, reduced_together
+from onnxtfl.ir.document.forms import document_form
+from onnxtfl.ir.document.reductions import ComputationOrGraph, split_operands
+from onnxtfl.ir.document.windows import AUTO_PAD, resolved, window_of
+from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.op import Operand
+from onnxtfl.ir.ops.concatenation import Concatenate
+from onnxtfl.ir.ops.padding import InteriorPad, Pad
+from onnxtfl.ir.ops.reduce_window import ReduceWindow, window_taps
+from onnxtfl.ir.reshape import with_unit_axis
+from onnxtfl.ir.spatial import Window
+
+_BY_AXIS = {Computation.ADD: "sum", Computation.MUL: "prod", Computation.MIN: "min", Computation.MAX: "max"}
+"""Computations that are done axis by axis."""
+
+
+@document_form(
+    ReduceWindow,
+    Operand("operands", variadic=True),
+    attributes={"computation": ComputationOrGraph(), "auto_pad": AUTO_PAD},
+    results=None,
+)
+def _reduce_window(
+    b: Builder,
+    *operands: Value,
+    computation: str | Graph,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] = (),
+    base_dilations: Sequence[int] = (),
+    window_dilations: Sequence[int] = (),
+    auto_pad: str = "NOTSET",
+    ceil_mode: bool = False,
+    padding: Sequence[int] = (),
+) -> list[Value]:
+    """Each window of the inputs reduced as by Reduce, whose operands and computations are the same.
+
+    Padding, and the d - 1 elements that a base dilation d inserts between two, have the initial value. `auto_pad` and
+    `ceil_mode` as for AveragePool.
+    """
+    found = None if isinstance(computation, Graph) else Computation[computation]
+    inputs, starts = split_operands(b, operands, found)
+    window = window_of(window_dimensions, window_strides, window_dilations, padding)
+    gaps = tuple(d - 1 for d in base_dilations) or (0,) * inputs[0].rank
+    spread = [b(InteriorPad, x, s, interior_padding=gaps) for x, s in zip(inputs, starts, strict=True)]
+    window = resolved(window, spread[0].shape, auto_pad, ceil_mode)
+    if len(inputs) == 1 and found in _BY_AXIS:
+        sides = (window.shape, window.strides, window.dilations)
+        names = ("window_dimensions", "window_strides", "window_dilations")
+        attributes = {**dict(zip(names, sides, strict=True)), "padding": window.explicit_padding}
+        return [b(ReduceWindow, spread[0], starts[0], kind=_BY_AXIS[found], **attributes)]
+    stacks = [_stacked(b, x, start, window) for x, start in zip(spread, starts, strict=True)]
+    axes = [stacks[0].rank - 1]
+    if isinstance(computation, Graph):
+        return reduced_by_graph(b, stacks, starts, computation, axes)
+    return reduced_together(b, stacks, starts, axes, Computation[computation])
+
+
+def _stacked(b: Builder, x: Value, start: Value, window: Window) -> Value:
+    """The elements of each window along a new last axis, in C order."""
+    pairs = np.asarray(window.explicit_padding, np.int64).reshape(2, x.rank).T
+    x = b(Pad, x, pairs, start) if window.is_padded else x
+    taps = window_taps(b, x, range(x.rank), window.without_padding())
+    return b(Concatenate, *(with_unit_axis(b, tap, x.rank) for tap in taps), axis=x.rank)

@@ -1,0 +1,51 @@
+"""ScatterND with XLA's dimension numbers and any computation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from onnxtfl.ir.attributes import Choice
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.computations import COMPUTATIONS, Computation, scattered
+from onnxtfl.ir.dimension_numbers import Starts, scattered_windows
+from onnxtfl.ir.document.forms import document_form
+from onnxtfl.ir.graph import Value
+from onnxtfl.ir.op import Operand
+from onnxtfl.ir.ops.scattering import ScatterND
+
+
+@document_form(
+    ScatterND,
+    *(Operand(name) for name in ("input", "scatter_indices", "updates")),
+    attributes={"computation": Choice(*COMPUTATIONS)},
+)
+def _scatter(
+    b: Builder,
+    x: Value,
+    indices: Value,
+    updates: Value,
+    computation: str,
+    index_vector_dim: int,
+    update_window_dims: Sequence[int],
+    inserted_window_dims: Sequence[int],
+    scatter_dims_to_operand_dims: Sequence[int],
+    input_batching_dims: Sequence[int] = (),
+    scatter_indices_batching_dims: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+) -> Value:
+    """Windows of `updates` (the axes `update_window_dims`) combined with those of `input` at starts that
+    `scatter_indices` contains along `index_vector_dim`; they have to be inside.
+
+    Entry i of a vector is the start along axis scatter_dims_to_operand_dims[i], others start at 0. Windows have size 1
+    along the axes `inserted_window_dims`, which the updates lack. `computation` is a fold over the updates of an
+    element, in order; for ARGMIN and ARGMAX the result is the number of the update with the extreme, from 1 on, or 0 if
+    the element itself is the extreme. The batching dims are at the same position in both operands (added from XLA).
+    """
+    del indices_are_sorted
+    found = Computation[computation]
+    batching = tuple(zip(input_batching_dims, scatter_indices_batching_dims, strict=True))
+    starts = Starts(tuple(scatter_dims_to_operand_dims), index_vector_dim, batching)
+    scatter = partial(scattered, b, computation=found, unique=unique_indices)
+    return scattered_windows(b, x, indices, updates, starts, update_window_dims, inserted_window_dims, scatter)
