@@ -281,7 +281,11 @@ def scattered(
     fold, element = FOLDS[computation], Term(b, x)
     news, kind = fold.encoded(Term(b, updates)).value, _SCATTERED[fold.kind]
     total = b(ScatterND, fold.begun(element).value, rows, news, kind=kind)
-    return fold.finished(element, Term(b, total)).value
+    result = fold.finished(element, Term(b, total))
+    if fold.begun is _bits and element.dtype.is_float:  # elements without an update stay
+        none, one = (_filled(number)(Term(b, v)).to(DType.INT32).value for number, v in ((0, x), (1, updates)))
+        result = (Term(b, b(ScatterND, none, rows, one, kind="add")) > 0).choose(result, element)
+    return result.value
 
 
 def _numbers_of_extremes(b: Builder, x: Value, rows: Value, updates: Value, kind: str) -> Value:
