@@ -1,8 +1,10 @@
 """The document's forms of the ops, by family: importing this package declares them."""
 
 from onnxtfl.ir.document import (  # noqa: F401 - declares the forms
+    activations,
     broadcasting,
     clamping,
+    comparison,
     concatenation,
     convolution,
     detection,
@@ -13,6 +15,7 @@ from onnxtfl.ir.document import (  # noqa: F401 - declares the forms
     pooling,
     reduce_window,
     reductions,
+    regions,
     reshape,
     resizing,
     sampling,

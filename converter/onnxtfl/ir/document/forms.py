@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.ir.attributes import REQUIRED, Attribute, Float, Several, of_annotation
+from onnxtfl.ir.attributes import REQUIRED, Attribute, Choice, Float, Several, of_annotation
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op, Operand, attributes_of
@@ -102,11 +102,20 @@ def _with_declared(
     for result, type_ in zip(op.results, types, strict=False):
         if not isinstance(type_, TensorType):
             continue
-        if result.like in known and known[result.like].default is not type_.dtype:
-            found.setdefault(result.like, type_.dtype)
+        name = result.like or ("dtype" if len(op.results) == 1 else "")
+        if name in known and known[name].default is not type_.dtype:
+            found.setdefault(name, type_.dtype)
         if "shape" in known and known["shape"].default is REQUIRED and type_.is_static:
             found.setdefault("shape", type_.shape)
     return found
+
+
+def _returns(op: type[Op], types: Sequence[Type | None]) -> bool:
+    """Whether `op` declares as many results as `types`, of these element types."""
+    if len(types) > len(op.results) and not (op.results and op.results[-1].variadic):
+        return False
+    pairs = zip(op.results, types, strict=False)
+    return all(not isinstance(type_, TensorType) or type_.dtype in result.dtypes for result, type_ in pairs)
 
 
 def read(op: type[Op], statement: Statement, types: Sequence[Type | None]) -> tuple[Form | None, Statement]:
@@ -114,14 +123,13 @@ def read(op: type[Op], statement: Statement, types: Sequence[Type | None]) -> tu
     statement with the attributes that only the types tell.
     """
     own = replace(statement, attributes=_with_declared(op.attributes, op, statement, types))
-    form, results = FORMS.get(op), len(types)
-    several = op.results[-1].variadic if op.results else False
-    if form is None or ((several or results <= len(op.results)) and _accepted(op.operands, op.attributes, own)):
+    form = FORMS.get(op)
+    if form is None or (_returns(op, types) and _accepted(op.operands, op.attributes, own)):
         return None, own
     theirs = replace(statement, attributes=_with_declared(form.attributes, op, statement, types))
     names = theirs.attributes.keys()
     is_theirs = bool(names - op.attributes.keys()) and names <= form.attributes.keys()
-    return (form, theirs) if is_theirs or form.accepts(theirs, results) else (None, own)
+    return (form, theirs) if is_theirs or form.accepts(theirs, len(types)) else (None, own)
 
 
 def built(b: Builder, op: type[Op], *operands: Value | None, **attributes: Any) -> list[Value]:
@@ -165,18 +173,23 @@ def document_form(
 
 @dataclass(frozen=True)
 class Spelling:
-    """The document's form of one node of `op`: attributes of other names, and operands that are attributes there.
+    """The document's form of one node of `op`: attributes of other names or values, operands that are attributes there.
 
     `renamed`: our attribute by the document's name. `constants`: operand indices, with the attribute's kind, by name.
+    `values`: our value by the document's, for attributes by name.
     """
 
     op: type[Op]
     renamed: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[str, tuple[int, Attribute]] = field(default_factory=dict)
+    values: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
 
     def register(self) -> None:
         """Declare the form."""
         ours = {name: kind for name, kind in self.op.attributes.items() if name not in self.renamed.values()}
+        ours |= {
+            name: Choice(*known, default=self._theirs(name, ours[name].default)) for name, known in self.values.items()
+        }
         others = {name: self.op.attributes[mine] for name, mine in self.renamed.items()}
         given = {name: kind for name, (_, kind) in self.constants.items()}
         places = {place for place, _ in self.constants.values()}
@@ -187,8 +200,13 @@ class Spelling:
         values: list[Any] = list(operands)
         for name, (place, kind) in self.constants.items():
             values.insert(place, _constant(kind, attributes.pop(name)))
+        attributes |= {name: known[attributes[name]] for name, known in self.values.items()}
         named = {self.renamed.get(name, name): value for name, value in attributes.items()}
         return b(self.op, *self.op.trimmed(values), **named)
+
+    def _theirs(self, name: str, value: Any) -> Any:
+        """The document's value of an attribute."""
+        return next((theirs for theirs, ours in self.values.get(name, {}).items() if ours == value), value)
 
     def _printed(self, node: Node) -> Statement | None:
         found = dict(self._constants_of(node))
@@ -196,7 +214,7 @@ class Spelling:
             return None
         places = {place for place, _ in self.constants.values()}
         theirs = {mine: name for name, mine in self.renamed.items()}
-        attributes = {theirs.get(name, name): value for name, value in attributes_of(node).items()}
+        attributes = {theirs.get(name, name): self._theirs(name, v) for name, v in attributes_of(node).items()}
         attributes |= {name: value for name, value in found.items() if value is not None}
         return Statement([v for i, v in enumerate(node.operands) if i not in places], attributes)
 
