@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.computations import joining
+from onnxtfl.ir.computations import Computation, joining, scattered
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dimension_numbers import Starts, scattered_windows
 from onnxtfl.ir.dims import Dim, is_static, known_size, product
@@ -456,24 +457,35 @@ def _from_tfl_scatter_nd(b: Builder, node: Node) -> Value:
 @lift_tfl("STABLEHLO_SCATTER")
 def _scatter(b: Builder, node: Node) -> Value:
     starts = Starts(tuple(int_list(node, "scatter_dims_to_operand_dims")), int(node.attr("index_vector_dim")))
-    kind = _kind(node.attr("update_computation_subgraph_index"))
-
-    def scatter(x: Value, rows: Value, updates: Value) -> Value:
-        return b(ops.ScatterND, x, rows, updates, kind=kind)
-
-    windows = int_list(node, "update_window_dims"), int_list(node, "inserted_window_dims")
-    return scattered_windows(b, *(node.operand(i) for i in range(3)), starts, *windows, scatter)
+    scatter = partial(scattered, b, computation=_computation(node.attr("update_computation_subgraph_index")))
+    windows, inserted = int_list(node, "update_window_dims"), int_list(node, "inserted_window_dims")
+    x, indices, updates = (node.operand(i) for i in range(3))
+    return scattered_windows(b, x, indices, updates, starts, windows, inserted, scatter)
 
 
-def _kind(body: object) -> str:
+_COMPUTATIONS: dict[type[Op], Computation] = {
+    ops.Add: Computation.ADD,
+    ops.Sub: Computation.SUB,
+    ops.Mul: Computation.MUL,
+    ops.Div: Computation.DIV,
+    ops.Max: Computation.MAX,
+    ops.Min: Computation.MIN,
+    ops.And: Computation.AND,
+    ops.Or: Computation.OR,
+    ops.Xor: Computation.XOR,
+}
+
+
+def _computation(body: object) -> Computation:
     """Return how the body combines the old element and the update."""
     if isinstance(body, Graph) and body.first is None and body.outputs[0] is body.inputs[1]:
-        return "none"
+        return Computation.UPDATE
     op = combining_op(body)
-    for kind in ("add", "mul", "max", "min"):
-        if op is _join(kind):
-            return kind
-    raise UnsupportedError("a scatter with a computation other than sum, product, maximum, minimum")
+    found = None if op is None else _COMPUTATIONS.get(op)
+    in_order = isinstance(body, Graph) and body.first is not None and body.first.operands == body.inputs
+    if found is None or not (in_order or (op is not None and op.commutative)):
+        raise UnsupportedError("a scatter whose computation is not one op of the old element and the update")
+    return found
 
 
 @regions_of("tfl.STABLEHLO_SCATTER")

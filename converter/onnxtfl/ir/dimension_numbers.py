@@ -25,8 +25,10 @@ from onnxtfl.ir.reshape import broadcast, dim_value, dim_vector, iota, reshape, 
 
 @dataclass(frozen=True)
 class Starts:
-    """Where windows start: `mapped`, the operand's axes that the vectors index (others start at 0), and the axis of the
-    vectors, which may be the rank of the indices (then each index is a vector of its own).
+    """Where windows start.
+
+    `mapped`: the operand's axes that the index vectors index; others start at 0. `vector`: the axis of the vectors; if
+    it is the rank of the indices, each index is a vector of its own.
 
     `batching`: pairs of an axis of the operand and one of the indices, along which both are at the same position.
     """
@@ -80,8 +82,8 @@ def gathered(
 ) -> Value:
     """The windows of `sizes` at the starts, which are clamped so that the windows fit.
 
-    `collapsed`: the axes of size 1 that windows drop (and the batching ones); `offsets`: the axes of the result for the
-    others. Indexed axes become the leading ones; the offsets in the window along them are added to each index.
+    `collapsed`: the axes of size 1 that windows drop (and the batching ones); `offsets`: the axes of the result for
+    the others. Indexed axes become the leading ones; the offsets in the window along them are added to each index.
     """
     mapped, gone = starts.axes, [*(axis for axis, _ in starts.batching), *collapsed]
     rest = [a for a in range(x.rank) if a not in mapped]
@@ -118,7 +120,7 @@ def _offsets_at(b: Builder, x: Value, batch: int, offsets: Sequence[int]) -> Val
 
 
 Scatter = Callable[[Value, Value, Value], Value]
-"""The operand with updates scattered to index vectors of its leading axes, as ScatterND does: operand, rows, updates."""
+"""The operand with updates scattered to index vectors of its leading axes, as ScatterND does (its three operands)."""
 
 
 def scattered_windows(

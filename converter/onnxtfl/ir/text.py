@@ -8,10 +8,10 @@
     }
 
 An absent operand is ``_``; an op without results begins the line. Ops of a file's dialect have a version:
-``onnx.Conv@11``. Operands may be named, in any order: ``Clamp(min = %0, input = %x)``. A statement may be in the form of
-neutral-ops.txt (:mod:`onnxtfl.ir.document`), and becomes our ops. Constants of a quantized type are printed as stored integers; those with more than `limit` elements
-are printed as ``...`` and cannot be parsed, or, in a file, as the packed bytes of their elements in base64. Result
-types of neutral ops may be omitted; they are inferred then.
+``onnx.Conv@11``. Operands may be named, in any order: ``Clamp(min = %0, input = %x)``. A statement may be in the form
+of neutral-ops.txt (:mod:`onnxtfl.ir.document`) and becomes our ops. Constants of a quantized type are printed as stored
+integers; those with more than `limit` elements are printed as ``...`` and cannot be parsed, or, in a file, as the
+packed bytes of their elements in base64. Result types of neutral ops may be omitted; they are inferred then.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ def _gather(
 ) -> Value:
     """Windows of `slice_sizes` at starts that `start_indices` contains along `index_vector_dim`.
 
-    Entry i of a vector is the start along axis start_index_map[i], others start at 0; starts are clamped so that windows
-    fit. Windows drop the axes `collapsed_slice_dims`; the others are the axes `offset_dims` of the result. The batching
-    dims are at the same position in both operands (added from XLA). `indices_are_sorted` has no effect on the result.
+    Entry i of a vector is the start along axis start_index_map[i], others start at 0; starts are clamped so that
+    windows fit. Windows drop the axes `collapsed_slice_dims`; the others are the axes `offset_dims` of the result. The
+    batching dims are at the same position in both operands (added from XLA). `indices_are_sorted` has no effect.
     """
     del indices_are_sorted
     batching = tuple(zip(operand_batching_dims, start_indices_batching_dims, strict=True))

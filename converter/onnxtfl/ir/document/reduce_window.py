@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.computations import Computation, reduced_by_graph, reduced_together
 from onnxtfl.ir.document.forms import document_form
@@ -13,11 +11,8 @@ from onnxtfl.ir.document.reductions import ComputationOrGraph, split_operands
 from onnxtfl.ir.document.windows import AUTO_PAD, resolved, window_of
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.op import Operand
-from onnxtfl.ir.ops.concatenation import Concatenate
-from onnxtfl.ir.ops.padding import InteriorPad, Pad
-from onnxtfl.ir.ops.reduce_window import ReduceWindow, window_taps
-from onnxtfl.ir.reshape import with_unit_axis
-from onnxtfl.ir.spatial import Window
+from onnxtfl.ir.ops.padding import InteriorPad
+from onnxtfl.ir.ops.reduce_window import ReduceWindow, stacked_windows
 
 _BY_AXIS = {Computation.ADD: "sum", Computation.MUL: "prod", Computation.MIN: "min", Computation.MAX: "max"}
 """Computations that are done axis by axis."""
@@ -57,16 +52,8 @@ def _reduce_window(
         names = ("window_dimensions", "window_strides", "window_dilations")
         attributes = {**dict(zip(names, sides, strict=True)), "padding": window.explicit_padding}
         return [b(ReduceWindow, spread[0], starts[0], kind=_BY_AXIS[found], **attributes)]
-    stacks = [_stacked(b, x, start, window) for x, start in zip(spread, starts, strict=True)]
+    stacks = [stacked_windows(b, x, window, start) for x, start in zip(spread, starts, strict=True)]
     axes = [stacks[0].rank - 1]
     if isinstance(computation, Graph):
         return reduced_by_graph(b, stacks, starts, computation, axes)
     return reduced_together(b, stacks, starts, axes, Computation[computation])
-
-
-def _stacked(b: Builder, x: Value, start: Value, window: Window) -> Value:
-    """The elements of each window along a new last axis, in C order."""
-    pairs = np.asarray(window.explicit_padding, np.int64).reshape(2, x.rank).T
-    x = b(Pad, x, pairs, start) if window.is_padded else x
-    taps = window_taps(b, x, range(x.rank), window.without_padding())
-    return b(Concatenate, *(with_unit_axis(b, tap, x.rank) for tap in taps), axis=x.rank)

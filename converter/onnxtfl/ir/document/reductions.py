@@ -35,7 +35,7 @@ class ComputationOrGraph(Choice):
 def split_operands(
     b: Builder, operands: Sequence[Value], computation: Computation | None
 ) -> tuple[list[Value], list[Value]]:
-    """The inputs, of one shape, and the initial value of each, a scalar: the neutral element if there is one input only.
+    """The inputs, of one shape, and the initial value of each, a scalar: of one input by default the neutral element.
 
     ValueError for any other number of operands.
     """
@@ -72,9 +72,9 @@ def _reduce(
 
     `operands`: the inputs, then the initial value of each (of one input it may be absent: the neutral element). Of
     several inputs, MIN, MAX, ARGMIN and ARGMAX select the elements at the position of the first extreme of the first
-    input, or the initial values if that is not beyond the first of these. `computation` may be a graph from two elements
-    of each input to one of each. ARGMIN and ARGMAX of one input are positions, as elements of its type; MEAN has no
-    initial value. `type` has no meaning.
+    input, or the initial values if that is not beyond the first of these. `computation` may be a graph from two
+    elements of each input to one of each. ARGMIN and ARGMAX of one input are positions, as elements of its type; MEAN
+    has no initial value. `type` has no meaning.
     """
     del type
     axes = normalize_axes(dimensions, operands[0].rank)

@@ -34,8 +34,8 @@ def _printed(node: Node) -> Statement | None:
 def _grid_sample(
     b: Builder, x: Value, grid: Value, mode: str = "", padding_mode: str = "", align_corners: bool = False
 ) -> Value:
-    """`padding_mode` is one of Pad: zeros, the border, mirrored at the centers of the outer elements (PAD_REFLECT) or at
-    their edges (PAD_SYMMETRIC).
+    """`padding_mode` is one of Pad: zeros, the border, mirrored at the centers of the outer elements (PAD_REFLECT) or
+    at their edges (PAD_SYMMETRIC).
     """
     padded = _PADDED[padding_mode]
     if padded == ("centers" if align_corners else "edges"):

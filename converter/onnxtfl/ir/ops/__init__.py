@@ -174,12 +174,20 @@ from onnxtfl.ir.ops.normalization import (
 )
 from onnxtfl.ir.ops.one_hot import OneHot
 from onnxtfl.ir.ops.padding import DynamicPad, InteriorPad, Pad
-from onnxtfl.ir.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool, pool_attributes, pool_window
+from onnxtfl.ir.ops.pooling import (
+    AveragePool,
+    GlobalAveragePool,
+    GlobalMaxPool,
+    MaxPool,
+    by_column,
+    pool_attributes,
+    pool_window,
+)
 from onnxtfl.ir.ops.precision import ReducePrecision
 from onnxtfl.ir.ops.quantization import DequantizeLinear, QuantizeLinear
 from onnxtfl.ir.ops.randomness import Multinomial, RngNormal, RngUniform
 from onnxtfl.ir.ops.recurrence import INPUT_GATE, Grid, Gru, Lstm, Recurrent, Rnn, operands_of, states_of
-from onnxtfl.ir.ops.reduce_window import PartialReduce, ReduceWindow, SelectAndScatter, window_taps
+from onnxtfl.ir.ops.reduce_window import PartialReduce, ReduceWindow, SelectAndScatter, stacked_windows, window_taps
 from onnxtfl.ir.ops.reductions import ArgMax, ArgMin, FunctionReduce, Reduce, reduced_axes
 from onnxtfl.ir.ops.regions import MaxRoiPool, RoiAlign
 from onnxtfl.ir.ops.reshape import DynamicReshape, Reshape, Squeeze, Unsqueeze

@@ -52,8 +52,9 @@ def CTCLoss(
     """Connectionist temporal classification: -log of the probability of `targets`, over all their alignments.
 
     input: log-probabilities [T, N, C] (or [T, C]); targets [N, S] (or [S]), of which the first `target_lengths` [N]
-    are valid, none of them `blank`; of rank 1 for a batch, the valid ones of all, concatenated. Results: loss [N] (or a scalar) and alpha [N, T, 2 S + 1], the log-probabilities
-    of the targets so far, with blanks between them, after each step; steps from `input_lengths` [N] on keep them.
+    are valid, none of them `blank`; of rank 1 for a batch, the valid ones of all, concatenated. Results: loss [N] (or a
+    scalar) and alpha [N, T, 2 S + 1], the log-probabilities of the targets so far, with blanks between them, after each
+    step; steps from `input_lengths` [N] on keep them.
     Infinite where a target has no alignment. Source: neutral-ops 3.33; PyTorch.
     """
     if x.rank == 2:

@@ -15,10 +15,11 @@ from onnxtfl.ir.formula import Term, by_expansion
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import BOOLS, NUMERIC, Operand, SharedAxes
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
+from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.padding import InteriorPad, Pad
 from onnxtfl.ir.ops.reductions import Reduce
 from onnxtfl.ir.ops.slicing import END, Slice
-from onnxtfl.ir.reshape import dim_value, dim_vector, iota, reshape
+from onnxtfl.ir.reshape import dim_value, dim_vector, iota, reshape, with_unit_axis
 from onnxtfl.ir.shapes import check_agree, normalize_axis
 from onnxtfl.ir.spatial import Window
 
@@ -70,6 +71,14 @@ def window_taps(b: Builder, x: Value, dims: Sequence[int], window: Window) -> It
             starts[axis], strides[axis] = tap[i] * window.dilations[i], window.strides[i]
             limits[axis] = starts[axis] + 1 - window.span[i] or END
         yield b(Slice, x, starts, limits, strides)
+
+
+def stacked_windows(b: Builder, x: Value, window: Window, start: Value) -> Value:
+    """Return the elements of each window along a new last axis, in C order; padding has the value `start`."""
+    pairs = np.asarray(window.padding, np.int64).reshape(2, x.rank).T
+    x = b(Pad, x, pairs, start) if window.is_padded else x
+    taps = window_taps(b, x, range(x.rank), window.without_padding())
+    return b(Concatenate, *(with_unit_axis(b, tap, x.rank) for tap in taps), axis=x.rank)
 
 
 @by_expansion(

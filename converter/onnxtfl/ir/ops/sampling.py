@@ -120,7 +120,8 @@ class GridSample(Formula):
     Coordinates have the last spatial axis first; -1 and 1 are the outer elements' centers (`align_corners`) or edges.
     `mode`: nearest (halves to even), linear, cubic (a = -0.75). `padding_mode`: a neighbor outside is zero, the
     border's element, or that of the map mirrored at the outer elements' `centers` or `edges`, or (reflection) at those
-    that are -1 and 1 (as in ONNX Runtime and PyTorch; ONNX's reference moves the coordinate). Integers need mode nearest. Source: neutral-ops 3.61, ONNX GridSample-20.
+    that are -1 and 1 (as in ONNX Runtime and PyTorch; ONNX's reference moves the coordinate). Integers need mode
+    nearest. Source: neutral-ops 3.61, ONNX GridSample-20.
     """
 
     operands = (Operand("input", NUMERIC), Operand("grid", FLOATS))
