@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import REQUIRED, Attribute, Axis, Choice, ElementType, Flag, Float, Integer, Several
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.computations import COMPUTATIONS
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.op import OPS, Op
@@ -512,7 +513,7 @@ OF_OP: dict[str, Draw] = {
     "SelectAndScatter": lambda r: ([np.round(_floats(r, 6, 6)), _floats(r, 4, 4), np.asarray(0.5, np.float32)],
                                    {"select_type": _one(r, "GE", "GT", "LE", "LT"), "window_dimensions": (3, 3),
                                     "window_strides": (2, 2), "padding": (1, 1, 2, 2),
-                                    "computation": _one(r, "add", "sub", "mul", "min", "max", "update")}),
+                                    "computation": _one(r, *COMPUTATIONS)}),
     "ScatterND": _of_places,
     "SegmentReduce": lambda r: ([_floats(r, 5, 2), r.integers(0, 3, 5).astype(np.int32), known(3).array.reshape(())],
                                 {"kind": _one(r, "sum", "prod", "max", "min")}),

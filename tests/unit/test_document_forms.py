@@ -316,6 +316,16 @@ def test_a_grid_beyond_the_map(mode: str, corners: str) -> None:
     np.testing.assert_array_equal(found[0, 0, 0], padded[np.rint(at).astype(int) + 6])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
+def test_a_resize_over_all_axes(dtype: str) -> None:
+    x = operand(dtype, 2, 3).astype(dtype)
+    for given in ("_, %f", "_, _, %n"):
+        statement = f'%y = Resize(%x, {given}) {{mode = "NEAREST", coordinate_transformation_mode = "ASYMMETRIC"}}'
+        constants = "%f = constant tensor<2xfloat32> [1, 2]\n%n = constant tensor<2xint64> [2, 6]\n"
+        (found,) = results(constants + statement, "y", x=x)
+        np.testing.assert_array_equal(found, np.repeat(x, 2, 1))
+
+
 def test_padding_between_elements_comes_first() -> None:
     x = floats(3)
     statement = "%y = Pad(%x, %v) {edge_padding_low = [1], edge_padding_high = [-2], interior_padding = [1]}"

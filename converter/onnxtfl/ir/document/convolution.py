@@ -10,7 +10,7 @@ from onnxtfl.ir.document.forms import FORMS, Form
 from onnxtfl.ir.document.windows import AUTO_PAD, mirrored_if_lower, resolved, window_of
 from onnxtfl.ir.general_convolution import general_convolution
 from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import Operand
+from onnxtfl.ir.op import NUMERIC, Operand
 from onnxtfl.ir.ops.convolution import DIMENSIONS, Conv
 from onnxtfl.ir.ops.padding import InteriorPad
 from onnxtfl.ir.ops.reversal import Reverse
@@ -50,5 +50,5 @@ def _conv(b: Builder, x: Value, kernel: Value, bias: Value | None, **attributes:
     return mirrored_if_lower(b, x, axes, window, attributes["auto_pad"], convolve)
 
 
-_OPERANDS = (Operand("lhs"), Operand("rhs"), Operand("bias", optional=True))
+_OPERANDS = (Operand("lhs", NUMERIC), Operand("rhs", NUMERIC), Operand("bias", NUMERIC, optional=True))
 FORMS[Conv] = Form(Conv, _OPERANDS, {**_NUMBERS, **_ADDED}, _conv)

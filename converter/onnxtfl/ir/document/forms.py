@@ -17,7 +17,7 @@ from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir.attributes import REQUIRED, Attribute, Choice, Float, Several, of_annotation
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import Op, Operand, attributes_of
+from onnxtfl.ir.op import ANY, Op, Operand, attributes_of
 from onnxtfl.ir.types import TensorType, Type
 
 
@@ -66,6 +66,7 @@ class Form:
             missing = [name for name, value in found.items() if value is REQUIRED]
             if missing:
                 raise TypeError(f"the attribute {missing[0]} is missing")
+            _check_types(self.operands, operands)
             absent = 0 if self.operands and self.operands[-1].variadic else len(self.operands) - len(operands)
             made = self.expand(b, *operands, *[None] * absent, **found)
         except (ValueError, TypeError, IndexError, KeyError) as error:
@@ -76,6 +77,16 @@ class Form:
 
 FORMS: dict[type[Op], Form] = {}
 """The forms by our op."""
+
+
+def _check_types(declared: Sequence[Operand], operands: Sequence[Value | None]) -> None:
+    """Raise TypeError for an operand of another element type than declared, or too many of them."""
+    if len(operands) > len(declared) and not (declared and declared[-1].variadic):
+        raise TypeError(f"{len(operands)} operands, at most {len(declared)} expected")
+    for i, value in enumerate(operands):
+        operand = declared[min(i, len(declared) - 1)]
+        if value is not None and isinstance(value.type, TensorType) and value.dtype not in operand.dtypes:
+            raise TypeError(f"operand {operand.name} cannot be {value.dtype.value}")
 
 
 def _accepted(operands: Sequence[Operand], attributes: Mapping[str, Attribute], statement: Statement) -> bool:
@@ -153,9 +164,12 @@ def document_form(
     attributes: Mapping[str, Attribute] | None = None,
     results: int | None = 1,
     printed: Print | None = None,
+    widened: bool = False,
 ) -> Callable[[Callable[..., Value | Sequence[Value]]], Form]:
-    """Declare the document's form of `op` by the decorated function: a builder, the operands, and as further
-    parameters the attributes with their defaults. `attributes`: those whose kind the annotation does not say.
+    """Declare the document's form of `op` by the decorated function.
+
+    Its parameters are a builder, the operands, and the attributes with their defaults; `attributes`: those whose kind
+    the annotation does not say. Operands named as ours have the element types of these, unless `widened`.
     """
 
     def declare(expand: Callable[..., Value | Sequence[Value]]) -> Form:
@@ -165,7 +179,11 @@ def document_form(
         found = {p.name: REQUIRED if p.default is p.empty else p.default for p in named}
         kinds = {p.name: of_annotation(p.annotation, found[p.name]) for p in named if p.name not in (attributes or {})}
         ordered = {name: (attributes or {}).get(name) or kinds[name] for name in found}
-        FORMS[op] = form = Form(op, operands, ordered, expand, results, printed)
+        ours = {operand.name: operand.dtypes for operand in op.operands}
+        typed = tuple(
+            replace(o, dtypes=ours.get(o.name, ANY)) if o.dtypes == ANY and not widened else o for o in operands
+        )
+        FORMS[op] = form = Form(op, typed, ordered, expand, results, printed)
         return form
 
     return declare
@@ -197,6 +215,7 @@ class Spelling:
         FORMS[self.op] = Form(self.op, operands, {**others, **given, **ours}, self._expand, 1, self._printed)
 
     def _expand(self, b: Builder, *operands: Value | None, **attributes: Any) -> Value:
+        """The same op with the document's names and values of attributes."""
         values: list[Any] = list(operands)
         for name, (place, kind) in self.constants.items():
             values.insert(place, _constant(kind, attributes.pop(name)))

@@ -8,11 +8,11 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dimension_numbers import Starts, gathered
 from onnxtfl.ir.document.forms import document_form
 from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import Operand
+from onnxtfl.ir.op import INTEGERS, Operand
 from onnxtfl.ir.ops.gathering import Gather
 
 
-@document_form(Gather, Operand("input"), Operand("start_indices"))
+@document_form(Gather, Operand("input"), Operand("start_indices", INTEGERS))
 def _gather(
     b: Builder,
     x: Value,

@@ -10,7 +10,7 @@ from onnxtfl.ir.document.forms import document_form
 from onnxtfl.ir.document.reductions import ComputationOrGraph, split_operands
 from onnxtfl.ir.document.windows import AUTO_PAD, resolved, window_of
 from onnxtfl.ir.graph import Graph, Value
-from onnxtfl.ir.op import Operand
+from onnxtfl.ir.op import BOOLS, NUMERIC, Operand
 from onnxtfl.ir.ops.padding import InteriorPad
 from onnxtfl.ir.ops.reduce_window import ReduceWindow, stacked_windows
 
@@ -20,7 +20,7 @@ _BY_AXIS = {Computation.ADD: "sum", Computation.MUL: "prod", Computation.MIN: "m
 
 @document_form(
     ReduceWindow,
-    Operand("operands", variadic=True),
+    Operand("operands", NUMERIC | BOOLS, variadic=True),
     attributes={"computation": ComputationOrGraph(), "auto_pad": AUTO_PAD},
     results=None,
 )

@@ -10,7 +10,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.computations import COMPUTATIONS, Computation, neutral_element, reduced_by_graph, reduced_together
 from onnxtfl.ir.document.forms import Statement, document_form
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.op import Operand
+from onnxtfl.ir.op import BOOLS, NUMERIC, Operand
 from onnxtfl.ir.ops.reductions import Reduce, reduced_axes
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import check_agree, normalize_axes
@@ -60,7 +60,7 @@ def _printed(node: Node) -> Statement | None:
 
 @document_form(
     Reduce,
-    Operand("operands", variadic=True),
+    Operand("operands", NUMERIC | BOOLS, variadic=True),
     attributes={"computation": ComputationOrGraph(MEAN)},
     results=None,
     printed=_printed,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onnxtfl.ir.attributes import Attribute, Choice
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.document.forms import document_form
 from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import Operand
+from onnxtfl.ir.op import NUMERIC, Operand
+from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.resizing import Resize
+from onnxtfl.ir.reshape import dim_value, iota
 from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.types import DType
 
 _ENUMS = ("mode", "coordinate_transformation_mode", "nearest_mode")
 
@@ -26,6 +29,7 @@ def _upper(name: str) -> Attribute:
     Operand("input"),
     *(Operand(name, optional=True) for name in ("roi", "scales", "sizes")),
     attributes={name: _upper(name) for name in _ENUMS},
+    widened=True,
 )
 def _resize(
     b: Builder,
@@ -40,22 +44,41 @@ def _resize(
     extrapolation_value: float = 0.0,
     cubic_coeff_a: float = -0.75,
 ) -> Value:
-    """`roi`, `scales` and `sizes` have entries for all axes; either `scales` or `sizes` is given."""
+    """`roi`, `scales` and `sizes` have entries for all axes; either `scales` or `sizes` is given.
+
+    Elements without arithmetic (bools, strings, complex numbers) need mode NEAREST and no `roi`.
+    """
     if (scales is None) is (sizes is None):
         raise ValueError("either scales or sizes")
     dims = _resized(x, scales, sizes) if roi is None else list(range(x.rank))
-    given = [None if v is None else b(Gather, v, dims, axis=0) for v in (sizes, scales)]
+    given = [None if v is None else b.computed(Gather, v, dims, axis=0) for v in (sizes, scales)]
     enums = zip(_ENUMS, (mode, coordinate_transformation_mode, nearest_mode), strict=True)
+    attributes = {name: value.lower() for name, value in enums}
+    if x.dtype not in NUMERIC:
+        return _gathered(b, x, dims, given, attributes)
     return b(
         Resize,
         x,
         *Resize.trimmed([*given, roi]),
         dims=tuple(dims),
-        **{name: value.lower() for name, value in enums},
+        **attributes,
         exclude_outside=exclude_outside,
         extrapolation_value=extrapolation_value,
         cubic_coeff_a=cubic_coeff_a,
     )
+
+
+def _gathered(
+    b: Builder, x: Value, dims: Sequence[int], given: Sequence[Value | None], attributes: Mapping[str, str]
+) -> Value:
+    """`x` resampled by the nearest elements, whose places are a resampled count of the elements of an axis."""
+    if attributes["mode"] != "nearest" or attributes["coordinate_transformation_mode"] == "tf_crop_and_resize":
+        raise TypeError(f"interpolated or extrapolated elements of type {x.dtype.value}")
+    for i, axis in enumerate(dims):
+        count = b(Convert, iota(b, dim_value(b, x.shape[axis], x)), dtype=DType.INT32)
+        own = [None if v is None else b.computed(Gather, v, [i], axis=0) for v in given]
+        x = b(Gather, x, b(Resize, count, *Resize.trimmed(own), dims=(0,), **attributes), axis=axis)
+    return x
 
 
 def _resized(x: Value, scales: Value | None, sizes: Value | None) -> Sequence[int]:

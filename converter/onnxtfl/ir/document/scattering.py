@@ -11,13 +11,15 @@ from onnxtfl.ir.computations import COMPUTATIONS, Computation, scattered
 from onnxtfl.ir.dimension_numbers import Starts, scattered_windows
 from onnxtfl.ir.document.forms import document_form
 from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import Operand
+from onnxtfl.ir.op import BOOLS, INTEGERS, NUMERIC, Operand
 from onnxtfl.ir.ops.scattering import ScatterND
 
 
 @document_form(
     ScatterND,
-    *(Operand(name) for name in ("input", "scatter_indices", "updates")),
+    Operand("input", NUMERIC | BOOLS),
+    Operand("scatter_indices", INTEGERS),
+    Operand("updates", NUMERIC | BOOLS),
     attributes={"computation": Choice(*COMPUTATIONS)},
 )
 def _scatter(
