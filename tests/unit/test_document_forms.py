@@ -17,11 +17,14 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
+from onnxtfl.ir.op import Op
 from onnxtfl.ir.text import TextError, parse_graph, print_graph
 from onnxtfl.ir.types import tensor
 from onnxtfl.ir.verify import verify
 from tests.unit.lifting import floats
 from tests.unit.neutral_models import run_in_both
+from tests.unit.op_samples import samples
+from tests.unit.test_decompositions import built
 
 F = "float32"
 FOLDS: dict[str, Callable[[Any, Any], Any]] = {
@@ -411,3 +414,16 @@ def test_a_builder_makes_the_form() -> None:
     b, x = Builder(graph), graph.add_input(tensor("float32", 2, 3))
     (made,) = document.built(b, ops.Slice, x, start_indices=(0, 1), limit_indices=(2, 3), strides=(1, 1))
     assert str(made.type) == "tensor<2x2xfloat32>"
+
+
+@pytest.mark.parametrize("op", [op for op, form in document.FORMS.items() if form.printed], ids=lambda op: op.name)
+def test_what_is_printed_in_the_form_reads_back(op: type[Op]) -> None:
+    """On operands drawn from the declaration."""
+    for sample in samples(op, 12):
+        one = built(op, *sample)
+        if one is None:
+            continue
+        again = parse_graph(print_graph(one.graph, 1 << 16, documented=True))
+        for found, wanted in zip(run(again, one.inputs), run(one.graph, one.inputs), strict=True):
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted)
