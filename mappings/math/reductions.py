@@ -455,5 +455,6 @@ def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
 
 
 decompose(ops.Reduce, "onnx")(on_signed)
-decompose(ops.ArgMax, "onnx")(partial(with_dtype, dtype=DType.INT64))
-decompose(ops.ArgMin, "onnx")(partial(with_dtype, dtype=DType.INT64))
+for _op in (ops.ArgMax, ops.ArgMin):
+    decompose(_op, "onnx", when=lambda node: node.operand(0).dtype is DType.UINT64, benefit=1)(on_signed)
+    decompose(_op, "onnx")(partial(with_dtype, dtype=DType.INT64))

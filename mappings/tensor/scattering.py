@@ -139,12 +139,25 @@ def _tensor_scatter(b: Builder, node: Node) -> Value:
 @lower_onnx(ops.ScatterElements)
 def _to_onnx(node: Node, opset: int) -> Form | None:
     kind = node.attr("kind")
-    if node.operands[0] is None or opset < {"none": 13, "add": 16, "mul": 16}.get(kind, 18):
+    if node.operands[0] is None or opset < {"none": 13, "add": 16, "mul": 16}.get(kind, 18) or _combines_halves(node):
         return None
     attributes = {"axis": node.attr("axis")} if node.op is ops.ScatterElements else {}
     reduction = {} if kind == "none" else {"reduction": kind}
     name = "ScatterElements" if attributes else "ScatterND"
     return Form(name, (node.operand(0), widen_constant(node.operand(1)), node.operand(2)), attributes | reduction)
+
+
+def _combines_halves(node: Node) -> bool:
+    """Whether 16-bit floats are combined, which ONNX Runtime has no CPU kernel for."""
+    return node.attr("kind") != "none" and node.operand(2).dtype in (DType.FLOAT16, DType.BFLOAT16)
+
+
+@decompose(ops.ScatterND, "onnx", "elements", when=_combines_halves)
+@decompose(ops.ScatterElements, "onnx", "elements", when=_combines_halves)
+def _combined_in_float32(b: Builder, node: Node) -> Value:
+    wide = [v and b(ops.Convert, v, dtype=DType.FLOAT32) for v in (node.operands[0], node.operand(2))]
+    operands = (wide[0], node.operand(1), wide[1], *node.operands[3:])
+    return b(ops.Convert, b(node.op, *operands, **node.attributes), dtype=node.result.dtype)
 
 
 @decompose(ops.ScatterND, "onnx", "operands")

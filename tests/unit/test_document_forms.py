@@ -180,6 +180,19 @@ def test_updates_are_folded_at_their_positions(name: str, dtype: str) -> None:
     np.testing.assert_allclose(found, scattered(name, x, rows, updates), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("XOR", "uint64"), ("AND", "int8"), ("L2", "float16"), ("ARGMIN", "int64")]
+)
+def test_folds_of_other_types(name: str, dtype: str) -> None:
+    x, updates = (operand("int32", 3, 2, seed=i).astype(dtype) for i in (0, 3))
+    inputs = {"x": x, "i": np.asarray([[1], [0], [1]]), "u": updates, "s": np.ones((), dtype)}
+    statements = f"""%y = ScatterND(%x, %i, %u) {{computation = "{name}", {NUMBERS}}}
+    %z = Reduce(%x, %s) {{dimensions = [1], computation = "{name}"}}"""
+    y, z = results(statements, "y", "z", **inputs)
+    np.testing.assert_allclose(y, scattered(name, x, np.asarray([1, 0, 1]), updates), rtol=1e-3)
+    np.testing.assert_allclose(z, [folded(name, inputs["s"][()], row) for row in x], rtol=1e-3)
+
+
 def test_scattered_windows_that_are_a_part_of_an_axis() -> None:
     """Blocks of 2 x 2 at (row, column), which the index vectors have in reverse order, transposed in the updates."""
     x, starts, updates = floats(4, 5), np.asarray([[2, 1], [0, 2]]), floats(2, 2, 2, seed=2)
