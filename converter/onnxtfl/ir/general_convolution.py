@@ -35,7 +35,8 @@ def general_convolution(
     """
     rank = len(numbers["input_spatial_dimensions"])
     given = padding if isinstance(padding, str) else tuple(padding) or (0,) * (2 * rank)
-    x, given = _dilated(b, x, numbers["input_spatial_dimensions"], lhs_dilation, given)
+    axes = numbers["input_spatial_dimensions"]
+    x, given = _cropped(b, dilated(b, x, axes, lhs_dilation), axes, given)
     groups = feature_groups
     if batch_groups > 1:
         if feature_groups > 1:
@@ -54,12 +55,18 @@ def general_convolution(
     return reshape(b, made, made.shape[:-1], made)
 
 
-def _dilated(
-    b: Builder, x: Value, axes: Sequence[int], dilations: Sequence[int], padding: tuple[int, ...] | str
-) -> tuple[Value, tuple[int, ...] | str]:
-    """Insert zeros between the elements, and pad if the padding crops. Return also the padding that is left to do."""
+def dilated(b: Builder, x: Value, axes: Sequence[int], dilations: Sequence[int]) -> Value:
+    """`x` with d - 1 zeros between neighbors along each of `axes`, d of `dilations` (which may be empty)."""
     steps = dict(zip(axes, dilations, strict=False))
-    x = b(InteriorPad, x, None, interior_padding=tuple(steps.get(axis, 1) - 1 for axis in range(x.rank)))
+    if all(step == 1 for step in steps.values()):
+        return x
+    return b(InteriorPad, x, None, interior_padding=tuple(steps.get(axis, 1) - 1 for axis in range(x.rank)))
+
+
+def _cropped(
+    b: Builder, x: Value, axes: Sequence[int], padding: tuple[int, ...] | str
+) -> tuple[Value, tuple[int, ...] | str]:
+    """Pad if the padding crops. Return also the padding that is left to do."""
     if isinstance(padding, str) or min(padding, default=0) >= 0:
         return x, padding
     table = np.zeros((x.rank, 2), np.int64)

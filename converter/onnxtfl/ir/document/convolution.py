@@ -8,11 +8,10 @@ from onnxtfl.ir.attributes import Attribute, Integer, Integers
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.document.forms import FORMS, Form
 from onnxtfl.ir.document.windows import AUTO_PAD, mirrored_if_lower, resolved, window_of
-from onnxtfl.ir.general_convolution import general_convolution
+from onnxtfl.ir.general_convolution import dilated, general_convolution
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import NUMERIC, Operand
 from onnxtfl.ir.ops.convolution import DIMENSIONS, Conv
-from onnxtfl.ir.ops.padding import InteriorPad
 from onnxtfl.ir.ops.reversal import Reverse
 
 _ADDED: dict[str, Attribute] = {
@@ -35,8 +34,7 @@ def _conv(b: Builder, x: Value, kernel: Value, bias: Value | None, **attributes:
     """
     numbers = {name: attributes[name] for name in _NUMBERS}
     axes, spatial = numbers["input_spatial_dimensions"], numbers["kernel_spatial_dimensions"]
-    dilation = dict(zip(axes, attributes["lhs_dilation"], strict=False))
-    x = b(InteriorPad, x, None, interior_padding=tuple(dilation.get(a, 1) - 1 for a in range(x.rank)))
+    x = dilated(b, x, axes, attributes["lhs_dilation"])
     shape = [kernel.size(a) for a in spatial]
     window = window_of(shape, *(attributes[name] for name in ("window_strides", "rhs_dilation", "padding")))
     groups = {"feature_groups": attributes["feature_group_count"], "batch_groups": attributes["batch_group_count"]}

@@ -6,13 +6,28 @@ from collections.abc import Sequence
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dimension_numbers import Starts, gathered
-from onnxtfl.ir.document.forms import document_form
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.dims import is_static
+from onnxtfl.ir.document.forms import Statement, document_form
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INTEGERS, Operand
 from onnxtfl.ir.ops.gathering import Gather
 
 
-@document_form(Gather, Operand("input"), Operand("start_indices", INTEGERS))
+def _printed(node: Node) -> Statement | None:
+    x, indices, batch = node.operand(0), node.operand(1), node.attr("batch_dims")
+    shape, count = x.tensor_type.shape, indices.tensor_type.rank
+    if shape is None or count is None or not is_static(shape):
+        return None
+    axis = node.attr("axis") % len(shape)
+    sizes = [1 if a == axis or a < batch else d for a, d in enumerate(shape)]
+    offsets = (*range(batch, axis), *range(axis + count - batch, len(shape) - 1 + count - batch))
+    numbers = {"start_index_map": (axis,), "collapsed_slice_dims": (axis,), "offset_dims": offsets}
+    batching = dict.fromkeys(("operand_batching_dims", "start_indices_batching_dims"), tuple(range(batch)))
+    attributes = {**numbers, "index_vector_dim": count, "slice_sizes": tuple(sizes), **(batching if batch else {})}
+    return Statement(node.operands, attributes)
+
+
+@document_form(Gather, Operand("input"), Operand("start_indices", INTEGERS), printed=_printed)
 def _gather(
     b: Builder,
     x: Value,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.computations import Computation, reduced_by_graph, reduced_together
-from onnxtfl.ir.document.forms import document_form
+from onnxtfl.ir.document.forms import Statement, document_form
 from onnxtfl.ir.document.reductions import ComputationOrGraph, split_operands
 from onnxtfl.ir.document.windows import AUTO_PAD, resolved, window_of
-from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import BOOLS, NUMERIC, Operand
 from onnxtfl.ir.ops.padding import InteriorPad
 from onnxtfl.ir.ops.reduce_window import ReduceWindow, stacked_windows
@@ -18,11 +18,20 @@ _BY_AXIS = {Computation.ADD: "sum", Computation.MUL: "prod", Computation.MIN: "m
 """Computations that are done axis by axis."""
 
 
+def _printed(node: Node) -> Statement | None:
+    computation = next((c for c, kind in _BY_AXIS.items() if kind == node.attr("kind")), None)
+    if computation is None:
+        return None
+    others = {name: value for name, value in node.attributes.items() if name != "kind"}
+    return Statement(node.operands, {**others, "computation": computation.name})
+
+
 @document_form(
     ReduceWindow,
     Operand("operands", NUMERIC | BOOLS, variadic=True),
     attributes={"computation": ComputationOrGraph(), "auto_pad": AUTO_PAD},
     results=None,
+    printed=_printed,
 )
 def _reduce_window(
     b: Builder,
@@ -44,8 +53,10 @@ def _reduce_window(
     found = None if isinstance(computation, Graph) else Computation[computation]
     inputs, starts = split_operands(b, operands, found)
     window = window_of(window_dimensions, window_strides, window_dilations, padding)
-    gaps = tuple(d - 1 for d in base_dilations) or (0,) * inputs[0].rank
-    spread = [b(InteriorPad, x, s, interior_padding=gaps) for x, s in zip(inputs, starts, strict=True)]
+    spread = inputs
+    if any(d > 1 for d in base_dilations):
+        gaps = tuple(d - 1 for d in base_dilations)
+        spread = [b(InteriorPad, x, s, interior_padding=gaps) for x, s in zip(inputs, starts, strict=True)]
     window = resolved(window, spread[0].shape, auto_pad, ceil_mode)
     if len(inputs) == 1 and found in _BY_AXIS:
         sides = (window.shape, window.strides, window.dilations)

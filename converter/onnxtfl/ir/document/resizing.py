@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from onnxtfl.ir.attributes import Attribute, Choice
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.document.forms import document_form
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.dims import is_static
+from onnxtfl.ir.document.forms import Statement, document_form
+from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import NUMERIC, Operand
 from onnxtfl.ir.ops.casts import Convert
 from onnxtfl.ir.ops.gathering import Gather
@@ -24,11 +27,24 @@ def _upper(name: str) -> Attribute:
     return Choice(*(choice.upper() for choice in ours.choices), default=ours.default.upper())
 
 
+def _printed(node: Node) -> Statement | None:
+    x, vectors = node.operand(0), [node.optional(i) for i in (1, 2, 3)]
+    sizes = None if vectors[0] is None else static_ints(vectors[0])
+    if node.attr("antialias") or vectors[1:] != [None, None] or sizes is None or not is_static(x.shape):
+        return None
+    known = {**dict(enumerate(x.shape)), **dict(zip(node.attr("dims"), sizes, strict=True))}
+    whole = constant(np.asarray([known[a] for a in range(x.rank)], np.int64))
+    kept = {name: value for name, value in node.attributes.items() if name not in ("dims", "antialias")}
+    enums = {name: value.upper() for name, value in kept.items() if name in _ENUMS}
+    return Statement([x, None, None, whole], {**kept, **enums})
+
+
 @document_form(
     Resize,
     Operand("input"),
     *(Operand(name, optional=True) for name in ("roi", "scales", "sizes")),
     attributes={name: _upper(name) for name in _ENUMS},
+    printed=_printed,
     widened=True,
 )
 def _resize(

@@ -9,10 +9,35 @@ from onnxtfl.ir.attributes import Choice
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.computations import COMPUTATIONS, Computation, scattered
 from onnxtfl.ir.dimension_numbers import Starts, scattered_windows
-from onnxtfl.ir.document.forms import document_form
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.document.forms import Statement, document_form
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import BOOLS, INTEGERS, NUMERIC, Operand
 from onnxtfl.ir.ops.scattering import ScatterND
+
+_KINDS = {
+    "none": Computation.UPDATE,
+    "add": Computation.ADD,
+    "mul": Computation.MUL,
+    "max": Computation.MAX,
+    "min": Computation.MIN,
+}
+
+
+def _printed(node: Node) -> Statement | None:
+    rank, places = node.result.tensor_type.rank, node.operand(1).tensor_type.shape
+    if node.operands[0] is None or rank is None or places is None or not isinstance(places[-1], int):
+        return None
+    lead, depth = len(places) - 1, places[-1]
+    indexed = tuple(range(depth))
+    attributes = {
+        "computation": _KINDS[node.attr("kind")].name,
+        "index_vector_dim": lead,
+        "update_window_dims": tuple(range(lead, lead + rank - depth)),
+        "inserted_window_dims": indexed,
+        "scatter_dims_to_operand_dims": indexed,
+        "unique_indices": node.attr("unique_indices"),
+    }
+    return Statement(node.operands[:3], attributes)
 
 
 @document_form(
@@ -21,6 +46,7 @@ from onnxtfl.ir.ops.scattering import ScatterND
     Operand("scatter_indices", INTEGERS),
     Operand("updates", NUMERIC | BOOLS),
     attributes={"computation": Choice(*COMPUTATIONS)},
+    printed=_printed,
 )
 def _scatter(
     b: Builder,
