@@ -217,6 +217,16 @@ def test_gathered_windows_are_clamped_and_laid_out() -> None:
         np.testing.assert_array_equal(found[:, k], x[starts[1, k], :, first : first + 2])
 
 
+@pytest.mark.parametrize(("offsets", "order"), [((0, 3), (0, 1, 2, 3)), ((1, 2), (1, 0, 3, 2))])
+def test_whole_slices_of_an_axis(offsets: tuple[int, int], order: tuple[int, ...]) -> None:
+    x, rows = floats(3, 4, 5), np.asarray([[0, 9], [2, 1]])
+    numbers = f"start_index_map = [1], collapsed_slice_dims = [1], offset_dims = {list(offsets)}"
+    statement = f"%y = Gather(%x, %i) {{index_vector_dim = 2, {numbers}, slice_sizes = [3, 1, 5]}}"
+    assert "GatherND" not in print_graph(graph_of({"x": x, "i": rows}, "%y", statement))
+    (found,) = results(statement, "y", x=x, i=rows)
+    np.testing.assert_array_equal(found, np.take(x, np.minimum(rows, 3), 1).transpose(order))
+
+
 def test_batching_dims() -> None:
     """Each row of the operand has its own indices, the rows are the last axis of these, after that of the vectors."""
     x, picked = floats(3, 5), np.asarray([[4, 0, 2], [1, 1, 3]])

@@ -18,7 +18,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.ops.arithmetic import Add
 from onnxtfl.ir.ops.concatenation import Concatenate
-from onnxtfl.ir.ops.gathering import GatherND
+from onnxtfl.ir.ops.gathering import Gather, GatherND
 from onnxtfl.ir.ops.slicing import slice_axes
 from onnxtfl.ir.reshape import broadcast, dim_value, dim_vector, iota, reshape, transposed, unsqueezed
 
@@ -83,7 +83,8 @@ def gathered(
     """The windows of `sizes` at the starts, which are clamped so that the windows fit.
 
     `collapsed`: the axes of size 1 that windows drop (and the batching ones); `offsets`: the axes of the result for
-    the others. Indexed axes become the leading ones; the offsets in the window along them are added to each index.
+    the others. Whole slices of one axis are a Gather; otherwise indexed axes become the leading ones, and the offsets
+    in the window along them are added to each index.
     """
     mapped, gone = starts.axes, [*(axis for axis, _ in starts.batching), *collapsed]
     rest = [a for a in range(x.rank) if a not in mapped]
@@ -94,6 +95,11 @@ def gathered(
     room = Term(b, dim_vector(b, [x.shape[a] - sizes[a] for a in mapped], x)).to(found.dtype)
     found = Term(b, found).clamp(0, room).value
     batch = found.rank - 1
+    if len(mapped) == 1 and gone == mapped and all(sizes[a] == x.shape[a] for a in rest):
+        (axis,) = mapped
+        rows = b(Gather, x, reshape(b, found, found.shape[:-1], found), axis=axis)
+        order = [*range(axis, axis + batch), *range(axis), *range(axis + batch, rows.rank)]
+        return _offsets_at(b, transposed(b, rows, order), batch, offsets)
     spread = unsqueezed(b, found, range(batch, batch + len(mapped)))
     ordered = transposed(b, x, [*mapped, *rest])
     ordered = slice_axes(b, ordered, {i: slice(0, sizes[a]) for i, a in enumerate(rest, len(mapped))})
