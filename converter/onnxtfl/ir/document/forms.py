@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.errors import InvalidModelError
+from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.ir.attributes import REQUIRED, Attribute, Choice, Float, Several, of_annotation
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
@@ -69,6 +69,8 @@ class Form:
             _check_types(self.operands, operands)
             absent = 0 if self.operands and self.operands[-1].variadic else len(self.operands) - len(operands)
             made = self.expand(b, *operands, *[None] * absent, **found)
+        except OnnxtflError:
+            raise
         except (ValueError, TypeError, IndexError, KeyError) as error:
             message = f"operands do not fit: {error}"
             raise InvalidModelError(message, op=self.op.documented or self.op.name, code="E-FILE-009") from error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.computations import Computation, reduced_by_graph, reduced_together
 from onnxtfl.ir.document.forms import Statement, document_form
 from onnxtfl.ir.document.reductions import ComputationOrGraph, split_operands
-from onnxtfl.ir.document.windows import AUTO_PAD, resolved, window_of
+from onnxtfl.ir.document.windows import AUTO_PAD, explicit, resolved, window_of
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import BOOLS, NUMERIC, Operand
 from onnxtfl.ir.ops.padding import InteriorPad
@@ -58,6 +59,7 @@ def _reduce_window(
         gaps = tuple(d - 1 for d in base_dilations)
         spread = [b(InteriorPad, x, s, interior_padding=gaps) for x, s in zip(inputs, starts, strict=True)]
     window = resolved(window, spread[0].shape, auto_pad, ceil_mode)
+    window = replace(window, padding=explicit(window, auto_pad))
     if len(inputs) == 1 and found in _BY_AXIS:
         sides = (window.shape, window.strides, window.dilations)
         names = ("window_dimensions", "window_strides", "window_dilations")

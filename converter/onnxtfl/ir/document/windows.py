@@ -36,7 +36,13 @@ def resolved(window: Window, sizes: Sequence[Dim], auto_pad: str, ceil_mode: boo
     return replace(window, padding=(*window.before, *_after(window, sizes))) if ceil_mode else window
 
 
+def explicit(window: Window, auto_pad: str) -> tuple[int, ...]:
+    """The explicit padding of a resolved window. UnsupportedError if it depends on dynamic sizes."""
+    return (_unknown(auto_pad) if window.is_same else window).explicit_padding
+
+
 def _unknown(what: str) -> Window:
+    """Raise UnsupportedError."""
     hint = "fix the sizes of the inputs (`input_shapes`)"
     raise UnsupportedError(f"{what} over axes of unknown size", hint=hint, code="E-SHAPE-001")
 
