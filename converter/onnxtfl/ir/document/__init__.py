@@ -2,13 +2,14 @@
 
 from onnxtfl.ir.document import (  # noqa: F401 - declares the forms
     activations,
-    broadcasting,
+    arithmetic,
     clamping,
     comparison,
     concatenation,
     convolution,
     detection,
     gathering,
+    logic,
     matrices,
     normalization,
     padding,

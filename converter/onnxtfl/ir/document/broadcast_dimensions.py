@@ -1,4 +1,4 @@
-"""Binary ops with `broadcast_dimensions`: Add And Div Or Xor."""
+"""The form of binary ops with `broadcast_dimensions`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.document.forms import document_form
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import Op, Operand
-from onnxtfl.ir.ops.arithmetic import Add, Div
-from onnxtfl.ir.ops.logic import And, Or, Xor
 from onnxtfl.ir.reshape import reshape
 
 
-def _declare(op: type[Op]) -> None:
+def declare_broadcast(op: type[Op]) -> None:
+    """Declare the form of a binary op."""
+
     @document_form(op, Operand("lhs"), Operand("rhs"))
     def broadcast(b: Builder, lhs: Value, rhs: Value, broadcast_dimensions: Sequence[int]) -> Value:
         """The operand of lower rank is broadcast: its axis i is axis broadcast_dimensions[i] of the result."""
@@ -31,7 +31,3 @@ def _spread(b: Builder, x: Value, rank: int, places: Sequence[int]) -> Value:
     for place, size in zip(places, x.shape, strict=True):
         dims[place] = size
     return reshape(b, x, dims)
-
-
-for _op in (Add, And, Div, Or, Xor):
-    _declare(_op)
