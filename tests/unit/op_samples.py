@@ -537,6 +537,9 @@ MORE: dict[str, tuple[Draw, ...]] = {
         lambda r: ([_floats(r, 3, 4), np.asarray([[-1, 2], [1, -2]]), None], {"mode": "constant"}),
         lambda r: ([_some(r, 2, 3, 1, 2, 3, 2), known([[0, 0], [0, 0], [1, 0], [0, 0], [0, 0], [0, 1]]), None], {}),
     ),
+    "Resize": (
+        lambda r: ([_floats(r, 2, 3), None, known([2.0], dtype=np.float32), None], {"dims": (1,), "mode": "nearest"}),
+    ),
     "Slice": (lambda r: ([_some(r, 2, 3, 1, 2, 3, 2), known([0] * 6), known([9, 9, 9, 9, 2, 9]), known([1] * 6)], {}),),
     "Reduce": (
         lambda r: ([_floats(r, 2, 3, 2, 1, 2, 2), known([1, 2, 4])], {"kind": "sum", "keepdims": bool(r.integers(2))}),
@@ -575,7 +578,17 @@ MORE: dict[str, tuple[Draw, ...]] = {
         ),
         lambda r: ([array(r, DType.INT32, (2, 3)), Known(np.asarray(1))], {"exclusive": bool(r.integers(2))}),
     ),
+    "ScatterElements": (
+        lambda r: (
+            [array(r, DType.FLOAT16, (4,)), r.permutation(4)[:2], array(r, DType.FLOAT16, (2,))],
+            {"kind": "add"},
+        ),
+    ),
     "ScatterND": (
+        lambda r: (
+            [array(r, DType.FLOAT16, (4, 3)), r.permutation(4)[:2, None], array(r, DType.FLOAT16, (2, 3))],
+            {"kind": "add"},
+        ),
         lambda r: ([None, r.permutation(4)[:2, None], _floats(r, 2, 3), known(4, 3)], {"kind": "add"}),
         lambda r: ([None, r.permutation(4)[:2, None], _floats(r, 2, 3), known(4, 3)], {"kind": _one(r, "none", "max")}),
         lambda r: ([_floats(r, 4, 3), r.permutation(4)[:2, None].astype(np.int32), _floats(r, 2, 3)], {"kind": "none"}),
