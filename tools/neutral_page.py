@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from onnxtfl.ir.attributes import REQUIRED, Attribute
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.declaration import ANY, FLOATS, INTEGERS, Operand
+from onnxtfl.ir.document import FORMS
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.ir.text import print_graph
@@ -31,6 +32,7 @@ Generated from the declarations of the ops by `make docs`; a test fails when it 
 Conversions go through one graph of neutral ops, which `onnxtfl inspect MODEL --stage simplify` prints and
 [architecture.md](architecture.md) describes. Its 141 operations are listed here by the names of their document, with
 what each means, its operands, attributes and results, and an example in the text form of graphs, evaluated in NumPy.
+Where our declaration has another spelling than the document, the document's form is read too, and becomes our ops.
 `onnxtfl ops --neutral` prints the table; there are further neutral ops, where the formats need them.
 
 - **to TFLite**, **to ONNX** — the op of the format as which the example is written; *by*: the ops to which it is
@@ -61,14 +63,31 @@ def _section(entry: DocumentedOp) -> Iterator[str]:
     if entry.differs:
         yield f"Differs from the document: {_escaped(entry.differs)}.\n"
     if op is not None:
-        yield from _declaration(op)
+        yield from _declaration(op.operands, op.attributes, op)
     yield f"```text\n{example(entry)}\n```\n"
+    if entry.document:
+        yield from _form(entry)
 
 
-def _declaration(op: type[Op]) -> Iterator[str]:
-    rows = [f"| `{v.name}` | operand | {_types(v)} |" for v in op.operands]
-    rows += [f"| `{name}` | attribute | {_attribute(kind)} |" for name, kind in op.attributes.items()]
-    rows += [f"| `{v.name}` | result | {_types(v, op)} |" for v in op.results]
+def _form(entry: DocumentedOp) -> Iterator[str]:
+    """Yield the form of the document, with the example in it."""
+    form = None if entry.op is None else FORMS.get(entry.op)
+    yield "In the form of the document:\n"
+    if form is None:
+        yield "Attributes that are not given are those of the declared type of the result.\n"
+    else:
+        yield f"{markdown(form.meaning)}\n"
+        yield from _declaration(form.operands, form.attributes)
+    yield f"```text\n{entry.document}\n```\n"
+
+
+def _declaration(
+    operands: Sequence[Operand], attributes: Mapping[str, Attribute], op: type[Op] | None = None
+) -> Iterator[str]:
+    """Yield the table of operands, attributes, and results of `op`."""
+    rows = [f"| `{v.name}` | operand | {_types(v)} |" for v in operands]
+    rows += [f"| `{name}` | attribute | {_attribute(kind)} |" for name, kind in attributes.items()]
+    rows += [f"| `{v.name}` | result | {_types(v, op)} |" for v in (op.results if op else ())]
     yield "| name | | element types; kind and default |\n| --- | --- | --- |\n" + "\n".join(rows) + "\n"
 
 
@@ -120,13 +139,13 @@ def _escaped(paragraph: str) -> str:
 
 
 def example(entry: DocumentedOp) -> str:
-    """Return the example of an op: the graph, its inputs, and its evaluated outputs."""
+    """Return the example of an op, in our form if it differs: the graph, its inputs, and its evaluated outputs."""
     with symbol_scope():  # so that the names of dynamic sizes do not depend on other graphs
         graph, results = entry.graph(), entry.results()
     inputs = [f"%{name} = {values(array)}" for name, array in zip(entry.inputs, entry.arrays(), strict=True)]
     names = [v.name or "" for v in graph.outputs]
     outputs = [f"%{name} = {values(array)}" for name, array in zip(names, results or (), strict=bool(results))]
-    return "\n".join([print_graph(graph, documented=True), *inputs, *outputs]).rstrip("\n")
+    return "\n".join([print_graph(graph, documented=not entry.document), *inputs, *outputs]).rstrip("\n")
 
 
 def values(array: Array) -> str:

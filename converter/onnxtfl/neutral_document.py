@@ -28,7 +28,8 @@ _STATEMENT = re.compile(r"^(%[\w., %]+?) = ", re.MULTILINE)
 class DocumentedOp:
     """An operation of the document. `number`: its section (3.number); `op`: None for Constant.
 
-    `differs`: where our declaration differs from the document, "" if it does not.
+    `document`: the example in the document's form, "" if that is ours. `differs`: what differs from the document in
+    meaning, "" if nothing does.
     """
 
     number: int
@@ -36,13 +37,18 @@ class DocumentedOp:
     op: type[Op] | None
     inputs: Mapping[str, str]
     text: str
+    document: str
     differs: str
 
-    def graph(self) -> Graph:
-        """Return a new graph of the example; its outputs are the results of the last statement."""
+    def graph(self, documented: bool = False) -> Graph:
+        """Return a new graph of the example; its outputs are the results of the last statement.
+
+        `documented`: of the example in the document's form.
+        """
+        text = self.document if documented else self.text
         names = ", ".join(f"%{name}: {type_.split(' ', 1)[0]}" for name, type_ in self.inputs.items())
-        outputs = _STATEMENT.findall(self.text)[-1]
-        return parse_graph(f"graph {self.name}({names}) -> ({outputs}) {{\n{self.text}\n}}")
+        outputs = _STATEMENT.findall(text)[-1]
+        return parse_graph(f"graph {self.name}({names}) -> ({outputs}) {{\n{text}\n}}")
 
     def node(self, graph: Graph) -> Node:
         """Return the node of the op in its example: the one that makes the outputs."""
@@ -83,5 +89,6 @@ def documented_ops() -> tuple[DocumentedOp, ...]:
     for number, (name, entry) in enumerate(tomllib.loads(text).items(), 1):
         inputs = dict(line.removeprefix("%").split(": ", 1) for line in entry["inputs"])
         op = None if name == CONSTANT else ours.get(name) or OPS[name]
-        found.append(DocumentedOp(number, name, op, inputs, entry["text"].strip(), entry.get("differs", "")))
+        texts = (entry[key].strip() if key in entry else "" for key in ("text", "document", "differs"))
+        found.append(DocumentedOp(number, name, op, inputs, *texts))
     return tuple(found)

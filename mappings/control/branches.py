@@ -9,9 +9,10 @@ from onnxtfl.build.sequences import Outputs
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.types import TensorType
-from onnxtfl.rewriting.regions import bind_captures, condition_value, copy_region, graph_in, refuse_states
+from onnxtfl.rewriting.regions import bind_captures, condition_value, graph_in, refuse_states
 from onnxtfl.rewriting.registry import Form, Inlined, decompose, lift_onnx, lift_tfl, lower_onnx, regions_of
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.rewriting.regions import bind_captures, copy_region, graph_in, refuse_states
+from onnxtfl.ir.inlining import copy_region
+from onnxtfl.rewriting.regions import bind_captures, graph_in, refuse_states
 from onnxtfl.rewriting.registry import lift_tfl, regions_of
 
 

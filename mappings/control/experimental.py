@@ -6,6 +6,8 @@ ATen, GRUUnit.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onnxtfl.build.dtypes import dtype_from
@@ -101,4 +103,4 @@ def _scaled_tanh(x: Term, *, alpha: float = 1.0, beta: float = 1.0) -> Term:
 @lift_onnx("ParametricSoftplus", since=_VERSIONS)
 @on_terms
 def _parametric_softplus(x: Term, *, alpha: float = 1.0, beta: float = 1.0) -> Term:
-    return (x * beta).apply(ops.Softplus) * alpha
+    return (x * beta).apply(ops.Softplus, threshold=math.inf) * alpha

@@ -21,11 +21,11 @@ from onnxtfl.ir.dims import at_most, fresh_symbol, known_size, size_or
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.ops.loops import ScanParts
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
-from onnxtfl.rewriting.regions import copy_region
 
 MOST_UNROLLED = 1 << 10
 """The most nodes of an unrolled Scan."""

@@ -27,11 +27,12 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import may_be_one, product
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.ops.loops import ScanParts
 from onnxtfl.ir.reshape import as_int64, dim_value, reshape, transposed, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axes, static_ints
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
-from onnxtfl.rewriting.regions import bind_captures, condition_value, copy_region, graph_in, refuse_states
+from onnxtfl.rewriting.regions import bind_captures, condition_value, graph_in, refuse_states
 from onnxtfl.rewriting.registry import (
     Form,
     Inlined,
@@ -294,7 +295,7 @@ def scan_8(b: Builder, node: Node) -> Sequence[Value]:
 
 def _reversed_sequences(b: Builder, scanned: Sequence[Value], lengths: Value, back: Sequence[bool]) -> list[Value]:
     """Return the scanned values [batch, steps, ...], the first `lengths` steps reversed in those with `back`."""
-    reverse = {"seq_axis": 1, "batch_axis": 0}
+    reverse = {"time_axis": 1, "batch_axis": 0}
     return [b(ops.ReverseSequence, v, lengths, **reverse) if r else v for v, r in zip(scanned, back, strict=True)]
 
 

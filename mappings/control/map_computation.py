@@ -6,9 +6,9 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.reshape import broadcast
-from onnxtfl.rewriting.regions import copy_region
 from onnxtfl.rewriting.registry import decompose
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from onnxtfl.build.dtypes import dtype_from, number_of
 from onnxtfl.build.operands import random_uniform
-from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import narrow_constant, with_int32
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -29,10 +28,10 @@ _PARAMETERS: dict[type[Op], tuple[tuple[str, float], ...]] = {
 }
 
 
-def _seed(node: Node) -> int:
-    """Return the seed as a float; TFLite's integer seed 0 means none."""
+def _seed(node: Node) -> int | None:
+    """Return the bits of the seed, a float; None if there is none."""
     seed = node.attributes.get("seed")
-    return 0 if seed is None else int(np.float32(seed).view(np.int32)) or 1
+    return None if seed is None else int(np.float32(seed).view(np.int32))
 
 
 def _random(b: Builder, node: Node, op: type[Op], like: bool) -> Value:
@@ -71,8 +70,14 @@ def _random_tfl(b: Builder, node: Node, op: type[Op]) -> Value:
     return b(op, b.scalar(0.0, dtype), b.scalar(1.0, dtype), node.operand(0), seed=_tfl_seed(node))
 
 
-def _tfl_seed(node: Node) -> int:
-    return int(node.attr("seed", 0)) or int(node.attr("seed2", 0))
+def _tfl_seed(node: Node) -> int | None:
+    return int(node.attr("seed", 0)) or int(node.attr("seed2", 0)) or None
+
+
+def _tfl_seeds(node: Node) -> dict[str, int]:
+    """Return both seeds of the kernel, which are 0 if there is none."""
+    seed = node.attr("seed")
+    return {"seed": seed or 0, "seed2": int(seed == 0)}
 
 
 @lift_tfl("MULTINOMIAL")
@@ -84,13 +89,17 @@ def _random_form(node: Node, name: str) -> Form | None:
     shape = node.operand(2)
     if not _is_standard(node) or (shape.dtype is not DType.INT32 and not shape.is_constant):
         return None
-    return Form(name, (narrow_constant(shape),), {"seed": node.attr("seed"), "seed2": 0})
+    return Form(name, (narrow_constant(shape),), _tfl_seeds(node))
 
 
 for _op, _name in ((ops.RngUniform, "RANDOM_UNIFORM"), (ops.RngNormal, "RANDOM_STANDARD_NORMAL")):
     lift_tfl(_name)(partial(_random_tfl, op=_op))
     lower_tfl(_op)(partial(_random_form, name=_name))
-row(ops.Multinomial, tfl="MULTINOMIAL", attributes="seed", fixed_tfl={"seed2": 0}, lifts=False)
+
+
+@lower_tfl(ops.Multinomial)
+def _multinomial_form(node: Node) -> Form:
+    return Form("MULTINOMIAL", tuple(node.operands), _tfl_seeds(node))
 
 
 def _is_standard(node: Node) -> bool:
@@ -118,7 +127,7 @@ def _by_standard(b: Builder, node: Node, dtype: DType) -> Value:
 
 
 def _seed_onnx(node: Node) -> dict[str, float]:
-    return {"seed": float(node.attr("seed"))} if node.attr("seed") else {}
+    return {} if node.attr("seed") is None else {"seed": float(node.attr("seed"))}
 
 
 def _random_onnx(node: Node, opset: int, name: str) -> Form | None:
@@ -166,7 +175,7 @@ def _multinomial_counted(b: Builder, node: Node) -> Value | None:
     least = b.scalar(float(np.finfo(np.float32).tiny), logits.dtype)
     drawn = Term(b, b(ops.RngUniform, least, b.scalar(1.0, logits.dtype), shape, seed=node.attr("seed")))
     noisy = rows - (-(drawn.apply(ops.Log))).apply(ops.Log)
-    return b(ops.ArgMax, noisy.value, axis=2, dtype=node.attr("dtype"))
+    return b(ops.ArgMax, noisy.value, axis=2, keepdims=False, dtype=node.attr("dtype"))
 
 
 @lower_onnx(ops.Multinomial)

@@ -13,12 +13,13 @@ from onnxtfl.mappings.math.reductions_by_halving import by_halving
 from onnxtfl.build.operands import to_operand
 from onnxtfl.build.rows import Entries, ResultType, Spelled, row
 from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
-from onnxtfl.build.sizes import clamp_to_int32, int32_operands, slice_axes, with_dtype
-from onnxtfl.build.stablehlo import applied, int_list, is_elementwise, shown_ops
+from onnxtfl.build.sizes import clamp_to_int32, int32_operands, with_dtype
+from onnxtfl.build.stablehlo import int_list
 from onnxtfl.build.uint64 import on_signed
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.computations import joining, reduced_by_graph
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import is_static, product
 from onnxtfl.ir.formula import Term
@@ -26,7 +27,7 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.reshape import broadcast, dim_value, reshape, transpose_and_merge, transposed, unsqueezed
+from onnxtfl.ir.reshape import broadcast, dim_value, reshape, transposed, unsqueezed
 from onnxtfl.ir.shapes import distinct_axes, normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.kernels.reduce_prod import by_steps
@@ -176,9 +177,7 @@ def _stablehlo_reduce(b: Builder, node: Node) -> list[Value]:
     kinds = [_joined_by(body, i, count) for i in range(count)]
     if all(kinds):
         return [_reduced_from(b, *row_, axes) for row_ in zip(operands, starts, kinds, strict=True)]
-    if not is_elementwise(body):
-        raise UnsupportedError(f"a reduction whose body is not elementwise: {shown_ops(body)}", code="E-OP-005")
-    return _reduced_by_pairs(b, operands, starts, body, axes)
+    return reduced_by_graph(b, operands, starts, body, axes)
 
 
 def _joined_by(body: Graph, index: int, count: int) -> str:
@@ -203,42 +202,7 @@ def _reduced_from(b: Builder, x: Value, start: Value, kind: str, axes: Sequence[
     known = start.numpy() if start.data is not None else None
     if known is not None and bool(known == _neutral_element(kind, known.dtype)):
         return total
-    return b(ops.joining(kind), total, start)
-
-
-_MOST_PAIRED = 1 << 20
-"""The longest axis that is reduced by pairs: each step halves it."""
-
-
-def _reduced_by_pairs(
-    b: Builder, operands: Sequence[Value], starts: Sequence[Value], body: Graph, axes: Sequence[int]
-) -> list[Value]:
-    """Apply the body to pairs of neighbors until one element is left, then to the initial values and that.
-
-    The order of the elements stays, as StableHLO demands of bodies that do not commute.
-    """
-    first = operands[0]
-    kept = [a for a in range(first.rank) if a not in axes]
-    groups = [*([a] for a in kept), [a for a in range(first.rank) if a in axes]]
-    values, last = [transpose_and_merge(b, x, groups) for x in operands], len(kept)
-    shape, size = [first.shape[a] for a in kept], values[0].shape[last]
-    if not isinstance(size, int) or size > _MOST_PAIRED:
-        raise UnsupportedError(f"a reduction of {size} elements by {shown_ops(body)}", code="E-SHAPE-001")
-    while size > 1:
-        halves = [slice_axes(b, v, {last: slice(i, size - size % 2, 2)}) for i in (0, 1) for v in values]
-        joined = _spread(b, applied(b, body, halves), halves)
-        rest = [slice_axes(b, v, {last: slice(size - 1, size)}) for v in values] if size % 2 else []
-        values = [b(ops.Concatenate, *pair, axis=last) for pair in zip(joined, rest, strict=True)] if rest else joined
-        size = size // 2 + size % 2
-    if size == 0:
-        return [broadcast(b, start, shape, first) for start in starts]
-    totals = [reshape(b, v, shape, v) for v in values]
-    return _spread(b, applied(b, body, [*starts, *totals]), [*totals, *totals])
-
-
-def _spread(b: Builder, results: Sequence[Value], like: Sequence[Value]) -> list[Value]:
-    """Broadcast results that do not depend on all operands of a body."""
-    return [broadcast(b, v, x.shape, x) for v, x in zip(results, like, strict=False)]
+    return b(joining(kind), total, start)
 
 
 @lift_tfl("ARG_MAX", "ARG_MIN")
@@ -249,9 +213,9 @@ def _arg_tfl(b: Builder, node: Node) -> Value:
     ]  # the kernel writes this dtype regardless of the declared one (arg_min_max.cc)
     axis = one_axis(node.operand(1), x)
     if axis is not None:
-        return b(op, x, axis=axis, dtype=dtype)
+        return b(op, x, axis=axis, keepdims=False, dtype=dtype)
     middle = MiddleAxis.of(b, x, node.operand(1))
-    return middle.without(b(op, middle.folded, axis=1, dtype=dtype))
+    return middle.without(b(op, middle.folded, axis=1, keepdims=False, dtype=dtype))
 
 
 @lower_tfl(ops.Reduce)
@@ -455,7 +419,8 @@ def _arg_by_the_extreme(b: Builder, node: Node) -> Value:
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
     kind, dtype = "max" if node.op is ops.ArgMax else "min", DType.FLOAT32 if _has_kernel(node) else DType.INT32
     extreme = Term(b, b(ops.Reduce, x, [axis], kind=kind, keepdims=True))
-    return Term(b, x).equals(extreme).to(dtype).apply(ops.ArgMax, axis=axis, dtype=node.attr("dtype")).value
+    is_extreme = Term(b, x).equals(extreme).to(dtype)
+    return is_extreme.apply(ops.ArgMax, axis=axis, keepdims=False, dtype=node.attr("dtype")).value
 
 
 # --- back to ONNX -----------------------------------------------------------------------------------------------------
@@ -508,5 +473,6 @@ def _reduce_bools(b: Builder, node: Node) -> Value | list[Value] | None:
 
 
 decompose(ops.Reduce, "onnx")(on_signed)
-decompose(ops.ArgMax, "onnx")(partial(with_dtype, dtype=DType.INT64))
-decompose(ops.ArgMin, "onnx")(partial(with_dtype, dtype=DType.INT64))
+for _op in (ops.ArgMax, ops.ArgMin):
+    decompose(_op, "onnx", when=lambda node: node.operand(0).dtype is DType.UINT64, benefit=1)(on_signed)
+    decompose(_op, "onnx")(partial(with_dtype, dtype=DType.INT64))

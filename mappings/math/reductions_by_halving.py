@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.computations import joining
 from onnxtfl.ir.dims import at_most
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op
@@ -27,7 +28,7 @@ def by_halving(b: Builder, node: Node) -> Value | None:
     if x.is_quantized or any(not at_most(x.shape[a], _LONGEST) or x.shape[a] == 0 for a in axes):
         return None
     for axis in axes:
-        x = _halved(b, x, axis, ops.joining(kind))
+        x = _halved(b, x, axis, joining(kind))
     return x if node.attr("keepdims") else reshape(b, x, node.result.shape, x)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -48,10 +48,10 @@ from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.dims import Dim, is_static, known_size, product
 from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.formula import Term
+from onnxtfl.ir.general_convolution import general_convolution
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import window_attributes
-from onnxtfl.ir.ops.padding import cut_within
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import dim_vector, reshape, transpose_and_merge, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
@@ -192,26 +192,25 @@ def _stablehlo_convolution(b: Builder, node: Node) -> Value:
     x, kernel = (Term(b, node.operand(i)).to(summing_type(dtype)).value for i in (0, 1))
     if any(0 in v.shape for v in (x, kernel, node.result)):
         return b(ops.BroadcastTo, b.scalar(0, dtype), dim_vector(b, node.result.shape, x, kernel))
-    rank = len(numbers["input_spatial_dimensions"])
     mirrored = [
         a for a, r in zip(numbers["kernel_spatial_dimensions"], node.attr("window_reversal") or (), strict=False) if r
     ]
     kernel = b(ops.Reverse, kernel, dimensions=tuple(mirrored)) if mirrored else kernel
-    padding = int_list(node, "padding") or [0] * (2 * rank)
-    x, padding = _dilated(b, x, numbers["input_spatial_dimensions"], int_list(node, "lhs_dilation"), padding)
-    groups = int(node.attr("feature_group_count", 1)) or 1
-    parts = int(node.attr("batch_group_count", 1)) or 1
-    if parts > 1:
-        x, groups = _batch_as_features(b, x, numbers, parts), parts
-    window = {
-        "window_strides": tuple(int_list(node, "window_strides") or [1] * rank),
-        "rhs_dilation": tuple(int_list(node, "rhs_dilation") or [1] * rank),
-        "padding": (*padding[::2], *padding[1::2]),
-    }
-    if rank == 0:
-        x, kernel, numbers, window = _with_a_spatial_axis(b, x, kernel, numbers)
-    made = b(ops.Conv, x, kernel, None, **numbers, **window, feature_group_count=groups)
-    return Term(b, reshape(b, made, node.result.shape, x)).to(dtype).value
+    padding = int_list(node, "padding")
+    made = general_convolution(
+        b,
+        x,
+        kernel,
+        None,
+        numbers,
+        strides=int_list(node, "window_strides"),
+        padding=[*padding[::2], *padding[1::2]],
+        lhs_dilation=int_list(node, "lhs_dilation"),
+        rhs_dilation=int_list(node, "rhs_dilation"),
+        feature_groups=int(node.attr("feature_group_count", 1)) or 1,
+        batch_groups=int(node.attr("batch_group_count", 1)) or 1,
+    )
+    return Term(b, made).to(dtype).value
 
 
 _SIDES = (("input", "batch", "feature"), ("kernel", "input_feature", "output_feature"), ("output", "batch", "feature"))
@@ -222,40 +221,6 @@ def _dimension_numbers(node: Node) -> dict[str, Any]:
     single = [f"{side}_{axis}_dimension" for side, *axes in _SIDES for axis in axes]
     several = [f"{side}_spatial_dimensions" for side, *_ in _SIDES]
     return {name: int(node.attr(name, 0)) for name in single} | {n: tuple(int_list(node, n)) for n in several}
-
-
-def _dilated(
-    b: Builder, x: Value, axes: Sequence[int], dilations: Sequence[int], padding: Sequence[int]
-) -> tuple[Value, list[int]]:
-    """Insert zeros between the elements, and pad if the padding crops. Return also the padding that is left to do."""
-    steps = dict(zip(axes, dilations, strict=False))
-    x = b(ops.InteriorPad, x, None, interior_padding=tuple(steps.get(axis, 1) - 1 for axis in range(x.rank)))
-    if min(padding, default=0) >= 0:
-        return x, list(padding)
-    table = np.zeros((x.rank, 2), np.int64)
-    for i, axis in enumerate(axes):
-        table[axis] = cut_within(x.shape[axis], *padding[2 * i : 2 * i + 2])
-    return b(ops.Pad, x, table, None), [0] * len(padding)
-
-
-def _batch_as_features(b: Builder, x: Value, numbers: dict[str, Any], parts: int) -> Value:
-    """Move the groups of the batch before the features of the input: [g n, c] as [n, g c]."""
-    batch, feature = numbers["input_batch_dimension"], numbers["input_feature_dimension"]
-    sizes = [part for i, d in enumerate(x.shape) for part in ((parts, d // parts) if i == batch else (d,))]
-    split = reshape(b, x, sizes, x)
-    order = [a for a in range(split.rank) if a != batch]
-    order.insert(order.index(feature + (feature > batch)), batch)
-    merged = [d * parts if i == feature else d // parts if i == batch else d for i, d in enumerate(x.shape)]
-    return reshape(b, transposed(b, split, order), merged, x)
-
-
-def _with_a_spatial_axis(
-    b: Builder, x: Value, kernel: Value, numbers: dict[str, Any]
-) -> tuple[Value, Value, dict[str, Any], dict[str, Any]]:
-    """Append a unit axis to the operands of a convolution without spatial axes."""
-    x, kernel = (reshape(b, v, (*v.shape, 1)) for v in (x, kernel))
-    spatial = {name: (2,) for name in numbers if name.endswith("spatial_dimensions")}
-    return x, kernel, {**numbers, **spatial}, {"window_strides": (1,), "rhs_dilation": (1,), "padding": (0, 0)}
 
 
 # --- ONNX ------------------------------------------------------------------------------------------------------------

@@ -276,7 +276,7 @@ def _round_of_soft_selection(types: Sequence[Type | None]) -> Graph:
     region = Graph("round")
     b = Builder(region)
     scores, chosen, corners, overlap, least, scale, count = (Term(b, region.add_input(t)) for t in types)
-    best = scores.apply(ops.ArgMax, axis=0, dtype=DType.INT32)
+    best = scores.apply(ops.ArgMax, axis=0, keepdims=False, dtype=DType.INT32)
     top = scores.apply(ops.Gather, best, axis=0)
     is_left = (top > least) & (chosen < count)
     shared = _overlaps(corners, corners.apply(ops.Gather, best, axis=0))

@@ -11,25 +11,12 @@ from onnxtfl.build.windows import realize_window, window_amounts
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, known_sizes, product
+from onnxtfl.ir.dims import known_sizes, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.reshape import dim_value, iota, reshape, with_unit_axis
 from onnxtfl.ir.types import DType
-
-
-def in_fortran_order(b: Builder, indices: Value, x: Value) -> Value:
-    """Convert positions in the flattened `x` [n, c, spatial...] to column-major order of the spatial axes."""
-    spatial, result, place = x.shape[2:], Term(b, indices), Term(b, indices)
-
-    def times(*dims: Dim) -> Term:
-        return Term(b, dim_value(b, product(dims), x))
-
-    for i, size in enumerate(spatial):
-        weight, other = times(*spatial[i + 1 :]), times(*spatial[:i])
-        result = result + place.apply(ops.FloorDiv, weight) % times(size) * (other - weight)
-    return result.value
 
 
 def numbered(b: Builder, x: Value) -> Value:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from onnxtfl.mappings.nn.pool_indices import in_fortran_order, numbered, pool_with_indices
+from onnxtfl.mappings.nn.pool_indices import numbered, pool_with_indices
 
 from onnxtfl.build.convolutions import channels_first
 from onnxtfl.build.qlinear import MICROSOFT, channels_second, channels_trailing, lift_op
@@ -85,7 +85,7 @@ def _max_pool(b: Builder, node: Node) -> list[Value]:
         places = found.operand(b, numbered(b, x))
         flat = reshape(b, places, [product(places.shape)], places)
         indices = b(ops.Convert, b(ops.Gather, flat, indices, axis=0), dtype=DType.INT64)
-    return [best, in_fortran_order(b, indices, x) if node.attr("storage_order", 0) else indices]
+    return [best, ops.by_column(b, indices, x, dims) if node.attr("storage_order", 0) else indices]
 
 
 @lift_onnx("NhwcMaxPool", since=(1,), domain=MICROSOFT)

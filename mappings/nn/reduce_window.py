@@ -11,9 +11,12 @@ from onnxtfl.build.stablehlo import combining_op, int_list
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.computations import reduced_by_graph
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_tfl, regions_of
 
@@ -37,17 +40,23 @@ def _reduce_window(b: Builder, node: Node) -> Value:
 
 
 @lift_tfl("STABLEHLO_REDUCE_WINDOW")
-def _stablehlo_reduce_window(b: Builder, node: Node) -> Value:
-    x, start, rank = node.operand(0), node.operand(1), node.operand(0).rank
-    dilations = int_list(node, "base_dilations") or [1] * rank
-    x = b(ops.InteriorPad, x, start, interior_padding=tuple(dilation - 1 for dilation in dilations))
-    x = b(ops.Pad, x, np.asarray(int_list(node, "padding") or [0] * (2 * rank)).reshape(-1, 2), start)
-    join = combining_op(node.attr("body_subgraph_index"))
-    kind = "" if join is None else join.reduction
-    if not kind:
-        raise UnsupportedError("a reduction other than sum, product, maximum, minimum")
-    window = {name: int_list(node, name) for name in ("window_dimensions", "window_strides", "window_dilations")}
-    return _reduced(b, x, start, kind, window)
+def _stablehlo_reduce_window(b: Builder, node: Node) -> list[Value]:
+    """Reduce windows of one operand by ReduceWindow if the body is one op, else each window by pairs of elements."""
+    count, rank, body = len(node.operands) // 2, node.operand(0).rank, node.attr("body_subgraph_index")
+    starts = [reshape(b, node.operand(count + i), ()) for i in range(count)]
+    gaps = tuple(dilation - 1 for dilation in int_list(node, "base_dilations") or [1] * rank)
+    padding = np.asarray(int_list(node, "padding") or [0] * (2 * rank)).reshape(-1, 2)
+    dilated = [b(ops.InteriorPad, node.operand(i), starts[i], interior_padding=gaps) for i in range(count)]
+    operands = [b(ops.Pad, x, padding, start) for x, start in zip(dilated, starts, strict=True)]
+    names = ("window_dimensions", "window_strides", "window_dilations")
+    window = {name: int_list(node, name) or [1] * rank for name in names}
+    join = combining_op(body)
+    if count == 1 and join is not None and join.reduction:
+        return [_reduced(b, operands[0], starts[0], join.reduction, window)]
+    sizes, strides, steps = (tuple(window[name]) for name in names)
+    sides = Window(sizes, strides, steps, (0,) * (2 * rank))
+    stacks = [ops.stacked_windows(b, x, sides, start) for x, start in zip(operands, starts, strict=True)]
+    return reduced_by_graph(b, stacks, starts, body, [rank])
 
 
 def _reduced(b: Builder, x: Value, start: Value, kind: str, window: Mapping[str, Any]) -> Value:

@@ -231,7 +231,7 @@ def _tfl_bilinear(b: Builder, node: Node) -> Value:
 def _resize_2d(node: Node) -> Form | None:
     """Resize two of four axes, if a kernel reads the same positions with the same weights."""
     x, dims = node.operand(0), node.attr("dims")
-    if x.tensor_type.rank != 4 or len(dims) != 2 or node.optional(3) is not None:
+    if x.tensor_type.rank != 4 or len(dims) != 2 or node.optional(3) is not None or node.optional(1) is None:
         return None
     sizes, scales = [x.shape[d] for d in dims], _constant(node.optional(2))
     resized = [node.result.shape[d] for d in dims]
@@ -390,14 +390,25 @@ def _spread(b: Builder, vector: Value, dims: Sequence[int], rank: int, default: 
     return b(ops.Gather, joined, [dims.index(a) if a in dims else len(dims) for a in range(rank)], axis=0)
 
 
+def _is_known(node: Node) -> bool:
+    """Whether the rank is known, and the new sizes are an operand."""
+    return node.operand(0).tensor_type.shape is not None and node.optional(1) is not None
+
+
 def _is_sampled(node: Node) -> bool:
     """Whether elements are gathered or floats are interpolated (interpolated integers need rounding)."""
-    x = node.operand(0)
-    return x.tensor_type.shape is not None and (x.dtype.is_float or node.attr("mode") == "nearest")
+    return _is_known(node) and (node.operand(0).dtype.is_float or node.attr("mode") == "nearest")
 
 
 def _is_mean_of_integers(node: Node) -> bool:
-    return node.operand(0).tensor_type.shape is not None and not _is_sampled(node)
+    return _is_known(node) and not _is_sampled(node)
+
+
+@decompose(ops.Resize, order="elements", when=lambda node: node.optional(1) is None)
+def _with_sizes(b: Builder, node: Node) -> Value:
+    """Compute the new sizes of a Resize that has scales only."""
+    x, scales, dims = node.operand(0), node.operand(2), node.attr("dims")
+    return b(ops.Resize, x, _scaled_sizes(b, x, dims, scales), scales, node.optional(3), **node.attributes)
 
 
 decompose(ops.Resize, "tfl", when=_is_mean_of_integers)(integers_like_onnx)

@@ -87,6 +87,8 @@ def _onnx_grid_sample(node: Node, opset: int) -> Form | None:
     """Versions before 20 have two spatial axes, and other names for the modes."""
     if opset < 16 or (opset < 20 and node.operand(0).tensor_type.rank != 4):
         return None
+    if node.attr("padding_mode") in ("centers", "edges"):
+        return None
     mode = node.attr("mode")
     if opset < 20:
         mode = {new: old for old, new in _MODES.items()}.get(mode, mode)

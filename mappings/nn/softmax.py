@@ -25,7 +25,7 @@ def _hardmax(b: Builder, x: Value, axis: int) -> Value:
     """Return 1 at the first maximum, 0 elsewhere."""
     if 0 in x.shape:
         return x
-    largest = b(ops.ArgMax, x, axis=axis)
+    largest = b(ops.ArgMax, x, axis=axis, keepdims=False)
     depth = reshape(b, dim_value(b, x.shape[axis], x), [])
     return b(ops.OneHot, largest, depth, b.scalar(1, x), b.scalar(0, x), axis=axis)
 

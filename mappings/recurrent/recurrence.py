@@ -426,7 +426,7 @@ def _backwards(b: Builder, x: Value, lengths: Value | None) -> Value:
     """Reverse the first `lengths` steps of each sequence (all steps without `lengths`)."""
     if lengths is None:
         return b(ops.Reverse, x, dimensions=(0,))
-    return b(ops.ReverseSequence, x, lengths, seq_axis=0, batch_axis=1)
+    return b(ops.ReverseSequence, x, lengths, time_axis=0, batch_axis=1)
 
 
 def _masked(b: Builder, x: Value, lengths: Value) -> Value:

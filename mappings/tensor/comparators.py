@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxtfl.build.stablehlo import applied, is_elementwise, shown_ops
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.inlining import applied, is_elementwise, shown_ops
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.reshape import broadcast, with_unit_axis
 from onnxtfl.ir.types import DType

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,12 +11,13 @@ from onnxtfl.build.operands import moved_last
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.rows import Spelled, row
 from onnxtfl.build.sizes import HUGE, narrow_constant, range_below, slice_axes
-from onnxtfl.build.stablehlo import index_vectors, int_list
+from onnxtfl.build.stablehlo import int_list
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import Dim, is_static, product
+from onnxtfl.ir.dimension_numbers import Starts, gathered
+from onnxtfl.ir.dims import is_static, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.permutations import inverse
@@ -287,45 +286,10 @@ def _gather_after_batch_dims(b: Builder, node: Node) -> Value:
 
 @lift_tfl("STABLEHLO_GATHER")
 def _stablehlo_gather(b: Builder, node: Node) -> Value:
-    """Return the windows of `slice_sizes` at the indices, which are clamped so that the windows fit.
-
-    Indexed axes become the leading ones; the offsets in the window along them are added to each index.
-    """
-    x, sizes = node.operand(0), int_list(node, "slice_sizes")
-    mapped, collapsed = int_list(node, "start_index_map"), int_list(node, "collapsed_slice_dims")
-    rest = [a for a in range(x.rank) if a not in mapped]
-    if len(sizes) != x.rank or not all(_holds(have, size) for size, have in zip(sizes, x.shape, strict=True)):
-        raise ValueError(f"slice_sizes {sizes} of {x.shape}")
-    check_elements(math.prod(sizes[a] for a in mapped), "the positions in a window")
-    starts = index_vectors(b, node, node.operand(1))
-    room = Term(b, dim_vector(b, [x.shape[a] - sizes[a] for a in mapped], x)).to(starts.dtype)
-    starts = Term(b, starts).clamp(0, room).value
-    batch = starts.rank - 1
-    window = [sizes[a] for a in mapped]
-    places = np.stack(np.meshgrid(*map(np.arange, window), indexing="ij"), axis=-1).astype(starts.dtype.numpy)
-    spread = unsqueezed(b, starts, range(batch, batch + len(mapped)))
-    ordered = transposed(b, x, [*mapped, *rest])
-    ordered = slice_axes(b, ordered, {i: slice(0, sizes[a]) for i, a in enumerate(rest, len(mapped))})
-    found = b(ops.GatherND, ordered, b(ops.Add, spread, places))
-    order = [[*mapped, *rest].index(a) + batch for a in range(x.rank) if a not in collapsed]
-    kept = [*range(batch), *order, *(batch + [*mapped, *rest].index(a) for a in collapsed)]
-    flat = transposed(b, found, kept)
-    flat = reshape(b, flat, flat.shape[: flat.rank - len(collapsed)])
-    return _offsets_at(b, flat, batch, int_list(node, "offset_dims"))
-
-
-def _holds(have: Dim, size: int) -> bool:
-    """Whether an axis may have at least `size` elements."""
-    return size >= 0 and (not isinstance(have, int) or size <= have)
-
-
-def _offsets_at(b: Builder, x: Value, batch: int, offsets: Sequence[int]) -> Value:
-    """Move the axes after the batch axes to `offsets`."""
-    if len(set(offsets)) != x.rank - batch or not all(0 <= axis < x.rank for axis in offsets):
-        raise ValueError(f"offset_dims {list(offsets)} for {x.rank - batch} of {x.rank} axes")
-    others = iter(range(batch))
-    after = {axis: batch + i for i, axis in enumerate(offsets)}
-    return transposed(b, x, [after[a] if a in after else next(others) for a in range(x.rank)])
+    starts = Starts(tuple(int_list(node, "start_index_map")), int(node.attr("index_vector_dim")))
+    sizes, collapsed = int_list(node, "slice_sizes"), int_list(node, "collapsed_slice_dims")
+    offsets = int_list(node, "offset_dims")
+    return gathered(b, node.operand(0), node.operand(1), starts, sizes, collapsed, offsets)
 
 
 # --- Compress --------------------------------------------------------------------------------------------------------

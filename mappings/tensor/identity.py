@@ -61,7 +61,7 @@ def _dropped(b: Builder, node: Node, x: Term, training: Value) -> list[Value]:
     """Return training-mode Dropout: kept elements are scaled by 1 / (1 - ratio)."""
     ratio = Term(b, node.operand(1)).to(x.dtype) if node.optional(1) is not None else x.constant(0.5)
     off = Term(b, training).apply(ops.Not)
-    drawn = random_uniform(b, x.value, node.attributes.get("seed", 0))
+    drawn = random_uniform(b, x.value, node.attributes.get("seed"))
     mask = (drawn >= ratio) | off
     return [off.choose(x, mask.choose(x / (1.0 - ratio), 0.0)).value, mask.value]
 

@@ -23,7 +23,7 @@ def _along_one(node: Node) -> bool:
 
 def _takes(node: Node) -> bool:
     lengths = node.operand(1)
-    along = {node.attr("seq_axis"), node.attr("batch_axis")}
+    along = {node.attr("time_axis"), node.attr("batch_axis")}
     return along == {0, 1} and (lengths.is_constant or lengths.dtype is DType.INT64)
 
 
@@ -35,9 +35,9 @@ row(
     when=_along_one,
     lifts=False,
 )
-_LAST = {"seq_axis": Spelled("seq_dim", default=0), "batch_axis": Spelled("batch_dim", default=0)}
+_LAST = {"time_axis": Spelled("seq_dim", default=0), "batch_axis": Spelled("batch_dim", default=0)}
 row(ops.ReverseSequence, tfl="REVERSE_SEQUENCE", attributes=_LAST, axes=tuple(_LAST), integers=(1,))
-_FIRST = {"seq_axis": Spelled("time_axis", default=0), "batch_axis": Spelled("batch_axis", default=1)}
+_FIRST = {"time_axis": Spelled("time_axis", default=0), "batch_axis": Spelled("batch_axis", default=1)}
 row(ops.ReverseSequence, onnx="ReverseSequence", since=(10, 28), attributes=_FIRST, integers=(1,), when=_takes)
 
 
@@ -67,7 +67,7 @@ def _to_onnx_reverse(node: Node, opset: int) -> Form:
 def _reverse_first_axes(b: Builder, node: Node) -> list[Value]:
     """Move the two axes to the front; convert the lengths to int64."""
     x, lengths = node.operand(0), node.operand(1)
-    axes = [normalize_axis(node.attr(name), x.rank) for name in ("batch_axis", "seq_axis")]
+    axes = [normalize_axis(node.attr(name), x.rank) for name in ("batch_axis", "time_axis")]
     if set(axes) != {0, 1}:
         return on_permuted(b, node, (*axes, *(i for i in range(x.rank) if i not in axes)))
     return b.many(node.op, x, as_int64(b, lengths), **node.attributes)

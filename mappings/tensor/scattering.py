@@ -5,23 +5,26 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from onnxtfl.build.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.build.sizes import as_int32, int32_operands, narrow_constant, slice_axes, widen_constant
-from onnxtfl.build.stablehlo import combining_op, index_vectors, int_list
+from onnxtfl.build.stablehlo import combining_op, int_list
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.computations import Computation, joining, scattered
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dimension_numbers import Starts, scattered_windows
 from onnxtfl.ir.dims import Dim, is_static, known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantized import real_of_stored_zero
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, regions_of
@@ -61,7 +64,7 @@ _REDUCTIONS = {"add": "sum", "mul": "prod"}
 
 
 def _join(kind: str) -> type[Op]:
-    return ops.joining(_REDUCTIONS.get(kind, kind))
+    return joining(_REDUCTIONS.get(kind, kind))
 
 
 def _joined(b: Builder, updates: Value, same: Value, kind: str) -> Value:
@@ -136,12 +139,25 @@ def _tensor_scatter(b: Builder, node: Node) -> Value:
 @lower_onnx(ops.ScatterElements)
 def _to_onnx(node: Node, opset: int) -> Form | None:
     kind = node.attr("kind")
-    if node.operands[0] is None or opset < {"none": 13, "add": 16, "mul": 16}.get(kind, 18):
+    if node.operands[0] is None or opset < {"none": 13, "add": 16, "mul": 16}.get(kind, 18) or _combines_halves(node):
         return None
     attributes = {"axis": node.attr("axis")} if node.op is ops.ScatterElements else {}
     reduction = {} if kind == "none" else {"reduction": kind}
     name = "ScatterElements" if attributes else "ScatterND"
     return Form(name, (node.operand(0), widen_constant(node.operand(1)), node.operand(2)), attributes | reduction)
+
+
+def _combines_halves(node: Node) -> bool:
+    """Whether 16-bit floats are combined, which ONNX Runtime has no CPU kernel for."""
+    return node.attr("kind") != "none" and node.operand(2).dtype in (DType.FLOAT16, DType.BFLOAT16)
+
+
+@decompose(ops.ScatterND, "onnx", "elements", when=_combines_halves)
+@decompose(ops.ScatterElements, "onnx", "elements", when=_combines_halves)
+def _combined_in_float32(b: Builder, node: Node) -> Value:
+    wide = [v and b(ops.Convert, v, dtype=DType.FLOAT32) for v in (node.operands[0], node.operand(2))]
+    operands = (wide[0], node.operand(1), wide[1], *node.operands[3:])
+    return b(ops.Convert, b(node.op, *operands, **node.attributes), dtype=node.result.dtype)
 
 
 @decompose(ops.ScatterND, "onnx", "operands")
@@ -453,30 +469,36 @@ def _from_tfl_scatter_nd(b: Builder, node: Node) -> Value:
 
 @lift_tfl("STABLEHLO_SCATTER")
 def _scatter(b: Builder, node: Node) -> Value:
-    """Write rows or blocks at indices of the leading axes."""
-    x, updates = node.operand(0), node.operand(2)
-    mapped, inserted = int_list(node, "scatter_dims_to_operand_dims"), int_list(node, "inserted_window_dims")
-    windows = int_list(node, "update_window_dims")
-    rest = [a for a in range(x.rank) if a not in mapped]
-    if sorted(mapped) != sorted(inserted) or [updates.shape[w] for w in windows] != [x.shape[a] for a in rest]:
-        raise UnsupportedError("scattered windows that are a part of an axis")
-    rows = index_vectors(b, node, node.operand(1))
-    order = [*mapped, *rest]
-    laid = transposed(b, updates, [*(a for a in range(updates.rank) if a not in windows), *windows])
-    kind = _kind(node.attr("update_computation_subgraph_index"))
-    written = b(ops.ScatterND, transposed(b, x, order), rows, laid, kind=kind)
-    return transposed(b, written, [order.index(a) for a in range(x.rank)])
+    starts = Starts(tuple(int_list(node, "scatter_dims_to_operand_dims")), int(node.attr("index_vector_dim")))
+    scatter = partial(scattered, b, computation=_computation(node.attr("update_computation_subgraph_index")))
+    windows, inserted = int_list(node, "update_window_dims"), int_list(node, "inserted_window_dims")
+    x, indices, updates = (node.operand(i) for i in range(3))
+    return scattered_windows(b, x, indices, updates, starts, windows, inserted, scatter)
 
 
-def _kind(body: object) -> str:
+_COMPUTATIONS: dict[type[Op], Computation] = {
+    ops.Add: Computation.ADD,
+    ops.Sub: Computation.SUB,
+    ops.Mul: Computation.MUL,
+    ops.Div: Computation.DIV,
+    ops.Max: Computation.MAX,
+    ops.Min: Computation.MIN,
+    ops.And: Computation.AND,
+    ops.Or: Computation.OR,
+    ops.Xor: Computation.XOR,
+}
+
+
+def _computation(body: object) -> Computation:
     """Return how the body combines the old element and the update."""
     if isinstance(body, Graph) and body.first is None and body.outputs[0] is body.inputs[1]:
-        return "none"
+        return Computation.UPDATE
     op = combining_op(body)
-    for kind in ("add", "mul", "max", "min"):
-        if op is _join(kind):
-            return kind
-    raise UnsupportedError("a scatter with a computation other than sum, product, maximum, minimum")
+    found = None if op is None else _COMPUTATIONS.get(op)
+    in_order = isinstance(body, Graph) and body.first is not None and body.first.operands == body.inputs
+    if found is None or not (in_order or (op is not None and op.commutative)):
+        raise UnsupportedError("a scatter whose computation is not one op of the old element and the update")
+    return found
 
 
 @regions_of("tfl.STABLEHLO_SCATTER")

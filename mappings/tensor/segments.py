@@ -10,6 +10,7 @@ from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import as_int32, int32_operands, slice_axes
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.computations import joining
 from onnxtfl.ir.dims import is_static, known_size, product
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
@@ -86,7 +87,7 @@ def _segments_by_loop(b: Builder, x: Value, ids: Value, count: int, kind: str) -
     )
     place = Term(body, index).max(0)
     old = body(ops.Gather, so_far, reshape(body, place.value, (1,)), axis=0)
-    joined = body(ops.joining(kind), old, row)
+    joined = body(joining(kind), old, row)
     joined = (Term(body, index) >= 0).choose(Term(body, joined), Term(body, old)).value
     starts = body(ops.Pad, reshape(body, place.value, (1,)), np.asarray([[0, 1]]), None, mode="constant")
     region.outputs = [body(ops.DynamicUpdateSlice, so_far, joined, starts)]

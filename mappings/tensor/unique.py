@@ -109,7 +109,7 @@ def _unique_slices(b: Builder, node: Node) -> Sequence[Value] | None:
 def _first_equal(left: Term, right: Term) -> Term:
     """Return for each row the index of the first equal row."""
     same = left.equals(right).reduce("all", [2], keepdims=False).to(DType.INT32)
-    return same.apply(ops.ArgMax, axis=1, dtype=DType.INT32)
+    return same.apply(ops.ArgMax, axis=1, keepdims=False, dtype=DType.INT32)
 
 
 def _row_ranks(left: Term, right: Term) -> Term:

@@ -69,6 +69,31 @@ def test_slopes_are_rounded_to_8_bits_where_the_result_is_coarse_enough(step: fl
     assert _steps(graph, parse_graph(text), _every_integer(1, 2, 128)) <= 1
 
 
+@pytest.mark.parametrize(
+    ("formula", "values", "step", "wanted"),
+    [
+        ("Div(%x, %c)", "[3.0]", 0.02, {"Mul": 1}),
+        ("Mul(%x, %c)", "[0.1, 0.37]", 0.05, {"Mul": 1}),
+        ("Mul(%x, %c)", "[0.1, 0.37]", 0.001, {"Convert": 2, "Mul": 1}),
+        ("Sub(%c, %x)", "[0.5, 79.5]", 0.01, {"Sub": 1}),  # multiples of 0.5 are exact
+        ("Add(%x, %c)", "[0.3, 79.4]", 0.01, {"Add": 1, "Convert": 2}),
+    ],
+)
+def test_operands_are_rounded_to_8_bits_where_the_result_is_coarse_enough(
+    formula: str, values: str, step: float, wanted: dict[str, int]
+) -> None:
+    size = "1x1" if "," not in values else "2x1"
+    text = f"""graph main(%q: tensor<1x2x128xfloat32, quant<int8 0.05:3>>) -> (%y) {{
+      %x = Convert(%q) {CONVERT}
+      %c = constant tensor<{size}xfloat32> {values}
+      %p = {formula}
+      %y = Convert(%p) {CONVERT} : tensor<1x2x128xfloat32, quant<int8 {step}:-100>>
+    }}"""
+    graph = _fused(text)
+    assert op_counts(graph) == wanted
+    assert _steps(graph, parse_graph(text), _every_integer(1, 2, 128)) <= 1
+
+
 @pytest.mark.parametrize(("high", "wanted"), [(1.0, ["Clamp", "Convert"]), (0.3, ["Convert", "Clamp"])])
 def test_stored_integers_are_clamped_where_the_bounds_are_stored(high: float, wanted: list[str]) -> None:
     """1.0 is more than all that is stored, 0.3 is between two stored numbers."""

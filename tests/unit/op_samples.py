@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import REQUIRED, Attribute, Axis, Choice, ElementType, Flag, Float, Integer, Several
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.computations import COMPUTATIONS
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.op import OPS, Op
@@ -490,8 +491,8 @@ OF_OP: dict[str, Draw] = {
     "Resize": _resized,
     "ReverseSequence": lambda r: _one(
         r,
-        ([_some(r, 4, 3, 2), r.integers(1, 5, 3)], {"seq_axis": 0, "batch_axis": 1}),
-        ([_some(r, 2, 3, 4), r.integers(1, 5, 2)], {"seq_axis": 2, "batch_axis": 0}),
+        ([_some(r, 4, 3, 2), r.integers(1, 5, 3)], {"time_axis": 0, "batch_axis": 1}),
+        ([_some(r, 2, 3, 4), r.integers(1, 5, 2)], {"time_axis": 2, "batch_axis": 0}),
     ),
     "Rnn": lambda r: _layer(r, 1, 1),
     "RoiAlign": lambda r: ([_floats(r, 1, 2, 8, 8), np.asarray([[1, 1, 6, 5]], np.float32), np.zeros(1, np.int64)],
@@ -512,7 +513,7 @@ OF_OP: dict[str, Draw] = {
     "SelectAndScatter": lambda r: ([np.round(_floats(r, 6, 6)), _floats(r, 4, 4), np.asarray(0.5, np.float32)],
                                    {"select_type": _one(r, "GE", "GT", "LE", "LT"), "window_dimensions": (3, 3),
                                     "window_strides": (2, 2), "padding": (1, 1, 2, 2),
-                                    "computation": _one(r, "add", "sub", "mul", "min", "max", "update")}),
+                                    "computation": _one(r, *COMPUTATIONS)}),
     "ScatterND": _of_places,
     "SegmentReduce": lambda r: ([_floats(r, 5, 2), r.integers(0, 3, 5).astype(np.int32), known(3).array.reshape(())],
                                 {"kind": _one(r, "sum", "prod", "max", "min")}),
@@ -535,6 +536,9 @@ MORE: dict[str, tuple[Draw, ...]] = {
     "Pad": (
         lambda r: ([_floats(r, 3, 4), np.asarray([[-1, 2], [1, -2]]), None], {"mode": "constant"}),
         lambda r: ([_some(r, 2, 3, 1, 2, 3, 2), known([[0, 0], [0, 0], [1, 0], [0, 0], [0, 0], [0, 1]]), None], {}),
+    ),
+    "Resize": (
+        lambda r: ([_floats(r, 2, 3), None, known([2.0], dtype=np.float32), None], {"dims": (1,), "mode": "nearest"}),
     ),
     "Slice": (lambda r: ([_some(r, 2, 3, 1, 2, 3, 2), known([0] * 6), known([9, 9, 9, 9, 2, 9]), known([1] * 6)], {}),),
     "Reduce": (
@@ -574,7 +578,17 @@ MORE: dict[str, tuple[Draw, ...]] = {
         ),
         lambda r: ([array(r, DType.INT32, (2, 3)), Known(np.asarray(1))], {"exclusive": bool(r.integers(2))}),
     ),
+    "ScatterElements": (
+        lambda r: (
+            [array(r, DType.FLOAT16, (4,)), r.permutation(4)[:2], array(r, DType.FLOAT16, (2,))],
+            {"kind": "add"},
+        ),
+    ),
     "ScatterND": (
+        lambda r: (
+            [array(r, DType.FLOAT16, (4, 3)), r.permutation(4)[:2, None], array(r, DType.FLOAT16, (2, 3))],
+            {"kind": "add"},
+        ),
         lambda r: ([None, r.permutation(4)[:2, None], _floats(r, 2, 3), known(4, 3)], {"kind": "add"}),
         lambda r: ([None, r.permutation(4)[:2, None], _floats(r, 2, 3), known(4, 3)], {"kind": _one(r, "none", "max")}),
         lambda r: ([_floats(r, 4, 3), r.permutation(4)[:2, None].astype(np.int32), _floats(r, 2, 3)], {"kind": "none"}),

@@ -285,7 +285,7 @@ def test_the_wrong_format(fake: FakePipeline, tmp_path: Path) -> None:
         {"check": "maybe"},
         {"io_layout": "NHWC"},
         {"io_layout": {"x": "NHWC"}},
-        {"quantized_io": "int16"},
+        {"quantized_io": "int4"},
         {"dynamic_quant": "float"},
         {"float64": "keep"},
         {"min_runtime": "new"},
@@ -429,7 +429,9 @@ def test_signatures_agree_with_the_table_of_options(name: str, command: str) -> 
     """Each keyword is a row with the same default, and the other way round."""
     rows = {row.name: row for row in options_of(command) if row.is_keyword}
     taken = inspect.signature(getattr(onnxtfl, name)).parameters
-    arguments = set(ARGUMENTS) | {"a", "b", "model", "options"} | ({"stage"} if name == "unsupported" else set())
+    arguments = (
+        set(ARGUMENTS) | {"a", "b", "model", "options"} | ({"stage", "placement"} if name == "unsupported" else set())
+    )
     assert set(taken) - arguments == set(rows) - arguments
     assert all(parameter.default == rows[key].default for key, parameter in taken.items() if key in rows)
 
@@ -443,7 +445,8 @@ def test_options_and_settings_agree_with_the_table() -> None:
     for row in (row for row in rows if row.name in used and row.default is not None):
         assert used[row.name] == row.default, row.name
     others = {
-        *("check", "load", "keep_failed", "quantize", "calibration", "mean", "std", "data", "check_data", "stage")
+        *("check", "load", "keep_failed", "quantize", "calibration", "mean", "std", "data", "check_data", "stage"),
+        "placement",
     }
     others |= {row.name for row in options_of("many", "ops")}
     assert {row.name for row in rows if row.is_keyword and not row.setting} - set(used) <= others

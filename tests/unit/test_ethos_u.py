@@ -40,7 +40,7 @@ def _loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def quantized(op: str, *shapes: Sequence[int], scale: float = 0.05, **how: Any) -> onnx.ModelProto:
-    """An op between DequantizeLinear and QuantizeLinear, on int8; `how`: its constants in a list, and its attributes."""
+    """An op between DequantizeLinear and QuantizeLinear, on int8; `how`: its constants and its attributes."""
     constants = {f"c{i}": np.asarray(c) for i, c in enumerate(how.pop("constants", ()))}
     known = {"s": np.float32(0.05), "z": np.int8(3), "t": np.float32(scale), **constants}
     nodes = []

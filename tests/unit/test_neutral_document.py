@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tools.neutral_page import markdown, neutral_page
 
+from onnxtfl.ir import document
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph, print_graph
@@ -39,7 +40,31 @@ def test_an_op_is_declared_as_the_one_of_its_section(entry: DocumentedOp) -> Non
     verify(graph)
     made = graph.outputs[0].producer
     assert entry.op is None or (made is not None and made.op is entry.op)
-    assert print_graph(parse_graph(print_graph(graph, documented=True))) == print_graph(graph)
+    again = parse_graph(print_graph(graph, documented=True))
+    assert [v.type for v in again.outputs] == [v.type for v in graph.outputs]
+    wanted = entry.results()
+    for found, array in zip(run(again, entry.arrays()) if wanted else (), wanted or (), strict=True):
+        np.testing.assert_equal(found.tolist(), array.tolist())
+
+
+FORMS = {name: entry for name, entry in EXAMPLES.items() if entry.document}
+
+
+@pytest.mark.parametrize("entry", FORMS.values(), ids=FORMS)
+def test_the_form_of_the_document_has_the_same_meaning(entry: DocumentedOp) -> None:
+    """Also what is printed in it; further results (LayerNorm's statistics) follow ours."""
+    graph = entry.graph(documented=True)
+    verify(graph)
+    again = parse_graph(print_graph(graph, documented=True))
+    for found in (graph, again):
+        results = run(found, entry.arrays())
+        for got, wanted in zip(results, entry.results() or (), strict=entry.name != "LayerNorm"):
+            assert got.dtype == wanted.dtype
+            np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+def test_each_form_has_an_example() -> None:
+    assert {op.documented or op.name for op in document.FORMS} <= {*FORMS, "Conv"}
 
 
 def sections() -> dict[str, str]:

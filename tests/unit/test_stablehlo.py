@@ -784,6 +784,44 @@ def test_a_reduction_keeps_the_order_of_elements() -> None:
     check("REDUCE", [x, np.asarray(9, np.int32)], x[:, -1, -1], dimensions=[1, 2], **body)
 
 
+def test_windows_of_several_operands() -> None:
+    """The greater value of each pair and its index, strides of 2; one element of padding is the initial value."""
+    x, index = np.round(sample("float32", 2, 5)), np.broadcast_to(np.arange(5, dtype=np.int32), (2, 5)).copy()
+    body = {"body_subgraph_index": lambda: region(["float32", "int32"] * 2, largest_with_index)}
+    sizes = {"window_dimensions": [1, 2], "window_strides": [1, 2], "padding": [0, 0, 1, 0]}
+    starts = [np.asarray(-INF, np.float32), np.asarray(-1, np.int32)]
+    padded = np.concatenate([np.full((2, 1), -INF, np.float32), x], 1).reshape(2, 3, 2)
+    wanted = padded.max(2), padded.argmax(2).astype(np.int32) + np.arange(-1, 5, 2, dtype=np.int32)
+    check("REDUCE_WINDOW", [x, index, *starts], *wanted, **sizes, **body)
+
+
+SCATTERED: dict[str, Callable[[Any, Any], Any]] = {
+    "ADD": np.add,
+    "SUBTRACT": np.subtract,
+    "DIVIDE": np.divide,
+    "MAXIMUM": np.maximum,
+    "OR": np.bitwise_or,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("op", SCATTERED)
+def test_scattered_windows(op: str, dtype: str) -> None:
+    """Blocks of 2 x 3 at index vectors along axis 0 of the indices, two of which overlap."""
+    if dtype == ("float32" if op == "OR" else "int32") and op in ("OR", "DIVIDE"):
+        return
+    x, updates = np.abs(sample(dtype, 4, 5)), np.abs(sample(dtype, 2, 3, 2, seed=1)) % 5 + np.asarray(1, dtype)
+    starts = np.asarray([[0, 1], [2, 1]], np.int32)
+    numbers = {"update_window_dims": [0, 1], "inserted_window_dims": [], "scatter_dims_to_operand_dims": [0, 1]}
+    body = {"update_computation_subgraph_index": lambda: region([dtype] * 2, lambda g, a, b: g(op, a, b))}
+    wanted = x.copy()
+    for k in range(2):
+        row, column = starts[:, k]
+        block = wanted[row : row + 2, column : column + 3]
+        block[:] = SCATTERED[op](block, updates[:, :, k])
+    check("SCATTER", [x, starts, updates], wanted, **numbers, index_vector_dim=0, **body)
+
+
 def test_a_body_by_pairs_needs_a_known_size() -> None:
     graph = Graph()
     x = graph.add_input(TensorType(dtype_of(np.dtype("float32")), (symbol("n"), 3)), "in0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from typing import Any
 
@@ -79,12 +80,15 @@ def test_cholesky_of_a_matrix_without_one_is_nan() -> None:
 
 COMPARE = {"GE": operator.ge, "GT": operator.gt, "LE": operator.le, "LT": operator.lt}
 COMBINE = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "min": min,
-    "max": max,
-    "update": lambda old, new: new,
+    "ADD": operator.add,
+    "SUB": operator.sub,
+    "MUL": operator.mul,
+    "MIN": min,
+    "MAX": max,
+    "UPDATE": lambda old, new: new,
+    "DIV": operator.truediv,
+    "L2": math.hypot,
+    "COUNT": lambda old, new: old + 1,
 }
 
 

@@ -80,7 +80,7 @@ with tempfile.TemporaryDirectory() as name:
         except onnxtfl.UnsupportedError as error:
             return str(error)
 
-    assert kind_of("target").words == ["tflite", "micro", "npu-demo"]
+    assert {"tflite", "micro", "npu-demo"} <= set(kind_of("target").words)
     rules()
     absolute = "(float[2] x) => (float[2] y) { y = Abs (x) }"
     assert "the demo NPU cannot run this: the demo NPU has no op ABS" in refused(absolute)

@@ -66,7 +66,7 @@ def formula(op: type[Op], target: Target | None = None) -> Callable[[Callable[..
     return register
 
 
-def random_uniform(b: Builder, like: Value, seed: int) -> Term:
+def random_uniform(b: Builder, like: Value, seed: int | None) -> Term:
     """Random elements of [0, 1) with the shape and element type of `like`."""
     return Term(b, b(ops.RngUniform, b.scalar(0.0, like), b.scalar(1.0, like), b(ops.Shape, like), seed=seed))
 

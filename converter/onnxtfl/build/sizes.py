@@ -6,7 +6,7 @@ int32 (:func:`narrow_constant`), since delegates reject int64 and casts in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,15 +14,16 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, at_most, is_static
+from onnxtfl.ir.dims import Dim, is_static
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Elementwise
+from onnxtfl.ir.ops.slicing import INT32_MAX as INT32_MAX
+from onnxtfl.ir.ops.slicing import slice_axes as slice_axes
 from onnxtfl.ir.reshape import as_int64, dim_value, transpose_and_merge, iota, reshape
 from onnxtfl.ir.shapes import possible_rank, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import DecomposeRule
 
-INT32_MAX = (1 << 31) - 1
 HUGE = (1 << 63) - 1
 
 
@@ -136,23 +137,6 @@ def int32_operands(*indices: int) -> DecomposeRule:
 def range_below(b: Builder, size: Dim, source: Value) -> Value:
     """0, 1, ... below `size` as int64, a size of `source`."""
     return iota(b, dim_value(b, size, source))
-
-
-def slice_axes(b: Builder, x: Value, parts: Mapping[int, slice]) -> Value:
-    """The slice of `x` along the axes in `parts`; no node if that is all of `x`."""
-    cut = {axis: part for axis, part in parts.items() if part != slice(None) and not _is_whole(part, x.shape[axis])}
-    if not cut:
-        return x
-    bounds = [(s.start or 0, INT32_MAX if s.stop is None else s.stop, s.step or 1) for s in cut.values()]
-    places = dict(zip(cut, bounds, strict=True))
-    vectors = zip(*(places.get(axis, (0, INT32_MAX, 1)) for axis in range(x.rank)), strict=True)
-    return b(ops.Slice, x, *(list(vector) for vector in vectors))
-
-
-def _is_whole(part: slice, size: Dim) -> bool:
-    """Whether a slice covers the whole axis."""
-    reaches = part.stop is None or part.stop == size or at_most(size, part.stop)
-    return not part.start and reaches and part.step in (None, 1)
 
 
 def spread(b: Builder, vector: Value | None, axes: Sequence[int], rank: int, default: int) -> Value:

@@ -83,7 +83,7 @@ def _use_range(node: Node, index: int) -> Range | None:
     if name in AXES:
         return Range("range", 0, 1)
     if name == "lengths":
-        steps = node.operand(0).shape[node.attr("seq_axis", 0)]
+        steps = node.operand(0).shape[node.attr("time_axis", 0)]
         return Range("range", 1, 1 + size_or(steps, DEFAULT_ROWS))
     if node.op is ops.BroadcastTo and index == 1 and _is_single(node.operand(0).tensor_type):
         return Range("range", 1, 4)

@@ -8,9 +8,10 @@
     }
 
 An absent operand is ``_``; an op without results begins the line. Ops of a file's dialect have a version:
-``onnx.Conv@11``. Constants of a quantized type are printed as stored integers; those with more than `limit` elements
-are printed as ``...`` and cannot be parsed, or, in a file, as the packed bytes of their elements in base64. Result
-types of neutral ops may be omitted; they are inferred then.
+``onnx.Conv@11``. Operands may be named, in any order: ``Clamp(min = %0, input = %x)``. A statement may be in the form
+of neutral-ops.txt (:mod:`onnxtfl.ir.document`) and becomes our ops. Constants of a quantized type are printed as stored
+integers; those with more than `limit` elements are printed as ``...`` and cannot be parsed, or, in a file, as the
+packed bytes of their elements in base64. Result types of neutral ops may be omitted; they are inferred then.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ import ast
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from onnxtfl.ir import document
 from onnxtfl.ir import ops as _families  # noqa: F401 - registers the ops
-from onnxtfl.ir.builder import infer, propagate
+from onnxtfl.ir.builder import Builder, infer, propagate
 from onnxtfl.ir.data import ArrayData, TensorData, unpack
 from onnxtfl.ir.dims import Dim, known_sizes, parse_dim
+from onnxtfl.ir.document import Statement
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
-from onnxtfl.ir.op import OPS, Op, foreign_op
+from onnxtfl.ir.op import OPS, Op, Operand, foreign_op
+from onnxtfl.ir.ops.identity import Copy
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, OptionalType, ResourceType, SequenceType, TensorType, TupleType, Type
 
@@ -38,7 +42,7 @@ DEFAULT_LIMIT = 64
 
 
 def print_graph(graph: Graph, limit: int = DEFAULT_LIMIT, *, documented: bool = False) -> str:
-    """The text of `graph`, with at most `limit` elements of each constant; `documented`: the document's op names."""
+    """The text of `graph`, with at most `limit` elements of each constant; `documented`: in the document's form."""
     return "\n".join(_Printer(limit, documented).graph(graph)) + "\n"
 
 
@@ -58,8 +62,9 @@ class _Printer:
         body: list[str] = []
         inputs = ", ".join(f"{self.name(v)}: {v.type and type_text(v.type)}" for v in graph.inputs)
         for node in graph.nodes:
-            body += self.constants(node.operands)
-            body += self.node(node)
+            statement = self._statement(node)
+            body += self.constants(statement.operands)
+            body += self.node(node, statement)
         body += self.constants([*graph.outputs, *(s.output for s in graph.states)])
         outputs = ", ".join(self.name(v) for v in graph.outputs)
         yield f"graph {_word(graph.name)}({inputs}) -> ({outputs}) {{"
@@ -69,20 +74,26 @@ class _Printer:
         yield from (f"  {line}" for line in body)
         yield "}"
 
-    def constants(self, values: list[Value | None] | list[Value]) -> Iterator[str]:
+    def _statement(self, node: Node) -> Statement:
+        is_documented = self.documented and node.op.dialect == "neutral"
+        return document.printed(node) if is_documented else Statement(node.operands, node.attributes)
+
+    def constants(self, values: Iterable[Value | None]) -> Iterator[str]:
         for value in values:
             if value is not None and value.data is not None and value not in self.names:
                 word = "constant".title() if self.documented else "constant"
                 yield f"{self.name(value)} = {word} {self.data(value.data, value.tensor_type)}"
 
-    def node(self, node: Node) -> Iterator[str]:
+    def node(self, node: Node, statement: Statement) -> Iterator[str]:
         results = ", ".join(self.name(v) for v in node.results)
-        operands = ", ".join("_" if v is None else self.name(v) for v in node.operands)
-        attributes = ", ".join(f"{k} = {self.attribute(v)}" for k, v in sorted(node.attributes.items()))
+        shown = ["_" if v is None else self.name(v) for v in statement.operands]
+        if statement.names:
+            shown = [f"{name} = {value}" for name, value in zip(statement.names, shown, strict=True)]
+        attributes = ", ".join(f"{k} = {self.attribute(v)}" for k, v in sorted(statement.attributes.items()))
         types = ", ".join(type_text(v.type) if v.type is not None else "?" for v in node.results)
         op = self._name_of(node) if node.op.dialect == "neutral" else f"{_word(node.op.name)}@{node.op.version}"
         op += f"@{_word(node.op.domain)}" if node.op.domain else ""
-        text = f"{op}({operands}){f' {{{attributes}}}' if attributes else ''}"
+        text = f"{op}({', '.join(shown)}){f' {{{attributes}}}' if attributes else ''}"
         yield from (f"{results} = {text} : {types}" if node.results else text).split("\n")
 
     def _name_of(self, node: Node) -> str:
@@ -276,20 +287,58 @@ class _Parser:
             whole = self.type()
             values[names[0]] = constant(self.data(whole), name=_own(names[0]), type_=whole)
             return
-        node = self._node(values)
-        types = self._types(node, len(names)) if names else []
+        op, statement = self._call(values)
+        types = self._types(len(names)) if names and self.accept(":") else None
+        if op.dialect == "neutral":
+            form, statement = document.read(op, statement, types or [None] * len(names))
+            if form is not None:
+                b = Builder(graph)
+                made = form.built(b, self._placed(statement, form.operands), statement.attributes)
+                values.update(zip(names, self._bound(b, names, made, types), strict=True))
+                return
+        self._insert(graph, values, names, Node(op, self._placed(statement, op.operands), statement.attributes), types)
+
+    def _insert(
+        self, graph: Graph, values: dict[str, Value], names: list[str], node: Node, types: list[Type | None] | None
+    ) -> None:
+        """Insert a node as it is written."""
+        types = types if types is not None else list(infer(node)) if names else []
         known = propagate(node, types)
         for name, type_, contents in zip(names, types, known, strict=True):
             values[name] = node.add_result(type_, _own(name))
             values[name].known = contents
         graph.insert(node)
 
-    def _node(self, values: dict[str, Value]) -> Node:
+    def _bound(
+        self, b: Builder, names: list[str], made: list[Value], types: list[Type | None] | None
+    ) -> Iterator[Value]:
+        """The values made for a statement in the document's form, with the names on its left and the declared types."""
+        if len(names) != len(made):
+            raise self.error(f"{len(made)} results, not {len(names)}")
+        for name, value, type_ in zip(names, made, types or [None] * len(made), strict=True):
+            own = value if value.producer in b.created and value.name is None else b(Copy, value)
+            own.name, own.type = _own(name), type_ or own.type
+            yield own
+
+    def _call(self, values: dict[str, Value]) -> tuple[type[Op], Statement]:
         op = self._op()
         self.take("(")
         operands = self.listed(")", lambda: self._operand(values))
         attributes = dict(self.listed("}", self._attribute)) if self.accept("{") else {}
-        return Node(op, operands, attributes)
+        names = tuple(name for name, _ in operands)
+        if any(names) and not all(names):
+            raise self.error("either all operands are named or none")
+        return op, Statement([v for _, v in operands], attributes, names if any(names) else ())
+
+    def _placed(self, statement: Statement, declared: Sequence[Operand]) -> list[Value | None]:
+        """The operands in the order in which they are declared."""
+        if not statement.names:
+            return list(statement.operands)
+        given = dict(zip(statement.names, statement.operands, strict=True))
+        known = [operand.name for operand in declared]
+        if len(given) < len(statement.names) or not given.keys() <= set(known):
+            raise self.error(f"operands {', '.join(statement.names)}, but there are {', '.join(known)}")
+        return Op.trimmed(given.get(name) for name in known)
 
     def _op(self) -> type[Op]:
         name = self.word()
@@ -303,9 +352,7 @@ class _Parser:
         dialect, _, rest = name.partition(".")
         return foreign_op(dialect, rest, version, domain)
 
-    def _types(self, node: Node, count: int) -> list[Type | None]:
-        if not self.accept(":"):
-            return list(infer(node))
+    def _types(self, count: int) -> list[Type | None]:
         types: list[Type | None] = []
         for i in range(count):
             if i:
@@ -313,8 +360,14 @@ class _Parser:
             types.append(None if self.accept("?") else self.type())
         return types
 
-    def _operand(self, values: dict[str, Value]) -> Value | None:
-        return None if self.accept("_") else self._known(values, self.value_name())
+    def _operand(self, values: dict[str, Value]) -> tuple[str, Value | None]:
+        """An operand, and its name if it is named."""
+        if self.accept("_"):
+            return "", None
+        name = self.word() if self.peek().isidentifier() else ""
+        if name:
+            self.take("=")
+        return name, None if name and self.accept("_") else self._known(values, self.value_name())
 
     def _known(self, values: dict[str, Value], name: str) -> Value:
         if name not in values:

@@ -18,8 +18,8 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.types import TensorType
-from onnxtfl.rewriting.regions import copy_region
 
 BRANCHES = ("then_branch", "else_branch")
 _TRYING: ContextVar[bool] = ContextVar("trying", default=False)

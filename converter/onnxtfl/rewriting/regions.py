@@ -1,4 +1,4 @@
-"""Regions (graphs in a node's attributes): input types before lifting, copies, constant conditions.
+"""Regions (graphs in a node's attributes): input types before lifting, constant conditions.
 
 A rule for a file's op with regions (:func:`onnxtfl.rewriting.registry.regions_of`) assigns types and constants to the
 inputs of each region before that is lifted, or returns the region that replaces the node, if known.
@@ -11,10 +11,9 @@ from typing import Any
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.cloning import cloned_attribute
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import is_static
-from onnxtfl.ir.graph import Graph, Node, Value, constant, inherit
+from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node, is_small
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.ops.sequences import Assembled
@@ -108,25 +107,6 @@ def set_regions(node: Node, regions: Sequence[Graph]) -> None:
 def size_of(region: Graph) -> int:
     """Return the number of nodes of `region`, including inner regions."""
     return sum(1 for _ in region.walk())
-
-
-def copy_region(b: Builder, region: Graph, operands: Sequence[Value | None]) -> list[Value]:
-    """Copy the nodes of `region` through `b` with `operands` as inputs; return the outputs."""
-    values: dict[Value, Value | None] = dict(zip(region.inputs, operands, strict=True))
-
-    def seen(value: Value) -> Value | None:
-        return values.get(value, value)
-
-    for node in region.nodes:
-        inner = {name: cloned_attribute(value) for name, value in node.attributes.items()} if node.regions else {}
-        results = b.remade(node, *(None if v is None else seen(v) for v in node.operands), **inner)
-        for old, new in zip(node.results, results, strict=True):
-            if new.producer is not None and new.producer in b.created:
-                new.producer.add_history(node)
-            inherit(old, new)
-            values[old] = new
-    outputs = [seen(v) for v in region.outputs]
-    return [v for v in outputs if v is not None]
 
 
 def condition_value(value: Value) -> bool | None:

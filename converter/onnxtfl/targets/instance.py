@@ -163,8 +163,12 @@ def is_prepared(value: Value) -> bool:
     """Whether runtimes prepare `value` before the first run: constants, and float16 ones that are widened."""
     node = value.producer
     widens = node is not None and (node.op is ops.Convert or node.op.name == "tfl.DEQUANTIZE")
-    half = node.operand(0) if widens and node is not None else None
-    return value.is_constant or (half is not None and half.is_constant and half.dtype is DType.FLOAT16)
+    return value.is_constant or (widens and node is not None and is_half_constant(node.operand(0)))
+
+
+def is_half_constant(value: Value) -> bool:
+    """Whether `value` is a float16 constant."""
+    return value.is_constant and value.dtype is DType.FLOAT16
 
 
 def element_name(value: Value) -> str:

@@ -20,7 +20,7 @@ from onnxtfl.rewriting.target import Refusal
 from onnxtfl.schemas.target_tables import FEATURES, target_tables
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
-from onnxtfl.targets.instance import OpInstance, dtypes_of
+from onnxtfl.targets.instance import OpInstance, dtypes_of, is_half_constant
 from onnxtfl.targets.limits import within
 from onnxtfl.targets.narrowed import refusal_by
 from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, Version, entry, narrowed, op_names
@@ -146,6 +146,8 @@ class TfliteTarget(Target):
         op, instance = form.op, self.bound(form, results)
         if instance is None:
             return Refusal("op", f"TFLite has no op {op}")
+        if self.table.widens and op == "DEQUANTIZE" and is_half_constant(instance.operands[0][2]):
+            return None
         known = instance.entry
         if not known.versions or known.versions[0].since > (*self.release, 99):
             return Refusal("op", f"the runtime {self.min_runtime} has no kernel for {op}")

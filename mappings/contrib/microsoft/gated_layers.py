@@ -64,7 +64,7 @@ def _branchwise_norm(b: Builder, node: Node) -> Value:
 def _attention_gate(b: Builder, node: Node) -> list[Value]:
     """The decay, decay_scale * softplus(a + dt_bias), and the update rate, sigmoid(b) (if `b` is present)."""
     a, bias, scale = (Term(b, node.operand(i)) for i in range(3))
-    decay, rate = (a + bias.to(a.dtype)).apply(ops.Softplus) * scale.to(a.dtype), node.optional(3)
+    decay, rate = (a + bias.to(a.dtype)).apply(ops.Softplus, threshold=math.inf) * scale.to(a.dtype), node.optional(3)
     return [decay.value, *([] if rate is None else [Term(b, rate).sigmoid().value])][: len(node.results)]
 
 

@@ -14,6 +14,7 @@ Source: the schemas of ONNX Runtime's contrib ops, contrib_ops/cpu/bert/linear_a
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -154,7 +155,7 @@ def _decay(b: Builder, node: Node, heads: int) -> Value:
     biased = decay.to(DType.FLOAT32).apply(ops.Add, bias)
     factor = Term(b, reshape(b, node.operand(7), [heads, 1])).exp()
     if gate in ("softplus", "qwen"):
-        return (-(biased.apply(ops.Softplus) * factor)).value
+        return (-(biased.apply(ops.Softplus, threshold=math.inf) * factor)).value
     return ((biased * factor).sigmoid() * float(node.attr("gate_lower_bound", -5.0))).value
 
 

@@ -112,7 +112,7 @@ def class_labels(node: Node, integers: str, strings: str = "classlabels_strings"
 
 def label_of_largest(scores: Term, labels: Array) -> Value:
     """The label [n] of the largest score in each row; among equal scores, of the first."""
-    return labels_at(scores.apply(ops.ArgMax, axis=1, dtype=DType.INT64), labels)
+    return labels_at(scores.apply(ops.ArgMax, axis=1, keepdims=False, dtype=DType.INT64), labels)
 
 
 def labels_at(indices: Term, labels: Array) -> Value:

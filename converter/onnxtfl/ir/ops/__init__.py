@@ -46,7 +46,7 @@ shape, creation
 slicing, padding, reversal
     Slice(x, starts, limits, strides)   full rank, NumPy meaning
     Pad(x, padding [rank, 2], value?; mode = constant edge reflect symmetric wrap)
-    Reverse(x; dimensions)   ReverseSequence(x, lengths; seq_axis, batch_axis)
+    Reverse(x; dimensions)   ReverseSequence(x, lengths; time_axis, batch_axis)
 space_to_depth
     DepthToSpace SpaceToDepth(x; block_size, mode = DCR CRD, depth_dim, space_dims)
 matrices
@@ -174,12 +174,20 @@ from onnxtfl.ir.ops.normalization import (
 )
 from onnxtfl.ir.ops.one_hot import OneHot
 from onnxtfl.ir.ops.padding import DynamicPad, InteriorPad, Pad
-from onnxtfl.ir.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool, pool_attributes, pool_window
+from onnxtfl.ir.ops.pooling import (
+    AveragePool,
+    GlobalAveragePool,
+    GlobalMaxPool,
+    MaxPool,
+    by_column,
+    pool_attributes,
+    pool_window,
+)
 from onnxtfl.ir.ops.precision import ReducePrecision
 from onnxtfl.ir.ops.quantization import DequantizeLinear, QuantizeLinear
 from onnxtfl.ir.ops.randomness import Multinomial, RngNormal, RngUniform
 from onnxtfl.ir.ops.recurrence import INPUT_GATE, Grid, Gru, Lstm, Recurrent, Rnn, operands_of, states_of
-from onnxtfl.ir.ops.reduce_window import PartialReduce, ReduceWindow, SelectAndScatter, joining, window_taps
+from onnxtfl.ir.ops.reduce_window import PartialReduce, ReduceWindow, SelectAndScatter, stacked_windows, window_taps
 from onnxtfl.ir.ops.reductions import ArgMax, ArgMin, FunctionReduce, Reduce, reduced_axes
 from onnxtfl.ir.ops.regions import MaxRoiPool, RoiAlign
 from onnxtfl.ir.ops.reshape import DynamicReshape, Reshape, Squeeze, Unsqueeze

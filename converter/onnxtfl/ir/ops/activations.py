@@ -112,11 +112,10 @@ def Swish(x: Term, alpha: float = 1.0) -> Term:
 
 
 @by_formula(Unary)
-def Softplus(x: Term, beta: float = 1.0, threshold: float = math.inf) -> Term:
+def Softplus(x: Term, beta: float = 1.0, threshold: float = 20.0) -> Term:
     """log(1 + exp(beta * input)) / beta, as relu(z) + log1p(exp(-|z|)), which does not overflow.
 
-    Where beta * input is above `threshold`, the result is the input. Source: neutral-ops 3.125; torch.nn.Softplus,
-    whose threshold is 20 by default.
+    Where beta * input is above `threshold`, the result is the input. Source: neutral-ops 3.125; torch.nn.Softplus.
     """
     z = x * beta
     result = (z.relu() + (-z.abs()).exp().apply(Log1p)) / beta
@@ -126,7 +125,7 @@ def Softplus(x: Term, beta: float = 1.0, threshold: float = math.inf) -> Term:
 @by_formula(Unary)
 def Mish(x: Term) -> Term:
     """input * tanh(softplus(input)). Source: neutral-ops 3.80."""
-    return x * x.apply(Softplus).tanh()
+    return x * x.apply(Softplus, threshold=math.inf).tanh()
 
 
 class Gated(Op, register=False):

@@ -138,7 +138,7 @@ class Conv(Convolution):
 
     `padding` as in :mod:`onnxtfl.ir.spatial`, negative padding crops; group g of the input features is convolved with
     group g of the kernel's output features. Floats under 32 bits are summed in float32, integers wrap. Source:
-    neutral-ops 3.28, 3.29 (lhs_dilation is ConvTranspose, batch_group_count serves training only).
+    neutral-ops 3.28, 3.29, whose form also has lhs_dilation and batch_group_count.
     """
 
     core = True

@@ -179,10 +179,13 @@ def Round(x: Term) -> Term:
     return x.sign() * (size - whole >= 0.5).choose(whole + 1.0, whole)
 
 
-@by_formula(Unary, core=True, operands=_likely(0.1, 2))
+@by_formula(Unary, core=True, operands=(Operand("input", NUMERIC, likely=(0.1, 2)),))
 def Rsqrt(x: Term) -> Term:
-    """1 / sqrt(input). Source: neutral-ops 3.107 (infinity for 0, as in TFLite)."""
-    return 1 / x.sqrt()
+    """1 / sqrt(input); truncated for integers, so that it is 1 for 1 and 0 for others (also for 0 and below).
+
+    Source: neutral-ops 3.107 (infinity for 0, as in TFLite).
+    """
+    return x.equals(1).to(x.dtype) if x.dtype.is_integer else 1 / x.sqrt()
 
 
 @by_formula(_Increasing, operands=_NUMERIC, results=_REAL)

@@ -20,7 +20,7 @@ class Gather(Op):
     The first `batch_dims` axes are common to both operands.
 
     Indices are in [0, n): negative ones are resolved when lifting. Source: ONNX Gather, TFLite GATHER; neutral-ops
-    3.52 is XLA's and written with Slice and GatherND.
+    3.52, whose form has XLA's dimension numbers.
     """
 
     operands = (Operand("input"), Operand("indices", INTEGERS))

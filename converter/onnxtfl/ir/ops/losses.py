@@ -13,7 +13,8 @@ from onnxtfl.ir.formula import Formula, Term, by_expansion, by_formula
 from onnxtfl.ir.graph import Graph, Value, constant
 from onnxtfl.ir.op import FLOATS, INDICES, Operand
 from onnxtfl.ir.ops.concatenation import Concatenate
-from onnxtfl.ir.ops.gathering import GatherElements
+from onnxtfl.ir.ops.cumulative import CumSum
+from onnxtfl.ir.ops.gathering import Gather, GatherElements
 from onnxtfl.ir.ops.loops import Scan
 from onnxtfl.ir.ops.padding import Pad
 from onnxtfl.ir.reshape import broadcast, dim_value, iota, reshape, transposed, unsqueezed
@@ -51,14 +52,16 @@ def CTCLoss(
     """Connectionist temporal classification: -log of the probability of `targets`, over all their alignments.
 
     input: log-probabilities [T, N, C] (or [T, C]); targets [N, S] (or [S]), of which the first `target_lengths` [N]
-    are valid, none of them `blank`. Results: loss [N] (or a scalar) and alpha [N, T, 2 S + 1], the log-probabilities
-    of the targets so far, with blanks between them, after each step; steps from `input_lengths` [N] on keep them.
-    Infinite where a target has no alignment. Source: neutral-ops 3.33; PyTorch, with targets as a matrix.
+    are valid, none of them `blank`; of rank 1 for a batch, the valid ones of all, concatenated. Results: loss [N] (or a
+    scalar) and alpha [N, T, 2 S + 1], the log-probabilities of the targets so far, with blanks between them, after each
+    step; steps from `input_lengths` [N] on keep them.
+    Infinite where a target has no alignment. Source: neutral-ops 3.33; PyTorch.
     """
     if x.rank == 2:
         vectors = (reshape(b, v, (1,)) for v in (input_lengths, target_lengths))
         loss, alpha = b.many(CTCLoss, unsqueezed(b, x, [1]), unsqueezed(b, targets, [0]), *vectors, blank=blank)
         return [reshape(b, loss, ()), reshape(b, alpha, alpha.shape[1:], alpha)]
+    targets = _as_matrix(b, targets, target_lengths, blank) if targets.rank == 1 else targets
     batch, width = x.shape[1], 2 * known_size(targets.shape[1], "the length of the targets") + 1
     states, may_skip = _states(b, targets, blank, width)
     rows = transposed(b, x, (1, 2, 0))
@@ -74,6 +77,18 @@ def CTCLoss(
     label, end = (Term(b, b(GatherElements, final, i.value, axis=1)) for i in ((last - 1).max(0), last))
     label = last.equals(0).choose(label.constant(-np.inf), label)
     return [reshape(b, (-_log_sum(label, end)).value, (batch,), x), alpha]
+
+
+def _as_matrix(b: Builder, targets: Value, lengths: Value, blank: int) -> Value:
+    """Return concatenated targets as a matrix [N, S], S the number of all; what is after a target is `blank`."""
+    size = known_size(targets.shape[0], "the length of the targets")
+    count = Term(b, lengths).to(DType.INT64)
+    ends = count.apply(CumSum, np.asarray(0))
+    columns = Term(b, constant(np.arange(size)))
+    firsts, counts = (Term(b, unsqueezed(b, v.value, [1])) for v in (ends - count, count))
+    is_valid, places = columns < counts, (firsts + columns).min(size - 1)
+    padded = Term(b, b(Pad, targets, np.asarray([[0, int(size == 0)]])))  # an element to gather, if there is none
+    return is_valid.choose(padded.apply(Gather, places.max(0).value, axis=0), blank).value
 
 
 def _states(b: Builder, targets: Value, blank: int, width: int) -> tuple[Value, Value]:

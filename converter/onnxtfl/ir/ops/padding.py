@@ -24,14 +24,14 @@ from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import entry_of
 
-_MODES = {"PAD_VALUE": "constant", "PAD_EDGE": "edge", "PAD_REFLECT": "reflect", "PAD_SYMMETRIC": "symmetric"}
+MODES = {"PAD_VALUE": "constant", "PAD_EDGE": "edge", "PAD_REFLECT": "reflect", "PAD_SYMMETRIC": "symmetric"}
 
 
 @by_expansion(
     Operand("input"),
     Operand("pads", INDICES),
     Operand("padding_value", optional=True),
-    attributes={"mode": Choice(*_MODES, default="PAD_VALUE")},
+    attributes={"mode": Choice(*MODES, default="PAD_VALUE")},
 )
 def DynamicPad(b: Builder, x: Value, pads: Value, value: Value | None, mode: str = "PAD_VALUE") -> Value:
     """Pad by `pads`: the amounts before each axis, then those after each; a mode is that of Pad with the same name.
@@ -39,7 +39,7 @@ def DynamicPad(b: Builder, x: Value, pads: Value, value: Value | None, mode: str
     Source: neutral-ops 3.43.
     """
     rows = b(Transpose, b(Reshape, pads, [2, -1]), permutation=(1, 0))
-    return b(Pad, x, rows, value, mode=_MODES[mode])
+    return b(Pad, x, rows, value, mode=MODES[mode])
 
 
 @by_expansion(Operand("input"), Operand("value", optional=True, like="input"))

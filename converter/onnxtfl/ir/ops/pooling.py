@@ -13,12 +13,14 @@ import numpy as np
 from onnxtfl.ir.attributes import Attribute, Axes, Flag, Integers, Padding
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.formula import by_expansion
+from onnxtfl.ir.formula import Term, by_expansion
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.numeric import lowest
 from onnxtfl.ir.op import FLOATS, NUMERIC, Attributes, Op, Operand, Permutation, Permuted, Pick, SharedAxes
 from onnxtfl.ir.ops.reductions import Reduce
+from onnxtfl.ir.reshape import dim_value
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, Type
 
@@ -102,6 +104,22 @@ class MaxPool(_Pool):
         where = window.stack(_spatial_last(numbers, dims)[0], 0)
         chosen = np.take_along_axis(where, stack.argmax(axis=-1)[..., None], axis=-1)[..., 0]
         return np.asarray(best), chosen.transpose(back)
+
+
+def by_column(b: Builder, indices: Value, x: Value, axes: Sequence[int]) -> Value:
+    """The indices of elements in the flattened `x` as if the `axes`, which are adjacent, were in reverse order."""
+    if list(axes) != [*range(axes[0], axes[0] + len(axes))]:
+        raise ValueError(f"storage_order over the axes {list(axes)}")
+    result, place = Term(b, indices), Term(b, indices)
+    inner = product(x.shape[axes[-1] + 1 :])
+
+    def times(*dims: Dim) -> Term:
+        return Term(b, dim_value(b, product(dims), x))
+
+    for i, axis in enumerate(axes):
+        weight, other = (times(*(x.shape[a] for a in part), inner) for part in (axes[i + 1 :], axes[:i]))
+        result = result + place // weight % times(x.shape[axis]) * (other - weight)
+    return result.value
 
 
 class AveragePool(_Pool):

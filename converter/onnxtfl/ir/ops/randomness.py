@@ -11,7 +11,7 @@ from onnxtfl.ir.types import DType
 
 
 class _Distribution(Op, register=False):
-    attributes = {"seed": Integer(0)}
+    attributes = {"seed": Integer(None)}
     core = True
     effect = Effect.RANDOM
 
@@ -23,7 +23,7 @@ class _Distribution(Op, register=False):
 class RngNormal(_Distribution):
     """Samples of the normal distribution N(mu, sigma) in the shape given; no `compute`, since runs differ.
 
-    `seed`: 0 for another sequence each time. Source: neutral-ops 3.102.
+    `seed`: None for another sequence each time. Source: neutral-ops 3.102.
     """
 
     operands = (Operand("mu", FLOATS), Operand("sigma", FLOATS), Operand("shape", INDICES))
@@ -32,7 +32,7 @@ class RngNormal(_Distribution):
 class RngUniform(_Distribution):
     """Samples of the uniform distribution on [a, b) in the shape given; no `compute`, since runs differ.
 
-    `seed`: 0 for another sequence each time. Source: neutral-ops 3.103.
+    `seed`: None for another sequence each time. Source: neutral-ops 3.103.
     """
 
     operands = (Operand("a", NUMERIC), Operand("b", NUMERIC), Operand("shape", INDICES))
@@ -46,7 +46,7 @@ class Multinomial(Op):
 
     operands = (Operand("logits", FLOATS), Operand("count", INDICES))
     results = (Operand("output", like="dtype"),)
-    attributes = {"seed": Integer(0), "dtype": ElementType(DType.INT32)}
+    attributes = {"seed": Integer(None), "dtype": ElementType(DType.INT32)}
     core = True
     effect = Effect.RANDOM
 

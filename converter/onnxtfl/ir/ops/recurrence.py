@@ -9,6 +9,7 @@ Names of dimensions: T steps, N batch, I input, H cells, K hidden state (H, or f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -50,7 +51,7 @@ ACTIVATIONS: dict[str, Callable[[Term, float, float], Term]] = {
     "scaled_tanh": lambda x, a, b: (x * b).tanh() * a,
     "sigmoid": lambda x, a, b: x.sigmoid(),
     "sign": lambda x, a, b: x.sign(),
-    "softplus": lambda x, a, b: x.apply("Softplus"),
+    "softplus": lambda x, a, b: x.apply("Softplus", threshold=math.inf),
     "softsign": lambda x, a, b: x / (x.abs() + 1.0),
     "tanh": lambda x, a, b: x.tanh(),
     "thresholded_relu": lambda x, a, b: x.apply("ThresholdedRelu", alpha=a),

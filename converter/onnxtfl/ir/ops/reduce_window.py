@@ -2,50 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial, reduce
-from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir import numeric
 from onnxtfl.ir.attributes import Axis, Choice
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.computations import COMPUTATIONS, NEUTRAL, Computation, joining, scattered, selected
 from onnxtfl.ir.dims import differ, product
 from onnxtfl.ir.formula import Term, by_expansion
 from onnxtfl.ir.graph import Value
-from onnxtfl.ir.op import BOOLS, NUMERIC, OPS, Op, Operand, SharedAxes
+from onnxtfl.ir.op import BOOLS, NUMERIC, Operand, SharedAxes
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
-from onnxtfl.ir.ops.elementwise import Neg
-from onnxtfl.ir.ops.gathering import GatherElements
+from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.padding import InteriorPad, Pad
-from onnxtfl.ir.ops.reductions import ArgMax, ArgMin, Reduce
-from onnxtfl.ir.ops.scattering import ScatterElements
+from onnxtfl.ir.ops.reductions import Reduce
 from onnxtfl.ir.ops.slicing import END, Slice
-from onnxtfl.ir.reshape import dim_value, dim_vector, iota, reshape
+from onnxtfl.ir.reshape import dim_value, dim_vector, iota, reshape, with_unit_axis
 from onnxtfl.ir.shapes import check_agree, normalize_axis
 from onnxtfl.ir.spatial import Window
-
-_NEUTRAL: dict[str, Callable[[np.dtype[Any]], Any]] = {
-    "sum": lambda _: 0,
-    "prod": lambda _: 1,
-    "max": numeric.lowest,
-    "min": numeric.highest,
-    "any": lambda _: False,
-    "all": lambda _: True,
-}
-"""The neutral elements of reductions."""
-
-
-def joining(kind: str) -> type[Op]:
-    """Return the binary op of a reduction of this kind."""
-    return next(op for op in OPS.values() if op.reduction == kind)
 
 
 @by_expansion(
     Operand("input", NUMERIC | BOOLS),
     Operand("init", NUMERIC | BOOLS, optional=True),
-    attributes={"kind": Choice(*_NEUTRAL)},
+    attributes={"kind": Choice(*NEUTRAL)},
 )
 def ReduceWindow(
     b: Builder,
@@ -64,7 +46,7 @@ def ReduceWindow(
     elements that a base dilation d inserts between two, have the value `init` (absent: the neutral element). Reduced
     axis by axis. Source: neutral-ops 3.94 (`kind` is its `computation`); XLA ReduceWindow.
     """
-    join, neutral, ones, rank = joining(kind), _NEUTRAL[kind], (1,) * x.rank, x.rank
+    join, neutral, ones, rank = joining(kind), NEUTRAL[kind], (1,) * x.rank, x.rank
     start = init or b.scalar(neutral(x.dtype.numpy), x)
     if any(dilation > 1 for dilation in base_dilations):
         x = b(InteriorPad, x, start, interior_padding=tuple(d - 1 for d in base_dilations))
@@ -91,13 +73,20 @@ def window_taps(b: Builder, x: Value, dims: Sequence[int], window: Window) -> It
         yield b(Slice, x, starts, limits, strides)
 
 
-_SCATTERS = {"update": "none", "add": "add", "sub": "add", "mul": "mul", "min": "min", "max": "max"}
-"""The computations of SelectAndScatter by the kind of scattering; of `sub`, negative sources are added."""
+def stacked_windows(b: Builder, x: Value, window: Window, start: Value) -> Value:
+    """Return the elements of each window along a new last axis, in C order; padding has the value `start`."""
+    pairs = np.asarray(window.padding, np.int64).reshape(2, x.rank).T
+    x = b(Pad, x, pairs, start) if window.is_padded else x
+    taps = window_taps(b, x, range(x.rank), window.without_padding())
+    return b(Concatenate, *(with_unit_axis(b, tap, x.rank) for tap in taps), axis=x.rank)
 
 
 @by_expansion(
     *(Operand(name, NUMERIC) for name in ("input", "source", "init_value")),
-    attributes={"select_type": Choice("GE", "GT", "LE", "LT"), "computation": Choice(*_SCATTERS, default="add")},
+    attributes={
+        "select_type": Choice("GE", "GT", "LE", "LT"),
+        "computation": Choice(*COMPUTATIONS, default=Computation.ADD.name),
+    },
 )
 def SelectAndScatter(
     b: Builder,
@@ -105,7 +94,7 @@ def SelectAndScatter(
     source: Value,
     init_value: Value,
     select_type: str,
-    computation: str = "add",
+    computation: str = "",
     window_dimensions: Sequence[int] = (),
     window_strides: Sequence[int] = (),
     padding: Sequence[int] = (),
@@ -113,12 +102,10 @@ def SelectAndScatter(
     """Scatter `source`, an element for each window of the operand, to the element that the window selects.
 
     An element a stays selected against a later one c of the window if a `select_type` c; padding is never selected.
-    Elements that no window selects are `init_value`; others combine it with their sources by `computation` (`update`:
-    the last source). Windows and strides have an entry for each axis, `padding` all lows, then all highs.
-    Source: neutral-ops 3.110; XLA (whose computations are graphs). Other computations are missing: no runtime scatters
-    by them.
+    Elements that no window selects are `init_value`; others combine it with their sources by `computation`, as
+    ScatterND does. Windows and strides have an entry for each axis, `padding` all lows, then all highs.
+    Source: neutral-ops 3.110; XLA (whose computations are graphs).
     """
-    source = b(Neg, source) if computation == "sub" else source
     strides = tuple(window_strides) or (1,) * x.rank
     window = Window(tuple(window_dimensions), strides, (1,) * x.rank, tuple(padding) or (0,) * (2 * x.rank))
     if window.rank != x.rank:
@@ -128,8 +115,11 @@ def SelectAndScatter(
     selected = _selected_places(b, x, places, window, select_type)
     spare = selected.compared("LT", 0).choose(Term(b, count), selected)  # of windows without an element
     flat = b(BroadcastTo, init_value, reshape(b, (Term(b, count) + 1).value, (1,)))
-    indices, updates = (reshape(b, v, (product(v.shape),), v) for v in (spare.value, source))
-    result = b(ScatterElements, flat, indices, updates, axis=0, kind=_SCATTERS[computation])
+    rows, updates = (
+        reshape(b, spare.value, (product(source.shape), 1), source),
+        reshape(b, source, (product(source.shape),)),
+    )
+    result = scattered(b, flat, rows, updates, Computation[computation])
     return reshape(b, b(Slice, result, [0], [-1], [1]), x.shape, x)
 
 
@@ -147,14 +137,10 @@ def _selected_places(b: Builder, x: Value, places: Value, window: Window, select
     return chosen
 
 
-_SELECTING: dict[str, tuple[type[Op], str]] = {"max": (ArgMax, "GT"), "min": (ArgMin, "LT")}
-"""The reductions of several operands: the position of the selected element, and when it replaces the initial one."""
-
-
 @by_expansion(
     Operand("operands", NUMERIC | BOOLS, variadic=True),
     results=(Operand("outputs", variadic=True),),
-    attributes={"kind": Choice(*_NEUTRAL, default="max"), "reduction_dim": Axis(-1)},
+    attributes={"kind": Choice(*NEUTRAL, default="max"), "reduction_dim": Axis(-1)},
     shared_axes=SharedAxes(None, ("reduction_dim",)),
 )
 def PartialReduce(
@@ -173,22 +159,16 @@ def PartialReduce(
     inputs, starts = operands[:count], operands[count:]
     if not count or len(operands) % 2:
         raise ValueError(f"{len(operands)} operands: as many initial values as inputs are expected")
-    if count > 1 and kind not in _SELECTING:
-        raise ValueError(f"{kind} of several inputs")
     if not 0 <= log2_reduction < 31:
         raise ValueError(f"log2_reduction is {log2_reduction}")
     for x in inputs:
         check_agree(x.shape, inputs[0].shape, "the shape of an input")
     first, axis = inputs[0], normalize_axis(reduction_dim, inputs[0].rank)
-    padding = [b.scalar(_NEUTRAL[kind](first.dtype.numpy), first), *starts[1:]]
+    padding = [b.scalar(NEUTRAL[kind](first.dtype.numpy), first), *starts[1:]]
     groups = [_groups(b, x, p, axis, 1 << log2_reduction) for x, p in zip(inputs, padding, strict=True)]
     if count == 1:
         return [b(joining(kind), b(Reduce, groups[0], [axis + 1], kind=kind), starts[0])]
-    shape, (position, direction) = groups[0].shape[: axis + 1] + first.shape[axis + 1 :], _SELECTING[kind]
-    where = b(position, groups[0], axis=axis + 1, keepdims=True)
-    found = [Term(b, reshape(b, b(GatherElements, g, where, axis=axis + 1), shape, groups[0])) for g in groups]
-    replaces = found[0].compared(direction, Term(b, starts[0]))
-    return [replaces.choose(one, Term(b, start)).value for one, start in zip(found, starts, strict=True)]
+    return selected(b, groups, starts, axis + 1, kind)
 
 
 def _groups(b: Builder, x: Value, padding: Value, axis: int, size: int) -> Value:

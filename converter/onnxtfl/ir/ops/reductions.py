@@ -149,7 +149,7 @@ class _ArgExtreme(Op, register=False):
     results = (Operand("indices", like="dtype"),)
     attributes = {
         "axis": Axis(0),
-        "keepdims": Flag(False),
+        "keepdims": Flag(True),
         "select_last_index": Flag(False),
         "dtype": ElementType(DType.INT64),
     }
@@ -193,7 +193,7 @@ class _ArgExtreme(Op, register=False):
 class ArgMax(_ArgExtreme):
     """The index of the maximum along `axis`, the first of several unless `select_last_index`.
 
-    `dtype`: int64 or int32. Source: neutral-ops 3.5 (keepdims is false by default here).
+    `dtype`: int64 or int32. Source: neutral-ops 3.5 (`dtype` added).
     """
 
     find = np.argmax
@@ -202,7 +202,7 @@ class ArgMax(_ArgExtreme):
 class ArgMin(_ArgExtreme):
     """The index of the minimum along `axis`, the first of several unless `select_last_index`.
 
-    `dtype`: int64 or int32. Source: neutral-ops 3.6 (keepdims is false by default here).
+    `dtype`: int64 or int32. Source: neutral-ops 3.6 (`dtype` added).
     """
 
     find = np.argmin

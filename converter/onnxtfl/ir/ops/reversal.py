@@ -32,32 +32,32 @@ class Reverse(Op):
 
 
 class ReverseSequence(Op):
-    """The operand with the first lengths[i] positions of `seq_axis` reversed, for each index i of `batch_axis`.
+    """The operand with the first lengths[i] positions of `time_axis` reversed, for each index i of `batch_axis`.
 
-    Source: neutral-ops 3.101 (time_axis there), with any two axes, as TFLite has it.
+    Source: neutral-ops 3.101, with any two axes, as TFLite has it.
     """
 
     operands = (Operand("input"), Operand("lengths", INDICES))
-    attributes = {"seq_axis": Axis(), "batch_axis": Axis()}
+    attributes = {"time_axis": Axis(0), "batch_axis": Axis(1)}
     core = True
-    shared_axes = SharedAxes(attributes=("seq_axis", "batch_axis"))
+    shared_axes = SharedAxes(attributes=("time_axis", "batch_axis"))
     moves = slice(0, 1)
 
     @staticmethod
-    def shape(x: Value, lengths: Value, *, seq_axis: int, batch_axis: int) -> Dims | None:
+    def shape(x: Value, lengths: Value, *, time_axis: int, batch_axis: int) -> Dims | None:
         shape, given = x.tensor_type.shape, lengths.tensor_type.shape
         if shape is not None and given is not None:
             size = shape[normalize_axis(batch_axis, len(shape))]
             if len(given) != 1 or differ(size, given[0]):
                 raise ValueError(f"lengths of {lengths.type} for an axis of {size}")
-            steps = shape[normalize_axis(seq_axis, len(shape))]
+            steps = shape[normalize_axis(time_axis, len(shape))]
             if any(n < 0 or exceeds(n, steps) for n in static_ints(lengths) or ()):
                 raise ValueError(f"lengths outside of an axis of {steps}")
         return shape
 
     @staticmethod
-    def compute(x: Array, lengths: Array, *, seq_axis: int, batch_axis: int) -> Array:
-        seq, batch = normalize_axes((seq_axis, batch_axis), x.ndim)
+    def compute(x: Array, lengths: Array, *, time_axis: int, batch_axis: int) -> Array:
+        seq, batch = normalize_axes((time_axis, batch_axis), x.ndim)
         result = x.copy()
         for i, length in enumerate(lengths):
             whole: list[Any] = [slice(None)] * x.ndim

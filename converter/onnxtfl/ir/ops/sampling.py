@@ -79,8 +79,9 @@ class FeatureMap:
 
     def _weighted(self, places: Sequence[Term], weight: Term | None, padding: str, corners: bool) -> Term:
         """Return the elements at integral `places`, extended by `padding`, times their weight."""
-        if padding == "reflection":
-            places = [mirrored(p, size, corners) for p, size in zip(places, self.sizes, strict=True)]
+        if padding in ("reflection", "centers", "edges"):
+            at_centers = corners if padding == "reflection" else padding == "centers"
+            places = [mirrored(p, size, at_centers) for p, size in zip(places, self.sizes, strict=True)]
         taken = self.at(places)
         if padding == "zeros":
             inside = self.inside(places)
@@ -118,14 +119,15 @@ class GridSample(Formula):
 
     Coordinates have the last spatial axis first; -1 and 1 are the outer elements' centers (`align_corners`) or edges.
     `mode`: nearest (halves to even), linear, cubic (a = -0.75). `padding_mode`: a neighbor outside is zero, the
-    border's element, or that of the mirrored map (as in ONNX Runtime and PyTorch; ONNX's reference moves the
-    coordinate). Integers need mode nearest. Source: neutral-ops 3.61, ONNX GridSample-20.
+    border's element, or that of the map mirrored at the outer elements' `centers` or `edges`, or (reflection) at those
+    that are -1 and 1 (as in ONNX Runtime and PyTorch; ONNX's reference moves the coordinate). Integers need mode
+    nearest. Source: neutral-ops 3.61, ONNX GridSample-20.
     """
 
     operands = (Operand("input", NUMERIC), Operand("grid", FLOATS))
     attributes = {
         "mode": Choice("nearest", "linear", "cubic", default="linear"),
-        "padding_mode": Choice("zeros", "border", "reflection", default="zeros"),
+        "padding_mode": Choice("zeros", "border", "reflection", "centers", "edges", default="zeros"),
         "align_corners": Flag(False),
     }
 

@@ -42,7 +42,8 @@ class ScatterND(Op):
 
     `kind`: how an update is combined with the element ("none": it replaces it; of several updates, the last one, as in
     ONNX Runtime, where ONNX leaves it open). `unique_indices`: no position is written twice, as in XLA.
-    Indices are in [0, n). Source: ONNX ScatterND, TFLite SCATTER_ND (add onto zeros); neutral-ops 3.108 is XLA's.
+    Indices are in [0, n). Source: ONNX ScatterND, TFLite SCATTER_ND (add onto zeros); neutral-ops 3.108,
+    whose form has XLA's dimension numbers and further computations.
     """
 
     operands = (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, ceildiv, exceeds, fresh_symbol, is_static, lower_bound, positive_part
+from onnxtfl.ir.dims import Dim, at_most, ceildiv, exceeds, fresh_symbol, is_static, lower_bound, positive_part
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Value, constant
@@ -181,3 +181,24 @@ def SetDimensionSize(b: Builder, x: Value, size: Value, dimension: int) -> Value
     )
     limits = b(Concatenate, before, b(Reshape, size, [1]), after, axis=0)
     return b(Slice, x, np.zeros(x.rank, np.int64), limits, np.ones(x.rank, np.int64))
+
+
+INT32_MAX = (1 << 31) - 1
+"""A limit beyond every axis, for kernels with int32 limits."""
+
+
+def slice_axes(b: Builder, x: Value, parts: Mapping[int, slice]) -> Value:
+    """The slice of `x` along the axes in `parts`; no node if that is all of `x`."""
+    cut = {axis: part for axis, part in parts.items() if part != slice(None) and not _is_whole(part, x.shape[axis])}
+    if not cut:
+        return x
+    bounds = [(s.start or 0, INT32_MAX if s.stop is None else s.stop, s.step or 1) for s in cut.values()]
+    places = dict(zip(cut, bounds, strict=True))
+    vectors = zip(*(places.get(axis, (0, INT32_MAX, 1)) for axis in range(x.rank)), strict=True)
+    return b(Slice, x, *(list(vector) for vector in vectors))
+
+
+def _is_whole(part: slice, size: Dim) -> bool:
+    """Whether a slice covers the whole axis."""
+    reaches = part.stop is None or part.stop == size or at_most(size, part.stop)
+    return not part.start and reaches and part.step in (None, 1)

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.inlining import copy_region
 from onnxtfl.rewriting.patterns import Patterns
-from onnxtfl.rewriting.regions import condition_value, copy_region
+from onnxtfl.rewriting.regions import condition_value
 
 IF_SIMPLIFICATION = Patterns()
 

@@ -21,13 +21,13 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dependencies import needed_inputs, needed_values
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.interpret import is_small, run
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.ops.loops import ScanParts
 from onnxtfl.ir.reshape import dim_value, reshape, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.rewriting.patterns import Patterns, erase_dead
-from onnxtfl.rewriting.regions import copy_region
 
 LOOP_SIMPLIFICATION = Patterns()
 SMALL = 1 << 10

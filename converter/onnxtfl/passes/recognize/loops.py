@@ -23,13 +23,13 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dependencies import needed_inputs
 from onnxtfl.ir.dims import Dim, exceeds, fresh_symbol, is_nonnegative, size_or
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.matching import without_reshapes
 from onnxtfl.ir.ops.loops import ScanParts
 from onnxtfl.ir.reshape import dim_vector, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.ir.types import compatible
 from onnxtfl.rewriting.patterns import Patterns, erase_dead
-from onnxtfl.rewriting.regions import copy_region
 
 LOOPS = Patterns()
 INT32_MAX = (1 << 31) - 1

@@ -31,7 +31,8 @@ from onnxtfl.targets.tflite import TfliteTarget
 
 _FLOAT, _INT32, _INT64 = DType.FLOAT32, DType.INT32, DType.INT64
 FUNCTIONS: tuple[tuple[type[Op], tuple[DType, ...], dict[str, Any]], ...] = (
-    *((op, (_FLOAT,), {}) for op in (ops.Softplus, ops.Mish, ops.Erf, ops.Tan, ops.Asin, ops.Acos, ops.Atan)),
+    (ops.Softplus, (_FLOAT,), {"threshold": math.inf}),
+    *((op, (_FLOAT,), {}) for op in (ops.Mish, ops.Erf, ops.Tan, ops.Asin, ops.Acos, ops.Atan)),
     *((op, (_FLOAT,), {}) for op in (ops.Sinh, ops.Cosh, ops.Asinh, ops.Acosh, ops.Atanh, ops.IsNaN, ops.IsInf)),
     (ops.IsInf, (_FLOAT,), {"detect_negative": False}),
     (ops.IsInf, (_FLOAT,), {"detect_positive": False}),

@@ -165,7 +165,7 @@ def masked_layer(b: Builder, node: Node) -> Value | None:
             without_reshapes(v.operand(1)) is not without_reshapes(lengths) for v in (before, back)
         ):
             return None
-        if any((v.attr("seq_axis"), v.attr("batch_axis")) != (0, 1) for v in (before, back)):
+        if any((v.attr("time_axis"), v.attr("batch_axis")) != (0, 1) for v in (before, back)):
             return None
         given["input"] = before.operand(0)
     return remade(b, layer, {**given, "lengths": lengths}, reverse=back is not None)[0]
