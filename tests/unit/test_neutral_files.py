@@ -96,13 +96,16 @@ def test_models_of_all_formats_are_evaluated(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(onnxtfl.run(path, {"x": X})["y"], np.maximum(X @ weights, 0), rtol=1e-6)
 
 
-def test_states_keep_their_values_between_runs() -> None:
-    text = """graph g(%x: tensor<1xfloat32>) -> (%y) {
-      state %s: tensor<1xfloat32> -> %y = tensor<1xfloat32> [10.0]
+@pytest.mark.parametrize("initial", ["tensor<2xfloat32> [10.0, 10.0]", "tensor<float32> [10.0]"])
+def test_states_keep_their_values_between_runs(initial: str) -> None:
+    """An initial value of rank 0 is that of all elements."""
+    text = f"""graph g(%x: tensor<1xfloat32>) -> (%y) {{
+      state %s: tensor<2xfloat32> -> %y = {initial}
       %y = Add(%s, %x)
-    }"""
+    }}"""
     evaluator = Evaluator(text.encode())
-    assert [evaluator.run([np.asarray([2.0])])[0].item() for _ in range(3)] == [12.0, 14.0, 16.0]
+    found = [evaluator.run([np.asarray([2.0])])[0].tolist() for _ in range(3)]
+    assert found == [[12.0, 12.0], [14.0, 14.0], [16.0, 16.0]]
 
 
 def test_the_commands(tmp_path: Path) -> None:

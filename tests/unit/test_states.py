@@ -45,6 +45,11 @@ def test_a_computed_initial_value_is_evaluated() -> None:
     assert state.initial.numpy().tolist() == [6.0, 8.0]
 
 
+def test_a_random_initial_value_is_not_drawn_once() -> None:
+    with pytest.raises(UnsupportedError, match="before run time"):
+        explicit(texts.DRAWN_INITIAL)
+
+
 def test_a_branch_returns_the_variables_that_it_assigns() -> None:
     graph = explicit(texts.IN_A_BRANCH)
     (branch,) = [node for node in graph.nodes if node.regions]
