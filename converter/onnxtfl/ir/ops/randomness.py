@@ -1,7 +1,7 @@
 """Random numbers: drawn anew by each evaluation, so never folded or compared.
 
-`seed`: 0 for another sequence each time. Each runtime draws other numbers from a seed; `evaluate` draws those of NumPy's
-RandomState, like onnx.reference.
+`seed`: 0 for another sequence each time. Each runtime draws other numbers from a seed; `evaluate` draws those of
+NumPy's RandomState, like onnx.reference.
 """
 
 from __future__ import annotations
