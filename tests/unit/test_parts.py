@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
+import weakref
 from itertools import islice
 
 import numpy as np
@@ -13,6 +15,7 @@ from onnxtfl.ir.interpret import run
 from onnxtfl.ir.op import OPS, Op
 from onnxtfl.ir.text import parse_graph
 from tests.harness.litert import Array
+from tests.unit.op_samples import samples
 from tests.unit.test_decompositions import Built, drawn, is_drawn
 
 DIVISIBLE = [
@@ -65,3 +68,18 @@ def test_a_large_node_needs_at_most_twice_its_operands_and_results(name: str) ->
     needed = tracemalloc.get_traced_memory()[1] + sum(x.nbytes for x in inputs)
     tracemalloc.stop()
     assert needed <= 2 * live + (1 << 20)
+
+
+@pytest.mark.parametrize("name", ["LayerNorm", "Gru"])
+def test_operands_of_a_derived_op_are_freed_at_once(name: str) -> None:
+    """Not by garbage collection, which may leave the weights of many layers in memory."""
+    operands, attributes = next(samples(OPS[name], 1))
+    arrays = [None if x is None else np.array(getattr(x, "array", x)) for x in operands]
+    freed = [weakref.ref(x) for x in arrays if x is not None]
+    gc.disable()
+    try:
+        OPS[name].evaluate(attributes, *arrays)
+        del arrays
+        assert [ref() for ref in freed] == [None] * len(freed)
+    finally:
+        gc.enable()

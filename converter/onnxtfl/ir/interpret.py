@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.parts import Stored, evaluate_in_parts
@@ -61,7 +62,9 @@ def evaluate_node(node: Node, operands: Sequence[Array | None]) -> list[Array]:
     real = touches_quantized(node) and not node.regions and not moves_stored(node)
     given = [_operand(array, v, real) for array, v in zip(operands, node.operands, strict=True)]
     grids = [quantization_of(v) if real else None for v in node.results]
-    return evaluate_in_parts(node.op, attributes_of(node), node.op.padded(given), grids)
+    static = [v.type.shape for v in node.results if isinstance(v.type, TensorType) and is_static(v.type.shape)]
+    made = sum(map(math.prod, static))
+    return evaluate_in_parts(node.op, attributes_of(node), node.op.padded(given), grids, made)
 
 
 def _operand(array: Array | None, value: Value | None, real: bool) -> Stored | None:

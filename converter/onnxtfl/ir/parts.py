@@ -44,10 +44,17 @@ class Stored:
 
 
 def evaluate_in_parts(
-    op: type[Op], attributes: Attributes, operands: Sequence[Stored | None], results: Sequence[Quantization | None]
+    op: type[Op],
+    attributes: Attributes,
+    operands: Sequence[Stored | None],
+    results: Sequence[Quantization | None],
+    made: int = 0,
 ) -> list[Array]:
-    """Evaluate `op`, in parts if it is large and can be divided. `results`: the quantization of each result."""
-    division, count = _division(op, attributes, operands) if len(results) == 1 else (None, 1)
+    """Evaluate `op`, in parts if it is large and can be divided. `results`: the quantization of each result.
+
+    `made`: the number of elements of the result, as far as it is known.
+    """
+    division, count = _division(op, attributes, operands, made) if len(results) == 1 else (None, 1)
     if division is None:
         return _whole(op, attributes, operands, results)
     whole, step = np.empty(0), -(-division.size // count)
@@ -55,11 +62,12 @@ def evaluate_in_parts(
         stop = min(start + step, division.size)
         part, index = division.part(start, stop), at(division.axis, start, stop)
         grids = [None if grid is None else grid.part(index) for grid in results]
-        (made,) = evaluate_in_parts(op, {**attributes, **part.attributes}, _parts(operands, part), grids)
+        changed, share = {**attributes, **part.attributes}, made * (stop - start) // division.size
+        (result,) = evaluate_in_parts(op, changed, _parts(operands, part), grids, share)
         if start == 0:
-            shape = [division.size if axis == division.axis else n for axis, n in enumerate(made.shape)]
-            whole = np.empty(shape, made.dtype)
-        whole[index] = made
+            shape = [division.size if axis == division.axis else n for axis, n in enumerate(result.shape)]
+            whole = np.empty(shape, result.dtype)
+        whole[index] = result
     return [whole]
 
 
@@ -78,11 +86,13 @@ def _parts(operands: Sequence[Stored | None], part: Part) -> list[Stored | None]
     return [None if x is None else x[index] for x, index in zip(operands, part.operands, strict=True)]
 
 
-def _division(op: type[Op], attributes: Attributes, operands: Sequence[Stored | None]) -> tuple[Division | None, int]:
+def _division(
+    op: type[Op], attributes: Attributes, operands: Sequence[Stored | None], made: int
+) -> tuple[Division | None, int]:
     """The division into the smallest parts, and their number; None if the op is small or cannot be divided."""
     arrays = [None if x is None else x.array for x in operands]
     divisions = [d for d in op.divisions({**op.defaults, **attributes}, arrays) if d.size > 1]
-    made = math.prod(d.size for d in divisions)
+    made = max(made, math.prod(d.size for d in divisions))
     whole = made + sum(x.size for x in arrays if x is not None)
     if not divisions or whole <= LARGEST:
         return None, 1
