@@ -105,14 +105,20 @@ def _initial(state: State) -> Array:
 
 
 def _stored(value: Value, array: Any) -> Array:
-    """Return an input as an array of the element type of `value`; bits become the type that NumPy lacks."""
+    """Return an input as an array of the element type of `value`; bits become the type that NumPy lacks, and bytes,
+    which are UTF-8, text.
+    """
     dtype = value.tensor_type.storage
     found = np.asarray(array)
     if dtype is DType.STRING:
-        return found.astype(object)
+        return np.asarray([_text(v) for v in found.reshape(-1).tolist()], object).reshape(found.shape)
     wanted = np.dtype(dtype.numpy)
     is_bits = wanted.kind == "V" and found.dtype.kind == "u" and found.dtype.itemsize == wanted.itemsize
     return found.view(wanted) if is_bits else found.astype(wanted)
+
+
+def _text(element: Any) -> str:
+    return element.decode("utf-8", "surrogateescape") if isinstance(element, bytes) else str(element)
 
 
 def run(model: PathLike | Content, inputs: PathLike | Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:

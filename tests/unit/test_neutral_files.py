@@ -139,6 +139,13 @@ def test_invalid_text_is_a_clear_error(text: str, message: str) -> None:
     assert error.value.code == "E-FILE-005"
 
 
+def test_strings_may_be_bytes() -> None:
+    """As LiteRT returns them, and as NumPy's fixed-width strings are."""
+    graph = b"graph g(%a: tensor<2xstring>, %b: tensor<2xstring>) -> (%y) { %y = StringConcat(%a, %b) }"
+    found = onnxtfl.run(graph, {"a": np.asarray([b"x", "\u00e9".encode()]), "b": np.asarray(["1", "2"], object)})
+    assert found["y"].tolist() == ["x1", "\u00e92"]
+
+
 def test_inputs_by_name_and_position() -> None:
     graph = b"graph g(%a: tensor<1xfloat32>, %b: tensor<1xfloat32>) -> (%y) { %y = Sub(%a, %b) }"
     one, two = np.asarray([1.0]), np.asarray([2.0])
