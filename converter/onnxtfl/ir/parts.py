@@ -91,9 +91,12 @@ def _division(
 ) -> tuple[Division | None, int]:
     """The division into the smallest parts, and their number; None if the op is small or cannot be divided."""
     arrays = [None if x is None else x.array for x in operands]
+    read = sum(x.size for x in arrays if x is not None)
+    if 0 < made <= LARGEST - read:
+        return None, 1
     divisions = [d for d in op.divisions({**op.defaults, **attributes}, arrays) if d.size > 1]
     made = max(made, math.prod(d.size for d in divisions))
-    whole = made + sum(x.size for x in arrays if x is not None)
+    whole = read + made
     if not divisions or whole <= LARGEST:
         return None, 1
 
