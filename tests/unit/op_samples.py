@@ -466,6 +466,7 @@ OF_OP: dict[str, Draw] = {
     "Lookup": lambda r: ([r.integers(0, 9, (2, 3)), known(1, 4, 7), _floats(r, 3), np.float32(-1)], {}),
     "NonMaxSuppression": lambda r: ([r.random((1, 5, 4), np.float32), r.random((1, 2, 5), np.float32), known([3]),
                                      np.float32([0.4]), np.float32([0.1])], {}),
+    **dict.fromkeys(("RngNormal", "RngUniform"), lambda r: ([np.float32(1), np.float32(2), known(2, 3)], {"seed": 3})),
     "SelectBoxes": lambda r: ([r.random((6, 4), np.float32), r.permutation(np.float32([.9, .8, .6, .5, .2, .05])),
                                known(4, dtype=np.int32), np.float32(_one(r, 0.3, 0.7)), np.float32(0.1),
                                _one(r, None, np.float32(0), np.float32(0.5))], {}),

@@ -100,6 +100,9 @@ CASES: dict[str, tuple[type[Op], list[Any], dict[str, Any], Any]] = {
         ops.SegmentReduce, [IMAGE.reshape(6, -1), IDS, np.asarray(4)], {"kind": "prod"},
         lambda x, *_: segments(np.prod, x, IDS, 4),
     ),
+    "mean of many": (
+        ops.Reduce, [1 + np.tile(IMAGE[0, 0, 0], (1 << 18, 1)), np.asarray([0])], {"kind": "mean"}, 1 + IMAGE[0, 0, 0],
+    ),
     "silu": (ops.Silu, [FINITE], {}, FINITE * sigmoid(FINITE)),
     "size": (ops.Size, [IMAGE], {}, np.asarray(IMAGE.size)),
     "sort": (ops.Sort, [FINITE, IMAGE[:, 0, 0, :, None] + FINITE], {"dimension": 1}, np.sort(FINITE, 1)),

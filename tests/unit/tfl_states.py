@@ -55,12 +55,6 @@ IN_A_LOOP = f"""graph main(%n: tensor<2xfloat32>) -> (%m, %a) {{
 COMPUTED_INITIAL = COUNTER.replace(
     "tfl.ASSIGN_VARIABLE@1(%v, %i)", f"%k = {ADD.format('%i', '%i')}\n  tfl.ASSIGN_VARIABLE@1(%v, %k)"
 )
-DRAWN_INITIAL = COUNTER.replace(
-    "tfl.ASSIGN_VARIABLE@1(%v, %i)",
-    """%n = constant tensor<1xint32> [2]
-  %k = tfl.RANDOM_UNIFORM@1(%n) {seed = 1, seed2 = 2} : tensor<2xfloat32>
-  tfl.ASSIGN_VARIABLE@1(%v, %k)""",
-)
 RNN = """graph main(%x: tensor<2x3xfloat32>) -> (%y) {
  state %h: tensor<2x4xfloat32> -> %h
  %w = constant tensor<4x3xfloat32> [0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2, 0.3]

@@ -29,7 +29,7 @@ class Reduce(Op):
 
     `axes`: a vector of axes; absent: all axes, empty: none. `keepdims`: reduced axes stay with size 1.
     An empty reduction is the neutral element (of a mean NaN, of integers 0); integers wrap, their mean is rounded
-    toward zero.
+    toward zero. Floats are added up in float64.
     Source: neutral-ops 3.93 (`kind` is its `computation`), ONNX ReduceSum and others.
     """
 
@@ -69,13 +69,13 @@ class Reduce(Op):
         along = _axes_of(x, axes)
         match kind:
             case "sum" | "prod":
-                return (np.sum if kind == "sum" else np.prod)(x, along, dtype=x.dtype, keepdims=keepdims)
+                return (np.sum if kind == "sum" else np.prod)(x, along, dtype=_sum_type(x), keepdims=keepdims)
             case "mean":
                 if x.dtype == object:
                     raise TypeError("dims have no mean")
                 if 0 in (x.shape[a] for a in along):
                     return np.sum(x, along, keepdims=keepdims) + (0 if x.dtype.kind in "iu" else np.nan)
-                return np.mean(x, along, keepdims=keepdims)
+                return np.mean(x, along, dtype=_sum_type(x) if x.dtype.kind == "f" else None, keepdims=keepdims)
             case "max":
                 return np.max(x, along, keepdims=keepdims, **_start(x, numeric.lowest))
             case "min":
@@ -92,6 +92,11 @@ class Reduce(Op):
         x, axes = operands
         assert x is not None
         return of_reduction(operands, _axes_of(x, axes), attributes["keepdims"])
+
+
+def _sum_type(x: Array) -> np.dtype[Any]:
+    """The type in which elements are added up: NumPy's sums of float32 along other axes than the last are inexact."""
+    return np.dtype(np.float64) if x.dtype == np.float32 else x.dtype
 
 
 def _axes_of(x: Array, axes: Array | None) -> tuple[int, ...]:
