@@ -206,7 +206,7 @@ def _positions(window: Window, i: int, size: int, place: int, start: int, stop: 
     return Part((at(place, *seen), (), ()), {"padding": rest.padding})
 
 
-_MOST_COLUMNS = 1 << 17
+_MOST_COLUMNS = 1 << 16
 """About how many elements of windows are copied for one matrix product."""
 
 
