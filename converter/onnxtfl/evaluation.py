@@ -16,7 +16,7 @@ from onnxtfl.formats.bodies import body
 from onnxtfl.formats.source import Content
 from onnxtfl.inputs.data_files import read_arrays
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.graph import Graph, Node, State, Value
 from onnxtfl.ir.interpret import values_of
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.canonical.inline import inline_functions
@@ -44,7 +44,7 @@ class Evaluator:
         explicit_states(source)
         lift(source.main, body)
         self.graph: Graph = source.main
-        self._states = {state.input: _initial(state.input, state.initial) for state in self.graph.states}
+        self._states = {state.input: _initial(state) for state in self.graph.states}
         refused = next(
             (v for v in (*self.graph.inputs, *self.graph.outputs) if not isinstance(v.type, TensorType)), None
         )
@@ -96,22 +96,29 @@ class _Watch:
             raise TimeoutError(f"evaluating the neutral ops takes too long (at {self.op})")
 
 
-def _initial(value: Value, initial: Any) -> Array:
-    if initial is not None:
-        return np.asarray(initial.numpy())
-    type_ = value.tensor_type
-    return np.zeros([d if isinstance(d, int) else 1 for d in type_.shape or ()], type_.storage.numpy)
+def _initial(state: State) -> Array:
+    """The value of a state before the first run; dynamic sizes are those of the initial value, else 1."""
+    type_ = state.input.tensor_type
+    initial = np.zeros((), type_.storage.numpy) if state.initial is None else state.initial.numpy()
+    shape = initial.shape or [d if isinstance(d, int) else 1 for d in type_.shape or ()]
+    return np.array(np.broadcast_to(initial, shape))
 
 
 def _stored(value: Value, array: Any) -> Array:
-    """Return an input as an array of the element type of `value`; bits become the type that NumPy lacks."""
+    """Return an input as an array of the element type of `value`; bits become the type that NumPy lacks, and bytes,
+    which are UTF-8, text.
+    """
     dtype = value.tensor_type.storage
     found = np.asarray(array)
     if dtype is DType.STRING:
-        return found.astype(object)
+        return np.asarray([_text(v) for v in found.reshape(-1).tolist()], object).reshape(found.shape)
     wanted = np.dtype(dtype.numpy)
     is_bits = wanted.kind == "V" and found.dtype.kind == "u" and found.dtype.itemsize == wanted.itemsize
     return found.view(wanted) if is_bits else found.astype(wanted)
+
+
+def _text(element: Any) -> str:
+    return element.decode("utf-8", "surrogateescape") if isinstance(element, bytes) else str(element)
 
 
 def run(model: PathLike | Content, inputs: PathLike | Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:

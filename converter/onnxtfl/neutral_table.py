@@ -14,7 +14,6 @@ from typing import Any
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import FormatName, Model
-from onnxtfl.ir.op import Effect
 from onnxtfl.neutral_document import CONSTANT, DocumentedOp, documented_ops
 from onnxtfl.options import Options
 from onnxtfl.pipeline import passes_for
@@ -73,7 +72,7 @@ class NeutralRow:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the op is written in both formats; random ops and a user's kernel have no evaluation by nature."""
+        """Whether the op is written in both formats; a user's kernel has no evaluation by nature."""
         return all(written.how != "no" for written in (self.to_tflite, self.to_onnx))
 
     def cells(self) -> list[str]:
@@ -117,9 +116,7 @@ def _closest_first(names: tuple[str, ...], op: str, written: Written) -> tuple[s
 
 
 def _evaluated(entry: DocumentedOp) -> str:
-    if entry.is_evaluated:
-        return "yes"
-    return "no: random" if entry.op is not None and entry.op.effect is Effect.RANDOM else "no: a kernel of the user"
+    return "yes" if entry.is_evaluated else "no: a kernel of the user"
 
 
 def _written(entry: DocumentedOp, target: Target, source: FormatName) -> Written:

@@ -27,6 +27,7 @@ from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.interpret import run as evaluate_graph
 from onnxtfl.ir.metadata import RECORD, Late
 from onnxtfl.ir.model import Model
+from onnxtfl.ir.op import Effect
 from onnxtfl.ir.record import record_of
 from onnxtfl.ir.shown_sizes import inputs_scope, remember_inputs, shown_type
 from onnxtfl.ir.signatures import describe_value, of_unknown_rank
@@ -248,10 +249,8 @@ def explicit_states(model: Model) -> None:
 
 
 def _evaluated(graph: Graph) -> list[Array]:
-    """The outputs of a graph without inputs."""
+    """The outputs of a graph without inputs; UnsupportedError if it is not pure."""
     lift(graph, body)
-    try:
-        return evaluate_graph(graph, [])
-    except NotImplementedError as error:
-        message = "the initial values of variables cannot be computed before run time"
-        raise UnsupportedError(message, code="E-OP-007") from error
+    if any(node.op.effect_of(node) is not Effect.PURE for node in graph.nodes):
+        raise UnsupportedError("the initial values of variables cannot be computed before run time", code="E-OP-007")
+    return evaluate_graph(graph, [])

@@ -30,7 +30,6 @@ COUNT = 30
 """The samples of an op."""
 NOT_DRAWN = {
     "Custom": "a user's op",
-    "SelectBoxes": "not evaluated: the order of equal scores is not said",
     "NonMaxSuppression": "becomes SelectBoxes",
     "If": "regions: tests/passes/test_control.py",
     "Loop": "regions",

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxtfl
+from onnxtfl.evaluation import Evaluator
 from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.text import parse_graph
@@ -158,6 +159,23 @@ def test_soft_suppression_of_boxes(least: float) -> None:
         )
 
     assert_same_as_litert(build)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.4])
+@pytest.mark.parametrize("overlap", [0.3, 0.9, 1.5])
+def test_boxes_are_selected_as_litert_does(overlap: float, sigma: float) -> None:
+    """Two boxes have no area, and scores that others do not have."""
+    random = np.random.default_rng(0)
+    boxes, scores = random.random((20, 4)).astype(np.float32), random.permutation(20).astype(np.float32) / 20
+    boxes[3:5, :2] = boxes[3:5, 2:]
+    numbers = [np.asarray(12, np.int32), *(np.float32(v) for v in (overlap, 0.2, sigma))]
+    given = [tensor("float32", 20, 4), tensor("float32", 20), *map(np.asarray, numbers)]
+    results = tensor("int32", 12), tensor("float32", 12), tensor("int32")
+    data = tflite_file("NON_MAX_SUPPRESSION_V5", given, *results)
+    for found, (name, wanted) in zip(
+        Evaluator(data).run([boxes, scores]), run_tflite(data, [boxes, scores]), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, err_msg=name)
 
 
 def test_numbers_of_one_element_and_several_axes() -> None:

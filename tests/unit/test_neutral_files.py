@@ -96,13 +96,16 @@ def test_models_of_all_formats_are_evaluated(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(onnxtfl.run(path, {"x": X})["y"], np.maximum(X @ weights, 0), rtol=1e-6)
 
 
-def test_states_keep_their_values_between_runs() -> None:
-    text = """graph g(%x: tensor<1xfloat32>) -> (%y) {
-      state %s: tensor<1xfloat32> -> %y = tensor<1xfloat32> [10.0]
+@pytest.mark.parametrize("initial", ["tensor<2xfloat32> [10.0, 10.0]", "tensor<float32> [10.0]"])
+def test_states_keep_their_values_between_runs(initial: str) -> None:
+    """An initial value of rank 0 is that of all elements."""
+    text = f"""graph g(%x: tensor<1xfloat32>) -> (%y) {{
+      state %s: tensor<2xfloat32> -> %y = {initial}
       %y = Add(%s, %x)
-    }"""
+    }}"""
     evaluator = Evaluator(text.encode())
-    assert [evaluator.run([np.asarray([2.0])])[0].item() for _ in range(3)] == [12.0, 14.0, 16.0]
+    found = [evaluator.run([np.asarray([2.0])])[0].tolist() for _ in range(3)]
+    assert found == [[12.0, 12.0], [14.0, 14.0], [16.0, 16.0]]
 
 
 def test_the_commands(tmp_path: Path) -> None:
@@ -134,6 +137,13 @@ def test_invalid_text_is_a_clear_error(text: str, message: str) -> None:
     with pytest.raises(onnxtfl.InvalidModelError, match=message.replace("'", ".").replace("%", ".")) as error:
         onnxtfl.build_model(text.encode(), to="tflite")
     assert error.value.code == "E-FILE-005"
+
+
+def test_strings_may_be_bytes() -> None:
+    """As LiteRT returns them, and as NumPy's fixed-width strings are."""
+    graph = b"graph g(%a: tensor<2xstring>, %b: tensor<2xstring>) -> (%y) { %y = StringConcat(%a, %b) }"
+    found = onnxtfl.run(graph, {"a": np.asarray([b"x", "\u00e9".encode()]), "b": np.asarray(["1", "2"], object)})
+    assert found["y"].tolist() == ["x1", "\u00e92"]
 
 
 def test_inputs_by_name_and_position() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
-from onnxtfl.ir.op import Effect
+from onnxtfl.ir.op import OPS, Effect
 from onnxtfl.options import Options
 from onnxtfl.pipeline import inspect
 from tests.unit.tiny_models import onnx_model
@@ -19,3 +21,27 @@ def test_random_numbers_are_not_folded(opset: int) -> None:
     effects = [node.op.effect for node in graph.nodes]
     assert effects.count(Effect.RANDOM) == 1
     assert str(graph.outputs[0].type) == "tensor<2x3xfloat32>"
+
+
+@pytest.mark.parametrize(
+    ("name", "onnx_name", "first", "second"),
+    [("RngNormal", "RandomNormal", "mean", "scale"), ("RngUniform", "RandomUniform", "low", "high")],
+)
+def test_a_seed_draws_the_numbers_of_the_reference(name: str, onnx_name: str, first: str, second: str) -> None:
+    node = helper.make_node(onnx_name, [], ["y"], shape=[3, 5], seed=7.0, **{first: 2.0, second: 5.0})
+    (wanted,) = ReferenceEvaluator(onnx_model([node], [], [("y", TensorProto.FLOAT, (3, 5))])).run(None, {})
+    operands = np.float32(2), np.float32(5), np.asarray([3, 5])
+    found = OPS[name].evaluate({"seed": 7}, *operands)
+    assert isinstance(found, np.ndarray) and found.dtype == np.float32
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert not np.array_equal(*(OPS[name].evaluate({"seed": 0}, *operands) for _ in range(2)))
+
+
+def test_drawn_integers_and_classes_have_their_probabilities() -> None:
+    drawn = OPS["RngUniform"].evaluate({"seed": 1}, np.int32(-2), np.int32(2), np.asarray([4000]))
+    np.testing.assert_allclose(np.bincount(np.asarray(drawn) + 2) / 4000, [0.25] * 4, atol=0.03)
+    logits = np.log(np.asarray([[1, 1e-9, 3], [0.2, 0.2, 0.1]], np.float32))
+    classes = OPS["Multinomial"].evaluate({"seed": 1}, logits, np.asarray(4000))
+    assert isinstance(classes, np.ndarray) and classes.dtype == np.int32
+    for row, wanted in zip(classes, [[0.25, 0, 0.75], [0.4, 0.4, 0.2]], strict=True):
+        np.testing.assert_allclose(np.bincount(row, minlength=3) / 4000, wanted, atol=0.03)

@@ -13,6 +13,13 @@ from onnxtfl.ir.text import parse_graph, print_graph
 from onnxtfl.pipeline_run import explicit_states
 from tests.unit import tfl_states as texts
 
+DRAWN_INITIAL = texts.COUNTER.replace(
+    "tfl.ASSIGN_VARIABLE@1(%v, %i)",
+    """%n = constant tensor<1xint32> [2]
+  %k = tfl.RANDOM_UNIFORM@1(%n) {seed = 1, seed2 = 2} : tensor<2xfloat32>
+  tfl.ASSIGN_VARIABLE@1(%v, %k)""",
+)
+
 
 def explicit(text: str) -> Graph:
     model = Model(parse_graph(text), "tflite")
@@ -43,6 +50,11 @@ def test_a_computed_initial_value_is_evaluated() -> None:
     (state,) = explicit(texts.COMPUTED_INITIAL).states
     assert state.initial is not None
     assert state.initial.numpy().tolist() == [6.0, 8.0]
+
+
+def test_a_random_initial_value_is_not_drawn_once() -> None:
+    with pytest.raises(UnsupportedError, match="before run time"):
+        explicit(DRAWN_INITIAL)
 
 
 def test_a_branch_returns_the_variables_that_it_assigns() -> None:

@@ -80,13 +80,15 @@ class SharedAxes:
 
     `operands`: how many leading operands (None: all) have the axes of the results; those of one element may have fewer.
     `attributes`: the names of those that are axes. `vectors` and `axes`: the indices of operands that have an entry
-    for each axis, and of those that are axes, known before run time.
+    for each axis, and of those that are axes, known before run time. `independent`: results depend on operands at the
+    same index of the axes that no attribute names.
     """
 
     operands: int | None = 1
     attributes: tuple[str, ...] = ()
     vectors: tuple[int, ...] = ()
     axes: tuple[int, ...] = ()
+    independent: bool = True
 
 
 class UnknownRankError(UnsupportedError, TypeError):

@@ -237,8 +237,12 @@ class Derived(Op, register=False):
     def compute(cls, *operands: Array | None, **attributes: Any) -> Array | tuple[Array, ...]:
         graph = Graph()
         given = [None if x is None else constant(x, dtype_of(x.dtype)) for x in operands]
-        graph.outputs = cls.expansion(Builder(graph), Node(cls, given, attributes))
+        node = Node(cls, given, attributes)
+        graph.outputs = cls.expansion(Builder(graph), node)
         results = run(graph, [])
+        made = graph.nodes if node.regions else graph.walk()  # regions of `node` may be those of the model
+        for one in (node, *made):
+            one.detach()  # frees the operands, which garbage collection would do later
         return results[0] if len(results) == 1 else tuple(results)
 
 

@@ -19,6 +19,7 @@ from onnxtfl.ir.attributes import REQUIRED
 from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.declaration import Declaration, Effect, Permutation, Permuted, SharedAxes, UnknownRankError
 from onnxtfl.ir.dims import Shape, known_size
+from onnxtfl.ir.divisions import Division, of_shared_axes
 from onnxtfl.ir.history import Remark, with_name
 from onnxtfl.ir.intervals import Facts, FactsOf
 from onnxtfl.ir.origin import HasOrigins, Origin
@@ -192,6 +193,11 @@ class Op(Declaration):
         attributes = {name: physical_axes(node.attr(name), permutation) for name in shared.attributes}
         vectors, axes = (dict.fromkeys(indices, permutation) for indices in (shared.vectors, shared.axes))
         return Permuted(tuple(orders), (permutation,) * len(node.results), attributes, vectors, axes)
+
+    @classmethod
+    def divisions(cls, attributes: Mapping[str, Any], operands: Sequence[Array | None]) -> Iterable[Division]:
+        """Axes of the only result along which it may be evaluated in parts, by default those of `shared_axes`."""
+        return () if cls.shared_axes is None else of_shared_axes(cls.shared_axes, attributes, operands)
 
     @classmethod
     def origin_before(cls, node: Node, origin: Origin) -> Origin | None:

@@ -6,13 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.quantization import dequantize, quantize
-from onnxtfl.ir.quantized import moves_stored, touches_quantized
+from onnxtfl.ir.parts import Stored, evaluate_in_parts
+from onnxtfl.ir.quantization import dequantize
+from onnxtfl.ir.quantized import moves_stored, quantization_of, touches_quantized
 from onnxtfl.ir.types import TensorType
 
 Observer = Callable[[Node], None]
@@ -59,29 +59,22 @@ def evaluate_node(node: Node, operands: Sequence[Array | None]) -> list[Array]:
     The result is quantize(evaluate(dequantize)). Ops that only move elements move stored integers; regions accept and
     return stored integers.
     """
-    if not touches_quantized(node) or node.regions or moves_stored(node):
-        return _evaluated(node, operands)
-    real = [_real(array, value) for array, value in zip(operands, node.operands, strict=True)]
-    return [_stored(array, value) for array, value in zip(_evaluated(node, real), node.results, strict=True)]
+    real = touches_quantized(node) and not node.regions and not moves_stored(node)
+    given = [_operand(array, v, real) for array, v in zip(operands, node.operands, strict=True)]
+    grids = [quantization_of(v) if real else None for v in node.results]
+    static = [v.type.shape for v in node.results if isinstance(v.type, TensorType) and is_static(v.type.shape)]
+    made = sum(map(math.prod, static))
+    return evaluate_in_parts(node.op, attributes_of(node), node.op.padded(given), grids, made)
 
 
-def _evaluated(node: Node, operands: Sequence[Array | None]) -> list[Array]:
-    with np.errstate(all="ignore"):
-        result = node.op.evaluate(attributes_of(node), *operands)
-    results = result if isinstance(result, tuple) else (result,)
-    return [np.asarray(r) for r in results]
-
-
-def _real(array: Array | None, value: Value | None) -> Array | None:
-    if array is None or value is None or not value.is_quantized:
-        return array
-    type_ = value.tensor_type
-    return array if type_.quantization is None else dequantize(array, type_.quantization, type_.dtype)
-
-
-def _stored(array: Array, value: Value) -> Array:
-    quantization = value.tensor_type.quantization if value.is_quantized else None
-    return array if quantization is None else quantize(array, quantization)
+def _operand(array: Array | None, value: Value | None, real: bool) -> Stored | None:
+    """An operand of which real values, or the stored elements, are computed with."""
+    grid = quantization_of(value) if real else None
+    if array is None or value is None or grid is None:
+        return None if array is None else Stored(array)
+    if grid.block is not None:
+        return Stored(dequantize(array, grid, value.dtype))
+    return Stored(array, grid, value.dtype)
 
 
 def _lookup(values: Mapping[Value, Array], value: Value) -> Array:

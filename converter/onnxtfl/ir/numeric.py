@@ -44,12 +44,10 @@ def highest(dtype: np.dtype[Any]) -> Any:
     return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
 
 
-_erf = np.frompyfunc(math.erf, 1, 1)
-
-
 def erf(x: Array) -> Array:
     """The error function, in float64."""
-    return np.asarray(_erf(x.astype(np.float64)), np.float64)
+    wide = np.ascontiguousarray(x, np.float64).reshape(-1)
+    return np.fromiter(map(math.erf, wide.data), np.float64, x.size).reshape(x.shape)
 
 
 def sigmoid(x: Array) -> Array:

@@ -7,7 +7,7 @@ since version 11, ``tfl.CONV_2D`` version 3) are made by :func:`foreign_op`; the
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 from onnxtfl.ir.declaration import (
@@ -26,6 +26,8 @@ from onnxtfl.ir.declaration import (
     SharedAxes,
 )
 from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.divisions import Division, broadcast
+from onnxtfl.ir.dtypes import Array
 from onnxtfl.ir.graph import OPS, Node, Op, Value, attributes_of
 from onnxtfl.ir.shapes import broadcast_shapes
 
@@ -38,6 +40,10 @@ class Elementwise(Op, register=False):
     @staticmethod
     def shape(*operands: Value | None, **attributes: Any) -> Shape | None:
         return broadcast_shapes(*(v.tensor_type.shape for v in operands if v is not None))
+
+    @classmethod
+    def divisions(cls, attributes: Attributes, operands: Sequence[Array | None]) -> Iterable[Division]:
+        return broadcast(operands)
 
 
 Kind = TypeVar("Kind", bound=type[Op])

@@ -98,6 +98,13 @@ class Quantization:
         zero_points = tuple(self.zero_points[i] for i in places.tolist())
         return replace(self, scales=scales, zero_points=zero_points, axis=axis)
 
+    def part(self, index: Sequence[slice]) -> Quantization:
+        """The parameters of the elements at `index` (parameters for the tensor or along an axis)."""
+        if self.axis is None or len(index) <= self.axis:
+            return self
+        places = index[self.axis]
+        return replace(self, scales=self.scales[places], zero_points=self.zero_points[places])
+
     def reshaped(self, before: Shape, after: Shape) -> Quantization | None:
         """The parameters after a reshape; None if the quantized axis does not remain an axis of its own."""
         if self.axis is None:

@@ -152,6 +152,10 @@ class Window:
             return tuple(ceildiv(size, stride) for size, stride in zip(sizes, self.strides, strict=True))
         return tuple(self._count(i, size) for i, size in enumerate(sizes))
 
+    def known_counts(self, sizes: Sequence[int]) -> list[int]:
+        """`counts` of known sizes."""
+        return [n for n in self.counts(sizes) if isinstance(n, int)]
+
     def _count(self, i: int, size: Dim) -> Dim:
         before, after, span, stride = self.before[i], self.after[i], self.span[i], self.strides[i]
         room = size + (before + after - span)
@@ -165,7 +169,20 @@ class Window:
         """Pad `x` (spatial axes last) as far as windows reach; also return the number of windows along each axis."""
         sizes = x.shape[x.ndim - self.rank :]
         window = self.explicit(sizes).trimmed(sizes)
-        return pad_spatial(x, window.explicit_padding, value), [n for n in window.counts(sizes) if isinstance(n, int)]
+        return pad_spatial(x, window.explicit_padding, value), window.known_counts(sizes)
+
+    def part(self, i: int, size: int, start: int, stop: int) -> tuple[tuple[int, int], Window]:
+        """What the positions from `start` to `stop` along axis `i`, of `size`, read of it, and the window over that.
+
+        The padding is explicit.
+        """
+        low = start * self.strides[i] - self.before[i]
+        high = (stop - 1) * self.strides[i] - self.before[i] + self.span[i]
+        first = min(max(low, 0), size)
+        last = max(first, min(high, size))
+        before, after = list(self.before), list(self.after)
+        before[i], after[i] = (first - low, high - last) if last > first else (high - low, 0)
+        return (first, last), replace(self, padding=(*before, *after))
 
     def taps(self) -> Iterator[tuple[int, ...]]:
         """The positions inside a window, in C order. Raises UnsupportedError if these are too many."""

@@ -34,7 +34,7 @@ reductions, cumulative, softmax
     Reduce(x, axes?; kind = sum prod max min mean any all, keepdims)   (axes absent: all; empty: none)
     ArgMax ArgMin(x; axis, keepdims, select_last_index, dtype)
     CumSum(x, axis; exclusive, reverse)   Softmax LogSoftmax(x; axis)
-randomness (random effects, no evaluation)
+randomness (random effects)
     RngNormal(mu, sigma, shape; seed)   RngUniform(a, b, shape; seed)   Multinomial(logits, count; seed, dtype)
 reshape, transpose, broadcasting
     Reshape(x, shape)   (one -1 allowed)   Transpose(x; permutation)   BroadcastTo(x, shape)   (the full shape)

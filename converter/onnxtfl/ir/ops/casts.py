@@ -79,7 +79,7 @@ class BitcastConvert(Op):
     results = (Operand("output", like="dtype"),)
     attributes = {"dtype": ElementType()}
     core = True
-    shared_axes = SharedAxes()
+    shared_axes = SharedAxes(independent=False)
 
     @staticmethod
     def shape(x: Value, *, dtype: DType) -> Dims:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, broadcast_dim, differ, known_of, product
 from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.divisions import Division, along
 from onnxtfl.ir.formula import Formula, Term, by_expansion
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import NUMERIC, Attributes, Op, Operand, Permutation, Permuted, attributes_of
@@ -65,6 +66,21 @@ class DotGeneral(Op):
         return np.asarray(result).transpose(attributes["output_permutation"] or range(result.ndim))
 
     @classmethod
+    def divisions(cls, attributes: Attributes, operands: Sequence[Array | None]) -> Iterator[Division]:
+        """All axes of the result: those of batches are axes of both operands, free ones of one."""
+        lhs, rhs, *bias = operands
+        assert lhs is not None and rhs is not None
+        roles = DotRoles(attributes, lhs.ndim, rhs.ndim)
+        natural: list[tuple[int | None, int | None]] = [*zip(roles.lhs_batch, roles.rhs_batch, strict=True)]
+        natural += [*((i, None) for i in roles.lhs_free), *((None, j) for j in roles.rhs_free)]
+        order = list(attributes["output_permutation"] or range(len(natural)))
+        for axis, (i, j) in enumerate(natural):
+            sizes = [1 if place is None else x.shape[place] for x, place in ((lhs, i), (rhs, j))]
+            size = sizes[0] if sizes[1] == 1 else sizes[1]
+            places = [place if n == size else None for place, n in zip((i, j), sizes, strict=True)]
+            yield along(order.index(axis), size, [*places, *(_feature_axis(v, axis == len(natural) - 1) for v in bias)])
+
+    @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         """Renumber axes; a permuted result changes `output_permutation`."""
         if index == -1:
@@ -89,6 +105,10 @@ class DotGeneralBias(DotGeneral):
         if permuted is None or (index == 1 and len(DotRoles.of(node).rhs_free) > 1):
             return None
         return Permuted((*permuted.operands, None), permuted.results, permuted.attributes)
+
+
+def _feature_axis(bias: Array | None, is_last: bool) -> int | None:
+    return bias.ndim - 1 if is_last and bias is not None and bias.ndim and bias.shape[-1] != 1 else None
 
 
 def _check_bias(bias: Value, natural: Dims) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from onnxtfl.ir.attributes import Attribute, Axes, Axis, Integer, Integers, Padd
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, is_static, product
 from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.divisions import Division, Part, along, at
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import NUMERIC, Attributes, Op, Operand, Permutation, Permuted, attributes_of
 from onnxtfl.ir.permutations import physical_axes, unless_identity
@@ -60,6 +62,17 @@ class Convolution(Op, register=False):
     def output_shape(cls, attributes: Attributes, x: Dims, w: Dims) -> Dims:
         """The shape of the result."""
         raise NotImplementedError
+
+    @classmethod
+    def divisions(cls, attributes: Attributes, operands: Sequence[Array | None]) -> Iterator[Division]:
+        """Samples, and features unless there are groups."""
+        x, w, bias = operands
+        assert x is not None and w is not None
+        batch, place = attributes["input_batch_dimension"], attributes["kernel_output_feature_dimension"]
+        yield along(attributes["output_batch_dimension"], x.shape[batch], (batch, None, None))
+        if attributes["feature_group_count"] == 1:
+            flat = None if bias is None else int(np.argmax(bias.shape))
+            yield along(attributes["output_feature_dimension"], w.shape[place], (None, place, flat))
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
@@ -161,6 +174,18 @@ class Conv(Convolution):
         sizes = conv_window(attributes, w).counts(spatial_sizes(attributes, "input", x))
         return placed(attributes, x[attributes["input_batch_dimension"]], out, sizes)
 
+    @classmethod
+    def divisions(cls, attributes: Attributes, operands: Sequence[Array | None]) -> Iterator[Division]:
+        """Samples, features, and positions along each spatial axis, which are computed from the windows over them."""
+        yield from super().divisions(attributes, operands)
+        x, w, _ = operands
+        assert x is not None and w is not None
+        sizes: tuple[int, ...] = spatial_sizes(attributes, "input", x.shape)
+        window = conv_window(attributes, w.shape).explicit(sizes)
+        axes = zip(*(attributes[f"{side}_spatial_dimensions"] for side in ("input", "output")), strict=True)
+        for i, ((place, axis), count) in enumerate(zip(axes, window.known_counts(sizes), strict=True)):
+            yield Division(axis, count, partial(_positions, window, i, x.shape[place], place))
+
     @staticmethod
     def compute(x: Array, w: Array, bias: Array | None, **attributes: Any) -> Array:
         image, kernel = channels_first(attributes, x, w)
@@ -175,7 +200,13 @@ class Conv(Convolution):
         return finish(attributes, result, bias)
 
 
-_MOST_COLUMNS = 1 << 17
+def _positions(window: Window, i: int, size: int, place: int, start: int, stop: int) -> Part:
+    """What the positions from `start` to `stop` along spatial axis `i` read: axis `place` of the input, of `size`."""
+    seen, rest = window.part(i, size, start, stop)
+    return Part((at(place, *seen), (), ()), {"padding": rest.padding})
+
+
+_MOST_COLUMNS = 1 << 16
 """About how many elements of windows are copied for one matrix product."""
 
 

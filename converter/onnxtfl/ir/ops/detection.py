@@ -5,6 +5,7 @@ Source: neutral-ops 3.82 (NMS), ONNX NonMaxSuppression-11; TensorFlow NonMaxSupp
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -113,8 +114,11 @@ class SelectBoxes(Op):
 
     Boxes whose overlap with a chosen one is >= the threshold are suppressed. With `sigma` > 0 overlaps reduce scores
     instead (soft NMS). Results: indices int32 [limit], their scores [limit], and the number of selected boxes, int32.
-    Source: TensorFlow NonMaxSuppressionV5 (added). Not evaluated: the order of equal scores is undefined.
+    Of equal scores the first is selected first (in TensorFlow their order is undefined). Source: TensorFlow
+    NonMaxSuppressionV5 (added); LiteRT kernels/internal/reference/non_max_suppression.h.
     """
+
+    discrete = True
 
     operands = (
         Operand("boxes", FLOATS),
@@ -135,3 +139,42 @@ class SelectBoxes(Op):
         known = static_ints(limit)
         size = known[0] if known else fresh_symbol()
         return [(size,), (size,), ()]
+
+    @staticmethod
+    def compute(boxes: Array, scores: Array, limit: Array, *thresholds: Array | None) -> tuple[Array, ...]:
+        overlap, least, sigma = (0.0 if x is None else float(x.reshape(-1)[0]) for x in thresholds)
+        most, corners = int(limit.reshape(-1)[0]), as_corners(boxes.astype(np.float32), False)
+        chosen = _select_softly(corners, scores.astype(np.float32), most, overlap, least, sigma)
+        indices, found = np.zeros(most, np.int32), np.zeros(most, np.float32)
+        for place, (index, score) in enumerate(chosen):
+            indices[place], found[place] = index, score
+        return indices, found, np.asarray(len(chosen), np.int32)
+
+
+def _select_softly(
+    corners: Array, scores: Array, limit: int, overlap: float, least: float, sigma: float
+) -> list[tuple[int, np.float32]]:
+    """The indices of the selected boxes, at most `limit`, and their scores, which overlaps may have reduced.
+
+    As in LiteRT, a selected box waits again, and is suppressed by itself, unless its area is 0.
+    """
+    waiting = [(-score, index, 0) for index, score in enumerate(scores) if score > least]
+    heapq.heapify(waiting)
+    limit = min(limit, len(waiting))
+    chosen: list[tuple[int, np.float32]] = []
+    while waiting and len(chosen) < limit:
+        before, index, compared = heapq.heappop(waiting)
+        score, seen = -before, len(chosen)
+        for other, _ in reversed(chosen[compared:]):
+            shared = _overlap(corners[index], corners[other])
+            if shared >= overlap:
+                score = np.float32(-np.inf)
+            elif sigma > 0:
+                score *= np.float32(math.exp(-0.5 / sigma * shared * shared))
+            if score <= least:
+                break
+        if score == -before:
+            chosen.append((index, score))
+        if score > least:
+            heapq.heappush(waiting, (-score, index, seen))
+    return chosen

@@ -46,7 +46,7 @@ class Trilu(Op):
     operands = (Operand("input"), Operand("k", INDICES, optional=True, likely=(0, 1)))
     attributes = {"upper": Flag(True)}
     core = True
-    shared_axes = SharedAxes()
+    shared_axes = SharedAxes(independent=False)
     carries = slice(0, 1)
 
     @classmethod

@@ -114,7 +114,7 @@ def LayerNorm(x: Term, scale: Term, bias: Term | None, axis: int = -1, epsilon: 
     Formula,
     operands=_SCALED,
     shape=staticmethod(_by_feature),
-    shared_axes=SharedAxes(attributes=("batch_index", "feature_index")),
+    shared_axes=SharedAxes(attributes=("batch_index", "feature_index"), independent=False),
 )
 def InstanceNorm(
     x: Term, scale: Term, bias: Term, epsilon: float = 1e-5, batch_index: int = 0, feature_index: int = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,11 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, at_most, exceeds, fresh_symbol, is_static, known_sizes
 from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.divisions import Division, along
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import ZERO, Facts, FactsOf
-from onnxtfl.ir.op import INDICES, Op, Operand, SharedAxes
+from onnxtfl.ir.op import INDICES, Attributes, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.slicing import END, Slice
 from onnxtfl.ir.ops.transpose import Transpose
@@ -127,6 +128,15 @@ class Pad(Op):
         x = x[tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(rows, x.shape, strict=True))]
         rows = [(max(a, 0), max(b, 0)) for a, b in rows]
         return _filled(x, rows, value) if mode == "constant" else np.asarray(np.pad(x, rows, mode))
+
+    @classmethod
+    def divisions(cls, attributes: Attributes, operands: Sequence[Array | None]) -> Iterator[Division]:
+        """The axes that are not padded."""
+        x, padding, _ = operands
+        assert x is not None and padding is not None
+        for axis, amounts in enumerate(padding):
+            if not np.any(amounts):
+                yield along(axis, x.shape[axis], (axis, None, None))
 
 
 def cut_within(size: Dim, low: int, high: int) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +13,9 @@ from onnxtfl.ir.attributes import Axis, ElementType, Flag, Integer
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.dims import ceildiv, differ
+from onnxtfl.ir.divisions import Division, along
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import FLOATS, NUMERIC, Op, Operand, Permutation, Permuted, SharedAxes
+from onnxtfl.ir.op import FLOATS, NUMERIC, Attributes, Op, Operand, Permutation, Permuted, SharedAxes
 from onnxtfl.ir.permutations import physical_axes, rank_of
 from onnxtfl.ir.quantization import broadcastable, exact_type, to_real, to_stored
 from onnxtfl.ir.shapes import broadcast_shapes, normalize_axis
@@ -49,6 +50,17 @@ class Linear(Op, register=False):
         return shape
 
     @classmethod
+    def divisions(cls, attributes: Attributes, operands: Sequence[Array | None]) -> Iterator[Division]:
+        """All axes, with the parameters along them; but not through blocks."""
+        x, *parameters = operands
+        assert x is not None
+        blocked = normalize_axis(attributes["axis"], x.ndim) if attributes["block_size"] else None
+        for axis, size in enumerate(x.shape):
+            if axis != blocked:
+                found = [_place(x, v, axis, attributes["axis"]) for v in parameters]
+                yield along(axis, size, (axis, *found))
+
+    @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         """Blockwise parameters have the axes of the operand."""
         permuted = super().permuted(node, index, permutation)
@@ -68,6 +80,15 @@ def _check_blocks(shape: Dims, parameters: Sequence[Dims | None], axis: int, blo
         if given is not None and differ(given[axis], ceildiv(shape[axis], block)):
             text = f"for an axis of size {shape[axis]} in blocks of {block}"
             raise ValueError(f"{given[axis]} scales or zero points {text}")
+
+
+def _place(x: Array, parameter: Array | None, axis: int, along_axis: int) -> int | None:
+    """The axis of a scale or zero point that is `axis` of `x`; None if it is the same for all indices."""
+    if parameter is None or parameter.size == 1:
+        return None
+    if parameter.ndim == x.ndim > 1:
+        return axis
+    return 0 if axis == normalize_axis(along_axis, x.ndim) else None
 
 
 def _parameters(x: Array, scale: Array, zero: Array | None, axis: int, block_size: int) -> tuple[Array, Array | int]:

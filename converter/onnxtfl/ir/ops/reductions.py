@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from onnxtfl.ir.attributes import Axis, Choice, ElementType, Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, fresh_symbol, is_static
 from onnxtfl.ir.dims import Shape as Dims
+from onnxtfl.ir.divisions import Division, of_reduction
 from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import MOST, Facts, FactsOf, of_type
@@ -28,7 +29,7 @@ class Reduce(Op):
 
     `axes`: a vector of axes; absent: all axes, empty: none. `keepdims`: reduced axes stay with size 1.
     An empty reduction is the neutral element (of a mean NaN, of integers 0); integers wrap, their mean is rounded
-    toward zero.
+    toward zero. Floats are added up in float64.
     Source: neutral-ops 3.93 (`kind` is its `computation`), ONNX ReduceSum and others.
     """
 
@@ -65,16 +66,16 @@ class Reduce(Op):
 
     @staticmethod
     def compute(x: Array, axes: Array | None, *, kind: str, keepdims: bool) -> Any:
-        along = tuple(range(x.ndim)) if axes is None else normalize_axes([int(a) for a in axes.reshape(-1)], x.ndim)
+        along = _axes_of(x, axes)
         match kind:
             case "sum" | "prod":
-                return (np.sum if kind == "sum" else np.prod)(x, along, dtype=x.dtype, keepdims=keepdims)
+                return (np.sum if kind == "sum" else np.prod)(x, along, dtype=_sum_type(x), keepdims=keepdims)
             case "mean":
                 if x.dtype == object:
                     raise TypeError("dims have no mean")
                 if 0 in (x.shape[a] for a in along):
                     return np.sum(x, along, keepdims=keepdims) + (0 if x.dtype.kind in "iu" else np.nan)
-                return np.mean(x, along, keepdims=keepdims)
+                return np.mean(x, along, dtype=_sum_type(x) if x.dtype.kind == "f" else None, keepdims=keepdims)
             case "max":
                 return np.max(x, along, keepdims=keepdims, **_start(x, numeric.lowest))
             case "min":
@@ -85,6 +86,21 @@ class Reduce(Op):
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
         axes = reduced_axes(node)
         return None if axes is None else permuted_reduction(node, index, permutation, axes)
+
+    @classmethod
+    def divisions(cls, attributes: Attributes, operands: Sequence[Array | None]) -> Iterable[Division]:
+        x, axes = operands
+        assert x is not None
+        return of_reduction(operands, _axes_of(x, axes), attributes["keepdims"])
+
+
+def _sum_type(x: Array) -> np.dtype[Any]:
+    """The type in which elements are added up: NumPy's sums of float32 along other axes than the last are inexact."""
+    return np.dtype(np.float64) if x.dtype == np.float32 else x.dtype
+
+
+def _axes_of(x: Array, axes: Array | None) -> tuple[int, ...]:
+    return tuple(range(x.ndim)) if axes is None else normalize_axes([int(a) for a in axes.reshape(-1)], x.ndim)
 
 
 def permuted_reduction(node: Node, index: int, permutation: Permutation, axes: Sequence[int]) -> Permuted | None:
@@ -189,6 +205,12 @@ class _ArgExtreme(Op, register=False):
             return None
         return permuted_reduction(node, index, permutation, (node.attr("axis") % node.operand(0).rank,))
 
+    @classmethod
+    def divisions(cls, attributes: Attributes, operands: Sequence[Array | None]) -> Iterable[Division]:
+        (x,) = operands
+        assert x is not None
+        return of_reduction(operands, (normalize_axis(attributes["axis"], x.ndim),), attributes["keepdims"])
+
 
 class ArgMax(_ArgExtreme):
     """The index of the maximum along `axis`, the first of several unless `select_last_index`.
@@ -219,6 +241,7 @@ class FunctionReduce(Formula):
     operands = (Operand("input", NUMERIC), Operand("axes", INDICES, optional=True))
     attributes = {"kind": Choice("l1", "l2", "sum_square", "log_sum", "log_sum_exp"), "keepdims": Flag(False)}
     permuted = Reduce.permuted
+    divisions = Reduce.divisions
 
     @classmethod
     def formula(cls, x: Term, axes: Term | None, kind: str, keepdims: bool) -> Term:
