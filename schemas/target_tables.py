@@ -14,7 +14,7 @@ from onnxtfl.schemas.sections import section, tables_in
 
 FOLDER, ROOT = "targets", "tflite"
 _INHERITED = (
-    *("fallback", "weights", "loops", "own_arithmetic", "widens", "min_runtime", "accelerator", "runtime", "advice"),
+    *("min_runtime", "fallback", "weights", "loops", "own_arithmetic", "widens", "folds_all", "largest_integer", "accelerator", "runtime", "advice"),
 )
 FEATURES = ("open_sizes", "uint8_kernels", "hybrid_kernels", "int64", "float16", "quantized")
 """What targets may lack."""
@@ -39,6 +39,8 @@ class TargetTable:
     loops: Literal["fast", "small", "none"] = "fast"
     own_arithmetic: bool = False
     widens: bool = False
+    folds_all: bool = False
+    largest_integer: int | None = None
     min_runtime: str | None = None
     accelerator: str | None = None
     runtime: str | None = None

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from onnxtfl.mappings.nn.pool_indices import numbered, pool_with_indices
+from onnxtfl.mappings.tensor.padding import has_constant_padding, joined_padding
 
 from onnxtfl.build.convolutions import channels_first
 from onnxtfl.build.qlinear import MICROSOFT, channels_second, channels_trailing, lift_op
@@ -43,6 +44,7 @@ from onnxtfl.ir.dims import is_static, known_size, product
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.numeric import lowest
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.quantization import Quantization
@@ -50,7 +52,17 @@ from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
+from onnxtfl.rewriting.registry import (
+    Computed,
+    Form,
+    decompose,
+    decompose_late,
+    lift_onnx,
+    lift_tfl,
+    lower_onnx,
+    lower_tfl,
+    upgrade,
+)
 
 
 def _window(node: Node) -> Window:
@@ -345,6 +357,19 @@ def _mean_of_padded(b: Builder, node: Node) -> Value:
         return b(ops.Mul, mean, _volume_by_count(x, dims, window))
     ones, plain = realize_window(b, spatial_ones(b, x, dims), dims, window)
     return b(ops.Div, mean, b(ops.AveragePool, ones, **ops.pool_attributes(plain, dims)))
+
+
+def _reads_a_pad(node: Node) -> bool:
+    pad = made_by(node.operand(0), ops.Pad)
+    return pad is not None and has_constant_padding(pad)
+
+
+@decompose_late(ops.AveragePool, "gpu", when=_reads_a_pad)
+def _mean_of_joined_padding(b: Builder, node: Node) -> Value:
+    """Join constants in place of a Pad: the accelerator would make that a part of the pool, whose mean leaves it out."""
+    pad = made_by(node.operand(0), ops.Pad)
+    assert pad is not None
+    return b(ops.AveragePool, joined_padding(b, pad), **node.attributes)
 
 
 def _volume_by_count(x: Value, dims: Sequence[int], window: Window) -> Value:

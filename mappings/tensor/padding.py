@@ -225,14 +225,19 @@ def _crop_computed_padding(b: Builder, node: Node) -> Value | Sequence[Value] | 
     return b(ops.Pad, cut, rows, node.optional(2), **node.attributes)
 
 
-def _has_constant_padding(node: Node) -> bool:
+def has_constant_padding(node: Node) -> bool:
     known = node.attr("mode") == "constant" and node.operand(0).tensor_type.is_static
     return known and static_ints(node.operand(1)) is not None and never_negative(node.operand(1))
 
 
-@decompose(ops.Pad, "gpu", order="operands", when=_has_constant_padding)
+@decompose(ops.Pad, "gpu", order="operands", when=has_constant_padding)
 def _pad_by_concatenation(b: Builder, node: Node) -> Value:
     """Join constants before and after each padded axis: the accelerator has no PADV2, and PAD for a batch of 1 only."""
+    return joined_padding(b, node)
+
+
+def joined_padding(b: Builder, node: Node) -> Value:
+    """Return the result of a Pad with known amounts by constants that are joined to its operand, axis by axis."""
     x, value, rows = node.operand(0), node.optional(2), static_ints(node.operand(1)) or []
     fill = b.scalar(0, x) if value is None else value
     known = fill.numpy().reshape(-1)[0] if fill.is_constant else None

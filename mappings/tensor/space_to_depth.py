@@ -36,6 +36,20 @@ for _op in (ops.DepthToSpace, ops.SpaceToDepth, ops.SpaceToBatch, ops.BatchToSpa
     decompose(_op, "ethos-u")(expand)
 
 
+def _has_images_last(node: Node) -> bool:
+    last = node.attr("depth_dim") == 3 and tuple(node.attr("space_dims")) == (1, 2)
+    return last and node.operand(0).tensor_type.is_static and node.operand(0).shape[0] != 1
+
+
+@decompose(ops.DepthToSpace, "gpu", order="axes", when=_has_images_last)
+@decompose(ops.SpaceToDepth, "gpu", order="axes", when=_has_images_last)
+def _blocks_of_joined_images(b: Builder, node: Node) -> Value:
+    """Take the images of a batch for one high image: no block is in two of them."""
+    x = node.operand(0)
+    joined = reshape(b, x, (1, x.size(0) * x.size(1), *x.shape[2:]))
+    return reshape(b, b(node.op, joined, **node.attributes), node.result.shape)
+
+
 @lift_tfl("DEPTH_TO_SPACE", "SPACE_TO_DEPTH")
 def _from_tfl_blocks(b: Builder, node: Node) -> Value:
     op = ops.DepthToSpace if node.op.name == "tfl.DEPTH_TO_SPACE" else ops.SpaceToDepth

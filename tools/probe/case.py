@@ -155,8 +155,9 @@ def draw(element: str, shape: Sequence[int], *, seed: str = "", low: float = -4,
     if element.startswith("complex"):
         return (rng.uniform(-2, 2, shape) + 1j * rng.uniform(-2, 2, shape)).astype(dtype)
     if element in INTEGERS:
-        bounds = np.iinfo(dtype)
-        return rng.integers(bounds.min // 3, bounds.max // 3, shape, dtype=dtype, endpoint=True)
+        bounds, largest = np.iinfo(dtype), _LARGEST.get()
+        low_, high_ = max(bounds.min // 3, -largest), min(bounds.max // 3, largest)
+        return rng.integers(low_, high_, shape, dtype=dtype, endpoint=True)
     return np.asarray(rng.uniform(low, high, shape)).astype(dtype)
 
 
@@ -168,16 +169,18 @@ def draw_small(element: str, shape: Sequence[int], *, seed: str = "", low: int =
 
 
 _FIRST: ContextVar[int] = ContextVar("first", default=2)
+_LARGEST: ContextVar[int] = ContextVar("largest", default=1 << 64)
 
 
 @contextlib.contextmanager
-def batches_of(size: int) -> Iterator[None]:
-    """The first axis of shapes of several axes has this size."""
-    token = _FIRST.set(size)
+def batches_of(size: int, largest: int) -> Iterator[None]:
+    """The first axis of shapes of several axes has this size, and integers are at most `largest`."""
+    tokens = _FIRST.set(size), _LARGEST.set(largest)
     try:
         yield
     finally:
-        _FIRST.reset(token)
+        _FIRST.reset(tokens[0])
+        _LARGEST.reset(tokens[1])
 
 
 def sizes(rank: int) -> tuple[int, ...]:

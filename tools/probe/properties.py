@@ -12,7 +12,7 @@ from tools.probe.case import Case, batches_of
 from tools.probe.measure import Finding
 from tools.probe.registry import BOUNDS, cases_of
 
-from onnxtfl.targets.properties import PROPERTIES
+from onnxtfl.targets.properties import EXACT_INTEGERS, PROPERTIES
 
 _EACH = 3
 """The number of cases of each type, mode, rank and combination of properties."""
@@ -21,10 +21,11 @@ _CONVERTED = _TYPES | {"float16", "int8", "uint8"}
 """The element types in which results for the accelerator compute, and those that they convert."""
 _MODES = ("equal", "scalar", "broadcast")
 _RANK = 4
-_LEAST_GAIN, _LEAST_OF_BATCH = 0.005, 0.05
-"""The part of all cases that a property has to explain to be a constraint of forms; more for the batch, since cases of
-a batch of 1 are few.
-"""
+_RANKS = ("equal_ranks", "unit_constants", "plain_slice", "channels_of_groups", "axes")
+_LAST = ("constants", "unit_batch")
+"""The properties that are tried first, since they say the most, and last, before and after options."""
+_LEAST_GAIN = 0.005
+"""The part of all cases that a property has to explain to be a constraint of forms."""
 _NOT_IN_BATCHES = (ValueError, IndexError)
 """What cases raise that cannot have a batch of 1."""
 Key = tuple[Any, ...]
@@ -34,9 +35,9 @@ def cases_with_properties(op: str) -> Iterator[Case]:
     """A few static cases of each kind, with batches of 1 and more, whose `extra` has options and properties."""
     seen: Counter[Key] = Counter()
     for first in (2, 1):
-        with batches_of(first), contextlib.suppress(*_NOT_IN_BATCHES if first == 1 else ()):
+        with batches_of(first, EXACT_INTEGERS // 4), contextlib.suppress(*_NOT_IN_BATCHES if first == 1 else ()):
             for case in cases_of(op):
-                for found in (case, *_of_batch_1(case), *_of_a_constant(case)):
+                for found in (*_of_equal_ranks(case), case, *_of_batch_1(case), *_of_a_constant(case)):
                     if _is_suitable(found):
                         extra = {**_properties(found), **found.extra}
                         known = replace(found, extra=extra, tolerance=_tolerance(found))
@@ -70,6 +71,15 @@ def _of_batch_1(case: Case) -> Iterator[Case]:
             yield replace(case, operands=operands, expected=case.evaluate(*operands))
 
 
+def _of_equal_ranks(case: Case) -> Iterator[Case]:
+    """A case that broadcasts, with unit axes before those of operands of lower rank."""
+    if case.mode == "broadcast" and case.evaluate is not None and not case.quantizations:
+        rank = case.expected[0].ndim
+        operands = [a if a is None else a.reshape((1,) * (rank - a.ndim) + a.shape) for a in case.operands]
+        with contextlib.suppress(*_NOT_IN_BATCHES):
+            yield replace(case, operands=operands, expected=case.evaluate(*operands))
+
+
 def _of_a_constant(case: Case) -> Iterator[Case]:
     """A conversion of a constant: weights are stored in other types."""
     if "U" in case.types and not case.constants:
@@ -94,24 +104,21 @@ def _decides(name: str, value: Any) -> bool:
 
 def deciding(findings: Sequence[Finding]) -> list[Finding]:
     """The findings with those constraints only without which a correct case would count as wrong."""
-    names = sorted({name for f in findings for name, value in f.extra.items() if _decides(name, value)})
+    known = {name for f in findings for name, value in f.extra.items() if _decides(name, value)}
+    names = sorted(known, key=lambda name: (_RANKS.index(name) if name in _RANKS else len(_RANKS), name in _LAST, name))
     always = [name for name in names if name in ("constant", "required", "per_axis", "quantization")]
     chosen: list[str] = list(always)
     best = _kept(findings, chosen)
     while best < len(findings):
-        gains = {name: _kept(findings, [*chosen, name]) - best for name in names}
-        enough = {name: gain for name, gain in gains.items() if gain > _least_gain(name) * len(findings)}
-        if not enough:
+        gains = ((_kept(findings, [*chosen, name]) - best, name) for name in names)
+        gain, name = next(((gain, name) for gain, name in gains if gain > _LEAST_GAIN * len(findings)), (0, ""))
+        if not gain:
             break
-        chosen.append(max(enough, key=enough.__getitem__))
-        best += enough[chosen[-1]]
+        chosen.append(name)
+        best += gain
     narrowed = [replace(f, extra={k: v for k, v in f.extra.items() if k in chosen}) for f in findings]
     wrong = {_cell(f) for f in narrowed if f.mode == "equal" and set(f.verdicts.values()) != {"correct"}}
     return [f for f in narrowed if f.mode not in BOUNDS or _cell(f) not in wrong]
-
-
-def _least_gain(name: str) -> float:
-    return _LEAST_OF_BATCH if name == "unit_batch" else _LEAST_GAIN
 
 
 def _cell(finding: Finding) -> Key:

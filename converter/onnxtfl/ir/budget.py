@@ -46,6 +46,7 @@ are quantized later; or never, for targets without loops: all iterations are wri
 class Budget:
     """The limits of a conversion, and what it has used so far: `max_memory` bytes of constants computed before run
     time, and `seconds`. `loops`: how loops are written, see `Loops`.
+    `folds_all`: nodes of constants are computed whatever their size.
 
     `elements`: read, written or multiplied by nodes that were computed before run time. `held`: bytes of the constants
     made from them. `terms`: products of terms in symbolic sizes. `unknown`: sizes that became unknown since their
@@ -55,6 +56,7 @@ class Budget:
     __slots__ = (
         "deadline",
         "elements",
+        "folds_all",
         "held",
         "limited",
         "loops",
@@ -69,6 +71,7 @@ class Budget:
         self, max_memory: float = math.inf, seconds: float = math.inf, *, limited: bool = True, loops: Loops = "fast"
     ) -> None:
         self.max_memory, self.seconds, self.limited, self.loops = max_memory, seconds, limited, loops
+        self.folds_all = False
         self.deadline = time.monotonic() + seconds
         self.elements = self.held = self.terms = self.unknown = self.steps = 0
 

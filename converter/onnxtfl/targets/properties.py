@@ -17,6 +17,8 @@ from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import TensorType
 from onnxtfl.targets.instance import OpInstance
 
+EXACT_INTEGERS = 1 << 24
+"""The accelerator holds constants of int32 in float32, which has all integers up to this one."""
 _AXES = {0: "", 1: "B", 2: "BC", 3: "BWC", 4: "BHWC"}
 """The letters of a tensor's axes by its rank."""
 _AXIS_NAMES = ("axis", "dim", "axes", "dims")

@@ -11,10 +11,13 @@ import re
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.schemas.target_tables import FEATURES, target_tables
@@ -148,6 +151,8 @@ class TfliteTarget(Target):
             return Refusal("op", f"TFLite has no op {op}")
         if self.table.widens and op == "DEQUANTIZE" and is_half_constant(instance.operands[0][2]):
             return None
+        if (large := self._largest_constant(instance)) is not None:
+            return Refusal("other", f"{op} accepts integer constants up to {self.table.largest_integer}, not {large}")
         known = instance.entry
         if not known.versions or known.versions[0].since > (*self.release, 99):
             return Refusal("op", f"the runtime {self.min_runtime} has no kernel for {op}")
@@ -202,6 +207,16 @@ class TfliteTarget(Target):
             if failed is not None:
                 return Refusal("other", f"{table.title} runs {form.op} only with {failed}")
         return None
+
+    def _largest_constant(self, instance: OpInstance) -> int | None:
+        """The largest integer of constant operands, if it is too large for the target."""
+        limit = self.table.largest_integer
+        if limit is None:
+            return None
+        known = (v for _, p, v in instance.operands if p.variable == instance.main and v.is_constant)
+        integers = (v.numpy().astype(np.int64) for v in known if v.dtype is DType.INT32 and not v.is_quantized)
+        largest = max((int(np.abs(found).max(initial=0)) for found in integers), default=0)
+        return largest if largest > limit else None
 
     def _too_new(self, known: OpEntry, instance: OpInstance) -> Refusal | None:
         if all(version.since[:2] <= self.release for version in known.versions):

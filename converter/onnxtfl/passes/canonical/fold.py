@@ -70,7 +70,7 @@ def fold_node(node: Node) -> list[Value] | None:
         return [lazy]
     operand_bytes = sum(v.data.nbytes for v in set(node.operands) if v is not None and v.data is not None)
     result_bytes = _result_bytes(node)
-    if operand_bytes > LARGEST or result_bytes is None or result_bytes > max(SMALL, operand_bytes):
+    if operand_bytes > LARGEST or result_bytes is None or result_bytes > max(_largest(), operand_bytes):
         return None
     if not current_budget().may_compute(work_of(node)) or not current_budget().may_hold(result_bytes):
         return None
@@ -88,6 +88,11 @@ def fold_node(node: Node) -> list[Value] | None:
             code="E-FILE-009",
         ) from error
     return [_result(array, r) for array, r in zip(results, node.results, strict=True)]
+
+
+def _largest() -> int:
+    """The most bytes of a folded result: more for a target whose kernels do not compute on constants alone."""
+    return LARGEST if current_budget().folds_all else SMALL
 
 
 def _is_empty(result: Value) -> bool:
