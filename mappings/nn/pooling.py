@@ -56,7 +56,6 @@ from onnxtfl.rewriting.registry import (
     Computed,
     Form,
     decompose,
-    decompose_late,
     lift_onnx,
     lift_tfl,
     lower_onnx,
@@ -346,10 +345,14 @@ def _weighted_sum(b: Builder, node: Node) -> Value:
 
 @decompose(ops.AveragePool, "onnx", when=_pads_too_much)
 @decompose(ops.AveragePool, "tfl", when=lambda node: _is_padded(node) and not node.operand(0).is_quantized, benefit=2)
-def _mean_of_padded(b: Builder, node: Node) -> Value:
-    """Return the mean over x padded with zeros, times window volume / number of counted elements."""
+def _mean_of_padded(b: Builder, node: Node, joined: bool = False) -> Value:
+    """Return the mean over x padded with zeros (`joined`: constants that are joined to x), times window volume / number
+    of counted elements.
+    """
     x, dims, window = node.operand(0), node.attr("dims"), _window(node)
     zeros, plain = realize_window(b, x, dims, window)
+    if joined and (pad := made_by(zeros, ops.Pad)) is not None and has_constant_padding(pad):
+        zeros = joined_padding(b, pad, _ALMOST_ZERO)
     mean = b(ops.AveragePool, zeros, **ops.pool_attributes(plain, dims))
     if node.attr("count_include_pad"):
         return mean
@@ -359,17 +362,16 @@ def _mean_of_padded(b: Builder, node: Node) -> Value:
     return b(ops.Div, mean, b(ops.AveragePool, ones, **ops.pool_attributes(plain, dims)))
 
 
-def _reads_a_pad(node: Node) -> bool:
-    pad = made_by(node.operand(0), ops.Pad)
-    return pad is not None and has_constant_padding(pad)
+_ALMOST_ZERO = float(np.finfo(np.float32).tiny)
 
 
-@decompose_late(ops.AveragePool, "gpu", when=_reads_a_pad)
+@decompose(ops.AveragePool, "gpu", when=lambda node: _is_padded(node) and not node.operand(0).is_quantized)
 def _mean_of_joined_padding(b: Builder, node: Node) -> Value:
-    """Join constants in place of a Pad: the accelerator would make that a part of the pool, whose mean leaves it out."""
-    pad = made_by(node.operand(0), ops.Pad)
-    assert pad is not None
-    return b(ops.AveragePool, joined_padding(b, pad), **node.attributes)
+    """The same without a Pad, which the accelerator would make a part of the pool, whose mean then leaves it out.
+
+    It takes zeros that are joined for a Pad, too; therefore they are the smallest positive number.
+    """
+    return _mean_of_padded(b, node, joined=True)
 
 
 def _volume_by_count(x: Value, dims: Sequence[int], window: Window) -> Value:

@@ -236,11 +236,14 @@ def _pad_by_concatenation(b: Builder, node: Node) -> Value:
     return joined_padding(b, node)
 
 
-def joined_padding(b: Builder, node: Node) -> Value:
-    """Return the result of a Pad with known amounts by constants that are joined to its operand, axis by axis."""
+def joined_padding(b: Builder, node: Node, zero: float = 0.0) -> Value:
+    """Return the result of a Pad with known amounts by constants that are joined to its operand, axis by axis.
+
+    `zero`: in place of 0.
+    """
     x, value, rows = node.operand(0), node.optional(2), static_ints(node.operand(1)) or []
     fill = b.scalar(0, x) if value is None else value
-    known = fill.numpy().reshape(-1)[0] if fill.is_constant else None
+    known = (fill.numpy().reshape(-1)[0] or np.asarray(zero, fill.dtype.numpy)) if fill.is_constant else None
     for axis in range(x.rank):
         sides = []
         for amount in rows[2 * axis : 2 * axis + 2]:
