@@ -14,7 +14,8 @@ from onnxtfl.schemas.sections import section, tables_in
 
 FOLDER, ROOT = "targets", "tflite"
 _INHERITED = (
-    *("min_runtime", "fallback", "weights", "loops", "own_arithmetic", "widens", "folds_all", "largest_integer", "accelerator", "runtime", "advice"),
+    *("min_runtime", "fallback", "weights", "loops", "own_arithmetic", "widens", "folds_all", "largest_integer"),
+    *("accelerator", "runtime", "advice"),
 )
 FEATURES = ("open_sizes", "uint8_kernels", "hybrid_kernels", "int64", "float16", "quantized")
 """What targets may lack."""

@@ -170,7 +170,7 @@ def _compare_canonical(lhs: Term, rhs: Term, direction: str) -> Term:
     if direction in ("GT", "LE"):
         swapped = _compare_canonical(rhs, lhs, "LT")
         return swapped if direction == "GT" else swapped.apply(ops.Not)
-    nan = lhs.differs(lhs), rhs.differs(rhs)
+    nan = lhs.is_nan(), rhs.is_nan()
     if direction in ("EQ", "NE"):
         equal = lhs.equals(rhs) | (nan[0] & nan[1])
         return equal if direction == "EQ" else equal.apply(ops.Not)

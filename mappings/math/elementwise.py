@@ -107,7 +107,7 @@ def _atan_of_float64(x: Term) -> Term | None:
 def _sign(x: Term) -> Term:
     """Return the sign from comparisons; NaN stays NaN."""
     found = (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
-    return found if x.dtype.is_integer else x.differs(x).choose(x, found)
+    return found if x.dtype.is_integer else x.is_nan().choose(x, found)
 
 
 _TABLES = {

@@ -152,7 +152,7 @@ def _quantize_formula(b: Builder, node: Node) -> Value | None:
         rounded = rounded + zero.to(scale.dtype)
     low, high = limits(dtype)
     if not _is_finite(node.operand(1)):
-        rounded = rounded.differs(rounded).choose(rounded.constant(float(low)), rounded)
+        rounded = rounded.is_nan().choose(rounded.constant(float(low)), rounded)
     stored = rounded.clamp(float(low), float(high)).to(dtype).value
     return reshape(b, stored, node.operand(0).shape, node.operand(0))
 

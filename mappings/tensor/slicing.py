@@ -207,6 +207,24 @@ def _slice_of_merged_axes(b: Builder, node: Node) -> Value | None:
     return on_fewer_axes(b, node, rows, (0, HUGE, 1), lambda part, table: b(ops.Slice, part, *table.T))
 
 
+@decompose(ops.Slice, "gpu", order="operands", when=lambda node: node.operand(0).tensor_type.is_static)
+def _slice_forward(b: Builder, node: Node) -> Value | None:
+    """Slice by bounds inside of the tensor, and backwards by indices: the accelerator goes forward only."""
+    x, vectors = node.operand(0), [static_ints(node.operand(i)) for i in (1, 2, 3)]
+    if None in vectors:
+        return None
+    rows = np.asarray(vectors, np.int64).T.tolist()
+    read = [range(*slice(*row).indices(n)) for row, n in zip(rows, x.shape, strict=True)]
+    bounds = [(r[0], r[-1] + 1, r.step) if r.step > 0 and r else (0, n, 1) for r, n in zip(read, x.shape, strict=True)]
+    if not all(read) or [list(bound) for bound in bounds] == rows:
+        return None
+    x = b(ops.Slice, x, *np.asarray(bounds, np.int64).T)
+    for axis, positions in enumerate(read):
+        if positions.step < 0:
+            x = b(ops.Gather, x, np.asarray(positions, np.int32), axis=axis)
+    return x
+
+
 @lower_onnx(ops.Slice)
 def _to_onnx_slice(node: Node, opset: int) -> Form:
     starts, limits, strides = (node.operand(i) for i in (1, 2, 3))

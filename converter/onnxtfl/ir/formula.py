@@ -130,6 +130,10 @@ class Term:
         """Whether both are equal."""
         return self.compared("EQ", other)
 
+    def is_nan(self) -> Term:
+        """Whether each element is NaN."""
+        return self.apply("IsNaN")
+
     def differs(self, other: Term | Number) -> Term:
         """Whether they are not equal."""
         return self.compared("NE", other)

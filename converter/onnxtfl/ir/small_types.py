@@ -73,12 +73,7 @@ def rounded(x: Term, dtype: DType, saturate: bool, rounding: str) -> Term:
         y = (y.abs() > form.largest).choose(too_large, y)
     if not form.negative_zero:
         y = y.equals(0.0).choose(y.constant(0.0), y)
-    return is_nan(x).choose(y.constant(0.0) if form.nan is None else x, y)
-
-
-def is_nan(x: Term) -> Term:
-    """Whether elements are NaN."""
-    return x.differs(x)
+    return x.is_nan().choose(y.constant(0.0) if form.nan is None else x, y)
 
 
 def shift_right(x: Term, places: int) -> Term:
@@ -94,7 +89,7 @@ def _power_of_two(x: Term) -> Term:
 def _rounded_bfloat16(x: Term) -> Term:
     bits = x.bits(DType.INT32)
     whole = shift_right(bits + 0x7FFF + shift_right(bits, 16) % 2, 16) * (1 << 16)
-    return is_nan(x).choose(x, whole.bits(DType.FLOAT32))
+    return x.is_nan().choose(x, whole.bits(DType.FLOAT32))
 
 
 def _rounded_power(x: Term, saturate: bool, rounding: str) -> Term:

@@ -90,7 +90,8 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
             return [made for made in emit(graph, node, form, target) if made.op.dialect == "neutral"]
         if form is not None and not late and (made := _on_fewer_axes(graph, node, target)):
             return made
-        legal = form is not None or (not late and _late_rule(node, target) is not None) or _will_vanish(node, target, late)
+        waits = not late and _late_rule(node, target) is not None
+        legal = form is not None or waits or _will_vanish(node, target, late)
         if not legal and depth > MAX_DEPTH:
             raise _refused(node, target, _refusals(node, target))
         if form is not None and target.falls_back(node, form):
@@ -111,9 +112,9 @@ def _will_vanish(node: Node, target: Target, late: bool) -> bool:
     """Whether simplification may remove `node`: a node of constants, or before layout assignment a Reshape whose rank
     alone is refused, which with those around it may be one of fewer axes.
     """
-    if current_budget().folds_all and node.op.effect is Effect.PURE and not node.regions and node.operands:
-        if all(v is None or v.is_constant for v in node.operands):
-            return True
+    is_folded = current_budget().folds_all and node.op.effect is Effect.PURE and not node.regions and node.operands
+    if is_folded and all(v is None or v.is_constant for v in node.operands):
+        return True
     return not late and node.op is ops.Reshape and all(refusal.kind == "rank" for refusal in _refusals(node, target))
 
 

@@ -37,7 +37,7 @@ class Violation:
     @property
     def wanted(self) -> str:
         """What is allowed, for messages."""
-        if self.limit:
+        if self.kind == "rank" or self.limit:
             return str(self.limit)
         names = self.values or {d.value for d in self.allowed}
         return " or ".join(sorted(str(name) or "none" for name in names))

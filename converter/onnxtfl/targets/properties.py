@@ -27,8 +27,8 @@ _AXIS_NAMES = ("axis", "dim", "axes", "dims")
 
 def equal_ranks(op: OpInstance) -> bool:
     """Whether the main operands have as many axes as the result, or are constants of one element."""
-    shapes = [shape for value in _main(op, "operands") if (shape := _shape(value)) and not _is_scalar_constant(value)]
-    return len({len(shape) for shape in [*shapes, *_shapes(op, "results")]}) <= 1
+    shapes = [_shape(value) for value in _main(op, "operands") if not _is_scalar_constant(value)]
+    return len({len(shape) for shape in [*shapes, *_shapes(op, "results")] if shape is not None}) <= 1
 
 
 def unit_constants(op: OpInstance) -> bool:
@@ -81,7 +81,7 @@ def _numbers(op: OpInstance, name: str) -> list[int]:
 
 
 def channels_of_groups(op: OpInstance) -> str:
-    """Of a convolution: "all" without groups, "4n" if each group reads and makes a multiple of 4 channels, else "any"."""
+    """Of a convolution: "all" without groups, "4n" for groups that read and make a multiple of 4 channels, else "any"."""
     x, filters, y = _shapes(op, "operands")[0], _shape(op.named("filter")[0]), _shapes(op, "results")[0]
     if not x or not filters or x[-1] == filters[-1]:
         return "all"

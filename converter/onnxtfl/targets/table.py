@@ -107,7 +107,7 @@ class Narrowed:
     """The entry of an op in the table of a target; ``schemas/targets/tflite.toml`` describes the keys.
 
     `is_missing`: whether the target has no such op. `kernels`, `hybrid`, `activations`: as in `OpEntry`; None: those of
-    the target's parent. `resolver`: the method of MicroMutableOpResolver that adds the op. `not_after`: the ops that must not produce its operands.
+    the target's parent. `resolver`: the method of MicroMutableOpResolver that adds the op.
     """
 
     is_missing: bool = False
@@ -122,7 +122,6 @@ class Narrowed:
     activations: frozenset[str] | None = None
     inexact: tuple[Mapping[str, Any], ...] = ()
     resolver: str = ""
-    not_after: tuple[str, ...] = ()
 
 
 @functools.cache
@@ -149,7 +148,6 @@ def narrowed(target: str, op: str) -> Narrowed:
         frozenset(kernels.get("activations", "").split()) if is_whole and not is_unfused else None,
         tuple(section(f"{op}.inexact", known.file).get("rows", ())),
         table.get("resolver", ""),
-        not_after=tuple(table.get("not_after", "").split()),
     )
 
 

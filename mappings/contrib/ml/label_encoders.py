@@ -74,7 +74,7 @@ def _from_label_encoder(b: Builder, node: Node) -> Value:
         return b(ops.Lookup, query, key_array, table, default)
     indices = Term(b, b(ops.Lookup, query, key_array, np.arange(keys.size), np.asarray(keys.size)))
     nan_index = indices.constant(int(np.isnan(key_array).argmax()))
-    indices = Term(b, query).differs(Term(b, query)).choose(nan_index, indices)
+    indices = Term(b, query).is_nan().choose(nan_index, indices)
     return b(ops.Gather, b(ops.Concatenate, table, reshape(b, default, (1,)), axis=0), indices.value, axis=0)
 
 

@@ -97,7 +97,7 @@ def _imputer(b: Builder, node: Node) -> Value:
         values = values[:1]  # ONNX Runtime uses the first value if their number is wrong
     if x.rank > 2 and values.size > 1:
         raise InvalidModelError(f"features of rank {x.rank}: rank 1 or 2 expected", code="E-FILE-009")
-    is_missing = x.differs(x) if np.isnan(replaced_value) else x.equals(replaced_value)
+    is_missing = x.is_nan() if np.isnan(replaced_value) else x.equals(replaced_value)
     return is_missing.apply(ops.Select, values.astype(x.dtype.numpy), x).value
 
 

@@ -60,7 +60,7 @@ class Trees:
     def _feature_columns(self, rows: Term) -> tuple[Term, Array]:
         """The concatenated copies of the features [n, copies * f], and the column that each node reads."""
         copies, size = sorted({*np.unique(self._kinds()).tolist()}), rows.value.shape[1]
-        missing = rows.differs(rows) if copies != [0] else None
+        missing = rows.is_nan() if copies != [0] else None
         parts = [rows if kind == 0 or missing is None else _replace_nan(rows, missing, kind) for kind in copies]
         if len(parts) == 1:
             return parts[0], self.forest.feature

@@ -56,7 +56,7 @@ def round_in_float(graph: Graph, node: Node, quantization: Quantization, title: 
     zeros = _along(np.asarray(quantization.zero_points, np.float32), quantization, rank)
     low, high = limits(quantization.dtype)
     steps = Term(b, node.operand(0)).apply(ops.Div, scales)
-    steps = steps.differs(steps).choose(steps.constant(float(2 * low - high)), steps) if nan else steps
+    steps = steps.is_nan().choose(steps.constant(float(2 * low - high)), steps) if nan else steps
     rounded = steps.apply(ops.RoundNearestEven)
     assert rounded.value.producer is not None
     text = f"{title} has no {quantization.storage} with this zero point: quantize symmetrically (ActivationSymmetric)"

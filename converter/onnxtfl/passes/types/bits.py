@@ -6,7 +6,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.small_types import FORMATS, is_nan, shift_right, wrap_to
+from onnxtfl.ir.small_types import FORMATS, shift_right, wrap_to
 from onnxtfl.ir.types import DType
 
 
@@ -27,7 +27,7 @@ def encoded(x: Term, dtype: DType) -> Term:
     bits = x.bits(DType.INT32)
     if dtype is DType.BFLOAT16:
         nan = (bits < 0).choose(bits.constant(-0x40), 0x7FC0)
-        return is_nan(x).choose(nan, shift_right(bits, 16)).to(DType.INT16).bits(DType.UINT16)
+        return x.is_nan().choose(nan, shift_right(bits, 16)).to(DType.INT16).bits(DType.UINT16)
     positive = x.abs().bits(DType.INT32)
     if dtype is DType.FLOAT8E8M0:
         return shift_right(positive, 23).to(DType.UINT8)
@@ -37,8 +37,8 @@ def encoded(x: Term, dtype: DType) -> Term:
     small = (x.abs().min(2.0**form.least) / form.step).to(DType.INT32)
     code = (x.abs() < 2.0**form.least).choose(small, normal)
     if form.nan is not None:
-        code = is_nan(x).choose(code.constant(form.nan & 0x7F), code)
+        code = x.is_nan().choose(code.constant(form.nan & 0x7F), code)
     code = (bits < 0).choose(code + sign, code)
     if not form.negative_zero:
-        code = is_nan(x).choose(code.constant(0x80), code)
+        code = x.is_nan().choose(code.constant(0x80), code)
     return code.to(DType.UINT8)
