@@ -91,7 +91,7 @@ which goes on where the run before ended (``Conversion.report.kept_states``).
 TfliteTargetName = str
 """What runs the .tflite: "tflite", the TFLite runtimes from ``min_runtime`` on, or these and another target, named as
 its table in ``onnxtfl/schemas/targets``: "micro", TFLite Micro on a microcontroller; "ethos-u55", "ethos-u65" or
-"ethos-u85", the same with an NPU.
+"ethos-u85", the same with an NPU; "gpu", LiteRT's GPU accelerator, on which all ops run (unless ``fallback`` is "cpu").
 
 For TFLite Micro all sizes have to be static. If tflite-micro is installed, the check runs it as well, and the report
 has the size of the arena that it needs. `Conversion.c_source` is the result in C++. For an NPU, ``report.placement``
@@ -144,6 +144,7 @@ def onnx_to_tflite(
     float64: Literal["narrow", "error"] = "narrow",
     min_runtime: str = "2.14",
     target: TfliteTargetName = "tflite",
+    fallback: Literal["none", "cpu"] = "none",
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     metadata: Mapping[str, str] | None = None,
@@ -247,6 +248,7 @@ def build_model(
     opset: int | None = None,
     min_runtime: str = "2.14",
     target: TfliteTargetName = "tflite",
+    fallback: Literal["none", "cpu"] = "none",
     rtol: Tolerance = 1e-3,
     atol: Tolerance = 1e-4,
     seed: int = 0,

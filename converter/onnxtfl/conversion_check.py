@@ -153,7 +153,8 @@ def check_result(
     settings = _settings(job, result, shapes, heavy, quantized_from)
     sample = sample if job.data is None else job.data
     report = check_models(source, converted, settings, sample, workers)
-    if target_tables()[options.target].runtime and report.status != "failed" and settings.runtime is None:
+    runs = target_tables()[options.target].runtime is not None and options.fallback == "none"
+    if runs and report.status != "failed" and settings.runtime is None:
         report = _also_in_target(report, job, (source, converted), settings, sample)
     note = f"builtin kernels not compared: the model has more than {HEAVY >> 20} MB"
     return replace(report, notes=(*report.notes, note)) if heavy and report.ok else report

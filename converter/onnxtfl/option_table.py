@@ -139,6 +139,8 @@ _RESULT = (
         "ONNX opset to write, by default 21, or the lowest newer one that has all ops that are needed."),
     Option("min_runtime", Version(), "2.14", _BUILDING, "Oldest TFLite runtime that must run the result."),
     Option("target", Choice(*_TARGETS), "tflite", (TO_TFLITE, BUILD), f"What runs the result: {_TARGETS_HELP}."),
+    Option("fallback", Choice("none", "cpu"), "none", (TO_TFLITE, BUILD),
+        "What runs the ops that the target does not: none (an error), or LiteRT's kernels on the CPU."),
     _only_commands("compile", Flag(), False, (TO_TFLITE,),
         "Also write what Vela compiles of it for an Ethos-U target, as NAME_vela.tflite."),
     _only_commands("emit_c", Place(), None, (TO_TFLITE,),

@@ -128,7 +128,8 @@ def _entry(state: ExposedState, graph: Graph) -> StateEntry:
 
 
 def _tflite_target(options: Options) -> TfliteTarget:
-    return TfliteTarget(options.min_runtime, hybrid=options.dynamic_quant == "hybrid", table=options.target)
+    hybrid, on_cpu = options.dynamic_quant == "hybrid", options.fallback == "cpu"
+    return TfliteTarget(options.min_runtime, hybrid=hybrid, table=options.target, on_cpu=on_cpu)
 
 
 def _onnx_target(options: Options) -> OnnxTarget:

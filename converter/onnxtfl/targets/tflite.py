@@ -20,7 +20,7 @@ from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.target import Refusal
-from onnxtfl.schemas.target_tables import FEATURES, target_tables
+from onnxtfl.schemas.target_tables import FEATURES, ROOT, target_tables
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance, dtypes_of, is_half_constant
@@ -54,7 +54,7 @@ class TfliteTarget(Target):
     tflite-runtime 2.14 compute correctly), or one of LiteRT ("litert-2.3": forms that LiteRT computes correctly).
     Raises UsageError for other text. `release`: `min_runtime` in TensorFlow's numbering. `hybrid`: kernels that
     quantize activations are accepted. `table`: the target's name in ``schemas/targets/``. `fallback`: the target that
-    runs the ops that this one does not accept; None if these are errors.
+    runs the ops that this one does not accept; None if these are errors; `on_cpu`: TFLite's kernels, unless the table names another.
     """
 
     name = "tfl"
@@ -63,11 +63,11 @@ class TfliteTarget(Target):
     longest_axis = (1 << 31) - 1
     free_rank = 4  # LiteRT's GPU accelerator has no more axes, and RESHAPE takes no time on CPUs
 
-    def __init__(self, min_runtime: str = "2.14", *, hybrid: bool = False, table: str = "tflite") -> None:
+    def __init__(self, min_runtime: str = "2.14", *, hybrid: bool = False, table: str = ROOT, on_cpu: bool = False) -> None:
         super().__init__()
         self.table = target_tables()[table]
         self.title = self.table.title
-        fallback = self.table.fallback
+        fallback = self.table.fallback or (ROOT if on_cpu and self.table.parent is not None else None)
         self.fallback = TfliteTarget(min_runtime, hybrid=hybrid, table=fallback) if fallback else None
         own, wider = tuple(known.rules for known in self.table.chain), self.fallback.chain if self.fallback else ()
         self.own_chain = tuple(name for name in own if name not in wider) if wider else ()

@@ -1,0 +1,152 @@
+"""LiteRT's GPU accelerator as a target and as the runtime of a check."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import onnxtfl
+from onnxtfl.placement import place
+from onnxtfl.runtimes import GPU, LITERT, RunError
+from onnxtfl.runtimes.gpu_script import failure, refusals
+from tests.unit.tiny_models import onnx_scale, saved, tflite_model, tflite_scale
+
+X = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+
+
+@functools.cache
+def has_device(folder: Path) -> bool:
+    """Whether a Vulkan driver is installed."""
+    if not GPU.available():
+        return False
+    with GPU.worker() as worker:
+        try:
+            worker.run(saved(tflite_scale(), folder / "device.tflite"), [X])
+        except RunError as error:
+            return error.kind != "unavailable"
+    return True
+
+
+@pytest.fixture
+def device(tmp_path_factory: pytest.TempPathFactory) -> None:
+    if not has_device(tmp_path_factory.getbasetemp()):
+        pytest.skip("needs a Vulkan driver (docs/run-gpu.md)")
+
+
+def model_of(
+    nodes: Sequence[onnx.NodeProto], shape: Sequence[int], dtype: int = TensorProto.FLOAT, **constants: Any
+) -> onnx.ModelProto:
+    """A model of `nodes` from x, of `shape`, to y."""
+    found = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    x, y = (helper.make_tensor_value_info(name, dtype, sizes) for name, sizes in (("x", shape), ("y", None)))
+    graph = helper.make_graph(nodes, "g", [x], [y], found)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def converted(name: str, path: Path) -> Path:
+    """The case of this name, converted for the accelerator and right on the CPU."""
+    nodes, shape, constants, _ = _CASES[name]
+    model = model_of(nodes, shape, **constants)
+    onnxtfl.onnx_to_tflite(model, path, target="gpu", check=False)
+    assert onnxtfl.check(model.SerializeToString(), path).ok
+    return path
+
+
+@pytest.mark.usefixtures("device")
+def test_a_model_runs(tmp_path: Path) -> None:
+    with GPU.worker() as worker:
+        np.testing.assert_allclose(worker.run(saved(tflite_scale(), tmp_path / "m.tflite"), [X])[0], 2 * X, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("device")
+def test_an_op_that_it_refuses_is_named(tmp_path: Path) -> None:
+    model = saved(tflite_model("LOG_SOFTMAX", [("x", (2, 3), None)], ("y", (2, 3))), tmp_path / "m.tflite")
+    with GPU.worker() as worker, pytest.raises(RunError, match="LOG_SOFTMAX: Operation is not supported") as error:
+        worker.run(model, [X])
+    assert error.value.kind == "unsupported"
+
+
+def test_what_the_accelerator_prints() -> None:
+    said = [
+        "INFO: created",
+        "ERROR: Following operations are not supported by GPU delegate:",
+        "BROADCAST_TO: Operation is not supported.",
+        'ADD: Tensor "x" has bad input dims size: 0.',
+        "No operations will run on the GPU, and all 2 operations will run on the CPU.",
+    ]
+    assert refusals(said) == said[2:4]
+    assert "BROADCAST_TO: Operation" in str(failure("Some ops are not accelerated", said, "load"))
+    assert failure("kLiteRtStatusError", ["ERROR: INTERNAL: No adapters found"], "load").kind == "unavailable"
+
+
+_CASES: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], set[str]]] = {
+    "log softmax": ([helper.make_node("LogSoftmax", ["x"], ["y"], axis=1)], (2, 5), {}, {"LOG_SOFTMAX"}),
+    "expand": ([helper.make_node("Expand", ["x", "s"], ["y"])], (1, 3, 1), {"s": [2, 3, 4]}, {"BROADCAST_TO"}),
+    "a batch of constants": ([helper.make_node("Add", ["x", "c"], ["y"])], (2, 3), {"c": X}, set()),
+    "a vector and a constant": ([helper.make_node("Mul", ["x", "c"], ["y"])], (3,), {"c": X[0]}, set()),
+    "lookup": ([helper.make_node("Gather", ["x", "i"], ["y"])], (4, 3), {"i": [[0, 2], [3, 1]]}, set()),
+    "backwards": ([helper.make_node("Slice", ["x", "a", "b", "n", "k"], ["y"])], (4, 5),
+        {"a": [-1], "b": [-9], "n": [1], "k": [-2]}, {"REVERSE_V2"}),
+    "blocks of a batch": ([helper.make_node("DepthToSpace", ["x"], ["y"], blocksize=2)], (2, 8, 2, 3), {}, set()),
+    "padded mean": ([helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[3, 3], pads=[0, 1, 2, 0],
+        count_include_pad=1)], (1, 4, 6, 6), {}, {"PAD"}),
+    "a constant from the left": ([helper.make_node("MatMul", ["c", "x"], ["y"])], (3, 4), {"c": X}, set()),
+    "padding of a batch": ([helper.make_node("Pad", ["x", "p"], ["y"])], (2, 1, 3, 3),
+        {"p": [0, 0, 1, 0, 0, 0, 0, 2]}, {"PAD", "PADV2"}),
+    "five axes": ([helper.make_node("Reshape", ["x", "s"], ["z"]), helper.make_node("Transpose", ["z"], ["t"],
+        perm=[3, 1, 2, 0, 4]), helper.make_node("Reshape", ["t", "r"], ["y"])], (4, 6),
+        {"s": [1, 4, 1, 3, 2], "r": [3, 8]}, set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_results_have_forms_that_it_computes(name: str, tmp_path: Path) -> None:
+    placed = place(converted(name, tmp_path / "m.tflite"), "gpu")
+    assert not placed.elsewhere, [op.reason for op in placed.elsewhere]
+    assert _CASES[name][3].isdisjoint(op.op for op in placed.ops)
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("name", _CASES)
+def test_results_are_right_on_the_gpu(name: str, tmp_path: Path) -> None:
+    path = converted(name, tmp_path / "m.tflite")
+    x = np.random.default_rng(0).uniform(-1, 1, _CASES[name][1]).astype(np.float32)
+    with GPU.worker() as gpu, LITERT.worker() as cpu:
+        np.testing.assert_allclose(gpu.run(path, [x])[0], cpu.run(path, [x])[0], rtol=1e-4, atol=1e-5)
+
+
+def test_the_default_target_reads_a_vector_of_indices(tmp_path: Path) -> None:
+    nodes, shape, constants, _ = _CASES["lookup"]
+    onnxtfl.onnx_to_tflite(model_of(nodes, shape, **constants), tmp_path / "m.tflite")
+    assert not place(tmp_path / "m.tflite", "gpu").elsewhere
+
+
+def test_an_op_that_cannot_run_there_is_an_error_or_runs_on_the_cpu(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("CumSum", ["r", "a"], ["y"])]
+    model = model_of(nodes, (2, 3), a=np.asarray(1))
+    with pytest.raises(onnxtfl.UnsupportedError, match="GPU accelerator"):
+        onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu")
+    onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu", fallback="cpu")
+    assert [op.op for op in place(tmp_path / "m.tflite", "gpu").elsewhere] == ["CUMSUM"]
+
+
+def test_constants_that_float32_does_not_hold_are_refused() -> None:
+    nodes, large = [helper.make_node("Add", ["x", "c"], ["y"])], np.asarray([[1, (1 << 24) + 1]], np.int32)
+    with pytest.raises(onnxtfl.UnsupportedError, match="integer constants up to 16777216, not 16777217"):
+        onnxtfl.onnx_to_tflite(model_of(nodes, (1, 2), TensorProto.INT32, c=large), target="gpu")
+
+
+def test_without_a_driver_the_check_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
+        monkeypatch.setenv(name, str(tmp_path / "none.json"))
+    report = onnxtfl.check(saved(onnx_scale(), tmp_path / "m.onnx"), saved(tflite_scale(), tmp_path / "m.tflite"),
+        runtime="gpu")  # fmt: skip
+    assert report.status == "not checked"
+    assert "no Vulkan device" in str(report)
