@@ -267,14 +267,14 @@ def build_model(
     model_kind(model, "model", ("a path", "bytes"))
     checked(to=to or "tflite")
     to_onnx = (to or ("onnx" if os.fspath(path or "").lower().endswith(".onnx") else "tflite")) == "onnx"
-    refused = {"target": "tflite"} if to_onnx else {"opset": None}
+    refused = {"target": "tflite", "fallback": "none"} if to_onnx else {"opset": None}
     wrong = next((name for name, default in refused.items() if given[name] != default), None)
     if wrong is not None:
         raise UsageError(f"`{wrong}` has no effect on {'ONNX' if to_onnx else 'TFLite'} models", hint="leave it out")
-    arguments = {name: value for name, value in given.items() if name not in ("opset", "target")}
+    arguments = {name: value for name, value in given.items() if name not in ("opset", "target", "fallback")}
     if to_onnx:
         return tflite_to_onnx(model, path, opset=opset, **arguments)
-    return onnx_to_tflite(model, path, target=target, **arguments)
+    return onnx_to_tflite(model, path, target=target, fallback=fallback, **arguments)
 
 
 @accepting_former_names(CHECK)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 from onnxtfl.schemas.target_tables import target_tables
 
 if TYPE_CHECKING:
-    from onnxtfl.ir.budget import Loops
     from onnxtfl.passes.layout import IoLayout, IoLayouts
     from onnxtfl.passes.quantize import QuantizedIo
     from onnxtfl.passes.states.exposed import StateMode
@@ -88,7 +87,12 @@ class Options:
         return target_tables()[self.target].loops == "small"
 
     @property
-    def loops(self) -> Loops:
+    def loops(self) -> Literal["fast", "small", "small quantized", "none"]:
         """The value of `Budget.loops`."""
         loops = target_tables()[self.target].loops
         return "small quantized" if loops == "small" and self.is_quantized_later else loops
+
+    @property
+    def folds_all(self) -> bool:
+        """Whether nodes of constants are computed whatever their size."""
+        return target_tables()[self.target].folds_all

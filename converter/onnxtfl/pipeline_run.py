@@ -54,7 +54,6 @@ from onnxtfl.rewriting.pass_manager import Group, Pass, PassManager
 from onnxtfl.rewriting.plugins import load
 from onnxtfl.rewriting.sections import Section, sections_of
 from onnxtfl.rewriting.unsupported import naming_all
-from onnxtfl.schemas.target_tables import target_tables
 from onnxtfl.targets import Target
 from onnxtfl.targets.stored_types import check_declared_results, plain_integers
 from onnxtfl.targets.tflite import lowest_runtime
@@ -103,7 +102,7 @@ class PipelineRun:
         try:
             conversion.observe("read")
             budget = Budget(options.max_memory * 2**20, options.time_limit, loops=options.loops)
-            budget.folds_all = target_tables()[options.target].folds_all
+            budget.folds_all = options.folds_all
             assumptions = conversion.report.assumptions
             with contextlib.ExitStack() as scopes:
                 for scope in (budget_scope(budget), symbol_scope(), inputs_scope(), assumption_scope(assumptions)):

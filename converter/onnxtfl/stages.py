@@ -113,12 +113,12 @@ def dequantized(target: Target, options: Options) -> Passes:
 def real_arithmetic(target: Target, options: Options) -> Passes:
     """Return the passes that dequantize a model for a target without integer kernels."""
     made = Pass("real arithmetic", quantize.dequantize_all, EVERYWHERE, needs=NEUTRAL)
-    return [] if target.name != "tfl" or target.has_integer_ops else [made, SIMPLIFY]
+    return [made, SIMPLIFY] if target.is_real else []
 
 
 def dynamic_products(target: Target, options: Options) -> Passes:
     """Products of activations that are quantized at run time."""
-    if options.dynamic_quant == "hybrid" or (target.name == "tfl" and not target.has_integer_ops):
+    if options.dynamic_quant == "hybrid" or target.is_real:
         return [Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)]
     helps = target.name == "tfl" and target.has_hybrid_kernels
     return [Pass("dynamic products", quantize.remark_dynamic_products, EVERYWHERE, needs=NEUTRAL)] if helps else []

@@ -57,9 +57,13 @@ def _selected(b: Builder, node: Node) -> list[Value]:
 
 @lower_tfl(ops.SelectBoxes)
 def _select_boxes(node: Node) -> Form | None:
+    """V4 has no scores as a result; V5 has them, also without soft selection."""
     if node.optional(5) is not None:
         return Form("NON_MAX_SUPPRESSION_V5", tuple(node.operands))
-    return None if node.results[1].uses else Form("NON_MAX_SUPPRESSION_V4", tuple(node.operands[:5]), results=(0, 2))
+    scores = node.results[1]
+    if scores.uses or (node.graph is not None and node.graph.is_output(scores)):
+        return Form("NON_MAX_SUPPRESSION_V5", (*node.operands[:5], np.asarray(0, np.float32)))
+    return Form("NON_MAX_SUPPRESSION_V4", tuple(node.operands[:5]), results=(0, 2))
 
 
 @decompose(ops.NonMaxSuppression, "tfl")

@@ -15,6 +15,7 @@ from onnxtfl.formats.tflite import schema
 from onnxtfl.rewriting.readings import Layers, Products, Scales, reading_of
 from onnxtfl.targets import table
 from onnxtfl.targets.forms import read_form
+from onnxtfl.targets.properties import PROPERTIES
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "schemas" / "tflite_ops.toml"
@@ -106,7 +107,7 @@ def test_versions_rise_and_forms_are_about_what_the_signature_names(name: str) -
         assert set(form.types) <= variables
         assert set(form.ranks) <= variables | {"T"}
         assert set(form.constant) <= names
-        assert set(form.options) <= fields
+        assert set(form.options) <= fields | PROPERTIES.keys()
 
 
 def test_the_table_of_tflite_micro_has_the_ops_of_its_resolver() -> None:

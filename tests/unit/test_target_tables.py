@@ -81,7 +81,7 @@ def test_what_a_target_does_not_accept_runs_on_its_fallback(folder: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('parent = "gpu"', "npu: there is no such parent"),
+        ('parent = "tpu"', "npu: there is no such parent"),
         ('parent = "npu"', "npu: there is no such parent, or each is one of these"),
         ('lacks = "int65"', r"npu.toml: \[target\] has no int65"),
         ('runtme = "micro"', r"npu.toml: \[target\] has no runtme"),

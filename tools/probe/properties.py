@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ _CONVERTED = _TYPES | {"float16", "int8", "uint8"}
 _MODES = ("equal", "scalar", "broadcast")
 _RANK = 4
 _RANKS = ("equal_ranks", "unit_constants", "plain_slice", "channels_of_groups", "axes")
+_PLAIN = ("equal_ranks", "unit_constants", "plain_slice")
 _LAST = ("constants", "unit_batch")
 """The properties that are tried first, since they say the most, and last, before and after options."""
 _LEAST_GAIN = 0.005
@@ -66,7 +67,9 @@ def _of_batch_1(case: Case) -> Iterator[Case]:
     if case.evaluate is None or case.quantizations or case.mode not in _MODES or computed != {"T"}:
         return
     operands = [a if a is None or a.ndim < 2 or i in case.constants else a[:1] for i, a in enumerate(case.operands)]
-    if any(a is not None and b is not None and a.shape != b.shape for a, b in zip(operands, case.operands, strict=True)):
+    if any(
+        a is not None and b is not None and a.shape != b.shape for a, b in zip(operands, case.operands, strict=True)
+    ):
         with contextlib.suppress(*_NOT_IN_BATCHES):
             yield replace(case, operands=operands, expected=case.evaluate(*operands))
 
@@ -116,9 +119,22 @@ def deciding(findings: Sequence[Finding]) -> list[Finding]:
             break
         chosen.append(name)
         best += gain
+    plain = [name for name in _PLAIN if name in chosen]
+    failing = {name for name in plain for f in findings if f.extra.get(name) is False and _is_bad(f)}
+    wrong = [replace(f, verdicts=dict.fromkeys(f.verdicts, "wrong")) for f in findings]
+    findings = [w if _is_excluded(f, failing) else f for f, w in zip(findings, wrong, strict=True)]
     narrowed = [replace(f, extra={k: v for k, v in f.extra.items() if k in chosen}) for f in findings]
-    wrong = {_cell(f) for f in narrowed if f.mode == "equal" and set(f.verdicts.values()) != {"correct"}}
-    return [f for f in narrowed if f.mode not in BOUNDS or _cell(f) not in wrong]
+    unfit = {_cell(f) for f in narrowed if f.mode == "equal" and set(f.verdicts.values()) != {"correct"}}
+    return [f for f in narrowed if f.mode not in BOUNDS or _cell(f) not in unfit]
+
+
+def _is_bad(finding: Finding) -> bool:
+    return not {"wrong", "abort"}.isdisjoint(finding.verdicts.values())
+
+
+def _is_excluded(finding: Finding, failing: Collection[str]) -> bool:
+    """Whether a case lacks a property without which others of the op are wrong: it is right by chance."""
+    return any(finding.extra.get(name) is False for name in failing)
 
 
 def _cell(finding: Finding) -> Key:

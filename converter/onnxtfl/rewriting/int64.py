@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -24,11 +24,17 @@ _SATURATED = frozenset({ops.Slice})
 """Ops whose bounds may exceed any size, so that they may be clamped to int32."""
 
 
-def narrow_int64(graph: Graph, nodes: Iterable[Node]) -> None:
-    """Compute the int64 values of `nodes` as int32. UnsupportedError for constants that do not fit."""
+def narrow_int64(graph: Graph, nodes: Iterable[Node], results: Sequence[Value], made: Sequence[Value]) -> None:
+    """Compute the int64 values of `nodes` as int32, and so `results`, which the values `made` replace.
+
+    UnsupportedError for constants that do not fit.
+    """
     narrowing = Narrowing(graph)
     for node in nodes:
         narrowing.visit(node)
+    for result, value in zip(results, made, strict=True):
+        if is_int64(result) and not is_int64(value):
+            narrowing.retype(result)
 
 
 def is_int64(value: Value) -> bool:

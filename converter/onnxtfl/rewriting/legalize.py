@@ -167,7 +167,7 @@ def _rewrite(graph: Graph, node: Node, target: Target) -> list[Node]:
     if values is None:
         raise _refused(node, target, refusals)
     if not target.has_int64:
-        narrow_int64(graph, builder.created)
+        narrow_int64(graph, builder.created, node.results, values)
     graph.replace(node, values)
     return builder.created
 

@@ -51,6 +51,8 @@ class Target(ABC):
     title: str
     has_uint8_kernels: bool = True
     """Whether convolutions and most other ops compute on uint8."""
+    is_real: bool = False
+    """Whether quantized types are computed as real ones, without rounding: the hardware computes so itself."""
     has_int64: bool = True
     """Whether kernels compute in int64."""
     has_float16: bool = True

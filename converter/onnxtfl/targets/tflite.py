@@ -63,7 +63,9 @@ class TfliteTarget(Target):
     longest_axis = (1 << 31) - 1
     free_rank = 4  # LiteRT's GPU accelerator has no more axes, and RESHAPE takes no time on CPUs
 
-    def __init__(self, min_runtime: str = "2.14", *, hybrid: bool = False, table: str = ROOT, on_cpu: bool = False) -> None:
+    def __init__(
+        self, min_runtime: str = "2.14", *, hybrid: bool = False, table: str = ROOT, on_cpu: bool = False
+    ) -> None:
         super().__init__()
         self.table = target_tables()[table]
         self.title = self.table.title
@@ -75,7 +77,7 @@ class TfliteTarget(Target):
         has = {name: name not in self.table.lacks for name in FEATURES}
         self.has_open_sizes, self.has_int64, self.has_float16 = has["open_sizes"], has["int64"], has["float16"]
         self.has_uint8_kernels, self.has_hybrid_kernels = has["uint8_kernels"], has["hybrid_kernels"]
-        self.has_integer_ops = has["quantized"]
+        self.has_integer_ops, self.is_real = has["quantized"], not has["quantized"]
         self.compares_costs = not self.table.own_arithmetic
         self.reads_values = self.table.parent is not None
         self.hybrid = hybrid

@@ -82,7 +82,9 @@ def gather(op: str) -> Iterator[Case]:
         for index in ("int32", "int64", "int16"):
             for rank in RANKS:
                 x = draw(element, sizes(rank))
-                for axis, rank_of_indices in itertools.product(sorted({0, min(1, rank - 1), rank - 1, rank // 2}), range(4)):
+                for axis, rank_of_indices in itertools.product(
+                    sorted({0, min(1, rank - 1), rank - 1, rank // 2}), range(4)
+                ):
                     yield from _gathered(op, element, index, x, axis, rank_of_indices, 0)
                 if rank > 1:
                     yield from _gathered(op, element, index, x, 1, 2, 1)

@@ -123,7 +123,9 @@ class _Kinds:
         self.known: dict[TensorType, bool] = {}
 
     def converts(self, type_: TensorType) -> bool:
-        """Whether there are kernels to quantize to and dequantize from `type_`, as it will be stored."""
+        """Whether there are kernels to quantize to and dequantize from `type_`, as it will be stored, or need be none."""
+        if self.target.is_real:
+            return True
         if type_ not in self.known:
             stored, quantization = type_, type_.quantization
             if quantization is not None and quantization.storage == "uint8" and not self.target.has_uint8_kernels:
