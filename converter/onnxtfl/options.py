@@ -29,9 +29,9 @@ class Options:
     representation of inputs and outputs whose types no runtime accepts (bfloat16, float8, ...): their values, or
     ("bits") their bits as integers; "float32": values, and float32 for float16 too. `float64`: "narrow" computes in
     float32, "error" raises. `float16`: "native" computes it where there are kernels. `min_runtime`: the oldest runtime
-    that must run the result. `target`: the table in ``schemas/targets/`` of a target that must run it too. `fallback`: what
-    runs the ops that it does not. `rename`:
-    old name -> new name of inputs and outputs. `inputs`, `outputs`: names of tensors where the model begins and ends.
+    that must run the result. `target`: the table in ``schemas/targets/`` of a target that must run it too.
+    `fallback`: what runs the ops that it does not. `rename`: old name -> new name of inputs and outputs. `inputs`,
+    `outputs`: names of tensors where the model begins and ends.
     `opset`: the ONNX opset to write; None: 21, or the lowest newer one that has all ops that are needed. `elements`:
     input name -> the number of elements of a sequence; None for an optional without a value. `quantized_io`: the type
     of quantized inputs and outputs. `quantized`: how ONNX's quantized ops are written. `dynamic_quant`: whether dynamic

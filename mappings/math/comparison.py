@@ -19,7 +19,7 @@ from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
 from onnxtfl.kernels.comparisons import in_units_of_1_256
-from onnxtfl.rewriting.registry import lift_tfl, upgrade
+from onnxtfl.rewriting.registry import decompose, lift_tfl, upgrade
 from onnxtfl.rewriting.stored_integers import integers_of
 
 _COMPARISONS = (
@@ -180,6 +180,20 @@ def _compare_canonical(lhs: Term, rhs: Term, direction: str) -> Term:
 
 row(ops.IsNaN, onnx="IsNaN", since=(9, 13, 20))
 row(ops.IsInf, onnx="IsInf", since=(10, 20), attributes="detect_positive detect_negative")
+_SWAPPED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
+
+
+def _is_from_the_left(node: Node) -> bool:
+    return node.operand(0).is_constant and not node.operand(1).is_constant
+
+
+@decompose(ops.Compare, "gpu", order="operands", when=_is_from_the_left)
+def _constant_on_the_right(b: Builder, node: Node) -> Value:
+    """Compare the other way round: the accelerator reads integer constants on the right only."""
+    direction = _SWAPPED[str(node.attr("comparison_direction"))]
+    return b(ops.Compare, node.operand(1), node.operand(0), comparison_direction=direction)
+
+
 formula(ops.IsNaN, "tfl")(lambda x: x.differs(x))
 formula(ops.IsNaN, "gpu")(lambda x: (x <= math.inf).apply(ops.Not))  # it does not compare a value with itself
 

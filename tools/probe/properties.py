@@ -120,7 +120,8 @@ def deciding(findings: Sequence[Finding]) -> list[Finding]:
         chosen.append(name)
         best += gain
     plain = [name for name in _PLAIN if name in chosen]
-    failing = {name for name in plain for f in findings if f.extra.get(name) is False and _is_bad(f)}
+    lacking = (tuple(name for name in plain if f.extra.get(name) is False) for f in findings if _is_bad(f))
+    failing = {names[0] for names in lacking if len(names) == 1}
     wrong = [replace(f, verdicts=dict.fromkeys(f.verdicts, "wrong")) for f in findings]
     findings = [w if _is_excluded(f, failing) else f for f, w in zip(findings, wrong, strict=True)]
     narrowed = [replace(f, extra={k: v for k, v in f.extra.items() if k in chosen}) for f in findings]

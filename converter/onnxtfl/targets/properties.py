@@ -81,7 +81,7 @@ def _numbers(op: OpInstance, name: str) -> list[int]:
 
 
 def channels_of_groups(op: OpInstance) -> str:
-    """Of a convolution: "all" without groups, "4n" if groups have a multiple of 4 channels on both sides, else "any"."""
+    """Of a convolution: "all" without groups, "4n" if groups read and make a multiple of 4 channels, else "any"."""
     x, filters, y = _shapes(op, "operands")[0], _shape(op.named("filter")[0]), _shapes(op, "results")[0]
     if not x or not filters or x[-1] == filters[-1]:
         return "all"

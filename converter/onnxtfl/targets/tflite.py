@@ -54,7 +54,8 @@ class TfliteTarget(Target):
     tflite-runtime 2.14 compute correctly), or one of LiteRT ("litert-2.3": forms that LiteRT computes correctly).
     Raises UsageError for other text. `release`: `min_runtime` in TensorFlow's numbering. `hybrid`: kernels that
     quantize activations are accepted. `table`: the target's name in ``schemas/targets/``. `fallback`: the target that
-    runs the ops that this one does not accept; None if these are errors; `on_cpu`: TFLite's kernels, unless the table names another.
+    runs the ops that this one does not accept; None if these are errors. `on_cpu`: it is TFLite, unless the table names
+    another.
     """
 
     name = "tfl"

@@ -123,7 +123,7 @@ class _Kinds:
         self.known: dict[TensorType, bool] = {}
 
     def converts(self, type_: TensorType) -> bool:
-        """Whether there are kernels to quantize to and dequantize from `type_`, as it will be stored, or need be none."""
+        """Whether there are kernels to quantize to and dequantize from `type_`, as it is stored, or need be none."""
         if self.target.is_real:
             return True
         if type_ not in self.known:
