@@ -177,8 +177,9 @@ def run(
     if len(values) != len(names):
         raise UsageError(f"the model has {len(names)} inputs, {len(values)} were given", hint=", ".join(names))
     found = dict(zip(evaluator.outputs, evaluator.run(values), strict=True))
-    for excess in evaluator.beyond if on_excess is not None else ():
-        on_excess(excess)
+    if on_excess is not None:
+        for excess in evaluator.beyond:
+            on_excess(excess)
     return found
 
 

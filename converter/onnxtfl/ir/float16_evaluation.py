@@ -87,7 +87,7 @@ class Float16Evaluation(Simulation):
         real = computes_on_reals(node)
         given = [_real(v, x) if real else x for v, x in zip(node.operands, operands, strict=True)]
         if issubclass(node.op, Derived) and not node.regions:
-            results = self._composed(node, given)
+            results = self._composed(node.op, node, given)
         else:
             results = self._rounded(node, self._computed(node, given))
         if not real:
@@ -126,14 +126,14 @@ class Float16Evaluation(Simulation):
             self._observe((value.name or self._key(node, 0)[0], ""), array)
         return as_float16(array)
 
-    def _composed(self, node: Node, operands: Sequence[Array | None]) -> list[Array]:
+    def _composed(self, op: type[Derived], node: Node, operands: Sequence[Array | None]) -> list[Array]:
         """The results of an op that is defined by other ops, each of which rounds its own."""
         graph, inputs = Graph(), dict[Value, Array]()
         given = [self._stand_in(graph, inputs, node, v, x) for v, x in zip(node.operands, operands, strict=True)]
         copy = Node(node.op, given, node.attributes)
         try:
             with simulation_scope(None):
-                graph.outputs = node.op.expansion(Builder(graph, cause=node), copy)
+                graph.outputs = op.expansion(Builder(graph, cause=node), copy)
         except OnnxtflError:  # an operand has to be known
             return self._rounded(node, self._computed(node, operands))
         results = values_of(graph, inputs, graph.outputs)

@@ -121,9 +121,9 @@ def matmul(a: Array, b: Array) -> Array:
     return add_up((np.matmul(a[..., k], b[..., k, :]) for k in parts), terms=TERMS)
 
 
-def total(x: Array, axes: int | tuple[int, ...], keepdims: bool, dtype: np.dtype[Any] | None = None) -> Array:
+def total(x: Array, axes: Sequence[int], keepdims: bool, dtype: np.dtype[Any] | None = None) -> Array:
     """The sum along `axes`, accumulated in `dtype` unless that is simulated."""
-    axes = [a % x.ndim for a in ((axes,) if isinstance(axes, int) else axes)]
+    axes = [a % x.ndim for a in axes]
     count = math.prod(x.shape[a] for a in axes)
     if not _in_float16(x) or not count:
         return np.asarray(np.sum(x, tuple(axes), dtype=dtype, keepdims=keepdims))

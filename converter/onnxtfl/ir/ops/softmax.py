@@ -28,7 +28,7 @@ class Softmax(_Normalizing):
     @staticmethod
     def compute(x: Array, *, axis: int) -> Array:
         powers = half.stored(np.exp(_shifted(x, axis)))
-        return np.asarray(powers / half.stored(half.total(powers, axis, keepdims=True)))
+        return np.asarray(powers / half.stored(half.total(powers, [axis], keepdims=True)))
 
 
 class LogSoftmax(_Normalizing):
@@ -40,7 +40,7 @@ class LogSoftmax(_Normalizing):
     @staticmethod
     def compute(x: Array, *, axis: int) -> Array:
         shifted = _shifted(x, axis)
-        sums = half.stored(half.total(half.stored(np.exp(shifted)), axis, keepdims=True))
+        sums = half.stored(half.total(half.stored(np.exp(shifted)), [axis], keepdims=True))
         return np.asarray(shifted - half.stored(np.log(sums)))
 
 
