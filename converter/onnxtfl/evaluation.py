@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from onnxtfl.formats.bodies import body
 from onnxtfl.formats.source import Content
 from onnxtfl.inputs.data_files import read_arrays
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.float16_evaluation import Excess, Float16Evaluation
+from onnxtfl.ir.float16_evaluation import Float16Evaluation
 from onnxtfl.ir.graph import Graph, Node, State, Value
-from onnxtfl.ir.half import as_float16, simulation_scope
+from onnxtfl.ir.half import Excess, as_float16, simulation_scope
 from onnxtfl.ir.interpret import values_of
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.canonical.inline import inline_functions
@@ -48,6 +48,8 @@ class Evaluator:
     """
 
     def __init__(self, model: PathLike | Content, precision: Precision | None = None) -> None:
+        if precision not in (None, *get_args(Precision)):
+            raise UsageError(f"precision {precision!r}", hint="one of " + ", ".join(get_args(Precision)))
         source = files.read(model)
         inline_functions(source)
         explicit_states(source)

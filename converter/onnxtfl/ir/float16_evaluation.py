@@ -8,7 +8,6 @@ says, since converters and drivers fold it before, and then rounded. Quantized v
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from onnxtfl.ir.declaration import Effect
 from onnxtfl.ir.dtypes import Array, dtype_of
 from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import Graph, Node, Value, attributes_of, constant
-from onnxtfl.ir.half import LARGEST, Simulation, as_float16, simulation_scope
+from onnxtfl.ir.half import LARGEST, Excess, Simulation, as_float16, simulation_scope
 from onnxtfl.ir.interpret import computes_on_reals, evaluate_node, made_elements, values_of
 from onnxtfl.ir.numeric import widened
 from onnxtfl.ir.parts import Stored, evaluate_in_parts
@@ -28,30 +27,6 @@ from onnxtfl.ir.types import TensorType
 
 Names = Mapping[str, tuple[str, str]]
 """The tensor and the op of each node of the source, by its name in `Node.sources`."""
-
-
-@dataclass(frozen=True)
-class Excess:
-    """A value that leaves the range of float16.
-
-    `tensor` and `op`: those of the source ("" for a constant). `largest`: its largest absolute value before it was
-    rounded; infinite where it became infinite or NaN otherwise, by a division for example. `in_sum`: only while it is
-    added up.
-    """
-
-    tensor: str
-    op: str
-    largest: float
-    in_sum: bool = False
-
-    def __str__(self) -> str:
-        what = f"the sum in {self.tensor!r}" if self.in_sum else repr(self.tensor)
-        found = "becomes infinite or NaN" if np.isinf(self.largest) else f"reaches {_shown(self.largest)}"
-        return f"{what} ({self.op or 'constant'}) {found}; float16 ends at {_shown(LARGEST)}"
-
-
-def _shown(number: float) -> str:
-    return f"{number:,.0f}" if number < 1e9 else f"{number:.3g}"
 
 
 class Float16Evaluation(Simulation):

@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,30 @@ LARGEST = 65504.0
 """The largest finite value of float16."""
 TERMS = 4
 """The number of terms that are added to an accumulator of float16 at a time."""
+
+
+@dataclass(frozen=True)
+class Excess:
+    """A value that leaves the range of float16.
+
+    `tensor` and `op`: those of the source ("" for a constant). `largest`: its largest absolute value before it was
+    rounded; infinite where it became infinite or NaN otherwise, by a division for example. `in_sum`: only while it is
+    added up.
+    """
+
+    tensor: str
+    op: str
+    largest: float
+    in_sum: bool = False
+
+    def __str__(self) -> str:
+        what = f"the sum in {self.tensor!r}" if self.in_sum else repr(self.tensor)
+        found = "becomes infinite or NaN" if np.isinf(self.largest) else f"reaches {_shown(self.largest)}"
+        return f"{what} ({self.op or 'constant'}) {found}; float16 ends at {_shown(LARGEST)}"
+
+
+def _shown(number: float) -> str:
+    return f"{number:,.0f}" if number < 1e9 else f"{number:.3g}"
 
 
 class Simulation(ABC):
