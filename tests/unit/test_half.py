@@ -110,12 +110,21 @@ def test_sums_in_float16_stop_growing(name: str) -> None:
     assert np.all(rounded == (wanted * 2 if name == "softmax" else wanted / 2))
 
 
-def test_what_depends_on_constants_is_computed_before_it_is_rounded() -> None:
-    """The variance is beyond float16, the factor that it becomes is not."""
-    normalized = model("""g (float[1,2] x) => (float[1,2] y)
+NORMALIZED = """g (float[1,2] x) => (float[1,2] y)
       <float[2] s = {1000, 1000}, float[2] b = {0, 0}, float[2] m = {0, 0}, float[2] v = {1000000, 1000000}> {
-      y = BatchNormalization(x, s, b, m, v) }""")
-    found, beyond = run(normalized, "float16", x=np.float32([[1, 2]]))
+      y = BatchNormalization(x, s, b, m, v) }"""
+PRODUCT_OF_CONSTANTS = b"""graph g(%x: tensor<1x2xfloat32>) -> (%y) {
+  %a = constant tensor<1xfloat32, quant<int8 1000.0:0>> [100]
+  %b = constant tensor<1xfloat32> [1e-05]
+  %w = Mul(%a, %b) : tensor<1xfloat32>
+  %y = Mul(%x, %w)
+}"""
+
+
+@pytest.mark.parametrize("source", [model(NORMALIZED), PRODUCT_OF_CONSTANTS], ids=["variance", "quantized"])
+def test_what_depends_on_constants_is_computed_before_it_is_rounded(source: onnx.ModelProto | bytes) -> None:
+    """A constant, 100,000 or more, is beyond float16, the factor that it becomes is not."""
+    found, beyond = run(source, "float16", x=np.float32([[1, 2]]))
     np.testing.assert_allclose(found, [[1, 2]], rtol=1e-3)
     assert not beyond
 
