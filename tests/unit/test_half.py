@@ -156,6 +156,12 @@ def test_quantized_values_are_computed_with_as_reals() -> None:
     assert found == [[10, 14], [10, 14]]
 
 
+def test_scales_are_not_rounded() -> None:
+    """1e-8 would be 0."""
+    scaled = model("g (int8[1] x) => (float[1] y) <float s = {1e-8}> { y = DequantizeLinear(x, s) }")
+    assert run(scaled, "float16", x=np.int8([100]))[0] == np.float16(1e-6)
+
+
 def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(UsageError, match="float8"):
         onnxtfl.run(model(MEAN_OF_SQUARES), [SPREAD], "float8")  # type: ignore[arg-type]

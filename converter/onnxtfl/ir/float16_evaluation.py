@@ -79,7 +79,7 @@ class Float16Evaluation(Simulation):
 
     def _computed(self, node: Node, operands: Sequence[Array | None]) -> list[Array]:
         """The results before they are rounded."""
-        given = [self._stored(node, v, x) for v, x in zip(node.operands, operands, strict=True)]
+        given = [self._stored(node, i, x) for i, x in enumerate(operands)]
         found = [None if x is None else Stored(x) for x in given]
         self.largest_sum = 0.0
         results = evaluate_in_parts(
@@ -93,9 +93,12 @@ class Float16Evaluation(Simulation):
             self._infinite |= {self._key(node, i) for i, x in enumerate(results) if not _is_finite(x)}
         return results
 
-    def _stored(self, node: Node, value: Value | None, array: Array | None) -> Array | None:
-        """An operand; constants are rounded here."""
+    def _stored(self, node: Node, index: int, array: Array | None) -> Array | None:
+        """An operand; constants are rounded here, unless they are parameters of kernels."""
+        value, declared = node.operands[index], node.op.operands
         if array is None or value is None or not self._is_constant(value):
+            return array
+        if declared and declared[min(index, len(declared) - 1)].parameter:
             return array
         if array.dtype.kind == "f":
             self._observe((value.name or self._key(node, 0)[0], ""), array)
