@@ -297,6 +297,7 @@ def check(
     random: int = 1,
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
     runtime: TfliteRuntime | None = None,
+    precision: Literal["float16"] | None = None,
     per_layer: bool = False,
     profile: bool = False,
 ) -> CheckReport:
@@ -317,6 +318,8 @@ def check(
     (``["tolerance"]`` allows nothing beyond the tolerance). ``metrics``: names of metrics, or functions of two arrays,
     measured of each output (``OutputCheck.metrics``). ``save_outputs``: a directory for the inputs and the outputs of
     both models, as .npz files. ``per_layer``, ``profile``: see `CheckMode`.
+    ``precision``: "float16" also simulates both models in float16, with sums in float32 and in float16
+    (``CheckReport.float16``); the check fails if an output of ``b`` overflows where that of ``a`` does not.
 
     Does not raise for models that differ or do not run: see ``CheckReport.status``. Raises `InvalidModelError` for a
     file that cannot be read and `UsageError` for unknown input names and arrays that do not fit.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from onnxtfl.formats.bodies import body
 from onnxtfl.formats.source import Content
 from onnxtfl.inputs.data_files import read_arrays
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.float16_evaluation import Float16Evaluation
 from onnxtfl.ir.graph import Graph, Node, State, Value
+from onnxtfl.ir.half import Excess, as_float16, simulation_scope
 from onnxtfl.ir.interpret import values_of
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.canonical.inline import inline_functions
@@ -24,6 +26,10 @@ from onnxtfl.pipeline_run import explicit_states
 from onnxtfl.rewriting.lift import lift
 
 PathLike = str | os.PathLike[str]
+Precision = Literal["float16", "float16-sums"]
+"""A simulated arithmetic: "float16" stores each float value in float16 and accumulates sums in float32, "float16-sums"
+accumulates them in float16 too (:mod:`onnxtfl.ir.half`).
+"""
 
 
 class EvaluationError(OnnxtflError):
@@ -35,13 +41,20 @@ class EvaluationError(OnnxtflError):
 class Evaluator:
     """A model as neutral ops. States keep their values from one call of `run` to the next.
 
+    ``precision``: the arithmetic to simulate, by default that of the model's types. ``beyond``: the values that left
+    the range of float16 in the last run, in its order; () without a simulation.
+
     Raises `InvalidModelError`, and `UnsupportedError` for ops without a meaning in neutral ops.
     """
 
-    def __init__(self, model: PathLike | Content) -> None:
+    def __init__(self, model: PathLike | Content, precision: Precision | None = None) -> None:
+        if precision not in (None, *get_args(Precision)):
+            raise UsageError(f"precision {precision!r}", hint="one of " + ", ".join(get_args(Precision)))
         source = files.read(model)
         inline_functions(source)
         explicit_states(source)
+        self._names = dict(_named(source.main)) if precision is not None else {}
+        self._precision, self.beyond = precision, tuple[Excess, ...]()
         lift(source.main, body)
         self.graph: Graph = source.main
         self._states = {state.input: _initial(state) for state in self.graph.states}
@@ -71,12 +84,19 @@ class Evaluator:
         values |= self._states
         watch = _Watch(time_limit)
         wanted = [*self.graph.outputs, *(state.output for state in self.graph.states)]
+        simulation = None
+        if self._precision is not None:
+            simulation = Float16Evaluation(self._names, sums=self._precision == "float16-sums")
+            values = {v: as_float16(array) for v, array in values.items()}
         try:
-            found = values_of(self.graph, values, wanted, watch.observe)
+            with simulation_scope(simulation):
+                found = values_of(self.graph, values, wanted, watch.observe)
         except (OnnxtflError, MemoryError, TimeoutError):
             raise
         except Exception as error:  # of NumPy, for values that the op is not defined for
             raise EvaluationError(one_line(str(error), 300), node=watch.node, op=watch.op) from error
+        if simulation is not None:
+            found, self.beyond = [as_float16(array) for array in found], tuple(simulation.beyond)
         count = len(self.graph.outputs)
         self._states = {state.input: array for state, array in zip(self.graph.states, found[count:], strict=True)}
         return found[:count]
@@ -94,6 +114,14 @@ class _Watch:
         self.node, self.op = ", ".join(node.sources) or node.name or "", node.op.name
         if self.until is not None and time.monotonic() > self.until:
             raise TimeoutError(f"evaluating the neutral ops takes too long (at {self.op})")
+
+
+def _named(graph: Graph) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The first result and the op of each node of a file, by the name that lifting gives as its source."""
+    for node in graph.walk():
+        op = node.op.name.partition(".")[2] or node.op.name
+        tensor = next((r.name for r in node.results if r.name), "")
+        yield node.name or tensor or op, (tensor or node.name or op, op)
 
 
 def _initial(state: State) -> Array:
@@ -121,16 +149,24 @@ def _text(element: Any) -> str:
     return element.decode("utf-8", "surrogateescape") if isinstance(element, bytes) else str(element)
 
 
-def run(model: PathLike | Content, inputs: PathLike | Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:
+def run(
+    model: PathLike | Content,
+    inputs: PathLike | Mapping[str, Any] | Sequence[Any],
+    precision: Precision | None = None,
+    on_excess: Callable[[Excess], object] | None = None,
+) -> dict[str, Array]:
     """Return the outputs of a model (.onnx, .tflite or .ir) by name, evaluated by the neutral ops alone.
 
     ``inputs``: arrays by name, or in order, or the path of an .npz file of them. Quantized inputs and outputs are
     stored integers. No runtime is used, so that this also runs models for which none has a kernel; it is slow.
 
+    ``precision``: see `Precision`; the types of the outputs stay as they are. ``on_excess`` is called with each value
+    that leaves float16's range, in the order of evaluation.
+
     Raises `InvalidModelError`, `UnsupportedError` for ops without a meaning in neutral ops, `UsageError` for missing or
     unknown inputs, `OnnxtflError` where an op is not defined for the values.
     """
-    evaluator = Evaluator(model)
+    evaluator = Evaluator(model, precision)
     names = evaluator.inputs
     if isinstance(inputs, str | os.PathLike):
         inputs = read_arrays(Path(inputs))
@@ -142,7 +178,11 @@ def run(model: PathLike | Content, inputs: PathLike | Mapping[str, Any] | Sequen
         values = list(inputs)
     if len(values) != len(names):
         raise UsageError(f"the model has {len(names)} inputs, {len(values)} were given", hint=", ".join(names))
-    return dict(zip(evaluator.outputs, evaluator.run(values), strict=True))
+    found = dict(zip(evaluator.outputs, evaluator.run(values), strict=True))
+    if on_excess is not None:
+        for excess in evaluator.beyond:
+            on_excess(excess)
+    return found
 
 
 def _is_position(name: str, names: Sequence[str]) -> bool:

@@ -206,6 +206,8 @@ _CHECKING = (
         "What runs a .tflite.", setting="runtime"),
     Option("time_limit", Number(above=0), 300.0, (*_COMPARING, BUILD),
         "Seconds for each run of a model, and for the conversion.", setting="time_limit"),
+    Option("precision", Choice(None, "float16"), None, (CHECK,),
+        "Simulate both models in float16 too, as GPUs compute.", setting="precision"),
     Option("per_layer", Flag(), False, _COMPARING, "Find the first op whose result differs.", setting="per_layer"),
     Option("profile", Flag(), False, _COMPARING, flags="", setting="profile"),
 )

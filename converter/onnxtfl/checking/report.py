@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from onnxtfl.checking.evidence import Judgment, Verdict
+from onnxtfl.checking.float16_report import SimulatedRun
 from onnxtfl.checking.localize.layers import FirstDifference, LayerError
 from onnxtfl.inputs.goals import Goal
 from onnxtfl.runtimes.profiles import ModelSummary, Profile, SpeedChange
@@ -158,7 +159,8 @@ class CheckReport:
     ``profiles``: time per op of each runtime, if requested (``profile``). ``speed``: bytes and time before and after
     quantizing, of a model that was just quantized. ``unreached``: the goals that no input reached, if that was
     measured. ``excluded``: sizes at which the models differ although they passed at all others, since few models are
-    used at these; "" for none.
+    used at these; "" for none. ``float16``: both models simulated in float16, with sums in float32 and in float16, if
+    requested (``precision="float16"``).
     """
 
     status: Status
@@ -179,6 +181,7 @@ class CheckReport:
     profiles: tuple[Profile, ...] = field(default=(), compare=False, repr=False)
     unreached: tuple[Goal, ...] = field(default=(), repr=False)
     excluded: str = ""
+    float16: tuple[SimulatedRun, ...] = field(default=(), repr=False)
     speed: SpeedChange | None = field(default=None, compare=False)
 
     @property

@@ -22,6 +22,7 @@ from onnxtfl.checking.criteria.op_by_op import OpByOp
 from onnxtfl.checking.criteria.pre_activation import PreActivation
 from onnxtfl.checking.criteria.rounding_noise import RoundingNoise
 from onnxtfl.checking.first_run import Tried, run_somehow
+from onnxtfl.checking.float16 import with_float16
 from onnxtfl.checking.further_inputs import FurtherInputs
 from onnxtfl.checking.inputs.user_data import Case, Inputs, by_input, cases_of, combined, split_cases, unknown_names
 from onnxtfl.checking.localize.first_difference import PerLayer
@@ -124,14 +125,14 @@ class Session:
             outcome = found[-1] if found[-1].report.status != "failed" else found[0]
             report = outcome.report if number else self._on_more_inputs(outcome)
             if not report.ok:
-                report = self._with_opinion(report, outcome)
+                report = self._in_float16(self._with_opinion(report, outcome), outcome)
                 where = f" (on {case.label})" if case.label else ""
                 return self._by_layers(replace(report, reason=report.reason + where), outcome)
             models = models if outcome.compared is None else models.settled(outcome.compared.chosen)
             reports.append(report)
         infos = self.models.a.info.outputs, self.models.b.info.outputs
         agreed = with_uncompared(combined(reports), [(infos[0][p.a], infos[1][p.b]) for p in self.models.outputs])
-        return self._by_layers(agreed, outcome)
+        return self._by_layers(self._in_float16(agreed, outcome), outcome)
 
     def _with_opinion(self, report: CheckReport, outcome: Outcome) -> CheckReport:
         """The report with the opinion of the neutral ops, if the runtimes disagree."""
@@ -139,6 +140,13 @@ class Session:
         if report.status != "failed" or not report.outputs or run is None or compared is None:
             return report
         return with_third_opinion(report, run.models, run.done, compared.chosen)
+
+    def _in_float16(self, report: CheckReport, outcome: Outcome) -> CheckReport:
+        """The report with both models simulated in float16 on the last set of inputs, if requested."""
+        run, compared = outcome.run, outcome.compared
+        if self.models.settings.precision is None or run is None or compared is None:
+            return report
+        return with_float16(report, run.models, run.done.values, run.done.outputs, compared.chosen)
 
     def _outcomes(self, models: ModelPair, number: int, case: Case) -> Iterator[Outcome]:
         """Yield the outcomes on an input set, for each compatible layout until one agrees."""

@@ -36,6 +36,7 @@ class Settings:
     and outputs. ``quantized_from``: the float .tflite from which the second model was quantized; the time of both is
     measured. ``spreads``: those of the calibration data, by input of the second model: generated inputs are like these.
     ``random``: the number of generated sets of inputs. ``dims``: the size of dimensions by name, for the runs.
+    ``precision``: "float16" simulates both models in float16 too (`onnxtfl.checking.float16`).
     """
 
     rtol: float = 1e-3
@@ -55,6 +56,7 @@ class Settings:
     per_layer: bool = False
     runtime: str | None = None
     random: int = 1
+    precision: str | None = None
     spreads: Mapping[str, Spread] = field(default_factory=dict)
     input_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)

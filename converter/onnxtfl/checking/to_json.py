@@ -5,7 +5,8 @@ The keys are the fields of `CheckReport` and of its parts::
     {"version": 1, "status": "passed" | "failed" | "not checked", "reason": "", "a": path, "b": path,
      "inputs": [{"name", "dtype", "shape", "values", "note", "ok", "moved"}],
      "outputs": [{"name", "ok", "dtype", "shape", "max_abs", "max_rel", "message", "note", "step", "steps", ...}],
-     "notes": [...], "runtimes": [...], "rtol", "atol", "seed", "runs", "seconds", "first_difference": null | {...}}
+     "notes": [...], "runtimes": [...], "rtol", "atol", "seed", "runs", "seconds", "first_difference": null | {...},
+     "float16": [{"precision", "outputs", "beyond", "source_beyond", "note"}]}
 
 Keys are only added; `VERSION` increases when the meaning of a key changes. Floats that JSON lacks are the strings
 "nan", "inf" and "-inf".

@@ -52,8 +52,15 @@ def build_command(graph: str, output: str | None, quiet: bool, verbose: bool, **
 @click.argument("model", type=MODEL)
 @click.option("--inputs", "data", required=True, metavar="DATA.npz", help="Arrays by input name.")
 @click.option("-o", "--output", required=True, metavar="OUT.npz", help="File to write, with an array for each output.")
-def run_command(model: str, data: str, output: str) -> int:
+@click.option(
+    "--precision",
+    type=click.Choice(["float16", "float16-sums"]),
+    help="Simulate float16: store each value in it, and (-sums) accumulate sums in it.",
+)
+def run_command(model: str, data: str, output: str, precision: Any) -> int:
     """Evaluate MODEL (.onnx, .tflite or .ir) in NumPy by the neutral ops alone, without a runtime.
+
+    With --precision, the values that leave float16's range are listed.
 
     \b
     Example:
@@ -63,7 +70,7 @@ def run_command(model: str, data: str, output: str) -> int:
     from onnxtfl.cli.streams import model_of
     from onnxtfl.output import write_arrays
 
-    found = run(model_of(model), data)
+    found = run(model_of(model), data, precision, lambda excess: click.echo(str(excess)))
     write_arrays(output, found)
     click.echo(f"{len(found)} output{'' if len(found) == 1 else 's'} written to {os.fspath(output)}")
     return 0

@@ -44,8 +44,9 @@ class Operand:
     """An operand or result: its name, its allowed element types, and whether it is optional or variadic.
 
     `like`: the operand (of a result: or the attribute) with the same element type; `becomes`: those that differ.
-    `likely`: plausible values [low, high) if the model does not determine them; if `counts`, integers in floats too. A
-    result of several element types is like the first operand; variadic results are each like their own operand.
+    `likely`: plausible values [low, high) if the model does not determine them; if `counts`, integers in floats too.
+    `parameter`: a parameter of the kernel, not a tensor: it is not stored in float16 where tensors are.
+    A result of several element types is like the first operand; variadic results are each like their own operand.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Operand:
     becomes: Mapping[DType, DType] = field(default_factory=dict)
     likely: tuple[float, float] | None = None
     counts: bool = False
+    parameter: bool = False
 
 
 @dataclass(frozen=True, slots=True)

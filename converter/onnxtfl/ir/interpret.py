@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.half import current_simulation
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.parts import Stored, evaluate_in_parts
 from onnxtfl.ir.quantization import dequantize
@@ -34,10 +35,12 @@ def values_of(
     """
     operands = (v for node in graph.nodes for v in node.operands if v is not None)
     uses = Counter(v for v in (*operands, *wanted) if not v.is_constant)
+    simulation = current_simulation()
+    evaluate = evaluate_node if simulation is None else simulation.evaluate
     for node in graph.nodes:
         if observe is not None:
             observe(node)
-        results = evaluate_node(node, [None if v is None else _lookup(values, v) for v in node.operands])
+        results = evaluate(node, [None if v is None else _lookup(values, v) for v in node.operands])
         values.update((v, array) for v, array in zip(node.results, results, strict=True) if uses[v])
         for value in filter(None, node.operands):
             if value in uses:
@@ -59,12 +62,21 @@ def evaluate_node(node: Node, operands: Sequence[Array | None]) -> list[Array]:
     The result is quantize(evaluate(dequantize)). Ops that only move elements move stored integers; regions accept and
     return stored integers.
     """
-    real = touches_quantized(node) and not node.regions and not moves_stored(node)
+    real = computes_on_reals(node)
     given = [_operand(array, v, real) for array, v in zip(operands, node.operands, strict=True)]
     grids = [quantization_of(v) if real else None for v in node.results]
+    return evaluate_in_parts(node.op, attributes_of(node), node.op.padded(given), grids, made_elements(node))
+
+
+def computes_on_reals(node: Node) -> bool:
+    """Whether `node` computes on the real values of quantized tensors, and its results are quantized again."""
+    return touches_quantized(node) and not node.regions and not moves_stored(node)
+
+
+def made_elements(node: Node) -> int:
+    """The number of elements of the results of `node`, as far as it is known."""
     static = [v.type.shape for v in node.results if isinstance(v.type, TensorType) and is_static(v.type.shape)]
-    made = sum(map(math.prod, static))
-    return evaluate_in_parts(node.op, attributes_of(node), node.op.padded(given), grids, made)
+    return sum(map(math.prod, static))
 
 
 def _operand(array: Array | None, value: Value | None, real: bool) -> Stored | None:

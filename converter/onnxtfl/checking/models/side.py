@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from onnxtfl.inputs.goals import Goal, goals_of
 from onnxtfl.runtimes import Run, RunError, RunOptions, Worker
 from onnxtfl.runtimes.profiles import ModelSummary
 from onnxtfl.tracing.trace import InnerModel
+
+if TYPE_CHECKING:
+    from onnxtfl.evaluation import Precision
+    from onnxtfl.ir.half import Excess
 
 PathLike = str | os.PathLike[str]
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
@@ -93,11 +97,19 @@ class Side:
 
     def evaluated(self, values: Sequence[Any], time_limit: float) -> list[Any]:
         """The outputs as the ops of the model mean them; raises `OnnxtflError`, `MismatchError` and TimeoutError."""
+        return self.simulated(values, None, time_limit)[0]
+
+    def simulated(
+        self, values: Sequence[Any], precision: Precision | None, time_limit: float
+    ) -> tuple[list[Any], tuple[Excess, ...]]:
+        """The outputs in a simulated arithmetic (None: that of the model's types), and the values that leave its range;
+        raises as `evaluated` does.
+        """
         from onnxtfl.evaluation import Evaluator
 
-        outputs = Evaluator(self.info.path).run(self.given(values), time_limit)
-        found = split(self.slots, [*map(_as_pairs, outputs)])
-        return [found[i] for i in self.hidden.outputs]
+        evaluator = Evaluator(self.info.path, precision)
+        found = split(self.slots, [*map(_as_pairs, evaluator.run(self.given(values), time_limit))])
+        return [found[i] for i in self.hidden.outputs], evaluator.beyond
 
     def traced(self, values: Sequence[Any], options: RunOptions, folder: Path) -> InnerModel:
         """The tensors inside of the model for the visible inputs ``values``; parts are written to ``folder``."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from onnxtfl.ir import half
 from onnxtfl.ir.attributes import Axes, Flag, Float, Integers
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
@@ -61,7 +62,7 @@ class DotGeneral(Op):
         count, depth = len(roles.lhs_batch), math.prod(lhs.shape[i] for i in roles.lhs_contract)
         rows, columns = [lhs.shape[i] for i in roles.lhs_free], [rhs.shape[j] for j in roles.rhs_free]
         a = a.reshape(*a.shape[:count], math.prod(rows), depth)
-        product = np.matmul(a, b.reshape(*b.shape[:count], depth, math.prod(columns)))
+        product = half.matmul(a, b.reshape(*b.shape[:count], depth, math.prod(columns)))
         result = sum(bias, product.reshape((*product.shape[:count], *rows, *columns)))
         return np.asarray(result).transpose(attributes["output_permutation"] or range(result.ndim))
 

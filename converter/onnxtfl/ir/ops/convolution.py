@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import half
 from onnxtfl.ir.attributes import Attribute, Axes, Axis, Integer, Integers, Padding
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, is_static, product
@@ -196,7 +197,7 @@ class Conv(Convolution):
         for sample, part in _pieces(len(padded), window, padded.shape[1], counts):
             positions = [part.stop - part.start, *counts[1:]]
             columns = _columns(padded[sample], window, part, counts).reshape(groups, rows.shape[2], -1)
-            result[:, :, sample, part] = np.matmul(rows, columns).reshape(*rows.shape[:2], *positions)
+            result[:, :, sample, part] = half.matmul(rows, columns).reshape(*rows.shape[:2], *positions)
         return finish(attributes, result, bias)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.ir import half
 from onnxtfl.ir.attributes import Attribute, Axes, Flag, Integers, Padding
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
@@ -141,7 +142,9 @@ class AveragePool(_Pool):
     def compute(x: Array, **attributes: Any) -> Array:
         window = pool_window(attributes)
         image, back = _spatial_last(x, attributes["dims"])
-        total, included = window.accumulate(np.add, image, 0), float(attributes["count_include_pad"])
+        padded, positions = window.pad(image, 0)
+        total = half.add_up(padded[window.seen(tap, positions)] for tap in window.taps())
+        included = float(attributes["count_include_pad"])
         counts = window.accumulate(np.add, np.ones(image.shape[x.ndim - window.rank :]), included)
         total /= counts.astype(x.dtype)
         return total.transpose(back)

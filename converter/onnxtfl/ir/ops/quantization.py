@@ -21,6 +21,8 @@ from onnxtfl.ir.quantization import broadcastable, exact_type, to_real, to_store
 from onnxtfl.ir.shapes import broadcast_shapes, normalize_axis
 from onnxtfl.ir.types import DType
 
+_SCALE = Operand("scale", FLOATS, parameter=True)
+
 
 class Linear(Op, register=False):
     """The base of both: one scale and zero point for the tensor, for each index of `axis`, or for each block of
@@ -107,7 +109,7 @@ class QuantizeLinear(Linear):
     Source: ONNX QuantizeLinear (added); `saturate` as for Convert.
     """
 
-    operands = (Operand("input", NUMERIC), Operand("scale", FLOATS), Operand("zero_point", optional=True))
+    operands = (Operand("input", NUMERIC), _SCALE, Operand("zero_point", optional=True))
     attributes = {"dtype": ElementType(), "axis": Axis(1), "block_size": Integer(0), "saturate": Flag(True)}
 
     @staticmethod
@@ -127,7 +129,7 @@ class DequantizeLinear(Linear):
     Source: ONNX DequantizeLinear (added).
     """
 
-    operands = (Operand("input"), Operand("scale", FLOATS), Operand("zero_point", optional=True))
+    operands = (Operand("input"), _SCALE, Operand("zero_point", optional=True))
     attributes = {"dtype": ElementType(None), "axis": Axis(1), "block_size": Integer(0)}
 
     @classmethod

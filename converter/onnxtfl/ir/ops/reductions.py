@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onnxtfl.ir import intervals, numeric
+from onnxtfl.ir import half, intervals, numeric
 from onnxtfl.ir.attributes import Axis, Choice, ElementType, Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, fresh_symbol, is_static
@@ -68,14 +68,18 @@ class Reduce(Op):
     def compute(x: Array, axes: Array | None, *, kind: str, keepdims: bool) -> Any:
         along = _axes_of(x, axes)
         match kind:
-            case "sum" | "prod":
-                return (np.sum if kind == "sum" else np.prod)(x, along, dtype=_sum_type(x), keepdims=keepdims)
+            case "sum":
+                return half.total(x, along, keepdims, _sum_type(x))
+            case "prod":
+                return np.prod(x, along, dtype=_sum_type(x), keepdims=keepdims)
             case "mean":
                 if x.dtype == object:
                     raise TypeError("dims have no mean")
                 if 0 in (x.shape[a] for a in along):
                     return np.sum(x, along, keepdims=keepdims) + (0 if x.dtype.kind in "iu" else np.nan)
-                return np.mean(x, along, dtype=_sum_type(x) if x.dtype.kind == "f" else None, keepdims=keepdims)
+                if x.dtype.kind != "f":
+                    return np.mean(x, along, keepdims=keepdims)
+                return half.total(x, along, keepdims, _sum_type(x)) / math.prod(x.shape[a] for a in along)
             case "max":
                 return np.max(x, along, keepdims=keepdims, **_start(x, numeric.lowest))
             case "min":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxtfl.ir import half
 from onnxtfl.ir.attributes import Axis
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.intervals import FINITE, INF
@@ -26,8 +27,8 @@ class Softmax(_Normalizing):
 
     @staticmethod
     def compute(x: Array, *, axis: int) -> Array:
-        powers = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
-        return np.asarray(powers / powers.sum(axis, keepdims=True))
+        powers = half.stored(np.exp(_shifted(x, axis)))
+        return np.asarray(powers / half.stored(half.total(powers, [axis], keepdims=True)))
 
 
 class LogSoftmax(_Normalizing):
@@ -38,5 +39,11 @@ class LogSoftmax(_Normalizing):
 
     @staticmethod
     def compute(x: Array, *, axis: int) -> Array:
-        shifted = x - x.max(axis, keepdims=True, initial=-np.inf)
-        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis, keepdims=True)))
+        shifted = _shifted(x, axis)
+        sums = half.stored(half.total(half.stored(np.exp(shifted)), [axis], keepdims=True))
+        return np.asarray(shifted - half.stored(np.log(sums)))
+
+
+def _shifted(x: Array, axis: int) -> Array:
+    """The differences from the maximum along `axis`."""
+    return half.stored(x - x.max(axis, keepdims=True, initial=-np.inf))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.ir import half
 from onnxtfl.ir.attributes import Axis
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim
@@ -60,8 +61,9 @@ class ConvTranspose(Convolution):
         columns = image.swapaxes(0, 1).reshape(groups, image.shape[1] // groups, -1)
         for tap in window.taps():
             rows = kernel_at(kernel, tap).reshape(kernel.shape[0], *columns.shape[:2]).swapaxes(0, 1)
-            products = np.matmul(rows, columns)
-            result[window.seen(tap, sizes)] += products.reshape(*products.shape[:2], image.shape[0], *sizes)
+            products, index = half.matmul(rows, columns), window.seen(tap, sizes)
+            products = products.reshape(*products.shape[:2], image.shape[0], *sizes)
+            result[index] = half.added(result[index], products)
         return finish(attributes, pad_spatial(result, [-p for p in window.explicit_padding], 0), bias)
 
 
