@@ -9,7 +9,7 @@ from onnxtfl.build.sizes import int32_operands
 from onnxtfl.build.uint64 import on_signed
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import known_size
+from onnxtfl.ir.dims import is_static, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op
@@ -39,12 +39,16 @@ def _cumprod(b: Builder, node: Node) -> Value:
     return chosen.value
 
 
-@decompose(ops.CumSum, "tfl", order="axes")
-def _integer_sums(b: Builder, node: Node) -> Value | None:
-    """Compute integer sums by doubling: TFLite Micro's CUMSUM has only floats."""
-    x, where = node.operand(0), static_ints(node.operand(1))
-    if where is None or not x.dtype.is_integer or x.is_quantized or not isinstance(x.shape[where[0]], int):
-        return None
+def _has_known_length(node: Node) -> bool:
+    where = static_ints(node.operand(1))
+    return where is not None and not node.operand(0).is_quantized and is_static([node.operand(0).shape[where[0]]])
+
+
+@decompose(ops.CumSum, "tfl", order="axes", when=lambda node: _has_known_length(node) and node.result.dtype.is_integer)
+@decompose(ops.CumSum, "gpu", order="axes", when=_has_known_length)
+def _sums_by_doubling(b: Builder, node: Node) -> Value:
+    """Compute sums by doubling: TFLite Micro's CUMSUM has only floats, and the GPU accelerator has none."""
+    x, where = node.operand(0), static_ints(node.operand(1)) or [0]
     axis = normalize_axis(where[0], x.rank)
     return _doubled(b, x, _Running(ops.Add, 0, axis, bool(node.attr("reverse"))), bool(node.attr("exclusive")))
 

@@ -345,7 +345,11 @@ def _weighted_sum(b: Builder, node: Node) -> Value:
 
 @decompose(ops.AveragePool, "onnx", when=_pads_too_much)
 @decompose(ops.AveragePool, "tfl", when=lambda node: _is_padded(node) and not node.operand(0).is_quantized, benefit=2)
-def _mean_of_padded(b: Builder, node: Node, joined: bool = False) -> Value:
+def _mean_of_padded(b: Builder, node: Node) -> Value:
+    return _padded_mean(b, node, joined=False)
+
+
+def _padded_mean(b: Builder, node: Node, joined: bool) -> Value:
     """Return the mean over x padded with zeros (`joined`: constants that are joined to x), times window volume / number
     of counted elements.
     """
@@ -371,7 +375,7 @@ def _mean_of_joined_padding(b: Builder, node: Node) -> Value:
 
     It takes zeros that are joined for a Pad, too; therefore they are the smallest positive number.
     """
-    return _mean_of_padded(b, node, joined=True)
+    return _padded_mean(b, node, joined=True)
 
 
 def _volume_by_count(x: Value, dims: Sequence[int], window: Window) -> Value:

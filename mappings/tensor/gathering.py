@@ -17,7 +17,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.dimension_numbers import Starts, gathered
-from onnxtfl.ir.dims import is_static, product
+from onnxtfl.ir.dims import is_static, known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.permutations import inverse
@@ -178,7 +178,8 @@ def _gather_of_joined_batches(b: Builder, node: Node) -> Value:
     count, size, rest = product(x.shape[:batch]), x.shape[batch], x.shape[batch + 1 :]
     rows = Term(b, reshape(b, indices, (count, product(indices.shape[batch:]))))
     if count != 1:
-        rows = rows + rows.constant(np.arange(count)[:, None] * size)
+        before = np.arange(known_size(count))[:, None] * known_size(size)
+        rows = rows + Term(b, constant(before.astype(indices.dtype.numpy)))
     table, places = reshape(b, x, (count * size, *rest)), reshape(b, rows.value, (product(indices.shape),))
     picked = b(ops.Gather, table, places, axis=0)
     whole = reshape(b, picked, (*indices.shape, *rest))

@@ -144,7 +144,9 @@ class Session:
     def _in_float16(self, report: CheckReport, outcome: Outcome) -> CheckReport:
         """The report with both models simulated in float16 on the last set of inputs, if requested."""
         run, compared = outcome.run, outcome.compared
-        if self.models.settings.precision is None or run is None or compared is None:
+        settings = self.models.settings
+        wanted = settings.precision is not None or settings.runtime == "gpu"  # which computes in float16 by default
+        if not wanted or run is None or compared is None:
             return report
         return with_float16(report, run.models, run.done.values, run.done.outputs, compared.chosen)
 
