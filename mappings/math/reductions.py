@@ -423,6 +423,24 @@ def _arg_by_the_extreme(b: Builder, node: Node) -> Value:
     return is_extreme.apply(ops.ArgMax, axis=axis, keepdims=False, dtype=node.attr("dtype")).value
 
 
+def _is_of_rows(node: Node) -> bool:
+    return node.operand(0).rank == 2 and normalize_axis(node.attr("axis"), 2) == 1
+
+
+@decompose(ops.ArgMax, "gpu", when=lambda node: not _is_of_rows(node) and node.operand(0).tensor_type.is_static)
+def _arg_of_rows(b: Builder, node: Node) -> Value:
+    """Find the maxima of the rows of a matrix: along other axes, the accelerator returns other indices."""
+    x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
+    last = transposed(b, x, [*(i for i in range(x.rank) if i != axis), axis])
+    rows = reshape(b, last, (product(last.shape[:-1]), x.shape[axis]))
+    return reshape(b, b(ops.ArgMax, rows, **{**node.attributes, "axis": 1}), node.result.shape)
+
+
+@decompose(ops.ArgMin, "gpu", when=lambda node: node.operand(0).dtype is DType.FLOAT32)
+def _arg_of_the_opposite(b: Builder, node: Node) -> Value:
+    return b(ops.ArgMax, b(ops.Neg, node.operand(0)), **node.attributes)
+
+
 # --- back to ONNX -----------------------------------------------------------------------------------------------------
 
 _ONNX = {kind: (onnx, since[0]) for kind, onnx, *_, since, _ in _KINDS} | {k: (name, 18) for k, name, _ in _FUNCTIONS}

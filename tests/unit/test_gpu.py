@@ -94,6 +94,13 @@ _CASES: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], s
     "lookup": ([helper.make_node("Gather", ["x", "i"], ["y"])], (4, 3), {"i": [[0, 2], [3, 1]]}, set()),
     "backwards": ([helper.make_node("Slice", ["x", "a", "b", "n", "k"], ["y"])], (4, 5),
         {"a": [-1], "b": [-9], "n": [1], "k": [-2]}, {"REVERSE_V2"}),
+    "argmax": (
+        [helper.make_node("ArgMax", ["x"], ["i"], axis=1), helper.make_node("Cast", ["i"], ["y"], to=1)],
+        (2, 3, 4),
+        {},
+        set(),
+    ),
+    "sums": ([helper.make_node("CumSum", ["x", "a"], ["y"])], (2, 5), {"a": 1}, {"CUMSUM"}),
     "blocks of a batch": ([helper.make_node("DepthToSpace", ["x"], ["y"], blocksize=2)], (2, 8, 2, 3), {}, set()),
     "padded mean": ([helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[3, 3], pads=[0, 1, 2, 0],
         count_include_pad=1)], (1, 4, 6, 6), {}, {"PAD"}),
@@ -129,12 +136,12 @@ def test_the_default_target_reads_a_vector_of_indices(tmp_path: Path) -> None:
 
 
 def test_an_op_that_cannot_run_there_is_an_error_or_runs_on_the_cpu(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Unique", ["r"], ["y"], sorted=1)]
-    model = model_of(nodes, (2, 3), a=np.asarray(1))
+    cast, back = (helper.make_node("Cast", [v], [w], to=to) for v, w, to in (("x", "i", 6), ("b", "y", 1)))
+    model = model_of([cast, helper.make_node("BitwiseXor", ["i", "c"], ["b"]), back], (2, 3), c=np.int32([[3, 5, 9]]))
     with pytest.raises(onnxtfl.UnsupportedError, match="GPU accelerator"):
         onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu")
     onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu", fallback="cpu")
-    assert [op.op for op in place(tmp_path / "m.tflite", "gpu").elsewhere] == ["CUMSUM"]
+    assert [op.op for op in place(tmp_path / "m.tflite", "gpu").elsewhere] == ["BITWISE_XOR"]
 
 
 def test_constants_that_float32_does_not_hold_are_refused() -> None:
