@@ -303,15 +303,15 @@ def _ones(node: Node) -> int | None:
 
 
 @decompose(ops.DotGeneral, "tfl", when=lambda node: _ones(node) is not None, benefit=1)
-def _sum_of_integers(b: Builder, node: Node) -> Value:
+def _sum_of_integers(b: Builder, node: Node) -> Value | None:
     """Reduce(lhs) for a product of integers by ones."""
     lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
     x, axes = (lhs, roles.lhs_contract) if _ones(node) == 1 else (rhs, roles.rhs_contract)
     order = (*roles.lhs_batch, *roles.lhs_free) if x is lhs else (*roles.rhs_batch, *roles.rhs_free)
-    ordered = x if list(order) == sorted(order) else transposed(b, x, (*order, *axes))
-    axes = axes if ordered is x else tuple(range(len(order), x.rank))
+    if list(order) != sorted(order):
+        return None
     shape = _natural(node)
-    total = b(ops.Reduce, ordered, axes, kind="sum", keepdims=len(shape) == x.rank)
+    total = b(ops.Reduce, x, axes, kind="sum", keepdims=len(shape) == x.rank)
     return transposed(b, reshape(b, total, shape, x), node.attr("output_permutation") or range(len(shape)))
 
 
