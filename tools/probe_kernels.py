@@ -40,6 +40,7 @@ from tools.probe.registry import cases_of, hybrid_cases_of, probes
 from tools.probe.runtime import ONLY, Runtime
 from tools.probe.summary import is_accepted, list_text, summarize
 from tools.probe.tables import rewrite, rows_text
+from tools.probe.unusual import unusual_cases_of, unusual_rows
 
 from onnxtfl.targets.tflite import TfliteTarget
 
@@ -81,7 +82,8 @@ def _runtimes(options: argparse.Namespace) -> dict[str, Runtime]:
         return {options.target: Runtime(sys.executable, (ACCELERATORS[options.target],), "vela_child.py")}
     if options.target:
         return {options.target: Runtime(sys.executable, (ONLY,), f"{options.target}_child.py")}
-    return {"litert": Runtime(sys.executable), "2.14": Runtime(options.runtime_python)}
+    litert = {"litert": Runtime(sys.executable)}
+    return litert if options.only == "unusual" else litert | {"2.14": Runtime(options.runtime_python)}
 
 
 def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) -> dict[str, str]:
@@ -102,8 +104,12 @@ def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) ->
     if options.only == "inexact":
         quantized = (case for case in cases_of(op) if case.quantizations)
         return {"inexact": inexact(_findings(f"{op}.quantized", quantized, measurer, options.again))}
+    found = _findings(f"{op}.unusual", unusual_cases_of(op), measurer, options.again)
+    tables = {"unusual": list_text("rows", rows) if (rows := unusual_rows(found)) else ""}
+    if options.only == "unusual":
+        return tables
     found = _findings(f"{op}.empty", empty_cases_of(op), measurer, options.again)
-    tables = {"empty": list_text("rows", rows) if (rows := empty_rows(op, found)) else ""}
+    tables |= {"empty": list_text("rows", rows) if (rows := empty_rows(op, found)) else ""}
     if options.only == "empty":
         return tables
     found = _findings(f"{op}.hybrid", hybrid_cases_of(op), measurer, options.again)
@@ -147,7 +153,7 @@ def _options() -> argparse.Namespace:
     target.add_argument("--gpu", action="store_const", const="gpu", dest="target", help="measure the GPU accelerator")
     target.add_argument("--vela", choices=ACCELERATORS, dest="target", help="ask Vela what runs on an NPU")
     parser.add_argument("--costs", action="store_true", help="measure the times of ops")
-    parser.add_argument("--only", choices=["inexact", "hybrid", "empty"], help="write these tables only")
+    parser.add_argument("--only", choices=["inexact", "hybrid", "empty", "unusual"], help="write these tables only")
     parser.add_argument("--again", action="store_true", help="use the findings of the last run")
     parser.add_argument("--dry", action="store_true", help="do not write the table")
     parser.add_argument("--verbose", action="store_true", help="print each case that is not correct")

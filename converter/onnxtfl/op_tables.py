@@ -14,6 +14,7 @@ from onnxtfl import neutral_table
 from onnxtfl.formats.bodies import DEFINED_BY_FILE
 from onnxtfl.formats.onnx.functions import defined
 from onnxtfl.formats.tflite.states import REPLACED
+from onnxtfl.rewriting.made_ops import ops_of
 from onnxtfl.rewriting.registry import ANY_VERSION, Rules, all_rules
 from onnxtfl.targets.table import entry, op_names
 
@@ -81,8 +82,9 @@ def _onnx_rows(known: Rules) -> Iterator[tuple[str, dict[int, str]]]:
 
 def _way(known: Rules, domain: str, name: str, version: int) -> str:
     found = known.lift_onnx.get((domain, name), {})
-    if version in found or ANY_VERSION in found:
-        return "rule"
+    rule = found.get(version) or found.get(ANY_VERSION)
+    if rule is not None:
+        return "no" if ops_of(rule, name) & {op.name for op in known.only_onnx} else "rule"
     if not found and defined(name, version, domain):
         return "definition"
     return "upgrade" if version in known.upgrades.get((domain, name), {}) else "no"

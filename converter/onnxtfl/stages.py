@@ -34,6 +34,7 @@ from onnxtfl.passes.types.complex_numbers import split_complex, split_complex_in
 from onnxtfl.passes.types.element_types import int64_passes, replaced_types
 from onnxtfl.passes.types.float16 import float16_passes
 from onnxtfl.passes.types.floats import hold_few_bits, hold_two_bits
+from onnxtfl.passes.types.integer_sums import INTEGER_SUMS
 from onnxtfl.rewriting import legalize as legalization
 from onnxtfl.rewriting.custom import allowing_custom
 from onnxtfl.rewriting.lift import lift as lift_ops
@@ -188,6 +189,11 @@ def formulas(target: Target, options: Options) -> Passes:
     """Expand ops that are formulas of other ops, so that these can be simplified."""
     written = Pass("write formulas", partial(legalization.write_formulas, target=target), EVERYWHERE)
     return [Group("formulas", (written, SIMPLIFY), dependent=True, needs=NEUTRAL)]
+
+
+def integer_sums(target: Target, options: Options) -> Passes:
+    """Sums of integers that wrap around in ONNX Runtime too."""
+    return [Pass("integer sums", INTEGER_SUMS.apply, EVERYWHERE, needs=NEUTRAL)]
 
 
 def separate(target: Target, options: Options) -> Passes:

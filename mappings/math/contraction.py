@@ -335,6 +335,29 @@ def _apart(b: Builder, node: Node) -> Value:
     return transposed(b, total, node.attr("output_permutation") or range(total.rank))
 
 
+def _ones(node: Node) -> int | None:
+    """The index of an operand of ones of integers that the other one is summed with; None if there is none."""
+    roles = ops.DotRoles.of(node)
+    for i, free, batch in ((0, roles.lhs_free, roles.lhs_batch), (1, roles.rhs_free, roles.rhs_batch)):
+        x = node.operand(i)
+        if x.dtype.is_integer and x.data is not None and all(x.shape[a] == 1 for a in (*free, *batch)):
+            return i if bool((x.numpy() == 1).all()) else None
+    return None
+
+
+@decompose(ops.DotGeneral, "tfl", when=lambda node: _ones(node) is not None, benefit=1)
+def _sum_of_integers(b: Builder, node: Node) -> Value | None:
+    """Reduce(lhs) for a product of integers by ones."""
+    lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
+    x, axes = (lhs, roles.lhs_contract) if _ones(node) == 1 else (rhs, roles.rhs_contract)
+    order = (*roles.lhs_batch, *roles.lhs_free) if x is lhs else (*roles.rhs_batch, *roles.rhs_free)
+    if list(order) != sorted(order):
+        return None
+    shape = _natural(node)
+    total = b(ops.Reduce, x, axes, kind="sum", keepdims=len(shape) == x.rank)
+    return transposed(b, reshape(b, total, shape, x), node.attr("output_permutation") or range(len(shape)))
+
+
 @decompose(ops.DotGeneral, "tfl")
 def _dot_for_tfl(b: Builder, node: Node) -> Value | None:
     """Rewrite for the kernels: group axes, a weight as [n, k], else batched matrices; integers as sums of products."""
@@ -483,8 +506,9 @@ def _onnx_matmul(node: Node, opset: int) -> Form | None:
     lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
     if node.attr("output_permutation") or _has_stored_weights(node):
         return None
-    weights = not roles.lhs_batch and rhs.rank == 2 and roles.lhs_contract == (lhs.rank - 1,) and lhs.rank > 1
-    if weights and roles.rhs_contract == (0,):
+    weights = not roles.lhs_batch and rhs.rank in (1, 2) and roles.lhs_contract == (lhs.rank - 1,) and lhs.rank > 1
+    vector = not roles.lhs_batch and lhs.rank == 1 and roles.rhs_contract == (rhs.rank - 2,)
+    if vector or (weights and roles.rhs_contract == (0,)):
         return Form("MatMul", (lhs, rhs))
     count = len(roles.lhs_batch)
     plain = roles.is_batch_matmul and roles.lhs_contract == (count + 1,) and roles.rhs_contract == (count,)

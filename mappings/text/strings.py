@@ -1,7 +1,7 @@
 """Text: TfIdfVectorizer on integers and strings, StringNormalizer without case change, SKIP_GRAM.
 
-TFLite's kernels compare, gather, slice and reshape strings. Ops that create other strings are refused: the only kernel
-that does so, SKIP_GRAM, reads one string and splits it at whitespace.
+TFLite's kernels compare, gather, slice and reshape strings. Ops that create other strings only ONNX can express: the
+only kernel that does so, SKIP_GRAM, reads one string and splits it at whitespace.
 """
 
 from __future__ import annotations
@@ -24,18 +24,13 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import reshape, unsqueezed
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import lift_onnx, lift_tfl, refuse_onnx, requires_opset
+from onnxtfl.rewriting.registry import lift_onnx, lift_tfl, only_onnx, requires_opset
 
 _FIRST = "run it before the model and make its result an input (`inputs`)"
-refuse_onnx(
-    *("StringConcat", "StringSplit", "RegexFullMatch"),
-    why="TFLite has no kernel for this operation on strings",
-    hint=_FIRST,
-)
-
-row(ops.StringSplit, onnx="StringSplit", attributes="delimiter", lifts=False)
-row(ops.StringConcat, onnx="StringConcat", lifts=False)
-row(ops.RegexFullMatch, onnx="RegexFullMatch", attributes="pattern", lifts=False)
+only_onnx(ops.StringConcat, ops.StringSplit, ops.RegexFullMatch, hint=_FIRST)
+row(ops.StringSplit, onnx="StringSplit", since=(20,), attributes="delimiter maxsplit")
+row(ops.StringConcat, onnx="StringConcat", since=(20,))
+row(ops.RegexFullMatch, onnx="RegexFullMatch", since=(20,), attributes="pattern")
 
 
 @requires_opset(ops.StringSplit)

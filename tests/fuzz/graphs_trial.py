@@ -209,7 +209,9 @@ def to_onnx(g: Drawing) -> Found:
         return onnxtfl.tflite_to_onnx(source, check=False, load=False)
 
     def results(converted: bytes, fed: Arrays) -> Iterator[tuple[str, Arrays]]:
-        yield "ONNX Runtime", run_onnx(converted, {n: narrow(a) for n, a in fed.items()})
+        found = run_onnx(converted, {n: narrow(a) for n, a in fed.items()})
+        taken = {f"{name}_1": name for name in fed}  # in ONNX, an output has another name than the inputs
+        yield "ONNX Runtime", {taken.get(n, n): a for n, a in found.items()}
 
     found = judged(_case(g, {"model.tflite": source}, noisy_inputs(run), g.model()), convert, results, runs)
     if found.kind == "disagree" and _is_rounding(found, runs):

@@ -614,6 +614,20 @@ MORE: dict[str, tuple[Draw, ...]] = {
         lambda r: ([_some(r, 3, 400), known(np.arange(5, 300))], {"axis": 1, "batch_dims": 0}),
         lambda r: ([_stored(r, np.int8, 5, 3, known=False), r.integers(0, 5, 4)], {"axis": 0, "batch_dims": 0}),
     ),
+    "DotGeneral": (
+        lambda r: (
+            [array(r, DType.INT32, (2, 3, 4)), Known(np.ones(_one(r, 3, (1, 3)), np.int32))],
+            {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (-1,)},
+        ),
+        lambda r: (
+            [Known(np.ones((1, 1, 3), np.int64)), array(r, DType.INT64, (4, 3, 2))],
+            {
+                **{f"{side}_batching_dimensions": (0,) for side in ("lhs", "rhs")},
+                **{"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (1,)},
+                "output_permutation": _one(r, (), (1, 0, 2)),
+            },
+        ),
+    ),
     "Concatenate": (
         lambda r: ([array(r, DType.INT64, (1,)) for _ in range(200)], {"axis": 0}),
         lambda r: ([_floats(r, 1, 2, 1, n, 2, 1, 3) for n in (2, 1)], {"axis": 3}),

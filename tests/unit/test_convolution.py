@@ -231,6 +231,14 @@ def test_the_axes_of_a_3d_kernel_from_tflite(kernel: tuple[int, int, int]) -> No
     assert onnxtfl.tflite_to_onnx(data, check="require").check.ok
 
 
+def test_evaluating_no_channels() -> None:
+    """A sum of nothing, also in a constant that is folded."""
+    node = helper.make_node("Conv", ["x", "w"], ["y"])
+    model = onnx_model([node], [("x", FLOAT, [2, 0, 5]), ("w", FLOAT, [3, 0, 2])], [("y", FLOAT, None)])
+    found = onnxtfl.run(model.SerializeToString(), {"x": np.zeros((2, 0, 5)), "w": np.zeros((3, 0, 2))})["y"]
+    np.testing.assert_array_equal(found, np.zeros((2, 3, 4)))
+
+
 def test_evaluating_in_pieces_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Grouped, dilated and strided, one row of windows a piece."""
     axes = {f"{side}_spatial_dimensions": (2, 3) for side in ("input", "kernel", "output")}

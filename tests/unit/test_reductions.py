@@ -203,3 +203,34 @@ def test_the_mean_over_a_height_of_0_is_not_a_number_in_onnx_either(keep: bool) 
     made = onnxtfl.build_model(print_graph(graph).encode(), to="onnx", check=False)
     (found,) = run_onnx(made.data, {"x": np.zeros((2, 3, 0, 4), np.float32)}).values()
     assert np.isnan(found).all() and found.shape == ((2, 3, 1, 1) if keep else (2, 3))
+
+
+def in_onnx(dtype: type, axes: list[int], keep: bool, *, of_bools: bool = False) -> onnxtfl.Conversion:
+    """The sum along `axes` of x [3, 4, 5] of integers, or of bools as such."""
+    graph = Graph()
+    x = graph.add_input(tensor("bool" if of_bools else dtype.__name__, 3, 4, 5), "x")
+    b = Builder(graph)
+    x = b(ops.Convert, x, dtype=DType(dtype.__name__)) if of_bools else x
+    graph.outputs = [b(ops.Reduce, x, axes, kind="sum", keepdims=keep)]
+    return onnxtfl.build_model(print_graph(graph).encode(), to="onnx", check=False)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize(
+    ("axes", "keep"), [([2], False), ([0], True), ([1], True), ([0, 2], False), ([0, 1, 2], False)]
+)
+def test_sums_of_integers_wrap_around_in_both_formats(dtype: type, axes: list[int], keep: bool) -> None:
+    """ONNX Runtime's ReduceSum saturates, and rounds int64 to 53 bits."""
+    limits = np.iinfo(dtype)
+    x = np.random.default_rng(0).integers(limits.min, limits.max, (3, 4, 5), dtype)
+    made, expected = in_onnx(dtype, axes, keep), x.sum(tuple(axes), dtype=dtype, keepdims=keep)
+    assert made.data is not None
+    np.testing.assert_array_equal(*run_onnx(made.data, {"x": x}).values(), expected)
+    back = onnxtfl.onnx_to_tflite(made.data, check=False)
+    assert back.data is not None
+    np.testing.assert_array_equal(dict(run_tflite(back.data, {"x": x})).popitem()[1], expected)
+    assert set(back.report.ops_after) <= ({"SUM"} if axes in ([2], [1]) else {"SUM", "RESHAPE"})
+
+
+def test_small_sums_of_integers_are_plain_sums() -> None:
+    assert "ReduceSum" in in_onnx(np.int64, [1], keep=True, of_bools=True).report.ops_after

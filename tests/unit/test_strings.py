@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 import onnxtfl
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.op_tables import op_tables
 from tests.harness.litert import Array, run_onnx, run_tflite
 from tests.unit.test_tflite_rare_ops import one_op
 from tests.unit.tiny_models import onnx_model
@@ -64,16 +65,43 @@ def test_tf_idf_with_a_pool_that_does_not_fit() -> None:
         tf_idf(np.asarray([1], np.int64), [1], mode="TF", ngram_indexes=[0, 1], pool_int64s=_POOL)
 
 
-@pytest.mark.parametrize(("op", "opset", "operands"), [("StringSplit", 20, 1), ("StringConcat", 20, 2)])
-def test_ops_that_make_strings_are_refused_with_what_to_do(op: str, opset: int, operands: int) -> None:
-    names = [f"x{i}" for i in range(operands)]
-    node = helper.make_node(op, names, ["y"])
-    inputs = [(n, TensorProto.STRING, [2]) for n in names]
-    model = onnx_model([node], inputs, [("y", TensorProto.STRING, [2])], opset=opset)
-    with pytest.raises(UnsupportedError) as caught:
-        onnxtfl.onnx_to_tflite(model.SerializeToString(), check=False)
-    assert "TFLite has no kernel for this operation on strings" in str(caught.value)
-    assert "run it before the model and make its result an input" in str(caught.value)
+_TEXTS = np.asarray([["a,b,,c", " two  words "], ["", ","]], object)
+STRING_OPS = [
+    ("StringConcat", {}, [_TEXTS, np.asarray(["1", "\u00e9"], object)]),
+    ("RegexFullMatch", {"pattern": r"[a-z ]+"}, [_TEXTS]),
+    ("StringSplit", {}, [_TEXTS]),
+    ("StringSplit", {"delimiter": ",", "maxsplit": 1}, [_TEXTS]),
+    ("StringSplit", {"maxsplit": 1}, [_TEXTS]),
+]
+
+
+def string_op(op: str, attributes: dict[str, Any], operands: list[Any]) -> bytes:
+    names = [f"x{i}" for i in range(len(operands))]
+    results = ["y", "counts"][: 1 + (op == "StringSplit")]
+    node = helper.make_node(op, names, results, **attributes)
+    inputs = [(n, TensorProto.STRING, list(a.shape)) for n, a in zip(names, operands, strict=True)]
+    types = [TensorProto.BOOL if op == "RegexFullMatch" else TensorProto.STRING, TensorProto.INT64]
+    outputs = [(n, t, None) for n, t in zip(results, types, strict=False)]
+    return onnx_model([node], inputs, outputs, opset=20).SerializeToString()
+
+
+@pytest.mark.parametrize(("op", "attributes", "operands"), STRING_OPS)
+def test_ops_that_make_strings_are_evaluated(op: str, attributes: dict[str, Any], operands: list[Any]) -> None:
+    model = string_op(op, attributes, operands)
+    feed = {f"x{i}": array for i, array in enumerate(operands)}
+    expected, found = run_onnx(model, feed), onnxtfl.run(model, feed)
+    assert {n: a.tolist() for n, a in found.items()} == {n: a.tolist() for n, a in expected.items()}
+
+
+@pytest.mark.parametrize(("op", "attributes", "operands"), STRING_OPS[:3])
+def test_ops_that_make_strings_are_refused_with_what_to_do(
+    op: str, attributes: dict[str, Any], operands: list[Any]
+) -> None:
+    model = string_op(op, attributes, operands)
+    with pytest.raises(UnsupportedError, match=f"TFLite cannot run this.*{op}.*run it before the model and make its"):
+        onnxtfl.onnx_to_tflite(model, check=False)
+    assert [found.op for found in onnxtfl.unsupported(model)] == [op]
+    assert f"| {op} | 20 **no** |" in op_tables()
 
 
 def test_strings_are_compared_gathered_and_reshaped_in_litert() -> None:

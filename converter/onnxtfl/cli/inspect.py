@@ -24,7 +24,7 @@ STAGES = {
     ".tflite": (
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "small types", "complex numbers"),
         *("recognize", "recognize layers", "quantized types", "simplify", "fuse quantized", "uint8 storage"),
-        *("quantized io", "int32 outputs", "opset", "formulas"),
+        *("quantized io", "int32 outputs", "opset", "formulas", "integer sums"),
         *("separate outputs", "legalize", "tidy", "sink", "layout", "legalize late", "loop invariants", "cleanup"),
         *("surround moves", "lower"),
     ),

@@ -16,6 +16,7 @@ from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.source_names import shown_name
+from onnxtfl.ir.types import DType
 
 MOST = 256
 """The most tensors with goals."""
@@ -164,6 +165,7 @@ def _tensor(value: Value) -> str:
 
 
 def _number(value: Value | None) -> float | None:
-    array = value.numpy() if value is not None and value.data is not None and value.data.size == 1 else None
-    found = None if array is None else float(array.reshape(-1)[0])
-    return found if found is not None and abs(found) < float(np.finfo(np.float32).max) else None
+    if value is None or value.data is None or value.data.size != 1 or value.dtype is DType.STRING:
+        return None
+    found = float(value.numpy().reshape(-1)[0])
+    return found if abs(found) < float(np.finfo(np.float32).max) else None

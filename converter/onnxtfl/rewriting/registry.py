@@ -159,6 +159,7 @@ class Rules:
     lower_quantized: dict[str, tuple[str, str, QuantizedForm]] = field(default_factory=dict)
     refused: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     refused_tfl: dict[str, tuple[str, str]] = field(default_factory=dict)
+    only_onnx: dict[type[Op], str] = field(default_factory=dict)
     ordered: dict[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
 
     def tfl_forms(self, node: Node) -> list[Form]:
@@ -326,6 +327,12 @@ def refuse_tfl(*names: str, why: str, hint: str) -> None:
     """Register why ``tfl.name`` has no conversion, and what to do instead."""
     for name in names:
         _add(_RULES.refused_tfl, name, (why, hint), f"refusing {name}")
+
+
+def only_onnx(*operations: type[Op], hint: str) -> None:
+    """Register neutral ops that TFLite has no form of, and what to do instead."""
+    for op in operations:
+        _add(_RULES.only_onnx, op, hint, f"advice on {op.name}")
 
 
 def calls_custom(name: str) -> Callable[[CustomRule], CustomRule]:

@@ -126,7 +126,7 @@ class TfliteTarget(Target):
         return entry(form.op).costs if form.op in op_names() else ()
 
     def advice(self, node: Node) -> str | None:
-        return self.table.advice
+        return rules().only_onnx.get(node.op, self.table.advice)
 
     def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
         refused = self.own_refusal(form, results)

@@ -142,7 +142,8 @@ def softmax(op: str) -> Iterator[Case]:
 
 
 def _softmax(beta: float, x: Array) -> list[Array]:
-    e = np.exp(beta * _wide(x))
+    wide = _wide(x)
+    e = np.exp(beta * (wide - wide.max(axis=-1, keepdims=True, initial=-np.inf)))
     return [(e / np.sum(e, axis=-1, keepdims=True)).astype(x.dtype)]
 
 
@@ -157,6 +158,7 @@ def log_softmax(op: str) -> Iterator[Case]:
 
 def _log_softmax(x: Array) -> list[Array]:
     wide = _wide(x)
+    wide = wide - wide.max(axis=-1, keepdims=True, initial=-np.inf)
     return [(wide - np.log(np.sum(np.exp(wide), axis=-1, keepdims=True))).astype(x.dtype)]
 
 

@@ -26,6 +26,7 @@ from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.metrics.noise import FACTOR, distance, is_amplified
+from onnxtfl.metrics.rows import share_without_counterpart
 from onnxtfl.tracing.matches import Match, Way
 from onnxtfl.tracing.parts import temporary_directory
 from onnxtfl.tracing.record import known_matches
@@ -167,9 +168,11 @@ def _why(attempt: Attempt, differing: Differing) -> str:
 
 
 def _are_few(attempt: Attempt, k: int, number: int) -> bool:
-    """Whether few elements of an output differ."""
-    measured = attempt.compare(k, number).judgments
-    return bool(measured) and 0 < measured[0].evidence.get("differing", 1.0) <= FEW
+    """Whether few elements of an output differ, or few rows at any position."""
+    measured, pair = attempt.compare(k, number).judgments, attempt.out_pairs[k]
+    few = bool(measured) and 0 < measured[0].evidence.get("differing", 1.0) <= FEW
+    expected, got = attempt.reference.runs[number].outputs[pair.a], attempt.alone[number][pair.b]
+    return few or share_without_counterpart(expected, got) <= FEW
 
 
 def _distance(attempt: Attempt, k: int, expected: Any, got: Any) -> float:

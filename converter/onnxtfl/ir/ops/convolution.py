@@ -196,7 +196,9 @@ class Conv(Convolution):
         result = np.empty((groups, features // groups, image.shape[0], *counts), image.dtype)
         for sample, part in _pieces(len(padded), window, padded.shape[1], counts):
             positions = [part.stop - part.start, *counts[1:]]
-            columns = _columns(padded[sample], window, part, counts).reshape(groups, rows.shape[2], -1)
+            columns = _columns(padded[sample], window, part, counts).reshape(
+                groups, rows.shape[2], math.prod(positions)
+            )
             result[:, :, sample, part] = half.matmul(rows, columns).reshape(*rows.shape[:2], *positions)
         return finish(attributes, result, bias)
 

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from onnxtfl.ir.attributes import Text
+from onnxtfl.ir.attributes import Integer, Text
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.dims import fresh_symbol
@@ -21,21 +21,24 @@ class StringSplit(Op):
     """The parts of each string between `delimiter`s [..., most parts], rows with fewer end in empty strings; and the
     number of parts of each string.
 
-    An empty string has no parts. Source: ONNX StringSplit with a delimiter (added).
+    An empty string has no parts. `delimiter` None or "": whitespace, also removed at both ends. `maxsplit`:
+    the most delimiters that are read, from the left. Source: ONNX StringSplit (added).
     """
 
     operands = (Operand("input", _STRINGS),)
     results = (Operand("parts", _STRINGS), Operand("counts", frozenset({DType.INT64})))
-    attributes = {"delimiter": Text()}
+    attributes = {"delimiter": Text(None), "maxsplit": Integer(None)}
     core = True
 
     @staticmethod
-    def shape(x: Value, *, delimiter: str) -> list[Dims]:
+    def shape(x: Value, *, delimiter: str | None, maxsplit: int | None) -> list[Dims]:
         return [(*x.shape, 0 if 0 in x.shape else fresh_symbol()), x.shape]
 
     @staticmethod
-    def compute(x: Array, *, delimiter: str) -> tuple[Array, Array]:
-        rows = [text.split(delimiter) if text else [] for text in x.reshape(-1).tolist()]
+    def compute(x: Array, *, delimiter: str | None, maxsplit: int | None) -> tuple[Array, Array]:
+        most = -1 if maxsplit is None else maxsplit
+        texts = [text if delimiter else text.strip() for text in x.reshape(-1).tolist()]
+        rows = [text.split(delimiter or None, most) if text else [] for text in texts]
         counts = np.asarray([len(row) for row in rows], np.int64)
         parts = np.full((len(rows), max(counts, default=0)), "", object)
         for i, row in enumerate(rows):
