@@ -44,7 +44,12 @@ def _broadcasts(node: Node) -> bool:
 
 @decompose(ops.Select, "gpu", order="operands", when=_broadcasts)
 def _select_of_equal_shapes(b: Builder, node: Node) -> Value:
-    return b(ops.Select, *(broadcast(b, node.operand(i), node.result.shape) for i in range(3)))
+    """Broadcast operands before; constants of one element lose their axes."""
+    made = []
+    for value in (node.operand(i) for i in range(3)):
+        is_flat = value.is_constant and product(value.shape) == 1
+        made.append(reshape(b, value, ()) if is_flat else broadcast(b, value, node.result.shape))
+    return b(ops.Select, *made)
 
 
 @formula(ops.Select, "onnx")

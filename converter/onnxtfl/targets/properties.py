@@ -31,6 +31,13 @@ def equal_ranks(op: OpInstance) -> bool:
     return len({len(shape) for shape in [*shapes, *_shapes(op, "results")] if shape is not None}) <= 1
 
 
+def flat_scalars(op: OpInstance) -> bool:
+    """Whether operands of one element have no axes, unless the result has one element too."""
+    shapes = [_shape(value) for _, _, value in op.operands]
+    results = [shape for shape in _shapes(op, "results") if any(size != 1 for size in shape)]
+    return not results or not any(shape and all(size == 1 for size in shape) for shape in shapes)
+
+
 def unit_constants(op: OpInstance) -> bool:
     """Whether constant operands have no batch: the first axis of size 1, or fewer axes than the result."""
     rank = max((len(shape) for shape in _shapes(op, "results")), default=0)
@@ -91,7 +98,16 @@ def channels_of_groups(op: OpInstance) -> str:
 
 PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
     found.__name__: found
-    for found in (equal_ranks, unit_constants, unit_batch, axes, constants, plain_slice, channels_of_groups)
+    for found in (
+        equal_ranks,
+        flat_scalars,
+        unit_constants,
+        unit_batch,
+        axes,
+        constants,
+        plain_slice,
+        channels_of_groups,
+    )
 }
 """The properties that forms may restrict, by name."""
 OF_LAYOUT = frozenset({"unit_constants", "unit_batch", "axes", "channels_of_groups"})
