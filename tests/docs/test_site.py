@@ -68,7 +68,9 @@ def test_the_names_of_the_reference_exist() -> None:
 
 
 def test_every_page_is_in_the_contents() -> None:
-    listed = set(re.findall(r"^(?:\w+ <)?([a-z-]+)>?$", (DOCS / "index.md").read_text(encoding="utf-8"), re.MULTILINE))
+    listed = set(
+        re.findall(r"^(?:\w+ <)?([a-z0-9-]+)>?$", (DOCS / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
+    )
     there = {path.stem for path in DOCS.glob("*.md")} - {"index"} | {"contributing", "security", "changelog"}
     assert there == listed
 

@@ -536,7 +536,12 @@ OF_OP: dict[str, Draw] = {
     "Unsqueeze": lambda r: ([_some(r, 2, 3), known(_one(r, [0], [1, 3], [-1]))], {}),
 }  # fmt: skip
 """Draws for ops whose operands depend on each other, or whose kinds do not say what their numbers mean."""
+_LAST = {"block_size": 2, "depth_dim": 3, "space_dims": (1, 2)}
 MORE: dict[str, tuple[Draw, ...]] = {
+    "Compare": (lambda r: ([known([0.5, 1.0], dtype=np.float32), _floats(r, 2)], {"comparison_direction": "LT"}),),
+    "DepthToSpace": (lambda r: ([_floats(r, 2, 3, 4, 8)], _LAST),),
+    "SpaceToDepth": (lambda r: ([_floats(r, 2, 4, 6, 3)], _LAST),),
+    "HardSigmoid": (lambda r: ([_floats(r, 3, 4)], {"slope": 1 / 6, "offset": 0.5}),),
     "Pad": (
         lambda r: ([_floats(r, 3, 4), np.asarray([[-1, 2], [1, -2]]), None], {"mode": "constant"}),
         lambda r: ([_some(r, 2, 3, 1, 2, 3, 2), known([[0, 0], [0, 0], [1, 0], [0, 0], [0, 0], [0, 1]]), None], {}),

@@ -122,7 +122,7 @@ def test_inferred_types_are_those_of_what_is_computed(op: type[Op]) -> None:
             assert all(not isinstance(d, int) or d == n for d, n in zip(type_.shape or (), array.shape, strict=False))
 
 
-@pytest.mark.parametrize("target", ["tfl", "onnx"])
+@pytest.mark.parametrize("target", ["tfl", "onnx", "gpu"])
 @pytest.mark.parametrize("op", MADE_OF_OTHERS, ids=lambda op: op.name)
 def test_what_an_op_becomes_means_the_same(op: type[Op], target: Any) -> None:
     known, tried = all_rules().decompositions(op, target), set[str]()

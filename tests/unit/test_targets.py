@@ -310,7 +310,7 @@ def test_forms_with_ranks() -> None:
     assert _violations(form, entry, [four, four]) == []
     assert _violations(form, entry, [four, one]) == ["rank"]
     assert _violations(form, entry, [four, scalar]) == []
-    assert _violations(form, entry, [scalar, scalar]) == ["rank"]
+    assert _violations(form, entry, [scalar, scalar]) == ["shape"]
     batched = _entry("x:T y:T -> z:T", matrix_rank=2)
     assert (
         _violations({"T": "float32", "broadcast": 2}, batched, [value("float32", 5, 2, 3), value("float32", 5, 3, 4)])
