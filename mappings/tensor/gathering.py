@@ -92,7 +92,7 @@ def _reads_vectors(node: Node) -> bool:
     return known and indices.rank != 1 and not node.attr("batch_dims") and x.dtype is not DType.STRING
 
 
-@decompose(ops.Gather, "tfl", order="axes", when=_reads_vectors)
+@decompose(ops.Gather, "tfl", order="operands", when=_reads_vectors, benefit=1)
 def _gather_by_vector(b: Builder, node: Node) -> Value:
     """Gather by the flattened indices: LiteRT's GPU accelerator reads a vector only, and for others RESHAPE is free."""
     indices = reshape(b, node.operand(1), (product(node.operand(1).shape),))

@@ -122,7 +122,8 @@ def _on_fewer_axes(graph: Graph, node: Node, target: Target) -> list[Node]:
     """Rewrite an accepted move on more than `free_rank` axes of known sizes; return the new nodes, none if it stays."""
     values = [v for v in (*node.operands[:1], *node.results) if v is not None]
     types = [v.type for v in values if isinstance(v.type, TensorType)]
-    if node.op.moves is None or node.op is ops.Reshape or not all(type_.is_static for type_ in types):
+    moves = node.op.moves is not None and len(node.operands[node.op.moves]) == 1 and node.op is not ops.Reshape
+    if not moves or not all(type_.is_static for type_ in types):
         return []
     if max((len(type_.shape or ()) for type_ in types), default=0) <= target.free_rank:
         return []
