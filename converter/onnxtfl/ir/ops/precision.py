@@ -20,7 +20,7 @@ class ReducePrecision(Formula):
 
     operands = (Operand("input", frozenset({DType.FLOAT32})),)
     attributes = {
-        "dtype": Choice(*SMALL_FLOATS),
+        "dtype": Choice(*(dtype for dtype in DType if dtype in SMALL_FLOATS)),
         "saturate": Flag(True),
         "rounding": Choice("nearest", "up", "down", default="nearest"),
     }
