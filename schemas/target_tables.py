@@ -44,6 +44,7 @@ class TargetTable:
     largest_integer: int | None = None
     min_runtime: str | None = None
     accelerator: str | None = None
+    delegate: str | None = None
     runtime: str | None = None
     advice: str | None = None
 
@@ -70,13 +71,20 @@ _KEYS = {one.name for one in fields(TargetTable)} - {"name"}
 def target_tables() -> Mapping[str, TargetTable]:
     """All targets by name, each after its parent. Raises ValueError for an invalid table."""
     heads = {name: section("target", f"{FOLDER}/{name}.toml") for name in tables_in(FOLDER)}
-    found = {ROOT: _table(ROOT, heads.pop(ROOT), None)}
+    found = {ROOT: _table(ROOT, heads.pop(ROOT), None, heads)}
     while left := [name for name in heads if name not in found]:
         ready = [name for name in left if heads[name].get("parent", ROOT) in found]
         if not ready:
             raise ValueError(f"schemas/{FOLDER}: {', '.join(left)}: there is no such parent, or each is one of these")
         found |= {name: _table(name, heads[name], found[heads[name].get("parent", ROOT)], heads) for name in ready}
     return found
+
+
+def chosen_targets() -> Mapping[str, TargetTable]:
+    """The targets that users choose from: those that are no delegate of another."""
+    found = target_tables()
+    delegates = {table.delegate for table in found.values()}
+    return {name: table for name, table in found.items() if name not in delegates}
 
 
 def _table(name: str, head: Mapping[str, Any], parent: TargetTable | None, others: Collection[str] = ()) -> TargetTable:
@@ -87,6 +95,8 @@ def _table(name: str, head: Mapping[str, Any], parent: TargetTable | None, other
     given = {"rules": name, **inherited, **head, "name": name, "parent": parent}
     if given.get("fallback") not in (None, ROOT, *others):
         raise ValueError(f"schemas/{FOLDER}/{name}.toml: there is no target {given['fallback']} to fall back to")
+    if given.get("delegate") not in (None, *others):
+        raise ValueError(f"schemas/{FOLDER}/{name}.toml: there is no delegate {given['delegate']}")
     given["lacks"] = lacks | (frozenset() if parent is None else parent.lacks)
     given["weights"] = head["weights"].split() if "weights" in head else given["weights"]
     return TargetTable(**given)

@@ -7,6 +7,7 @@ python tools/probe_kernels.py --again                write the tables from the f
 python tools/probe_kernels.py --only inexact         write the errors of quantized forms only (or: hybrid, empty)
 python tools/probe_kernels.py --micro                TFLite Micro instead, in schemas/targets/micro.toml
 python tools/probe_kernels.py --gpu                  LiteRT's GPU accelerator instead, in schemas/targets/gpu.toml
+python tools/probe_kernels.py --xnnpack              what LiteRT's delegate computes, in schemas/targets/xnnpack.toml
 python tools/probe_kernels.py --vela ethos-u55       an NPU instead, in schemas/targets/ethos-u55.toml (or ethos-u85)
 python tools/probe_kernels.py --costs                measure the times of ops that are alternative forms instead
 
@@ -35,10 +36,10 @@ from tools.probe.costs.measure import costs
 from tools.probe.empty import empty_cases_of, empty_rows
 from tools.probe.exactness import inexact
 from tools.probe.npu import npu_cases
-from tools.probe.properties import cases_with_properties, deciding
+from tools.probe.properties import cases_with_properties, deciding, delegated_cases
 from tools.probe.registry import cases_of, hybrid_cases_of, probes
 from tools.probe.runtime import ONLY, Runtime
-from tools.probe.summary import is_accepted, list_text, summarize
+from tools.probe.summary import is_accepted, is_correct, list_text, summarize
 from tools.probe.tables import rewrite, rows_text
 from tools.probe.unusual import unusual_cases_of, unusual_rows
 
@@ -91,6 +92,10 @@ def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) ->
     if options.target == "gpu":
         found = deciding(_findings(f"{op}.gpu", cases_with_properties(op), measurer, options.again))
         return {"kernels": summarize(found, runtimes=("gpu",)), "inexact": inexact(found, (f"gpu {ONLY}",))}
+    if options.target == "xnnpack":
+        found = deciding(_findings(f"{op}.xnnpack", delegated_cases(op), measurer, options.again))
+        computed = any(is_correct(finding, "xnnpack") for finding in found)
+        return {"kernels": summarize(found, runtimes=("xnnpack",)) if computed else ""}
     if options.target in ACCELERATORS:
         cases = npu_cases(options.target, filter(_is_of_micro, cases_of(op)))
         found = _findings(f"{op}.{options.target}", cases, measurer, options.again)
@@ -151,6 +156,7 @@ def _options() -> argparse.Namespace:
     target = parser.add_mutually_exclusive_group()
     target.add_argument("--micro", action="store_const", const="micro", dest="target", help="measure TFLite Micro")
     target.add_argument("--gpu", action="store_const", const="gpu", dest="target", help="measure the GPU accelerator")
+    target.add_argument("--xnnpack", action="store_const", const="xnnpack", dest="target", help="ask LiteRT's delegate")
     target.add_argument("--vela", choices=ACCELERATORS, dest="target", help="ask Vela what runs on an NPU")
     parser.add_argument("--costs", action="store_true", help="measure the times of ops")
     parser.add_argument("--only", choices=["inexact", "hybrid", "empty", "unusual"], help="write these tables only")

@@ -39,7 +39,7 @@ from onnxtfl.kinds import (
     Version,
     Words,
 )
-from onnxtfl.schemas.target_tables import target_tables
+from onnxtfl.schemas.target_tables import chosen_targets
 
 TO_TFLITE, TO_ONNX, CHECK, INSPECT, MANY = "onnx2tfl", "tfl2onnx", "check", "inspect", "many"
 BUILD, OPS = "build", "ops"
@@ -100,7 +100,7 @@ def _only_commands(name: str, kind: Kind, default: Any, commands: tuple[str, ...
 _BOTH, _COMPARING = CONVERT, (*CONVERT, CHECK)
 _BUILDING = (*CONVERT, BUILD)
 _SHAPES_HELP = "Sizes of an input, like x:1,3,224,224; x:?,3,64,64 or x:batch,3,64,64 keeps one dynamic (repeatable)."
-_TARGETS = target_tables()
+_TARGETS = chosen_targets()
 _TARGETS_HELP = ", or ".join(table.help for table in _TARGETS.values())
 _RUNTIMES_OF_TARGETS = (t.runtime for t in _TARGETS.values() if t.runtime)
 TFLITE_RUNTIMES = dict.fromkeys(("litert", "tflite-runtime", "gpu", *_RUNTIMES_OF_TARGETS))

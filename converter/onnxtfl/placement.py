@@ -27,7 +27,7 @@ from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.runtimes import LITERT, RunError, vela
 from onnxtfl.runtimes.profiler import profile
-from onnxtfl.schemas.target_tables import target_tables
+from onnxtfl.schemas.target_tables import chosen_targets, target_tables
 from onnxtfl.tables import Row, byte_count, some, titled
 from onnxtfl.targets.target import as_form
 from onnxtfl.targets.tflite import TfliteTarget
@@ -133,7 +133,7 @@ def place(model: str | os.PathLike[str], target: str, record: Record | None = No
 
 def placements() -> tuple[str, ...]:
     """The names of all placements."""
-    return (CPU, *(name for name, table in target_tables().items() if table.parent is not None))
+    return (CPU, *(name for name, table in chosen_targets().items() if table.parent is not None))
 
 
 def _sources(read: Model, record: Record | None) -> dict[str, tuple[str, ...]]:

@@ -70,6 +70,7 @@ def _scalar(node: Node, bound: Value | None) -> Value | None:
 
 
 @decompose(ops.Clamp)
+@decompose(ops.Clamp, "xnnpack")
 def _clamp(b: Builder, node: Node) -> Value:
     result, low, high = node.operand(0), node.optional(1), node.optional(2)
     if low is not None:

@@ -18,7 +18,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import exceeds, known_sizes, open_axes
+from onnxtfl.ir.dims import exceeds, known_sizes, open_axes, product
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -40,6 +40,9 @@ from onnxtfl.rewriting.registry import (
     lower_tfl,
     upgrade,
 )
+
+_MOST_PADDED = 1 << 15
+"""The most padded elements that are stored, so that a delegate computes a Pad by a constant."""
 
 # --- about the centre ------------------------------------------------------------------------------------------------
 
@@ -230,9 +233,20 @@ def has_constant_padding(node: Node) -> bool:
     return known and static_ints(node.operand(1)) is not None and never_negative(node.operand(1))
 
 
+def _has_narrow_padding(node: Node) -> bool:
+    """Whether the amounts and the value of the padding are known, with few padded elements."""
+    if not has_constant_padding(node) or (value := node.optional(2)) is None or not value.is_constant:
+        return False
+    sizes = known_sizes([product(node.result.shape), product(node.operand(0).shape)])
+    return sizes is not None and sizes[0] - sizes[1] <= _MOST_PADDED
+
+
 @decompose(ops.Pad, "gpu", order="operands", when=has_constant_padding)
+@decompose(ops.Pad, "xnnpack", when=_has_narrow_padding)
 def _pad_by_concatenation(b: Builder, node: Node) -> Value:
-    """Join constants before and after each padded axis: the accelerator has no PADV2, and PAD for a batch of 1 only."""
+    """Join constants before and after each padded axis: the accelerator has no PADV2, and PAD for a batch of 1 only;
+    XNNPACK has no PADV2.
+    """
     return joined_padding(b, node)
 
 

@@ -172,3 +172,13 @@ def test_parts_of_a_complex_number(part: str, operand: str) -> None:
     graph = transformed(text, simplify)
     assert op_counts(graph) == {"Neg": 1}
     assert graph.last is not None and graph.last.operand(0).name == operand.strip("%")
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_one_element_is_not_resized_for_an_elementwise_op(mode: str) -> None:
+    text = f"""graph main(%x: tensor<1x1x1x2xfloat32>, %z: tensor<1x3x4x2xfloat32>) -> (%y) {{
+      %s = constant tensor<2xint64> [3, 4]
+      %r = Resize(%x, %s) {{dims = [1, 2], mode = "{mode}"}}
+      %y = Add(%r, %z)
+    }}"""
+    assert op_counts(transformed(text, simplify)) == {"Add": 1}

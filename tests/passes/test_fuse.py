@@ -203,3 +203,37 @@ def test_hard_swish(steps: str) -> None:
       {steps}
     }}"""
     assert op_counts(transformed(text, simplify)) == {"HardSwish": 1}
+
+
+def _on_points(features: int, kernel: str, product: str) -> str:
+    """Two features of each of 2 x 3 points, and `features` of all points."""
+    return f"""graph main(%x: tensor<1x2x2x3xfloat32>, %g: tensor<1x{features}x1x1xfloat32>) -> (%y) {{
+      %s = constant tensor<4xint64> [1, {features}, 2, 3]
+      %b = constant tensor<2xfloat32> [0.5, -0.5]
+      %w = constant {kernel} {[float(i) for i in range(2 * (features + 2))]}
+      %r = BroadcastTo(%g, %s)
+      %j = Concatenate(%x, %r) {{axis = 1}}
+      %y = {product}
+    }}"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "product"),
+    [
+        ("tensor<2x{}x1x1xfloat32>", f"Conv(%j, %w, %b) {{{CONV2D}}}"),
+        (
+            "tensor<{}x2xfloat32>",
+            "DotGeneralBias(%j, %w, %b) {lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]}",
+        ),
+    ],
+)
+def test_features_that_repeat_are_multiplied_once(kernel: str, product: str) -> None:
+    counts = op_counts(transformed(_on_points(8, kernel.format(10), product), simplify))
+    linear = product.partition("(")[0].removesuffix("Bias")
+    assert counts["BroadcastTo"] == counts["Concatenate"] == 0 and counts["Add"] == 1
+    assert sum(count for op, count in counts.items() if op.startswith(linear)) == 2
+
+
+def test_few_features_that_repeat_stay() -> None:
+    text = _on_points(2, "tensor<2x4x1x1xfloat32>", f"Conv(%j, %w, %b) {{{CONV2D}}}")
+    assert op_counts(transformed(text, simplify)) == {"BroadcastTo": 1, "Concatenate": 1, "Conv": 1}

@@ -105,3 +105,35 @@ def test_gather_with_all_batch_dims_is_gather_elements() -> None:
     }""")
     form = OnnxTarget().accepted(next(iter(graph.nodes)))
     assert form is not None and form.op == "GatherElements"
+
+
+RUN = """graph main(%x: tensor<2x5x3xfloat32>) -> (%y) {
+  %i = constant tensor<2xint32> [1, 2]
+  %y = Gather(%x, %i) {axis = 1}
+}"""
+CLAMP = """graph main(%x: tensor<2x5xfloat32>) -> (%y) {
+  %l = constant tensor<float32> [0.0]
+  %h = constant tensor<float32> [1.0]
+  %y = Clamp(%x, %l, %h)
+}"""
+UNEVEN = """graph main(%x: tensor<2x5xfloat32>) -> (%y, %z) {
+  %s = constant tensor<2xint64> [2, 3]
+  %y, %z = Split(%x, %s) {axis = 1}
+}"""
+PADDED = """graph main(%x: tensor<1x4x4x2xfloat32>) -> (%y) {
+  %a = constant tensor<4x2xint64> [0, 0, 1, 1, 0, 1, 0, 0]
+  %v = constant tensor<float32> [-1.0]
+  %y = Pad(%x, %a, %v)
+}"""
+
+
+@pytest.mark.parametrize("text", [RUN, CLAMP, UNEVEN, PADDED])
+def test_forms_that_the_delegate_computes_are_preferred(text: str) -> None:
+    graph = transformed(text, legal)
+    forms = [(node, TARGET.accepted(node)) for node in graph.nodes]
+    assert all(form is not None and TARGET.delegates(node, form) for node, form in forms)
+
+
+def test_what_the_delegate_cannot_compute_stays() -> None:
+    graph = transformed(RUN.replace("[1, 2]", "[2, 1]"), legal)
+    assert op_counts(graph) == {"Gather": 1}

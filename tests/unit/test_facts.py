@@ -219,3 +219,14 @@ def test_inserted_elements_count() -> None:
     rows = b(ops.Reshape, x, [2, 2])
     assert facts_of(b(ops.Trilu, rows, None, upper=True)) == Facts(0, 5, False, True)
     assert facts_of(b(ops.Reduce, x, [0], kind="sum", keepdims=False)) == Facts(0, 20, False, True)
+
+
+def test_rounding_to_steps_keeps_the_sign() -> None:
+    b = Builder(Graph())
+    x = b.graph.add_input(TensorType(DType.FLOAT32, (4,), Quantization("int8", (0.5,), (3,))))
+    y = b(ops.Relu, x)
+    y.type = x.type
+    assert facts_of(y) == replace(facts_of(x), low=0.0)
+    z = b(ops.Sqrt, x)
+    z.type = x.type
+    assert not never_negative(z), "what NaN becomes depends on the runtime"

@@ -78,6 +78,10 @@ def test_what_a_target_does_not_accept_runs_on_its_fallback(folder: Path) -> Non
     assert target.refusal(Form("GELU", (x,)), [x]) is not None
 
 
+def test_nobody_converts_for_a_delegate() -> None:
+    assert set(target_tables.target_tables()) - set(target_tables.chosen_targets()) == {"xnnpack"}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -85,6 +89,7 @@ def test_what_a_target_does_not_accept_runs_on_its_fallback(folder: Path) -> Non
         ('parent = "npu"', "npu: there is no such parent, or each is one of these"),
         ('lacks = "int65"', r"npu.toml: \[target\] has no int65"),
         ('runtme = "micro"', r"npu.toml: \[target\] has no runtme"),
+        ('delegate = "nnpack"', "npu.toml: there is no delegate nnpack"),
         ('fallback = "mirco"', "npu.toml: there is no target mirco to fall back to"),
     ],
 )

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from tools.probe.case import Case, batches_of
 from tools.probe.measure import Finding
 from tools.probe.registry import BOUNDS, cases_of
@@ -21,12 +22,16 @@ _CONVERTED = _TYPES | {"float16", "int8", "uint8"}
 """The element types in which results for the accelerator compute, and those that they convert."""
 _MODES = ("equal", "scalar", "broadcast")
 _RANK = 4
-_RANKS = ("equal_ranks", "unit_constants", "flat_scalars", "plain_slice", "channels_of_groups", "axes")
 _PLAIN = ("equal_ranks", "unit_constants", "flat_scalars", "plain_slice")
+_RANKS = (*_PLAIN, "channels_of_groups", "closed_windows", "axes")
 _LAST = ("constants", "unit_batch")
 """The properties that are tried first, since they say the most, and last, before and after options."""
 _LEAST_GAIN = 0.005
 """The part of all cases that a property has to explain to be a constraint of forms."""
+_DELEGATED = frozenset({"float32", "int32", "qint8", "quint8", "qint32"})
+"""The element types of which a delegate of the CPU takes any."""
+_MOST_AXES = 6
+"""XNN_MAX_TENSOR_DIMS."""
 _NOT_IN_BATCHES = (ValueError, IndexError)
 """What cases raise that cannot have a batch of 1."""
 Key = tuple[Any, ...]
@@ -46,6 +51,20 @@ def cases_with_properties(op: str) -> Iterator[Case]:
                         seen[key] += 1
                         if seen[key] <= _EACH:
                             yield known
+
+
+def delegated_cases(op: str) -> Iterator[Case]:
+    """The static cases of the types that a delegate of the CPU takes, a few of each kind, with their properties."""
+    seen: Counter[Key] = Counter()
+    for case in cases_of(op):
+        every = (*case.operands, *case.expected)
+        is_small = all(array is None or array.ndim <= _MOST_AXES for array in every)
+        if is_small and not case.dynamic and case.mode != "nan" and set(case.types.values()) <= _DELEGATED:
+            known = replace(case, extra={**_properties(case), **case.extra}, tolerance=np.inf)
+            key = known.group, known.mode, known.rank, known.constants
+            seen[key] += 1
+            if seen[key] <= _EACH:
+                yield known
 
 
 def _tolerance(case: Case) -> float:
@@ -95,7 +114,7 @@ def _properties(case: Case) -> dict[str, Any]:
     options = {name: value for name, value in case.options.items() if _decides(name, value)}
     found = {}
     for name, function in PROPERTIES.items():
-        with contextlib.suppress(IndexError, AttributeError, ZeroDivisionError):
+        with contextlib.suppress(IndexError, AttributeError, KeyError, ZeroDivisionError):
             found[name] = function(instance)
     return {**options, **found}
 

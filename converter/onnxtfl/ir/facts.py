@@ -75,7 +75,7 @@ class _Search:
             return UNKNOWN
         if (own := _own(value)) is not None:
             return own
-        found = of_type(value.dtype)
+        found = _of_quantized(value) if value.is_quantized else of_type(value.dtype)
         node, key = value.producer, (id(value), depth)
         if node is None or not depth or node.op.dialect != "neutral" or value.dtype is DType.BOOL:
             return found
@@ -83,7 +83,8 @@ class _Search:
             if len(self._found) == MOST_VISITS:
                 return found
             self._found[key] = found
-            self._found[key] = self._made(value, node, depth - 1)
+            made = self._made(value, node, depth - 1)
+            self._found[key] = _with_sign(found, made) if value.is_quantized else made
         return self._found[key]
 
     def _made(self, value: Value, node: Node, depth: int) -> Facts:
@@ -107,7 +108,7 @@ def _own(value: Value) -> Facts | None:
     if value.data is not None and value.data.size <= _READ and dtype is not DType.STRING:
         return of_array(value.numpy())
     if quantization is not None:
-        return _of_quantized(value)
+        return None
     known = known_dims(value)
     if known is None or not dtype.is_integer:
         return None
@@ -129,6 +130,15 @@ def _of_quantized(value: Value) -> Facts:
         return UNKNOWN
     ends = [(limit - np.asarray(quantization.zero_points)) * scales for limit in limits(quantization.dtype)]
     return with_rounding(Facts(float(ends[0].min()), float(ends[1].max()), False), value.dtype)
+
+
+def _with_sign(steps: Facts, made: Facts) -> Facts:
+    """Return the facts of values rounded to `steps`, which keeps their sign: 0 is one of them, but what NaN becomes
+    depends on the runtime.
+    """
+    if made.nan or not steps.low <= 0 <= steps.high:
+        return steps
+    return replace(steps, low=0.0 if made.low >= 0 else steps.low, high=0.0 if made.high <= 0 else steps.high)
 
 
 def _by_traits(node: Node, index: int, of: FactsOf) -> Facts:

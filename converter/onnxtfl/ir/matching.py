@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value, attributes_of, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantized import may_match
 
@@ -68,6 +68,18 @@ def made_by(value: Value | None, *ops: type[Op], quantized: bool = False) -> Nod
     if node is None or (ops and node.op not in ops) or not may_match(node, quantized):
         return None
     return node
+
+
+def repeated(value: Value | None) -> Value | None:
+    """The value that `value` repeats along axes of size 1 (broadcast, or resized from one element); None for others."""
+    node = made_by(value, ops.BroadcastTo, ops.Resize, quantized=True)
+    if node is None or node.op is ops.BroadcastTo:
+        return None if node is None else node.operand(0)
+    before, after = node.operand(0).tensor_type, node.result.tensor_type
+    if node.op.picks(attributes_of(node)) is None or before.shape is None or after.shape is None:
+        return None
+    repeats = all(old in (1, new) for old, new in zip(before.shape, after.shape, strict=True))
+    return node.operand(0) if repeats and before.quantization == after.quantization else None
 
 
 def without_reshapes(value: Value) -> Value:

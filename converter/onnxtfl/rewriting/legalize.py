@@ -8,7 +8,7 @@ fewer axes, or decomposed, and the new nodes are visited, until all are accepted
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
@@ -27,7 +27,7 @@ from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.halves import moved_in_halves
 from onnxtfl.rewriting.int64 import narrow_int64
 from onnxtfl.rewriting.lower import emit
-from onnxtfl.rewriting.registry import DecomposeRule, rule_name, rules
+from onnxtfl.rewriting.registry import DecomposeRule, Form, rule_name, rules
 from onnxtfl.rewriting.requantize import in_float, requantized
 from onnxtfl.rewriting.target import Refusal, Target
 
@@ -88,7 +88,7 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
         form = target.accepted(node)
         if late and form is not None and not form.renames:
             return [made for made in emit(graph, node, form, target) if made.op.dialect == "neutral"]
-        if form is not None and not late and (made := _on_fewer_axes(graph, node, target)):
+        if form is not None and not late and (made := _preferred(graph, node, target, form)):
             return made
         waits = not late and _late_rule(node, target) is not None
         legal = form is not None or waits or _will_vanish(node, target, late)
@@ -118,22 +118,51 @@ def _will_vanish(node: Node, target: Target, late: bool) -> bool:
     return not late and node.op is ops.Reshape and all(refusal.kind == "rank" for refusal in _refusals(node, target))
 
 
-def _on_fewer_axes(graph: Graph, node: Node, target: Target) -> list[Node]:
-    """Rewrite an accepted move on more than `free_rank` axes of known sizes; return the new nodes, none if it stays."""
+def _preferred(graph: Graph, node: Node, target: Target, form: Form) -> list[Node]:
+    """Rewrite an accepted node to ops that run faster, or on more hardware; return the new nodes, none if it stays.
+
+    A move on more than `free_rank` axes becomes one on fewer; an op that the runtime's delegate leaves to other kernels
+    becomes ops that it computes, since each change between them costs time.
+    """
+    if _moves_many_axes(node, target):
+        few = rules().decompositions_of(node, *target.chain, order="axes")
+        if made := _rewritten_if(graph, node, few, lambda one: _has_few_axes(one, target)):
+            return made
+    if target.delegate_chain and not touches_quantized(node) and not target.delegates(node, form):
+        found = rules().own_decompositions(node, *target.delegate_chain)
+        return _rewritten_if(graph, node, found, lambda one: _is_delegated(one, target))
+    return []
+
+
+def _moves_many_axes(node: Node, target: Target) -> bool:
+    """Whether `node` moves one operand on more than `free_rank` axes of known sizes."""
     values = [v for v in (*node.operands[:1], *node.results) if v is not None]
     types = [v.type for v in values if isinstance(v.type, TensorType)]
     moves = node.op.moves is not None and len(node.operands[node.op.moves]) == 1 and node.op is not ops.Reshape
     if not moves or not all(type_.is_static for type_ in types):
-        return []
-    if max((len(type_.shape or ()) for type_ in types), default=0) <= target.free_rank:
-        return []
-    for rule in rules().decompositions_of(node, *target.chain, order="axes"):
+        return False
+    return max((len(type_.shape or ()) for type_ in types), default=0) > target.free_rank
+
+
+def _has_few_axes(node: Node, target: Target) -> bool:
+    return node.op is ops.Reshape or node.result.rank <= target.free_rank
+
+
+def _is_delegated(node: Node, target: Target) -> bool:
+    form = target.accepted(node)
+    return form is not None and target.delegates(node, form)
+
+
+def _rewritten_if(
+    graph: Graph, node: Node, found: Iterable[DecomposeRule], is_better: Callable[[Node], bool]
+) -> list[Node]:
+    """Rewrite `node` by the first rule all of whose nodes are better; return these, none if there is no such rule."""
+    for rule in found:
         builder = Builder(graph, node)
         builder.maker = rule_name(rule)
-        values_made = builder.tried(rule, node)
-        moved = [made for made in builder.created if made.op is not ops.Reshape]
-        if values_made is not None and all(made.result.rank <= target.free_rank for made in moved):
-            graph.replace(node, [values_made] if isinstance(values_made, Value) else list(values_made))
+        values = builder.tried(rule, node)
+        if values is not None and all(map(is_better, builder.created)):
+            graph.replace(node, [values] if isinstance(values, Value) else list(values))
             return builder.created
         builder.undo()
     return []

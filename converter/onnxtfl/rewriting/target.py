@@ -65,6 +65,8 @@ class Target(ABC):
     """Ops that move elements are written with at most so many axes where that costs reshapes only."""
     is_laid_out: bool = False
     """Whether layout assignment is done: what kernels take of the order of axes is not asked before."""
+    delegate_chain: tuple[TargetName, ...] = ()
+    """The targets whose rules rewrite accepted ops to ones that the runtime's delegate computes."""
     raised: str = ""
     """The version of the format and the reason, if a model needs a newer one than the default."""
 
@@ -83,6 +85,10 @@ class Target(ABC):
     def falls_back(self, node: Node, form: Form) -> bool:
         """Whether only the fallback of the target accepts `form` of `node`."""
         return False
+
+    def delegates(self, node: Node, form: Form) -> bool:
+        """Whether the runtime's delegate computes `form` of `node`, or there is no delegate."""
+        return True
 
     def may_compute_on_integers(self, node: Node) -> bool:
         """Whether any kernels compute on quantized types like those of `node`."""

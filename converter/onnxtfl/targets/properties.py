@@ -21,6 +21,8 @@ EXACT_INTEGERS = 1 << 24
 """The accelerator holds constants of int32 in float32, which has all integers up to this one."""
 _AXES = {0: "", 1: "B", 2: "BC", 3: "BWC", 4: "BHWC"}
 """The letters of a tensor's axes by its rank."""
+_WINDOW_OPTIONS = (("h", "height"), ("w", "width"))
+"""The ends of the names of a pool's options for each axis of its window."""
 _AXIS_NAMES = ("axis", "dim", "axes", "dims")
 """The names of options and operands that are axes."""
 
@@ -96,6 +98,11 @@ def channels_of_groups(op: OpInstance) -> str:
     return "4n" if filters[-1] % 4 == 0 and (y[-1] // groups) % 4 == 0 else "any"
 
 
+def closed_windows(op: OpInstance) -> bool:
+    """Whether the windows of a pool leave no elements between them."""
+    return all(op.options[f"stride_{axis}"] <= op.options[f"filter_{size}"] for axis, size in _WINDOW_OPTIONS)
+
+
 PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
     found.__name__: found
     for found in (
@@ -107,6 +114,7 @@ PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
         constants,
         plain_slice,
         channels_of_groups,
+        closed_windows,
     )
 }
 """The properties that forms may restrict, by name."""

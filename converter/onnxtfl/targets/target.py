@@ -79,8 +79,8 @@ class Target(engine.Target):
         """The form of `node` that is written; None if the target accepts none.
 
         Of several, those that do not fall back; of these, the cheapest (those of one op, if costs do not count); if
-        costs are equal or unknown, the one with the smallest error of quantized results; if errors are equal too, the
-        first in the order of the rules.
+        costs are equal or unknown, those that the delegate computes; of these, the one with the smallest error of
+        quantized results; if errors are equal too, the first in the order of the rules.
         """
         forms = [form for form in self.forms(node) if self.refuses(node, form) is None]
         forms = [form for form in forms if not self.falls_back(node, form)] or forms
@@ -92,6 +92,7 @@ class Target(engine.Target):
         if len(costs) == len(forms):
             limit = min(costs) * EQUAL + SOME
             forms = [form for form, cost in zip(forms, costs, strict=True) if cost <= limit]
+        forms = [form for form in forms if self.delegates(node, form)] or forms
         if len(forms) < 2 or not any(result.is_quantized for result in node.results):
             return forms[0]
         return min(forms, key=lambda form: self.steps_off(form, results_of(node, form)))

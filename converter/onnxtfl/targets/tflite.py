@@ -54,7 +54,8 @@ class TfliteTarget(Target):
     tflite-runtime 2.14 compute correctly), or one of LiteRT ("litert-2.3": forms that LiteRT computes correctly).
     Raises UsageError for other text. `release`: `min_runtime` in TensorFlow's numbering. `hybrid`: kernels that
     quantize activations are accepted. `table`: the target's name in ``schemas/targets/``. `fallback`: the target that
-    runs the ops that this one does not accept; None if these are errors. `on_cpu`: it is TFLite, unless the table names
+    runs the ops that this one does not accept; None if these are errors. `delegate`: what the runtime's delegate
+    computes; None if there is none. `on_cpu`: it is TFLite, unless the table names
     another.
     """
 
@@ -72,6 +73,8 @@ class TfliteTarget(Target):
         self.title = self.table.title
         fallback = self.table.fallback or (ROOT if on_cpu and self.table.parent is not None else None)
         self.fallback = TfliteTarget(min_runtime, hybrid=hybrid, table=fallback) if fallback else None
+        self.delegate = TfliteTarget(min_runtime, table=self.table.delegate) if self.table.delegate else None
+        self.delegate_chain = (self.delegate.table.rules,) if self.delegate else ()
         own, wider = tuple(known.rules for known in self.table.chain), self.fallback.chain if self.fallback else ()
         self.own_chain = tuple(name for name in own if name not in wider) if wider else ()
         self.chain = (*self.own_chain, *wider) if wider else own
@@ -141,6 +144,9 @@ class TfliteTarget(Target):
         if key not in self._fallbacks:
             self._fallbacks[key] = self.own_refusal(form, results_of(node, form)) is not None
         return self._fallbacks[key]
+
+    def delegates(self, node: Node, form: Form) -> bool:
+        return self.delegate is None or self.delegate.refuses(node, form) is None
 
     def own_refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
         """Why the target does not accept `form`, although its fallback may; None if it does."""

@@ -26,7 +26,7 @@ from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.facts import fits_int32
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import SMALL, made_by, single_use, splat_value, uniform_scalar
+from onnxtfl.ir.matching import SMALL, made_by, repeated, single_use, splat_value, uniform_scalar
 from onnxtfl.ir.op import Elementwise, attributes_of
 from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
@@ -333,15 +333,15 @@ def select(b: Builder, node: Node) -> Value | None:
 
 @CANONICAL.on(Elementwise, quantized=True)
 def drop_broadcasts(b: Builder, node: Node) -> Value | None:
-    """Remove the broadcast of an operand of an elementwise op if another operand has the full shape."""
+    """Remove the repetition of an operand of an elementwise op if another operand has the full shape."""
     full = node.result.tensor_type.shape if isinstance(node.result.type, TensorType) else None
     operands = list(node.operands)
     for i, value in enumerate(operands):
-        inner = made_by(value, ops.BroadcastTo, quantized=True)
+        inner = repeated(value)
         others = [v for j, v in enumerate(operands) if j != i and v is not None]
         is_free = i > 0 or node.op is not ops.PRelu
         if is_free and inner is not None and full is not None and any(v.tensor_type.shape == full for v in others):
-            operands[i] = inner.operand(0)
+            operands[i] = inner
     return None if operands == node.operands else b.remade(node, *operands)[0]
 
 

@@ -2,8 +2,9 @@
 
 from onnxtfl.passes.canonical.fuse.activation_formulas import ACTIVATIONS
 from onnxtfl.passes.canonical.fuse.linear import LINEAR
+from onnxtfl.passes.canonical.fuse.repeated_features import REPEATED
 from onnxtfl.rewriting.patterns import Patterns
 
-FUSE = Patterns.of(LINEAR, ACTIVATIONS)
+FUSE = Patterns.of(LINEAR, REPEATED, ACTIVATIONS)
 
 __all__ = ["FUSE"]
