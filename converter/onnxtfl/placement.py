@@ -27,7 +27,7 @@ from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.runtimes import LITERT, RunError, vela
 from onnxtfl.runtimes.profiler import profile
-from onnxtfl.schemas.target_tables import chosen_targets, target_tables
+from onnxtfl.schemas.target_tables import ROOT, chosen_targets, target_tables
 from onnxtfl.tables import Row, byte_count, some, titled
 from onnxtfl.targets.target import as_form
 from onnxtfl.targets.tflite import TfliteTarget
@@ -215,8 +215,7 @@ def on_cpu(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Plac
     """Which ops the delegate of LiteRT's CPU kernels computes; others run in its own kernels."""
     found = profile(LITERT, model, [_zeros(value.type) for value in read.main.inputs], ops=False)
     if "replaced" not in found:
-        placed = tuple(PlacedOp(i, op.op, op.result, "the CPU") for i, op in enumerate(ops))
-        return Placement(target, "LiteRT", placed, note=found.get("note", ""))
+        return replace(_by_delegate(model, read, ops), target=target, note=found.get("note", ""))
     delegate, replaced = found["delegate"], set(found["replaced"])
     reason = f"{delegate} has no kernel for it" if delegate else "no op is delegated"
     placed = tuple(
@@ -226,6 +225,15 @@ def on_cpu(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Plac
         for i, op in enumerate(ops)
     )
     return Placement(target, "LiteRT", placed)
+
+
+def _by_delegate(model: Path, read: Model, ops: Sequence[FileOp]) -> Placement:
+    """The placement on LiteRT's CPU kernels by the table of its delegate."""
+    delegate = target_tables()[ROOT].delegate
+    assert delegate is not None
+    known = by_table(model, delegate, read, ops)
+    placed = (replace(op, where="builtin kernels", rewrite="") if op.reason else op for op in known.ops)
+    return replace(known, ops=tuple(placed))
 
 
 def _zeros(type_: Any) -> np.ndarray[Any, Any]:

@@ -175,7 +175,8 @@ class TfliteTarget(Target):
                 return self._too_new(known, instance) or self._outside(("limits", "safe"), form, results)
             violations.append(found)
         if not violations:
-            return Refusal("op", f"no form of {op} computes correct values in {' and '.join(self.runtimes)}")
+            where = self.title if self.table.narrowed else " and ".join(self.runtimes)
+            return Refusal("op", f"no form of {op} computes correct values in {where}")
         return _explain(instance, violations)
 
     def steps_off(self, form: Form, results: Sequence[Value]) -> int:
