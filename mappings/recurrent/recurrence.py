@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnxtfl.mappings.control.loop_lowering import MOST_CALLS, most_packed
+from onnxtfl.mappings.control.loop_lowering import MOST_CALLS, most_packed, unrolled
 from onnxtfl.mappings.recurrent.unrolling import KERNEL_ACTIVATIONS, is_smaller_as_loop, most_steps
 
 from onnxtfl.build.qlinear import MICROSOFT
@@ -16,7 +16,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements, current_budget
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import RowsData, TensorData
-from onnxtfl.ir.dims import differ, is_static
+from onnxtfl.ir.dims import differ, is_static, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
@@ -263,8 +263,9 @@ def _layer_onnx(node: Node, opset: int) -> Form | None:
     def finish(b: Builder, made: Sequence[Value]) -> list[Value]:
         found = list(made)
         if count == 2:
+            found = [transposed(b, made[0], (0, 2, 1, 3))]
             each = [b.many(ops.Split, state, None, axis=0, count=2) for state in made[1:]]
-            found = [transposed(b, made[0], (0, 2, 1, 3)), *(parts[i] for i in range(2) for parts in each)]
+            found += [parts[i] for i in range(2) for parts in each]
         return [reshape(b, v, r.shape, v, x) for v, r in zip(found, node.results, strict=True)]
 
     return Form(name, tuple(first.kind.trimmed(operands)), attributes, types=tuple(types), finish=finish)
@@ -373,8 +374,11 @@ def _unrolled(b: Builder, node: Node) -> list[Value] | None:
 
 
 def _written_out(b: Builder, node: Node) -> list[Value]:
+    """Return the results of the unrolled layer; the number of steps is known and not 0."""
     assert issubclass(node.op, ops.Recurrent)
-    return node.op.unrolled(b, *node.op.padded(node.operands), **attributes_of(node))
+    parts = node.op.loop(b, *node.op.padded(node.operands), **attributes_of(node))
+    *states, output = unrolled(b, parts, known_size(parts.rounds))
+    return [output, *states]
 
 
 _FUSED = {kind: name for name, kind in KERNEL_ACTIVATIONS.items()}
