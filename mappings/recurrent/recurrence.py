@@ -261,12 +261,12 @@ def _layer_onnx(node: Node, opset: int) -> Form | None:
     types += [t.with_shape((count, *(t.shape or ()))) for t in states[: len(first.kind.states)]]
 
     def finish(b: Builder, made: Sequence[Value]) -> list[Value]:
-        found = list(made)
-        if count == 2:
-            found = [transposed(b, made[0], (0, 2, 1, 3))]
-            each = [b.many(ops.Split, state, None, axis=0, count=2) for state in made[1:]]
-            found += [parts[i] for i in range(2) for parts in each]
-        return [reshape(b, v, r.shape, v, x) for v, r in zip(found, node.results, strict=True)]
+        output, *rest = made
+        output = output if count == 1 else transposed(b, output, (0, 2, 1, 3))
+        output = reshape(b, output, node.results[0].shape, output, x)
+        each = [[v] if count == 1 else b.many(ops.Split, v, None, axis=0, count=count) for v in rest]
+        last = [parts[i] for i in range(count) for parts in each]
+        return [output, *(reshape(b, v, r.shape, v, x) for v, r in zip(last, node.results[1:], strict=True))]
 
     return Form(name, tuple(first.kind.trimmed(operands)), attributes, types=tuple(types), finish=finish)
 
