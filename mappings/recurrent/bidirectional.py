@@ -1,95 +1,16 @@
-"""Recurrent layers in both directions: ONNX's LSTM, GRU and RNN with direction "bidirectional", TFLite's
-BIDIRECTIONAL_SEQUENCE_LSTM and BIDIRECTIONAL_SEQUENCE_RNN.
-"""
+"""Recurrent layers of TFLite in both directions: BIDIRECTIONAL_SEQUENCE_LSTM and BIDIRECTIONAL_SEQUENCE_RNN."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from onnxtfl.mappings.recurrent.unidirectional import LstmWeights, in_file_order, in_steps, lstm_layer, rnn_layer
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.builder import Builder, infer
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import Op, attributes_of
-from onnxtfl.ir.reshape import reshape, transposed
-from onnxtfl.ir.types import TensorType
-from onnxtfl.rewriting.registry import Computed, Form, lift_tfl, lower_onnx, rules
-
-
-@lower_onnx(ops.Bidirectional)
-def _bidirectional_onnx(node: Node, opset: int) -> Form | None:
-    """Merge the ONNX forms of the two layers: weights and states are concatenated along the direction axis."""
-    kind = {"Rnn": ops.Rnn, "Gru": ops.Gru, "Lstm": ops.Lstm}[node.attr("layer")]
-    forward, backward = (
-        _form_onnx(kind, operands, attributes, opset)
-        for operands, attributes in ops.directions_of(node.operands, attributes_of(node))
-    )
-    if (
-        forward is None
-        or backward is None
-        or ("activations" in forward.attributes) != ("activations" in backward.attributes)
-    ):
-        return None
-    count = max(len(form.operands) for form in (forward, backward))
-    pairs = [[*form.operands, *[None] * (count - len(form.operands))] for form in (forward, backward)]
-    operands = [_both(*pair) for pair in zip(*pairs, strict=True)]
-    if any(v is _UNLIKE for v in operands) or forward.types is None:
-        return None
-    attributes = {**forward.attributes, **_of_each(forward, backward), "direction": "bidirectional"}
-    types = [_in_both(t, 1 if i == 0 else 0) for i, t in enumerate(forward.types)]
-
-    def finish(b: Builder, made: Sequence[Value]) -> list[Value]:
-        y = reshape(b, transposed(b, made[0], (0, 2, 1, 3)), node.results[0].shape, node.operand(0))
-        states = [b.many(ops.Split, state, None, axis=0, count=2) for state in made[1:]]
-        ordered = [state[i] for i in range(2) for state in states]
-        return [y, *(reshape(b, v, r.shape, v) for v, r in zip(ordered, node.results[1:], strict=True))]
-
-    return Form(forward.op, tuple(operands), attributes, types=tuple(types), finish=finish)
-
-
-def _form_onnx(
-    op: type[Op], operands: Sequence[Value | None], attributes: Mapping[str, Any], opset: int
-) -> Form | None:
-    """Return the first ONNX form of `op` on `operands`, or None."""
-    node = Node(op, operands, attributes)
-    try:
-        for type_ in infer(node):
-            node.add_result(type_)
-        return next(iter(rules().onnx_forms(node, opset)), None)
-    finally:
-        for i in range(len(operands)):
-            node.set_operand(i, None)
-
-
-def _in_both(type_: TensorType, axis: int) -> TensorType:
-    """Return the type of a result with two directions along `axis`."""
-    shape = type_.shape or ()
-    return type_.with_shape((*shape[:axis], 2, *shape[axis + 1 :]))
-
-
-_UNLIKE: Any = object()
-"""Marks operands that only one of the two layers has."""
-
-
-def _both(a: Any, b: Any) -> Any:
-    """Return an operand for both layers: concatenated, or the shared one."""
-    if a is b or not (isinstance(a, Computed) and isinstance(b, Computed)):
-        return a if a is b else _UNLIKE
-    return Computed(
-        _in_both(a.type, 0), lambda builder: builder(ops.Concatenate, a.compute(builder), b.compute(builder), axis=0)
-    )
-
-
-def _of_each(forward: Form, backward: Form) -> dict[str, Any]:
-    """Return the activations of both layers and their parameters; nothing if all are the defaults."""
-    found: dict[str, Any] = {}
-    for name in ("activations", "activation_alpha", "activation_beta"):
-        values = [v for form in (forward, backward) for v in form.attributes.get(name, ())]
-        found |= {name: values} if values else {}
-    return found
+from onnxtfl.rewriting.registry import lift_tfl
 
 
 @lift_tfl("BIDIRECTIONAL_SEQUENCE_RNN")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnxtfl.mappings.control.loop_lowering import MOST_CALLS, most_packed
+from onnxtfl.mappings.control.loop_lowering import MOST_CALLS, most_packed, unrolled
 from onnxtfl.mappings.recurrent.unrolling import KERNEL_ACTIVATIONS, is_smaller_as_loop, most_steps
 
 from onnxtfl.build.qlinear import MICROSOFT
@@ -16,7 +16,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements, current_budget
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import RowsData, TensorData
-from onnxtfl.ir.dims import differ, is_static
+from onnxtfl.ir.dims import differ, is_static, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
@@ -107,7 +107,7 @@ def _lifted(b: Builder, node: Node, operands: Sequence[_Given]) -> list[Value]:
     weights = operands[1]
     single = isinstance(weights, Value) and weights.rank == _RANKS["weights"] - 1
     whole = outputs[0] if single else _sequence(b, outputs, batch_major)
-    last = [_joined_states(b, s, batch_major) for s in states]
+    last = [_joined(b, s, int(batch_major)) for s in states]
     axis = 0 if batch_major else 1
     return [whole, *(_with_steps(b, s, operands[4], operands[5 + i], axis) for i, s in enumerate(last))]
 
@@ -133,9 +133,9 @@ def _sequence(b: Builder, outputs: Sequence[Value], batch_major: bool) -> Value:
     return transposed(b, split, (1, 0, 2, 3) if batch_major else (0, 2, 1, 3))
 
 
-def _joined_states(b: Builder, states: Sequence[Value], batch_major: bool) -> Value:
-    axis = 1 if batch_major else 0
-    parts = [unsqueezed(b, state, [axis]) for state in states]
+def _joined(b: Builder, values: Sequence[Value], axis: int) -> Value:
+    """Concatenate `values`, one per direction, along a new axis."""
+    parts = [unsqueezed(b, value, [axis]) for value in values]
     return parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=axis)
 
 
@@ -231,80 +231,90 @@ def _summed(b: Builder, biases: Sequence[Value | None]) -> Value | None:
 @lower_onnx(ops.Rnn)
 @lower_onnx(ops.Gru)
 @lower_onnx(ops.Lstm)
+@lower_onnx(ops.Bidirectional)
 def _layer_onnx(node: Node, opset: int) -> Form | None:
-    """Return the ONNX form of one direction; its results get a direction axis."""
-    name = next(name for name, op in _LAYERS.items() if op is node.op)
-    given, activations = ops.operands_of(node), _functions_onnx(node)
-    if activations is None or not _has_onnx_form(node):
+    """Return the ONNX form of one or two directions, whose weights, states and results have a direction axis."""
+    directions = ops.directions_of(node)
+    first, x, count = directions[0], node.operand(0), len(directions)
+    functions, cells = _functions_onnx(directions), node.results[-1].shape[-1]
+    if functions is None or not isinstance(cells, int) or not all(_has_onnx_form(d) for d in directions):
         return None
-    x, lengths = node.operand(0), given["lengths"]
-    bias = None
-    if given["bias"] is not None or given.get("recurrent_bias") is not None:
-        width = node.operand(1).shape[0]
-        bias = Computed(TensorType(x.dtype, (1, 2 * width)), lambda b: _both_biases(b, given, width, x.dtype))
-    operands = [x, *(_with_direction(given[n]) for n in ("weights", "recurrent")), bias]
-    operands.append(_as_int32(lengths))
-    operands += [_with_direction(given[n]) for n in (*ops.states_of(node), "peepholes") if n in given]
-    attributes: dict[str, Any] = {"hidden_size": _cells(node), **activations}
-    attributes["direction"] = "reverse" if node.attr("reverse") else "forward"
-    if node.attr("clip"):
-        attributes["clip"] = float(node.attr("clip"))
+    separate = {name: [d.given[name] for d in directions] for name in _SEPARATE if name in first.given}
+    if any(d.given[name] is not first.given[name] for d in directions for name in ("input", "lengths")):
+        return None
+    if any((v is None) != (values[0] is None) for values in separate.values() for v in values):
+        return None
+    weights, recurrent, *others = (_with_direction(values) for values in separate.values())
+    operands = [x, weights, recurrent, _both_biases(directions, x.dtype), _as_int32(first.given["lengths"]), *others]
+    attributes: dict[str, Any] = {"hidden_size": cells, **functions}
+    attributes["direction"] = "reverse" if first.attributes["reverse"] else "forward"
+    if count == 2:
+        attributes["direction"] = "bidirectional"
+    if first.attributes["clip"]:
+        attributes["clip"] = float(first.attributes["clip"])
     flags = {"linear_before_reset": "linear_before_reset", "coupled": "input_forget"}
-    attributes |= {theirs: 1 for ours, theirs in flags.items() if node.attr(ours)}
-    types = [_unsqueezed_type(r, 1 if i == 0 else 0) for i, r in enumerate(node.results)]
+    attributes |= {theirs: 1 for ours, theirs in flags.items() if first.attributes.get(ours)}
+    name = next(name for name, op in _LAYERS.items() if op is first.kind)
+    output, *states = (r.tensor_type for r in node.results)
+    steps, batch, width = node.results[0].shape
+    types = [output.with_shape((steps, count, batch, width // count))]
+    types += [t.with_shape((count, *(t.shape or ()))) for t in states[: len(first.kind.states)]]
 
     def finish(b: Builder, made: Sequence[Value]) -> list[Value]:
-        return [reshape(b, v, r.shape, v, x) for v, r in zip(made, node.results, strict=True)]
+        output, *rest = made
+        output = output if count == 1 else transposed(b, output, (0, 2, 1, 3))
+        output = reshape(b, output, node.results[0].shape, output, x)
+        each = [[v] if count == 1 else b.many(ops.Split, v, None, axis=0, count=count) for v in rest]
+        last = [parts[i] for i in range(count) for parts in each]
+        return [output, *(reshape(b, v, r.shape, v, x) for v, r in zip(last, node.results[1:], strict=True))]
 
-    return Form(name, tuple(node.op.trimmed(operands)), attributes, types=tuple(types), finish=finish)
-
-
-def _cells(node: Node) -> Any:
-    return node.results[-1].shape[-1]
-
-
-def _has_onnx_form(node: Node) -> bool:
-    """Whether ONNX's op can compute the layer."""
-    given = ops.operands_of(node)
-    if node.attr("rows") or not isinstance(_cells(node), int) or not isinstance(node.operand(1).shape[0], int):
-        return False
-    if node.op is not ops.Lstm:
-        return True
-    plain = all(given[n] is None for n in ("projection", "projection_bias", "norm"))
-    return plain and not node.attr("cell_clip") and not node.attr("projection_clip") and not any(node.attr("grids"))
+    return Form(name, tuple(first.kind.trimmed(operands)), attributes, types=tuple(types), finish=finish)
 
 
-def _functions_onnx(node: Node) -> dict[str, Any] | None:
+_SEPARATE = ("weights", "recurrent", "hidden", "cell", "peepholes")
+"""The operands that each direction has, without the biases, in ONNX's order."""
+
+
+def _has_onnx_form(direction: ops.Direction) -> bool:
+    """Whether ONNX's op can compute a direction of a layer."""
+    given, attributes = direction.given, direction.attributes
+    plain = all(given.get(n) is None for n in ("projection", "projection_bias", "norm"))
+    extra = [attributes.get(n) for n in ("rows", "cell_clip", "projection_clip")]
+    rows = direction.operand("weights").shape[0]
+    return plain and isinstance(rows, int) and not any(extra) and not any(attributes.get("grids", ()))
+
+
+def _functions_onnx(directions: Sequence[ops.Direction]) -> dict[str, Any] | None:
     """Return the attributes for the activations ({} for the defaults); None if ONNX lacks one.
 
     alphas and betas have entries only for functions with that parameter.
     """
-    kinds = node.attr("activations")
-    if not all(kind in _NAMES for kind in kinds):
-        return None
-    names = [_NAMES[kind] for kind in kinds]
-    alphas, betas = (_padded(node.attr(n), len(kinds)) for n in ("alphas", "betas"))
-    alphas = [1.0 if kind == "none" else alpha for kind, alpha in zip(kinds, alphas, strict=True)]
-    parameters = [_ACTIVATIONS[name] for name in names]
-    kept = {
-        "activation_alpha": [a for a, (_, alpha, _) in zip(alphas, parameters, strict=True) if alpha is not None],
-        "activation_beta": [v for v, (_, _, beta) in zip(betas, parameters, strict=True) if beta is not None],
-    }
-    functions = {} if tuple(kinds) == node.op.defaults["activations"] else {"activations": names}
-    return functions | {name: values for name, values in kept.items() if values}
+    names, alphas, betas = list[str](), list[float](), list[float]()
+    for direction in directions:
+        kinds, *parameters = (direction.attributes[n] for n in ("activations", "alphas", "betas"))
+        if not all(kind in _NAMES for kind in kinds):
+            return None
+        for kind, alpha, beta in zip(kinds, *(_padded(v, len(kinds)) for v in parameters), strict=True):
+            names.append(_NAMES[kind])
+            _, has_alpha, has_beta = _ACTIVATIONS[names[-1]]
+            alphas += [] if has_alpha is None else [1.0 if kind == "none" else alpha]
+            betas += [] if has_beta is None else [beta]
+    usual = all(tuple(d.attributes["activations"]) == d.kind.defaults["activations"] for d in directions)
+    found = {"activations": [] if usual else names, "activation_alpha": alphas, "activation_beta": betas}
+    return {name: values for name, values in found.items() if values}
 
 
 def _padded(values: Sequence[float], count: int) -> list[float]:
     return [*map(float, values), *[0.0] * (count - len(values))]
 
 
-def _with_direction(x: Value | None) -> Computed | None:
-    """Return `x` with a leading axis of size 1."""
-    return None if x is None else Computed(_unsqueezed_type(x, 0), lambda b: unsqueezed(b, x, [0]))
-
-
-def _unsqueezed_type(x: Value, axis: int) -> TensorType:
-    return x.tensor_type.with_shape((*x.shape[:axis], 1, *x.shape[axis:]))
+def _with_direction(values: Sequence[Value | None]) -> Computed | None:
+    """Return the operands of all directions along a new first axis."""
+    found = [v for v in values if v is not None]
+    if not found:
+        return None
+    type_ = found[0].tensor_type.with_shape((len(found), *found[0].shape))
+    return Computed(type_, lambda b: _joined(b, found, 0))
 
 
 def _as_int32(x: Value | None) -> Value | Computed | None:
@@ -313,12 +323,20 @@ def _as_int32(x: Value | None) -> Value | Computed | None:
     return Computed(x.tensor_type.with_dtype(DType.INT32), lambda b: b(ops.Convert, x, dtype=DType.INT32))
 
 
-def _both_biases(b: Builder, given: Mapping[str, Value | None], width: int, dtype: DType) -> Value:
-    """Return the biases of both products: [1, 2 * gates * cells]."""
-    check_elements(width, "the bias")
-    zeros = constant(np.zeros(width), dtype)
-    parts = [zeros if v is None else v for v in (given["bias"], given.get("recurrent_bias"))]
-    return unsqueezed(b, b(ops.Concatenate, *parts, axis=0), [0])
+def _both_biases(directions: Sequence[ops.Direction], dtype: DType) -> Computed | None:
+    """Return the biases of both products: [directions, 2 * gates * cells]."""
+    pairs = [(d.given["bias"], d.given.get("recurrent_bias")) for d in directions]
+    if not any(v is not None for pair in pairs for v in pair):
+        return None
+    width = directions[0].operand("weights").shape[0]
+
+    def compute(b: Builder) -> Value:
+        check_elements(width, "the bias")
+        zeros = constant(np.zeros(width), dtype)
+        whole = [b(ops.Concatenate, *(zeros if v is None else v for v in pair), axis=0) for pair in pairs]
+        return _joined(b, whole, 0)
+
+    return Computed(TensorType(dtype, (len(pairs), 2 * width)), compute)
 
 
 @decompose(ops.Rnn, "onnx")
@@ -356,8 +374,11 @@ def _unrolled(b: Builder, node: Node) -> list[Value] | None:
 
 
 def _written_out(b: Builder, node: Node) -> list[Value]:
+    """Return the results of the unrolled layer; the number of steps is known and not 0."""
     assert issubclass(node.op, ops.Recurrent)
-    return node.op.unrolled(b, *node.op.padded(node.operands), **attributes_of(node))
+    parts = node.op.loop(b, *node.op.padded(node.operands), **attributes_of(node))
+    *states, output = unrolled(b, parts, known_size(parts.rounds))
+    return [output, *states]
 
 
 _FUSED = {kind: name for name, kind in KERNEL_ACTIVATIONS.items()}

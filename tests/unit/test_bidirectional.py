@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import onnxruntime
 
+from onnxtfl import build_model
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
@@ -32,6 +34,19 @@ def recognized(text: str) -> Graph:
 def test_both_directions() -> None:
     text = LAYERS.replace("_, _, %h)\n", "_, _, %h) {alphas = [0.0], betas = [0.0]}\n", 1)
     assert dict(op_counts(recognized(text))) == {"Bidirectional": 1}
+
+
+def test_int64_lengths_are_converted_once_for_both_directions() -> None:
+    text = LAYERS.replace("%h: tensor<2x3xfloat32>", "%h: tensor<2x3xfloat32>, %l: tensor<2xint64>")
+    text = text.replace("_, _, %h)", "_, %l, %h)").replace('["relu"], alphas = [0.0], betas = [0.0]', '["relu"]')
+    model = build_model(text.encode(), to="onnx", check=False)
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal((5, 2, 3)), rng.standard_normal((2, 3)), np.asarray([5, 3])]
+    arrays = [a.astype(np.float32 if a.dtype == np.float64 else np.int64) for a in given]
+    session = onnxruntime.InferenceSession(model.data)
+    found = session.run(None, dict(zip("xhl", arrays, strict=True)))
+    for a, b in zip(run(parse_graph(text), arrays), found, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6)
 
 
 def test_outputs_that_are_batch_major_before_they_are_joined() -> None:

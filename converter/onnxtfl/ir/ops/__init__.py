@@ -108,7 +108,7 @@ from onnxtfl.ir.ops.activations import (
     ThresholdedRelu,
 )
 from onnxtfl.ir.ops.arithmetic import Add, Div, FloorDiv, FloorMod, Mul, Pow, Rem, SquaredDifference, Sub
-from onnxtfl.ir.ops.bidirectional import Bidirectional, directions_of
+from onnxtfl.ir.ops.bidirectional import Bidirectional, Direction, directions_of
 from onnxtfl.ir.ops.branches import If
 from onnxtfl.ir.ops.broadcasting import Broadcast, BroadcastInDim, BroadcastTo, DynamicBroadcastInDim, Tile
 from onnxtfl.ir.ops.casts import BitcastConvert, Convert

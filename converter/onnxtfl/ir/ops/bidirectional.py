@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from onnxtfl.ir.attributes import Choice, Flag, Float, Several, Text
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Derived
-from onnxtfl.ir.graph import OPS, Value
-from onnxtfl.ir.op import Attributes, Operand
+from onnxtfl.ir.graph import OPS, Node, Value
+from onnxtfl.ir.op import Attributes, Operand, attributes_of
 from onnxtfl.ir.ops.concatenation import Concatenate
+from onnxtfl.ir.ops.recurrence import Recurrent, operands_of
 
 _OF_EACH = ("activations", "alphas", "betas")
 
@@ -38,10 +40,8 @@ class Bidirectional(Derived):
 
     @classmethod
     def expand(cls, b: Builder, *operands: Value | None, **attributes: Any) -> list[Value]:
-        forward, backward = (
-            b.many(OPS[attributes["layer"]], *values, **of_each)
-            for values, of_each in directions_of(operands, attributes)
-        )
+        directions = _directions(operands, attributes)
+        forward, backward = (b.many(d.kind, *d.given.values(), **d.attributes) for d in directions)
         return [b(Concatenate, forward[0], backward[0], axis=2), *forward[1:], *backward[1:]]
 
     @classmethod
@@ -49,16 +49,37 @@ class Bidirectional(Derived):
         return given[0].dtype
 
 
-Direction = tuple[list[Value | None], dict[str, Any]]
-"""The operands and attributes of a layer."""
+@dataclass(frozen=True)
+class Direction:
+    """A direction of a layer of `kind`: its operands by name (None for absent ones), and its attributes."""
+
+    kind: type[Recurrent]
+    given: Mapping[str, Value | None]
+    attributes: Mapping[str, Any]
+
+    def operand(self, name: str) -> Value:
+        """Return an operand that is present."""
+        value = self.given[name]
+        assert value is not None
+        return value
 
 
-def directions_of(operands: Sequence[Value | None], attributes: Attributes) -> list[Direction]:
-    """Return the operands and attributes of the forward and of the backward layer."""
-    half, known = len(operands) // 2, OPS[attributes["layer"]].defaults
-    shared = {n: v for n, v in attributes.items() if n in known and n not in _OF_EACH}
-    found = []
+def directions_of(node: Node) -> list[Direction]:
+    """Return the directions of a layer, the forward one first."""
+    attributes = attributes_of(node)
+    if node.op is Bidirectional:
+        return _directions(node.operands, attributes)
+    assert issubclass(node.op, Recurrent)
+    return [Direction(node.op, operands_of(node), attributes)]
+
+
+def _directions(operands: Sequence[Value | None], attributes: Attributes) -> list[Direction]:
+    kind, found = OPS[attributes["layer"]], []
+    assert issubclass(kind, Recurrent)
+    shared = {n: v for n, v in attributes.items() if n in kind.defaults and n not in _OF_EACH}
     for i in range(2):
-        parts = {n: attributes[n][i * (len(attributes[n]) // 2) :][: len(attributes[n]) // 2] for n in _OF_EACH}
-        found.append((list(operands[i * half :][:half]), {**shared, **parts, "reverse": i == 1}))
+        half, count = len(operands) // 2, len(attributes["activations"]) // 2
+        given = dict(zip((o.name for o in kind.operands), operands[i * half :][:half], strict=True))
+        separate = {n: attributes[n][i * count :][:count] for n in _OF_EACH}
+        found.append(Direction(kind, given, {**shared, **separate, "reverse": i == 1}))
     return found

@@ -26,13 +26,10 @@ from onnxtfl.ir.op import FLOATS, INDICES, Attributes, Operand
 from onnxtfl.ir.ops.arithmetic import Add
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.casts import Convert
-from onnxtfl.ir.ops.concatenation import Concatenate
-from onnxtfl.ir.ops.creation import Range
-from onnxtfl.ir.ops.loops import Scan
-from onnxtfl.ir.ops.reshape import Reshape
+from onnxtfl.ir.ops.loops import Scan, ScanParts
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.ops.splitting import Split
-from onnxtfl.ir.reshape import dim_vector, reshape
+from onnxtfl.ir.reshape import dim_vector, iota
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.types import DType, TensorType, Type
 
@@ -123,44 +120,24 @@ class Recurrent(Derived, register=False):
     @classmethod
     def expand(cls, b: Builder, *operands: Value | None, **attributes: Any) -> list[Value]:
         """Return the layer as a Scan."""
+        parts = cls.loop(b, *operands, **attributes)
+        *states, output = b.many(Scan, None, *parts.values, **parts.attributes)
+        return [output, *states]
+
+    @classmethod
+    def loop(cls, b: Builder, *operands: Value | None, **attributes: Any) -> ScanParts:
+        """Return the operands and attributes of the Scan that defines the layer."""
         layer = _Layer(cls, b, operands, attributes)
         x, lengths = layer.input, layer.lengths
         product = x if layer.is_multiplied_inside else layer.product(b, x)
-        steps = [] if lengths is None else [_counts(b, x)]
-        back = bool(attributes["reverse"])
-        scanned = [product, *steps]
+        scanned = [product] if lengths is None else [product, _counts(b, x)]
         computed = [v for v in layer.captures.values() if not _is_weight(v)]
-        rest = [*computed, *([] if lengths is None else [lengths])]
-        finals = b.many(
-            Scan,
-            None,
-            *layer.states,
-            *scanned,
-            *rest,
-            body=layer.body(product),
-            carried=len(layer.states),
-            axes=(0,) * len(scanned),
-            reversed=(back,) * len(scanned),
-            result_axes=(0,),
-            result_reversed=(back,),
-        )
-        return [finals[-1], *finals[:-1]]
-
-    @classmethod
-    def unrolled(cls, b: Builder, *operands: Value | None, **attributes: Any) -> list[Value]:
-        """Return the unrolled layer; the number of steps is static and not 0."""
-        layer = _Layer(cls, b, operands, attributes)
-        count, batch, _ = layer.input.shape
-        captures = {name: Term(b, v) for name, v in layer.captures.items()}
-        states = [Term(b, v) for v in layer.states]
-        inputs = _steps(b, layer.product(b, layer.input), count)
-        outputs: list[Term | None] = [None] * count
-        for i in reversed(range(count)) if attributes["reverse"] else range(count):
-            new = cls.step(inputs[i], states, captures, attributes)
-            number = Term(b, b.scalar(i, layer.lengths)) if layer.lengths is not None else None
-            outputs[i], states = _valid(number, layer.lengths, new, states)
-        whole = b(Concatenate, *(o.value for o in outputs if o is not None), axis=0)
-        return [reshape(b, whole, (count, batch, states[0].value.shape[1]), layer.input), *(s.value for s in states)]
+        back = bool(attributes["reverse"])
+        values = [*layer.states, *scanned, *computed, *([] if lengths is None else [lengths])]
+        axes = {"axes": (0,) * len(scanned), "reversed": (back,) * len(scanned)}
+        collected = {"result_axes": (0,), "result_reversed": (back,)}
+        body = layer.body(product)
+        return ScanParts(None, values, {"body": body, "carried": len(layer.states), **axes, **collected})
 
     @classmethod
     def widths(cls, given: Mapping[str, Value]) -> list[Dim]:
@@ -213,7 +190,8 @@ class _Layer:
         """Whether each step multiplies its part of the input, since a loop stores scanned values several times."""
         features, rows = self.input.shape[-1], self.weights.shape[0]
         constants = all(v is None or _is_weight(v) for v in (self.weights, self.bias))
-        return current_budget().has_small_loops and constants and exceeds(rows, features)
+        is_loop = self.input.shape[0] != 1
+        return is_loop and current_budget().has_small_loops and constants and exceeds(rows, features)
 
     def product(self, b: Builder, x: Value) -> Value:
         """Return the products [..., gates * H] of `x` [..., I] with the weights, plus the bias."""
@@ -265,14 +243,6 @@ def _valid(
     return valid.choose(new[0], 0.0), [valid.choose(after, before) for after, before in zip(new, old, strict=True)]
 
 
-def _steps(b: Builder, x: Value, count: int) -> list[Term]:
-    """Split `x` [T, N, M] into `count` parts [N, M]."""
-    _, batch, width = x.shape
-    flat = reshape(b, x, (count * batch, width), x)
-    parts = [flat] if count == 1 else b.many(Split, flat, None, axis=0, count=count)
-    return [Term(b, reshape(b, part, (batch, width), x)) for part in parts]
-
-
 def _zeros(b: Builder, dims: Sequence[Dim], x: Value, *sources: Value) -> Value:
     """Return zeros of shape `dims` in the dtype of `x`; dynamic sizes are those of `x` and `sources`."""
     return b(BroadcastTo, b.scalar(0.0, x), dim_vector(b, dims, x, *sources))
@@ -280,8 +250,7 @@ def _zeros(b: Builder, dims: Sequence[Dim], x: Value, *sources: Value) -> Value:
 
 def _counts(b: Builder, x: Value) -> Value:
     """Return the step indices, int32 [T]."""
-    length = b(Reshape, b(Shape, x, axes=(0,), dtype=DType.INT32), [])
-    return b(Range, b.scalar(0, length), length, b.scalar(1, length))
+    return iota(b, b(Shape, x, axes=(0,), dtype=DType.INT32))
 
 
 def _matmul(x: Term, weights: Term, attributes: Attributes) -> Term:
