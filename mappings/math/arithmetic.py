@@ -12,10 +12,11 @@ from onnxtfl.build.rows import apply_activation, row
 from onnxtfl.build.uint64 import on_signed
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.facts import fits_int32, never_negative
+from onnxtfl.ir.facts import facts_of, never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.history import Remark
+from onnxtfl.ir.intervals import quotient
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
@@ -212,7 +213,7 @@ def _rem(lhs: Term, rhs: Term) -> Term:
     if not lhs.dtype.is_integer:
         return lhs.sign() * (lhs.abs() % rhs.abs())
     remainder = lhs % rhs
-    if not lhs.dtype.is_signed:
+    if never_negative(lhs.value) and never_negative(rhs.value):
         return remainder
     return _rounds_up(lhs, rhs, remainder).choose(remainder - rhs, remainder)
 
@@ -297,9 +298,15 @@ def exact_quotient(multiple: Term, divisor: Term) -> Term:
     return quotient
 
 
+def _divides_in_int32(lhs: Value, rhs: Value) -> bool:
+    """Whether int64 operands and their quotient are known to fit int32."""
+    found, least, most = (facts_of(lhs), facts_of(rhs)), *limits(DType.INT32)
+    return all(known.inside(least, most) for known in (*found, quotient(*found)))
+
+
 @formula(ops.Div, "tfl")
 def _div(lhs: Term, rhs: Term) -> Term | None:
-    if lhs.dtype is DType.INT64 and fits_int32(lhs.value) and fits_int32(rhs.value):
+    if lhs.dtype is DType.INT64 and _divides_in_int32(lhs.value, rhs.value):
         return (lhs.to(DType.INT32) / rhs.to(DType.INT32)).to(lhs.dtype)
     if lhs.dtype is DType.INT64:
         return exact_quotient(lhs - lhs.apply(ops.Rem, rhs), rhs)
@@ -310,9 +317,9 @@ def _div(lhs: Term, rhs: Term) -> Term | None:
 
 def _floored(lhs: Term, rhs: Term) -> Term:
     """Return floor(quotient) from the quotient rounded toward zero."""
-    rest = lhs % rhs
     if never_negative(lhs.value) and never_negative(rhs.value):
-        return lhs / rhs if fits_int32(lhs.value) and fits_int32(rhs.value) else exact_quotient(lhs - rest, rhs)
+        return lhs / rhs
+    rest = lhs % rhs
     below = _rounds_up(lhs, rhs, rest)
     return exact_quotient(lhs - below.choose(rest - rhs, rest), rhs) - below.to(lhs.dtype)
 

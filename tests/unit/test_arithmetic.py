@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from onnx import TensorProto
@@ -15,6 +17,9 @@ from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import DType, tensor
+from onnxtfl.passes.canonical.canonicalize import MOVES
+from onnxtfl.passes.canonical.dead_code import remove_dead
+from onnxtfl.passes.canonical.merge_equal import merge_equal
 from onnxtfl.rewriting.legalize import legalize
 from tests.unit.lifting import INTEGERS, TFLITE, check_legalized, integers, lifted_onnx, lifted_tfl, onnx_target
 from tests.unit.onnx_nodes import converted_node
@@ -121,6 +126,35 @@ def test_minus_seven_by_two() -> None:
     lhs, rhs = np.asarray([-7, 7, -7, 7]), np.asarray([2, -2, -2, 2])
     assert b(ops.Div, lhs, rhs).numpy().tolist() == [-3, -3, 3, 3]
     assert b(ops.Rem, lhs, rhs).numpy().tolist() == [-1, 1, -1, 1]
+
+
+@pytest.mark.parametrize("by_size", [False, True])
+def test_sizes_are_divided_in_int32(by_size: bool) -> None:
+    """One DIV each, however long the chain: also of quotients whose expressions are too large to be known."""
+    graph = Graph()
+    b = Builder(graph)
+    n, m = (graph.add_input(tensor("float32", size)) for size in ("n", "m"))
+    size, other = b(ops.Shape, n), b(ops.Shape, m) if by_size else np.asarray([3])
+    for _ in range(600):
+        size = b(ops.Div, size, other)
+    graph.outputs = [size]
+    legalize(graph, TFLITE)
+    for simplify in (merge_equal, MOVES.apply, remove_dead):
+        simplify(graph)
+    counted = Counter(node.op.name for node in graph.nodes)
+    assert counted == {"Div": 600, "Shape": 1 + by_size, "Convert": 2 + by_size}
+
+
+def test_the_lowest_int32_divided_by_minus_one() -> None:
+    """The quotient does not fit int32, so that it is computed in int64."""
+    graph = Graph()
+    b = Builder(graph)
+    x, y = (b(ops.Convert, graph.add_input(tensor("int32", 3)), dtype=DType.INT64) for _ in range(2))
+    graph.outputs = [b(ops.Div, x, y)]
+    legalize(graph, TFLITE)
+    low = -(2**31)
+    arrays = [np.asarray([low, low, 7], np.int32), np.asarray([-1, 2, -2], np.int32)]
+    assert run(graph, arrays)[0].tolist() == [-low, low // 2, -3]
 
 
 def test_the_quotient_of_a_size_that_may_be_negative_is_unknown() -> None:

@@ -16,11 +16,12 @@ from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir import facts, intervals, ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import symbol
 from onnxtfl.ir.dtypes import dtype_of
 from onnxtfl.ir.facts import facts_of, fits_int32, max_magnitude, never_negative
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
-from onnxtfl.ir.intervals import Facts, of_array
+from onnxtfl.ir.intervals import SIZES, Facts, of_array
 from onnxtfl.ir.op import OPS, Op
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType, TensorType, tensor
@@ -180,6 +181,20 @@ def test_sizes_of_axes_fit_int32() -> None:
     assert fits_int32(sizes) and max_magnitude(b(ops.Mul, sizes, sizes)) == (2**31 - 1) ** 2
     assert fits_int32(b(ops.ArgMax, x, axis=0)) and fits_int32(b(ops.NonZero, x))
     assert not fits_int32(b(ops.Add, sizes, b.scalar(1, sizes)))
+
+
+def test_integers_computed_from_named_sizes_are_bounded() -> None:
+    graph = Graph()
+    b = Builder(graph)
+    x = graph.add_input(TensorType(DType.FLOAT32, (symbol("n"), symbol("m"), 4)))
+    sizes = b(ops.Shape, x)
+    n, m, four = (b(ops.Gather, sizes, np.asarray(i), axis=0) for i in range(3))
+    most = 2**31 - 1
+    assert facts_of(n) == SIZES and facts_of(four) == Facts(4, 4, False, True) and facts_of(sizes) == SIZES
+    half, product = b(ops.Div, n, b.scalar(2, n)), b(ops.Mul, n, m)
+    assert facts_of(half).high == most // 2 and facts_of(product).high == most**2
+    assert facts_of(b(ops.Sub, half, m)) == Facts(-most, most // 2, False, True)
+    assert facts_of(b(ops.Div, product, four)) == Facts(0, most**2 // 4, False, True)
 
 
 def test_real_values_of_quantized_ones_are_within_what_is_stored() -> None:

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from onnxtfl.ir.dims import is_nonnegative
+from onnxtfl.ir.dims import is_open
 from onnxtfl.ir.graph import Node, Value, attributes_of
-from onnxtfl.ir.intervals import EVERYWHERE, UNKNOWN, Facts, FactsOf, mean, of_array, of_type, with_rounding
+from onnxtfl.ir.intervals import EVERYWHERE, UNKNOWN, Facts, FactsOf, mean, of_array, of_dim, of_type, with_rounding
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType, TensorType
@@ -112,12 +112,10 @@ def _own(value: Value) -> Facts | None:
     known = known_dims(value)
     if known is None or not dtype.is_integer:
         return None
-    sizes = [d for d in known if isinstance(d, int)]
-    if sizes and len(sizes) == len(known):
-        return Facts(min(sizes), max(sizes), False, True, True)
-    if all(map(is_nonnegative, known)):
-        return Facts(0, of_type(dtype).high, False, True, True)
-    return None
+    if not known or any(map(is_open, known)):  # their producers tell more
+        return None
+    first, *others = map(of_dim, set(known))
+    return first.or_else(*others).stored(dtype)
 
 
 def _of_quantized(value: Value) -> Facts:

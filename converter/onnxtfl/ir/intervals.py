@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import Atom, Dim, FloorDiv, parts
 from onnxtfl.ir.dtypes import DType
 
 INF = math.inf
@@ -324,6 +326,24 @@ def shifted_down(x: Facts, amounts: Facts) -> Facts:
 def truncated(x: Facts) -> Facts:
     """The facts of the elements rounded toward zero to integers; unknown if they may be infinite or NaN."""
     return replace(x, low=math.trunc(x.low), high=math.trunc(x.high), integral=True) if x.is_finite else UNKNOWN
+
+
+def of_dim(dim: Dim) -> Facts:
+    """The facts of a size, or of an integer computed from sizes."""
+    if isinstance(dim, int):
+        return replace(ZERO, low=dim, high=dim)
+    found = ZERO
+    for monomial, factor in dim.terms:
+        factors = [_of_atom(atom) for atom, power in monomial for _ in range(power)]
+        found += functools.reduce(operator.mul, factors, of_dim(factor))
+    return found
+
+
+def _of_atom(atom: Atom) -> Facts:
+    if isinstance(atom, FloorDiv):
+        return quotient(of_dim(atom.numerator), of_dim(atom.denominator), down=True)
+    sizes = map(of_dim, parts(atom))
+    return next(sizes, SIZES).or_else(*sizes)
 
 
 def positions_below(count: object) -> Facts:

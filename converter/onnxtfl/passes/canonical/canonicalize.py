@@ -38,7 +38,7 @@ from onnxtfl.ir.types import DType, TensorType, compatible
 from onnxtfl.rewriting.patterns import Patterns
 
 MOVES = Patterns()
-"""Rewrites of ops that only move elements. A legal node stays legal, so they may run after legalization too."""
+"""Rewrites of ops that only move or convert elements. Legal nodes stay legal, so they may run after legalization."""
 
 
 @MOVES.on(ops.Transpose, quantized=True)
@@ -97,6 +97,18 @@ def requantize(b: Builder, node: Node) -> Value | None:
     return inner.operand(0) if inner.operand(0).type == node.result.type else None
 
 
+@MOVES.on(ops.Convert, quantized=True)
+def convert(b: Builder, node: Node) -> Value | None:
+    """Remove a conversion to the operand's own type, and one back to it after a lossless one."""
+    operand, wanted = node.operand(0), node.result.tensor_type
+    if operand.dtype is wanted.dtype and operand.tensor_type.quantization == wanted.quantization:
+        return operand
+    inner = made_by(operand, ops.Convert)
+    if inner is not None and inner.operand(0).dtype is wanted.dtype and _keeps_values(inner):
+        return inner.operand(0) if wanted.quantization is None else None
+    return None
+
+
 CANONICAL = Patterns.of(MOVES)
 
 
@@ -122,18 +134,6 @@ def long_strides(b: Builder, node: Node) -> Value | None:
     if tuple(shorter) == strides:
         return None
     return b(node.op, *node.operands, **{**attributes, "window_strides": tuple(shorter)})
-
-
-@CANONICAL.on(ops.Convert, quantized=True)
-def convert(b: Builder, node: Node) -> Value | None:
-    """Remove a conversion to the operand's own type, and one back to it after a lossless one."""
-    operand, wanted = node.operand(0), node.result.tensor_type
-    if operand.dtype is wanted.dtype and operand.tensor_type.quantization == wanted.quantization:
-        return operand
-    inner = made_by(operand, ops.Convert)
-    if inner is not None and inner.operand(0).dtype is wanted.dtype and _keeps_values(inner):
-        return inner.operand(0) if wanted.quantization is None else None
-    return None
 
 
 @CANONICAL.on(ops.BitcastConvert)
