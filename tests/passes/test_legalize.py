@@ -137,3 +137,13 @@ def test_forms_that_the_delegate_computes_are_preferred(text: str) -> None:
 def test_what_the_delegate_cannot_compute_stays() -> None:
     graph = transformed(RUN.replace("[1, 2]", "[2, 1]"), legal)
     assert op_counts(graph) == {"Gather": 1}
+
+
+def test_elements_of_other_scales_are_rounded_before_they_are_joined() -> None:
+    graph = parse_graph("""graph main(%x: tensor<1x2xfloat32, quant<int8 0.5:3>>,
+                                   %z: tensor<1x2xfloat32, quant<int8 0.25:3>>) -> (%y) {
+      %y = Concatenate(%x, %z) {axis = 1} : tensor<1x4xfloat32, quant<int8 0.5:3>>
+    }""")
+    legalize(graph, TARGET)
+    assert op_counts(graph) == {"Convert": 1, "Concatenate": 1}
+    assert {v.tensor_type.storage.value for node in graph.nodes for v in node.results} == {"int8"}

@@ -86,16 +86,23 @@ def _constant_in(value: Value, quantization: Quantization) -> Value | None:
 
 
 def _variants(node: Node, target: Target) -> Iterator[Variant]:
-    """Yield candidate variants, the most exact first: fixed results; equal quantization of operands and results."""
+    """Yield candidate variants, the most exact first: elements are chosen after rounding; another type of the same
+    steps; fixed results; equal quantization of operands and results.
+    """
     results = [_per_tensor(r) for r in node.results]
     operands = [_per_tensor(v) for v in node.operands]
     storage = next((q.storage for q in (*results, *operands) if q is not None), None)
     if storage is None:
         return
     nothing = (None,) * len(operands)
+    sources, wanted = ({q for q in found if q is not None} for found in (operands, results))
+    common = next(iter(wanted)) if len(wanted) == 1 else None
+    alike = Variant(tuple(common if q is not None else None for q in operands), (None,) * len(results))
+    chooses = common is not None and _selects(node, common)
+    if chooses:
+        yield alike
     shifted = list(_shifted(operands, results))
     yield from shifted if target.has_uint8_kernels else ()
-    sources, wanted = ({q for q in found if q is not None} for found in (operands, results))
     for form in target.forms(node):
         fixed = target.fixed_quantization(form, storage)
         if fixed is not None and _is_fine(fixed, wanted):
@@ -109,9 +116,8 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
         _selects(node, single) or (picked_operands(node) == "mean" and _is_fine(single, wanted))
     ):
         yield Variant(nothing, tuple(single if q is not None else None for q in results))
-    if len(wanted) == 1 and (_selects(node, *wanted) or _is_monotonic(node)):
-        (common,) = wanted
-        yield Variant(tuple(common if q is not None else None for q in operands), (None,) * len(results))
+    if common is not None and not chooses and _is_monotonic(node):
+        yield alike
     yield from () if target.has_uint8_kernels else shifted
 
 
@@ -176,7 +182,7 @@ def _retyped(value: Value | None, quantization: Quantization) -> Value | None:
 
 def _made(b: Builder, node: Node, variant: Variant, target: Target) -> list[Value]:
     operands = [
-        v if v is None or q is None else _constant_in(v, q) or convert_quantization(b, v, q)
+        v if v is None or q is None else _constant_in(v, q) or _rounded_again(b, v, v.tensor_type.stored_as(q), target)
         for v, q in zip(node.operands, variant.operands, strict=True)
     ]
     results = b.many(node.op, *operands, **node.attributes)
