@@ -34,7 +34,7 @@ from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.shapes import check_spreads
 from onnxtfl.ir.types import DType
 from onnxtfl.kernels.batch_matmul import with_one_scale
-from onnxtfl.kernels.products_int16 import in_int32, zero_bias
+from onnxtfl.kernels.products_int16 import in_int32, may_sum_int16, zero_bias
 from onnxtfl.rewriting.registry import (
     Computed,
     Form,
@@ -234,7 +234,7 @@ def _flat_rows(lhs: Value, features: int) -> Computed:
 @lower_tfl(ops.DotGeneralBias, rank=-1)
 def _fully_connected_in_int32(node: Node) -> Form | None:
     """Tried before the form that accumulates in int64, whose kernel is ten times slower."""
-    return in_int32(_fully_connected(node), axis=0)
+    return in_int32(_fully_connected(node), axis=0) if may_sum_int16(node) else None
 
 
 def _batched_order(node: Node) -> tuple[int, ...] | None:

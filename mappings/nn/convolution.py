@@ -57,7 +57,7 @@ from onnxtfl.ir.reshape import dim_vector, reshape, transpose_and_merge, transpo
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window
 from onnxtfl.ir.types import DType, tensor
-from onnxtfl.kernels.products_int16 import in_int32, remark_narrow_bias, zero_bias
+from onnxtfl.kernels.products_int16 import in_int32, may_sum_int16, remark_narrow_bias, zero_bias
 from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 
 
@@ -117,7 +117,7 @@ def _conv_2d(node: Node) -> Form | None:
 @lower_tfl(ops.Conv, rank=-1)
 def _conv_2d_in_int32(node: Node) -> Form | None:
     """Tried before the form that accumulates in int64, whose kernel is ten times slower."""
-    form = _conv_2d(node)
+    form = _conv_2d(node) if may_sum_int16(node) else None
     return in_int32(form, axis=node.attr("kernel_output_feature_dimension")) if form and form.op == "CONV_2D" else None
 
 

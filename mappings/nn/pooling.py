@@ -206,7 +206,7 @@ def _pool_2d(node: Node, name: str) -> Form | None:
     x, window = node.operand(0), _window(node)
     if x.tensor_type.rank != 4 or window.rank != 2 or window.is_dilated:
         return None
-    options = tfl_options(window, [x.shape[d] for d in node.attr("dims")])
+    options = tfl_options(window, tuple(x.shape[d] for d in node.attr("dims")))
     if options is None:
         return None
     return Form(name, (x,), {**options, "filter_height": window.shape[0], "filter_width": window.shape[1]})

@@ -6,6 +6,7 @@ whose padding is explicit or SAME; :func:`realize_window` (legalization) adds a 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -270,7 +271,8 @@ def window_amounts(b: Builder, x: Value, dims: Sequence[int], window: Window) ->
     return Amounts(_half(total), _half(total + 1))
 
 
-def tfl_padding(window: Window, sizes: Sequence[Dim]) -> str | None:
+@functools.lru_cache(1024)
+def tfl_padding(window: Window, sizes: tuple[Dim, ...]) -> str | None:
     """Return the TFLite padding that results in the same window positions; None if neither SAME nor VALID does.
 
     Only the padding before and the number of positions matter: elements after the last window are never read.
@@ -281,7 +283,7 @@ def tfl_padding(window: Window, sizes: Sequence[Dim]) -> str | None:
     return "SAME" if read == replace(window, padding=SAME).explicit(sizes).trimmed(sizes) else None
 
 
-def tfl_options(window: Window, sizes: Sequence[Dim]) -> dict[str, Any] | None:
+def tfl_options(window: Window, sizes: tuple[Dim, ...]) -> dict[str, Any] | None:
     """Return the options padding and stride_h, stride_w (and stride_d), without an activation; None if no padding
     fits."""
     padding = tfl_padding(window, sizes)

@@ -64,6 +64,8 @@ class Integer(Attribute):
     meaning = "an integer"
 
     def item(self, name: str, value: Any) -> int:
+        if value.__class__ is int:
+            return value  # nearly all; unions of types are slow
         if not isinstance(value, int | np.integer) or isinstance(value, bool):
             raise self.fail(name, value)
         return int(value)
@@ -143,9 +145,9 @@ class Several(Attribute):
         self.meaning = f"several values, each {kind.meaning}"
 
     def item(self, name: str, value: Any) -> tuple[Any, ...]:
-        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        if value.__class__ is not tuple and (isinstance(value, str | bytes) or not isinstance(value, Iterable)):
             raise self.fail(name, value)
-        return tuple(self.kind.checked(name, one) for one in value)
+        return tuple([self.kind.checked(name, one) for one in value])
 
 
 def Integers(default: Any = REQUIRED) -> Several:

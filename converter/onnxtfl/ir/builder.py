@@ -54,7 +54,6 @@ class Builder:
         current_budget().step(None if self.cause is None else self.cause.name, op.name)
         node = Node(op, [self.value(v) for v in operands], attributes)
         types = infer(node)
-        node.attributes = op.checked(attributes)
         known = propagate(node, types)
         folded = _as_constants(known, types)
         if folded is not None:
@@ -76,7 +75,6 @@ class Builder:
             return self(op, *values, **attributes)
         node = Node(op, values, attributes)
         (type_,) = infer(node)
-        node.attributes = op.checked(attributes)
         found = _evaluated(node, type_)
         for i in range(len(values)):
             node.set_operand(i, None)
@@ -199,7 +197,8 @@ class ElementTypeError(TypeError):
 
 
 def infer(node: Node) -> list[Type]:
-    """Infer the types of the node's results from its operands (see :mod:`onnxtfl.ir.quantized`).
+    """Infer the types of the node's results from its operands (see :mod:`onnxtfl.ir.quantized`); its attributes get the
+    Python types that the op declares.
 
     OnnxtflError with the op and the operand types if the operands do not fit.
     """
@@ -270,7 +269,7 @@ def _check_alike(node: Node, operand: Declared, value: Value) -> None:
 
 def _check_attributes(node: Node) -> None:
     if node.op.dialect == "neutral":
-        node.op.checked(node.attributes)
+        node.attributes = node.op.checked(node.attributes)
     shared = node.op.shared_axes
     rank = None if shared is None or not shared.attributes else rank_of(node.operand(0).type)
     if shared is not None and rank is not None:

@@ -7,6 +7,7 @@ it depends on sizes that are unknown before run time.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -52,7 +53,7 @@ class Window:
     def of(cls, shape: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: Any) -> Window:
         """The window with these attributes of a neutral op."""
         explicit = padding if isinstance(padding, str) else tuple(padding)
-        return cls(tuple(shape), tuple(strides), tuple(dilations), explicit)
+        return _window(tuple(shape), tuple(strides), tuple(dilations), explicit)
 
     @property
     def rank(self) -> int:
@@ -212,6 +213,14 @@ class Window:
     def elements(self, sizes: Sequence[int]) -> Array:
         """How many elements each position reads, without padding: [positions...]."""
         return self.accumulate(np.add, np.ones(sizes), 0.0)
+
+
+@functools.lru_cache(1024)
+def _window(
+    shape: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...], padding: tuple[int, ...] | str
+) -> Window:
+    """A window; the convolutions of a deep network share their few windows."""
+    return Window(shape, strides, dilations, padding)
 
 
 MOST_BETWEEN = 1 << 26

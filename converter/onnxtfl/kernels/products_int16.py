@@ -45,6 +45,12 @@ def remark_narrow_bias(node: Node) -> None:
         node.remarks += (Remark("kernel", node.op.name.partition(".")[2], text),)
 
 
+def may_sum_int16(node: Node) -> bool:
+    """Whether the first operand of `node` is quantized to int16, whose products kernels sum in int64 or int32."""
+    quantization = quantization_of(node.operand(0))
+    return quantization is not None and quantization.storage == "int16"
+
+
 def in_int32(form: Form | None, axis: int) -> Form | None:
     """`form`, of operands (int16 activations, int8 weights, int64 bias), with an int32 bias.
 

@@ -25,7 +25,7 @@ class Patterns:
     """Rewrites by the op of their root node, in the order in which they are tried."""
 
     def __init__(self) -> None:
-        self._by_op: dict[type[Op], list[tuple[Rewrite, bool]]] = {}
+        self._by_op: dict[type[Op], list[tuple[Rewrite, bool, str]]] = {}
 
     @classmethod
     def of(cls, *parts: Patterns) -> Patterns:
@@ -45,7 +45,7 @@ class Patterns:
 
         def register(rewrite: Rewrite) -> Rewrite:
             for op in (each for given in ops for each in _concrete(given)):
-                self._by_op.setdefault(op, []).append((rewrite, quantized))
+                self._by_op.setdefault(op, []).append((rewrite, quantized, rule_name(rewrite)))
             return rewrite
 
         return register
@@ -56,7 +56,7 @@ class Patterns:
 
     def apply(self, graph: Graph) -> bool:
         """Rewrite `graph` until nothing matches; return whether anything changed."""
-        work = deque(graph.nodes)
+        work = deque(node for node in graph.nodes if node.op in self._by_op)
         waiting = set(work)
         changed = False
         while work:
@@ -67,21 +67,18 @@ class Patterns:
             touched = self._step(graph, node)
             changed |= touched is not None
             for other in touched or ():
-                if other.graph is graph and other not in waiting:
+                if other.op in self._by_op and other.graph is graph and other not in waiting:
                     waiting.add(other)
                     work.append(other)
         return changed
 
     def _step(self, graph: Graph, node: Node) -> list[Node] | None:
-        rewrites = self._by_op.get(node.op, ())
-        if not rewrites:
-            return None
         current_budget().step(node.name, node.op.name)
         plain = may_match(node, quantized=False)
-        for rewrite, quantized in rewrites:
+        builder = Builder(graph, node)
+        for rewrite, quantized, builder.maker in self._by_op[node.op]:
             if not plain and not (quantized and may_match(node, quantized)):
                 continue
-            builder = Builder(graph, node, maker=rule_name(rewrite))
             result = builder.tried(rewrite, node)
             if result is None:
                 continue

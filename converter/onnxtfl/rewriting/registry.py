@@ -225,8 +225,8 @@ def _listed(found: Iterable[Any]) -> str:
 
 
 def _ranked(forms: Iterable[tuple[int, Form | None]]) -> list[Form]:
-    found = [(rank, form) for rank, form in forms if form is not None]
-    return [form for _, form in sorted(found, key=lambda pair: (pair[0], pair[1].op))]
+    found = [(rank, form.op, i, form) for i, (rank, form) in enumerate(forms) if form is not None]
+    return [form for _, _, _, form in sorted(found)]
 
 
 _RULES = Rules()

@@ -158,8 +158,8 @@ class GraphReader:
         if not domain and (domain, op, name_of(proto.overload)) not in self.functions:
             domain = implied_domain(scope.imports, op)
         operands = [scope.value(n, f"node {name!r}") for n in (*proto.input, *derived_names(proto))]
-        captured = self._captured_by(scope, proto)
-        attributes = dict(self._attributes(scope, proto, captured))
+        captured = {n: scope.value(n, f"a subgraph of node {name!r}") for g in graphs_of(proto) for n in free_names(g)}
+        attributes = dict(self._attributes(scope, proto, name, captured))
         outer = [v for v in captured.values() if v is not None and not v.is_constant]
         passed = [a.name for a in proto.attribute if isinstance(attributes.get(a.name), Graph) and a.ref_attr_name]
         if passed:
@@ -185,29 +185,21 @@ class GraphReader:
                 result.origin = Origin(output)
         scope.graph.insert(node)
 
-    def _captured_by(self, scope: _Scope, proto: NodeProto) -> dict[str, Value | None]:
-        names: dict[str, None] = {}
-        for graph in graphs_of(proto):
-            names |= free_names(graph)
-        return {n: scope.value(n, f"a subgraph of node {display_name(proto)!r}") for n in names}
-
     def _attributes(
-        self, scope: _Scope, proto: NodeProto, captured: Mapping[str, Value | None]
+        self, scope: _Scope, proto: NodeProto, node: str, captured: Mapping[str, Value | None]
     ) -> Iterator[tuple[str, Any]]:
         seen: set[str] = set()
         for attribute in proto.attribute:
             if name_of(attribute.name) in seen:
-                raise InvalidModelError(
-                    f"the attribute {attribute.name!r} occurs twice", node=display_name(proto), code="E-FILE-009"
-                )
+                raise InvalidModelError(f"the attribute {attribute.name!r} occurs twice", node=node, code="E-FILE-009")
             seen.add(attribute.name)
             if not attribute.ref_attr_name:
-                yield attribute.name, self._attribute(scope, attribute, display_name(proto), captured)
+                yield attribute.name, self._attribute(scope, attribute, node, captured)
             elif scope.arguments is None:
                 message = f"the attribute {attribute.name!r} refers to one of a function, outside of a function"
-                raise InvalidModelError(message, node=display_name(proto), code="E-FILE-009")
+                raise InvalidModelError(message, node=node, code="E-FILE-009")
             elif attribute.ref_attr_name in scope.arguments:
-                yield attribute.name, self._argument(scope, attribute.ref_attr_name, display_name(proto))
+                yield attribute.name, self._argument(scope, attribute.ref_attr_name, node)
 
     def _argument(self, scope: _Scope, name: str, node: str) -> Any:
         """The value of the attribute `name` of the call; a graph is copied."""
@@ -220,14 +212,15 @@ class GraphReader:
 
     def _attribute(self, scope: _Scope, proto: AttributeProto, node: str, captured: Mapping[str, Value | None]) -> Any:
         """The value of `proto`; `read` lists the types."""
-        kind, where = attribute_kind(proto), f"attribute {text_of(proto.name)!r} of node {node!r}"
-        if kind not in FIELDS:
-            raise InvalidModelError(f"{where} has no value", code="E-FILE-009")
-        content = getattr(proto, FIELDS[kind])
+        kind = attribute_kind(proto)
+        content = getattr(proto, FIELDS[kind]) if kind in FIELDS else None
         if kind in (AttributeProto.FLOAT, AttributeProto.INT):
             return content
         if kind in (AttributeProto.FLOATS, AttributeProto.INTS):
             return tuple(content)
+        where = f"attribute {text_of(proto.name)!r} of node {node!r}"
+        if kind not in FIELDS:
+            raise InvalidModelError(f"{where} has no value", code="E-FILE-009")
         if kind in ITEMS:
             return tuple(self._item(scope, ITEMS[kind], item, where, captured) for item in content)
         return self._item(scope, kind, content, where, captured)

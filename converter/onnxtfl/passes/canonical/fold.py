@@ -57,13 +57,11 @@ def fold(graph: Graph) -> None:
 
 def fold_node(node: Node) -> list[Value] | None:
     """Return constants for the results of `node`; None if it is not constant or the results would be too large."""
-    if node.op.effect_of(node) is not Effect.PURE or node.regions:
+    if node.regions or node.op.effect is not Effect.PURE:
         return None
-    if node.op is not ops.Copy and node.results and all(_is_empty(result) for result in node.results):
+    if node.op is not ops.Copy and node.results and all(map(_is_empty, node.results)):
         return [_result(np.zeros(result.shape, object), result) for result in node.results]
-    if any(v is not None and not v.is_constant for v in node.operands) or _is_compressed(node):
-        return None
-    if not node.op.folds(node):
+    if not all(v is None or v.is_constant for v in node.operands) or _is_compressed(node) or not node.op.folds(node):
         return None
     lazy = _fold_lazily(node)
     if lazy is not None:
@@ -97,7 +95,7 @@ def _largest() -> int:
 
 def _is_empty(result: Value) -> bool:
     """Whether a result is known to be empty: some kernels crash on empty results."""
-    if not isinstance(result.type, TensorType) or not result.type.is_static or 0 not in result.shape:
+    if not isinstance(result.type, TensorType) or 0 not in (result.type.shape or ()) or not result.type.is_static:
         return False
     return math.prod(int(d) for d in result.shape if d != 0) <= LARGEST_EMPTY
 
@@ -120,9 +118,9 @@ def empty_results(graph: Graph) -> None:
 
 def _empty_results_of(graph: Graph, node: Node) -> list[Value] | None:
     """Return replacements for the empty results (with dynamic sizes) of a node; None for other nodes."""
-    if node.op in (ops.BroadcastTo, ops.Copy) or node.op.effect_of(node) is not Effect.PURE or node.regions:
+    if not node.results or not all(map(_has_axis_of_0, node.results)):
         return None
-    if not node.results or not all(_has_axis_of_0(result) for result in node.results):
+    if node.op in (ops.BroadcastTo, ops.Copy) or node.op.effect_of(node) is not Effect.PURE or node.regions:
         return None
     builder = Builder(graph, node)
     read = [v for v in node.operands if v is not None]
@@ -136,9 +134,9 @@ def _empty_results_of(graph: Graph, node: Node) -> list[Value] | None:
 
 def _has_axis_of_0(result: Value) -> bool:
     kind = result.type
-    if not isinstance(kind, TensorType) or kind.shape is None or kind.is_static or result.is_quantized:
+    if not isinstance(kind, TensorType) or 0 not in (kind.shape or ()):
         return False
-    return 0 in kind.shape
+    return not kind.is_static and kind.quantization is None
 
 
 def _is_compressed(node: Node) -> bool:

@@ -24,16 +24,16 @@ def infer_sizes(graph: Graph) -> bool:
         if node.regions or not node.results:
             continue
         before = [r.type for r in node.results]
-        elsewhere = _symbols([v.type for v in node.operands if v is not None])
-        if _symbols(before) <= elsewhere:
+        open_sizes = _symbols(before)
+        if not open_sizes or open_sizes <= _symbols([v.type for v in node.operands if v is not None]):
             continue
         after = infer(node)
-        if len(_symbols(after)) < len(_symbols(before)) and all(map(compatible, before, after)):
+        if len(_symbols(after)) < len(open_sizes) and all(map(compatible, before, after)):
             graph.replace(node, Builder(graph, node, cause=node).remade(node, *node.operands))
             changed = True
     return changed
 
 
 def _symbols(types: Sequence[Type | None]) -> set[Symbol]:
-    shapes = (t.shape or () for t in types if isinstance(t, TensorType))
-    return set(chain.from_iterable(symbols(d) for d in chain.from_iterable(shapes)))
+    open_shapes = (t.shape or () for t in types if isinstance(t, TensorType) and not t.is_static)
+    return set(chain.from_iterable(map(symbols, chain.from_iterable(open_shapes))))

@@ -19,20 +19,35 @@ from onnxtfl.ir.quantized import quantization_of
 
 
 def merge_equal(graph: Graph) -> None:
-    """Merge pure nodes with equal ops, attributes, operands and result quantization."""
+    """Merge pure nodes with equal ops, attributes, operands and result quantization.
+
+    A node that is the only reader of an operand has no equal, unless later another node is merged with the operand's
+    producer.
+    """
     seen: dict[Hashable, Node] = {}
+    alone: set[Node] = set()
     merged: dict[Node, list[Node]] = {}
     outputs = graph.output_set()
     for node in graph.nodes:
-        if node.op.effect_of(node) is not Effect.PURE or node.regions:
+        if node.regions or node.op.effect is not Effect.PURE:
             continue
-        key = _key(node)
-        first = seen.setdefault(key, node)
+        if _reads_alone(node):
+            alone.add(node)
+            continue
+        first = seen.setdefault(_key(node), node)
         if first is not node and not any(r in outputs for r in node.results):
             merged.setdefault(first, []).append(node)
+            readers = [reader for result in first.results if len(result.uses) == 1 for reader in result.users()]
+            for reader in alone.intersection(readers):
+                seen[_key(reader)] = reader
             graph.replace(node, first.results)
     for first, others in merged.items():
         first.add_history(*others)
+
+
+def _reads_alone(node: Node) -> bool:
+    """Whether no other node reads one of the operands."""
+    return any(v is not None and v.data is None and len(v.uses) == 1 for v in node.operands)
 
 
 def _key(node: Node) -> Hashable:

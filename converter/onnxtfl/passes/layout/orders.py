@@ -164,12 +164,17 @@ class _Search:
             return self.target.node_cost(probe)
 
     def _propagate(self, node: Node, index: int, order: Order) -> None:
-        if node in self.fixed or node.regions or not may_match(node, quantized=True):
+        if self._has(node, index, order) or node in self.fixed or node.regions or not may_match(node, quantized=True):
             return
         if issubclass(node.op, Elementwise):
             expand_constants(node)
         for configuration in self._possible(node, index, order):
             self._add_accepted(node, configuration)
+
+    def _has(self, node: Node, index: int, order: Order) -> bool:
+        """Whether a node whose values share their axes has a configuration with this order: it is the only one."""
+        known = self.found.configurations.get(node, ()) if node.op.shared_axes is not None else ()
+        return any(order == (c.results[0] if index < 0 else c.operands[index]) for c in known)
 
     def _possible(self, node: Node, index: int, order: Order) -> list[Configuration]:
         """Return the configurations of `node` in which operand `index` (-1: the result) has `order`.
@@ -200,8 +205,10 @@ class _Search:
 
     def _add(self, node: Node, new: Configuration) -> None:
         """Add a configuration of `node`. A Transpose either becomes an alias or has a cost."""
-        first = [] if node in self.fixed or node.op is ops.Transpose else [Configuration.of(node)]
-        known = self.found.configurations.setdefault(node, first)
+        known = self.found.configurations.get(node)
+        if known is None:
+            known = [] if node in self.fixed or node.op is ops.Transpose else [Configuration.of(node)]
+            self.found.configurations[node] = known
         if not any(c.operands == new.operands and c.results == new.results for c in known):
             known.append(new)
             for value, order in new.pairs(node):

@@ -52,6 +52,8 @@ def read_quantized_types(graph: Graph, target: Target, *, is_region: bool = Fals
     arithmetic on the stored integers. So do inputs and outputs of a region, whose types are those of the node's
     operands and results.
     """
+    if all(node.op not in (ops.QuantizeLinear, ops.DequantizeLinear) for node in graph.nodes):
+        return
     for node in graph.nodes:
         if node.op is ops.QuantizeLinear and (values := fold_node(node)) is not None:
             graph.replace(node, values)

@@ -40,9 +40,9 @@ def _fused(producer: Node, name: str, target: TfliteTarget) -> bool:
     """Set the activation of `producer`; return False, without a change, if the target does not accept it."""
     op, attributes = producer.op.name.partition(".")[2], {**producer.attributes, FIELD: name}
     form = Form(op, tuple(producer.operands), attributes)
-    if target.refusal(form, producer.results) is not None:
+    if target.refuses(producer, form) is not None:
         return False
-    producer.attributes, producer.op = attributes, foreign_op("tfl", op, target.op_version(form, producer.results))
+    producer.attributes, producer.op = attributes, foreign_op("tfl", op, target.version(producer, form))
     return True
 
 
