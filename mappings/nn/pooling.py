@@ -25,15 +25,12 @@ from onnxtfl.build.convolutions import channels_first
 from onnxtfl.build.qlinear import MICROSOFT, channels_second, channels_trailing, lift_op
 from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.windows import (
-    Resolved,
     onnx_attributes,
     onnx_window,
-    pad_axes,
     realize_window,
     resolve_window,
     rounds_up,
     same_unlike_onnx,
-    spatial_ones,
     tfl_options,
     tfl_window,
 )
@@ -52,6 +49,7 @@ from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.window_padding import Resolved, pad_axes, spatial_ones
 from onnxtfl.rewriting.registry import (
     Computed,
     Form,
@@ -113,10 +111,7 @@ def _average_pool(b: Builder, node: Node) -> Value:
         given = onnx_window(node, node.attr("kernel_shape")).explicit_padding
         x, found, counts = pad_axes(b, x, dims, given), found.beyond(b, given), False
     mean = pooled(b, ops.AveragePool, found.operand(b, x), found.window, dims, count_include_pad=counts)
-    if counts or found.amounts is None:
-        return mean
-    ones = found.operand(b, spatial_ones(b, x, dims))
-    return b(ops.Div, mean, b(ops.AveragePool, ones, **ops.pool_attributes(found.window, dims)))
+    return mean if counts else found.uncounted(b, mean, x)
 
 
 @lift_onnx("GlobalAveragePool", since=(1, 22))

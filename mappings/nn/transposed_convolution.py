@@ -27,11 +27,9 @@ from onnxtfl.build.qlinear import MICROSOFT, lift_op
 from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.sizes import as_int32, clamp_to_int32
 from onnxtfl.build.windows import (
-    Amounts,
     insert_zeros,
     onnx_attributes,
     onnx_window,
-    pad_axes,
     tfl_dilations,
     tfl_options,
     tfl_padding,
@@ -54,6 +52,7 @@ from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window
 from onnxtfl.ir.types import tensor
+from onnxtfl.ir.window_padding import Amounts, half, pad_axes
 from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 
 
@@ -153,7 +152,7 @@ def _tfl_amounts(b: Builder, node: Node, window: Window, x: Value) -> Amounts:
     wanted = Term(b, b(ops.Slice, as_int64(b, node.operand(0)), [1], [1 + window.rank], [1]))
     full = transposed_sizes(_assumed_sizes(node, window, x), window)
     total = Term(b, dim_vector(b, full, x)) - wanted
-    before = total.max(0).apply(ops.FloorDiv, 2) if node.attr("padding") == "SAME" else total * 0
+    before = half(total.max(0)) if node.attr("padding") == "SAME" else total * 0
     return Amounts(-before, before - total)
 
 

@@ -1,16 +1,22 @@
-"""Recurrent layers of TFLite in both directions: BIDIRECTIONAL_SEQUENCE_LSTM and BIDIRECTIONAL_SEQUENCE_RNN."""
+"""Recurrent layers in both directions: toward ONNX, and BIDIRECTIONAL_SEQUENCE_LSTM and _RNN of TFLite."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from onnxtfl.mappings.recurrent.recurrence import layer_onnx
 from onnxtfl.mappings.recurrent.unidirectional import LstmWeights, in_file_order, in_steps, lstm_layer, rnn_layer
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.rewriting.registry import lift_tfl
+from onnxtfl.rewriting.registry import Form, lift_tfl, lower_onnx
+
+
+@lower_onnx(ops.Bidirectional)
+def _bidirectional_onnx(node: Node, opset: int) -> Form | None:
+    return layer_onnx(node, opset)
 
 
 @lift_tfl("BIDIRECTIONAL_SEQUENCE_RNN")

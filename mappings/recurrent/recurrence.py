@@ -231,8 +231,7 @@ def _summed(b: Builder, biases: Sequence[Value | None]) -> Value | None:
 @lower_onnx(ops.Rnn)
 @lower_onnx(ops.Gru)
 @lower_onnx(ops.Lstm)
-@lower_onnx(ops.Bidirectional)
-def _layer_onnx(node: Node, opset: int) -> Form | None:
+def layer_onnx(node: Node, opset: int) -> Form | None:
     """Return the ONNX form of one or two directions, whose weights, states and results have a direction axis."""
     directions = ops.directions_of(node)
     first, x, count = directions[0], node.operand(0), len(directions)

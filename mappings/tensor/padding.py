@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.runtime_axes import named_factors
-from onnxtfl.build.sizes import HUGE, int32_operands, narrow_constant, on_fewer_axes, spread
+from onnxtfl.build.sizes import HUGE, int32_operands, narrow_constant, on_fewer_axes
 from onnxtfl.build.windows import insert_zeros
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
@@ -24,7 +24,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.padding import cut_within
 from onnxtfl.ir.quantization import quantize
-from onnxtfl.ir.reshape import as_int64, broadcast, dim_value, dim_vector, iota, reshape, unsqueezed
+from onnxtfl.ir.reshape import as_int64, broadcast, dim_value, dim_vector, iota, reshape, spread, unsqueezed
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.shown_sizes import may_be_fed
 from onnxtfl.ir.source_names import shown_name

@@ -16,7 +16,6 @@ from onnxtfl.build.sizes import (
     clamp_to_int32,
     narrow_constant,
     on_fewer_axes,
-    spread,
     vector_length,
 )
 from onnxtfl.build.stablehlo import int_list
@@ -29,7 +28,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, is_open, is_static, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape, spread
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.shown_sizes import shown_dim
 from onnxtfl.ir.source_names import shown_name

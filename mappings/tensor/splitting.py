@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from onnxtfl.build.operands import to_operand
 from onnxtfl.build.rows import row
 from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
-from onnxtfl.build.sizes import INT32_MAX, clamp_to_int32, int32_operands, narrow_constant, sizes_as_int64, spread
+from onnxtfl.build.sizes import INT32_MAX, clamp_to_int32, int32_operands, narrow_constant, sizes_as_int64
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, ceildiv, is_static, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape, spread
 from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
 

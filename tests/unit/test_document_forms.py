@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import document, ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
@@ -302,11 +302,20 @@ def test_a_position_of_ceil_mode_does_not_begin_in_the_padding() -> None:
     attributes = "dims = [2], kernel_shape = [2], strides = [3], padding = [0, 1], ceil_mode = true"
     (found,) = results(f"%y = MaxPool(%x) {{{attributes}}}", "y", x=x)
     np.testing.assert_array_equal(found[0, 0], [x[0, 0, :2].max(), x[0, 0, 3:].max()])
-    with pytest.raises(UnsupportedError, match="ceil_mode over axes of unknown size"):
-        graph_of({"x": "tensor<1x1x[n]xfloat32>"}, "%y", f"%y = MaxPool(%x) {{{attributes}}}")
+    graph = graph_of({"x": "tensor<1x1x[n]xfloat32>"}, "%y", f"%y = MaxPool(%x) {{{attributes}}}")
+    for size in (5, 6, 7):
+        x = floats(1, 1, size)
+        wanted = [x[0, 0, i : i + 2].max() for i in range(0, size, 3)]
+        np.testing.assert_array_equal(run(graph, [x])[0][0, 0], wanted)
+
+
+def test_same_padding_of_a_reduction_over_a_dynamic_size() -> None:
     attributes = 'computation = "MAX", window_dimensions = [3], window_strides = [2], auto_pad = "SAME_UPPER"'
-    with pytest.raises(UnsupportedError, match="SAME_UPPER over axes of unknown size"):
-        graph_of({"x": "tensor<[n]xfloat32>"}, "%y", f"%y = ReduceWindow(%x) {{{attributes}}}")
+    graph = graph_of({"x": "tensor<[n]xfloat32>"}, "%y", f"%y = ReduceWindow(%x) {{{attributes}}}")
+    for size in (5, 6):
+        x, start = floats(size), size % 2
+        wanted = [x[max(i - start, 0) : i - start + 3].max() for i in range(0, size, 2)]
+        np.testing.assert_array_equal(run(graph, [x])[0], wanted)
 
 
 def test_indices_of_a_pool_by_column() -> None:

@@ -139,19 +139,6 @@ def range_below(b: Builder, size: Dim, source: Value) -> Value:
     return iota(b, dim_value(b, size, source))
 
 
-def spread(b: Builder, vector: Value | None, axes: Sequence[int], rank: int, default: int) -> Value:
-    """Expand a vector with an entry for each of `axes` to `rank` entries; the other axes get `default`."""
-    if vector is None:
-        return constant(np.full(rank, default, np.int64))
-    if list(axes) == list(range(rank)):
-        return as_int64(b, vector)
-    if axes and list(axes) == list(range(axes[0], axes[0] + len(axes))):
-        before, after = [default] * axes[0], [default] * (rank - axes[0] - len(axes))
-        return b(ops.Concatenate, *(v for v in (before, as_int64(b, vector), after) if v != []), axis=0)
-    padded = b(ops.Concatenate, as_int64(b, vector), [default], axis=0)
-    return b(ops.Gather, padded, [axes.index(i) if i in axes else len(axes) for i in range(rank)], axis=0)
-
-
 def merge_whole(whole: Sequence[bool]) -> list[list[int]]:
     """Group adjacent axes that are both `whole`; every other axis is a separate group."""
     groups: list[list[int]] = []

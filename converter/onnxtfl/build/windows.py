@@ -8,95 +8,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, fresh_symbol, is_static, known_sizes
-from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, unsqueezed
-from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import dim_vector, reshape, spread
 from onnxtfl.ir.spatial import Window
-from onnxtfl.build.sizes import INT32_MAX, spread
-
-# --- amounts of padding -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Amounts:
-    """Padding along the spatial axes: int64 vectors with an entry for each axis; negative entries crop."""
-
-    before: Term
-    after: Term
-
-    @staticmethod
-    def of(b: Builder, padding: Sequence[int]) -> Amounts:
-        """Return explicit padding: the beginnings of all axes, then the ends."""
-        rank = len(padding) // 2
-        return Amounts(_vector(b, padding[:rank]), _vector(b, padding[rank:]))
-
-    def known(self) -> tuple[int, ...] | None:
-        """Return the padding as integers; None if it depends on dynamic sizes."""
-        before, after = static_ints(self.before.value), static_ints(self.after.value)
-        return None if before is None or after is None else (*before, *after)
-
-
-def pad_axes(
-    b: Builder, x: Value, dims: Sequence[int], padding: Sequence[int] | Amounts, value: float | None = None
-) -> Value:
-    """Pad the axes `dims` of `x` by `padding` (negative: crop) with zeros or `value`."""
-    amounts = padding if isinstance(padding, Amounts) else Amounts.of(b, padding)
-    if (known := amounts.known()) is not None and not any(known):
-        return x
-    sides = [spread(b, side.value, dims, x.rank, 0) for side in (amounts.before, amounts.after)]
-    table = b(ops.Concatenate, *(unsqueezed(b, side, [1]) for side in sides), axis=1)
-    return b(ops.Pad, x, table, None if value is None else b.scalar(value, x), mode="constant")
-
-
-def _vector(b: Builder, entries: Sequence[int]) -> Term:
-    return Term(b, constant(np.asarray(entries, np.int64)))
-
-
-def _up(a: Term, b: Term) -> Term:
-    """Return ceil(a / b)."""
-    return -((-a).apply(ops.FloorDiv, b))
-
-
-def _half(a: Term) -> Term:
-    return a.apply(ops.FloorDiv, 2)
-
-
-def _missing(b: Builder, sizes: Term, window: Window) -> Term:
-    """Return how many elements beyond the axes ceil(size / stride) positions read; negative: how many are unread."""
-    strides = _vector(b, window.strides)
-    return (_up(sizes, strides) - 1) * strides + _vector(b, window.span) - sizes
-
+from onnxtfl.ir.window_padding import Amounts, Resolved, half, missing, of_amounts, pad_axes, rounded_up, same_amounts
+from onnxtfl.build.sizes import INT32_MAX
 
 # --- lifting: ONNX ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """A neutral window over an operand that is first padded by `amounts` (None: not padded)."""
-
-    window: Window
-    amounts: Amounts | None = None
-
-    def operand(self, b: Builder, x: Value, value: float = 0.0) -> Value:
-        """Return `x` [n, c, spatial...] padded with `value` as the window needs it."""
-        return x if self.amounts is None else pad_axes(b, x, range(2, x.rank), self.amounts, value)
-
-    def beyond(self, b: Builder, padding: tuple[int, ...]) -> Resolved:
-        """Return the same window over an operand that is already padded by `padding`."""
-        own, given = self.amounts or Amounts.of(b, self.window.explicit_padding), Amounts.of(b, padding)
-        more = Amounts((own.before - given.before).max(0), (own.after - given.after).max(0))
-        return _of_amounts(b, self.window, more)
 
 
 def onnx_window(node: Node, shape: Sequence[int]) -> Window:
@@ -119,21 +45,22 @@ def resolve_window(
     window, auto_pad = onnx_window(node, shape), node.attr("auto_pad") or "NOTSET"
     known = x.tensor_type.shape
     sizes = tuple(fresh_symbol() for _ in shape) if known is None else known[2:]
+    dims = range(2, len(shape) + 2)
     if len(sizes) != len(shape):
         raise ValueError(f"an input of rank {x.rank} with a window over {len(shape)} axes")
     if auto_pad.startswith("SAME"):
-        found = _resolve_same(b, x, window, sizes, is_pool, auto_pad == "SAME_LOWER")
+        found = _resolve_same(b, x, dims, window, is_pool=is_pool, is_lower=auto_pad == "SAME_LOWER")
         if found.amounts is not None or found.window.is_same:
             return found
-        return _cropped(b, _fitted(node, found.window, x.shape, is_mean) if is_pool else found.window)
+        return _cropped(b, _fitted(node, found.window, x.shape, is_mean) if is_pool else found.window, dims)
     if not is_pool:
         if 0 in window.counts(sizes):
             raise ValueError(f"a window of {window.span} does not fit into {sizes} padded by {window.padding}")
-        return Resolved(window)
+        return Resolved(window, dims)
     if any(p >= k for p, k in zip(window.explicit_padding, 2 * window.shape, strict=True)):
         raise ValueError(f"padding {window.padding} has to be smaller than the window {window.shape}")
     window = _fitted(node, window, x.shape, is_mean)
-    return _resolve_ceil(b, x, window) if rounds_up(node) else Resolved(window)
+    return rounded_up(b, x, dims, window) if rounds_up(node) else Resolved(window, dims)
 
 
 def rounds_up(node: Node) -> bool:
@@ -142,7 +69,7 @@ def rounds_up(node: Node) -> bool:
 
 
 def _resolve_same(
-    b: Builder, x: Value, window: Window, sizes: Sequence[Dim], is_pool: bool, is_lower: bool
+    b: Builder, x: Value, dims: Sequence[int], window: Window, *, is_pool: bool, is_lower: bool
 ) -> Resolved:
     """SAME_UPPER or SAME_LOWER.
 
@@ -154,41 +81,21 @@ def _resolve_same(
     is_dilated, less = plain.span != window.span, is_lower + (not is_pool)
     skips = any(s - k > 1 + less for s, k in zip(plain.strides, plain.span, strict=True))
     if not (is_lower or is_dilated or skips):
-        return Resolved(replace(window, padding=SAME).explicit(sizes))
-    missing = _missing(b, Term(b, dim_vector(b, sizes, x)), plain)
-    total, unread = missing.max(0), (-missing).max(0)
-    before, after = _half(total), _half(total + 1)
-    if is_lower:
-        before, after = after, before
+        sizes = x.tensor_type.shape
+        return Resolved(window.same(None if sizes is None else sizes[2:]), dims)
+    absent = missing(b, x, dims, plain)
+    amounts, unread = same_amounts(absent, is_lower=is_lower), (-absent).max(0)
+    before, after = amounts.before, amounts.after
     if skips:
-        skipped = _half((unread - less).max(0))
+        skipped = half((unread - less).max(0))
         before, unread = before - skipped, unread - skipped
-    return _of_amounts(b, window, Amounts(before, after - unread if is_dilated else after))
+    return of_amounts(b, window, dims, Amounts(before, after - unread if is_dilated else after))
 
 
-def _resolve_ceil(b: Builder, x: Value, window: Window) -> Resolved:
-    """Return the window with the trailing padding that the last positions need; none may start in the padding."""
-    most = [a + s - 1 for a, s in zip(window.after, window.strides, strict=True)]
-    if all(n < span for n, span in zip(most, window.span, strict=True)):  # no position starts in the padding
-        return Resolved(replace(window, padding=(*window.before, *most)).trimmed(x.shape[2:]))
-    before, after, strides, span = (_vector(b, v) for v in (window.before, window.after, window.strides, window.span))
-    sizes = Term(b, dim_vector(b, x.shape[2:], x))
-    more = _up(sizes + before + after - span, strides)
-    started = (sizes + before - more * strides).max(0).min(1)
-    needed = (more + started - 1) * strides + span - before - sizes
-    return _of_amounts(b, window, Amounts(before, needed.max(0)))
-
-
-def _of_amounts(b: Builder, window: Window, amounts: Amounts) -> Resolved:
-    """Return the window with `amounts` as its padding if they are static, else as padding of its operand."""
-    known = amounts.known()
-    return Resolved(window.without_padding(), amounts) if known is None else Resolved(replace(window, padding=known))
-
-
-def _cropped(b: Builder, window: Window) -> Resolved:
+def _cropped(b: Builder, window: Window, dims: Sequence[int]) -> Resolved:
     """Return the window without negative padding, over the cropped operand."""
     added, crops = ([f(p, 0) for p in window.explicit_padding] for f in (max, min))
-    return Resolved(replace(window, padding=tuple(added)), Amounts.of(b, crops) if any(crops) else None)
+    return Resolved(replace(window, padding=tuple(added)), dims, Amounts.of(b, crops) if any(crops) else None)
 
 
 def _fitted(node: Node, window: Window, x: Sequence[Dim], is_mean: bool) -> Window:
@@ -267,8 +174,7 @@ def window_amounts(b: Builder, x: Value, dims: Sequence[int], window: Window) ->
     read = window.explicit(sizes).trimmed(sizes)
     if not read.is_same:
         return Amounts.of(b, read.explicit_padding)
-    total = _missing(b, Term(b, dim_vector(b, sizes, x)), window).max(0)
-    return Amounts(_half(total), _half(total + 1))
+    return same_amounts(missing(b, x, dims, window))
 
 
 @functools.lru_cache(1024)
@@ -299,11 +205,6 @@ def tfl_dilations(window: Window) -> dict[str, int]:
 
 
 # --- helpers of rules over windows ------------------------------------------------------------------------------------
-
-
-def spatial_ones(b: Builder, x: Value, dims: Sequence[int]) -> Value:
-    """Return ones along the spatial axes `dims` of `x`; the other axes have size 1."""
-    return broadcast(b, b.scalar(1.0, x), [x.shape[a] if a in dims else 1 for a in range(x.rank)], x)
 
 
 def insert_zeros(

@@ -316,3 +316,16 @@ def _open_sizes(sources: Sequence[Value]) -> Iterator[SymDim]:
 def _offered(source: Value) -> list[Dim]:
     shape = source.tensor_type.shape or ()
     return [*shape, *((known_dims(source) or []) if len(shape) == 1 else [])]
+
+
+def spread(b: Builder, vector: Value | None, axes: Sequence[int], rank: int, default: int) -> Value:
+    """Expand a vector with an entry for each of `axes` to `rank` entries; the other axes get `default`."""
+    if vector is None:
+        return constant(np.full(rank, default, np.int64))
+    if list(axes) == list(range(rank)):
+        return as_int64(b, vector)
+    if axes and list(axes) == list(range(axes[0], axes[0] + len(axes))):
+        before, after = [default] * axes[0], [default] * (rank - axes[0] - len(axes))
+        return b(Concatenate, *(v for v in (before, as_int64(b, vector), after) if v != []), axis=0)
+    padded = b(Concatenate, as_int64(b, vector), [default], axis=0)
+    return b(Gather, padded, [axes.index(i) if i in axes else len(axes) for i in range(rank)], axis=0)

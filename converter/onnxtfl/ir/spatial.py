@@ -114,6 +114,11 @@ class Window:
         padding = self.padding if isinstance(self.padding, str) else (0, *self.before, 0, *self.after)
         return Window((1, *self.shape), (1, *self.strides), (1, *self.dilations), padding)
 
+    def same(self, sizes: Sequence[Dim] | None) -> Window:
+        """The window with the padding SAME, explicit if `sizes` determine it."""
+        found = replace(self, padding=SAME)
+        return found if sizes is None else found.explicit(sizes)
+
     def explicit(self, sizes: Sequence[Dim]) -> Window:
         """The same window with explicit padding, if `sizes` determine it.
 

@@ -9,7 +9,6 @@ Source: the schema of ONNX Runtime's contrib op."""
 from __future__ import annotations
 
 from onnxtfl.build.qlinear import MICROSOFT, lift_op
-from onnxtfl.build.windows import pad_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -17,6 +16,7 @@ from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import dim_vector, transposed
+from onnxtfl.ir.window_padding import pad_axes
 from onnxtfl.rewriting.registry import lift_onnx, refuse_onnx
 
 

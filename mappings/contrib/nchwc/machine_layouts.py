@@ -17,7 +17,6 @@ from onnxtfl.mappings.contrib.microsoft.fused_convolution import apply_activatio
 
 from onnxtfl.build.qlinear import lift_op
 from onnxtfl.build.sizes import slice_axes
-from onnxtfl.build.windows import pad_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -25,6 +24,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import transposed
+from onnxtfl.ir.window_padding import pad_axes
 from onnxtfl.rewriting.registry import lift_onnx
 
 _NCHWC = "com.microsoft.nchwc"

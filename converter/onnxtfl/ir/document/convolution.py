@@ -7,12 +7,11 @@ from typing import Any
 from onnxtfl.ir.attributes import Attribute, Integer, Integers
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.document.forms import FORMS, Form
-from onnxtfl.ir.document.windows import AUTO_PAD, mirrored_if_lower, resolved, window_of
+from onnxtfl.ir.document.windows import AUTO_PAD, resolved, window_of
 from onnxtfl.ir.general_convolution import dilated, general_convolution
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import NUMERIC, Operand
 from onnxtfl.ir.ops.convolution import DIMENSIONS, Conv
-from onnxtfl.ir.ops.reversal import Reverse
 
 _ADDED: dict[str, Attribute] = {
     "window_strides": Integers(()),
@@ -37,15 +36,10 @@ def _conv(b: Builder, x: Value, kernel: Value, bias: Value | None, **attributes:
     x = dilated(b, x, axes, attributes["lhs_dilation"])
     shape = [kernel.size(a) for a in spatial]
     window = window_of(shape, *(attributes[name] for name in ("window_strides", "rhs_dilation", "padding")))
+    found = resolved(b, x, axes, window, attributes["auto_pad"])
     groups = {"feature_groups": attributes["feature_group_count"], "batch_groups": attributes["batch_group_count"]}
-
-    def convolve(operand: Value, auto_pad: str) -> Value:
-        found = resolved(window, [operand.shape[a] for a in axes], auto_pad)
-        turned = kernel if auto_pad == attributes["auto_pad"] else b(Reverse, kernel, dimensions=spatial)
-        steps = {"strides": found.strides, "lhs_dilation": (), "rhs_dilation": found.dilations, **groups}
-        return general_convolution(b, operand, turned, bias, numbers, padding=found.padding, **steps)
-
-    return mirrored_if_lower(b, x, axes, window, attributes["auto_pad"], convolve)
+    steps = {"strides": found.window.strides, "lhs_dilation": (), "rhs_dilation": found.window.dilations, **groups}
+    return general_convolution(b, found.operand(b, x), kernel, bias, numbers, padding=found.window.padding, **steps)
 
 
 _OPERANDS = (Operand("lhs", NUMERIC), Operand("rhs", NUMERIC), Operand("bias", NUMERIC, optional=True))

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.document.forms import document_form
-from onnxtfl.ir.document.windows import AUTO_PAD, mirrored_if_lower, resolved, window_of
+from onnxtfl.ir.document.windows import AUTO_PAD, resolved, window_of
 from onnxtfl.ir.graph import Value
+from onnxtfl.ir.numeric import lowest
 from onnxtfl.ir.op import Operand
-from onnxtfl.ir.ops.padding import Pad
 from onnxtfl.ir.ops.pooling import AveragePool, MaxPool, by_column, pool_attributes
 from onnxtfl.ir.shapes import normalize_axes
-from onnxtfl.ir.spatial import Window
-
-
-def _sizes(x: Value, dims: Sequence[int]) -> list[Dim]:
-    return [x.shape[d] for d in dims]
+from onnxtfl.ir.window_padding import pad_axes
 
 
 @document_form(AveragePool, Operand("input"), attributes={"auto_pad": AUTO_PAD})
@@ -38,19 +32,11 @@ def _average_pool(
     axes, window = normalize_axes(dims, x.rank), window_of(kernel_shape, strides, (), padding)
     counts = count_include_pad
     if counts and ceil_mode and auto_pad in ("", "NOTSET"):
-        x, window, counts = _padded(b, x, axes, window), window.without_padding(), False
-
-    def pool(operand: Value, mode: str) -> Value:
-        found = resolved(window, _sizes(operand, axes), mode, ceil_mode)
-        return b(AveragePool, operand, **pool_attributes(found, axes), count_include_pad=counts)
-
-    return mirrored_if_lower(b, x, axes, window, auto_pad, pool)
-
-
-def _padded(b: Builder, x: Value, axes: Sequence[int], window: Window) -> Value:
-    table = np.zeros((x.rank, 2), np.int64)
-    table[list(axes)] = np.asarray(window.explicit_padding).reshape(2, -1).T
-    return b(Pad, x, table, None)
+        x, window, counts = pad_axes(b, x, axes, window.explicit_padding), window.without_padding(), False
+    found = resolved(b, x, axes, window, auto_pad, ceil_mode)
+    attributes = {**pool_attributes(found.window, axes), "count_include_pad": counts}
+    mean = b(AveragePool, found.operand(b, x), **attributes)
+    return mean if counts else found.uncounted(b, mean, x)
 
 
 @document_form(MaxPool, Operand("input"), attributes={"auto_pad": AUTO_PAD}, results=None)
@@ -73,14 +59,10 @@ def _max_pool(
     """
     rank = len(kernel_shape)
     axes, window = normalize_axes(dims or range(-rank, 0), x.rank), window_of(kernel_shape, strides, dilations, padding)
-    if not return_indices:
-
-        def pool(operand: Value, mode: str) -> Value:
-            return b(
-                MaxPool, operand, **pool_attributes(resolved(window, _sizes(operand, axes), mode, ceil_mode), axes)
-            )
-
-        return [mirrored_if_lower(b, x, axes, window, auto_pad, pool)]
-    found = resolved(window, _sizes(x, axes), auto_pad, ceil_mode)
-    best, indices = b.many(MaxPool, x, **pool_attributes(found, axes), return_indices=True)
-    return [best, by_column(b, indices, x, axes) if storage_order else indices]
+    found = resolved(b, x, axes, window, auto_pad, ceil_mode)
+    if return_indices and found.amounts is not None:
+        hint = "fix the sizes of the inputs (`input_shapes`)"
+        raise UnsupportedError("indices of windows over axes of unknown size", hint=hint, code="E-SHAPE-001")
+    attributes = {**pool_attributes(found.window, axes), "return_indices": return_indices}
+    best, *indices = b.many(MaxPool, found.operand(b, x, float(lowest(x.dtype.numpy))), **attributes)
+    return [best, *(by_column(b, v, x, axes) if storage_order else v for v in indices)]

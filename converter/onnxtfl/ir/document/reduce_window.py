@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.computations import Computation, reduced_by_graph, reduced_together
 from onnxtfl.ir.document.forms import Statement, document_form
 from onnxtfl.ir.document.reductions import ComputationOrGraph, split_operands
-from onnxtfl.ir.document.windows import AUTO_PAD, explicit, resolved, window_of
+from onnxtfl.ir.document.windows import AUTO_PAD, resolved, window_of
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import BOOLS, NUMERIC, Operand
 from onnxtfl.ir.ops.padding import InteriorPad
 from onnxtfl.ir.ops.reduce_window import ReduceWindow, stacked_windows
+from onnxtfl.ir.window_padding import missing, of_amounts, same_amounts
 
 _BY_AXIS = {Computation.ADD: "sum", Computation.MUL: "prod", Computation.MIN: "min", Computation.MAX: "max"}
 """Computations that are done axis by axis."""
@@ -58,15 +58,19 @@ def _reduce_window(
     if any(d > 1 for d in base_dilations):
         gaps = tuple(d - 1 for d in base_dilations)
         spread = [b(InteriorPad, x, s, interior_padding=gaps) for x, s in zip(inputs, starts, strict=True)]
-    window = resolved(window, spread[0].shape, auto_pad, ceil_mode)
-    window = replace(window, padding=explicit(window, auto_pad))
+    axes = range(window.rank)
+    padded = resolved(b, spread[0], axes, window, auto_pad, ceil_mode)
+    if padded.window.is_same:
+        padded = of_amounts(b, window, axes, same_amounts(missing(b, spread[0], axes, window)))
+    window = padded.window
+    spread = [padded.operand(b, x, start) for x, start in zip(spread, starts, strict=True)]
     if len(inputs) == 1 and found in _BY_AXIS:
         sides = (window.shape, window.strides, window.dilations)
         names = ("window_dimensions", "window_strides", "window_dilations")
         attributes = {**dict(zip(names, sides, strict=True)), "padding": window.explicit_padding}
         return [b(ReduceWindow, spread[0], starts[0], kind=_BY_AXIS[found], **attributes)]
     stacks = [stacked_windows(b, x, window, start) for x, start in zip(spread, starts, strict=True)]
-    axes = [stacks[0].rank - 1]
+    last = [stacks[0].rank - 1]
     if isinstance(computation, Graph):
-        return reduced_by_graph(b, stacks, starts, computation, axes)
-    return reduced_together(b, stacks, starts, axes, Computation[computation])
+        return reduced_by_graph(b, stacks, starts, computation, last)
+    return reduced_together(b, stacks, starts, last, Computation[computation])
