@@ -21,7 +21,7 @@ _CONVERTED = _TYPES | {"float16", "int8", "uint8"}
 """The element types in which results for the accelerator compute, and those that they convert."""
 _MODES = ("equal", "scalar", "broadcast")
 _RANK = 4
-_RANKS = ("equal_ranks", "unit_constants", "flat_scalars", "plain_slice", "channels_of_groups", "axes")
+_RANKS = ("equal_ranks", "unit_constants", "flat_scalars", "plain_slice", "channels_of_groups", "whole_slices", "axes")
 _PLAIN = ("equal_ranks", "unit_constants", "flat_scalars", "plain_slice")
 _LAST = ("constants", "unit_batch")
 """The properties that are tried first, since they say the most, and last, before and after options."""

@@ -96,6 +96,14 @@ def channels_of_groups(op: OpInstance) -> str:
     return "4n" if filters[-1] % 4 == 0 and (y[-1] // groups) % 4 == 0 else "any"
 
 
+def whole_slices(op: OpInstance) -> bool:
+    """Whether the op works along other axes than the channels, or these are a multiple of 4: the last slice of 4
+    channels ends with zeros.
+    """
+    shape = next(iter(_shapes(op, "operands")), ())
+    return not shape or shape[-1] % 4 == 0 or "C" not in axes(op)
+
+
 PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
     found.__name__: found
     for found in (
@@ -107,10 +115,11 @@ PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
         constants,
         plain_slice,
         channels_of_groups,
+        whole_slices,
     )
 }
 """The properties that forms may restrict, by name."""
-OF_LAYOUT = frozenset({"unit_constants", "unit_batch", "axes", "channels_of_groups"})
+OF_LAYOUT = frozenset({"unit_constants", "unit_batch", "axes", "channels_of_groups", "whole_slices"})
 """Those that depend on the order of axes."""
 
 
