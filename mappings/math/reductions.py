@@ -425,8 +425,9 @@ def _arg_by_the_extreme(b: Builder, node: Node) -> Value:
 
 def _is_float_mean(node: Node) -> bool:
     axes = ops.reduced_axes(node)
-    known = axes is not None and node.operand(0).tensor_type.is_static and not node.operand(0).is_quantized
-    return node.attr("kind") == "mean" and known and bool(node.result.uses)
+    x = node.operand(0)
+    known = axes is not None and x.tensor_type.is_static and 0 not in x.shape and not x.is_quantized
+    return node.attr("kind") == "mean" and known and node.result.dtype.is_float
 
 
 @decompose(ops.Reduce, "gpu", when=_is_float_mean)
