@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -92,6 +93,30 @@ def _kernel_takes_power(node: Node) -> bool:
 row(ops.Pow, onnx="Pow", since=(7, 12, 13, 15))
 row(ops.Pow, tfl="POW", when=_kernel_takes_power)
 decompose(ops.Pow, "onnx", "elements")(on_signed)
+
+
+def _is_from_constant(node: Node) -> bool:
+    return node.operand(0).is_constant and not node.operand(1).is_constant and not node.operand(1).is_quantized
+
+
+@decompose(ops.Sub, "gpu", order="operands", when=_is_from_constant)
+def _sub_from_constant(b: Builder, node: Node) -> Value:
+    """-x + c: the accelerator reads the constants of a SUB on the right only."""
+    return b(ops.Add, b(ops.Neg, node.operand(1)), node.operand(0))
+
+
+@decompose(ops.Pow, "gpu", when=lambda node: node.operand(0).dtype is node.operand(1).dtype is DType.FLOAT32)
+def _pow_of_any_sign(b: Builder, node: Node) -> Value:
+    """exp(y log(|x|)) with the sign of x where y is odd, NaN where x < 0 and y is not whole: the accelerator computes
+    POW for computed exponents from |x|.
+    """
+    x, y = (Term(b, v) for v in (node.operand(0), node.operand(1)))
+    magnitude = y.equals(0.0).choose(x.constant(1.0), (x.abs().apply(ops.Log) * y).exp())
+    half = y * 0.5
+    is_whole, is_even = y.apply(ops.Floor).equals(y), half.apply(ops.Floor).equals(half)
+    signed = is_even.choose(magnitude, is_whole.choose(-magnitude, x.constant(math.nan)))
+    return (x < 0.0).choose(signed, magnitude).value
+
 
 # --- lifting ----------------------------------------------------------------------------------------------------------
 

@@ -57,6 +57,13 @@ row(ops.Cos, tfl="STABLEHLO_COSINE", lowers=False)
 row(ops.Exp, tfl="STABLEHLO_EXPONENTIAL", lowers=False)
 row(ops.Log, tfl="STABLEHLO_LOG", lowers=False)
 row(ops.Rsqrt, tfl="STABLEHLO_RSQRT", lowers=False)
+
+
+@formula(ops.Rsqrt, "gpu")
+def _rsqrt_by_sqrt(x: Term) -> Term | None:
+    return 1.0 / x.apply(ops.Sqrt) if x.dtype.is_float else None
+
+
 row(ops.Cbrt, tfl="STABLEHLO_CBRT", lowers=False)
 row(ops.Tanh, tfl="STABLEHLO_TANH", lowers=False)
 row(ops.Abs, tfl="COMPLEX_ABS", when=lambda node: node.operand(0).dtype.is_complex, lifts=False)

@@ -423,17 +423,33 @@ def _arg_by_the_extreme(b: Builder, node: Node) -> Value:
     return is_extreme.apply(ops.ArgMax, axis=axis, keepdims=False, dtype=node.attr("dtype")).value
 
 
-def _is_of_rows(node: Node) -> bool:
-    return node.operand(0).rank == 2 and normalize_axis(node.attr("axis"), 2) == 1
+def _is_float_mean(node: Node) -> bool:
+    axes = ops.reduced_axes(node)
+    x = node.operand(0)
+    known = axes is not None and x.tensor_type.is_static and 0 not in x.shape and not x.is_quantized
+    return node.attr("kind") == "mean" and known and node.result.dtype.is_float
 
 
-@decompose(ops.ArgMax, "gpu", when=lambda node: not _is_of_rows(node) and node.operand(0).tensor_type.is_static)
-def _arg_of_rows(b: Builder, node: Node) -> Value:
-    """Find the maxima of the rows of a matrix: along other axes, the accelerator returns other indices."""
+@decompose(ops.Reduce, "gpu", when=_is_float_mean)
+def _mean_by_sum(b: Builder, node: Node) -> Value:
+    """sum / number of elements: the accelerator does not compute the mean of a layer normalization as an output."""
+    x, axes = node.operand(0), ops.reduced_axes(node) or ()
+    total = b(ops.Reduce, x, list(axes), kind="sum", keepdims=node.attr("keepdims"))
+    count = float(math.prod(int(x.shape[axis]) for axis in axes))
+    return (Term(b, total) * (1 / count)).value
+
+
+def _is_of_columns(node: Node) -> bool:
+    return node.operand(0).rank == 3 and normalize_axis(node.attr("axis"), 3) == 1
+
+
+@decompose(ops.ArgMax, "gpu", when=lambda node: not _is_of_columns(node) and node.operand(0).tensor_type.is_static)
+def _arg_of_columns(b: Builder, node: Node) -> Value:
+    """Find the maxima along the middle axis of three: along others, the accelerator returns other indices."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
     last = transposed(b, x, [*(i for i in range(x.rank) if i != axis), axis])
-    rows = reshape(b, last, (product(last.shape[:-1]), x.shape[axis]))
-    return reshape(b, b(ops.ArgMax, rows, **{**node.attributes, "axis": 1}), node.result.shape)
+    columns = reshape(b, last, (product(last.shape[:-1]), x.shape[axis], 1))
+    return reshape(b, b(ops.ArgMax, columns, **{**node.attributes, "axis": 1}), node.result.shape)
 
 
 @decompose(ops.ArgMin, "gpu", when=lambda node: node.operand(0).dtype is DType.FLOAT32)

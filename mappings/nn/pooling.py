@@ -373,6 +373,20 @@ def _mean_of_joined_padding(b: Builder, node: Node) -> Value:
     return _padded_mean(b, node, joined=True)
 
 
+def _reads_zeros(node: Node) -> bool:
+    pad = made_by(node.operand(0), ops.Pad)
+    return pad is not None and has_constant_padding(pad)
+
+
+@decompose(ops.AveragePool, "gpu", order="operands", when=_reads_zeros)
+@decompose(ops.MaxPool, "gpu", order="operands", when=_reads_zeros)
+def _pool_of_joined_padding(b: Builder, node: Node) -> list[Value]:
+    """Join the padding of an operand, which the accelerator would make a part of the pool, too."""
+    pad = made_by(node.operand(0), ops.Pad)
+    assert pad is not None
+    return b.remade(node, joined_padding(b, pad, _ALMOST_ZERO), *node.operands[1:])
+
+
 def _volume_by_count(x: Value, dims: Sequence[int], window: Window) -> Value:
     """Return window volume / number of elements without padding, for each position of the window."""
     sizes = [x.size(d) for d in dims]

@@ -11,6 +11,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_static, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import dim_value, reshape, reshape_inferred
 from onnxtfl.ir.shapes import normalize_axis
@@ -92,6 +93,16 @@ def _log_softmax(x: Term, *, axis: int) -> Term:
     """x - max - log(sum(exp(x - max))): the accelerator has no LOG_SOFTMAX."""
     shifted = x - x.reduce("max", [axis])
     return shifted - shifted.exp().reduce("sum", [axis]).log()
+
+
+_LEAST = -65504.0
+"""The lowest float16: its exponential is 0 beside that of any element that is not masked."""
+
+
+@decompose(ops.Softmax, "gpu", order="operands", when=lambda node: made_by(node.operand(0), ops.Max) is None)
+def _of_a_mask(b: Builder, node: Node) -> Value:
+    """Softmax(Max(x, least)): the accelerator's sums begin with NaN where the first elements are -inf, as in masks."""
+    return Term(b, node.operand(0)).max(_LEAST).apply(ops.Softmax, axis=node.attr("axis")).value
 
 
 @decompose(ops.Softmax, "tfl")

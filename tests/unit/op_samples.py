@@ -610,6 +610,7 @@ MORE: dict[str, tuple[Draw, ...]] = {
             {"kind": _one(r, "max", "min")},
         ),
     ),
+    "Sub": (lambda r: ([Known(_floats(r, 2, 3)), _floats(r, 2, 3)], {}),),
     "SegmentReduce": (
         lambda r: ([_floats(r, 5, 2), r.integers(0, 3, 5), Known(np.asarray(3))], {"kind": _one(r, "sum", "max")}),
         lambda r: ([_floats(r, 60, 30), r.integers(-1, 3, 60), Known(np.asarray(3))], {"kind": _one(r, "sum", "max")}),

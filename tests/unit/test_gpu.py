@@ -110,6 +110,20 @@ _CASES: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], s
     "five axes": ([helper.make_node("Reshape", ["x", "s"], ["z"]), helper.make_node("Transpose", ["z"], ["t"],
         perm=[3, 1, 2, 0, 4]), helper.make_node("Reshape", ["t", "r"], ["y"])], (4, 6),
         {"s": [1, 4, 1, 3, 2], "r": [3, 8]}, set()),
+    "argmax of negative rows": ([helper.make_node("Sub", ["x", "c"], ["z"]), helper.make_node("ArgMax", ["z"], ["i"],
+        axis=1), helper.make_node("Cast", ["i"], ["y"], to=1)], (2, 3), {"c": np.float32([[2]])}, set()),
+    "softmax of a mask": ([helper.make_node("Add", ["x", "c"], ["z"]), helper.make_node("Softmax", ["z"], ["y"])],
+        (3, 6), {"c": np.float32([[-np.inf] * 4 + [0, 1]])}, set()),
+    "maximum of padding": ([helper.make_node("Sub", ["x", "c"], ["z"]), helper.make_node("Pad", ["z", "p"], ["t"]),
+        helper.make_node("MaxPool", ["t"], ["y"], kernel_shape=[3, 3])], (1, 4, 3, 3),
+        {"c": np.float32([[[[2]]]]), "p": [0, 0, 1, 1, 0, 0, 1, 1]}, set()),
+    "mean of padding": ([helper.make_node("Pad", ["x", "p"], ["t"]), helper.make_node("AveragePool", ["t"], ["y"],
+        kernel_shape=[3, 3])], (1, 4, 3, 3), {"p": [0, 0, 1, 1, 0, 0, 1, 1]}, {"PAD"}),
+    "powers": ([helper.make_node("Mul", ["x", "c"], ["z"]), helper.make_node("Round", ["z"], ["e"]),
+        helper.make_node("Pow", ["x", "e"], ["y"])], (2, 8), {"c": np.float32([[4]])}, {"POW"}),
+    "a constant minus integers": ([helper.make_node("Mul", ["x", "c"], ["z"]), helper.make_node("Cast", ["z"], ["i"],
+        to=6), helper.make_node("Sub", ["k", "i"], ["d"]), helper.make_node("Cast", ["d"], ["y"], to=1)], (2, 3),
+        {"c": np.float32([[4]]), "k": np.int32([[7, 8, 9]])}, {"SUB"}),
 }  # fmt: skip
 
 
@@ -127,6 +141,38 @@ def test_results_are_right_on_the_gpu(name: str, tmp_path: Path) -> None:
     x = np.random.default_rng(0).uniform(-1, 1, _CASES[name][1]).astype(np.float32)
     with GPU.worker() as gpu, LITERT.worker() as cpu:
         np.testing.assert_allclose(gpu.run(path, [x])[0], cpu.run(path, [x])[0], rtol=1e-4, atol=1e-5)
+
+
+def normalization(path: Path) -> Path:
+    """A layer normalization whose mean and deviation are outputs."""
+    node = helper.make_node("LayerNormalization", ["x", "w"], ["y", "mean", "deviation"])
+    model = model_of([node], (3, 4), w=np.ones(4, np.float32))
+    model.graph.output.extend(helper.make_tensor_value_info(name, 1, None) for name in ("mean", "deviation"))
+    onnxtfl.onnx_to_tflite(model, path, target="gpu", check=False)
+    return path
+
+
+def test_statistics_of_a_normalization_are_computed_apart(tmp_path: Path) -> None:
+    placed = place(normalization(tmp_path / "m.tflite"), "gpu")
+    assert not placed.elsewhere
+    assert {"RSQRT"}.isdisjoint(op.op for op in placed.ops)
+
+
+@pytest.mark.usefixtures("device")
+def test_statistics_of_a_normalization_are_right_on_the_gpu(tmp_path: Path) -> None:
+    path = normalization(tmp_path / "m.tflite")
+    x = np.random.default_rng(0).uniform(-1, 1, (3, 4)).astype(np.float32)
+    with GPU.worker() as gpu, LITERT.worker() as cpu:
+        for found, expected in zip(gpu.run(path, [x]), cpu.run(path, [x]), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_placement_names_a_pool_of_padding(tmp_path: Path) -> None:
+    nodes, shape, constants, _ = _CASES["mean of padding"]
+    onnxtfl.onnx_to_tflite(model_of(nodes, shape, **constants), tmp_path / "m.tflite")
+    (found,) = place(tmp_path / "m.tflite", "gpu").elsewhere
+    assert found.op == "AVERAGE_POOL_2D"
+    assert "input not of PAD" in found.reason
 
 
 def test_the_default_target_reads_a_vector_of_indices(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from onnxtfl.ir.graph import Value
 from onnxtfl.ir.types import tensor
 from onnxtfl.rewriting.registry import Form
 from onnxtfl.targets import table
+from onnxtfl.targets.limits import reads_producers
 from onnxtfl.targets.tflite import TfliteTarget, _forms
 
 KEYS = {one.name for one in fields(table.Narrowed)} - {"activations"}
@@ -27,6 +28,14 @@ def test_the_tables_are_about_ops_and_what_targets_say_of_them(name: str) -> Non
     whole = tomllib.loads(text)
     assert whole.keys() <= {"target", *table.op_names()}
     assert [op for op, said in whole.items() if op != "target" and not said.keys() <= KEYS] == []
+
+
+@pytest.mark.parametrize("name", target_tables.target_tables())
+def test_conditions_about_neighbors_name_operands_and_results(name: str) -> None:
+    for op in table.op_names():
+        known = {parameter.name for side in (table.entry(op).operands, table.entry(op).results) for parameter in side}
+        said = [c for c in (*table.narrowed(name, op).limits, *table.narrowed(name, op).safe) if reads_producers(c)]
+        assert {condition.split()[0] for condition in said} <= known, op
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ _CONVERTED = _TYPES | {"float16", "int8", "uint8"}
 _MODES = ("equal", "scalar", "broadcast")
 _RANK = 4
 _PLAIN = ("equal_ranks", "unit_constants", "flat_scalars", "plain_slice")
-_RANKS = (*_PLAIN, "channels_of_groups", "closed_windows", "axes")
+_RANKS = (*_PLAIN, "channels_of_groups", "whole_slices", "closed_windows", "axes")
 _LAST = ("constants", "unit_batch")
 """The properties that are tried first, since they say the most, and last, before and after options."""
 _LEAST_GAIN = 0.005

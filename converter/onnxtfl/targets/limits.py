@@ -7,14 +7,23 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from onnxtfl.ir import ops
 from onnxtfl.ir.dims import Shape
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.facts import facts_of
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import TensorType
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.instance import OpInstance
 
 Sizes = Sequence[int]
+
+
+def reads_producers(condition: str) -> bool:
+    """Whether a condition depends on the ops around this one, besides the types of values and which are constant."""
+    return any(term.endswith((" finite", " inside")) or " not of " in term for term in condition.split(" or "))
 
 
 def within(condition: str, op: OpInstance) -> bool:
@@ -32,6 +41,12 @@ def _holds(words: Sequence[str], op: OpInstance) -> bool:
             return all(size < int(limit) for size in _reduced(op))
         case [name, "fixed"]:
             return all(v.is_constant for v in op.named(name))
+        case [name, "finite"]:
+            return not any(may_be_masked(v) for v in op.named(name))
+        case [name, "inside"]:
+            return not any(is_shown(v) and len(_readers(v)) > 0 for v in op.named(name))
+        case [name, "not", "of", maker]:
+            return not any(_is_made_by(v, maker) for v in op.named(name))
         case [name, "last"]:
             return all(axis in (-1, _rank(op) - 1) for v in op.named(name) for axis in _constant(v))
         case [name, "inner"]:
@@ -50,6 +65,53 @@ def _holds(words: Sequence[str], op: OpInstance) -> bool:
         case [option, "<", limit] if option in op.options:
             return int(op.options[option]) < int(limit)
     return holds(" ".join(words), op)
+
+
+_LOWEST = -65504.0
+"""The lowest float16: lower constants are masks."""
+_DEPTH = 8
+"""The most producers in a chain that are visited."""
+
+
+def may_be_masked(value: Value, depth: int = _DEPTH) -> bool:
+    """Whether elements of a float tensor may be -inf, as those of a mask are.
+
+    Sums of products are taken for finite, inputs of the graph are not.
+    """
+    node = value.producer
+    if not isinstance(value.type, TensorType) or not value.dtype.is_float:
+        return False
+    if value.data is not None:
+        return bool(np.any(value.numpy() < _LOWEST))
+    if node is None or depth == 0:
+        return True
+    if node.op.dialect != "neutral" or node.op.multiplies in ("matrices", "windows") or facts_of(value).low >= _LOWEST:
+        return False
+    return any(may_be_masked(v, depth - 1) for v in node.operands if v is not None)
+
+
+def is_shown(value: Value) -> bool:
+    """Whether `value`, or a Reshape of it, is an output of its graph."""
+    graph = value.producer.graph if value.producer is not None else None
+    if graph is not None and value in graph.outputs:
+        return True
+    return any(is_shown(user.result) for user, _ in value.uses if _reshapes(user))
+
+
+def _readers(value: Value) -> list[Node]:
+    """The nodes that read `value`, or a Reshape of it, except for Reshapes."""
+    readers = [[user] if not _reshapes(user) else _readers(user.result) for user, _ in value.uses]
+    return [node for found in readers for node in found]
+
+
+def _reshapes(node: Node) -> bool:
+    return node.op is ops.Reshape or node.op.name == "tfl.RESHAPE"
+
+
+def _is_made_by(value: Value, op: str) -> bool:
+    """Whether an op of this name, in the table's notation, computes `value`."""
+    node = value.producer
+    return node is not None and node.op.name.rpartition(".")[2].upper() == op
 
 
 def _scales_of(value: Value) -> tuple[float, ...]:

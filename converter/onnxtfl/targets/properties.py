@@ -103,6 +103,14 @@ def closed_windows(op: OpInstance) -> bool:
     return all(op.options[f"stride_{axis}"] <= op.options[f"filter_{size}"] for axis, size in _WINDOW_OPTIONS)
 
 
+def whole_slices(op: OpInstance) -> bool:
+    """Whether the op works along other axes than the channels, or these are a multiple of 4: the last slice of 4
+    channels ends with zeros.
+    """
+    shape = next(iter(_shapes(op, "operands")), ())
+    return not shape or shape[-1] % 4 == 0 or "C" not in axes(op)
+
+
 PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
     found.__name__: found
     for found in (
@@ -114,11 +122,12 @@ PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
         constants,
         plain_slice,
         channels_of_groups,
+        whole_slices,
         closed_windows,
     )
 }
 """The properties that forms may restrict, by name."""
-OF_LAYOUT = frozenset({"unit_constants", "unit_batch", "axes", "channels_of_groups"})
+OF_LAYOUT = frozenset({"unit_constants", "unit_batch", "axes", "channels_of_groups", "whole_slices"})
 """Those that depend on the order of axes."""
 
 

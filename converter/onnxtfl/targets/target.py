@@ -127,7 +127,7 @@ class Target(engine.Target):
             self._refusals[key] = self.refusal(form, results_of(node, form))
         return self._refusals[key]
 
-    def key_of(self, node: Node, form: Form) -> Hashable:
+    def key_of(self, node: Node, form: Form) -> tuple[Hashable, ...]:
         """Everything on which the tables depend: op, attributes, types, which operands are constant (or which small
         integers they are, if the tables depend on these).
         """

@@ -24,7 +24,7 @@ from onnxtfl.schemas.target_tables import FEATURES, ROOT, target_tables
 from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance, dtypes_of, is_half_constant
-from onnxtfl.targets.limits import within
+from onnxtfl.targets.limits import reads_producers, within
 from onnxtfl.targets.narrowed import refusal_by
 from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, Version, entry, narrowed, op_names
 from onnxtfl.targets.target import Target, operands_of, results_of
@@ -124,6 +124,18 @@ class TfliteTarget(Target):
             return None
         what = {"is_laid_out": self.is_laid_out, "widens": self.table.widens}
         return OpInstance(entry(form.op), operands_of(form), results, form.attributes, **what)
+
+    def key_of(self, node: Node, form: Form) -> tuple[Hashable, ...]:
+        """The key of the base class, with the conditions that depend on the producers of the operands."""
+        conditions = [c for c in self._conditions(form.op, ("limits", "safe")) if reads_producers(c)]
+        instance = self.bound(form, results_of(node, form)) if conditions else None
+        held = tuple(within(c, instance) for c in conditions if instance is not None)
+        return (*super().key_of(node, form), *held)
+
+    def _conditions(self, op: str, keys: Sequence[str]) -> list[str]:
+        """The conditions with these keys for an op, in the tables of the target and its parents."""
+        tables = self.table.chain[:-1] if op in op_names() else ()
+        return [condition for table in tables for key in keys for condition in getattr(narrowed(table.name, op), key)]
 
     def costs(self, form: Form) -> Sequence[CostRow]:
         return entry(form.op).costs if form.op in op_names() else ()

@@ -94,6 +94,7 @@ def _name(op: str) -> str:
 def arg_max(op: str) -> Iterator[Case]:
     """The first of equal elements; both result types."""
     find = np.argmax if op == "ARG_MAX" else np.argmin
+    yield from _extremes_of_one_sign(op, find)
     for element in (*NUMBERS, "bool"):
         for result in ("int32", "int64"):
             for rank in RANKS:
@@ -104,6 +105,18 @@ def arg_max(op: str) -> Iterator[Case]:
                         types = {"T": element, "U": result}
                         options = {"output_type": result.upper()}
                         yield from _constant_or_computed(op, types, x, np.asarray(axis, index), evaluate, options)
+
+
+def _extremes_of_one_sign(op: str, find: Callable[..., Any]) -> Iterator[Case]:
+    """Elements that are all below zero, or all above, along a last axis of 3 to 8 elements."""
+    options, types = {"output_type": "INT32"}, {"T": "float32", "U": "int32"}
+    for rank in (2, 3, 4):
+        for size in (3, 4, 5, 8):
+            x = draw("float32", (*sizes(rank)[:-1], size), low=1)
+            evaluate = partial(_found, find, rank - 1, "int32")
+            for signed in (x, -x):
+                axis = np.asarray(rank - 1, np.int32)
+                yield from _constant_or_computed(op, types, signed, axis, evaluate, options)
 
 
 def _found(find: Callable[..., Any], axis: int, result: str, x: Array, _: Array) -> list[Array]:
