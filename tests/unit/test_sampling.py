@@ -26,6 +26,18 @@ def test_grid_samples_are_gathered(mode: str, padding_mode: str, align_corners: 
     check_legalized(ops.GridSample, [floats(2, 3, 5, 6), grid], attributes=attributes, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("padding_mode", ["zeros", "border"])
+@pytest.mark.parametrize("spatial", [(5,), (5, 6), (3, 4, 5)])
+def test_few_channels_are_gathered_once(spatial: tuple[int, ...], padding_mode: str) -> None:
+    grid = np.random.default_rng(1).uniform(-1.9, 1.9, (2, *(n + 3 for n in spatial), len(spatial)))
+    operands = [floats(2, 3, *spatial), grid.astype(np.float32)]
+    attributes = {"mode": "linear", "padding_mode": padding_mode}
+    check_legalized(ops.GridSample, operands, attributes=attributes, rtol=1e-4, atol=1e-5)
+    given = [(name, TensorProto.FLOAT, value.shape) for name, value in zip("xg", operands, strict=True)]
+    made = converted_node("GridSample", given, (TensorProto.FLOAT, None), opset=20, **attributes)
+    assert made.report.ops_after["GATHER"] == 1 and "LOGICAL_AND" not in made.report.ops_after
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
 def test_a_place_that_is_no_number_is_the_first(mode: str, padding_mode: str) -> None:

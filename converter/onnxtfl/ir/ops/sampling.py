@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from onnxtfl.ir.attributes import Choice, Flag
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, differ, product
+from onnxtfl.ir.dims import Dim, differ, known_sizes, product
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import FLOATS, NUMERIC, Operand
 from onnxtfl.ir.ops.casts import Convert
+from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.gathering import Gather
+from onnxtfl.ir.ops.slicing import slice_axes
+from onnxtfl.ir.ops.splitting import Split
 from onnxtfl.ir.reshape import dim_value, reshape, transposed, with_unit_axis
 from onnxtfl.ir.types import DType
 
@@ -34,59 +38,130 @@ def size_in(b: Builder, dim: Dim, source: Value, dtype: DType) -> _Size:
     return Term(b, b(Convert, dim_value(b, dim, source), dtype=dtype))
 
 
+_TAPS = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
+"""The elements that a mode reads along an axis, from the one at floor(coordinate)."""
+_FEW_CHANNELS = 16
+"""For up to so many channels, the time of a gather depends on the number of places."""
+
+
 class FeatureMap:
-    """A map [n, c, spatial...] whose elements are gathered at coordinates, as [n, p, c].
+    """A map [n, c, spatial...] that is sampled at coordinates, as [n, p, c].
 
     `places`: a float term [n, p] for each spatial axis.
     """
 
     def __init__(self, x: Term) -> None:
-        self.b, self.x = x.b, x.value
-        last = transposed(x.b, x.value, (0, *range(2, x.rank), 1))
-        batch, channels, *spatial = x.value.shape
-        self.flat = reshape(x.b, last, (batch, product(spatial), channels))
-        self.sizes = [size_in(x.b, d, x.value, DType.FLOAT32) for d in spatial]
-        self._counts = [size_in(x.b, d, x.value, DType.INT32) for d in spatial]
-
-    def at(self, places: Sequence[Term]) -> Term:
-        """Return the elements at integral `places`, clipped to the map."""
-        index: Term | None = None
-        for place, size, count in zip(places, self.sizes, self._counts, strict=True):
-            whole = place.max(0.0).min(size - 1).to(DType.INT32)
-            index = whole if index is None else index * count + whole
-        assert index is not None
-        return Term(self.b, self.b(Gather, self.flat, index.value, axis=1, batch_dims=1))
-
-    def inside(self, places: Sequence[Term]) -> Term:
-        """Return 1.0 where integral `places` are inside the map, else 0.0; [n, p]."""
-        on = ((p >= 0.0) & (p <= size - 1) for p, size in zip(places, self.sizes, strict=True))
-        return functools.reduce(operator.and_, on).to(self.x.dtype)
+        self.b = x.b
+        self.last = Term(x.b, transposed(x.b, x.value, (0, *range(2, x.rank), 1)))
+        self.sizes = [size_in(x.b, d, x.value, DType.FLOAT32) for d in x.value.shape[2:]]
 
     def sampled(self, places: Sequence[Term], mode: str, padding: str = "zeros", corners: bool = False) -> Term:
         """Sample the map at `places` (integral for mode nearest), with the modes of :class:`GridSample`."""
-        if mode == "nearest":
-            return self._weighted(places, None, padding, corners)
-        bases = [p.floor() for p in places]
-        rests = [p - base for p, base in zip(places, bases, strict=True)]
-        taps = itertools.product((0, 1) if mode == "linear" else (-1, 0, 1, 2), repeat=len(places))
-        return functools.reduce(operator.add, (self._tap(mode, bases, rests, tap, padding, corners) for tap in taps))
-
-    def _tap(
-        self, mode: str, bases: Sequence[Term], rests: Sequence[Term], tap: Sequence[int], padding: str, corners: bool
-    ) -> Term:
-        weight = functools.reduce(operator.mul, (tap_weight(mode, r, t) for r, t in zip(rests, tap, strict=True)))
-        return self._weighted([p + float(t) for p, t in zip(bases, tap, strict=True)], weight, padding, corners)
-
-    def _weighted(self, places: Sequence[Term], weight: Term | None, padding: str, corners: bool) -> Term:
-        """Return the elements at integral `places`, extended by `padding`, times their weight."""
-        if padding in ("reflection", "centers", "edges"):
-            at_centers = corners if padding == "reflection" else padding == "centers"
-            places = [mirrored(p, size, at_centers) for p, size in zip(places, self.sizes, strict=True)]
-        taken = self.at(places)
+        first, last = _TAPS[mode][0], _TAPS[mode][-1]
         if padding == "zeros":
-            inside = self.inside(places)
-            weight = inside if weight is None else weight * inside
-        return taken if weight is None else taken * along_channels(weight)
+            low = max(1, last)  # from places further outside, no element is read
+            around = _Elements.between_zeros(self.last, low - first, 1 - first + last)
+            inside = [p.max(-float(low)).min(n - float(first)) for p, n in self._with_sizes(places)]
+            return self._summed(around, inside, mode)
+        if padding == "border" and mode != "cubic":
+            around = _Elements.between_zeros(self.last, 0, last)
+            return self._summed(around, [p.max(0.0).min(n - 1) for p, n in self._with_sizes(places)], mode)
+        return self._extended(_Weights(mode, places), padding, corners)
+
+    def _with_sizes(self, places: Sequence[Term]) -> Iterator[tuple[Term, _Size]]:
+        return zip(places, self.sizes, strict=True)
+
+    def _summed(self, elements: _Elements, places: Sequence[Term], mode: str) -> Term:
+        """Sample `elements` at places all of whose taps are there."""
+        weights = _Weights(mode, places)
+        if elements.pays_blocks(weights):
+            blocks = elements.blocks(weights.taps)
+            joined = blocks.at(blocks.index(weights.bases))
+            taken = [Term(self.b, v) for v in self.b.many(Split, joined.value, axis=2, count=len(weights.taps))]
+        else:
+            index = elements.index(weights.bases)
+            taken = [elements.at(index + elements.offset(tap) if any(tap) else index) for tap in weights.taps]
+        return functools.reduce(operator.add, map(weights.times, taken, weights.taps))
+
+    def _extended(self, weights: _Weights, padding: str, corners: bool) -> Term:
+        """Sample the map, each tap outside being that at the border or where `padding` mirrors it."""
+        elements, found = _Elements(self.last), []
+        for tap in weights.taps:
+            places = [base + float(t) for base, t in zip(weights.bases, tap, strict=True)]
+            if padding != "border":
+                at_centers = corners if padding == "reflection" else padding == "centers"
+                places = [mirrored(p, n, at_centers) for p, n in self._with_sizes(places)]
+            index = elements.index([p.max(0.0).min(n - 1) for p, n in self._with_sizes(places)])
+            found.append(weights.times(elements.at(index), tap))
+        return functools.reduce(operator.add, found)
+
+
+class _Weights:
+    """The weights of the elements that are read for each place: of `taps`, offsets from `bases`."""
+
+    def __init__(self, mode: str, places: Sequence[Term]) -> None:
+        self.mode, self.taps = mode, list(itertools.product(_TAPS[mode], repeat=len(places)))
+        self.bases = list(places) if mode == "nearest" else [p.floor() for p in places]
+        self._rests = [p - base for p, base in zip(places, self.bases, strict=True)] if mode != "nearest" else []
+
+    def times(self, taken: Term, tap: Sequence[int]) -> Term:
+        """Return the elements [n, p, c] of a tap times its weight."""
+        if self.mode == "nearest":
+            return taken
+        weights = (tap_weight(self.mode, rest, t) for rest, t in zip(self._rests, tap, strict=True))
+        return taken * along_channels(functools.reduce(operator.mul, weights))
+
+
+class _Elements:
+    """The elements of a map [n, spatial..., c], of which the first `before` along each spatial axis are added zeros."""
+
+    def __init__(self, last: Term, before: int = 0) -> None:
+        self.b, self.last, self.before = last.b, last, before
+        batch, *spatial, channels = last.value.shape
+        self._flat = reshape(self.b, last.value, (batch, product(spatial), channels), last.value)
+        self._counts = [size_in(self.b, d, last.value, DType.INT32) for d in spatial]
+
+    @classmethod
+    def between_zeros(cls, last: Term, before: int, after: int) -> _Elements:
+        """Return the elements of a map with zeros before and after it along each spatial axis."""
+        rows = np.asarray([[0, 0], *[[before, after]] * (last.rank - 2), [0, 0]], np.int64)
+        return cls(last.apply("Pad", rows) if before or after else last, before)
+
+    def index(self, places: Sequence[Term]) -> Term:
+        """Return the positions [n, p] of elements at integral places, which are here."""
+        index: Term | None = None
+        for place, count in zip(places, self._counts, strict=True):
+            whole = (place + float(self.before) if self.before else place).to(DType.INT32)
+            index = whole if index is None else index * count + whole
+        assert index is not None
+        return index
+
+    def offset(self, tap: Sequence[int]) -> _Size:
+        """Return how far the element that is `tap` after another is from that one."""
+        offset: _Size = 0
+        for count, step in zip(self._counts, tap, strict=True):
+            offset = offset * count + step
+        return offset
+
+    def at(self, index: Term) -> Term:
+        """Return the elements [n, p, c] at positions."""
+        return Term(self.b, self.b(Gather, self._flat, index.value, axis=1, batch_dims=1))
+
+    def pays_blocks(self, weights: _Weights) -> bool:
+        """Whether one gather of all taps is faster than one of each: few channels, and about as many places."""
+        sizes, places = known_sizes(self.last.value.shape), known_sizes(weights.bases[0].value.shape)
+        if weights.mode != "linear" or sizes is None or places is None or sizes[-1] > _FEW_CHANNELS:
+            return False
+        return 2 * math.prod(places) >= math.prod(sizes[:-1])
+
+    def blocks(self, taps: Sequence[Sequence[int]]) -> _Elements:
+        """Return the elements with those of `taps` (0 or 1 along each axis) joined to them along the channels."""
+        parts = []
+        for tap in taps:
+            ends = [n - 1 + t for n, t in zip(self.last.value.shape[1:-1], tap, strict=True)]
+            cut = {axis: slice(*ends) for axis, ends in enumerate(zip(tap, ends, strict=True), 1)}
+            parts.append(slice_axes(self.b, self.last.value, cut))
+        return _Elements(Term(self.b, self.b(Concatenate, *parts, axis=self.last.rank - 1)), self.before)
 
 
 def along_channels(weight: Term) -> Term:
