@@ -10,7 +10,6 @@ the kernels' order (targets/layouts.py) before anything is written."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -45,7 +44,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import Dim, is_static, known_size, product
+from onnxtfl.ir.dims import Dim, is_static, product
 from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.general_convolution import general_convolution
@@ -281,8 +280,9 @@ decompose(ops.Conv, "tfl", when=lambda node: _is_float(node) and len(node.attr("
 @decompose(ops.Conv, "onnx", "operands", when=lambda node: same_unlike_onnx(sized_window(node)[0]))
 @decompose(ops.Conv, "tfl", when=_has_other_padding, benefit=5)
 def _conv_of_padded(b: Builder, node: Node) -> Value:
-    x, window = realize_window(b, node.operand(0), node.attr("input_spatial_dimensions"), sized_window(node)[0])
-    return b(ops.Conv, x, *node.operands[1:], **{**node.attributes, "padding": window.padding})
+    x, dims = node.operand(0), node.attr("input_spatial_dimensions")
+    found = realize_window(b, x, dims, sized_window(node)[0])
+    return b(ops.Conv, found.operand(b, x), *node.operands[1:], **{**node.attributes, "padding": found.window.padding})
 
 
 @decompose(ops.Conv, "tfl", when=lambda node: _is_float(node) and _has_gaps(sized_window(node)[0]), benefit=4)
@@ -347,8 +347,8 @@ def _conv_by_planes(b: Builder, node: Node) -> Value:
     attributes, (window, _) = attributes_of(node), sized_window(node)
     depth, *plane = attributes["input_spatial_dimensions"]
     first, feature = window.along([0]), attributes["input_feature_dimension"]
-    x, taps = realize_window(b, node.operand(0), [depth], first)
-    stack = b(ops.Concatenate, *ops.window_taps(b, x, [depth], taps), axis=feature)
+    x = realize_window(b, node.operand(0), [depth], first).operand(b, node.operand(0))
+    stack = b(ops.Concatenate, *ops.window_taps(b, x, [depth], first), axis=feature)
     batch = [attributes["input_batch_dimension"], depth]
     images = transpose_and_merge(b, stack, [batch, [feature], *([a] for a in plane)])
     tap, *inside = attributes["kernel_spatial_dimensions"]
@@ -396,11 +396,6 @@ def _integer_conv_by_taps(b: Builder, node: Node) -> Value | None:
     return total
 
 
-def _first(node: Node, total: Value | None) -> Value | None:
-    """Return the bias for the first of several convolutions that are added, None for the others."""
-    return node.optional(2) if total is None else None
-
-
 # --- ONNX Runtime: other types than float32 --------------------------------------------------------------------------
 
 _MOST_TAPS = 1 << 8
@@ -423,18 +418,16 @@ def _conv_by_taps(b: Builder, node: Node) -> Value:
         y[n, i, g, o] = sum over k and c: x[n, i * stride + k * dilation, g, c] * kernel[g, o, c, k]
     """
     attributes, groups = attributes_of(node), node.attr("feature_group_count")
-    window, sizes = sized_window(node)
+    window, _ = sized_window(node)
     if math.prod(window.shape) > _MOST_TAPS:
         raise UnsupportedError(f"a convolution of {node.operand(0).dtype.value} with {math.prod(window.shape)} taps")
-    counts = [known_size(n) for n in window.counts(sizes)]
-    x, window = realize_window(b, node.operand(0), attributes["input_spatial_dimensions"], window)
+    x = node.operand(0)
+    x = realize_window(b, x, attributes["input_spatial_dimensions"], window).operand(b, x)
     x, kernel = transposed(b, x, _spatial_inside(attributes, "input")), _by_groups(b, node)
     rows = reshape(b, x, (*x.shape[:-1], groups, kernel.shape[2]))
     total: Term | None = None
-    for tap in itertools.product(*map(range, window.shape)):
-        each = zip(tap, counts, window.strides, window.dilations, strict=True)
-        read = [slice(k * d, k * d + (n - 1) * stride + 1, stride) for k, n, stride, d in each]
-        seen = slice_axes(b, rows, dict(enumerate(read, 1)))
+    read = ops.window_taps(b, rows, range(1, window.rank + 1), window)
+    for tap, seen in zip(window.taps(), read, strict=True):
         weights = slice_axes(b, kernel, {i: slice(k, k + 1) for i, k in enumerate(tap, 3)})
         batch = {"lhs_batching_dimensions": (seen.rank - 2,), "rhs_batching_dimensions": (0,)}
         contract = {"lhs_contracting_dimensions": (seen.rank - 1,), "rhs_contracting_dimensions": (2,)}

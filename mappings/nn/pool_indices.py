@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from onnxtfl.build.sizes import range_below
-from onnxtfl.build.windows import realize_window, window_amounts
+from onnxtfl.build.windows import realize_window
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
@@ -31,20 +31,21 @@ def pool_with_indices(b: Builder, node: Node, lowest: float) -> list[Value]:
     `lowest`: the padding value. The position is the sum over the axes of (window start + tap offset) * axis stride.
     """
     x, dims, window = node.operand(0), node.attr("dims"), ops.pool_window(attributes_of(node))
-    amounts, counts = window_amounts(b, x, dims, window), list(x.shape)
+    found, counts = realize_window(b, x, dims, window), list(x.shape)
     for axis, count in zip(dims, window.counts([x.shape[d] for d in dims]), strict=True):
         counts[axis] = count
     check_elements(math.prod(known_sizes(counts)), "the indices of the windows")
-    taps = list(ops.window_taps(b, realize_window(b, x, dims, window, lowest)[0], dims, window))
+    taps = list(ops.window_taps(b, found.operand(b, x, lowest), dims, window))
     stack = b(ops.Concatenate, *(with_unit_axis(b, tap, x.rank) for tap in taps), axis=x.rank)
     best = b(ops.Reduce, stack, [x.rank], kind="max", keepdims=False)
     which = b(ops.ArgMax, stack, axis=x.rank, keepdims=False)
+    assert found.amounts is not None
     steps = [Term(b, dim_value(b, product(x.shape[axis + 1 :]), x)) for axis in range(x.rank)]
     lines = [Term(b, range_below(b, count, x)) for count in counts]
     places = np.asarray(list(window.taps())) * window.dilations
     offsets = Term(b, constant(np.zeros(len(taps), np.int64)))
     for i, axis in enumerate(dims):
-        lines[axis] = lines[axis] * window.strides[i] - Term(b, b(ops.Gather, amounts.before.value, [i], axis=0))
+        lines[axis] = lines[axis] * window.strides[i] - Term(b, b(ops.Gather, found.amounts.before.value, [i], axis=0))
         offsets = offsets + Term(b, constant(places[:, i])) * steps[axis]
     index = Term(b, b(ops.Gather, offsets.value, which, axis=0))
     for axis, (line, step) in enumerate(zip(lines, steps, strict=True)):

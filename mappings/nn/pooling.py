@@ -49,7 +49,7 @@ from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.ir.window_padding import Resolved, pad_axes, spatial_ones
+from onnxtfl.ir.window_padding import Resolved, pad_axes
 from onnxtfl.rewriting.registry import (
     Computed,
     Form,
@@ -76,25 +76,24 @@ def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[in
 # --- ONNX -------------------------------------------------------------------------------------------------------------
 
 
-def _resolved(b: Builder, node: Node) -> tuple[Value, Resolved, range]:
-    """Return the operand [n, c, spatial...] of an ONNX pool, its resolved window, and the spatial axes."""
-    x = node.operand(0)
-    is_mean = node.op.name == "onnx.AveragePool"
-    return x, resolve_window(b, node, x, node.attr("kernel_shape"), is_pool=True, is_mean=is_mean), range(2, x.rank)
+def _resolved(b: Builder, node: Node) -> tuple[Value, Resolved]:
+    """Return the operand [n, c, spatial...] of an ONNX pool and its resolved window."""
+    x, is_mean = node.operand(0), node.op.name == "onnx.AveragePool"
+    return x, resolve_window(b, node, x, node.attr("kernel_shape"), is_pool=True, is_mean=is_mean)
 
 
 @lift_onnx("MaxPool", since=(1, 8, 10, 11, 12, 22))
 def _max_pool(b: Builder, node: Node) -> list[Value]:
-    x, found, dims = _resolved(b, node)
+    x, found = _resolved(b, node)
     read = found.operand(b, x, _padding_number(x))
     if len(node.results) == 1:
-        return [pooled(b, ops.MaxPool, read, found.window, dims)]
-    best, indices = b.many(ops.MaxPool, read, **ops.pool_attributes(found.window, dims), return_indices=True)
+        return [pooled(b, ops.MaxPool, read, found.window, found.dims)]
+    best, indices = b.many(ops.MaxPool, read, **ops.pool_attributes(found.window, found.dims), return_indices=True)
     if found.amounts is not None:  # positions in `x`, padded and cropped like `x`
         places = found.operand(b, numbered(b, x))
         flat = reshape(b, places, [product(places.shape)], places)
         indices = b(ops.Convert, b(ops.Gather, flat, indices, axis=0), dtype=DType.INT64)
-    return [best, ops.by_column(b, indices, x, dims) if node.attr("storage_order", 0) else indices]
+    return [best, ops.by_column(b, indices, x, found.dims) if node.attr("storage_order", 0) else indices]
 
 
 @lift_onnx("NhwcMaxPool", since=(1,), domain=MICROSOFT)
@@ -106,11 +105,11 @@ def _channels_last_max_pool(b: Builder, node: Node) -> Value:
 @lift_onnx("AveragePool", since=(1, 7, 10, 11, 19, 22))
 def _average_pool(b: Builder, node: Node) -> Value:
     """Padding of ceil_mode is never counted in the mean; explicit padding that is counted becomes a Pad."""
-    (x, found, dims), counts = _resolved(b, node), bool(node.attr("count_include_pad", 0))
+    (x, found), counts = _resolved(b, node), bool(node.attr("count_include_pad", 0))
     if counts and rounds_up(node):
         given = onnx_window(node, node.attr("kernel_shape")).explicit_padding
-        x, found, counts = pad_axes(b, x, dims, given), found.beyond(b, given), False
-    mean = pooled(b, ops.AveragePool, found.operand(b, x), found.window, dims, count_include_pad=counts)
+        x, found, counts = pad_axes(b, x, found.dims, given), found.beyond(b, given), False
+    mean = pooled(b, ops.AveragePool, found.operand(b, x), found.window, found.dims, count_include_pad=counts)
     return mean if counts else found.uncounted(b, mean, x)
 
 
@@ -137,9 +136,9 @@ def _global_lp_pool(b: Builder, node: Node) -> Value:
 @lift_onnx("LpPool", since=(2, 11, 18, 22))
 def _lp_pool(b: Builder, node: Node) -> Value:
     """Return sum(|x| ** p over the window) ** (1 / p), from an average pool; the padding is 0."""
-    (x, found, dims), p = _resolved(b, node), int(node.attr("p", 2))
+    (x, found), p = _resolved(b, node), int(node.attr("p", 2))
     powers, window = _powered(Term(b, found.operand(b, x)), p), found.window
-    mean = powers.apply(ops.AveragePool, **ops.pool_attributes(window, dims), count_include_pad=True)
+    mean = powers.apply(ops.AveragePool, **ops.pool_attributes(window, found.dims), count_include_pad=True)
     return _root(mean.apply(ops.Mul, float(np.prod(window.shape))), p).value
 
 
@@ -304,9 +303,8 @@ def _pool_over_two_of_four_axes(b: Builder, node: Node) -> Value:
 @decompose(ops.MaxPool, "tfl", when=lambda node: _is_padded(node) and not _has_indices(node), benefit=2)
 def _max_of_padded(b: Builder, node: Node) -> Value:
     """Replace padding by a Pad with a value that is never the maximum."""
-    x, dims, window = node.operand(0), node.attr("dims"), _window(node)
-    below, plain = realize_window(b, x, dims, window, _padding_number(x))
-    return b(ops.MaxPool, below, **ops.pool_attributes(plain, dims))
+    x = node.operand(0)
+    return realize_window(b, x, node.attr("dims"), _window(node)).pool(b, ops.MaxPool, x, _padding_number(x))
 
 
 def _padding_number(x: Value) -> float:
@@ -349,16 +347,16 @@ def _padded_mean(b: Builder, node: Node, joined: bool) -> Value:
     of counted elements.
     """
     x, dims, window = node.operand(0), node.attr("dims"), _window(node)
-    zeros, plain = realize_window(b, x, dims, window)
+    found = realize_window(b, x, dims, window)
+    zeros = found.operand(b, x)
     if joined and (pad := made_by(zeros, ops.Pad)) is not None and has_constant_padding(pad):
         zeros = joined_padding(b, pad, _ALMOST_ZERO)
-    mean = b(ops.AveragePool, zeros, **ops.pool_attributes(plain, dims))
+    mean = b(ops.AveragePool, zeros, **ops.pool_attributes(found.window, dims))
     if node.attr("count_include_pad"):
         return mean
     if is_static([x.shape[d] for d in dims]):
         return b(ops.Mul, mean, _volume_by_count(x, dims, window))
-    ones, plain = realize_window(b, spatial_ones(b, x, dims), dims, window)
-    return b(ops.Div, mean, b(ops.AveragePool, ones, **ops.pool_attributes(plain, dims)))
+    return found.uncounted(b, mean, x)
 
 
 _ALMOST_ZERO = float(np.finfo(np.float32).tiny)

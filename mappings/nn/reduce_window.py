@@ -53,8 +53,8 @@ def _stablehlo_reduce_window(b: Builder, node: Node) -> list[Value]:
     join = combining_op(body)
     if count == 1 and join is not None and join.reduction:
         return [_reduced(b, operands[0], starts[0], join.reduction, window)]
-    sizes, strides, steps = (tuple(window[name]) for name in names)
-    sides = Window(sizes, strides, steps, (0,) * (2 * rank))
+    sizes, strides, steps = (window[name] for name in names)
+    sides = Window.filled(sizes, strides, steps, ())
     stacks = [ops.stacked_windows(b, x, sides, start) for x, start in zip(operands, starts, strict=True)]
     return reduced_by_graph(b, stacks, starts, body, [rank])
 

@@ -9,6 +9,7 @@ import numpy as np
 from onnxtfl.mappings.control.loop_lowering import MOST_CALLS, most_packed, unrolled
 from onnxtfl.mappings.recurrent.unrolling import KERNEL_ACTIVATIONS, is_smaller_as_loop, most_steps
 
+from onnxtfl.build.attributes import texts, texts_of
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.sizes import as_int32, slice_axes
 from onnxtfl.errors import UnsupportedError
@@ -141,11 +142,11 @@ def _joined(b: Builder, values: Sequence[Value], axis: int) -> Value:
 
 def _attributes(node: Node, layer: _Kind) -> Iterator[dict[str, Any]]:
     """Return the attributes of the op for each direction."""
-    direction = _text(node.attr("direction", "forward"))
+    direction = texts_of(node.attr("direction", "forward"))
     reversed_ = (False, True) if direction == "bidirectional" else (direction == "reverse",)
     usual = [_NAMES[kind] for kind in layer.defaults["activations"]]
     count = len(usual)
-    names = [_text(n) for n in node.attr("activations", ())] or usual * len(reversed_)
+    names = texts(node, "activations") or usual * len(reversed_)
     if len(names) != count * len(reversed_):
         raise ValueError(f"{len(names)} activations, not {count * len(reversed_)}")
     functions = list(_functions(names, node.attr("activation_alpha", ()), node.attr("activation_beta", ())))
@@ -157,10 +158,6 @@ def _attributes(node: Node, layer: _Kind) -> Iterator[dict[str, Any]]:
     for i, reverse in enumerate(reversed_):
         kinds, alphas, betas = zip(*functions[i * count : (i + 1) * count], strict=True)
         yield {**shared, "reverse": reverse, "activations": kinds, "alphas": alphas, "betas": betas}
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
 
 
 def _functions(

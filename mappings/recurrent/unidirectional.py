@@ -6,7 +6,7 @@ A state is an operand; its new value is an additional result, after those of the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,7 @@ def _rnn_tfl(b: Builder, node: Node) -> list[Value]:
 def rnn_layer(
     b: Builder, node: Node, x: Value, operands: Sequence[Value | None], *, reverse: bool = False
 ) -> list[Value]:
-    """`operands`: weights, recurrent, bias, hidden."""
+    """Apply one direction to x [T, N, I]; `operands`: weights, recurrent, bias, hidden."""
     weights, recurrent, bias, hidden = operands
     attributes = {"activations": (_fused(node),), "reverse": reverse, "rows": hybrid_rows(node, x, weights)}
     return b.many(ops.Rnn, x, weights, recurrent, bias, None, hidden, **attributes)
@@ -90,7 +90,7 @@ def hybrid_rows(node: Node, x: Value, weights: Value | None) -> str:
 
 
 @dataclass(frozen=True)
-class LstmWeights:
+class _LstmWeights:
     """The weights of one direction of an LSTM, by gate: input (absent if coupled), forget, cell, output.
 
     Peepholes have no cell gate.
@@ -102,12 +102,13 @@ class LstmWeights:
     bias: Sequence[Value | None]
     projection: Value | None
     projection_bias: Value | None
-    norm: Sequence[Value | None] = field(default=(None,) * 4)
+    norm: Sequence[Value | None]
 
     @classmethod
-    def of(cls, operands: Sequence[Value | None], norm: Sequence[Value | None] = (None,) * 4) -> LstmWeights:
-        """Read the 17 operands of a direction."""
-        return cls(operands[:4], operands[4:8], operands[8:11], operands[11:15], operands[15], operands[16], norm)
+    def of(cls, operands: Sequence[Value | None]) -> _LstmWeights:
+        """Read the 17 weights of a direction; those of the normalization are after its two states."""
+        gates = (operands[:4], operands[4:8], operands[8:11], operands[11:15])
+        return cls(*gates, operands[15], operands[16], operands[19:])
 
     def gates(self, b: Builder) -> dict[str, Value | None]:
         """Return the operands of Lstm, with its gate order: input, output, forget, candidate.
@@ -156,10 +157,11 @@ def _matrix(b: Builder, recurrent: Value | None) -> Value | None:
 
 
 def lstm_layer(
-    b: Builder, node: Node, x: Value, weights: LstmWeights, states: Sequence[Value | None], *, reverse: bool = False
+    b: Builder, node: Node, x: Value, operands: Sequence[Value | None], *, reverse: bool = False
 ) -> list[Value]:
     """Apply one direction to x [T, N, I]; return the output [T, N, K], the new hidden state and cell."""
-    given, (hidden, cell), of = weights.gates(b), states, node.attributes
+    weights, (hidden, cell), of = _LstmWeights.of(operands), operands[17:19], node.attributes
+    given = weights.gates(b)
     grids = _grids(node, hidden, cell, is_projected=weights.projection is not None)
     activation = _fused_lstm(node, grids[0] is not None)
     results = b.many(
@@ -201,7 +203,7 @@ _LEAST_CELL, _LARGEST_CELL = 2.0**-15, 2.0**-9
 """Scales of an int16 cell state with 0 to 6 integer bits. Source: ApplyTanh in portable_tensor_utils.cc."""
 
 
-def _of_cell(cell: Value | None, weights: LstmWeights) -> str:
+def _of_cell(cell: Value | None, weights: _LstmWeights) -> str:
     """Return the activation of an integer cell. UnsupportedError for other scales.
 
     ApplyTanh then leaves the input gate in its buffer (LstmStepInteger8x8_16 in lstm_eval.cc).
@@ -256,8 +258,7 @@ def _lstm_tfl(b: Builder, node: Node) -> list[Value]:
     if node.attributes.get("kernel_type", "FULL") == "BASIC":
         return _basic_lstm(b, node)
     operands = [node.optional(i) for i in range(24)]
-    x, weights = in_steps(b, node, node.operand(0)), LstmWeights.of(operands[1:18], operands[20:24])
-    output, *states = lstm_layer(b, node, x, weights, operands[18:20])
+    output, *states = lstm_layer(b, node, in_steps(b, node, node.operand(0)), operands[1:])
     return [in_file_order(b, node, output), *states]
 
 

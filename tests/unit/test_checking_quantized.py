@@ -249,7 +249,7 @@ def padded_convolution() -> ModelProto:
 def test_a_converter_that_loses_a_quantized_pad_value_fails_its_own_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """The border is padded with the stored value 0, which is not the zero point."""
     assert onnx_to_tflite(padded_convolution(), check="require").check.ok
-    windows = importlib.import_module("onnxtfl.build.windows")
+    windows = importlib.import_module("onnxtfl.ir.window_padding")
     real = windows.pad_axes
 
     def lost(b: Any, x: Any, dims: Any, padding: Any, value: float | None = None) -> Any:

@@ -19,7 +19,7 @@ from onnxtfl.ir.dims import Dim, fresh_symbol, is_static, known_sizes
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import dim_vector, reshape, spread
 from onnxtfl.ir.spatial import Window
-from onnxtfl.ir.window_padding import Amounts, Resolved, half, missing, of_amounts, pad_axes, rounded_up, same_amounts
+from onnxtfl.ir.window_padding import Amounts, Resolved, half, missing, of_amounts, rounded_up, same_amounts
 from onnxtfl.build.sizes import INT32_MAX
 
 # --- lifting: ONNX ----------------------------------------------------------------------------------------------------
@@ -27,11 +27,8 @@ from onnxtfl.build.sizes import INT32_MAX
 
 def onnx_window(node: Node, shape: Sequence[int]) -> Window:
     """Return the window of an ONNX node with the explicit padding `pads`, ignoring auto_pad and ceil_mode."""
-    rank = len(shape)
     pads = node.attr("pads", ()) if (node.attr("auto_pad") or "NOTSET") == "NOTSET" else ()
-    ones = (1,) * rank
-    strides, dilations = (tuple(node.attr(name, ())) or ones for name in ("strides", "dilations"))
-    return Window(tuple(shape), strides, dilations, tuple(pads) or (0,) * (2 * rank))
+    return Window.filled(shape, node.attr("strides", ()), node.attr("dilations", ()), pads)
 
 
 def resolve_window(
@@ -160,21 +157,13 @@ def tfl_window(node: Node, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Window
 # --- legalization -----------------------------------------------------------------------------------------------------
 
 
-def realize_window(
-    b: Builder, x: Value, dims: Sequence[int], window: Window, value: float | None = None
-) -> tuple[Value, Window]:
-    """Pad the axes `dims` of `x` with zeros or `value` as the window does; return that and the window without
-    padding."""
-    return pad_axes(b, x, dims, window_amounts(b, x, dims, window), value), window.without_padding()
-
-
-def window_amounts(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Amounts:
-    """Return the padding along the axes `dims` of `x` that the window reads."""
+def realize_window(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Resolved:
+    """Return the window over the axes `dims` of `x` without padding, and the padding of `x` that it reads."""
     sizes = [x.shape[d] for d in dims]
     read = window.explicit(sizes).trimmed(sizes)
-    if not read.is_same:
-        return Amounts.of(b, read.explicit_padding)
-    return same_amounts(missing(b, x, dims, window))
+    same = read.is_same
+    amounts = same_amounts(missing(b, x, dims, window)) if same else Amounts.of(b, read.explicit_padding)
+    return Resolved(window.without_padding(), dims, amounts)
 
 
 @functools.lru_cache(1024)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.ops.convolution import Conv
-from onnxtfl.ir.ops.padding import InteriorPad, Pad, cut_within
+from onnxtfl.ir.ops.padding import InteriorPad, cut_within
 from onnxtfl.ir.reshape import reshape, transposed
+from onnxtfl.ir.window_padding import pad_axes
 
 
 def general_convolution(
@@ -69,10 +68,9 @@ def _cropped(
     """Pad if the padding crops. Return also the padding that is left to do."""
     if isinstance(padding, str) or min(padding, default=0) >= 0:
         return x, padding
-    table = np.zeros((x.rank, 2), np.int64)
-    for i, axis in enumerate(axes):
-        table[axis] = cut_within(x.shape[axis], padding[i], padding[len(axes) + i])
-    return b(Pad, x, table, None), (0,) * len(padding)
+    sides = zip(axes, padding, padding[len(axes) :], strict=False)
+    before, after = zip(*(cut_within(x.shape[axis], low, high) for axis, low, high in sides), strict=True)
+    return pad_axes(b, x, axes, (*before, *after)), (0,) * len(padding)
 
 
 def _batch_as_features(b: Builder, x: Value, numbers: Mapping[str, Any], parts: int) -> Value:

@@ -55,6 +55,14 @@ class Window:
         explicit = padding if isinstance(padding, str) else tuple(padding)
         return _window(tuple(shape), tuple(strides), tuple(dilations), explicit)
 
+    @classmethod
+    def filled(
+        cls, shape: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: Sequence[int]
+    ) -> Window:
+        """The window with these lists, of which empty ones mean ones, or no padding."""
+        ones = (1,) * len(shape)
+        return cls.of(shape, strides or ones, dilations or ones, padding or (0,) * (2 * len(shape)))
+
     @property
     def rank(self) -> int:
         """The number of spatial axes."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
+from onnxtfl.ir.op import Op
 from onnxtfl.ir.ops.arithmetic import Div
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.padding import Pad
@@ -86,16 +88,20 @@ class Resolved:
     dims: Sequence[int]
     amounts: Amounts | None = None
 
-    def operand(self, b: Builder, x: Value, value: float | Value = 0.0) -> Value:
-        """Return `x` padded with `value` as the window needs it."""
+    def operand(self, b: Builder, x: Value, value: float | Value | None = None) -> Value:
+        """Return `x` padded with zeros or `value` as the window needs it."""
         return x if self.amounts is None else pad_axes(b, x, self.dims, self.amounts, value)
+
+    def pool(self, b: Builder, op: type[Op], x: Value, value: float | None = None, **attributes: Any) -> Value:
+        """Return the pool `op` of `x` padded with zeros or `value`."""
+        return b(op, self.operand(b, x, value), **pool_attributes(self.window, self.dims), **attributes)
 
     def uncounted(self, b: Builder, mean: Value, x: Value) -> Value:
         """Return `mean`, the average pool of the padded `x`, over the elements of `x` only."""
         if self.amounts is None:
             return mean
-        ones = self.operand(b, spatial_ones(b, x, self.dims))
-        return b(Div, mean, b(AveragePool, ones, **pool_attributes(self.window, self.dims)))
+        ones = broadcast(b, b.scalar(1.0, x), [x.shape[a] if a in self.dims else 1 for a in range(x.rank)], x)
+        return b(Div, mean, self.pool(b, AveragePool, ones))
 
     def beyond(self, b: Builder, padding: tuple[int, ...]) -> Resolved:
         """Return the same window over an operand that is already padded by `padding`."""
@@ -127,8 +133,3 @@ def rounded_up(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Res
     started = (size + before - more * strides).max(0).min(1)
     needed = (more + started - 1) * strides + span - before - size
     return of_amounts(b, window, dims, Amounts(before, needed.max(0)))
-
-
-def spatial_ones(b: Builder, x: Value, dims: Sequence[int]) -> Value:
-    """Return ones along the spatial axes `dims` of `x`; the other axes have size 1."""
-    return broadcast(b, b.scalar(1.0, x), [x.shape[a] if a in dims else 1 for a in range(x.rank)], x)

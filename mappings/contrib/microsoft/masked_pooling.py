@@ -48,7 +48,8 @@ def _masked_pool(b: Builder, node: Node) -> Value:
     if len(sizes) > 1:
         unmasked = unmasked | Term(b, constant(_first_element(sizes)))
     sides = ((x, low), (unmasked.to(x.dtype).value, 1.0))
-    padded = (realize_window(b, resolved.operand(b, v, value), dims, window, value)[0] for v, value in sides)
+    given = [(resolved.operand(b, v, value), value) for v, value in sides]
+    padded = (realize_window(b, v, dims, window).operand(b, v, value) for v, value in given)
     taps, unmasked_taps = ([Term(b, tap) for tap in ops.window_taps(b, v, dims, window)] for v in padded)
     return functools.reduce(Term.max, _mask_row_ends(taps, unmasked_taps, window.shape[-1], low)).value
 

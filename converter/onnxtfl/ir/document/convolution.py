@@ -7,11 +7,12 @@ from typing import Any
 from onnxtfl.ir.attributes import Attribute, Integer, Integers
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.document.forms import FORMS, Form
-from onnxtfl.ir.document.windows import AUTO_PAD, resolved, window_of
+from onnxtfl.ir.document.windows import AUTO_PAD, resolved
 from onnxtfl.ir.general_convolution import dilated, general_convolution
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import NUMERIC, Operand
 from onnxtfl.ir.ops.convolution import DIMENSIONS, Conv
+from onnxtfl.ir.spatial import Window
 
 _ADDED: dict[str, Attribute] = {
     "window_strides": Integers(()),
@@ -35,7 +36,7 @@ def _conv(b: Builder, x: Value, kernel: Value, bias: Value | None, **attributes:
     axes, spatial = numbers["input_spatial_dimensions"], numbers["kernel_spatial_dimensions"]
     x = dilated(b, x, axes, attributes["lhs_dilation"])
     shape = [kernel.size(a) for a in spatial]
-    window = window_of(shape, *(attributes[name] for name in ("window_strides", "rhs_dilation", "padding")))
+    window = Window.filled(shape, *(attributes[name] for name in ("window_strides", "rhs_dilation", "padding")))
     found = resolved(b, x, axes, window, attributes["auto_pad"])
     groups = {"feature_groups": attributes["feature_group_count"], "batch_groups": attributes["batch_group_count"]}
     steps = {"strides": found.window.strides, "lhs_dilation": (), "rhs_dilation": found.window.dilations, **groups}

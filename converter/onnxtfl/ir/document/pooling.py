@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.document.forms import document_form
-from onnxtfl.ir.document.windows import AUTO_PAD, resolved, window_of
+from onnxtfl.ir.document.windows import AUTO_PAD, resolved
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.numeric import lowest
 from onnxtfl.ir.op import Operand
 from onnxtfl.ir.ops.pooling import AveragePool, MaxPool, by_column, pool_attributes
 from onnxtfl.ir.shapes import normalize_axes
+from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.window_padding import pad_axes
 
 
@@ -29,13 +30,12 @@ def _average_pool(
     auto_pad: str = "NOTSET",
 ) -> Value:
     """`strides` are 1 and `padding` is 0 by default; the padding that `ceil_mode` adds is never counted."""
-    axes, window = normalize_axes(dims, x.rank), window_of(kernel_shape, strides, (), padding)
+    axes, window = normalize_axes(dims, x.rank), Window.filled(kernel_shape, strides, (), padding)
     counts = count_include_pad
     if counts and ceil_mode and auto_pad in ("", "NOTSET"):
         x, window, counts = pad_axes(b, x, axes, window.explicit_padding), window.without_padding(), False
     found = resolved(b, x, axes, window, auto_pad, ceil_mode)
-    attributes = {**pool_attributes(found.window, axes), "count_include_pad": counts}
-    mean = b(AveragePool, found.operand(b, x), **attributes)
+    mean = found.pool(b, AveragePool, x, count_include_pad=counts)
     return mean if counts else found.uncounted(b, mean, x)
 
 
@@ -58,7 +58,10 @@ def _max_pool(
     `strides` and `dilations` are 1 and `padding` is 0 by default.
     """
     rank = len(kernel_shape)
-    axes, window = normalize_axes(dims or range(-rank, 0), x.rank), window_of(kernel_shape, strides, dilations, padding)
+    axes, window = (
+        normalize_axes(dims or range(-rank, 0), x.rank),
+        Window.filled(kernel_shape, strides, dilations, padding),
+    )
     found = resolved(b, x, axes, window, auto_pad, ceil_mode)
     if return_indices and found.amounts is not None:
         hint = "fix the sizes of the inputs (`input_shapes`)"

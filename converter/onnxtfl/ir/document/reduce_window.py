@@ -8,11 +8,12 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.computations import Computation, reduced_by_graph, reduced_together
 from onnxtfl.ir.document.forms import Statement, document_form
 from onnxtfl.ir.document.reductions import ComputationOrGraph, split_operands
-from onnxtfl.ir.document.windows import AUTO_PAD, resolved, window_of
+from onnxtfl.ir.document.windows import AUTO_PAD, resolved
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import BOOLS, NUMERIC, Operand
 from onnxtfl.ir.ops.padding import InteriorPad
 from onnxtfl.ir.ops.reduce_window import ReduceWindow, stacked_windows
+from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.window_padding import missing, of_amounts, same_amounts
 
 _BY_AXIS = {Computation.ADD: "sum", Computation.MUL: "prod", Computation.MIN: "min", Computation.MAX: "max"}
@@ -53,7 +54,7 @@ def _reduce_window(
     """
     found = None if isinstance(computation, Graph) else Computation[computation]
     inputs, starts = split_operands(b, operands, found)
-    window = window_of(window_dimensions, window_strides, window_dilations, padding)
+    window = Window.filled(window_dimensions, window_strides, window_dilations, padding)
     spread = inputs
     if any(d > 1 for d in base_dilations):
         gaps = tuple(d - 1 for d in base_dilations)

@@ -13,13 +13,6 @@ from onnxtfl.ir.window_padding import Resolved, missing, of_amounts, rounded_up,
 AUTO_PAD = Choice("", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", default="NOTSET")
 
 
-def window_of(shape: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: Sequence[int]) -> Window:
-    """The window with these attributes; an empty list means ones, or no padding."""
-    ones = (1,) * len(shape)
-    filled = (tuple(strides) or ones, tuple(dilations) or ones, tuple(padding) or 2 * (0,) * len(shape))
-    return Window(tuple(shape), *filled)
-
-
 def resolved(
     b: Builder, x: Value, dims: Sequence[int], window: Window, auto_pad: str, ceil_mode: bool = False
 ) -> Resolved:

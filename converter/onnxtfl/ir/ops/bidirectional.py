@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 from onnxtfl.ir.attributes import Choice, Flag, Float, Several, Text
@@ -80,7 +79,8 @@ def _directions(operands: Sequence[Value | None], attributes: Attributes) -> lis
     shared = {n: v for n, v in attributes.items() if n in kind.defaults and n not in _OF_EACH}
     for i in range(2):
         half, count = len(operands) // 2, len(attributes["activations"]) // 2
-        given = dict(zip_longest((o.name for o in kind.operands), operands[i * half :][:half]))
+        values = kind.padded(operands[i * half :][:half])
+        given = dict(zip((o.name for o in kind.operands), values, strict=True))
         separate = {n: attributes[n][i * count :][:count] for n in _OF_EACH}
         found.append(Direction(kind, given, {**shared, **separate, "reverse": i == 1}))
     return found

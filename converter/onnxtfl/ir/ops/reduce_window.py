@@ -46,19 +46,16 @@ def ReduceWindow(
     elements that a base dilation d inserts between two, have the value `init` (absent: the neutral element). Reduced
     axis by axis. Source: neutral-ops 3.94 (`kind` is its `computation`); XLA ReduceWindow.
     """
-    join, neutral, ones, rank = joining(kind), NEUTRAL[kind], (1,) * x.rank, x.rank
+    join, neutral, rank = joining(kind), NEUTRAL[kind], x.rank
     start = init or b.scalar(neutral(x.dtype.numpy), x)
     if any(dilation > 1 for dilation in base_dilations):
         x = b(InteriorPad, x, start, interior_padding=tuple(d - 1 for d in base_dilations))
-    strides, dilations = tuple(window_strides) or ones, tuple(window_dilations) or ones
-    window = Window(tuple(window_dimensions), strides, dilations, tuple(padding) or (0,) * (2 * rank))
+    window = Window.filled(window_dimensions, window_strides, window_dilations, padding)
     if window.rank != rank:
         raise ValueError(f"windows along {window.rank} of {rank} axes")
-    if window.is_padded:
-        pairs = np.asarray(window.padding, np.int64).reshape(2, rank).T
-        x = b(Pad, x, pairs, start)
+    x = _padded(b, x, window, start)
     for axis in range(rank):
-        if window.shape[axis] > 1 or strides[axis] > 1:
+        if window.shape[axis] > 1 or window.strides[axis] > 1:
             x = reduce(partial(b, join), window_taps(b, x, [axis], window.along([axis])))
     return x if init is None else b(join, x, init)
 
@@ -73,11 +70,15 @@ def window_taps(b: Builder, x: Value, dims: Sequence[int], window: Window) -> It
         yield b(Slice, x, starts, limits, strides)
 
 
+def _padded(b: Builder, x: Value, window: Window, value: Value | None) -> Value:
+    """Return `x` padded with `value` as `window` over all axes reads it."""
+    pairs = np.asarray(window.padding, np.int64).reshape(2, x.rank).T
+    return b(Pad, x, pairs, value) if window.is_padded else x
+
+
 def stacked_windows(b: Builder, x: Value, window: Window, start: Value) -> Value:
     """Return the elements of each window along a new last axis, in C order; padding has the value `start`."""
-    pairs = np.asarray(window.padding, np.int64).reshape(2, x.rank).T
-    x = b(Pad, x, pairs, start) if window.is_padded else x
-    taps = window_taps(b, x, range(x.rank), window.without_padding())
+    taps = window_taps(b, _padded(b, x, window, start), range(x.rank), window)
     return b(Concatenate, *(with_unit_axis(b, tap, x.rank) for tap in taps), axis=x.rank)
 
 
@@ -106,8 +107,7 @@ def SelectAndScatter(
     ScatterND does. Windows and strides have an entry for each axis, `padding` all lows, then all highs.
     Source: neutral-ops 3.110; XLA (whose computations are graphs).
     """
-    strides = tuple(window_strides) or (1,) * x.rank
-    window = Window(tuple(window_dimensions), strides, (1,) * x.rank, tuple(padding) or (0,) * (2 * x.rank))
+    window = Window.filled(window_dimensions, window_strides, (), padding)
     if window.rank != x.rank:
         raise ValueError(f"windows along {window.rank} of {x.rank} axes")
     count = dim_value(b, product(x.shape), x)
@@ -125,10 +125,8 @@ def SelectAndScatter(
 
 def _selected_places(b: Builder, x: Value, places: Value, window: Window, select_type: str) -> Term:
     """Return the element of `places` that each window over `x` selects; -1 for a window over padding only."""
-    if window.is_padded:
-        pairs = np.asarray(window.padding, np.int64).reshape(2, x.rank).T
-        x, places = b(Pad, x, pairs, None), b(Pad, places, pairs, b.scalar(-1, places))
-    each = zip(*(window_taps(b, v, range(x.rank), window) for v in (x, places)), strict=True)
+    padded = (_padded(b, x, window, None), _padded(b, places, window, b.scalar(-1, places)))
+    each = zip(*(window_taps(b, v, range(x.rank), window) for v in padded), strict=True)
     taps = ((Term(b, value), Term(b, place)) for value, place in each)
     best, chosen = next(taps)
     for value, place in taps:

@@ -71,27 +71,26 @@ def reversed_twice(b: Builder, node: Node) -> Value | None:
     return before.operand(0)
 
 
-@LAST_OUTPUTS.on(ops.Slice)
+@LAST_OUTPUTS.on(ops.Slice, ops.Gather)
 def last_output(b: Builder, node: Node) -> Value | None:
-    """Replace a slice of the last output by the last hidden state."""
-    starts, strides = static_ints(node.optional(1)), static_ints(node.optional(3))
-    shape, sliced = node.operand(0).tensor_type.shape, node.result.tensor_type.shape
-    if shape is None or sliced is None or starts is None or strides != [1] * len(shape):
-        return None
-    axes = [i for i, (whole, part) in enumerate(zip(shape, sliced, strict=True)) if whole != part]
-    layer = _layer_with_steps(node.operand(0), axes[0]) if len(axes) == 1 and sliced[axes[0]] == 1 else None
-    if layer is None or not _is_last(layer, starts[axes[0]]):
-        return None
-    return reshape(b, layer.results[1], sliced, node.operand(0))
-
-
-@LAST_OUTPUTS.on(ops.Gather)
-def gathered_last_output(b: Builder, node: Node) -> Value | None:
-    """Replace a gather of the last output by the last hidden state."""
-    layer, index = _layer_with_steps(node.operand(0), node.attr("axis")), static_ints(node.operand(1))
-    if layer is None or index is None or len(index) != 1 or not _is_last(layer, index[0]):
+    """Replace a slice or gather of the last output by the last hidden state."""
+    axis, index = _taken(node) or (0, None)
+    layer = None if index is None else _layer_with_steps(node.operand(0), axis)
+    if layer is None or index is None or not _is_last(layer, index):
         return None
     return reshape(b, layer.results[1], node.result.shape, node.operand(0))
+
+
+def _taken(node: Node) -> tuple[int, int] | None:
+    """Return the axis along which a Slice or Gather reads one index, and that index; None for others."""
+    indices = static_ints(node.operand(1))
+    if indices is None or node.op is ops.Gather:
+        return (node.attr("axis"), indices[0]) if indices is not None and len(indices) == 1 else None
+    shape, sliced = node.operand(0).tensor_type.shape, node.result.tensor_type.shape
+    if shape is None or sliced is None or static_ints(node.optional(3)) != [1] * len(shape):
+        return None
+    axes = [i for i, (whole, part) in enumerate(zip(shape, sliced, strict=True)) if whole != part]
+    return (axes[0], indices[axes[0]]) if len(axes) == 1 and sliced[axes[0]] == 1 else None
 
 
 def _layer_with_steps(value: Value, axis: int) -> Node | None:
