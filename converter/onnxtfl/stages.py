@@ -15,6 +15,7 @@ from onnxtfl.passes.boundary.parts import separate_outputs, separate_region_outp
 from onnxtfl.passes.boundary.sequences import flatten_outputs
 from onnxtfl.passes.canonical.canonicalize import MOVES
 from onnxtfl.passes.canonical.dead_code import remove_dead
+from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
@@ -84,8 +85,9 @@ def given(*passes: Pass | Group) -> Callable[[Target, Options], Passes]:
 def lift(target: Target, options: Options) -> Passes:
     """Rewrite the ops of a file to neutral ones."""
     expand = allowing_custom(body) if options.allow_custom else body
+    lifted = lift_ops if target.has_open_sizes else lift_with_declared_sizes
     return (
-        Pass("lift", partial(lift_ops, expand=expand), MAIN_ONLY, establishes=NEUTRAL),
+        Pass("lift", partial(lifted, expand=expand), MAIN_ONLY, establishes=NEUTRAL),
         Pass("sequences", flatten_outputs, MAIN_ONLY),
         Pass("remove dead", remove_dead, EVERYWHERE),
         Pass("fix features", fix_features, MAIN_ONLY, needs=NEUTRAL),
