@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from onnxtfl.build.rows import Spelled, row
 from onnxtfl.build.sizes import int32_operands
 from onnxtfl.build.uint64 import on_signed
@@ -49,7 +51,7 @@ def _along_computed_axis(b: Builder, node: Node, along: Callable[[int], Value]) 
 def _sums_along_computed_axis(b: Builder, node: Node) -> Value:
     """The accelerator has no CUMSUM, and the sums by doubling are along a known axis."""
     x = node.operand(0)
-    return _along_computed_axis(b, node, lambda axis: b(ops.CumSum, x, axis, **node.attributes))
+    return _along_computed_axis(b, node, lambda axis: b(ops.CumSum, x, np.asarray(axis), **node.attributes))
 
 
 def _has_known_length(node: Node) -> bool:

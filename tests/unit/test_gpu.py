@@ -108,6 +108,11 @@ _CASES: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], s
     "a constant from the left": ([helper.make_node("MatMul", ["c", "x"], ["y"])], (3, 4), {"c": X}, set()),
     "padding of a batch": ([helper.make_node("Pad", ["x", "p"], ["y"])], (2, 1, 3, 3),
         {"p": [0, 0, 1, 0, 0, 0, 0, 2]}, {"PAD", "PADV2"}),
+    "a constant output": ([helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Cast", ["s"], ["y"], to=1)],
+        (2, 3), {}, set()),
+    "a computed kernel": ([helper.make_node("Reshape", ["x", "s"], ["w"]), helper.make_node("Conv", ["c", "w"], ["y"],
+        pads=[1, 0, 0, 1], strides=[2, 1], group=2)], (4, 6),
+        {"s": [2, 3, 2, 2], "c": np.linspace(-1, 1, 96, dtype=np.float32).reshape(1, 6, 4, 4)}, {"CONV_2D"}),
     "five axes": ([helper.make_node("Reshape", ["x", "s"], ["z"]), helper.make_node("Transpose", ["z"], ["t"],
         perm=[3, 1, 2, 0, 4]), helper.make_node("Reshape", ["t", "r"], ["y"])], (4, 6),
         {"s": [1, 4, 1, 3, 2], "r": [3, 8]}, set()),
@@ -226,6 +231,12 @@ def test_an_op_that_cannot_run_there_is_an_error_or_runs_on_the_cpu(tmp_path: Pa
         onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu")
     onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu", fallback="cpu")
     assert [op.op for op in place(tmp_path / "m.tflite", "gpu").elsewhere] == ["BITWISE_XOR"]
+
+
+def test_empty_tensors_are_refused(tmp_path: Path) -> None:
+    model = model_of([helper.make_node("Neg", ["x"], ["y"])], (0, 3))
+    with pytest.raises(onnxtfl.UnsupportedError, match="empty input, 'x'"):
+        onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu")
 
 
 def test_constants_that_float32_does_not_hold_are_refused() -> None:
