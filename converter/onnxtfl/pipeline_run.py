@@ -217,6 +217,7 @@ class PipelineRun:
         self.sizes.note_given(graph)
         if not self.target.has_open_sizes:
             refuse_open_inputs(graph, self.target.title)
+            self.sizes.forget_outputs(graph)
 
     def late(self, graph: Graph) -> Late | None:
         """The record of the conversion as a property of the result."""

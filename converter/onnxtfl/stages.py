@@ -15,6 +15,7 @@ from onnxtfl.passes.boundary.parts import separate_outputs, separate_region_outp
 from onnxtfl.passes.boundary.sequences import flatten_outputs
 from onnxtfl.passes.canonical.canonicalize import MOVES
 from onnxtfl.passes.canonical.dead_code import remove_dead
+from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
@@ -26,6 +27,7 @@ from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION
 from onnxtfl.passes.recognize import LAST_OUTPUTS, LAYERS_OF_SCANS, RECOGNIZE, RECOGNIZE_LAYERS
 from onnxtfl.passes.states.kept import keep_states
 from onnxtfl.passes.states.state_tensors import own_state_tensors
+from onnxtfl.passes.tfl.constant_outputs import join_constant_outputs
 from onnxtfl.passes.tfl.fuse_activations import fuse_activations
 from onnxtfl.passes.tfl.pass_through import pass_through
 from onnxtfl.passes.tfl.prepared_outputs import copy_prepared
@@ -84,8 +86,9 @@ def given(*passes: Pass | Group) -> Callable[[Target, Options], Passes]:
 def lift(target: Target, options: Options) -> Passes:
     """Rewrite the ops of a file to neutral ones."""
     expand = allowing_custom(body) if options.allow_custom else body
+    lifted = lift_ops if target.has_open_sizes else lift_with_declared_sizes
     return (
-        Pass("lift", partial(lift_ops, expand=expand), MAIN_ONLY, establishes=NEUTRAL),
+        Pass("lift", partial(lifted, expand=expand), MAIN_ONLY, establishes=NEUTRAL),
         Pass("sequences", flatten_outputs, MAIN_ONLY),
         Pass("remove dead", remove_dead, EVERYWHERE),
         Pass("fix features", fix_features, MAIN_ONLY, needs=NEUTRAL),
@@ -264,8 +267,10 @@ def written_for_tflite(target: Target, options: Options) -> Passes:
     assert isinstance(target, TfliteTarget)
     fixed = Pass("fixed sizes", partial(refuse_open_results, title=target.title), MAIN_ONLY, needs=LOWERED)
     owned = partial(own_state_tensors, target=target, operands=state_operands)
+    joined = Pass("constant outputs", partial(join_constant_outputs, target=target), MAIN_ONLY, needs=LOWERED)
     return [
         *([] if target.has_open_sizes else [fixed]),
+        *([joined] if target.table.folds_all else []),
         Pass("fuse activations", partial(fuse_activations, target=target), EVERYWHERE, needs=LOWERED),
         Pass("pass through", pass_through, EVERYWHERE, needs=LOWERED),
         Pass("state tensors", owned, EVERYWHERE, needs=LOWERED),

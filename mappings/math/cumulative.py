@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import numpy as np
 
 from onnxtfl.build.rows import Spelled, row
 from onnxtfl.build.sizes import int32_operands
@@ -31,12 +34,24 @@ def _cumprod(b: Builder, node: Node) -> Value:
     exclusive, reverse = bool(node.attributes.get("exclusive", 0)), bool(node.attributes.get("reverse", 0))
     if where is not None:
         return _products(b, x, normalize_axis(where[0], x.rank), exclusive, reverse)
-    results = [Term(b, _products(b, x, axis, exclusive, reverse)) for axis in range(x.rank)]
-    axis = Term(b, reshape(b, node.operand(1), [])) % x.rank
-    chosen = results[0]
-    for i, result in enumerate(results[1:], 1):
-        chosen = axis.equals(i).choose(result, chosen)
+    return _along_computed_axis(b, node, lambda axis: _products(b, x, axis, exclusive, reverse))
+
+
+def _along_computed_axis(b: Builder, node: Node, along: Callable[[int], Value]) -> Value:
+    """Compute along each axis, and select by the axis in operand 1."""
+    rank = node.operand(0).rank
+    axis = Term(b, reshape(b, node.operand(1), [])) % rank
+    chosen = Term(b, along(0))
+    for i in range(1, rank):
+        chosen = axis.equals(i).choose(Term(b, along(i)), chosen)
     return chosen.value
+
+
+@decompose(ops.CumSum, "gpu", when=lambda node: static_ints(node.operand(1)) is None)
+def _sums_along_computed_axis(b: Builder, node: Node) -> Value:
+    """The accelerator has no CUMSUM, and the sums by doubling are along a known axis."""
+    x = node.operand(0)
+    return _along_computed_axis(b, node, lambda axis: b(ops.CumSum, x, np.asarray(axis), **node.attributes))
 
 
 def _has_known_length(node: Node) -> bool:

@@ -439,6 +439,25 @@ def _mean_by_sum(b: Builder, node: Node) -> Value:
     return (Term(b, total) * (1 / count)).value
 
 
+def _has_one_of_few_axes(node: Node) -> bool:
+    axes = node.optional(1)
+    return axes is not None and static_ints(axes) is None and axes.tensor_type.shape == (1,)
+
+
+@decompose(ops.FunctionReduce, "gpu", order="axes", when=_has_one_of_few_axes)
+@decompose(ops.Reduce, "gpu", order="axes", when=_has_one_of_few_axes)
+def _chosen_axis(b: Builder, node: Node) -> Value | None:
+    """Reduce along each axis for which the result has its shape, and select by a computed axis."""
+    fits = ops.possible_axes(node)
+    if not fits:
+        return None
+    x, axis = node.operand(0), Term(b, reshape(b, node.operand(1), [])) % node.operand(0).rank
+    first, *others = (Term(b, b(node.op, x, list(axes), **node.attributes)) for axes in fits)
+    for axes, other in zip(fits[1:], others, strict=True):
+        first = axis.equals(axes[0]).choose(other, first)
+    return first.value
+
+
 def _is_of_columns(node: Node) -> bool:
     return node.operand(0).rank == 3 and normalize_axis(node.attr("axis"), 3) == 1
 

@@ -409,9 +409,17 @@ def _is_of_other_type(node: Node) -> bool:
     return kernel.tensor_type.is_static and is_static(x.shape[a] for a in node.attr("input_spatial_dimensions"))
 
 
+def _has_computed_kernel(node: Node) -> bool:
+    x, kernel = node.operand(0), node.operand(1)
+    known = x.tensor_type.is_static and kernel.tensor_type.is_static and not (x.is_quantized or kernel.is_quantized)
+    return known and not kernel.is_constant and math.prod(sized_window(node)[0].shape) <= _MOST_TAPS
+
+
+@decompose(ops.Conv, "gpu", order="operands", when=_has_computed_kernel)
 @decompose(ops.Conv, "onnx", when=_is_of_other_type)
 def _conv_by_taps(b: Builder, node: Node) -> Value:
-    """Compute a convolution of integers or float64 as a sum of products of matrices, one for each tap k of the kernel.
+    """Compute a convolution as a sum of products of matrices, one for each tap k of the kernel: of integers or float64
+    for ONNX Runtime, with a computed kernel for the GPU accelerator.
 
     ::
 

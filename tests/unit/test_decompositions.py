@@ -48,6 +48,7 @@ NEEDS_MORE = {
     "convolution.integer_conv_by_taps": "windows with more products than float32 adds up exactly",
     "gathering.gathered_strings": "strings: tests/unit/test_strings.py",
     "pooling.pool_of_joined_padding": "a Pad before the pool: tests/unit/test_gpu.py",
+    "reductions.chosen_axis": "the size of a result, with axes known only at run time: tests/unit/test_gpu.py",
     "recurrence.brought_to_kernel": "more steps than are written out",
     "reductions.sum_of_nothing": "axes known only at run time, of which there may be none",
     "transposed_convolution.refuse_strides": "an error",

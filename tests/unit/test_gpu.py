@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.reference
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -107,6 +108,11 @@ _CASES: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], s
     "a constant from the left": ([helper.make_node("MatMul", ["c", "x"], ["y"])], (3, 4), {"c": X}, set()),
     "padding of a batch": ([helper.make_node("Pad", ["x", "p"], ["y"])], (2, 1, 3, 3),
         {"p": [0, 0, 1, 0, 0, 0, 0, 2]}, {"PAD", "PADV2"}),
+    "a constant output": ([helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Cast", ["s"], ["y"], to=1)],
+        (2, 3), {}, set()),
+    "a computed kernel": ([helper.make_node("Reshape", ["x", "s"], ["w"]), helper.make_node("Conv", ["c", "w"], ["y"],
+        pads=[1, 0, 0, 1], strides=[2, 1], group=2)], (4, 6),
+        {"s": [2, 3, 2, 2], "c": np.linspace(-1, 1, 96, dtype=np.float32).reshape(1, 6, 4, 4)}, {"CONV_2D"}),
     "five axes": ([helper.make_node("Reshape", ["x", "s"], ["z"]), helper.make_node("Transpose", ["z"], ["t"],
         perm=[3, 1, 2, 0, 4]), helper.make_node("Reshape", ["t", "r"], ["y"])], (4, 6),
         {"s": [1, 4, 1, 3, 2], "r": [3, 8]}, set()),
@@ -181,6 +187,43 @@ def test_the_default_target_reads_a_vector_of_indices(tmp_path: Path) -> None:
     assert not place(tmp_path / "m.tflite", "gpu").elsewhere
 
 
+def computed(node: onnx.NodeProto, given: Sequence[int], shape: Sequence[int]) -> onnx.ModelProto:
+    """`node` on x, of shape [3, 2, 2], and a computed vector, with a declared shape of the result."""
+    x, y = (helper.make_tensor_value_info(name, 1, sizes) for name, sizes in (("x", (3, 2, 2)), ("y", shape)))
+    vector = helper.make_tensor_value_info("v", TensorProto.INT64, [len(given)])
+    graph = helper.make_graph([node], "g", [x, vector], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+_COMPUTED: dict[str, tuple[onnx.NodeProto, list[int], tuple[int, ...]]] = {
+    "a shape": (helper.make_node("Reshape", ["x", "v"], ["y"]), [2, 6], (2, 6)),
+    "a part of a shape": (helper.make_node("Reshape", ["x", "v"], ["y"]), [-1, 3], (4, 3)),
+    "multiples": (helper.make_node("Tile", ["x", "v"], ["y"]), [1, 2, 3], (3, 4, 6)),
+    "the only axis": (helper.make_node("ReduceSum", ["x", "v"], ["y"], keepdims=1), [-1], (3, 2, 1)),
+    "one of two axes": (helper.make_node("ReduceMax", ["x", "v"], ["y"], keepdims=0), [1], (3, 2)),
+    "the other of two axes": (helper.make_node("ReduceL1", ["x", "v"], ["y"], keepdims=0), [2], (3, 2)),
+}
+
+
+@pytest.mark.parametrize("name", _COMPUTED)
+def test_declared_outputs_tell_sizes_that_are_computed(name: str, tmp_path: Path) -> None:
+    node, given, shape = _COMPUTED[name]
+    model, path = computed(node, given, shape), tmp_path / "m.tflite"
+    report = onnxtfl.onnx_to_tflite(model, path, target="gpu", check=False).report
+    assert any("sizes that the model declares: y" in line for line in report.assumptions)
+    assert not place(path, "gpu").elsewhere
+    x = np.random.default_rng(0).uniform(-1, 1, (3, 2, 2)).astype(np.float32)
+    with LITERT.worker() as cpu:
+        expected = onnx.reference.ReferenceEvaluator(model).run(None, {"x": x, "v": np.asarray(given)})[0]
+        np.testing.assert_allclose(cpu.run(path, [x, np.asarray(given, np.int32)])[0], expected, rtol=1e-5)
+
+
+def test_declared_outputs_tell_nothing_for_other_sizes_of_inputs(tmp_path: Path) -> None:
+    model = computed(*_COMPUTED["a shape"])
+    with pytest.raises(onnxtfl.UnsupportedError, match="shape constant"):
+        onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu", check=False, input_shapes={"x": (3, 2, 4)})
+
+
 def test_an_op_that_cannot_run_there_is_an_error_or_runs_on_the_cpu(tmp_path: Path) -> None:
     cast, back = (helper.make_node("Cast", [v], [w], to=to) for v, w, to in (("x", "i", 6), ("b", "y", 1)))
     model = model_of([cast, helper.make_node("BitwiseXor", ["i", "c"], ["b"]), back], (2, 3), c=np.int32([[3, 5, 9]]))
@@ -188,6 +231,12 @@ def test_an_op_that_cannot_run_there_is_an_error_or_runs_on_the_cpu(tmp_path: Pa
         onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu")
     onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu", fallback="cpu")
     assert [op.op for op in place(tmp_path / "m.tflite", "gpu").elsewhere] == ["BITWISE_XOR"]
+
+
+def test_empty_tensors_are_refused(tmp_path: Path) -> None:
+    model = model_of([helper.make_node("Neg", ["x"], ["y"])], (0, 3))
+    with pytest.raises(onnxtfl.UnsupportedError, match="empty input, 'x'"):
+        onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu")
 
 
 def test_constants_that_float32_does_not_hold_are_refused() -> None:

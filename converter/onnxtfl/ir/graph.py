@@ -158,6 +158,13 @@ class Op(Declaration):
         return None
 
     @classmethod
+    def implied(cls, node: Node) -> Mapping[int, Sequence[float]]:
+        """The elements of operands, by index, that follow from known sizes of the results; operands left out may have
+        several values.
+        """
+        return {}
+
+    @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
         """What is known of the elements of result `index` in exact arithmetic, from those of operands (by index), for
         ops with a rule of their own; None: by the traits.

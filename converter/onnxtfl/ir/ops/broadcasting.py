@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import fresh_symbol, size_or
+from onnxtfl.ir.dims import fresh_symbol, is_static, size_or
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted, SharedAxes
@@ -62,6 +62,11 @@ class BroadcastTo(Op):
     moves = slice(0, 1)
     propagates = True
 
+    @classmethod
+    def implied(cls, node: Node) -> Mapping[int, Sequence[float]]:
+        shape = node.result.tensor_type.shape
+        return {1: shape} if is_static(shape) else {}
+
     @staticmethod
     def shape(x: Value, shape: Value) -> Dims | None:
         dims = target_dims(shape)
@@ -94,6 +99,13 @@ class Tile(Op):
     shared_axes = SharedAxes(vectors=(1,))
     moves = slice(0, 1)
     propagates = True
+
+    @classmethod
+    def implied(cls, node: Node) -> Mapping[int, Sequence[float]]:
+        before, after = node.operand(0).tensor_type.shape, node.result.tensor_type.shape
+        if not is_static(before) or not is_static(after) or 0 in before:
+            return {}
+        return {1: [m // n for n, m in zip(before, after, strict=True)]}
 
     @staticmethod
     def shape(x: Value, multiples: Value) -> Dims:

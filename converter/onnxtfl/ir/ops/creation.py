@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -56,6 +56,15 @@ class Range(Op):
     )
     core = True
     propagates = True
+
+    @classmethod
+    def implied(cls, node: Node) -> Mapping[int, Sequence[float]]:
+        """The limit after the last element, if start and delta are known."""
+        start, _, delta = node.operands
+        (count,) = node.result.shape
+        if start is None or delta is None or not (start.is_constant and delta.is_constant and isinstance(count, int)):
+            return {}
+        return {1: [start.numpy().item() + count * delta.numpy().item()]}
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:

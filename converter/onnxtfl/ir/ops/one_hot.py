@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from onnxtfl.ir.attributes import Axis
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import fresh_symbol
+from onnxtfl.ir.dims import fresh_symbol, is_static
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import Facts, FactsOf
 from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted
@@ -36,6 +37,11 @@ class OneHot(Op):
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
         """The union of `on` and `off`."""
         return of(2).or_else(of(3))
+
+    @classmethod
+    def implied(cls, node: Node) -> Mapping[int, Sequence[float]]:
+        shape = node.result.tensor_type.shape
+        return {1: [shape[node.attr("axis")]]} if is_static(shape) else {}
 
     @staticmethod
     def shape(indices: Value, depth: Value, on: Value, off: Value, *, axis: int) -> Dims:

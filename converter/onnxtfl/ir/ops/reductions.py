@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -44,6 +45,12 @@ class Reduce(Op):
     def picks(cls, attributes: Attributes) -> Pick | None:
         found: dict[str, Pick] = {"max": "element", "min": "element", "mean": "mean"}
         return found.get(attributes["kind"])
+
+    @classmethod
+    def implied(cls, node: Node) -> Mapping[int, Sequence[float]]:
+        """The axes, if only one choice of them has a result of this shape."""
+        fits = possible_axes(node)
+        return {1: fits[0]} if len(fits) == 1 and fits[0] else {}
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
@@ -121,6 +128,26 @@ def _reduced_count(node: Node) -> int | None:
     axes = reduced_axes(node)
     sizes = None if axes is None else [node.operand(0).shape[a] for a in axes]
     return None if sizes is None or not is_static(sizes) else math.prod(sizes)
+
+
+def possible_axes(node: Node) -> list[tuple[int, ...]]:
+    """The axes along which a reduction of a static tensor has the shape of the result; none if that is unknown."""
+    before, axes, after = node.operand(0).tensor_type.shape, node.optional(1), node.result.tensor_type.shape
+    if axes is None or before is None or not is_static(after) or len(before) > _MOST_AXES:
+        return []
+    chosen = (a for n in range(len(before) + 1) for a in itertools.combinations(range(len(before)), n))
+    count = axes.tensor_type.shape
+    wanted = (a for a in chosen if not is_static(count) or len(a) == math.prod(count))
+    return [a for a in wanted if _reduced(before, a, keepdims=node.attr("keepdims")) == after]
+
+
+_MOST_AXES = 8
+"""The most axes of which all choices are tried."""
+
+
+def _reduced(shape: Dims, axes: Sequence[int], *, keepdims: bool) -> Dims:
+    """A shape without these axes, or with size 1 there."""
+    return tuple(1 if i in axes else d for i, d in enumerate(shape) if keepdims or i not in axes)
 
 
 def reduced_axes(node: Node) -> tuple[int, ...] | None:
@@ -246,6 +273,7 @@ class FunctionReduce(Formula):
     attributes = {"kind": Choice("l1", "l2", "sum_square", "log_sum", "log_sum_exp"), "keepdims": Flag(False)}
     permuted = Reduce.permuted
     divisions = Reduce.divisions
+    implied = Reduce.implied
 
     @classmethod
     def formula(cls, x: Term, axes: Term | None, kind: str, keepdims: bool) -> Term:

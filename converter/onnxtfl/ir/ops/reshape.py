@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
@@ -34,6 +34,11 @@ class Reshape(Op):
     moves = slice(0, 1)
     keeps_all = "in order"
     propagates = True
+
+    @classmethod
+    def implied(cls, node: Node) -> Mapping[int, Sequence[float]]:
+        shape = node.result.tensor_type.shape
+        return {1: shape} if is_static(shape) else {}
 
     @staticmethod
     def shape(x: Value, shape: Value) -> Dims | None:

@@ -6,14 +6,14 @@ Source: neutral-ops 3.99; ONNX Resize-19.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir.attributes import Axes, Choice, Flag, Float
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, differ, fresh_symbol
+from onnxtfl.ir.dims import Dim, differ, fresh_symbol, is_static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import FLOATS, INDICES, NUMERIC, Attributes, Op, Operand, Pick, SharedAxes
@@ -61,6 +61,11 @@ class Resize(Op):
     def folds(cls, node: Node) -> bool:
         """Not if sums are truncated: they depend on the order in the runtime's kernel, which rules reproduce."""
         return not (node.operand(0).dtype.is_integer and node.attr("mode") == "linear")
+
+    @classmethod
+    def implied(cls, node: Node) -> Mapping[int, Sequence[float]]:
+        sizes = [node.result.shape[axis] for axis in node.attr("dims")]
+        return {1: sizes} if node.optional(1) is not None and is_static(sizes) else {}
 
     @staticmethod
     def shape(x: Value, sizes: Value | None, scales: Value | None, roi: Value | None, **attributes: Any) -> Dims:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, differ, fresh_symbol, is_open, is_static
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import ANY, INDICES, Op, Operand, SharedAxes
 from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
 
@@ -37,6 +37,11 @@ class Split(Op):
     shared_axes = SharedAxes(attributes=("axis",))
     moves = slice(0, 1)
     propagates = True
+
+    @classmethod
+    def implied(cls, node: Node) -> Mapping[int, Sequence[float]]:
+        sizes = [result.shape[node.attr("axis")] for result in node.results]
+        return {1: sizes} if node.optional(1) is not None and is_static(sizes) else {}
 
     @staticmethod
     def shape(x: Value, sizes: Value | None, *, axis: int, count: int) -> list[Dims | None]:

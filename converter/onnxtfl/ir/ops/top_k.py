@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from onnxtfl.ir import intervals
 from onnxtfl.ir.attributes import Axis, ElementType, Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import exceeds, fresh_symbol, size_or
+from onnxtfl.ir.dims import exceeds, fresh_symbol, is_static, size_or
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import Facts, FactsOf
 from onnxtfl.ir.op import INTEGERS, NUMERIC, Op, Operand, SharedAxes
@@ -46,6 +48,11 @@ class TopK(Op):
         """The facts of elements of the operand, and of positions along the axis."""
         shape = node.operand(0).tensor_type.shape
         return intervals.positions_below(None if shape is None else shape[node.attr("axis")]) if index else of(0)
+
+    @classmethod
+    def implied(cls, node: Node) -> Mapping[int, Sequence[float]]:
+        shape = node.results[0].tensor_type.shape
+        return {1: [shape[node.attr("axis")]]} if is_static(shape) else {}
 
     @staticmethod
     def shape(x: Value, k: Value, *, axis: int) -> Dims:

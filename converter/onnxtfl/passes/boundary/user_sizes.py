@@ -35,6 +35,14 @@ class GivenSizes:
             if declared is not None and declared != given
         ]
 
+    def forget_outputs(self, graph: Graph) -> None:
+        """Remove the declared shapes of outputs where the size of an input is another than that in the file."""
+        pairs = [(self._declared.get(name, ()), shape) for name, shape in _shapes(graph).items()]
+        if any(isinstance(m, int) and m != n for before, after in pairs for m, n in zip(before, after, strict=False)):
+            for value in graph.outputs:
+                if isinstance(value.type, TensorType):
+                    value.type = value.type.with_shape(None)
+
     def blamed(self, error: InvalidModelError) -> OnnxtflError:
         """Return the error; if operands do not fit and sizes were changed, as an error about the options."""
         if error.code != MISFIT or not self._changed or not self._options:

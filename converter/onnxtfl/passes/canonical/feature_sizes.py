@@ -38,9 +38,14 @@ def fix_features(graph: Graph) -> None:
             message = f"the size {symbol(name)} would have to be {sizes[name]} and {size}"
             raise InvalidModelError(message, node=node.name or node.result.name, op=node.op.name, code="E-FILE-009")
     if sizes:
-        fixed = [value for value in {id(v): v for v in _values(graph)}.values() if _fix(value, sizes)]
-        for node in dict.fromkeys(user for value in fixed for user in value.users()):
-            check(node)
+        substitute_sizes(graph, sizes)
+
+
+def substitute_sizes(graph: Graph, sizes: Sizes) -> None:
+    """Replace these symbols in `graph` and its regions; InvalidModelError if the operands of an op no longer fit."""
+    fixed = [value for value in {id(v): v for v in _values(graph)}.values() if _fix(value, sizes)]
+    for node in dict.fromkeys(user for value in fixed for user in value.users()):
+        check(node)
 
 
 def _fixed(graph: Graph) -> Iterator[tuple[Symbol | Common, int, Node]]:
@@ -54,9 +59,9 @@ def _fixed(graph: Graph) -> Iterator[tuple[Symbol | Common, int, Node]]:
             (features, _features(node)),
             (_size_of(node.optional(2)), node.result.shape[node.attr("output_feature_dimension")]),
         ):
-            solved = _solved(dim, size, exact) if isinstance(size, int) else None
-            if solved is not None:
-                yield *solved, node
+            found = solved(dim, size, exact) if isinstance(size, int) else None
+            if found is not None:
+                yield *found, node
 
 
 def _size_of(vector: Value | None) -> Dim:
@@ -64,7 +69,7 @@ def _size_of(vector: Value | None) -> Dim:
     return shape[0] if shape else 0
 
 
-def _solved(dim: Dim, size: int, exact: Collection[Dim]) -> tuple[Symbol | Common, int] | None:
+def solved(dim: Dim, size: int, exact: Collection[Dim]) -> tuple[Symbol | Common, int] | None:
     """Solve ``dim`` = ``size`` for its only symbol, if ``dim`` is linear; quotients in ``exact`` have no remainder.
 
     None for all other dims.
@@ -82,7 +87,7 @@ def _solved(dim: Dim, size: int, exact: Collection[Dim]) -> tuple[Symbol | Commo
         return atom, rest // factor
     if dim not in exact or not isinstance(atom.denominator, int):
         return None
-    return _solved(atom.numerator, rest // factor * atom.denominator, exact)
+    return solved(atom.numerator, rest // factor * atom.denominator, exact)
 
 
 def _features(node: Node) -> Dim:
