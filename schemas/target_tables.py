@@ -14,7 +14,17 @@ from onnxtfl.schemas.sections import section, tables_in
 
 FOLDER, ROOT = "targets", "tflite"
 _INHERITED = (
-    *("min_runtime", "fallback", "weights", "loops", "own_arithmetic", "widens", "folds_all", "largest_integer"),
+    *(
+        "min_runtime",
+        "fallback",
+        "shares_cpu",
+        "weights",
+        "loops",
+        "own_arithmetic",
+        "widens",
+        "folds_all",
+        "largest_integer",
+    ),
     *("accelerator", "runtime", "advice"),
 )
 FEATURES = ("open_sizes", "uint8_kernels", "hybrid_kernels", "int64", "float16", "quantized")
@@ -34,6 +44,7 @@ class TargetTable:
     rules: str
     parent: TargetTable | None = None
     fallback: str | None = None
+    shares_cpu: bool = False
     has_other_ops: bool = True
     lacks: frozenset[str] = frozenset()
     weights: Sequence[str] = ()

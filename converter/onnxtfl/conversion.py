@@ -106,7 +106,7 @@ class ConversionReport:
     (with pointers of 32 bits it needs less); None if that was not measured. ``io_types``: inputs and outputs of another
     type than in the source. ``opset``: the ONNX opset and why it is newer than the default, "" if it is not.
     ``float16``: which ops compute in float16, if that was requested. ``placement``: where each op runs on a target with
-    an NPU, None for other targets.
+    an NPU, with a fallback to the CPU, or if times per op were requested; else None.
     """
 
     inputs: tuple[TensorReport, ...]

@@ -204,13 +204,18 @@ def arena_size(job: Job, converted: Path) -> int | None:
 
 
 def placed_ops(job: Job, converted: Path, record: Record) -> Placement | None:
-    """Where the ops of the result run, for targets with an NPU; None for others, and if results are not loaded."""
-    loads = job.check is not False or (job.load and not os.environ.get(NO_LOAD))
-    if target_tables()[job.options.target].accelerator is None or not loads:
-        return None
-    from onnxtfl.placement import place
+    """Where the ops of the result run: for targets with an NPU, with a fallback, and with times per op; else None.
 
-    return place(converted, job.options.target, record)
+    Also None if results are not loaded.
+    """
+    loads = job.check is not False or (job.load and not os.environ.get(NO_LOAD))
+    table = target_tables()[job.options.target]
+    always = table.accelerator is not None or job.options.fallback == "cpu"
+    if job.format != "onnx" or not loads or not (always or job.comparison.get("profile")):
+        return None
+    from onnxtfl.placement import CPU, place
+
+    return place(converted, CPU if table.parent is None else table.name, record)
 
 
 def _settings(

@@ -237,6 +237,8 @@ _REPORTS = (
     _only_commands("as_json", Flag(), False, _BOTH, "With --list-unsupported: print JSON.", flags="--json"),
     _only_commands("report", File(), None, _COMPARING,
         "Write a page with errors along the depth, time per op and what was changed.", metavar="OUT.html"),
+    _only_commands("report", File(), None, (INSPECT,), "Write a page with the summary and the placement.",
+        metavar="OUT.html"),
     _only_commands("json", Place(), None, (CHECK,),
         "Write the report as JSON to this file; '-': to stdout.", metavar="OUT"),
     _only_commands("junit", File(), None, (CHECK,), "Write the result as JUnit's XML.", metavar="OUT.xml"),

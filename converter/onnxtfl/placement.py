@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +60,16 @@ class PlacedOp:
 class Placement:
     """Where each op runs. ``target``: its name. ``by``: what says so: a compiler or runtime, or the target's table.
 
-    ``note``: why the compiler or runtime was not asked. ``sram``, ``flash``: bytes. ``compiled``: the compiler's file.
+    ``note``: why the compiler or runtime was not asked. ``partitions``: the number of groups of ops on the target,
+    between which other ops run; None if these run nowhere. ``sram``, ``flash``: bytes. ``compiled``: what the compiler
+    wrote.
     """
 
     target: str
     by: str
     ops: tuple[PlacedOp, ...]
     note: str = ""
+    partitions: int | None = None
     sram: int | None = None
     flash: int | None = None
     cycles: int | None = None
@@ -77,19 +81,38 @@ class Placement:
         """The ops that do not run on the target itself."""
         return tuple(op for op in self.ops if op.reason)
 
+    @property
+    def counts(self) -> str:
+        """How many ops run in each place, and in how many partitions, as text."""
+        places = Counter(f"on {op.where}" if op.where else "nowhere" for op in self.ops)
+        counts = ", ".join(f"{count} {where}" for where, count in places.most_common())
+        return "; ".join(filter(None, (counts or "no ops", self.parts)))
+
+    @property
+    def parts(self) -> str:
+        """The number of partitions as text."""
+        return f"{self.partitions} partition{'s' * (self.partitions > 1)}" if self.partitions else ""
+
+    @property
+    def reasons(self) -> list[tuple[str, str, str, tuple[str, ...]]]:
+        """The ops elsewhere by kind, reason and rewrite, with their names; the most frequent first."""
+        found: dict[tuple[str, str, str], list[str]] = {}
+        for op in self.elsewhere:
+            found.setdefault((op.op, op.reason, op.rewrite), []).append(op.name)
+        ordered = sorted(found.items(), key=lambda entry: -len(entry[1]))
+        return [(*key, tuple(names)) for key, names in ordered]
+
     def rows(self, verbose: bool = False) -> list[Row]:
         """The lines of a table: counts, memory and speed, and the ops elsewhere by reason (``verbose``: all ops)."""
         rows = [Row("note", f"not checked on {self.target}: {self.note}", "yellow")] if self.note else []
-        places = Counter(op.where or "nowhere" for op in self.ops)
-        counts = ", ".join(f"{count} on {where}" for where, count in places.most_common())
-        rows.append(Row("placement", f"{self.target}: {counts or 'no ops'} (by {self.by})"))
+        rows.append(Row("placement", f"{self.target}: {self.counts} (by {self.by})"))
         if self.sram is not None and self.flash is not None:
             rows.append(Row("memory", f"{byte_count(self.sram)} SRAM, {byte_count(self.flash)} read-only"))
         if self.cycles:
             runs = self.inferences_per_second or 0.0
             speed = f"{runs:,.0f}" if runs >= 100 else f"{runs:.3g}"
             rows.append(Row("speed", f"{self.cycles:,} cycles, {speed} inferences per second (estimated)"))
-        lines = [_line(op) for op in self.ops] if verbose else _summed(self.elsewhere)
+        lines = [_line(op) for op in self.ops] if verbose else list(starmap(_summed, self.reasons))
         return rows + titled("ops" if verbose else "elsewhere", lines, "" if verbose else "yellow")
 
     def to_json(self) -> dict[str, Any]:
@@ -104,16 +127,8 @@ def _line(op: PlacedOp) -> str:
     return f"{op.index} {op.op} {op.name}{sources}: {op.where or 'nowhere'}{cycles}{why}"
 
 
-def _summed(ops: Sequence[PlacedOp]) -> list[str]:
-    """The ops by kind and reason, the most frequent first."""
-    found: dict[tuple[str, str, str], list[PlacedOp]] = {}
-    for op in ops:
-        found.setdefault((op.op, op.reason, op.rewrite), []).append(op)
-    ordered = sorted(found.items(), key=lambda entry: -len(entry[1]))
-    return [
-        f"{len(those)} {name} ({some([op.name for op in those])}): {'; '.join(part for part in parts if part)}"
-        for (name, *parts), those in ordered
-    ]
+def _summed(op: str, reason: str, rewrite: str, names: Sequence[str]) -> str:
+    return f"{len(names)} {op} ({some(names)}): {'; '.join(part for part in (reason, rewrite) if part)}"
 
 
 def place(model: str | os.PathLike[str], target: str, record: Record | None = None) -> Placement:
@@ -150,7 +165,7 @@ def _sources(read: Model, record: Record | None) -> dict[str, tuple[str, ...]]:
 
 def by_table(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Placement:
     """The placement according to the tables of the target."""
-    known = TfliteTarget(table=target)
+    known = TfliteTarget(table=target, on_cpu=target_tables()[target].shares_cpu)
     placed = []
     for index, (op, node) in enumerate(zip(ops, read.main.nodes, strict=True)):
         refusal = known.own_refusal(as_form(node), node.results)
@@ -158,18 +173,41 @@ def by_table(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Pl
             placed.append(PlacedOp(index, op.op, op.result, known.title))
             continue
         where = "the CPU" if known.refusal(as_form(node), node.results) is None else ""
-        rewrite = _rewrite(read.main, node, refusal)
+        rewrite = _rewrite(read.main, node, refusal, known)
         placed.append(PlacedOp(index, op.op, op.result, where, refusal.message, rewrite=rewrite))
-    return Placement(target, f"the table schemas/{known.table.file}", tuple(placed))
+    parts = None if known.fallback is None else _partitions(read.main, placed)
+    return Placement(target, f"the table schemas/{known.table.file}", tuple(placed), partitions=parts)
 
 
-def _rewrite(graph: Graph, node: Node, refusal: Refusal) -> str:
+def _partitions(graph: Graph, ops: Sequence[PlacedOp]) -> int | None:
+    """The number of groups of ops on the target, None if ops run nowhere.
+
+    As TFLite forms them: it takes ops of one place for as long as any of them has its operands, then those elsewhere.
+    """
+    if not all(op.where for op in ops):
+        return None
+    missing = {value for node in graph.nodes for value in node.results}
+    left, groups = list(zip(graph.nodes, (not op.reason for op in ops), strict=True)), []
+    while left:
+        groups.append(next(own for node, own in left if missing.isdisjoint(node.operands)))
+        later = []
+        for node, own in left:
+            if own is groups[-1] and missing.isdisjoint(node.operands):
+                missing.difference_update(node.results)
+            else:
+                later.append((node, own))
+        left = later
+    return sum(groups)
+
+
+def _rewrite(graph: Graph, node: Node, refusal: Refusal, target: TfliteTarget) -> str:
     """What a conversion for the target would do about a refused op."""
     values = [v for v in (*node.operands, *node.results) if v is not None and isinstance(v.type, TensorType)]
     edge = any(not v.is_quantized and (v in graph.inputs or v in graph.outputs) for v in values)
     if edge and any(v.is_quantized for v in values):
         return "`quantized_io=int8` leaves it out"
-    if not any(v.is_quantized for v in values) and any(v.tensor_type.dtype.is_float for v in values):
+    is_float = not any(v.is_quantized for v in values) and any(v.tensor_type.dtype.is_float for v in values)
+    if is_float and target.has_integer_ops:
         return "float: `quantize=int8`, or keep the quantized type around it in the source"
     return _REWRITES.get(refusal.kind, "")
 
@@ -203,6 +241,7 @@ def by_vela(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Pla
         target,
         f"Vela for {compiled.accelerator}, {compiled.system}, {compiled.memory_mode}",
         placed,
+        partitions=sum(op.op == vela.NPU_OP for op in file_ops(compiled.model)),
         sram=compiled.sram,
         flash=compiled.flash,
         cycles=compiled.cycles,
@@ -224,7 +263,7 @@ def on_cpu(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Plac
         else PlacedOp(i, op.op, op.result, "builtin kernels", reason)
         for i, op in enumerate(ops)
     )
-    return Placement(target, "LiteRT", placed)
+    return Placement(target, "LiteRT", placed, partitions=found["partitions"])
 
 
 def _by_delegate(model: Path, read: Model, ops: Sequence[FileOp]) -> Placement:
@@ -232,8 +271,8 @@ def _by_delegate(model: Path, read: Model, ops: Sequence[FileOp]) -> Placement:
     delegate = target_tables()[ROOT].delegate
     assert delegate is not None
     known = by_table(model, delegate, read, ops)
-    placed = (replace(op, where="builtin kernels", rewrite="") if op.reason else op for op in known.ops)
-    return replace(known, ops=tuple(placed))
+    placed = tuple(replace(op, where="builtin kernels", rewrite="") if op.reason else op for op in known.ops)
+    return replace(known, ops=placed, partitions=_partitions(read.main, placed))
 
 
 def _zeros(type_: Any) -> np.ndarray[Any, Any]:

@@ -84,7 +84,7 @@ _ALLOWED = {
         *("placement", "temporary"),
     },
     "placement": {"formats", "ir", "rewriting", "runtimes", "schemas", "tables", "targets"},
-    "reporting": {"ir", "checking", "conversion", "output", "runtimes", "tables"},
+    "reporting": {"ir", "checking", "conversion", "inspection", "output", "placement", "runtimes", "tables"},
     "sources": set(),
     "journal": {"sources"},
     "many": {"api", "arguments", "journal", "option_table", "sources", "temporary"},

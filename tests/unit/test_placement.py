@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from onnx import TensorProto, helper
 import onnxtfl
 from onnxtfl import placement
 from tests.unit.micro_models import cnn, recurrent
+from tests.unit.test_cli import onnxtfl as run
+from tests.unit.test_reporting import Elements
 from tests.unit.tiny_models import onnx_model
 
 
@@ -23,12 +26,76 @@ def test_the_table_says_what_the_delegate_computes(model: str, tmp_path: Path, m
     monkeypatch.setattr(placement, "profile", lambda *_, **__: {"note": "LiteRT is not installed"})
     known = placement.place(path, placement.CPU)
     assert (asked.note, known.note) == ("", "LiteRT is not installed")
-    assert places(known) == places(asked) and "schemas/targets/xnnpack.toml" in known.by
+    assert (places(known), known.partitions) == (
+        places(asked),
+        asked.partitions,
+    ) and "schemas/targets/xnnpack.toml" in known.by
     assert known.rows()[0].text == "not checked on cpu: LiteRT is not installed"
 
 
 def places(found: placement.Placement) -> list[tuple[str, str]]:
     return [(op.op, op.where) for op in found.ops]
+
+
+@pytest.mark.parametrize("litert", [True, False])
+def test_ops_elsewhere_cut_the_others_into_partitions(
+    litert: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that follows from the first inputs only is no cut: the others wait for it, or it runs before them."""
+    if not litert:
+        monkeypatch.setattr(placement, "profile", lambda *_, **__: {})
+    nodes = [("Relu", "x", "r"), ("LogSoftmax", "r", "s"), ("Sigmoid", "s", "t"), ("LogSoftmax", "x", "u")]
+    found = placement.place(written([*nodes, ("Tanh", "u", "v"), ("Tanh", "x", "w")], "tvw", tmp_path), placement.CPU)
+    assert found.partitions == 2
+    assert found.counts == "4 on XNNPACK, 2 on builtin kernels; 2 partitions"
+
+
+def test_a_gpu_shares_a_model_with_the_cpu_and_a_microcontroller_does_not(tmp_path: Path) -> None:
+    path = written([("Relu", "x", "r"), ("LogSoftmax", "r", "y")], "y", tmp_path)
+    gpu, micro = (placement.place(path, target) for target in ("gpu", "micro"))
+    assert [op.where for op in gpu.ops] == ["LiteRT's GPU accelerator", "the CPU"] and gpu.partitions == 1
+    assert [op.rewrite for op in gpu.ops] == ["", ""]  # it has no integer arithmetic to quantize for
+    assert micro.partitions is None and "partition" not in micro.counts
+
+
+def written(ops: list[tuple[str, str, str]], outputs: str, folder: Path) -> Path:
+    """A .tflite of ops of one operand."""
+    nodes = [helper.make_node(op, [x], [y]) for op, x, y in ops]
+    ends = [(name, TensorProto.FLOAT, None) for name in outputs]
+    onnxtfl.onnx_to_tflite(
+        onnx_model(nodes, [("x", TensorProto.FLOAT, (2, 3))], ends, {}, opset=18), folder / "m.tflite", check=False
+    )
+    return folder / "m.tflite"
+
+
+def test_the_page_of_a_conversion_and_of_an_inspection_say_where_ops_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, page = written([("Relu", "x", "<b>r"), ("LogSoftmax", "<b>r", "y")], "y", tmp_path), tmp_path / "r.html"
+    assert run("inspect", str(path), "--summary", "--placement", "cpu", "--report", str(page)) == 0
+    assert "1 on XNNPACK, 1 on builtin kernels; 1 partition" in capsys.readouterr().out
+    shown = Elements(page.read_text())
+    for wanted in ("Where the ops run", "XNNPACK has no kernel for it", "<b>r", "builtin kernels", "1 of 2 ops"):
+        assert wanted in shown.text
+    assert shown.active == []  # nothing is loaded
+    source = onnx_model(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        [("x", TensorProto.FLOAT, (2, 3))],
+        [("y", TensorProto.FLOAT, None)],
+        {},
+        opset=18,
+    )
+    (tmp_path / "m.onnx").write_bytes(source.SerializeToString())
+    assert run("onnx2tfl", str(tmp_path / "m.onnx"), "-o", str(path), "--report", str(page)) == 0
+    assert "cpu: 1 on XNNPACK; 1 partition (by LiteRT)" in Elements(page.read_text()).text
+
+
+def test_an_inspection_is_written_as_json_but_not_as_junit(tmp_path: Path) -> None:
+    found = onnxtfl.inspect(written([("Relu", "x", "y")], "y", tmp_path), placement="gpu")
+    written_ = json.loads(onnxtfl.write_report(found, tmp_path / "r.json").read_text())
+    assert written_["placement"]["partitions"] == 1
+    with pytest.raises(onnxtfl.UsageError, match="JUnit is for checks"):
+        onnxtfl.write_report(found, tmp_path / "r.xml")
 
 
 def test_an_op_that_is_left_to_other_kernels_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

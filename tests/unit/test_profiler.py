@@ -86,5 +86,5 @@ def test_ops_between_inputs_and_outputs_of_a_delegate_are_its_own() -> None:
         {"index": 2, "op_name": "TOPK_V2", "inputs": [3], "outputs": [4]},
         {"index": 3, "op_name": "DELEGATE", "inputs": [0, 1], "outputs": [3]},
     ]
-    assert delegation(nodes) == {"delegate": "XNNPACK", "delegated": 2, "total": 3, "replaced": [0, 1]}
-    assert delegation(nodes[:3]) == {"delegate": "", "delegated": 0, "total": 3, "replaced": []}
+    assert delegation(nodes) == {"delegate": "XNNPACK", "delegated": 2, "total": 3, "partitions": 1, "replaced": [0, 1]}
+    assert delegation(nodes[:3]) == {"delegate": "", "delegated": 0, "total": 3, "partitions": 0, "replaced": []}

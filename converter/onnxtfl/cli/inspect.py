@@ -11,6 +11,7 @@ import click
 
 from onnxtfl.cli.help import Grouped
 from onnxtfl.cli.options import CONTEXT, MODEL, command_options, keywords
+from onnxtfl.cli.reports import requested, write
 from onnxtfl.option_table import INSPECT
 
 STAGES = {
@@ -55,9 +56,11 @@ def inspect_command(
     from onnxtfl.cli.streams import model_of
     from onnxtfl.cli.tables import show
 
+    page = requested(options)
     part = keywords(INSPECT, options)
     content = model_of(model)
     found = inspect(content, stage, **part)
+    write(page, found)
     if output is not None:
         _write(output, found.text())
     elif diff is not None or diff_stage is not None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onnxtfl import CheckReport, Conversion
+    from onnxtfl import CheckReport, Conversion, Inspection
 
 _SUFFIXES = {"--report": (".html", ".htm"), "--junit": (".xml",)}
 
@@ -32,9 +31,9 @@ def requested(options: dict[str, Any], name: str = "--report") -> str | None:
     return path
 
 
-def write(path: str | None, result: Conversion | CheckReport | None, a: object, b: object) -> None:
-    """Write the report if one was requested and there is a result."""
+def write(path: str | None, result: Conversion | CheckReport | Inspection | None, *names: object) -> None:
+    """Write the report if one was requested and there is a result. ``names``: of the two models of a check."""
     if path is not None and result is not None:
         from onnxtfl import write_report
 
-        write_report(result, path, a=os.fspath(str(a)), b=os.fspath(str(b)))
+        write_report(result, path, **dict(zip("ab", map(str, names), strict=False)))

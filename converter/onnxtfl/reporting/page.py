@@ -9,6 +9,7 @@ import base64
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -16,9 +17,11 @@ from markupsafe import Markup
 
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.conversion import Conversion, ConversionReport, islands
+from onnxtfl.inspection import Inspection
 from onnxtfl.reporting import elements as e
 from onnxtfl.reporting.changes import MEANING, Change, changes
 from onnxtfl.reporting.elements import Cell, Table
+from onnxtfl.reporting.placed import placement_cards, placement_section
 from onnxtfl.runtimes.profiles import Profile, SpeedChange
 from onnxtfl.tables import byte_count, shape
 
@@ -36,25 +39,40 @@ class Subject(NamedTuple):
 
 
 def page(subject: Subject) -> str:
-    """The page."""
-    style, script = e.file_text("page.css"), e.file_text("page.js")
-    return (
-        e.environment()
-        .get_template("page.html")
-        .render(
-            a=_file(subject.a),
-            b=_file(subject.b),
-            between="became" if subject.conversion is not None else "and",
-            paths=f"{subject.a}, {subject.b}",
-            verdict=_verdict(subject.check),
-            cards=list(_cards(subject)),
-            sections=_sections(subject),
-            footer=_footer(subject.check),
-            style=Markup(style),
-            script=Markup(script),
-            digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        )
+    """The page of a conversion or a check."""
+    a, b = _file(subject.a), _file(subject.b)
+    return _rendered(
+        title=f"{a} and {b}",
+        heading=f"{a} {'became' if subject.conversion is not None else 'and'} {b}",
+        paths=f"{subject.a}, {subject.b}",
+        verdict=_verdict(subject.check),
+        cards=list(_cards(subject)),
+        sections=_sections(subject),
+        footer=_footer(subject.check),
     )
+
+
+def inspection_page(found: Inspection) -> str:
+    """The page of an inspection: its summary, its ops, and where these run."""
+    counts, placement = dict(found.summary.ops), found.placement
+    rows = [(row.title, row.text) for row in replace(found, placement=None).rows()]
+    summary = Table("summary-table", ("what", "content"), rows).markup()
+    cards = [("Size", byte_count(found.summary.size), ""), ("Ops", str(sum(counts.values())), f"{len(counts)} kinds")]
+    sections = [_section("summary", "Summary", summary)]
+    if placement is not None:
+        cards += placement_cards(placement)
+        sections.append(placement_section(placement))
+    sections.append(_section("ops", "Ops", _op_table("ops-a", counts)) if counts else Markup())
+    name = _file(found.name)
+    shown = {"title": name, "heading": name, "paths": found.name, "verdict": None, "footer": _footer(None)}
+    return _rendered(cards=cards, sections=sections, **shown)
+
+
+def _rendered(**content: object) -> str:
+    style, script = e.file_text("page.css"), e.file_text("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    template = e.environment().get_template("page.html")
+    return template.render(style=Markup(style), script=Markup(script), digest=digest, **content)
 
 
 def _file(path: str) -> str:
@@ -72,7 +90,8 @@ def _sections(subject: Subject) -> list[Markup]:
     if subject.conversion is not None:
         parts.append(_changes(subject.conversion))
     if report is not None:
-        parts += [_quantized(report), _interface(report), _passes(report)]
+        placed = Markup() if report.placement is None else placement_section(report.placement)
+        parts += [placed, _quantized(report), _interface(report), _passes(report)]
     return [part for part in parts if part]
 
 
@@ -251,7 +270,8 @@ def _profile(k: int, profile: Profile) -> Markup:
         parts.append(e.macros().paragraph(f"Times per op: {profile.note}", "note"))
     if profile.total:
         by = f"{profile.delegate} takes {profile.delegated}" if profile.delegate else "No delegate takes any"
-        told = f"{by} of the {profile.total} ops of the main graph."
+        groups = f", in {profile.partitions} partitions" if profile.partitions > 1 else ""
+        told = f"{by} of the {profile.total} ops of the main graph{groups}."
         parts += [e.macros().paragraph(told, "small"), e.macros().track(profile.delegated / profile.total)]
     if not profile.ops:
         return Markup().join(parts)

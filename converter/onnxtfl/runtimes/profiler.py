@@ -28,9 +28,9 @@ def profile(
 ) -> dict[str, Any]:
     """The profile of ``model`` in `runtime`, on ``inputs`` in the model's order.
 
-    ``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total", "replaced"}``; where
-    it cannot be measured ``note`` says why, and keys are missing. ``replaced``: the places of the ops in the file that
-    the delegate computes. ``ops``: whether those of a .tflite are measured.
+    ``{"ops": [[name, op, milliseconds]], "milliseconds", "note", "delegate", "delegated", "total", "partitions",
+    "replaced"}``; where it cannot be measured ``note`` says why, and keys are missing. ``replaced``: the places of the
+    ops in the file that the delegate computes. ``ops``: whether those of a .tflite are measured.
     """
     if runtime.name not in ("onnxruntime", "litert", "tflite_runtime"):
         return {"note": f"{runtime.name} has no profiler in its Python package"}

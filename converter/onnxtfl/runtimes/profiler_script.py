@@ -128,7 +128,10 @@ def profile_tflite(
 
 
 def delegation(nodes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Which ops of the main subgraph a delegate replaces, and how many: those between its inputs and its outputs."""
+    """Which ops of the main subgraph a delegate replaces, how many, and in how many partitions.
+
+    They are those between the inputs and the outputs of its own ops.
+    """
     producers = {int(t): node for node in nodes if node["op_name"] != "DELEGATE" for t in node["outputs"]}
     replaced: set[int] = set()
     delegates = [node for node in nodes if node["op_name"] == "DELEGATE"]
@@ -141,7 +144,7 @@ def delegation(nodes: list[dict[str, Any]]) -> dict[str, Any]:
                 replaced.add(producer["index"])
                 work += [int(t) for t in producer["inputs"]]
     name = "XNNPACK" if delegates else ""
-    counts = {"delegated": len(replaced), "total": len(nodes) - len(delegates)}
+    counts = {"delegated": len(replaced), "total": len(nodes) - len(delegates), "partitions": len(delegates)}
     return {"delegate": name, **counts, "replaced": sorted(int(index) for index in replaced)}
 
 

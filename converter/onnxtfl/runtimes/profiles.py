@@ -37,7 +37,7 @@ class Profile:
 
     ``ops``: in the order in which they run; () if the runtime has no times, and ``note`` says why. ``milliseconds``:
     those of one run without measuring ops, None if not measured. ``delegate``: the delegate that runs a part of the ops
-    of a .tflite, "" if there is none; ``delegated`` of the ``total`` ops run in it.
+    of a .tflite, "" if there is none; ``delegated`` of the ``total`` ops run in it, in ``partitions`` groups.
     """
 
     runtime: str
@@ -47,6 +47,7 @@ class Profile:
     delegate: str = ""
     delegated: int = 0
     total: int = 0
+    partitions: int = 0
 
 
 @dataclass(frozen=True)

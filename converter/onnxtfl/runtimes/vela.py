@@ -27,6 +27,8 @@ DISTRIBUTION, INSTALL = "ethos-u-vela", "'onnxtfl[ethos-u]'"
 _REASON = re.compile(r"Warning \(supported operators\) operator: (\S+), ofm: '(.*)'\nReason: ([^\n]*)\n([^\n]*)")
 _ON_CPU = "Passthrough"
 """What Vela calls an op that it leaves in the file for the CPU."""
+NPU_OP = "ethos-u"
+"""The custom op of Vela's result that a part of the model became."""
 _NOT_TAKEN = "Vela leaves it to the CPU without a reason"
 
 
