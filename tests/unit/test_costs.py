@@ -122,8 +122,15 @@ class _Priced(TfliteTarget):
     ],
 )
 def test_equal_costs_leave_the_choice_to_the_rank(costs: dict[str, float], op: str) -> None:
-    form = _Priced(**costs).accepted(dot(value(128, 64), value(32, 64), 1))
+    weight = constant(np.ones((32, 64), np.float32))
+    form = _Priced(**costs).accepted(dot(value(128, 64), weight, 1))
     assert form is not None and form.op == op
+
+
+def test_of_equal_costs_the_delegate_computes_its_own_ops() -> None:
+    """XNNPACK leaves FULLY_CONNECTED with a computed filter to other kernels."""
+    form = _Priced(FULLY_CONNECTED=1000.0, BATCH_MATMUL=1050.0).accepted(dot(value(128, 64), value(32, 64), 1))
+    assert form is not None and form.op == "BATCH_MATMUL"
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
