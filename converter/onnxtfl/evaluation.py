@@ -16,6 +16,7 @@ from onnxtfl.formats.bodies import body
 from onnxtfl.formats.source import Content
 from onnxtfl.inputs.data_files import read_arrays
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.float16_evaluation import Float16Evaluation
 from onnxtfl.ir.graph import Graph, Node, State, Value
 from onnxtfl.ir.half import Excess, as_float16, simulation_scope
@@ -128,7 +129,7 @@ def _initial(state: State) -> Array:
     """The value of a state before the first run; dynamic sizes are those of the initial value, else 1."""
     type_ = state.input.tensor_type
     initial = np.zeros((), type_.storage.numpy) if state.initial is None else state.initial.numpy()
-    shape = initial.shape or [d if isinstance(d, int) else 1 for d in type_.shape or ()]
+    shape = initial.shape or [size_or(d, 1) for d in type_.shape or ()]
     return np.array(np.broadcast_to(initial, shape))
 
 

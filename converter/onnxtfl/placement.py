@@ -20,6 +20,7 @@ from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.tflite.outline import FileOp, file_ops
 from onnxtfl.ir.compact_record import decode
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.metadata import RECORD, content_of
 from onnxtfl.ir.model import Model
@@ -277,7 +278,7 @@ def _by_delegate(model: Path, read: Model, ops: Sequence[FileOp]) -> Placement:
 
 def _zeros(type_: Any) -> np.ndarray[Any, Any]:
     shape = type_.shape if isinstance(type_, TensorType) else ()
-    sizes = [size if isinstance(size, int) else 1 for size in shape or ()]
+    sizes = [size_or(size, 1) for size in shape or ()]
     return np.zeros(sizes, type_.storage.numpy)
 
 

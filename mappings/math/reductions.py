@@ -91,7 +91,7 @@ def _axes(b: Builder, node: Node) -> Value | None:
 def _all_if_empty(b: Builder, axes: Value, rank: int | None) -> Value:
     """Return the axes; all axes if their dynamic number is 0."""
     shape = axes.tensor_type.shape
-    if rank is None or shape is None or all(isinstance(d, int) for d in shape):
+    if rank is None or shape is None or is_static(shape):
         return axes
     is_empty = Term(b, b(ops.Shape, axes)).equals(0).to(DType.INT64)
     every = b(ops.Slice, constant(np.arange(rank)), [0], (is_empty * rank).value, [1])

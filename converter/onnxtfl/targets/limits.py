@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.dims import Shape
+from onnxtfl.ir.dims import Shape, size_or
 from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
@@ -158,7 +158,7 @@ _MEASURES: dict[str, Callable[..., float]] = {
 def _sizes(value: Value) -> Sizes:
     """The sizes of a tensor, unknown ones as 1, as Vela takes them."""
     shape: Shape | None = value.type.shape if isinstance(value.type, TensorType) else None
-    return [size if isinstance(size, int) else 1 for size in shape or ()]
+    return [size_or(size, 1) for size in shape or ()]
 
 
 def _constant(value: Value) -> list[int]:
