@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from onnxtfl.build.stablehlo import combining_op, int_list
@@ -30,13 +27,13 @@ _OF_BOOLS = {"sum": "any", "prod": "all", "max": "any", "min": "all"}
 @lift_tfl("REDUCE_WINDOW")
 def _reduce_window(b: Builder, node: Node) -> Value:
     found = [static_ints(node.operand(i)) for i in (2, 3, 4)]
-    names = ("window_dimensions", "window_strides", "window_dilations")
-    if None in found:
+    sizes, strides, dilations = found
+    if sizes is None or strides is None or dilations is None:
         raise UnsupportedError("a window known only at run time", code="E-SHAPE-002")
     kind = _KINDS.get(node.attr("reduce_function"))
     if kind is None:
         raise UnsupportedError(f"reduce_function {node.attr('reduce_function')}")
-    return _reduced(b, node.operand(0), node.operand(1), kind, dict(zip(names, found, strict=True)))
+    return _reduced(b, node.operand(0), node.operand(1), kind, Window.filled(sizes, strides, dilations, ()))
 
 
 @lift_tfl("STABLEHLO_REDUCE_WINDOW")
@@ -49,25 +46,25 @@ def _stablehlo_reduce_window(b: Builder, node: Node) -> list[Value]:
     dilated = [b(ops.InteriorPad, node.operand(i), starts[i], interior_padding=gaps) for i in range(count)]
     operands = [b(ops.Pad, x, padding, start) for x, start in zip(dilated, starts, strict=True)]
     names = ("window_dimensions", "window_strides", "window_dilations")
-    window = {name: int_list(node, name) or [1] * rank for name in names}
+    sizes, strides, dilations = (int_list(node, name) for name in names)
+    window = Window.filled(sizes or [1] * rank, strides, dilations, ())
     join = combining_op(body)
     if count == 1 and join is not None and join.reduction:
         return [_reduced(b, operands[0], starts[0], join.reduction, window)]
-    sizes, strides, steps = (window[name] for name in names)
-    sides = Window.filled(sizes, strides, steps, ())
-    stacks = [ops.stacked_windows(b, x, sides, start) for x, start in zip(operands, starts, strict=True)]
+    stacks = [ops.stacked_windows(b, x, window, start) for x, start in zip(operands, starts, strict=True)]
     return reduced_by_graph(b, stacks, starts, body, [rank])
 
 
-def _reduced(b: Builder, x: Value, start: Value, kind: str, window: Mapping[str, Any]) -> Value:
-    if sum(window["window_dimensions"]) > MOST_TAPS:
-        raise UnsupportedError(f"a reduction over windows of {window['window_dimensions']}")
+def _reduced(b: Builder, x: Value, start: Value, kind: str, window: Window) -> Value:
+    if sum(window.shape) > MOST_TAPS:
+        raise UnsupportedError(f"a reduction over windows of {list(window.shape)}")
+    attributes = ops.reduce_window_attributes(window)
     if x.dtype is DType.BOOL:
         kind = _OF_BOOLS.get(kind, kind)
     elif kind in ("all", "any"):
         held = (Term(b, v).differs(0).value for v in (x, start))
-        return b(ops.Convert, b(ops.ReduceWindow, *held, kind=kind, **window), dtype=x.dtype)
-    return b(ops.ReduceWindow, x, start, kind=kind, **window)
+        return b(ops.Convert, b(ops.ReduceWindow, *held, kind=kind, **attributes), dtype=x.dtype)
+    return b(ops.ReduceWindow, x, start, kind=kind, **attributes)
 
 
 @regions_of("tfl.STABLEHLO_REDUCE_WINDOW")

@@ -12,7 +12,7 @@ from onnxtfl.ir.document.windows import AUTO_PAD, resolved
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import BOOLS, NUMERIC, Operand
 from onnxtfl.ir.ops.padding import InteriorPad
-from onnxtfl.ir.ops.reduce_window import ReduceWindow, stacked_windows
+from onnxtfl.ir.ops.reduce_window import ReduceWindow, reduce_window_attributes, stacked_windows
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.window_padding import missing, of_amounts, same_amounts
 
@@ -66,10 +66,7 @@ def _reduce_window(
     window = padded.window
     spread = [padded.operand(b, x, start) for x, start in zip(spread, starts, strict=True)]
     if len(inputs) == 1 and found in _BY_AXIS:
-        sides = (window.shape, window.strides, window.dilations)
-        names = ("window_dimensions", "window_strides", "window_dilations")
-        attributes = {**dict(zip(names, sides, strict=True)), "padding": window.explicit_padding}
-        return [b(ReduceWindow, spread[0], starts[0], kind=_BY_AXIS[found], **attributes)]
+        return [b(ReduceWindow, spread[0], starts[0], kind=_BY_AXIS[found], **reduce_window_attributes(window))]
     stacks = [stacked_windows(b, x, window, start) for x, start in zip(spread, starts, strict=True)]
     last = [stacks[0].rank - 1]
     if isinstance(computation, Graph):

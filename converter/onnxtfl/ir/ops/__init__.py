@@ -187,7 +187,14 @@ from onnxtfl.ir.ops.precision import ReducePrecision
 from onnxtfl.ir.ops.quantization import DequantizeLinear, QuantizeLinear
 from onnxtfl.ir.ops.randomness import Multinomial, RngNormal, RngUniform
 from onnxtfl.ir.ops.recurrence import INPUT_GATE, Grid, Gru, Lstm, Recurrent, Rnn, operands_of, states_of
-from onnxtfl.ir.ops.reduce_window import PartialReduce, ReduceWindow, SelectAndScatter, stacked_windows, window_taps
+from onnxtfl.ir.ops.reduce_window import (
+    PartialReduce,
+    ReduceWindow,
+    SelectAndScatter,
+    reduce_window_attributes,
+    stacked_windows,
+    window_taps,
+)
 from onnxtfl.ir.ops.reductions import ArgMax, ArgMin, FunctionReduce, Reduce, possible_axes, reduced_axes
 from onnxtfl.ir.ops.regions import MaxRoiPool, RoiAlign
 from onnxtfl.ir.ops.reshape import DynamicReshape, Reshape, Squeeze, Unsqueeze

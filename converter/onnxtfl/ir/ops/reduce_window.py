@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 
@@ -58,6 +59,12 @@ def ReduceWindow(
         if window.shape[axis] > 1 or window.strides[axis] > 1:
             x = reduce(partial(b, join), window_taps(b, x, [axis], window.along([axis])))
     return x if init is None else b(join, x, init)
+
+
+def reduce_window_attributes(window: Window) -> dict[str, Any]:
+    """Return the attributes of a ReduceWindow with `window` over all axes."""
+    names = ("window_dimensions", "window_strides", "window_dilations", "padding")
+    return dict(zip(names, (window.shape, window.strides, window.dilations, window.padding), strict=True))
 
 
 def window_taps(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Iterator[Value]:
