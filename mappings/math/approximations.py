@@ -35,17 +35,27 @@ def polynomial(x: Term, coefficients: Sequence[float]) -> Term:
     return total
 
 
+def log1p_of_square(square: Term) -> Term:
+    """Return log(1 + u) / s, s = u / (u + 2), of s squared; not above 1/9."""
+    return polynomial(square, _LOG1P)
+
+
+def is_small(square: Term) -> Term:
+    """Whether `log1p_of_square` is exact enough."""
+    return square < 0.1112
+
+
 def log1p_of_small(u: Term) -> Term:
     """Return log(1 + u) for u in [-0.5, 1]. Computing 1 + u would cancel, and XNNPACK's Log is off by 1e-7 near 1."""
     s = u / (u + 2.0)
-    return s * polynomial(s * s, _LOG1P)
+    return s * log1p_of_square(s * s)
 
 
 def log1p(u: Term) -> Term:
     """Return log(1 + u)."""
     s = u / (u + 2.0)
     square = s * s
-    return (square < 0.1112).choose(s * polynomial(square, _LOG1P), (u + 1.0).log())
+    return is_small(square).choose(s * log1p_of_square(square), (u + 1.0).log())
 
 
 def erf(x: Term) -> Term:

@@ -9,6 +9,7 @@ from onnxtfl.build.operands import formula
 from onnxtfl.build.rows import row
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.ops.complex_numbers import REAL_OF
 from onnxtfl.ir.reshape import broadcast, unsqueezed
@@ -18,7 +19,11 @@ from onnxtfl.rewriting.registry import decompose, lift_tfl
 row(ops.Real, tfl="REAL")
 row(ops.Imag, tfl="IMAG")
 formula(ops.Real)(lambda x: None if x.dtype in REAL_OF else x)
-formula(ops.Imag)(lambda x: None if x.dtype in REAL_OF else x * 0)
+formula(ops.Imag)(lambda x: None if x.dtype in REAL_OF else _zeros_like(x))
+
+
+def _zeros_like(x: Term) -> Term:
+    return x.constant(0).apply(ops.BroadcastTo, Term(x.b, x.b(ops.Shape, x.value)))
 
 
 @lift_tfl("COMPLEX_ABS")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from onnxtfl.mappings.math.approximations import atan2, erf, log1p
+from onnxtfl.mappings.math.approximations import atan2, erf, is_small, log1p, log1p_of_square
 
 from onnxtfl.build.operands import formula, on_terms
 from onnxtfl.build.rows import row
@@ -186,8 +186,10 @@ def _acosh(x: Term) -> Term:
 
 @formula(ops.Atanh, "tfl")
 def _atanh(x: Term) -> Term:
-    size = x.abs()
-    return x.sign() * log1p(size * 2.0 / (1.0 - size)) * 0.5
+    """Return half of log1p(2 x / (1 - x)), of large x as a difference: TFLite's quotients are never infinite."""
+    square = x * x
+    large = (x + 1.0).log() * 0.5 - (1.0 - x).log() * 0.5
+    return is_small(square).choose(x * log1p_of_square(square) * 0.5, large)
 
 
 row(ops.Atan2, tfl="ATAN2", lifts=False)

@@ -11,10 +11,13 @@ from onnxtfl.build.windows import realize_window
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.conversions import convert_quantization
 from onnxtfl.ir.dims import known_sizes, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.numeric import lowest
 from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import dim_value, iota, reshape, with_unit_axis
 from onnxtfl.ir.types import DType
 
@@ -25,17 +28,19 @@ def numbered(b: Builder, x: Value) -> Value:
     return reshape(b, iota(b, count.value), x.shape, x)
 
 
-def pool_with_indices(b: Builder, node: Node, lowest: float) -> list[Value]:
+def pool_with_indices(b: Builder, node: Node) -> list[Value]:
     """Concatenate the taps; return their maximum and its (first) position in the flattened operand.
 
-    `lowest`: the padding value. The position is the sum over the axes of (window start + tap offset) * axis stride.
+    The position is the sum over the axes of (window start + tap offset) * axis stride. No element equals the padding,
+    which has no position.
     """
     x, dims, window = node.operand(0), node.attr("dims"), ops.pool_window(attributes_of(node))
+    x = _above_padding(b, x) if any(node.attr("padding")) else x
     found, counts = realize_window(b, x, dims, window), list(x.shape)
     for axis, count in zip(dims, window.counts([x.shape[d] for d in dims]), strict=True):
         counts[axis] = count
     check_elements(math.prod(known_sizes(counts)), "the indices of the windows")
-    taps = list(ops.window_taps(b, found.operand(b, x, lowest), dims, window))
+    taps = list(ops.window_taps(b, found.operand(b, x, float(lowest(x.dtype.numpy))), dims, window))
     stack = b(ops.Concatenate, *(with_unit_axis(b, tap, x.rank) for tap in taps), axis=x.rank)
     best = b(ops.Reduce, stack, [x.rank], kind="max", keepdims=False)
     which = b(ops.ArgMax, stack, axis=x.rank, keepdims=False)
@@ -50,4 +55,16 @@ def pool_with_indices(b: Builder, node: Node, lowest: float) -> list[Value]:
     index = Term(b, b(ops.Gather, offsets.value, which, axis=0))
     for axis, (line, step) in enumerate(zip(lines, steps, strict=True)):
         index = index + (line * step).along(axis, x.rank)
-    return [best, index.value]
+    return [_like(b, best, node.operand(0)), index.value]
+
+
+def _above_padding(b: Builder, x: Value) -> Value:
+    """`x` in a type whose least value is no element: small integers as int32, quantized values as real ones."""
+    if x.is_quantized:
+        return convert_quantization(b, x, None)
+    return b(ops.Convert, x, dtype=DType.INT32) if x.dtype.is_integer and x.dtype.bits < 32 else x
+
+
+def _like(b: Builder, value: Value, x: Value) -> Value:
+    """The value in the type and quantization of `x`."""
+    return convert_quantization(b, Term(b, value).to(x.dtype).value, quantization_of(x))

@@ -54,7 +54,7 @@ row(ops.Gather, onnx="Gather", attributes="axis", when=_unbatched, lifts=False)
 row(ops.Gather, onnx="GatherElements", attributes="axis", when=_by_element, lifts=False)
 _BATCH = {"batch_dims": Spelled("batch_dims", default=0)}
 row(ops.GatherND, onnx="GatherND", attributes=_BATCH, integers=(1,), lifts=False)
-row(ops.GatherND, tfl="GATHER_ND", integers=(1,), when=_unbatched)
+row(ops.GatherND, tfl="GATHER_ND", integers=(1,), when=lambda node: _unbatched(node) and node.operand(1).shape[-1] != 0)
 row(ops.GatherElements, onnx="GatherElements", attributes="axis", lifts=False)
 
 

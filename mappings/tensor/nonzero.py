@@ -9,14 +9,12 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import Form, lift_onnx, lift_tfl, lower_tfl
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_tfl
 
 
 @lift_onnx("NonZero", since=(9, 13))
 def _nonzero(b: Builder, node: Node) -> Value:
-    """A scalar is treated as a vector of one element (measured in ONNX Runtime)."""
-    x = truth(b, node.operand(0))
-    return b(ops.NonZero, reshape(b, x, (1,)) if x.tensor_type.rank == 0 else x)
+    return b(ops.NonZero, truth(b, node.operand(0)))
 
 
 def truth(b: Builder, x: Value) -> Value:
@@ -26,9 +24,9 @@ def truth(b: Builder, x: Value) -> Value:
 
 @lower_tfl(ops.NonZero)
 def _to_tfl_where(node: Node) -> Form | None:
-    """WHERE has bool operands and returns the transposed indices."""
+    """WHERE has bool operands of one axis or more and returns the transposed indices."""
     x, columns = node.operand(0), node.result.tensor_type
-    if x.dtype is not DType.BOOL:
+    if x.dtype is not DType.BOOL or x.tensor_type.rank == 0:
         return None
     rows = columns.with_shape(None if columns.shape is None else columns.shape[::-1])
     return Form("WHERE", (x,), types=(rows,), finish=lambda b, found: [b(ops.Transpose, *found, permutation=(1, 0))])
@@ -36,6 +34,11 @@ def _to_tfl_where(node: Node) -> Form | None:
 
 row(ops.NonZero, onnx="NonZero", lifts=False)
 formula(ops.NonZero, "tfl")(lambda x: None if x.dtype is DType.BOOL else x.differs(0).apply(ops.NonZero))
+
+
+@decompose(ops.NonZero, "tfl", when=lambda node: node.operand(0).tensor_type.rank == 0, benefit=1)
+def _of_scalar(b: Builder, node: Node) -> Value:
+    return b(ops.NonZero, reshape(b, node.operand(0), (1,)))
 
 
 @lift_tfl("WHERE")

@@ -52,7 +52,7 @@ def varied_samples(op: type[Op], count: int) -> Iterator[Sample]:
 
 
 def _sample(op: type[Op], rng: RNG) -> Sample:
-    return OF_OP[op.name](rng) if op.name in OF_OP else _declared(op, rng)
+    return OF_OP[op.name](rng) if op.name in OF_OP else declared(op, rng)
 
 
 def _is_typed(op: type[Op], dtype: DType) -> bool:
@@ -101,8 +101,9 @@ def opened(sample: Sample, rank_is_known: bool) -> Sample:
     return [Open(np.asarray(first), rank_is_known), *rest], sample[1]
 
 
-def _declared(op: type[Op], rng: RNG) -> Sample:
-    first = SHAPES[rng.integers(4)]
+def declared(op: type[Op], rng: RNG, shape: tuple[int, ...] | None = None) -> Sample:
+    """A sample by the declaration alone; `shape`: of the first operand, else one of `SHAPES`."""
+    first = SHAPES[rng.integers(4)] if shape is None else shape
     operands: list[Any] = []
     for i, declared in enumerate(op.operands):
         if declared.optional and rng.integers(2):
@@ -542,6 +543,7 @@ MORE: dict[str, tuple[Draw, ...]] = {
     "DepthToSpace": (lambda r: ([_floats(r, 2, 3, 4, 8)], _LAST),),
     "SpaceToDepth": (lambda r: ([_floats(r, 2, 4, 6, 3)], _LAST),),
     "HardSigmoid": (lambda r: ([_floats(r, 3, 4)], {"slope": 1 / 6, "offset": 0.5}),),
+    "NonZero": (lambda r: ([np.asarray(bool(r.integers(2)))], {}),),
     "Pad": (
         lambda r: ([_floats(r, 3, 4), np.asarray([[-1, 2], [1, -2]]), None], {"mode": "constant"}),
         lambda r: ([_some(r, 2, 3, 1, 2, 3, 2), known([[0, 0], [0, 0], [1, 0], [0, 0], [0, 0], [0, 1]]), None], {}),

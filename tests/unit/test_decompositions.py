@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -65,9 +65,11 @@ class Built(NamedTuple):
     results: list[Array]
 
 
-def built(op: type[Op], operands: list[Any], attributes: dict[str, Any]) -> Built | None:
-    """None where the declarations allow operands that do not fit together."""
-    graph, inputs = Graph(), list[Array]()
+def built(op: type[Op], operands: list[Any], attributes: dict[str, Any], graph: Graph | None = None) -> Built | None:
+    """The node in a new graph, or as one more of `graph`; None where the declarations allow operands that do not fit
+    together.
+    """
+    graph, inputs = Graph() if graph is None else graph, list[Array]()
     values: list[Value | None] = []
     for one in operands:
         if one is None or isinstance(one, Known):
@@ -76,14 +78,14 @@ def built(op: type[Op], operands: list[Any], attributes: dict[str, Any]) -> Buil
             values.append(constant(one.array, type_=one.type))
         elif isinstance(one, Stored):
             inputs.append(one.array)
-            values.append(graph.add_input(one.type, f"x{len(inputs)}"))
+            values.append(graph.add_input(one.type, f"x{len(graph.inputs)}"))
         elif isinstance(one, Open):
             inputs.append(one.array)
             sizes = tuple(fresh_symbol() for _ in one.array.shape) if one.rank_is_known else None
-            values.append(graph.add_input(TensorType(dtype_of(one.array), sizes), f"x{len(inputs)}"))
+            values.append(graph.add_input(TensorType(dtype_of(one.array), sizes), f"x{len(graph.inputs)}"))
         else:
             inputs.append(np.asarray(one))
-            values.append(graph.add_input(TensorType(dtype_of(inputs[-1]), inputs[-1].shape), f"x{len(inputs)}"))
+            values.append(graph.add_input(TensorType(dtype_of(inputs[-1]), inputs[-1].shape), f"x{len(graph.inputs)}"))
     try:
         results = Builder(graph).many(op, *values, **attributes)
         node = results[0].producer
@@ -94,8 +96,18 @@ def built(op: type[Op], operands: list[Any], attributes: dict[str, Any]) -> Buil
         found = evaluate_node(node, arrays)
     except (OnnxtflError, ValueError, IndexError, TypeError, NotImplementedError):
         return None
-    graph.outputs = results
+    graph.outputs = [*graph.outputs, *results]
     return Built(graph, node, inputs, found)
+
+
+def together(op: type[Op], given: Iterable[tuple[list[Any], dict[str, Any]]]) -> Built | None:
+    """One graph of all samples that fit together; None if there are none."""
+    graph, inputs, results = Graph(), list[Array](), list[Array]()
+    node = None
+    for operands, attributes in given:
+        if built(op, operands, attributes) is not None and (one := built(op, operands, attributes, graph)) is not None:
+            inputs, results, node = [*inputs, *one.inputs], [*results, *one.results], one.node
+    return None if node is None else Built(graph, node, inputs, results)
 
 
 def drawn(op: type[Op]) -> Iterator[Built]:

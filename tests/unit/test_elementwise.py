@@ -77,3 +77,9 @@ def test_the_angle_of_infinities_and_zeros() -> None:
 def test_signs_of_zeros_in_atan2() -> None:
     y, x = np.meshgrid([-1, -0.0, 0.0, 1], [-1, -0.0, 0.0, 1])
     assert_same_as_litert(lambda g: g.op("ATAN2", [g.given(y), g.given(x)]))
+
+
+def test_special_elements() -> None:
+    """No quotient by 0 in Atanh, which LiteRT clips; Imag of real numbers is 0."""
+    check_legalized(ops.Atanh, [np.float32([1, -1, 0.3, -0.34, 1e-6, np.nan, 2])])
+    check_legalized(ops.Imag, [np.float32([np.inf, -np.inf, np.nan, 3])])

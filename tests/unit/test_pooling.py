@@ -15,9 +15,15 @@ from onnxtfl import onnx_to_tflite
 from onnxtfl.build.windows import tfl_padding
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import symbol
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.interpret import run
 from onnxtfl.ir.op import Op
+from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.spatial import Window
+from onnxtfl.ir.types import tensor
+from onnxtfl.rewriting.legalize import legalize
 from tests.fuzz.both_ways import assert_converts_both_ways
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.lifting import TFLITE, check_legalized, floats, lifted_onnx, onnx_target
@@ -296,3 +302,23 @@ def test_ceil_mode_over_open_sizes() -> None:
         }""",
         sizes=[{"h": 5, "w": 6}, {"h": 6, "w": 9}],
     )
+
+
+QUANTIZED = Quantization("uint8", (0.5,), (4,))
+
+
+@pytest.mark.parametrize("kind", ["positive", "uint8", "quantized"])
+def test_indices_are_those_of_elements_not_of_padding(kind: str) -> None:
+    """Also where all elements of a window are the least of their type, as the padding may be."""
+    graph, shape = Graph(), (1, 2, 5, 5)
+    types = {"uint8": tensor("uint8", *shape), "quantized": tensor("float32", *shape).stored_as(QUANTIZED)}
+    b = Builder(graph)
+    x = graph.add_input(types.get(kind, tensor("float32", *shape)), "x")
+    read = b(ops.Relu, x) if kind == "positive" else x
+    graph.outputs = b.many(ops.MaxPool, read, **pool(2, strides=(2, 2), padding=(1, 1, 1, 1)), return_indices=True)
+    given = np.asarray(np.random.default_rng(3).integers(-9, 2, shape).clip(0 if kind != "positive" else None))
+    array = given.astype(np.float32 if kind == "positive" else np.uint8)
+    expected = run(graph, [array])
+    legalize(graph, TFLITE)
+    for found, wanted in zip(run(graph, [array]), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)

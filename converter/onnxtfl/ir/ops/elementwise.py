@@ -190,9 +190,13 @@ def Rsqrt(x: Term) -> Term:
 
 @by_formula(_Increasing, operands=_NUMERIC, results=_REAL)
 def Cbrt(x: Term) -> Term:
-    """The real cube root; float32 for integers. Source: neutral-ops 3.20."""
-    real = x.to(DType.FLOAT32) if x.dtype.is_integer else x
-    return real.sign() * real.abs().power(1 / 3)
+    """The real cube root; float32 for integers. Source: neutral-ops 3.20.
+
+    A half float is too coarse for 1/3.
+    """
+    real = x.to(DType.FLOAT32) if x.dtype.is_integer or x.dtype.bits < 32 else x
+    root = real.sign() * real.abs().power(1 / 3)
+    return root if x.dtype.is_integer else root.to(x.dtype)
 
 
 class Atan2(Binary):

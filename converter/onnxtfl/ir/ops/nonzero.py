@@ -15,7 +15,7 @@ from onnxtfl.ir.types import DType
 
 
 class NonZero(Op):
-    """The indices of the nonzero elements in C order: [rank, n].
+    """The indices of the nonzero elements in C order: [rank, n]; a scalar is a vector of one element.
 
     Source: neutral-ops 3.83; shaped like ONNX NonZero's.
     """
@@ -34,9 +34,9 @@ class NonZero(Op):
     def shape(x: Value) -> Dims:
         rank = rank_of(x.type)
         count: Dim = 0 if 0 in (x.tensor_type.shape or ()) else fresh_symbol()
-        axes: Dim = fresh_symbol() if rank is None else rank
+        axes: Dim = fresh_symbol() if rank is None else max(rank, 1)
         return (axes, count)
 
     @staticmethod
     def compute(x: Array) -> Array:
-        return np.asarray(np.nonzero(x)) if x.ndim else np.zeros((0, int(bool(x))))
+        return np.asarray(np.nonzero(np.atleast_1d(x)))

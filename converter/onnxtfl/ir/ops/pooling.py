@@ -100,11 +100,12 @@ class MaxPool(_Pool):
         if not attributes["return_indices"]:
             return window.accumulate(np.maximum, image, lowest(x.dtype)).transpose(back)
         stack = window.stack(image, lowest(x.dtype))
-        best = stack.max(axis=-1).transpose(back)
+        best = stack.max(axis=-1, keepdims=True)
         numbers = np.arange(x.size, dtype=np.int64).reshape(x.shape)
-        where = window.stack(_spatial_last(numbers, dims)[0], 0)
-        chosen = np.take_along_axis(where, stack.argmax(axis=-1)[..., None], axis=-1)[..., 0]
-        return np.asarray(best), chosen.transpose(back)
+        where = window.stack(_spatial_last(numbers, dims)[0], -1)
+        largest = ~(stack < best) & (where >= 0)  # not the padding, which may be equal
+        chosen = np.take_along_axis(where, largest.argmax(axis=-1)[..., None], axis=-1)[..., 0]
+        return np.asarray(best[..., 0].transpose(back)), chosen.transpose(back)
 
 
 def by_column(b: Builder, indices: Value, x: Value, axes: Sequence[int]) -> Value:

@@ -136,6 +136,12 @@ def long_strides(b: Builder, node: Node) -> Value | None:
     return b(node.op, *node.operands, **{**attributes, "window_strides": tuple(shorter)})
 
 
+@CANONICAL.on(ops.Reverse, quantized=True)
+def reverse(b: Builder, node: Node) -> Value | None:
+    """Remove a reversal of no axes."""
+    return None if node.attr("dimensions") else node.operand(0)
+
+
 @CANONICAL.on(ops.BitcastConvert)
 def bitcast(b: Builder, node: Node) -> Value | None:
     """Remove a reinterpretation as the operand's own type."""

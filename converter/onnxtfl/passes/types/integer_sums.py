@@ -5,12 +5,13 @@ saturates.
 
     Reduce(%x: tensor<4x9xint32>, [1]) {kind = "sum"}     ->     DotGeneral(%x, ones: tensor<9xint32>)
 
-Only where elements are not known to be so small that the sum is exact. Sums along dynamic axes, and products, remain
-as they are, with an assumption in the report.
+Only where elements are not known to be so small that the sum is exact. Products of few elements become Mul ops. Sums
+along dynamic axes, and other products, remain as they are, with an assumption in the report.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -31,6 +32,7 @@ _EXACT = {DType.INT32: 1 << 31, DType.INT64: 1 << 53}
 """ReduceSum is exact for smaller sums."""
 _MOST = 1 << 16
 """The most ones that are stored."""
+_MOST_FACTORS = 16
 
 
 @INTEGER_SUMS.on(ops.Reduce)
@@ -39,6 +41,8 @@ def _product_by_ones(b: Builder, node: Node) -> Value | None:
     if kind not in ("sum", "prod") or x.dtype not in _EXACT or _is_exact(node):
         return None
     sizes = [x.shape[a] for a in axes] if axes else []
+    if kind == "prod" and axes and is_static(sizes) and 0 < math.prod(sizes) <= _MOST_FACTORS:
+        return reshape(b, _multiplied(b, x, axes), node.result.shape, x)
     if kind == "prod" or not axes or not is_static(sizes) or not 0 < math.prod(sizes) <= _MOST:
         name, bits = {"sum": "sum", "prod": "product"}[kind], _EXACT[x.dtype].bit_length() - 1
         assume(f"each {name} of {x.dtype.value} is below 2**{bits}: ONNX Runtime rounds and saturates", is_minor=True)
@@ -46,6 +50,14 @@ def _product_by_ones(b: Builder, node: Node) -> Value | None:
     if len(axes) == 1 and axes[0] >= x.rank - 2:
         return _along(b, x, axes[0], bool(node.attr("keepdims")))
     return reshape(b, _along_several(b, x, axes), node.result.shape, x)
+
+
+def _multiplied(b: Builder, x: Value, axes: Sequence[int]) -> Value:
+    """The product along `axes`, which stay with size 1."""
+    for axis in axes:
+        parts = b.many(ops.Split, x, None, axis=axis, count=int(x.shape[axis]))
+        x = functools.reduce(lambda lhs, rhs: b(ops.Mul, lhs, rhs), parts)
+    return x
 
 
 def _is_exact(node: Node) -> bool:
