@@ -213,7 +213,7 @@ class GraphReader:
     def _attribute(self, scope: _Scope, proto: AttributeProto, node: str, captured: Mapping[str, Value | None]) -> Any:
         """The value of `proto`; `read` lists the types."""
         kind = attribute_kind(proto)
-        content = getattr(proto, FIELDS[kind]) if kind in FIELDS else None
+        content: Any = getattr(proto, FIELDS[kind]) if kind in FIELDS else None
         if kind in (AttributeProto.FLOAT, AttributeProto.INT):
             return content
         if kind in (AttributeProto.FLOATS, AttributeProto.INTS):
