@@ -148,8 +148,8 @@ def quantized_io(target: Target, options: Options) -> Pass:
 
 def quantized_for_onnx(target: Target, options: Options) -> Passes:
     """Ops on quantized types: ONNX Runtime's optimizer wants uint8."""
-    fuse = Pass("fuse quantized", quantize.fuse_quantized, EVERYWHERE, needs=NEUTRAL)
-    uint8 = Pass("uint8 storage", quantize.store_as_uint8, EVERYWHERE, needs=NEUTRAL)
+    fuse = Pass("fuse quantized", quantize.fuse_quantized, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized)
+    uint8 = Pass("uint8 storage", quantize.store_as_uint8, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized)
     counted = Pass("int32 outputs", quantize.count_steps_of_outputs, MAIN_ONLY, needs=NEUTRAL)
     edges = quantized_io(target, options)
     return [fuse, *([] if target.has_integer_ops else [uint8]), edges, counted, SIMPLIFY]
@@ -160,10 +160,12 @@ def quantized_for_tflite(target: Target, options: Options) -> Passes:
     int8 = partial(quantize.store_as_int8, always=not target.has_uint8_kernels)
     hybrid = [Pass("hybrid", quantize.use_hybrid_weights, EVERYWHERE, needs=NEUTRAL)]
     return [
-        Pass("integer constants", quantize.use_integer_constants, EVERYWHERE, needs=NEUTRAL),
-        Pass("fuse quantized", quantize.fuse_quantized, EVERYWHERE, needs=NEUTRAL),
-        Pass("stored clamps", quantize.STORED_CLAMPS.apply, EVERYWHERE, needs=NEUTRAL),
-        Pass("int8 storage", int8, EVERYWHERE, needs=NEUTRAL),
+        Pass(
+            "integer constants", quantize.use_integer_constants, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized
+        ),
+        Pass("fuse quantized", quantize.fuse_quantized, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
+        Pass("stored clamps", quantize.STORED_CLAMPS.apply, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
+        Pass("int8 storage", int8, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         quantized_io(target, options),
         *(hybrid if options.dynamic_quant == "hybrid" else []),
         SIMPLIFY,

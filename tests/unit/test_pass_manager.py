@@ -39,6 +39,13 @@ def test_a_region_has_a_rewrite_of_its_own() -> None:
     assert seen == ["main main", "region inner", "region outer"]
 
 
+def test_a_pass_is_not_entered_by_graphs_without_what_it_needs() -> None:
+    seen: list[str] = []
+    negates = lambda graph: any(node.op is ops.Neg for node in graph.nodes)  # noqa: E731
+    PassManager([Pass("look", lambda g: seen.append(g.name), EVERYWHERE, when=negates)]).run(nested())
+    assert seen == ["inner"]
+
+
 def test_groups_run_until_nothing_changes() -> None:
     left = [3]
 

@@ -148,12 +148,19 @@ class Row:
     def _form(self, node: Node, operands: Sequence[Value | None], integer: Callable[[Value], Operand]) -> Form | None:
         if any(node.attr(k) != v for k, v in self.fixed.items()) or (self.when is not None and not self.when(node)):
             return None
-        taken = [integer(v) if i in self.integers and v is not None else v for i, v in enumerate(operands)]
+        taken: list[Operand] = list(operands)
+        for i in self.integers:
+            if i < len(operands) and (value := operands[i]) is not None:
+                taken[i] = integer(value)
         for ours, index in self._entries.items():
             taken.insert(index, clamp_to_int32(node.attr(ours)))
-        options = [pair for pair in self.attributes.items() if pair[0] not in self._entries]
-        written = {spelled.name: spelled.written(node.attr(ours)) for ours, spelled in options}
+        written = {spelled.name: spelled.written(node.attr(ours)) for ours, spelled in self._options.items()}
         return Form(self.name, tuple(taken), {**self.always, **{k: v for k, v in written.items() if v is not None}})
+
+    @functools.cached_property
+    def _options(self) -> dict[str, Spelled]:
+        """The attributes that are none of `_entries`."""
+        return {ours: spelled for ours, spelled in self.attributes.items() if ours not in self._entries}
 
 
 def row(

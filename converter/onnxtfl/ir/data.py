@@ -11,7 +11,7 @@ import itertools
 import math
 import os
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 
@@ -46,7 +46,7 @@ LARGEST_EMPTY = 2**56
 """The largest product of the sizes above 0 of an array without elements, which NumPy limits too."""
 
 
-class TensorData(ABC):
+class TensorData:  # no ABC, for which isinstance takes ten times as long
     """The elements of a constant tensor: element type, static shape, and methods to read them in pieces."""
 
     dtype: DType

@@ -27,7 +27,8 @@ class Origin:
         """The origin of the transposed value."""
         before = self.permutation or tuple(range(len(permutation)))
         after = tuple(before[p] for p in permutation)
-        return replace(self, permutation=None if after == tuple(range(len(after))) else after)
+        order = None if after == tuple(range(len(after))) else after
+        return Origin(self.tensor, order, self.quantization, self.shape, self.pairs)
 
     def reshaped(self, shape: Shape) -> Origin | None:
         """The origin of the reshaped value; None if it was transposed before."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.declaration import Pick
-from onnxtfl.ir.graph import Node, Value, attributes_of
+from onnxtfl.ir.graph import Graph, Node, Value, attributes_of
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import TensorType, Type
 
@@ -19,6 +19,11 @@ from onnxtfl.ir.types import TensorType, Type
 def touches_quantized(node: Node) -> bool:
     """Whether an operand or a result of `node` is quantized."""
     return _any_quantized(node.operands) or _any_quantized(node.results)
+
+
+def has_quantized(graph: Graph) -> bool:
+    """Whether there are quantized values in `graph`, regions excluded."""
+    return _any_quantized((*graph.inputs, *graph.outputs)) or any(map(touches_quantized, graph.nodes))
 
 
 def reads_quantized(node: Node) -> bool:

@@ -41,6 +41,7 @@ class Pass:
     """A pass: `run` rewrites the main graph, `on_region` each region (`EVERYWHERE`: the same; `MAIN_ONLY`: none).
 
     `needs`: required facts. `establishes`: facts that are true after it. `breaks`: facts that may be false after it.
+    `when`: a condition on graphs that is false only if the pass would change nothing.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Pass:
     needs: frozenset[Fact] = frozenset()
     establishes: frozenset[Fact] = frozenset()
     breaks: frozenset[Fact] = frozenset()
+    when: Callable[[Graph], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,8 @@ class PassManager:
     def _apply(self, step: Pass | Group, graph: Graph, is_region: bool) -> bool:
         current_budget().look()
         if isinstance(step, Pass):
+            if step.when is not None and not step.when(graph):
+                return False
             rewrite = step.run if not is_region or step.on_region == EVERYWHERE else step.on_region
             found = rewrite(graph)
             self.sections += [found] if isinstance(found, Section) else []

@@ -123,9 +123,10 @@ class Target(engine.Target):
 
     def refuses(self, node: Node, form: Form) -> Refusal | None:
         key = self.key_of(node, form)
-        if key not in self._refusals:
-            self._refusals[key] = self.refusal(form, results_of(node, form))
-        return self._refusals[key]
+        try:
+            return self._refusals[key]  # a single look-up: hashing the key takes as long as making it
+        except KeyError:
+            return self._refusals.setdefault(key, self.refusal(form, results_of(node, form)))
 
     def key_of(self, node: Node, form: Form) -> tuple[Hashable, ...]:
         """Everything on which the tables depend: op, attributes, types, which operands are constant (or which small
@@ -138,9 +139,8 @@ class Target(engine.Target):
 
     def version(self, node: Node, form: Form) -> int:
         key = self.key_of(node, form)
-        if key not in self._versions:
-            self._versions[key] = self.op_version(form, results_of(node, form))
-        return self._versions[key]
+        version = self._versions.get(key)
+        return version or self._versions.setdefault(key, self.op_version(form, results_of(node, form)))
 
     def verify(self, graph: Graph) -> None:
         """Check that `graph`, regions included, holds ops of this target only, in forms that it accepts.

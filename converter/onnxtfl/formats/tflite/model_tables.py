@@ -154,7 +154,7 @@ class _Subgraph:
         inputs = [self.number(value) for value in self.graph.inputs]
         nodes = list(self.graph.nodes)
         for node in nodes:
-            self._operator(node)
+            self._number_operator(node)
         return {
             "tensors": Tables(self.tensors, _tensor),
             "inputs": inputs,
@@ -162,6 +162,15 @@ class _Subgraph:
             "operators": Tables(nodes, self._operator),
             "name": self.graph.name,
         }
+
+    def _number_operator(self, node: Node) -> None:
+        """Number what the Operator table refers to, so that the lists of tensors, op codes and subgraphs are known."""
+        if node.regions or "intermediates" in node.attributes:
+            self._operator(node)
+            return
+        self.model.code_number(node.op.name.removeprefix("tfl."), node.op.version)
+        for value in (*filter(None, node.operands), *self._outputs(node)):
+            self.number(value)
 
     def number(self, value: Value) -> int:
         """The index of the tensor for `value`."""

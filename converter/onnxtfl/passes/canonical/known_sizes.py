@@ -13,19 +13,17 @@ from itertools import chain
 
 from onnxtfl.ir.builder import Builder, infer
 from onnxtfl.ir.dims import Symbol, symbols
-from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.types import TensorType, Type, compatible
 
 
 def infer_sizes(graph: Graph) -> bool:
     """Recreate nodes whose dynamic sizes are known by now; return whether there were any."""
     changed = False
-    for node in list(graph.nodes):
-        if node.regions or not node.results:
-            continue
+    for node in [node for node in graph.nodes if not node.regions and not all(map(_is_static, node.results))]:
         before = [r.type for r in node.results]
         open_sizes = _symbols(before)
-        if not open_sizes or open_sizes <= _symbols([v.type for v in node.operands if v is not None]):
+        if open_sizes <= _symbols([v.type for v in node.operands if v is not None]):
             continue
         after = infer(node)
         if len(_symbols(after)) < len(open_sizes) and all(map(compatible, before, after)):
@@ -35,5 +33,9 @@ def infer_sizes(graph: Graph) -> bool:
 
 
 def _symbols(types: Sequence[Type | None]) -> set[Symbol]:
-    open_shapes = (t.shape or () for t in types if isinstance(t, TensorType) and not t.is_static)
-    return set(chain.from_iterable(map(symbols, chain.from_iterable(open_shapes))))
+    shapes = (t.shape or () for t in types if isinstance(t, TensorType))
+    return set(chain.from_iterable(map(symbols, chain.from_iterable(shapes))))
+
+
+def _is_static(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.is_static

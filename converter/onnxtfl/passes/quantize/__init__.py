@@ -3,6 +3,7 @@
 :func:`summary` reports the result in a converted model.
 """
 
+from onnxtfl.ir.quantized import has_quantized
 from onnxtfl.passes.quantize.constants import STORED_CLAMPS, use_integer_constants
 from onnxtfl.passes.quantize.dequantize import dequantize_all
 from onnxtfl.passes.quantize.edges import QuantizedIo, count_steps_of_outputs, set_quantized_io
@@ -28,6 +29,7 @@ __all__ = [
     "count_steps_of_outputs",
     "dequantize_all",
     "fuse_quantized",
+    "has_quantized",
     "multiply_real",
     "read_quantized_types",
     "remark_dynamic_products",
