@@ -255,7 +255,9 @@ def _has_indices(node: Node) -> bool:
     return bool(node.attr("return_indices", False))
 
 
-decompose(ops.MaxPool, "tfl", when=_has_indices, benefit=5)(pool_with_indices)
+@decompose(ops.MaxPool, "tfl", when=_has_indices, benefit=5)
+def _max_pool_with_indices(b: Builder, node: Node) -> list[Value]:
+    return pool_with_indices(b, node)
 
 
 def _is_of_small_integers(node: Node) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import onnxtfl
 from onnxtfl.errors import UsageError
@@ -83,3 +84,13 @@ def test_a_name_that_the_model_has_not() -> None:
         converted(source(), {"X": "channels-first"})
     with pytest.raises(UsageError, match="io_layout"):
         converted(source(), {"x": "NCHW"})
+
+
+def test_the_record_has_the_axes_of_constant_outputs_in_another_type() -> None:
+    """A folded float64 output of 4 axes becomes float32, and channels-last."""
+    constants = [numpy_helper.from_array(np.arange(40.0).reshape(8, 1, 1, 5), "w")]
+    result = helper.make_tensor_value_info("y", TensorProto.DOUBLE, [8, 1, 1, 5])
+    graph = helper.make_graph([helper.make_node("Neg", ["w"], ["y"])], "g", [], [result], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    made = onnxtfl.onnx_to_tflite(model.SerializeToString(), check=False, io_layout="channels-last")
+    assert ("y", (0, 2, 3, 1)) in [(entry.target, entry.permutation) for entry in made.record.tensors]

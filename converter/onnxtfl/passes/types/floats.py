@@ -181,6 +181,7 @@ class _Retyping:
         key = value if value.data is None else (value.data.key, value.type)
         if key not in self.converted:
             self.converted[key] = self._convert(value)
+        self.converted[key].add_origins(value.origins)
         return self.converted[key]
 
     def _convert(self, value: Value) -> Value:
