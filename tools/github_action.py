@@ -85,7 +85,8 @@ def _print(result: Result) -> None:
 
 
 def _tasks(environment: Mapping[str, str], scratch: Path) -> Iterator[Task]:
-    options = shlex.split(environment.get("ONNXTFL_ARGS", ""))
+    options = ["--runtime", "gpu"] if environment.get("ONNXTFL_GPU") == "true" else []
+    options += shlex.split(environment.get("ONNXTFL_ARGS", ""))
     output = Path(environment.get("ONNXTFL_OUTPUT") or scratch)
     for k, (model, target) in enumerate(_targets(environment.get("ONNXTFL_MODELS", "")).items()):
         made = output / target

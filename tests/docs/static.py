@@ -27,6 +27,8 @@ STUBS = Path(__file__).parent / "stubs"
 KNOWN = {"torch", "torchvision", "onnx", "onnxscript", "keras", "tensorflow", "tf2onnx", "skl2onnx", "scikit-learn"}
 KNOWN |= {"ai-edge-litert", "pytest", "tflite-runtime", "jax", "numpy", "onnxruntime", "pre-commit", "tflite-micro"}
 """Packages of others that pages tell their readers to install."""
+NPM = {"@litertjs/core"}
+"""Those of npm."""
 
 
 def _json(block: Block) -> str:
@@ -39,6 +41,20 @@ def _toml(block: Block) -> str:
 
 def _xml(block: Block) -> str:
     return _raised(lambda: ET.fromstring(f"<page>{block.text}</page>"))
+
+
+def _html(block: Block) -> str:
+    """Parse a page as XML: each element is closed."""
+    return _raised(lambda: ET.fromstring(block.text.removeprefix("<!doctype html>")))
+
+
+def _javascript(block: Block) -> str:
+    """Parse a module."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "block.mjs"
+        path.write_text(block.text, encoding="utf-8")
+        command = ["node", "--check", str(path)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stderr
 
 
 def _yaml(block: Block) -> str:
@@ -89,6 +105,8 @@ def _command(command: str) -> str:
         makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
         targets = [w for w in words[1:] if "=" not in w]
         return "".join(f"no target {t}" for t in targets if not re.search(rf"^{re.escape(t)}:", makefile, re.MULTILINE))
+    if words[0] == "npm":
+        return "".join(f"unknown package {name}" for name in words[2:] if name not in NPM)
     if "install" in words:
         packages = [w for w in words[words.index("install") + 1 :] if not w.startswith("-")]
         return "\n".join(text for text in map(_package, packages) if text)
@@ -130,6 +148,8 @@ KINDS: dict[str, tuple[tuple[str, ...], Callable[[Block], str]]] = {
     "json": ((), _json),
     "toml": ((), _toml),
     "xml": ((), _xml),
+    "html": ((), _html),
+    "javascript": (("node",), _javascript),
     "yaml": (("yaml",), _yaml),
     "kotlin": (("tree_sitter", "tree_sitter_kotlin"), _grammar),
     "swift": (("tree_sitter", "tree_sitter_swift"), _grammar),
@@ -140,7 +160,7 @@ KINDS: dict[str, tuple[tuple[str, ...], Callable[[Block], str]]] = {
 
 def tools_missing(language: str) -> list[str]:
     """What is needed to look at blocks of this language and is not there."""
-    return [n for n in KINDS[language][0] if not (shutil.which(n) if "+" in n else find_spec(n))]
+    return [n for n in KINDS[language][0] if not (shutil.which(n) or find_spec(n))]
 
 
 def look_at(block: Block) -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 class Browser:
@@ -56,7 +56,7 @@ class Browser:
 @contextmanager
 def open_browser() -> Iterator[Browser | str]:
     """A browser, or the reason why there is none."""
-    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     driver = shutil.which("chromedriver")
     try:
         from selenium import webdriver

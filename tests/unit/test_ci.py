@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -160,6 +161,41 @@ def test_a_name_is_no_option(models: Path) -> None:
     assert "--plugin=evil.py.onnx and app/good.tflite: passed" in done.stdout
     assert "-missing.onnx: not possible" in done.stdout
     assert {path.name for path in (models / "out").iterdir()} == {"--plugin=evil.py.tflite", "-o.tflite"}
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> str:
+    """A folder for temporary files in which SwiftShader is unpacked."""
+    known = Path(os.environ.get("VK_DRIVER_FILES", "none"))
+    if not known.with_name("libvk_swiftshader.so").exists():
+        pytest.skip("needs SwiftShader (tools/swiftshader.sh)")
+    unpacked = tmp_path / "temp" / "swiftshader" / "usr" / "lib"
+    unpacked.mkdir(parents=True)
+    (unpacked / "chromium").symlink_to(known.parent)
+    return os.fspath(tmp_path / "temp")
+
+
+def test_the_action_checks_on_a_gpu(models: Path, driver: str) -> None:
+    inputs = {"gpu": "true", "models": "models/*.onnx", "pairs": "models/good.onnx app/other.tflite", "json": "json"}
+    done = run_step("Check models", inputs, models, RUNNER_TEMP=driver, VK_DRIVER_FILES="", VK_ICD_FILENAMES="")
+    assert done.returncode == 1
+    assert "models/good.onnx: passed" in done.stdout and "app/other.tflite: differs" in done.stdout
+    report = json.loads((models / "json" / "pair0.json").read_text())
+    assert any("gpu" in runtime for runtime in report["runtimes"])
+
+
+def test_a_gpu_needs_a_driver(models: Path) -> None:
+    """The step fails with what the installation said, it does not check on the CPU instead."""
+    for command in ("apt-get", "sudo"):
+        (models / command).write_text("#!/bin/sh\necho no packages >&2\nexit 100\n")
+        (models / command).chmod(0o755)
+    script = (ROOT / "tools" / "swiftshader.sh").read_text()
+    (models / "tools").mkdir()
+    (models / "tools" / "swiftshader.sh").write_text(script.replace("/usr/lib/chromium /opt", "/nowhere /nowhere"))
+    more = {"RUNNER_TEMP": os.fspath(models), "ACTION_PATH": os.fspath(models)}
+    more["PATH"] = f"{models}{os.pathsep}{os.environ['PATH']}"
+    done = run_step("Check models", {"gpu": "true", "models": "models/*.onnx"}, models, **more)
+    assert done.returncode == 100 and "no packages" in done.stderr and "passed" not in done.stdout
 
 
 def test_nothing_to_check_is_a_failure(tmp_path: Path) -> None:
