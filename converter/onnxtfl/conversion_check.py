@@ -206,12 +206,12 @@ def arena_size(job: Job, converted: Path) -> int | None:
 def placed_ops(job: Job, converted: Path, record: Record) -> Placement | None:
     """Where the ops of the result run: for targets with an NPU, with a fallback, and with times per op; else None.
 
-    Also None if results are not loaded.
+    Also None if a compiler or runtime would have to load the result, and results are not loaded.
     """
     loads = job.check is not False or (job.load and not os.environ.get(NO_LOAD))
     table = target_tables()[job.options.target]
-    always = table.accelerator is not None or job.options.fallback == "cpu"
-    if job.format != "onnx" or not loads or not (always or job.comparison.get("profile")):
+    asks = table.accelerator is not None or job.comparison.get("profile")
+    if job.format != "onnx" or not (loads if asks else job.options.fallback == "cpu"):
         return None
     from onnxtfl.placement import CPU, place
 

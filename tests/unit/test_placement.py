@@ -58,6 +58,19 @@ def test_a_gpu_shares_a_model_with_the_cpu_and_a_microcontroller_does_not(tmp_pa
     assert micro.partitions is None and "partition" not in micro.counts
 
 
+def test_a_conversion_with_a_fallback_says_how_many_partitions_result() -> None:
+    """An accelerator has no random values."""
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("RandomUniformLike", ["r"], ["s"])]
+    nodes += [helper.make_node("Add", ["r", "s"], ["t"]), helper.make_node("Tanh", ["t"], ["y"])]
+    ends = [("x", TensorProto.FLOAT, (2, 3))], [("y", TensorProto.FLOAT, None)]
+    report = onnxtfl.onnx_to_tflite(
+        onnx_model(nodes, *ends, {}, opset=18), target="gpu", fallback="cpu", check=False
+    ).report
+    assert report.placement is not None
+    assert [op.op for op in report.placement.elsewhere] == ["RANDOM_UNIFORM"]
+    assert report.placement.partitions == 2 and "2 partitions (by" in " ".join(str(report).split())
+
+
 def written(ops: list[tuple[str, str, str]], outputs: str, folder: Path) -> Path:
     """A .tflite of ops of one operand."""
     nodes = [helper.make_node(op, [x], [y]) for op, x, y in ops]
