@@ -233,7 +233,7 @@ def _tidied(target: Target, options: Options) -> Passes:
 
 def tidy(target: Target, options: Options) -> Passes:
     """Remove moves that cancel, and parts of tensors that no op reads."""
-    parts = Pass("parts", partial(slice_used_parts, when=options.is_quantized_later), EVERYWHERE)
+    parts = Pass("parts", slice_used_parts, EVERYWHERE)
     return [
         Group("tidy", (*_tidied(target, options), parts), needs=LEGAL),
         Pass("sink", sink_reshapes, EVERYWHERE, needs=LEGAL),

@@ -2,6 +2,8 @@
 
 import pytest
 
+from onnxtfl.ir.text import parse_graph
+from onnxtfl.passes.canonical.canonicalize import CANONICAL
 from tests.passes.helpers import op_counts, simplify, transformed
 
 NOTHING = {
@@ -182,3 +184,26 @@ def test_one_element_is_not_resized_for_an_elementwise_op(mode: str) -> None:
       %y = Add(%r, %z)
     }}"""
     assert op_counts(transformed(text, simplify)) == {"Add": 1}
+
+
+@pytest.mark.parametrize(("read", "left"), [("%a, %b, %z", {"Concatenate"}), ("%b, %a, %z", {"Concatenate", "Split"})])
+def test_a_split_is_joined_as_a_whole(read: str, left: set[str]) -> None:
+    text = f"""graph main(%x: tensor<1x4x3xfloat32>, %z: tensor<1x2x3xfloat32>) -> (%y) {{
+      %a, %b = Split(%x) {{axis = 1, count = 2}}
+      %y = Concatenate({read}) {{axis = -2}}
+    }}"""
+    assert set(op_counts(transformed(text, simplify))) == left
+
+
+def test_a_split_is_requantized_as_a_whole() -> None:
+    part, found = ("tensor<1x2x3xfloat32, quant<int8 0.5:3>>", "tensor<1x2x3xfloat32, quant<int8 0.75:1>>")
+    text = f"""graph main(%x: tensor<1x4x3xfloat32, quant<int8 0.5:3>>, %z: {found}) -> (%y, %b) {{
+      %a, %b = Split(%x) {{axis = 1, count = 2}} : {part}, {part}
+      %c = Convert(%a) {{dtype = !float32}} : {found}
+      %d = Convert(%b) {{dtype = !float32}} : {found}
+      %y = Concatenate(%c, %d, %z) {{axis = 1}} : tensor<1x6x3xfloat32, quant<int8 0.75:1>>
+    }}"""
+    graph = parse_graph(text)
+    CANONICAL.apply(graph)
+    assert op_counts(graph) == {"Split": 1, "Convert": 1, "Concatenate": 1}
+    assert graph.outputs[0].tensor_type.quantization == graph.inputs[1].tensor_type.quantization

@@ -8,7 +8,7 @@
     Add(x, 0)  Mul(x, 1)  Pow(x, 1) -> x                        Add(BroadcastTo(x), y)     ->  Add(x, y)
     Slice(x, everything)           ->  x                        Concatenate(x)             ->  x
     Pad(x, nothing)                ->  x                        Select(all true, x, y)     ->  x
-    Concatenate(Split(x))          ->  x                        Div(1, Sqrt(x))           ->  Rsqrt(x)
+    Concatenate(Split(x), y)       ->  Concatenate(x, y)        Div(1, Sqrt(x))            ->  Rsqrt(x)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.facts import fits_int32
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import SMALL, made_by, repeated, single_use, splat_value, uniform_scalar
 from onnxtfl.ir.op import Elementwise, attributes_of
 from onnxtfl.ir.ops.contraction import DotRoles
@@ -80,12 +80,38 @@ def reshape_(b: Builder, node: Node) -> Value | None:
 
 @MOVES.on(ops.Concatenate, quantized=True)
 def split_parts(b: Builder, node: Node) -> Value | None:
-    """Remove a concatenation of all parts of a split along the same axis."""
-    first = node.operands[0]
-    split = made_by(first, ops.Split, quantized=True)
-    if split is None or list(node.operands) != split.results or split.attr("axis") != node.attr("axis"):
-        return None
-    return split.operand(0) if compatible(split.operand(0).type, node.result.type) else None
+    """Concatenate a value instead of all parts of its split along the same axis, which may be requantized alike."""
+    joined = [v for v in node.operands if v is not None]
+    sources = [_before_requantization(v, b.graph) for v in joined]
+    for i, source in enumerate(sources):
+        split = made_by(source, ops.Split, quantized=True)
+        run = slice(i, i + len(split.results)) if split is not None else slice(0)
+        if split is None or sources[run] != split.results or not _is_along(split, node, joined[run]):
+            continue
+        whole = split.operand(0)
+        joined[run] = [convert_quantization(b, whole, joined[i].tensor_type.quantization)]
+        if len(joined) > 1:
+            return b.remade(node, *joined)[0]
+        return joined[0] if compatible(joined[0].type, node.result.type) else None
+    return None
+
+
+def _before_requantization(value: Value, graph: Graph) -> Value:
+    """The operand of a requantization that nothing else reads; `value` itself if it is none."""
+    convert = made_by(value, ops.Convert, quantized=True)
+    found = value if convert is None or not single_use(value, graph) else convert.operand(0)
+    return found if found.is_quantized and value.is_quantized and found.dtype is value.dtype else value
+
+
+def _is_along(split: Node, node: Node, parts: Sequence[Value]) -> bool:
+    """Whether `split` divides its operand along the axis of a concatenation, into parts stored like it; `parts`: what
+    becomes of these, stored alike.
+    """
+    whole, rank = split.operand(0).tensor_type, split.operand(0).tensor_type.rank
+    if rank is None or split.attr("axis") % rank != node.attr("axis") % rank:
+        return False
+    alike = {part.tensor_type.quantization for part in parts}
+    return len(alike) == 1 and all(r.tensor_type.quantization == whole.quantization for r in split.results)
 
 
 @MOVES.on(ops.Convert, quantized=True)

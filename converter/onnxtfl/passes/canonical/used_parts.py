@@ -1,4 +1,5 @@
-"""Removes unused results of a Split: a quantizer calibrates no values for these, and leaves the op in float.
+"""Removes unused results of a Split: they are not copied, and a quantizer, which calibrates no values for these, does
+not leave the op in float.
 
 ::
 
@@ -14,13 +15,10 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.shapes import normalize_axis
 
 
-def slice_used_parts(graph: Graph, when: bool = True) -> bool:
-    """Replace each Split of known sizes with unused parts by Slices; return whether there was one.
-
-    `when`: whether a quantizer follows.
-    """
+def slice_used_parts(graph: Graph) -> bool:
+    """Replace each Split of known sizes with unused parts by Slices; return whether there was one."""
     outputs, changed = graph.output_set(), False
-    for node in list(graph.nodes) if when else ():
+    for node in list(graph.nodes):
         if node.op is ops.Split and not all(r.uses or r in outputs for r in node.results):
             changed |= _sliced(graph, node, [r for r in node.results if r.uses or r in outputs])
     return changed
