@@ -12,11 +12,13 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.dims import is_static
+from onnxtfl.ir.dims import is_nonnegative, is_static
+from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.complex_numbers import REAL_OF
 from onnxtfl.ir.reshape import broadcast, reshape, unsqueezed
+from onnxtfl.ir.shapes import known_dims
 from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
 
 _MOST_WRITTEN_OUT = 1 << 14
@@ -76,10 +78,11 @@ def _onnx_range(b: Builder, node: Node) -> Value:
 
 
 def _reaches(start: Value, limit: Value, rises: bool) -> bool:
-    """Whether the limit is known to be in the direction of the step: both are known, or the limit is a size >= 1."""
-    if limit.is_constant or limit.known is None:
-        return start.is_constant and limit.is_constant
-    return not start.is_constant or (rises and bool(start.numpy() <= 1))
+    """Whether the limit is known to be in the direction of the step."""
+    first, last = (start, limit) if rises else (limit, start)
+    least, most = known_dims(first), known_dims(last)
+    rest = most[0] - least[0] if least and most else None
+    return (rest is not None and is_nonnegative(rest)) or facts_of(first).high <= facts_of(last).low
 
 
 row(ops.Range, onnx="Range", tfl="RANGE", lifts=False)

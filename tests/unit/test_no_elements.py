@@ -260,3 +260,13 @@ def test_an_empty_quantized_result() -> None:
 def test_an_open_size_beside_one_of_0(op: str, options: dict[str, Any]) -> None:
     empty = np.zeros((2, 0, 3), np.float32)
     assert_same_as_litert(lambda g: g.op(op, [g.given(empty, open_axes=[0])], **options), [(5, 0, 3)])
+
+
+def test_a_scan_over_a_batch_of_no_rows() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[0, 2] first, float[4, 0, 2] x) => (float[n, m] last, float[k, n, m] all) <float[0, 2] w = {}> {
+        last, all = Scan <num_scan_inputs = 1, body = step (float[b, 2] h, float[b, 2] row) => (float[b, 2] next,
+            float[b, 2] out) { a = Add (row, w)  s = Mul (a, h)  next = Tanh (s)  out = Identity (next) }> (first, x)
+    }"""
+    made = onnxtfl.onnx_to_tflite(onnx.parser.parse_model(text).SerializeToString(), check=False)
+    assert made.data

@@ -224,6 +224,22 @@ def test_a_range_to_a_size_on_the_other_side_is_empty(step: int, size: int) -> N
     assert found.shape == (0,)
 
 
+@pytest.mark.parametrize(("sizes", "wanted"), [((5, 3), [0, 1]), ((3, 5), []), ((3, 3), [])])
+def test_a_range_of_a_difference_of_sizes_may_be_empty(sizes: tuple[int, int], wanted: list[int]) -> None:
+    constants = {"axis": np.asarray([0]), "start": np.asarray(0), "step": np.asarray(1)}
+    nodes = [
+        helper.make_node("Shape", ["x"], ["n"]),
+        helper.make_node("Shape", ["y"], ["m"]),
+        helper.make_node("Sub", ["n", "m"], ["rest"]),
+        helper.make_node("Squeeze", ["rest", "axis"], ["limit"]),
+        helper.make_node("Range", ["start", "limit", "step"], ["z"]),
+    ]
+    inputs = [("x", FLOAT, ("n",)), ("y", FLOAT, ("m",))]
+    data = onnxtfl.onnx_to_tflite(onnx_model(nodes, inputs, [("z", INT64, ("k",))], constants), check=False).data
+    ((_, found),) = run_tflite(data, [np.zeros(size, np.float32) for size in sizes])
+    assert found.tolist() == wanted
+
+
 def test_an_onnx_model_without_outputs_is_refused() -> None:
     model = onnx_model([helper.make_node("Relu", ["x"], ["y"])], [("x", FLOAT, [2])], [])
     with pytest.raises(InvalidModelError, match="no graph with outputs"):

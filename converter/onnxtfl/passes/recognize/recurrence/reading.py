@@ -242,14 +242,14 @@ class Reader:
         return columns
 
     def _constant(self, operand: Value, result: Value, width: int) -> Array:
-        """Return a scalar or one value per column; UnfitError if rows differ."""
+        """Return a scalar or one value per column; UnfitError if rows differ, or if there are none."""
         if operand.is_quantized or operand.data is None:
             raise UnfitError
         if operand.data.size == 1:
             return np.asarray(operand.numpy(), np.float64).reshape(())
         if isinstance(self.batch, int) and self.batch <= MOST_ROWS and result.tensor_type.is_static:
             rows = np.broadcast_to(operand.numpy(), result.shape).reshape(-1, width)
-            if (rows != rows[:1]).any():
+            if not len(rows) or (rows != rows[:1]).any():
                 raise UnfitError
             return np.asarray(rows[0], np.float64)
         if operand.data.size != width or operand.shape[-1:] != (width,) or result.shape[-1:] != (width,):
