@@ -5,6 +5,7 @@ ONNX: Pad. TFLite: PAD PADV2 MIRROR_PAD.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,7 +19,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import exceeds, known_sizes, open_axes, product
+from onnxtfl.ir.dims import exceeds, is_static, known_sizes, open_axes
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -237,8 +238,8 @@ def _has_narrow_padding(node: Node) -> bool:
     """Whether the amounts and the value of the padding are known, with few padded elements."""
     if not has_constant_padding(node) or (value := node.optional(2)) is None or not value.is_constant:
         return False
-    sizes = known_sizes([product(node.result.shape), product(node.operand(0).shape)])
-    return sizes is not None and sizes[0] - sizes[1] <= _MOST_PADDED
+    before, after = node.operand(0).shape, node.result.shape
+    return is_static(before) and is_static(after) and math.prod(after) - math.prod(before) <= _MOST_PADDED
 
 
 @decompose(ops.Pad, "gpu", order="operands", when=has_constant_padding)

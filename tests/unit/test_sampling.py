@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx
 import pytest
@@ -36,6 +38,12 @@ def test_few_channels_are_gathered_once(spatial: tuple[int, ...], padding_mode: 
     given = [(name, TensorProto.FLOAT, value.shape) for name, value in zip("xg", operands, strict=True)]
     made = converted_node("GridSample", given, (TensorProto.FLOAT, None), opset=20, **attributes)
     assert made.report.ops_after["GATHER"] == 1 and "LOGICAL_AND" not in made.report.ops_after
+
+
+@pytest.mark.parametrize("shapes", [("nchw", (2, 5, 6, 2)), ((2, 3, 4, 5), "nhw2"), (("n", 3, 4, 5), ("n", 5, 6, 2))])
+def test_sizes_of_grids_may_be_dynamic(shapes: tuple[Sequence[int | str], Sequence[int | str]]) -> None:
+    given = [(n, TensorProto.FLOAT, [2 if d == "2" else d for d in s]) for n, s in zip("xg", shapes, strict=True)]
+    converted_node("GridSample", given, (TensorProto.FLOAT, None), opset=20, mode="linear")
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])

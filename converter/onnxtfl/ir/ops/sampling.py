@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxtfl.ir.attributes import Choice, Flag
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, differ, known_sizes, product
+from onnxtfl.ir.dims import Dim, differ, is_static, product
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Value
@@ -149,8 +149,8 @@ class _Elements:
 
     def pays_blocks(self, weights: _Weights) -> bool:
         """Whether one gather of all taps is faster than one of each: few channels, and about as many places."""
-        sizes, places = known_sizes(self.last.value.shape), known_sizes(weights.bases[0].value.shape)
-        if weights.mode != "linear" or sizes is None or places is None or sizes[-1] > _FEW_CHANNELS:
+        sizes, places = self.last.value.shape, weights.bases[0].value.shape
+        if weights.mode != "linear" or not is_static(sizes) or not is_static(places) or sizes[-1] > _FEW_CHANNELS:
             return False
         return 2 * math.prod(places) >= math.prod(sizes[:-1])
 

@@ -18,7 +18,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import known_sizes
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, repeated, single_use
 from onnxtfl.rewriting.patterns import Patterns
@@ -37,8 +37,8 @@ def repeated_features(b: Builder, node: Node) -> Value | None:
         return None
     of_x, of_kernel = axes
     parts = [v for v in joined.operands if v is not None]
-    sizes = known_sizes([part.shape[of_x] for part in parts])
-    if joined.attr("axis") % joined.result.rank != of_x or sizes is None:
+    sizes = [part.shape[of_x] for part in parts]
+    if joined.attr("axis") % joined.result.rank != of_x or not is_static(sizes):
         return None
     sources = [_source(part, of_x) for part in parts]
     few = sum(size for size, source in zip(sizes, sources, strict=True) if source is not None) < _LEAST
