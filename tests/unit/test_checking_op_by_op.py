@@ -157,7 +157,7 @@ WRONG = {
     "weights": (network(), constant(network(), "w5", WEIGHTS["w5"].T), "FULLY_CONNECTED"),
     "activation": (network(), changed(network(), "s4", op="Cos"), "COS"),
     "left out": (network(), without(network(), "s3"), "FULLY_CONNECTED"),
-    "fused left out": (network(), without(network(), "r"), "SPLIT"),
+    "fused left out": (network(), without(network(), "r"), "SLICE"),
     "last": (network(), changed(network(), "y", op="Cos"), "COS"),
     "zero point": (quantizing(), constant(quantizing(), "zero", np.array(4, np.int8)), ""),
     "steps": (quantizing(), constant(quantizing(), "i4", STEPS["i4"][::-1]), ""),
