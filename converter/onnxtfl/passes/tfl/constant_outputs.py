@@ -59,7 +59,7 @@ def _has_elements(value: Value) -> bool:
 def _constant_of(value: Value) -> Value | None:
     """The constant of which `value` is a RESHAPE; None for other values."""
     node = value.producer
-    if node is None or node.op.name != "tfl.RESHAPE" or not node.operand(0).is_constant:
+    if node is None or node.lowered_from not in (ops.Reshape, ops.Copy) or not node.operand(0).is_constant:
         return None
     return node.operand(0)
 
