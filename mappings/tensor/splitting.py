@@ -95,7 +95,6 @@ def _may_be_sliced(node: Node) -> bool:
 
 
 @decompose(ops.Split, when=_may_be_sliced)
-@decompose(ops.Split, "xnnpack", when=_may_be_sliced)
 def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value]:
     """Return one Slice per part, which supports more element types."""
     x, (axis, ends) = node.operand(0), _parts(node)

@@ -116,10 +116,6 @@ CLAMP = """graph main(%x: tensor<2x5xfloat32>) -> (%y) {
   %h = constant tensor<float32> [1.0]
   %y = Clamp(%x, %l, %h)
 }"""
-UNEVEN = """graph main(%x: tensor<2x5xfloat32>) -> (%y, %z) {
-  %s = constant tensor<2xint64> [2, 3]
-  %y, %z = Split(%x, %s) {axis = 1}
-}"""
 PADDED = """graph main(%x: tensor<1x4x4x2xfloat32>) -> (%y) {
   %a = constant tensor<4x2xint64> [0, 0, 1, 1, 0, 1, 0, 0]
   %v = constant tensor<float32> [-1.0]
@@ -127,7 +123,7 @@ PADDED = """graph main(%x: tensor<1x4x4x2xfloat32>) -> (%y) {
 }"""
 
 
-@pytest.mark.parametrize("text", [RUN, CLAMP, UNEVEN, PADDED])
+@pytest.mark.parametrize("text", [RUN, CLAMP, PADDED])
 def test_forms_that_the_delegate_computes_are_preferred(text: str) -> None:
     graph = transformed(text, legal)
     forms = [(node, TARGET.accepted(node)) for node in graph.nodes]
