@@ -120,7 +120,7 @@ def _narrow_indices(b: Builder, node: Node) -> Value | None:
 @decompose(ops.Gather, "tfl", order="operands")
 @decompose(ops.Gather, "xnnpack")
 def _gathered_run(b: Builder, node: Node) -> Value | None:
-    """Replace consecutive constant indices by a Slice: TFLite Micro has no GATHER of int16, XNNPACK none at all."""
+    """Replace consecutive constant indices by a Slice: TFLite Micro has no GATHER of int16, XNNPACK no GATHER."""
     x, axis, known = node.operand(0), node.attr("axis") % node.operand(0).rank, static_ints(node.operand(1))
     if not known or known[0] < 0 or node.attr("batch_dims") or x.dtype is DType.STRING:
         return None

@@ -207,3 +207,11 @@ def test_a_split_is_requantized_as_a_whole() -> None:
     CANONICAL.apply(graph)
     assert op_counts(graph) == {"Split": 1, "Convert": 1, "Concatenate": 1}
     assert graph.outputs[0].tensor_type.quantization == graph.inputs[1].tensor_type.quantization
+    other = parse_graph(
+        text.replace(
+            "%d = Convert(%b) {dtype = !float32} : tensor<1x2x3xfloat32, quant<int8 0.75:1>>",
+            "%d = Convert(%b) {dtype = !float32} : tensor<1x2x3xfloat32, quant<int8 0.25:1>>",
+        )
+    )
+    CANONICAL.apply(other)
+    assert op_counts(other) == {"Split": 1, "Convert": 2, "Concatenate": 1}, "parts of two scales"

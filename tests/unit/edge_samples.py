@@ -1,5 +1,5 @@
-"""Operands at the edges of what neutral ops take: special elements, all element types, few and many axes, no elements,
-equal elements.
+"""Operands at the edges of what neutral ops take: special elements, all element types, few and many axes, empty
+tensors, equal elements.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ONE_TYPE = {
 }
 """Ops whose samples get no other element type."""
 AXES = ((), (3,), (2, 1, 3, 2), (2, 1, 2, 3, 2), (0, 3), (2, 0, 3))
-"""Sizes: of no axes to five, and of no elements."""
+"""Shapes of rank 0 to 5, and of empty tensors."""
 
 
 def elements_for(op: type[Op], clips: bool) -> tuple[float, ...]:

@@ -125,3 +125,21 @@ def test_an_op_that_is_left_to_other_kernels_has_a_reason(tmp_path: Path, monkey
             "no form of LOG_SOFTMAX computes correct values in XNNPACK",
         ),
     ]
+
+
+@pytest.mark.parametrize(("count", "where"), [(4, "XNNPACK"), (6, "builtin kernels")])
+def test_more_parts_than_the_delegate_takes(
+    count: int, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [f"p{i}" for i in range(count)]
+    nodes = [
+        helper.make_node("Split", ["x"], parts, axis=1, num_outputs=count),
+        helper.make_node("Concat", parts[::-1], ["y"], axis=1),
+    ]
+    x = ("x", TensorProto.FLOAT, (2, 3 * count))
+    source = onnx_model(nodes, [x], [("y", TensorProto.FLOAT, None)], {}, opset=18)
+    onnxtfl.onnx_to_tflite(source, tmp_path / "m.tflite", check=False)
+    asked = placement.place(tmp_path / "m.tflite", placement.CPU)
+    monkeypatch.setattr(placement, "profile", lambda *_, **__: {})
+    known = placement.place(tmp_path / "m.tflite", placement.CPU)
+    assert places(known) == places(asked) == [("SPLIT", where), ("CONCATENATION", where)]

@@ -40,6 +40,23 @@ def test_few_channels_are_gathered_once(spatial: tuple[int, ...], padding_mode: 
     assert made.report.ops_after["GATHER"] == 1 and "LOGICAL_AND" not in made.report.ops_after
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("padding_mode", ["zeros", "border"])
+def test_places_outside_are_sampled_as_in_onnx_runtime(mode: str, padding_mode: str) -> None:
+    x, grid = floats(1, 2, 4, 5), np.random.default_rng(3).uniform(-2.5, 2.5, (1, 9, 9, 2)).astype(np.float32)
+    attributes = {"mode": mode, "padding_mode": padding_mode}
+    given = [(name, TensorProto.FLOAT, value.shape) for name, value in (("x", x), ("g", grid))]
+    model = onnx_model(
+        [helper.make_node("GridSample", ["x", "g"], ["y"], **attributes)],
+        given,
+        [("y", TensorProto.FLOAT, None)],
+        {},
+        opset=20,
+    )
+    wanted = run_onnx(model.SerializeToString(), {"x": x, "g": grid})["y"]
+    np.testing.assert_allclose(lifted_onnx("GridSample", 20, [x, grid], **attributes), wanted, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("shapes", [("nchw", (2, 5, 6, 2)), ((2, 3, 4, 5), "nhw2"), (("n", 3, 4, 5), ("n", 5, 6, 2))])
 def test_sizes_of_grids_may_be_dynamic(shapes: tuple[Sequence[int | str], Sequence[int | str]]) -> None:
     given = [(n, TensorProto.FLOAT, [2 if d == "2" else d for d in s]) for n, s in zip("xg", shapes, strict=True)]

@@ -159,7 +159,7 @@ class Row:
 
     @functools.cached_property
     def _options(self) -> dict[str, Spelled]:
-        """The attributes that are none of `_entries`."""
+        """The attributes that are not in `_entries`."""
         return {ours: spelled for ours, spelled in self.attributes.items() if ours not in self._entries}
 
 

@@ -99,7 +99,7 @@ def channels_of_groups(op: OpInstance) -> str:
 
 
 def closed_windows(op: OpInstance) -> bool:
-    """Whether the windows of a pool leave no elements between them."""
+    """Whether the stride of a pool is at most the size of its window along each axis."""
     return all(op.options[f"stride_{axis}"] <= op.options[f"filter_{size}"] for axis, size in _WINDOW_OPTIONS)
 
 

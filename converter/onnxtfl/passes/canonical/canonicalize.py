@@ -164,7 +164,7 @@ def long_strides(b: Builder, node: Node) -> Value | None:
 
 @CANONICAL.on(ops.Reverse, quantized=True)
 def reverse(b: Builder, node: Node) -> Value | None:
-    """Remove a reversal of no axes."""
+    """Remove a reversal along an empty list of axes."""
     return None if node.attr("dimensions") else node.operand(0)
 
 

@@ -28,7 +28,7 @@ def join_constant_outputs(graph: Graph, target: TfliteTarget) -> None:
     source = next(filter(_has_elements, graph.inputs), None)
     for value in graph.inputs:
         is_empty = isinstance(value.type, TensorType) and 0 in (value.type.shape or ())
-        if is_empty and (value.uses or value.rank > 1):  # LiteRT has buffers for other vectors of no elements
+        if is_empty and (value.uses or value.rank > 1):  # LiteRT has buffers for other empty vectors
             _refuse("an empty input", value, target)
     builder = Builder(graph, maker="constant outputs")
     for i, value in enumerate(graph.outputs):
