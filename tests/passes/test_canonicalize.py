@@ -207,11 +207,16 @@ def test_a_split_is_requantized_as_a_whole() -> None:
     CANONICAL.apply(graph)
     assert op_counts(graph) == {"Split": 1, "Convert": 1, "Concatenate": 1}
     assert graph.outputs[0].tensor_type.quantization == graph.inputs[1].tensor_type.quantization
-    other = parse_graph(
-        text.replace(
-            "%d = Convert(%b) {dtype = !float32} : tensor<1x2x3xfloat32, quant<int8 0.75:1>>",
-            "%d = Convert(%b) {dtype = !float32} : tensor<1x2x3xfloat32, quant<int8 0.25:1>>",
-        )
-    )
-    CANONICAL.apply(other)
-    assert op_counts(other) == {"Split": 1, "Convert": 2, "Concatenate": 1}, "parts of two scales"
+
+
+def test_parts_of_two_scales_are_not_requantized_as_a_whole() -> None:
+    part, found = ("tensor<1x2x3xfloat32, quant<int8 0.5:3>>", "tensor<1x2x3xfloat32, quant<int8 {}:1>>")
+    text = f"""graph main(%x: tensor<1x4x3xfloat32, quant<int8 0.5:3>>) -> (%y) {{
+      %a, %b = Split(%x) {{axis = 1, count = 2}} : {part}, {part}
+      %c = Convert(%a) {{dtype = !float32}} : {found.format(0.75)}
+      %d = Convert(%b) {{dtype = !float32}} : {found.format(0.25)}
+      %y = Concatenate(%c, %d) {{axis = 1}} : tensor<1x4x3xfloat32, quant<int8 0.75:1>>
+    }}"""
+    graph = parse_graph(text)
+    CANONICAL.apply(graph)
+    assert op_counts(graph) == {"Split": 1, "Convert": 2, "Concatenate": 1}
