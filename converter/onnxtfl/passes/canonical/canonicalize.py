@@ -86,7 +86,7 @@ def split_parts(b: Builder, node: Node) -> Value | None:
     for i, source in enumerate(sources):
         split = made_by(source, ops.Split, quantized=True)
         run = slice(i, i + len(split.results)) if split is not None else slice(0)
-        if split is None or sources[run] != split.results or not _is_along(split, node, joined[run]):
+        if split is None or sources[run] != split.results or not _is_along(split, node):
             continue
         whole = split.operand(0)
         joined[run] = [convert_quantization(b, whole, joined[i].tensor_type.quantization)]
@@ -103,15 +103,12 @@ def _before_requantization(value: Value, graph: Graph) -> Value:
     return found if found.is_quantized and value.is_quantized and found.dtype is value.dtype else value
 
 
-def _is_along(split: Node, node: Node, parts: Sequence[Value]) -> bool:
-    """Whether `split` divides its operand along the axis of a concatenation, into parts stored like it; `parts`: what
-    becomes of these, stored alike.
-    """
+def _is_along(split: Node, node: Node) -> bool:
+    """Whether `split` divides its operand along the axis of a concatenation, into parts stored like it."""
     whole, rank = split.operand(0).tensor_type, split.operand(0).tensor_type.rank
     if rank is None or split.attr("axis") % rank != node.attr("axis") % rank:
         return False
-    alike = {part.tensor_type.quantization for part in parts}
-    return len(alike) == 1 and all(r.tensor_type.quantization == whole.quantization for r in split.results)
+    return all(r.tensor_type.quantization == whole.quantization for r in split.results)
 
 
 @MOVES.on(ops.Convert, quantized=True)
