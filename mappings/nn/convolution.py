@@ -44,7 +44,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import Dim, is_static, product
+from onnxtfl.ir.dims import Dim, is_static, product, size_or
 from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.general_convolution import general_convolution
@@ -254,7 +254,7 @@ def _exact_features(node: Node) -> int:
     """Return over how many input features an integer convolution is exact in float32."""
     depth = node.operand(1).shape[node.attr("kernel_input_feature_dimension")]
     terms = _exact_terms(node) // math.prod(sized_window(node)[0].shape)
-    return min(depth, terms) if isinstance(depth, int) else 0
+    return min(size_or(depth, 0), terms)
 
 
 def _is_by_parts(node: Node) -> bool:

@@ -40,7 +40,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, known_size
+from onnxtfl.ir.dims import Dim, is_static, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
@@ -122,9 +122,8 @@ def _transpose_conv(node: Node) -> Form | None:
 
 def _result_shape(node: Node) -> Array | Computed:
     shape = node.result.shape
-    sizes = [d for d in shape if isinstance(d, int)]
-    if len(sizes) == len(shape):
-        return clamp_to_int32(sizes)
+    if is_static(shape):
+        return clamp_to_int32(shape)
     return Computed(tensor("int32", len(shape)), lambda b: as_int32(b, dim_vector(b, shape, node.operand(0))))
 
 
