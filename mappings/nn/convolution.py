@@ -265,7 +265,10 @@ def _is_by_parts(node: Node) -> bool:
 def _has_other_padding(node: Node) -> bool:
     if _is_by_parts(node):
         return any(node.attr("padding"))
-    return _is_float(node) and len(node.attr("rhs_dilation")) > 1 and tfl_padding(*sized_window(node)) is None
+    if not _is_float(node) or len(node.attr("rhs_dilation")) == 1:
+        return False
+    window, sizes = sized_window(node)
+    return tfl_padding(window, sizes) is None or (window.is_padded and _has_gaps(window))
 
 
 def _has_other_groups(node: Node) -> bool:
@@ -295,7 +298,7 @@ def _conv_without_gaps(b: Builder, node: Node) -> Value:
         if longest <= LONGEST_STRIDE:
             continue
         count, taps = window.counts(sizes)[i], window.shape[i]
-        if not isinstance(count, int) or window.is_padded:
+        if not isinstance(count, int):
             hint = f"strides and dilations over {LONGEST_STRIDE} need known sizes (input_shapes)"
             kind = "stride" if strides[i] == longest else "dilation"
             raise UnsupportedError(f"a {kind} of {longest} over a dynamic size", hint=hint, code="E-SHAPE-001")
