@@ -286,7 +286,7 @@ def _strided(rng: RNG, stride: int) -> Sample:
 def _of_one_element(rng: RNG) -> Sample:
     (x, kernel, bias), attributes = _convolved(rng, True)
     rank = len(attributes["window_strides"])
-    return [x[(..., *[slice(1)] * rank)], kernel, bias], {**attributes, "window_strides": (1 << 15,) * rank}
+    return [x[(..., *[slice(1)] * rank)], kernel, bias], {**attributes, "window_strides": (1 << 15, 1, 1)[:rank]}
 
 
 def _normalized(rng: RNG, *operands: int, **more: Any) -> Sample:
