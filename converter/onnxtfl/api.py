@@ -330,7 +330,7 @@ def check(
 def _compare(
     a: PathLike | bytes | onnx.ModelProto, b: PathLike | bytes | onnx.ModelProto, given: Mapping[str, Any]
 ) -> CheckReport:
-    """Return the settings of a check for `given`, the keywords of `check`."""
+    """Compare `a` and `b`; `given`: the keywords of `check`."""
     from onnxtfl.checking.session import check_models
     from onnxtfl.checking.settings import Settings
 

@@ -27,6 +27,7 @@ from onnxtfl.inputs.samples import samples_of
 from onnxtfl.inputs.sizes import open_shapes, shape_facts
 from onnxtfl.inputs.spread import Sample, Spreads
 from onnxtfl.ir import ops
+from onnxtfl.ir.dims import differ
 from onnxtfl.ir.graph import Graph, State, Value
 from onnxtfl.ir.metadata import QUANTIZED
 from onnxtfl.ir.model import Model
@@ -257,10 +258,7 @@ def _checked(samples: Iterable[Sample], infos: Sequence[TensorInfo]) -> Iterator
         arrays = {name: np.asarray(value) for name, value in sample.items()}
         for info in infos:
             shape = arrays[info.name].shape
-            fits = info.shape is None or (
-                len(shape) == len(info.shape)
-                and all(d == e or not isinstance(e, int) for d, e in zip(shape, info.shape, strict=True))
-            )
+            fits = info.shape is None or (len(shape) == len(info.shape) and not any(map(differ, shape, info.shape)))
             if not fits:
                 message = f"calibration data of shape {list(shape)} for the input {info.name!r}"
                 raise UsageError(message, hint=f"expected: {_wanted(infos)}", code="E-QUANT-002")

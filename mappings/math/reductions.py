@@ -21,7 +21,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.computations import joining, reduced_by_graph
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import is_static, product
+from onnxtfl.ir.dims import is_static, known_sizes, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.numeric import highest, lowest
@@ -346,7 +346,7 @@ def _is_long_sum(node: Node, axes: Sequence[int]) -> bool:
     """Whether this is a long sum of floats along several axes."""
     sizes = [size for axis in axes if (size := node.operand(0).shape[axis]) != 1]
     adds = node.attr("kind") in ("sum", "mean") and node.operand(0).dtype.is_float and not node.operand(0).is_quantized
-    return adds and len(sizes) > 1 and math.prod(s for s in sizes if isinstance(s, int)) >= LONG
+    return adds and len(sizes) > 1 and math.prod(known_sizes(sizes)) >= LONG
 
 
 def _neutral(node: Node) -> Array:

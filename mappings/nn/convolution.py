@@ -44,7 +44,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import Dim, is_static, product
+from onnxtfl.ir.dims import Dim, is_static, product, size_or
 from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.general_convolution import general_convolution
@@ -254,7 +254,7 @@ def _exact_features(node: Node) -> int:
     """Return over how many input features an integer convolution is exact in float32."""
     depth = node.operand(1).shape[node.attr("kernel_input_feature_dimension")]
     terms = _exact_terms(node) // math.prod(sized_window(node)[0].shape)
-    return min(depth, terms) if isinstance(depth, int) else 0
+    return min(size_or(depth, 0), terms)
 
 
 def _is_by_parts(node: Node) -> bool:
@@ -265,7 +265,10 @@ def _is_by_parts(node: Node) -> bool:
 def _has_other_padding(node: Node) -> bool:
     if _is_by_parts(node):
         return any(node.attr("padding"))
-    return _is_float(node) and len(node.attr("rhs_dilation")) > 1 and tfl_padding(*sized_window(node)) is None
+    if not _is_float(node) or len(node.attr("rhs_dilation")) == 1:
+        return False
+    window, sizes = sized_window(node)
+    return tfl_padding(window, sizes) is None or (window.is_padded and _has_gaps(window))
 
 
 def _has_other_groups(node: Node) -> bool:
@@ -295,7 +298,7 @@ def _conv_without_gaps(b: Builder, node: Node) -> Value:
         if longest <= LONGEST_STRIDE:
             continue
         count, taps = window.counts(sizes)[i], window.shape[i]
-        if not isinstance(count, int) or window.is_padded:
+        if not isinstance(count, int):
             hint = f"strides and dilations over {LONGEST_STRIDE} need known sizes (input_shapes)"
             kind = "stride" if strides[i] == longest else "dilation"
             raise UnsupportedError(f"a {kind} of {longest} over a dynamic size", hint=hint, code="E-SHAPE-001")

@@ -16,7 +16,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import is_static, known_size, product
+from onnxtfl.ir.dims import is_static, known_size, known_sizes, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
@@ -33,7 +33,7 @@ def _deform_conv(b: Builder, node: Node) -> Value:
     x, kernel, offset, bias, mask = (node.optional(i) for i in range(5))
     assert x is not None and kernel is not None and offset is not None
     sizes, groups = kernel_sizes(node, kernel), int(node.attr("offset_group", 1))
-    spatial = [d for d in offset.shape[2:] if isinstance(d, int)]
+    spatial = known_sizes(offset.shape[2:])
     if len(sizes) != 2 or len(spatial) != 2 or not is_static((x.shape[1], *kernel.shape)):
         raise UnsupportedError("a deformable convolution needs two spatial axes of known size", code="E-SHAPE-001")
     window = onnx_window(node, sizes)

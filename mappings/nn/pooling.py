@@ -322,7 +322,7 @@ def _is_weighted_sum(node: Node) -> bool:
     x, padding = node.operand(0), node.attr("padding")
     counts_all = not any(padding) or (node.attr("count_include_pad") and not isinstance(padding, str))
     last = tuple(node.attr("dims")) == tuple(range(2, x.rank))
-    return bool(x.is_quantized and counts_all and last and isinstance(x.shape[1], int))
+    return bool(x.is_quantized and counts_all and last and is_static(x.shape[1:2]))
 
 
 @decompose(ops.AveragePool, "tfl", when=_is_weighted_sum, benefit=3)

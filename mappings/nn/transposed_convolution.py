@@ -27,7 +27,6 @@ from onnxtfl.build.qlinear import MICROSOFT, lift_op
 from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.sizes import as_int32, clamp_to_int32
 from onnxtfl.build.windows import (
-    insert_zeros,
     onnx_attributes,
     onnx_window,
     tfl_dilations,
@@ -40,11 +39,12 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, known_size
+from onnxtfl.ir.dims import Dim, is_static, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.convolution import window_attributes
+from onnxtfl.ir.ops.convolution import spatial_sizes, window_attributes
+from onnxtfl.ir.ops.padding import spread_out
 from onnxtfl.ir.ops.transposed_convolution import transposed_sizes
 from onnxtfl.ir.reshape import as_int64, dim_vector, reshape
 from onnxtfl.ir.row_quantization import on_int8_grid
@@ -122,9 +122,8 @@ def _transpose_conv(node: Node) -> Form | None:
 
 def _result_shape(node: Node) -> Array | Computed:
     shape = node.result.shape
-    sizes = [d for d in shape if isinstance(d, int)]
-    if len(sizes) == len(shape):
-        return clamp_to_int32(sizes)
+    if is_static(shape):
+        return clamp_to_int32(shape)
     return Computed(tensor("int32", len(shape)), lambda b: as_int32(b, dim_vector(b, shape, node.operand(0))))
 
 
@@ -202,8 +201,13 @@ decompose(ops.ConvTranspose, "tfl", when=lambda node: len(node.attr("window_stri
 
 
 @decompose(ops.ConvTranspose, "tfl", when=_strides_are_too_long, benefit=3)
-def _refuse_strides(b: Builder, node: Node) -> Value:
-    raise UnsupportedError(f"strides over {LONGEST_STRIDE} in a transposed convolution")
+def _without_strides_of_one(b: Builder, node: Node) -> Value:
+    """Shorten strides along axes of one element, where they have no effect."""
+    sizes = spatial_sizes(attributes_of(node), "input", node.operand(0).shape)
+    strides = tuple(1 if n == 1 else s for n, s in zip(sizes, node.attr("window_strides"), strict=True))
+    if max(strides) > LONGEST_STRIDE:
+        raise UnsupportedError(f"strides over {LONGEST_STRIDE} in a transposed convolution")
+    return b(node.op, *node.operands, **{**node.attributes, "window_strides": strides})
 
 
 def _has_other_padding(node: Node) -> bool:
@@ -245,7 +249,7 @@ def _as_grouped_conv(b: Builder, node: Node) -> Value:
     attributes, groups, (window, _) = attributes_of(node), node.attr("feature_group_count"), sized_window(node)
     x = node.operand(0)
     for axis, stride in zip(attributes["input_spatial_dimensions"], window.strides, strict=True):
-        x = insert_zeros(b, x, axis, stride, keep_last=True)
+        x = spread_out(b, x, axis, stride, keep_last=True)
     into, out = attributes["kernel_input_feature_dimension"], attributes["kernel_output_feature_dimension"]
     spatial = attributes["kernel_spatial_dimensions"]
     kernel = _regrouped(b, b(ops.Reverse, node.operand(1), dimensions=tuple(spatial)), into, out, spatial, groups)

@@ -17,7 +17,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements, current_budget
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import RowsData, TensorData
-from onnxtfl.ir.dims import differ, is_static, known_size
+from onnxtfl.ir.dims import at_most, differ, is_static, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
@@ -276,8 +276,8 @@ def _has_onnx_form(direction: ops.Direction) -> bool:
     given, attributes = direction.given, direction.attributes
     plain = all(given.get(n) is None for n in ("projection", "projection_bias", "norm"))
     extra = [attributes.get(n) for n in ("rows", "cell_clip", "projection_clip")]
-    rows = direction.operand("weights").shape[0]
-    return plain and isinstance(rows, int) and not any(extra) and not any(attributes.get("grids", ()))
+    known = is_static(direction.operand("weights").shape[:1])
+    return plain and known and not any(extra) and not any(attributes.get("grids", ()))
 
 
 def _functions_onnx(directions: Sequence[ops.Direction]) -> dict[str, Any] | None:
@@ -356,7 +356,7 @@ cells (1 MB).
 def _is_unrolled(node: Node) -> bool:
     """Whether the layer is unrolled."""
     steps, recurrent = node.operand(0).shape[0], node.operand(2)
-    if not isinstance(steps, int) or not 0 < steps <= most_steps() or _keeps_state(node):
+    if not at_most(steps, most_steps()) or steps <= 0 or _keeps_state(node):
         return False
     return steps == 1 or recurrent.data is None or steps * recurrent.data.nbytes <= most_packed()
 

@@ -19,6 +19,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import OPS
@@ -98,7 +99,7 @@ def _bitcast_tfl(b: Builder, node: Node) -> Value:
     if x.dtype.is_complex or dtype.is_complex:
         return _bits_of_complex(b, x, dtype)
     count = dtype.bits // x.dtype.bits
-    if count > 1 and x.rank and not isinstance(x.shape[-1], int):
+    if count > 1 and not is_static(x.shape[-1:]):
         assume(f"the last axis of an operand of {shown_name(node)} has {count} elements")
         x = b(ops.Gather, x, np.arange(count), axis=x.rank - 1)
     return x if dtype is x.dtype else b(ops.BitcastConvert, x, dtype=dtype)

@@ -14,6 +14,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.inlining import applied, is_elementwise, shown_ops
@@ -189,7 +190,7 @@ def _by_comparing(b: Builder, values: Sequence[Value], body: Graph, axis: int) -
         precedes[i, j] = less(x[i], x[j]) | (i < j & !less(x[j], x[i]))
     """
     shape = values[0].tensor_type.shape or ()
-    known = [d for d in shape if isinstance(d, int)]
+    known = known_sizes(shape)
     size = known[axis] if len(known) == len(shape) else 0
     if len(known) != len(shape) or np.prod(known) * size > _MOST_COMPARISONS:
         raise UnsupportedError(f"a sort of {list(shape)} by a comparator of {shown_ops(body)}", code="E-OP-005")

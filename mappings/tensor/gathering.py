@@ -17,7 +17,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.dimension_numbers import Starts, gathered
-from onnxtfl.ir.dims import is_static, known_size, product
+from onnxtfl.ir.dims import exceeds, is_static, known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.permutations import inverse
@@ -76,7 +76,7 @@ def _unfold(b: Builder, node: Node) -> Value:
     x, size, step = node.operand(0), int(node.attr("size")), int(node.attr("step", 1))
     axis = normalize_axis(node.attr("dim", -1), x.rank)
     length = x.shape[axis]
-    if size < 1 or step < 1 or (isinstance(length, int) and length < size):
+    if size < 1 or step < 1 or exceeds(size, length):
         raise ValueError(f"slices of {size} elements, {step} from each other, of {length}")
     check_elements(size, "the elements of a slice")
     first = iota(b, dim_value(b, (length - size) // step + 1, x))
@@ -244,12 +244,12 @@ def _gather_all(b: Builder, node: Node) -> Value:
 def _has_batches(node: Node) -> bool:
     """Whether there are batch dims, and a known number (at least one) of indexed axes."""
     depth = node.operand(1).shape[-1]
-    return bool(node.attr("batch_dims")) and isinstance(depth, int) and depth > 0
+    return bool(node.attr("batch_dims")) and exceeds(depth, 0)
 
 
 def _has_a_known_depth(node: Node) -> bool:
     depth = node.operand(1).shape[-1]
-    return isinstance(depth, int) and depth > 0
+    return exceeds(depth, 0)
 
 
 @decompose(ops.GatherND, "gpu", order="axes", when=_has_a_known_depth)

@@ -13,7 +13,6 @@ import numpy as np
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.runtime_axes import named_factors
 from onnxtfl.build.sizes import HUGE, int32_operands, narrow_constant, on_fewer_axes
-from onnxtfl.build.windows import insert_zeros
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
@@ -23,7 +22,7 @@ from onnxtfl.ir.dims import exceeds, is_static, known_sizes, open_axes
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.ops.padding import cut_within
+from onnxtfl.ir.ops.padding import cut_within, spread_out
 from onnxtfl.ir.quantization import quantize
 from onnxtfl.ir.reshape import as_int64, broadcast, dim_value, dim_vector, iota, reshape, spread, unsqueezed
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
@@ -325,7 +324,7 @@ def _dilate(b: Builder, node: Node) -> Value:
     x, value = node.operand(0), reshape(b, node.operand(2), ())
     factors, dilations = named_factors(b, node.operand(1))
     for axis, step in enumerate(dilations):
-        x = insert_zeros(b, x, axis, step, value, factors)
+        x = spread_out(b, x, axis, step, value, factors)
     return x
 
 

@@ -19,7 +19,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.computations import Computation, joining, scattered
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dimension_numbers import Starts, scattered_windows
-from onnxtfl.ir.dims import Dim, is_static, known_size, product
+from onnxtfl.ir.dims import Dim, exceeds, is_static, known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.op import Op
@@ -43,7 +43,7 @@ def _joins_few(node: Node, most: int) -> bool:
         return False
     count, inner = product(node.operand(1).shape[:-1]), product(node.operand(0).shape[depth:])
     numbers = count * count * inner
-    return not isinstance(numbers, int) or numbers <= most
+    return not exceeds(numbers, most)
 
 
 @decompose(ops.ScatterND, "onnx", when=lambda node: _joins_few(node, MOST_PAIRS))
@@ -278,9 +278,7 @@ def _last_written(b: Builder, node: Node) -> Value:
     Each row of the result is gathered: its last update (updates are numbered after the rows), else the old row.
     """
     x, indices, updates = (node.operand(i) for i in range(3))
-    depth, count = indices.shape[-1], product(indices.shape[:-1])
-    if not isinstance(depth, int):
-        raise UnsupportedError("the number of indexed axes is unknown before run time", code="E-SHAPE-001")
+    depth, count = indices.size(-1), product(indices.shape[:-1])
     places, inner = product(x.shape[:depth]), x.shape[depth:]
     ids = as_int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth], x), (count,), indices))
     news = reshape(b, updates, (count, *inner), indices, x)
@@ -336,8 +334,7 @@ def _widened(b: Builder, node: Node) -> Value:
 
 def _touched(b: Builder, x: Value, rows: Value) -> Value:
     """Return whether each position is written, as bools that broadcast to `x`."""
-    depth = rows.shape[-1]
-    assert isinstance(depth, int)
+    depth = rows.size(-1)
     ones = b(ops.BroadcastTo, b.scalar(1, DType.INT32), dim_vector(b, rows.shape[:-1], rows))
     counts = b(ops.ScatterND, None, rows, ones, dim_vector(b, x.shape[:depth], x), kind="add")
     hit = b(ops.Compare, counts, b.scalar(0, counts), comparison_direction="GT")
@@ -348,9 +345,7 @@ def _touched(b: Builder, x: Value, rows: Value) -> Value:
 def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
     """mul, max, min: reduce the updates at each position as a segment, then combine with the operand."""
     x, indices, updates = (node.operand(i) for i in range(3))
-    kind, depth = node.attr("kind"), indices.shape[-1]
-    if not isinstance(depth, int):
-        raise UnsupportedError("the number of indexed axes is unknown before run time", code="E-SHAPE-001")
+    kind, depth = node.attr("kind"), indices.size(-1)
     if x.dtype not in _SEGMENTED:
         return _scatter_by_pairs(b, node)
     sizes, inner, rows = x.shape[:depth], x.shape[depth:], product(indices.shape[:-1])
@@ -373,7 +368,7 @@ def _scatter_by_pairs(b: Builder, node: Node) -> Value | None:
     x, indices, updates = (node.operand(i) for i in range(3))
     kind, depth = node.attr("kind"), indices.size(-1)
     count, inner = product(indices.shape[:-1]), product(x.shape[depth:])
-    if isinstance(count, int) and isinstance(inner, int) and count * count * inner > MAX_PAIRS:
+    if exceeds(count * count * inner, MAX_PAIRS):
         return None
     ids = as_int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth], x), (count,), indices))
     same = b(ops.Compare, unsqueezed(b, ids, [1]), unsqueezed(b, ids, [0]), comparison_direction="EQ")

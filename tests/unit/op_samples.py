@@ -283,6 +283,12 @@ def _strided(rng: RNG, stride: int) -> Sample:
     return [x, weights, None], {**attributes, "window_strides": (stride, 1)[:rank], "padding": (0,) * (2 * rank)}
 
 
+def _of_one_element(rng: RNG) -> Sample:
+    (x, kernel, bias), attributes = _convolved(rng, True)
+    rank = len(attributes["window_strides"])
+    return [x[(..., *[slice(1)] * rank)], kernel, bias], {**attributes, "window_strides": (1 << 15, 1, 1)[:rank]}
+
+
 def _normalized(rng: RNG, *operands: int, **more: Any) -> Sample:
     x = _floats(rng, 2, 4, 3, 5)
     return [x, *(np.abs(_floats(rng, n)) for n in operands)], {"epsilon": 1e-3, **more}
@@ -572,6 +578,7 @@ MORE: dict[str, tuple[Draw, ...]] = {
     "Gru": (lambda r: _one_step(_layer(r, 3, 1)),),
     "Rnn": (lambda r: _one_step(_layer(r, 1, 1)),),
     "Conv": (lambda r: _strided(r, 1 << 15),),
+    "ConvTranspose": (_of_one_element,),
     "Convert": (
         lambda r: ([Known(_floats(r, 2, 3).astype(np.float16))], {"dtype": DType.FLOAT32}),
         lambda r: ([_stored(r, np.int16, 2, 3)], {"dtype": DType.FLOAT32}),

@@ -51,7 +51,6 @@ NEEDS_MORE = {
     "reductions.chosen_axis": "the size of a result, with axes known only at run time: tests/unit/test_gpu.py",
     "recurrence.brought_to_kernel": "more steps than are written out",
     "reductions.sum_of_nothing": "axes known only at run time, of which there may be none",
-    "transposed_convolution.refuse_strides": "an error",
 }
 """The rules whose condition samples do not meet, and why; families' own tests reach them."""
 

@@ -21,8 +21,8 @@ from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.types import tensor
 from onnxtfl.runtimes import vela
 from onnxtfl.targets.instance import OpInstance
-from onnxtfl.targets.limits import within
 from onnxtfl.targets.table import entry, narrowed, op_names
+from onnxtfl.targets.terms import within
 from tests.unit.micro_models import cnn, recurrent
 from tests.unit.test_cli import onnx2tfl
 from tests.unit.test_cli import onnxtfl as run

@@ -14,7 +14,7 @@ from onnxtfl.ir.graph import Value
 from onnxtfl.ir.types import tensor
 from onnxtfl.rewriting.registry import Form
 from onnxtfl.targets import table
-from onnxtfl.targets.limits import reads_producers
+from onnxtfl.targets.terms import reads_producers
 from onnxtfl.targets.tflite import TfliteTarget, _forms
 
 KEYS = {one.name for one in fields(table.Narrowed)} - {"activations"}

@@ -8,8 +8,8 @@ from dataclasses import replace
 from onnxtfl.schemas.target_tables import target_tables
 from tools.probe.case import Case
 
-from onnxtfl.targets.limits import within
 from onnxtfl.targets.table import narrowed
+from onnxtfl.targets.terms import within
 
 
 def npu_cases(target: str, cases: Iterable[Case]) -> Iterator[Case]:

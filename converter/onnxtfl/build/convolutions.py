@@ -7,7 +7,7 @@ from typing import Any
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import is_static
+from onnxtfl.ir.dims import differ, is_static
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, known_kernel_sizes, renumbered, spatial_sizes, window_attributes
@@ -47,7 +47,7 @@ def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:
     sizes = shape[2:] if shape is not None else given
     if not given or given == sizes:
         return known_kernel_sizes(sizes)
-    if len(given) != len(sizes) or any(isinstance(n, int) and n != k for k, n in zip(given, sizes, strict=True)):
+    if len(given) != len(sizes) or any(map(differ, given, sizes)):
         message = f"kernel_shape is {list(given)}, the kernel has the shape {kernel.type}"
         raise InvalidModelError(message, code="E-FILE-009")
     return given

@@ -191,28 +191,3 @@ def tfl_options(window: Window, sizes: tuple[Dim, ...]) -> dict[str, Any] | None
 def tfl_dilations(window: Window) -> dict[str, int]:
     """Return the options dilation_h_factor and dilation_w_factor (and dilation_d_factor)."""
     return {f"dilation_{a}_factor": d for a, d in zip(("d", "h", "w")[-window.rank :], window.dilations, strict=True)}
-
-
-# --- helpers of rules over windows ------------------------------------------------------------------------------------
-
-
-def insert_zeros(
-    b: Builder, x: Value, axis: int, stride: Dim, value: Value | None = None, *sources: Value, keep_last: bool = False
-) -> Value:
-    """Insert stride - 1 zeros (or `value`) after each element along `axis`; after the last only with `keep_last`::
-
-        %x: [n]    ->    Slice(Reshape(Pad(Reshape(%x, [n, 1]), [[0, 0], [0, stride - 1]]), [n stride]))
-
-    `sources` define a dynamic stride.
-    """
-    size = x.shape[axis]
-    if stride == 1 or size == 0 or (size == 1 and not keep_last):
-        return x
-    room = [stride - 1 if i == 2 * axis + 3 else 0 for i in range(2 * x.rank + 2)]
-    table = reshape(b, dim_vector(b, room, *sources), (x.rank + 1, 2))
-    spread_out = b(ops.Pad, reshape(b, x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :])), table, value)
-    full = reshape(b, spread_out, (*x.shape[:axis], size * stride, *x.shape[axis + 1 :]), x, *sources)
-    if keep_last:
-        return full
-    limit = dim_vector(b, [1 - stride if is_static((stride,)) else (size - 1) * stride + 1], x, *sources)
-    return b(ops.Slice, full, [0] * x.rank, spread(b, limit, [axis], x.rank, INT32_MAX), [1] * x.rank)

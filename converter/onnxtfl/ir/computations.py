@@ -26,7 +26,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import numeric
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import at_most, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Value, constant
 from onnxtfl.ir.inlining import applied, is_elementwise, shown_ops
@@ -242,7 +242,7 @@ def reduced_by_graph(
     merged = [_merged(b, x, axes) for x in operands]
     values, last = [value for value, _ in merged], merged[0][1]
     shape, size = values[0].shape[:last], values[0].shape[last]
-    if not isinstance(size, int) or size > _MOST_PAIRED:
+    if not at_most(size, _MOST_PAIRED):
         raise UnsupportedError(f"a reduction of {size} elements by {shown_ops(body)}", code="E-SHAPE-001")
     while size > 1:
         halves = [slice_axes(b, v, {last: slice(i, size - size % 2, 2)}) for i in (0, 1) for v in values]

@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, differ, known_size
+from onnxtfl.ir.dims import Dim, differ, exceeds, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.ops.arithmetic import Add
@@ -113,7 +113,7 @@ def gathered(
 
 def _holds(have: Dim, size: int) -> bool:
     """Whether an axis may have at least `size` elements."""
-    return size >= 0 and (not isinstance(have, int) or size <= have)
+    return size >= 0 and not exceeds(size, have)
 
 
 def _offsets_at(b: Builder, x: Value, batch: int, offsets: Sequence[int]) -> Value:

@@ -19,7 +19,7 @@ import numpy as np
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.budget import check_count
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, ceildiv
+from onnxtfl.ir.dims import Dim, at_most, ceildiv, exceeds, is_static, known_sizes, size_or
 
 Index = tuple[Any, ...]
 LARGEST_WINDOW = 1 << 31
@@ -138,9 +138,9 @@ class Window:
         totals = []
         for size, span, stride in zip(sizes, self.span, self.strides, strict=True):
             missing = (ceildiv(size, stride) - 1) * stride + span - size
-            if not isinstance(missing, int) and span > 2:
+            if span > 2 and not is_static((missing,)):
                 return self
-            totals.append(max(0, missing if isinstance(missing, int) else span - 1))
+            totals.append(max(0, size_or(missing, span - 1)))
         return replace(self, padding=(*(t // 2 for t in totals), *(t - t // 2 for t in totals)))
 
     def trimmed(self, sizes: Sequence[Dim]) -> Window:
@@ -168,14 +168,14 @@ class Window:
 
     def known_counts(self, sizes: Sequence[int]) -> list[int]:
         """`counts` of known sizes."""
-        return [n for n in self.counts(sizes) if isinstance(n, int)]
+        return known_sizes(self.counts(sizes))
 
     def _count(self, i: int, size: Dim) -> Dim:
         before, after, span, stride = self.before[i], self.after[i], self.span[i], self.strides[i]
         room = size + (before + after - span)
-        if not isinstance(room, int) or room >= 0:
+        if not exceeds(0, room):
             return room // stride + 1
-        if room <= -2 * stride:
+        if at_most(room, -2 * stride):
             raise ValueError(f"a window of {span} does not fit into {size} padded by {before} and {after}")
         return 0
 

@@ -29,7 +29,7 @@ class Parameter:
 class Version:
     """An op version: the first TensorFlow release that has it, and the conditions that need it (any of them).
 
-    A condition is a list of terms (:mod:`onnxtfl.targets.conditions`); the head of the table describes their language.
+    A condition is a list of terms (:mod:`onnxtfl.targets.terms`); the head of the table describes their language.
     """
 
     number: int

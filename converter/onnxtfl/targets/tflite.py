@@ -21,13 +21,12 @@ from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.target import Kind, Refusal
 from onnxtfl.schemas.target_tables import FEATURES, ROOT, target_tables
-from onnxtfl.targets.conditions import holds
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance, dtypes_of, is_half_constant
-from onnxtfl.targets.limits import reads_producers, within
 from onnxtfl.targets.narrowed import refusal_by
 from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, Version, entry, narrowed, op_names
 from onnxtfl.targets.target import Target, operands_of, results_of
+from onnxtfl.targets.terms import holds, reads_producers, within
 
 LITERT_RELEASES: Mapping[str, Release] = {
     "litert-1.0": (2, 18),

@@ -197,7 +197,7 @@ def _transform_tensor(b: Builder, node: Node) -> Value:
     x, options = node.operand(0), custom_options(node)
     first_version = node.op.version < 2
     wanted = options.get("output_size") if first_version else [options.get(f"output_{a}") for a in ("height", "width")]
-    sizes = [n for n in wanted or () if isinstance(n, int) and n > 0]
+    sizes = [n for n in known_sizes(wanted or ()) if n > 0]
     if len(sizes) != 2 or options.get("mode", "bilinear") != "bilinear":
         raise ValueError(f"an output size and mode bilinear expected; the options are {options}")
     (height, width), (out_h, out_w), half = _sizes(x), sizes, 0.0 if first_version else 0.5

@@ -13,7 +13,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import half
 from onnxtfl.ir.attributes import Attribute, Axes, Axis, Integer, Integers, Padding
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, is_static, product
+from onnxtfl.ir.dims import Dim, differ, indivisible, is_static, product
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.divisions import Division, Part, along, at
 from onnxtfl.ir.graph import Node, Value
@@ -94,7 +94,7 @@ class Convolution(Op, register=False):
 def _check_bias(bias: Value, features: Dim) -> None:
     """Raise ValueError unless `bias` has one element per output feature."""
     count = product(bias.tensor_type.shape or (features,))
-    if isinstance(count, int) and isinstance(features, int) and count != features:
+    if differ(count, features):
         raise ValueError(f"a bias of {count} elements for {features} output features")
 
 
@@ -168,9 +168,9 @@ class Conv(Convolution):
     def output_shape(cls, attributes: Attributes, x: Dims, w: Dims) -> Dims:
         features, depth = x[attributes["input_feature_dimension"]], w[attributes["kernel_input_feature_dimension"]]
         groups, out = attributes["feature_group_count"], w[attributes["kernel_output_feature_dimension"]]
-        if isinstance(features, int) and isinstance(depth, int) and features != depth * groups:
+        if differ(features, depth * groups):
             raise ValueError(f"{features} input features for {groups} groups of {depth}")
-        if isinstance(out, int) and out % groups:
+        if indivisible(out, groups):
             raise ValueError(f"{out} output features for {groups} groups")
         sizes = conv_window(attributes, w).counts(spatial_sizes(attributes, "input", x))
         return placed(attributes, x[attributes["input_batch_dimension"]], out, sizes)

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, ceildiv, fresh_symbol, is_open, known_size
+from onnxtfl.ir.dims import Dim, ceildiv, fresh_symbol, is_open, is_static, known_size
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
 from onnxtfl.ir.graph import Node, Value
@@ -61,10 +61,10 @@ class Range(Op):
     def implied(cls, node: Node) -> Mapping[int, Sequence[float]]:
         """The limit after the last element, if start and delta are known."""
         start, _, delta = node.operands
-        (count,) = node.result.shape
-        if start is None or delta is None or not (start.is_constant and delta.is_constant and isinstance(count, int)):
+        known = is_static(node.result.shape)
+        if not known or start is None or delta is None or not (start.is_constant and delta.is_constant):
             return {}
-        return {1: [start.numpy().item() + count * delta.numpy().item()]}
+        return {1: [start.numpy().item() + node.result.size(0) * delta.numpy().item()]}
 
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:

@@ -8,7 +8,7 @@ from onnxtfl.ir import intervals
 from onnxtfl.ir.attributes import Flag
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import product, size_or
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import MOST, Facts, FactsOf
 from onnxtfl.ir.op import INTEGERS, NUMERIC, Op, Operand, SharedAxes
@@ -31,7 +31,7 @@ class CumSum(Op):
     @classmethod
     def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
         """Bounds of sums of at most as many elements as the axis has."""
-        sizes = [d if isinstance(d, int) else MOST for d in node.operand(0).tensor_type.shape or (MOST,)]
+        sizes = [size_or(d, MOST) for d in node.operand(0).tensor_type.shape or (MOST,)]
         return intervals.total(of(0), max(sizes))
 
     @staticmethod

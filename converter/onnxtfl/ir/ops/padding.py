@@ -22,7 +22,7 @@ from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.slicing import END, Slice
 from onnxtfl.ir.ops.transpose import Transpose
 from onnxtfl.ir.quantization import Quantization
-from onnxtfl.ir.reshape import reshape
+from onnxtfl.ir.reshape import dim_vector, reshape, spread
 from onnxtfl.ir.shapes import entry_of
 
 MODES = {"PAD_VALUE": "constant", "PAD_EDGE": "edge", "PAD_REFLECT": "reflect", "PAD_SYMMETRIC": "symmetric"}
@@ -53,22 +53,29 @@ def InteriorPad(b: Builder, x: Value, value: Value | None, interior_padding: Seq
     if len(interior_padding) != x.rank or min(interior_padding, default=0) < 0:
         raise ValueError(f"interior_padding {tuple(interior_padding)} for rank {x.rank}: one entry >= 0 for each axis")
     for axis, gap in enumerate(interior_padding):
-        x = _spread_out(b, x, axis, gap + 1, value)
+        x = spread_out(b, x, axis, gap + 1, value)
     return x
 
 
-def _spread_out(b: Builder, x: Value, axis: int, step: int, value: Value | None) -> Value:
-    """Insert `value` step - 1 times between neighbors along `axis`."""
+def spread_out(
+    b: Builder, x: Value, axis: int, step: Dim, value: Value | None = None, *sources: Value, keep_last: bool = False
+) -> Value:
+    """Insert `value` (0 if absent) step - 1 times after each element along `axis`; after the last with `keep_last`::
+
+        %x: [n]    ->    Slice(Reshape(Pad(Reshape(%x, [n, 1]), [[0, 0], [0, step - 1]]), [n step]))
+
+    `sources` define a dynamic step.
+    """
     before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
-    if step == 1 or size in (0, 1):  # no neighbors
+    if step == 1 or size == 0 or (size == 1 and not keep_last):
         return x
-    pairs = np.zeros((x.rank + 1, 2), np.int64)
-    pairs[axis + 1, 1] = step - 1
-    filled = b(Pad, reshape(b, x, (*before, size, 1, *after)), pairs, value)
-    joined = reshape(b, filled, (*before, size * step, *after), x)
-    starts, limits = [0] * x.rank, [END] * x.rank
-    limits[axis] = 1 - step
-    return b(Slice, joined, starts, limits, [1] * x.rank)
+    amounts = dim_vector(b, [step - 1 if i == 2 * axis + 3 else 0 for i in range(2 * x.rank + 2)], *sources)
+    filled = b(Pad, reshape(b, x, (*before, size, 1, *after)), reshape(b, amounts, (x.rank + 1, 2)), value)
+    full = reshape(b, filled, (*before, size * step, *after), x, *sources)
+    if keep_last:
+        return full
+    limit = dim_vector(b, [1 - step if is_static((step,)) else (size - 1) * step + 1], x, *sources)
+    return b(Slice, full, [0] * x.rank, spread(b, limit, [axis], x.rank, END), [1] * x.rank)
 
 
 class Pad(Op):

@@ -11,7 +11,7 @@ import numpy as np
 from onnxtfl.ir.attributes import Axis, Choice
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.computations import COMPUTATIONS, NEUTRAL, Computation, joining, scattered, selected
-from onnxtfl.ir.dims import differ, product
+from onnxtfl.ir.dims import product
 from onnxtfl.ir.formula import Term, by_expansion
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import BOOLS, NUMERIC, Operand, SharedAxes
@@ -180,7 +180,7 @@ def _groups(b: Builder, x: Value, padding: Value, axis: int, size: int) -> Value
     """Split `axis` into groups of `size` elements, the last of which is filled up with `padding`."""
     count = (x.shape[axis] + size - 1) // size
     missing = count * size - x.shape[axis]
-    if differ(missing, 0) or not isinstance(missing, int):
+    if missing != 0:
         pairs = dim_vector(b, [missing if i == 2 * axis + 1 else 0 for i in range(2 * x.rank)], x)
         x = b(Pad, x, reshape(b, pairs, (x.rank, 2)), padding)
     return reshape(b, x, (*x.shape[:axis], count, size, *x.shape[axis + 1 :]), x)

@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.ir import half
 from onnxtfl.ir.attributes import Axis
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim
+from onnxtfl.ir.dims import Dim, differ
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.op import Attributes
 from onnxtfl.ir.ops.convolution import (
@@ -46,7 +46,7 @@ class ConvTranspose(Convolution):
     def output_shape(cls, attributes: Attributes, x: Dims, w: Dims) -> Dims:
         features = w[attributes["kernel_output_feature_dimension"]] * attributes["feature_group_count"]
         depth, has = w[attributes["kernel_input_feature_dimension"]], x[attributes["input_feature_dimension"]]
-        if isinstance(depth, int) and isinstance(has, int) and depth != has:
+        if differ(depth, has):
             raise ValueError(f"{has} input features, kernel for {depth}")
         sizes = transposed_sizes(spatial_sizes(attributes, "input", x), conv_window(attributes, w))
         return placed(attributes, x[attributes["input_batch_dimension"]], features, sizes)

@@ -14,7 +14,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dependencies import needed_values
-from onnxtfl.ir.dims import Dim, fresh_symbol, symbol
+from onnxtfl.ir.dims import Dim, SymDim, fresh_symbol, symbol
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.types import DType, TensorType
@@ -63,7 +63,7 @@ def _size(have: Dim | None, want: int | str) -> Dim:
         return symbol(want)
     if want != -1:
         return want
-    return fresh_symbol() if have is None or isinstance(have, int) else have
+    return have if isinstance(have, SymDim) else fresh_symbol()
 
 
 def cut(

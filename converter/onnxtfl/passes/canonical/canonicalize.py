@@ -18,22 +18,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import convert_quantization
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.facts import fits_int32
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import SMALL, made_by, repeated, single_use, splat_value, uniform_scalar
-from onnxtfl.ir.op import Elementwise, attributes_of
+from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.ops.contraction import DotRoles
-from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes
 from onnxtfl.ir.quantization import Quantization, dequantize
 from onnxtfl.ir.reshape import dim_vector, has_constant_target, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
-from onnxtfl.ir.spatial import LONGEST_STRIDE
 from onnxtfl.ir.types import DType, TensorType, compatible
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -133,30 +129,6 @@ def convert(b: Builder, node: Node) -> Value | None:
 
 
 CANONICAL = Patterns.of(MOVES)
-
-
-@CANONICAL.on(ops.Conv, ops.ConvTranspose)
-def long_strides(b: Builder, node: Node) -> Value | None:
-    """Shorten the stride along an axis with a single window position (LiteRT's limit is 2**15)."""
-    attributes = attributes_of(node)
-    strides = tuple(attributes["window_strides"])
-    if max(strides) <= LONGEST_STRIDE or node.operand(0).tensor_type.shape is None:
-        return None
-    if attributes["padding"] == SAME:
-        return None
-    window = conv_window(attributes, node.operand(1).shape)
-    sizes = spatial_sizes(attributes, "input", node.operand(0).shape)
-    shorter = list(strides)
-    for i, size in enumerate(sizes):
-        if node.op is ops.ConvTranspose:
-            least = 1 if size == 1 else strides[i]
-        else:
-            room = size + window.before[i] + window.after[i] - window.span[i]
-            least = size_or(room + 1, strides[i])
-        shorter[i] = min(strides[i], least) if strides[i] > LONGEST_STRIDE else strides[i]
-    if tuple(shorter) == strides:
-        return None
-    return b(node.op, *node.operands, **{**attributes, "window_strides": tuple(shorter)})
 
 
 @CANONICAL.on(ops.Reverse, quantized=True)

@@ -178,27 +178,16 @@ def while_reads(b: Builder, node: Node) -> Sequence[Value] | None:
     body = regions[1]
     values = [v for v in node.operands if v is not None]
     same = [i for i in range(len(values)) if body.outputs[i] is body.inputs[i]]
-    if not same or not _is_simpler(node, same):
-        return None
     for i in same:  # a value that is only returned is unused
         body.outputs[i] = values[i]
     reads = [values[i] for i in same]
     needed = [same[k] for k in _needed_reads(reads, [[r.inputs[i] for i in same] for r in regions], regions)]
+    for i in needed:
+        body.outputs[i] = body.inputs[i]
+    if len(needed) == len(same) and not set(same).intersection(_used(node)):
+        return None
     kept = [i for i in range(len(values)) if i not in same or i in needed]
-    body.outputs = [body.inputs[i] if i in needed else v for i, v in enumerate(body.outputs)]
     return _kept_values(b, node, kept, {i: values[i] for i in same})
-
-
-def _is_simpler(node: Node, same: Sequence[int]) -> bool:
-    """Whether any of the read-only values can be removed."""
-    values, regions = [node.operand(i) for i in same], (node.attr("cond"), node.attr("body"))
-    used = {i for i in same for r in regions if r.inputs[i].uses or r.inputs[i] in _others(r, i)}
-    results = any(i in same for i in _used(node))
-    return results or len(set(values)) < len(values) or any(v.is_constant for v in values) or len(used) < len(same)
-
-
-def _others(region: Graph, index: int) -> list[Value]:
-    return [v for i, v in enumerate(region.outputs) if i != index]
 
 
 @LOOP_SIMPLIFICATION.on(ops.While, quantized=True)

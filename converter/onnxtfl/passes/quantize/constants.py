@@ -23,6 +23,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import SMALL, real_constant
 from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, dequantize, quantize
@@ -78,9 +79,9 @@ def hard_sigmoid_as_conv(b: Builder, node: Node) -> Value | None:
     x, wanted = node.operand(0), _quantized_to(b.graph, node.result)
     if wanted is None or not (is_stored(0.0, wanted) and is_stored(1.0, wanted)):
         return None
-    if x.tensor_type.rank not in (2, 3, 4) or not isinstance(x.shape[1], int):
+    if x.tensor_type.rank not in (2, 3, 4) or not is_static(x.shape[1:2]):
         return None
-    slope, offset = (np.full(x.shape[1], node.attr(name), np.float64) for name in ("slope", "offset"))
+    slope, offset = (np.full(x.size(1), node.attr(name), np.float64) for name in ("slope", "offset"))
     made = _scaled(b, node, 1, slope, offset)
     return None if made is None else b(ops.Clamp, made, b.scalar(0.0, made), b.scalar(1.0, made))
 

@@ -112,7 +112,7 @@ def _layer_with_output(value: Value) -> Node | None:
 
 def _is_last(layer: Node, index: int) -> bool:
     steps = layer.operand(0).shape[0]
-    return index == 0 if layer.attr("reverse") else index == -1 or (isinstance(steps, int) and index == steps - 1)
+    return index == 0 if layer.attr("reverse") else index in (-1, steps - 1)
 
 
 @AROUND_LAYERS.on(ops.Concatenate)

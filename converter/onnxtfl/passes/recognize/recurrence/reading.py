@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, product
+from onnxtfl.ir.dims import Dim, at_most, product
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import without_reshapes
 from onnxtfl.ir.op import Elementwise, attributes_of
@@ -247,7 +247,7 @@ class Reader:
             raise UnfitError
         if operand.data.size == 1:
             return np.asarray(operand.numpy(), np.float64).reshape(())
-        if isinstance(self.batch, int) and self.batch <= MOST_ROWS and result.tensor_type.is_static:
+        if at_most(self.batch, MOST_ROWS) and result.tensor_type.is_static:
             rows = np.broadcast_to(operand.numpy(), result.shape).reshape(-1, width)
             if not len(rows) or (rows != rows[:1]).any():
                 raise UnfitError

@@ -1,10 +1,15 @@
-"""The conditions on sizes and constants in the tables of targets; ``schemas/targets/tflite.toml`` lists their terms."""
+"""The terms of conditions on an op instance, for op versions and for the limits of targets.
+
+The heads of ``schemas/tflite_ops.toml`` and ``schemas/targets/tflite.toml`` list them.
+"""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +20,7 @@ from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import TensorType
-from onnxtfl.targets.conditions import holds
-from onnxtfl.targets.instance import OpInstance
+from onnxtfl.targets.instance import Bound, OpInstance
 
 Sizes = Sequence[int]
 
@@ -29,11 +33,28 @@ def reads_producers(condition: str) -> bool:
 
 def within(condition: str, op: OpInstance) -> bool:
     """Whether ``condition``, "TERM or TERM", holds for an op instance."""
-    return any(_holds(term.split(), op) for term in condition.split(" or "))
+    return any(holds(term, op) for term in condition.split(" or "))
 
 
-def _holds(words: Sequence[str], op: OpInstance) -> bool:
-    match words:
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {">": operator.gt, "!=": operator.ne, "=": operator.eq}
+_UNSET = (None, False, 0, 0.0, "", "NONE", "FLOAT32")
+
+
+def holds(term: str, op: OpInstance) -> bool:
+    """Whether one term holds for an op instance."""
+    match _words(term):
+        case ["broadcast"]:
+            return len({t.shape for t in _types(op.operands[:2])}) > 1
+        case ["rescale"]:
+            return _rescales(op)
+        case ["grouped"]:
+            return _is_grouped(op)
+        case ["ungrouped"]:
+            return not _is_grouped(op)
+        case ["whole"]:
+            return _is_whole(op)
+        case ["rank", sign, number]:
+            return _COMPARE[sign](op.highest_rank, int(number))
         case [name, *measure, "<", limit] if measured := _MEASURES.get(measure[0]) if measure else None:
             return all(measured(_sizes(v), *map(int, measure[1:])) < int(limit) for v in op.named(name))
         case ["strides", "inner"]:
@@ -61,15 +82,62 @@ def _holds(words: Sequence[str], op: OpInstance) -> bool:
         case ["rescales", "<", limit]:
             before, after = ([s for _, _, v in side for s in _scales_of(v)] for side in (op.operands, op.results))
             return max(before, default=0.0) < float(limit) * min(after, default=1.0)
-        case ["whole"]:
-            return _is_whole(op)
-        case ["ungrouped"]:
-            return not holds("grouped", op)
+        case ["not", option]:
+            return option in op.options and op.options[option] in _UNSET
+        case [option]:
+            return op.options.get(option) not in _UNSET
         case [option, "is", other]:
             return bool(op.options.get(option) == op.options.get(other))
         case [option, "<", limit] if option in op.options:
             return int(op.options[option]) < int(limit)
-    return holds(" ".join(words), op)
+        case [option, sign, value] if sign in _COMPARE:
+            return option in op.options and _COMPARE[sign](op.options[option], _literal(value))
+        case [name, *words]:
+            return _is_of_types(op.named(name), words)
+    raise ValueError(f"no such term: {term!r}")
+
+
+@functools.cache
+def _words(term: str) -> list[str]:
+    return term.split()
+
+
+def _literal(text: str) -> Any:
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def _is_of_types(values: Sequence[Value], words: Sequence[str]) -> bool:
+    """Whether operands are absent, present, or have types that `words` describe."""
+    if words in (["absent"], ["present"]):
+        return bool(values) == (words == ["present"])
+    types = [v.type for v in values if isinstance(v.type, TensorType)]
+    if words == ["per-axis"]:
+        return any(t.quantization is not None and not t.quantization.per_tensor for t in types)
+    if words == ["unquantized"]:
+        return any(t.quantization is None for t in types)
+    if words[0] == "not":
+        return any(t.storage.value not in words[1:] for t in types)
+    return any(_is_stored_as(t, word) for t in types for word in words)
+
+
+def _is_stored_as(type_: TensorType, word: str) -> bool:
+    return type_.storage.value.startswith(word) if word == "float8" else type_.storage.value == word
+
+
+def _types(values: Iterable[Bound]) -> list[TensorType]:
+    return [v.type for _, _, v in values if isinstance(v.type, TensorType)]
+
+
+def _rescales(op: OpInstance) -> bool:
+    """Whether the product of the operands' scales is at least the result's."""
+    scales = [t.quantization.scales[0] for t in _types((*op.operands[:2], *op.results[:1])) if t.quantization]
+    return len(scales) == 3 and scales[0] * scales[1] / scales[2] >= 1.0
+
+
+def _is_grouped(op: OpInstance) -> bool:
+    """Whether the filter has fewer channels than the input (both channels last)."""
+    channels = [t.shape[-1] for t in _types(op.operands[:2]) if t.shape]
+    return len(channels) == 2 and channels[0] != channels[1]
 
 
 _LOWEST = -65504.0
