@@ -360,6 +360,11 @@ def _with_unit_batch(builder: Builder, node: Node, refusal: Refusal) -> list[Val
     return with_unit_batch(builder, node, _MOST_AXES)
 
 
+def has_repeated_operands(graph: Graph) -> bool:
+    """Whether a node reads the same tensor as two operands, as after the merging of equal nodes."""
+    return any(len(set(node.operands)) < len(node.operands) for node in graph.nodes)
+
+
 def _with_copies(builder: Builder, node: Node, refusal: Refusal) -> list[Value]:
     """Return the results of `node` on copies of operands that it reads more than once."""
     operands = list(node.operands)
