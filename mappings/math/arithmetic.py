@@ -350,9 +350,9 @@ def _quotient_of_sum(lhs: Term, rhs: Term) -> Term | None:
     if total is None or not rhs.value.is_constant:
         return None
     n, c = (Term(lhs.b, value) for value in sorted(map(total.operand, (0, 1)), key=lambda v: v.is_constant))
-    if not c.value.is_constant or not all(never_negative(v.value) for v in (n, c, rhs)) or not _divides_in_int32(n.value, rhs.value):
+    if not c.value.is_constant or not all(never_negative(v.value) for v in (n, c, rhs)):
         return None
-    if not facts_of((rhs + c).value).inside(*limits(DType.INT32)):
+    if not _divides_in_int32(n.value, rhs.value) or not facts_of((rhs + c).value).inside(*limits(DType.INT32)):
         return None
     n, c, d = (v.to(DType.INT32) for v in (n, c, rhs))
     return (n / d + (n % d + c) / d).to(lhs.dtype)
