@@ -21,7 +21,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.permutations import inverse
 
 LEAST_DRAWS, DRAWS = 50, 200
-"""The fewest draws for a comparison of distributions, and the draws of models that are fast and whose outputs are small."""
+"""The fewest draws for a comparison of distributions, and those of fast models with small outputs."""
 SECONDS = 2.0
 LARGEST = 64 << 20
 """The most bytes of the outputs of a model in all draws, if these are more than the fewest."""
