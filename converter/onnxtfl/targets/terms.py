@@ -61,6 +61,8 @@ def holds(term: str, op: OpInstance) -> bool:
             return all(_is_inner(_constant(v)) for v in op.named("strides"))
         case ["axes", "sizes", "<", limit]:
             return all(size < int(limit) for size in _reduced(op))
+        case ["axes", "product", "<", limit]:
+            return math.prod(_reduced(op)) < int(limit)
         case [name, "fixed"]:
             return all(v.is_constant for v in op.named(name))
         case [name, "finite"]:
