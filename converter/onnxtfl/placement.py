@@ -59,9 +59,9 @@ class PlacedOp:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where each op runs. ``target``: its name. ``by``: what says so: a compiler or runtime, or the target's table.
+    """Where each op runs. ``target``: its name. ``by``: its source, a compiler, a runtime or the target's table.
 
-    ``note``: why the compiler or runtime was not asked. ``partitions``: the number of groups of ops on the target,
+    ``note``: why the compiler or runtime was not used. ``partitions``: the number of groups of ops on the target,
     between which other ops run; None if these run nowhere. ``sram``, ``flash``: bytes. ``compiled``: what the compiler
     wrote.
     """

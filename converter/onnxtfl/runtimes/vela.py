@@ -1,7 +1,7 @@
 """Vela, the compiler for Arm's Ethos-U NPUs, in a child process: which ops of a .tflite run on the NPU, and how fast.
 
-Vela compiles on any CPU. What it prints and writes is read from its files: the summary (CSV) and the database of ops
-(XML), and the constraints that ops violate from its output.
+Vela runs on any CPU. Its results are read from the files that it writes, the summary (CSV) and the database of ops
+(XML); violated constraints are read from its output.
 """
 
 from __future__ import annotations
