@@ -250,6 +250,7 @@ def layout(target: Target, options: Options) -> Passes:
         Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
         Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
         Group("cleanup", _tidied(target, options), needs=LAID_OUT),
+        Pass("legalize merged", late, EVERYWHERE, needs=LAID_OUT, when=legalization.has_repeated_operands),
     ]
 
 

@@ -10,6 +10,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.inlining import copy_region
+from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.regions import bind_captures, condition_value, graph_in, refuse_states
@@ -57,8 +58,14 @@ def if_as_select(b: Builder, node: Node) -> list[Value] | None:
     pure = all(inner.op.effect is Effect.PURE for branch in branches for inner in branch.walk())
     if not pure or any(not isinstance(result.type, TensorType) for result in node.results):
         return None
-    chosen, other = (copy_region(b, branch, node.operands[1:]) for branch in branches)
+    chosen, other = (map(_without_copy, copy_region(b, branch, node.operands[1:])) for branch in branches)
     return [b(ops.Select, node.operand(0), v, w) for v, w in zip(chosen, other, strict=True)]
+
+
+def _without_copy(value: Value) -> Value:
+    """The constant of which `value` is a copy, as regions return constants; `value` itself if there is none."""
+    copy = made_by(value, ops.Copy)
+    return copy.operand(0) if copy is not None and copy.operand(0).is_constant else value
 
 
 @lower_onnx(ops.If)

@@ -105,6 +105,23 @@ def _sub_from_constant(b: Builder, node: Node) -> Value:
     return b(ops.Add, b(ops.Neg, node.operand(1)), node.operand(0))
 
 
+def _may_divide_by_infinity(node: Node) -> bool:
+    return node.result.dtype.is_float and facts_of(node.operand(1)).magnitude == math.inf
+
+
+@decompose(ops.FloorMod, "gpu", order="operands", when=_may_divide_by_infinity)
+def _mod_infinity(b: Builder, node: Node) -> Value:
+    """x mod infinity is x, or that infinity if the signs differ; the accelerator returns NaN.
+
+    Products with 0 are NaN for infinite x and for NaN.
+    """
+    x, y = Term(b, node.operand(0)), Term(b, node.operand(1))
+    differs = (y < 0.0).choose(-x, x) < 0.0
+    of_infinity = differs.choose(y, x) + x * 0.0
+    most = float(np.finfo(y.dtype.numpy).max)
+    return y.abs().equals(math.inf).choose(of_infinity, x % y.clamp(-most, most) + y * 0.0).value
+
+
 @decompose(ops.Pow, "gpu", when=lambda node: node.operand(0).dtype is node.operand(1).dtype is DType.FLOAT32)
 def _pow_of_any_sign(b: Builder, node: Node) -> Value:
     """exp(y log(|x|)) with the sign of x where y is odd, NaN where x < 0 and y is not whole: the accelerator computes

@@ -418,11 +418,17 @@ def _has_computed_kernel(node: Node) -> bool:
     return known and not kernel.is_constant and math.prod(sized_window(node)[0].shape) <= _MOST_TAPS
 
 
+def _is_of_any_integers(node: Node) -> bool:
+    """Whether float32 may not be exact even for one product."""
+    return node.operand(0).dtype.is_integer and _is_of_other_type(node) and not _exact_terms(node)
+
+
 @decompose(ops.Conv, "gpu", order="operands", when=_has_computed_kernel)
 @decompose(ops.Conv, "onnx", when=_is_of_other_type)
+@decompose(ops.Conv, "tfl", when=_is_of_any_integers)
 def _conv_by_taps(b: Builder, node: Node) -> Value:
     """Compute a convolution as a sum of products of matrices, one for each tap k of the kernel: of integers or float64
-    for ONNX Runtime, with a computed kernel for the GPU accelerator.
+    for ONNX Runtime, of large integers for TFLite, with a computed kernel for the GPU accelerator.
 
     ::
 

@@ -255,20 +255,23 @@ def _has_indices(node: Node) -> bool:
     return bool(node.attr("return_indices", False))
 
 
+@decompose(ops.MaxPool, "onnx", when=_has_indices)
 @decompose(ops.MaxPool, "tfl", when=_has_indices, benefit=5)
 def _max_pool_with_indices(b: Builder, node: Node) -> list[Value]:
     return pool_with_indices(b, node)
 
 
-def _is_of_small_integers(node: Node) -> bool:
+def _is_of_integers_that_floats_hold(node: Node) -> bool:
     dtype = node.operand(0).dtype
-    return dtype.is_integer and dtype.bits <= 16 and not _has_indices(node)
+    return dtype.is_integer and dtype.bits <= 32 and not node.operand(0).is_quantized
 
 
-@decompose(ops.MaxPool, "onnx", when=_is_of_small_integers, benefit=4)
-def _max_pool_in_float(b: Builder, node: Node) -> Value:
+@decompose(ops.MaxPool, "onnx", when=_is_of_integers_that_floats_hold, benefit=4)
+def _max_pool_in_float(b: Builder, node: Node) -> list[Value]:
     x = node.operand(0)
-    return b(ops.Convert, b(ops.MaxPool, b(ops.Convert, x, dtype=DType.FLOAT32), **node.attributes), dtype=x.dtype)
+    wide = b(ops.Convert, x, dtype=DType.FLOAT32 if x.dtype.bits <= 16 else DType.FLOAT64)
+    best, *indices = b.many(ops.MaxPool, wide, **node.attributes)
+    return [b(ops.Convert, best, dtype=x.dtype), *indices]
 
 
 def _has_other_rank(node: Node) -> bool:
@@ -299,7 +302,7 @@ def _pool_over_two_of_four_axes(b: Builder, node: Node) -> Value:
     return reshape(b, result, node.result.shape, result, x)
 
 
-@decompose(ops.MaxPool, "onnx", when=lambda node: _pads_too_much(node) and not _has_indices(node))
+@decompose(ops.MaxPool, "onnx", when=lambda node: _is_padded(node) and not _has_indices(node), benefit=2)
 @decompose(ops.MaxPool, "tfl", when=lambda node: _is_padded(node) and not _has_indices(node), benefit=2)
 def _max_of_padded(b: Builder, node: Node) -> Value:
     """Replace padding by a Pad with a value that is never the maximum."""
@@ -419,6 +422,7 @@ def _is_plain(node: Node) -> bool:
     return not (_is_padded(node) or _has_indices(node))
 
 
+@decompose(ops.MaxPool, "onnx", when=_is_plain)
 @decompose(ops.MaxPool, "tfl", when=_is_plain)
 def _max_of_slices(b: Builder, node: Node) -> Value:
     return _by_slices(b, node, "max")

@@ -324,6 +324,18 @@ def _nearest_by_centers(node: Node, mode: str, scale: float | None) -> bool:
     return mode in ("half_pixel", "pytorch_half_pixel") and halves
 
 
+def _has_no_cubic_kernel(node: Node) -> bool:
+    """Whether ONNX Runtime has no cubic kernel: of integers, other axes than two of two, or the last two of four.
+
+    Source: ONNX Runtime core/providers/cpu/tensor/upsamplebase.h (ScalesValidation), upsample.cc (ResizeBiCubic).
+    """
+    x, dims = node.operand(0), tuple(sorted(node.attr("dims")))
+    if node.attr("mode") != "cubic" or not _is_known(node):
+        return False
+    dims = tuple(a for a in dims if node.result.shape[a] != x.shape[a])
+    return x.dtype.is_integer or x.rank not in (2, 4) or not set(dims) <= {x.rank - 2, x.rank - 1}
+
+
 @lower_onnx(ops.Resize)
 def _onnx_resize(node: Node, opset: int) -> Form | None:
     """Write an entry for every axis: ONNX Runtime's optimizer mishandles `axes` (since 18) when it moves transposes."""
@@ -331,6 +343,8 @@ def _onnx_resize(node: Node, opset: int) -> Form | None:
     dims, mode = node.attr("dims"), node.attr("coordinate_transformation_mode")
     needed = {"half_pixel_symmetric": 19, "tf_half_pixel_for_nn": 99}.get(mode, 18 if node.attr("antialias") else 11)
     if opset < needed or x is None or x.tensor_type.rank is None or tuple(dims) != tuple(range(x.rank)):
+        return None
+    if _has_no_cubic_kernel(node):
         return None
     kept = ("mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a", "extrapolation_value")
     attributes: dict[str, Any] = {name: node.attr(name) for name in kept}
@@ -352,7 +366,7 @@ def whole_factors(node: Node) -> Array | None:
 
 def _of_some_axes(node: Node) -> bool:
     rank = node.operand(0).tensor_type.rank
-    return rank is not None and tuple(node.attr("dims")) != tuple(range(rank))
+    return rank is not None and tuple(node.attr("dims")) != tuple(range(rank)) and not _has_no_cubic_kernel(node)
 
 
 @decompose_late(ops.Resize, "onnx", when=_of_some_axes)

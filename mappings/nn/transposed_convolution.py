@@ -237,11 +237,12 @@ def _conv_transpose_cropped(b: Builder, node: Node) -> Value:
     return b(ops.Add, result, reshape(b, bias, (*bias.shape, *[1] * last_axes)))
 
 
+@decompose(ops.ConvTranspose, "onnx", when=lambda node: node.operand(0).dtype.is_integer, benefit=1)
 @decompose(ops.ConvTranspose, "tfl")
 def _as_grouped_conv(b: Builder, node: Node) -> Value:
     """Return a Conv with the reversed kernel over the operand with stride - 1 zeros between its elements.
 
-    For groups, dilations, and three spatial axes, for which not every target has a kernel.
+    For groups, dilations, three spatial axes, and integers, for which not every target has a kernel.
     The kernel has the input features of all groups and the output features of one group; Conv's kernel is the
     opposite, so the group axis moves.
     """

@@ -157,6 +157,7 @@ def _quantize_formula(b: Builder, node: Node) -> Value | None:
     return reshape(b, stored, node.operand(0).shape, node.operand(0))
 
 
+@decompose(ops.DequantizeLinear, "onnx", when=lambda node: not _has_other_type(node), benefit=1)
 @decompose(ops.DequantizeLinear, "tfl")
 def _dequantize_formula(b: Builder, node: Node) -> Value | None:
     """Return (x - zero point) * scale; 32-bit integers are subtracted before the conversion to float."""
@@ -235,10 +236,21 @@ def _quantize_onnx(node: Node, opset: int) -> Form | None:
 
 @lower_onnx(ops.DequantizeLinear)
 def _dequantize_onnx(node: Node, opset: int) -> Form | None:
-    if node.attr("dtype") not in (None, node.operand(1).dtype):
+    if _has_other_type(node):
         return None
     domain = linear_domain(node.operand(0).dtype, opset)
     return Form("DequantizeLinear", tuple(v for v in node.operands if v is not None), _block(node), domain=domain)
+
+
+@decompose(ops.QuantizeLinear, "onnx", when=lambda node: node.operand(0).dtype is not node.operand(1).dtype)
+def _quantize_in_type_of_scale(b: Builder, node: Node) -> list[Value]:
+    x, scale, *rest = node.operands
+    assert x is not None and scale is not None
+    return b.remade(node, b(ops.Convert, x, dtype=scale.dtype), scale, *rest)
+
+
+def _has_other_type(node: Node) -> bool:
+    return node.attr("dtype") not in (None, node.operand(1).dtype)
 
 
 decompose(ops.DequantizeLinear, "onnx")(partial(with_dtype, dtype=None))

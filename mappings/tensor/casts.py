@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -38,7 +39,9 @@ def _same_width(node: Node) -> bool:
 
 @requires_opset(ops.BitcastConvert)
 def _opset_of_bits(node: Node) -> int:
-    """Integers are reinterpreted by arithmetic, and float32 is assembled from its bits; other floats need opset 26."""
+    """Integers are reinterpreted by arithmetic, and float32 is assembled from its bits; for other floats, opset 26 has
+    BitCast. The bits of float32 are computed by many ops at a lower opset that is asked for.
+    """
     x, dtype = node.operand(0).dtype, node.attr("dtype")
     return 26 if x.is_float or (dtype.is_float and not _is_composed(x, dtype)) else 0
 
@@ -213,12 +216,15 @@ def _quantized_onnx(node: Node, opset: int) -> Form | None:
 def _bitcast_for_onnx(x: Term, *, dtype: DType) -> Term | None:
     """Decompose bit casts that ONNX lacks: BitCast keeps the width, and older opsets have none.
 
-    Integers are split, joined and reinterpreted by arithmetic; a float32 is assembled from sign, exponent, fraction.
+    Integers are split, joined and reinterpreted by arithmetic; a float32 is assembled from sign, exponent, fraction, or
+    divided into these.
     """
     if DType.BOOL in (x.dtype, dtype):
         return x.to(DType.UINT8).bits(dtype) if x.dtype is DType.BOOL else _as_bool(x)
     if _is_composed(x.dtype, dtype):
         return _float_of_bits(x)
+    if _is_composed(dtype, x.dtype):
+        return _bits_of_float(x).to(dtype)
     if not {x.dtype.bits, dtype.bits} <= set(_UNSIGNED):
         return None
     if x.dtype.bits != dtype.bits and (x.dtype.is_float or dtype.is_float):
@@ -275,11 +281,37 @@ def _float_of_bits(x: Term) -> Term:
     return is_nan.choose(size.constant(np.nan), size) * sign
 
 
+def _bits_of_float(x: Term) -> Term:
+    """Return the bits of float32 `x` in int64; the inverse of `_float_of_bits`.
+
+    Steps of 64, 32, ... 1 scale the absolute value to [1, 2), which is exact; they add up to the exponent.
+    """
+    size, zero = x.abs(), x.equals(0.0)
+    scaled, exponent = size, zero.to(DType.INT64) * 0
+    for step, is_too_large in product((64, 32, 16, 8, 4, 2, 1), (True, False)):
+        moves = scaled >= 2.0**step if is_too_large else scaled < 2.0 ** (1 - step)
+        scaled = moves.choose(scaled * 2.0 ** (-step if is_too_large else step), scaled)
+        exponent = exponent + moves.to(DType.INT64) * (step if is_too_large else -step)
+    fraction = (scaled - 1.0) * 2.0**23
+    normal = (exponent + 127) * (1 << 23) + fraction.to(DType.INT64)
+    subnormal = (size * 2.0**126 * 2.0**23).to(DType.INT64)
+    bits = (size < 2.0**-126).choose(subnormal, normal)
+    bits = (size >= float("inf")).choose(bits.constant(255 << 23), bits)
+    bits = x.is_nan().choose(bits.constant(0x1FF << 22), bits)
+    negative = (x < 0.0).apply(ops.Or, zero.apply(ops.And, (x.constant(1.0) / x) < 0.0))
+    return bits + negative.to(DType.INT64) * (1 << 31)
+
+
 @formula(ops.BitcastConvert, "tfl")
-def _bitcast_of_bools(x: Term, *, dtype: DType) -> Term | None:
-    """Bools are stored as 0 and 1."""
-    other = dtype if x.dtype is DType.BOOL else x.dtype
-    return x.to(dtype) if DType.BOOL in (x.dtype, dtype) and other.is_integer and other.bits == 8 else None
+def _bitcast_to_other_width(x: Term, *, dtype: DType) -> Term | None:
+    """BITCAST keeps the width, except of 64 bits; bools are stored as 0 and 1."""
+    if DType.BOOL in (x.dtype, dtype):
+        return x.to(DType.UINT8).bits(dtype) if x.dtype is DType.BOOL else _as_bool(x)
+    if x.dtype.bits == dtype.bits or not {x.dtype.bits, dtype.bits} <= set(_UNSIGNED):
+        return None
+    if x.dtype.is_float or dtype.is_float:
+        return x.bits(_UNSIGNED[x.dtype.bits]).bits(_UNSIGNED[dtype.bits]).bits(dtype)
+    return _split_bits(x, dtype) if x.dtype.bits > dtype.bits else _joined_bits(x, dtype)
 
 
 # --- element types that casts do not accept ---------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.complex_numbers import REAL_OF
 from onnxtfl.ir.reshape import broadcast, reshape, unsqueezed
 from onnxtfl.ir.shapes import known_dims
-from onnxtfl.rewriting.registry import lift_onnx, lift_tfl
+from onnxtfl.rewriting.registry import Computed, Form, lift_onnx, lift_tfl, lower_tfl
 
 _MOST_WRITTEN_OUT = 1 << 14
 """The most elements of an EyeLike that becomes a constant."""
@@ -64,17 +64,26 @@ def _range(b: Builder, node: Node) -> Value:
 @lift_onnx("Range", since=(1,), domain=MICROSOFT)
 @lift_onnx("Range", since=(11, 27))
 def _onnx_range(b: Builder, node: Node) -> Value:
-    """An empty range if the limit is in the other direction, which LiteRT's RANGE refuses."""
     start, limit = (reshape(b, node.operand(i), ()) for i in (0, 1))
     given = node.optional(2)
-    step = b.scalar(1, start) if given is None else reshape(b, given, ())
+    return b(ops.Range, start, limit, b.scalar(1, start) if given is None else reshape(b, given, ()))
+
+
+@lower_tfl(ops.Range)
+def _range_in_its_direction(node: Node) -> Form:
+    """An empty range has its start as its limit: LiteRT's RANGE refuses a limit in the other direction."""
+    start, limit, step = (node.operand(i) for i in range(3))
+    if step.is_constant and _reaches(start, limit, bool(step.numpy() > 0)):
+        return Form("RANGE", (start, limit, step))
+    return Form("RANGE", (start, Computed(limit.tensor_type, lambda b: _not_before(b, limit, start, step)), step))
+
+
+def _not_before(b: Builder, limit: Value, start: Value, step: Value) -> Value:
+    """The limit, or the start if that is after it in the direction of the step."""
     if step.is_constant:
-        if not _reaches(start, limit, bool(step.numpy() > 0)):
-            limit = b(ops.Max if step.numpy() > 0 else ops.Min, limit, start)
-    else:
-        rises = Term(b, step) > Term(b, b.scalar(0, step))
-        limit = rises.choose(*(Term(b, b(op, limit, start)) for op in (ops.Max, ops.Min))).value
-    return b(ops.Range, start, limit, step)
+        return b(ops.Max if step.numpy() > 0 else ops.Min, limit, start)
+    rises = Term(b, step) > Term(b, b.scalar(0, step))
+    return rises.choose(*(Term(b, b(op, limit, start)) for op in (ops.Max, ops.Min))).value
 
 
 def _reaches(start: Value, limit: Value, rises: bool) -> bool:
@@ -85,7 +94,7 @@ def _reaches(start: Value, limit: Value, rises: bool) -> bool:
     return (rest is not None and is_nonnegative(rest)) or facts_of(first).high <= facts_of(last).low
 
 
-row(ops.Range, onnx="Range", tfl="RANGE", lifts=False)
+row(ops.Range, onnx="Range", lifts=False)
 
 
 @lift_tfl("STABLEHLO_IOTA")

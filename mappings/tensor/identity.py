@@ -94,3 +94,12 @@ def _copy_by_slice(node: Node) -> Form | None:
     """Copy a tensor with several dynamic sizes by a slice of all elements."""
     rank = node.result.rank
     return Form("SLICE", (node.operand(0), np.zeros(rank, np.int32), np.full(rank, -1, np.int32)))
+
+
+@lower_tfl(ops.Copy)
+def _copy_of_complex_constant(node: Node) -> Form | None:
+    """Read the parts of constant complex numbers, which no kernel that moves elements has, as bits of pairs."""
+    x = node.operand(0)
+    if not x.is_constant or x.dtype is not DType.COMPLEX64:
+        return None
+    return Form("BITCAST", (x.numpy().view(np.float32).reshape(*x.shape, 2),))

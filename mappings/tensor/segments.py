@@ -15,7 +15,7 @@ from onnxtfl.ir.dims import is_static, known_size, product
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.reshape import as_int64, dim_vector, reshape, unsqueezed
+from onnxtfl.ir.reshape import as_int64, dim_vector, iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import decompose, lift_tfl
@@ -52,27 +52,26 @@ MOST_SELECTED = 1 << 12
 
 @decompose(ops.SegmentReduce)
 def _segments_without_kernel(b: Builder, node: Node) -> Value | None:
-    """Reduce a known number of segments without a kernel: by masks, or row by row in a loop."""
-    x, ids, known = node.operand(0), as_int32(b, node.operand(1)), static_ints(node.operand(2))
-    if (
-        known is None
-        or not is_static(x.shape)
-        or not is_static(ids.shape)
-        or x.dtype not in (DType.FLOAT32, DType.INT32)
-    ):
+    """Reduce without a kernel: by masks, or a large known number of segments row by row in a loop."""
+    x, ids, count = node.operand(0), as_int32(b, node.operand(1)), node.result.shape[0]
+    if not is_static(x.shape) or not is_static(ids.shape) or x.dtype.bits < 32:  # computed in 32 bits
         return None
     rows, inner = math.prod(ids.shape), math.prod(x.shape[ids.rank :])
-    if not (rows and inner and known[0]):
+    if not (rows and inner and count):
         return None
-    flat, flat_ids = reshape(b, x, (rows, inner)), reshape(b, ids, (rows,))
-    by = _segments_by_selection if known[0] * rows * inner <= MOST_SELECTED else _segments_by_loop
-    return reshape(b, by(b, flat, flat_ids, known[0], node.attr("kind")), (known[0], *x.shape[ids.rank :]))
+    flat, flat_ids, kind = reshape(b, x, (rows, inner)), reshape(b, ids, (rows,)), node.attr("kind")
+    if isinstance(count, int) and count * rows * inner > MOST_SELECTED:
+        found = _segments_by_loop(b, flat, flat_ids, count, kind)
+    else:
+        segments = as_int32(b, iota(b, reshape(b, node.operand(2), ())))
+        found = _segments_by_selection(b, flat, flat_ids, segments, kind)
+    return reshape(b, found, node.result.shape, found)
 
 
-def _segments_by_selection(b: Builder, x: Value, ids: Value, count: int, kind: str) -> Value:
-    """Reduce [count, rows, inner], with neutral elements for other segments, to [count, inner]."""
-    own = Term(b, constant(np.arange(count, dtype=np.int32)[:, None])).equals(Term(b, ids))
-    own = Term(b, reshape(b, own.value, (count, *ids.shape, 1)))
+def _segments_by_selection(b: Builder, x: Value, ids: Value, segments: Value, kind: str) -> Value:
+    """Reduce [segments, rows, inner], with neutral elements for other segments, to [segments, inner]."""
+    own = Term(b, unsqueezed(b, segments, [1])).equals(Term(b, ids))
+    own = Term(b, unsqueezed(b, own.value, [2]))
     return own.choose(Term(b, x), _blank(kind, x.dtype)).reduce(kind, [1], keepdims=False).value
 
 

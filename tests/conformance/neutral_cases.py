@@ -27,12 +27,15 @@ def attempt(job: tuple[str, str]) -> list[Result]:
 
 
 def attempt_edges(job: tuple[str, str]) -> list[Result]:
-    """The results of the samples at the edges of an op, all in one model; if it fails, of each sample."""
+    """The results of the graphs at the edges of an op; of samples, all in one model, and if it fails, of each one."""
     from onnxtfl.ir.op import OPS
+    from tests.unit import edge_graphs
     from tests.unit.edge_samples import edge_samples
     from tests.unit.test_decompositions import built, together
 
     name, format_ = job
+    if name in edge_graphs.EDGES:
+        return [_attempt(one, format_) for one in edge_graphs.edge_graphs(name)]
     op = OPS[name]
     found = list(edge_samples(op, clips=format_ == "tflite"))
     one = together(op, found)

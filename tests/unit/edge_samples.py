@@ -12,7 +12,7 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.op import Elementwise, Op
 from onnxtfl.ir.types import DType
-from tests.unit.op_samples import OF_OP, RNG, Draw, Known, Sample, declared, known, retyped, samples
+from tests.unit.op_samples import OF_OP, RNG, Draw, Known, Open, Sample, declared, known, retyped, samples
 
 TYPES = (DType.FLOAT16, DType.BOOL, DType.INT8, DType.UINT8, DType.INT16, DType.INT32, DType.UINT32, DType.INT64)
 MODEST = (-0.0, 0.0, 1e-30, -1.5, 2.5, 0.5, -1.0, 1.0, 3e4)
@@ -20,6 +20,7 @@ FINITE = (*MODEST, 1e30, -1e30)
 ELEMENTS = (*FINITE, np.inf, -np.inf, np.nan)
 NOT_SPECIAL = {
     "BCELoss": "probabilities",
+    "Range": "too many elements from there",
     "OneHot": "ONE_HOT reads the lowest 32 bits of int64 indices",
 }
 """Ops whose first operand has no special elements, and why."""
@@ -39,8 +40,8 @@ def elements_for(op: type[Op], clips: bool) -> tuple[float, ...]:
     """
     if op.moves is not None:
         return ELEMENTS
-    if not issubclass(op, Elementwise):  # sums cancel or overflow
-        return MODEST
+    if not issubclass(op, Elementwise) or op.name == "Convert":
+        return MODEST  # sums cancel or overflow; casts of floats beyond the range of integers are not defined
     return FINITE if clips else ELEMENTS
 
 
@@ -48,7 +49,7 @@ def edge_samples(op: type[Op], *, clips: bool) -> Iterator[Sample]:
     """Samples of an op for each edge, for a runtime as of `elements_for`. Not all operands fit together."""
     drawn = list(samples(op, 6, seed=3))
     if op.name not in NOT_SPECIAL:
-        yield from (special(one, elements_for(op, clips)) for one in drawn[:2])
+        yield from (special(one, elements_for(op, clips)) for one in drawn)
     types = [dtype for dtype in TYPES if op.operands and dtype in op.operands[0].dtypes and op.name not in ONE_TYPE]
     if op.moves is None and not issubclass(op, Elementwise):  # half floats are rounded at each node
         types = [dtype for dtype in types if dtype is not DType.FLOAT16]
@@ -173,6 +174,40 @@ EDGES: Mapping[str, tuple[Draw, ...]] = {
     "Pow": (
         lambda r: ([np.float32([0, 0, -8, 2, 1e30, -1]), np.float32([0, 2, 3, -1, 2, 5])], {}),
         lambda r: ([np.int32([0, -3, 2, 7]), np.int32([0, 3, 31, 1])], {}),
+    ),
+    "Shape": tuple(
+        lambda r, shape=shape, known=known: ([Open(_floats(r, *shape), known)], {})
+        for shape in ((), (3,), (0, 3), (2, 1, 3, 2), (2, 0, 2, 3, 2))
+        for known in (True, False)
+    ),
+    "Broadcast": (
+        lambda r: ([_floats(r, 0, 3)], {"broadcast_sizes": (2, 1)}),
+        lambda r: ([_floats(r, 2, 3)], {"broadcast_sizes": (0,)}),
+    ),
+    "RealDynamicSlice": tuple(
+        lambda r, shape=shape, bounds=bounds: (
+            [_floats(r, *shape), *(known([n] * len(shape)) for n in bounds)], {})
+        for shape, bounds in (((3,), (0, 9, 2)), ((4,), (9, -9, -1)), ((0, 3), (0, 9, 1)),
+                              ((2, 1, 3, 2), (9, -9, -2)), ((2, 0, 2, 3, 2), (0, 9, 1)))
+    ),
+    "Iota": tuple(
+        lambda r, shape=shape, axis=axis: ([], {"shape": shape, "iota_dimension": axis})
+        for shape, axis in (((5,), 0), ((0, 3), 1), ((2, 0), 0), ((2, 1, 3, 2), 2), ((1, 2, 1, 3, 2), 4))
+    ),
+    "DynamicIota": tuple(
+        lambda r, shape=shape, axis=axis: ([np.asarray(shape)], {"iota_dimension": axis})
+        for shape, axis in (((5,), 0), ((0, 3), 1), ((2, 1, 3, 2), 2))
+    ),
+    **dict.fromkeys(("Glu", "Gtu", "GeGlu"), tuple(
+        lambda r, shape=shape, dim=dim: ([_floats(r, *shape)], {"dim": dim})
+        for shape, dim in (((4,), 0), ((0, 2), -1), ((2, 1, 6), -1), ((2, 1, 2, 3, 2), -3))
+    )),
+    "NonMaxSuppression": tuple(
+        lambda r, count=count, limit=limit, overlap=overlap, centered=centered: (
+            [np.round(r.normal(0, 3, (2, count, 4))).astype(np.float32), _equal(r, 2, 2, count).astype(np.float32),
+             known([limit]), np.float32([overlap]), np.float32([1])], {"center_point_box": centered})
+        for count, limit in ((6, 3), (1, 2), (5, 0), (7, 9))
+        for overlap, centered in ((0.0, False), (0.5, True), (1.0, False))
     ),
     "Clamp": (lambda r: ([np.float32([-5, 0.5, 9]), np.float32(2), np.float32(1)], {}),),
     "OneHot": (

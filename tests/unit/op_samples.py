@@ -433,6 +433,8 @@ OF_OP: dict[str, Draw] = {
     "AveragePool": lambda r: _pooled(r, "count_include_pad"),
     "BatchNormInference": lambda r: _normalized(r, 4, 4, 4, 4, feature_index=1),
     "BatchToSpace": lambda r: ([_some(r, 4, 2, 3, 2), known([[0, 1], [1, 0]])], {"blocks": (2, 2)}),
+    "Broadcast": lambda r: ([_some(r, *_one(r, (), (3,), (2, 3)))],
+                            {"broadcast_sizes": _one(r, (), (2,), (2, 1, 3))}),
     "BroadcastInDim": lambda r: ([_some(r, 3)], {"broadcast_dimensions": (1,), "shape": (2, 3, 4)}),
     "BroadcastTo": lambda r: ([_some(r, 3, 1), known(2, 3, 4)], {}),
     "Concatenate": lambda r: ([_floats(r, 2, n, 3) for n in (1, 4, 2)], {"axis": _one(r, 1, -2)}),

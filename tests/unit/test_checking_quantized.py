@@ -173,6 +173,37 @@ def test_differences_that_add_up_in_a_deep_model_pass_op_by_op() -> None:
     assert any("the same with and without graph optimizations; TFLite differs by" in note for note in report.notes)
 
 
+def finer(ratio: int) -> ModelProto:
+    """The difference (x * y + y) - x * y of rounded terms, in steps of 1 / `ratio` of theirs."""
+    nodes, initializers = [], [numpy_helper.from_array(np.int8(1), "z")]
+
+    def rounded(name: str, step: float) -> str:
+        initializers.append(numpy_helper.from_array(np.float32(step), f"s{name}"))
+        for op, before, after in (("QuantizeLinear", name, f"q{name}"), ("DequantizeLinear", f"q{name}", f"d{name}")):
+            nodes.append(helper.make_node(op, [before, f"s{name}", "z"], [after]))
+        return f"d{name}"
+
+    def computed(op: str, lhs: str, rhs: str, name: str, step: float) -> str:
+        nodes.append(helper.make_node(op, [lhs, rhs], [name]))
+        return rounded(name, step)
+
+    x, y = rounded("x", 0.05), rounded("y", 0.031)
+    product = computed("Mul", x, y, "product", 0.0431)
+    total = computed("Add", product, y, "sum", 0.0371)
+    result = computed("Sub", total, product, "difference", 0.0371 / ratio)
+    inputs, output = ([helper.make_tensor_value_info(n, FLOAT, [4, 64]) for n in names] for names in ("xy", [result]))
+    graph = helper.make_graph(nodes, "g", inputs, output, initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def test_one_step_that_a_finer_result_makes_several_passes_op_by_op() -> None:
+    report = onnx_to_tflite(finer(4)).check
+    assert report is not None and report.ok
+    (out,) = report.outputs
+    assert out.steps is not None and out.steps > 1
+    assert any("accepted op by op" in note for note in report.notes)
+
+
 def test_a_wrong_quantized_model_fails(tmp_path: Path) -> None:
     onnx_to_tflite(quantized(wrong=0.5), tmp_path / "m.tflite", check=False)
     report = check(quantized(), tmp_path / "m.tflite")

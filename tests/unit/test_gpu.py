@@ -87,6 +87,13 @@ def test_what_the_accelerator_prints() -> None:
     assert failure("kLiteRtStatusError", ["ERROR: INTERNAL: No adapters found"], "load").kind == "unavailable"
 
 
+def branch(elements: list[float]) -> onnx.GraphProto:
+    """A graph whose output is a constant vector."""
+    value = numpy_helper.from_array(np.float32(elements), "v")
+    node = helper.make_node("Constant", [], ["v"], value=value)
+    return helper.make_graph([node], "branch", [], [helper.make_tensor_value_info("v", 1, [len(elements)])])
+
+
 _CASES: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], set[str]]] = {
     "log softmax": ([helper.make_node("LogSoftmax", ["x"], ["y"], axis=1)], (2, 5), {}, {"LOG_SOFTMAX"}),
     "expand": ([helper.make_node("Expand", ["x", "s"], ["y"])], (1, 3, 1), {"s": [2, 3, 4]}, {"BROADCAST_TO"}),
@@ -130,6 +137,15 @@ _CASES: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], s
     "a constant minus integers": ([helper.make_node("Mul", ["x", "c"], ["z"]), helper.make_node("Cast", ["z"], ["i"],
         to=6), helper.make_node("Sub", ["k", "i"], ["d"]), helper.make_node("Cast", ["d"], ["y"], to=1)], (2, 3),
         {"c": np.float32([[4]]), "k": np.int32([[7, 8, 9]])}, {"SUB"}),
+    "a difference of equals": ([helper.make_node("Relu", ["x"], ["z"]), helper.make_node("Sub", ["z", "z"], ["d"]),
+        helper.make_node("Add", ["d", "x"], ["y"])], (2, 3), {}, set()),
+    "products of equals": ([helper.make_node("Transpose", ["x"], ["t"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["x", "t"], ["y"])], (1, 3, 4), {}, set()),
+    "remainders of infinity": ([helper.make_node("Div", ["c", "x"], ["z"]), helper.make_node("Mod", ["x", "z"], ["y"],
+        fmod=1)], (2, 3), {"c": np.float32([[1, 0.5, np.inf]])}, set()),
+    "branches of constants": ([helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0), helper.make_node("Cast", ["s"],
+        ["b"], to=9), helper.make_node("If", ["b"], ["y"], then_branch=branch([1, 2]), else_branch=branch([3, 4]))],
+        (2, 3), {}, {"IF"}),
 }  # fmt: skip
 
 

@@ -353,3 +353,39 @@ def test_crops_of_maps_without_channels() -> None:
     }
     made = converted("CropAndResize", ["n", 0, 5, 5], ["m", 0, 2, 2], boxes, domain="com.microsoft")
     assert made.report.outputs
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 2), (2, 1), (2, 2), (3, 4), (5, 5), (0, 1)])
+def test_padding_and_crops_by_halves_and_remainders(size: tuple[int, int]) -> None:
+    """At 1 x 1 the half of an axis, which a Slice keeps, is empty; LiteRT refused to allocate it."""
+    nodes = [helper.make_node("Shape", ["x"], ["sizes"], start=2)]
+    nodes += [helper.make_node(op, ["sizes", "two"], [name]) for op, name in (("Div", "halves"), ("Mod", "rests"))]
+    nodes += [
+        helper.make_node("Concat", ["none", "rests", "none", "halves"], ["pads"], axis=0),
+        helper.make_node("Pad", ["x", "pads"], ["padded"]),
+        helper.make_node("Slice", ["padded", "halves", "sizes", "axes"], ["middle"]),
+        helper.make_node("Slice", ["x", "none", "halves", "axes"], ["first"]),
+    ]
+    constants = {"two": np.asarray([2]), "none": np.zeros(2, np.int64), "axes": np.asarray([2, 3])}
+    inputs = [("x", FLOAT, [1, 2, "h", "w"])]
+    model = onnx_model(nodes, inputs, [("middle", FLOAT, None), ("first", FLOAT, None)], constants).SerializeToString()
+    data = onnxtfl.onnx_to_tflite(model, check=False).data or b""
+    feed = {"x": np.random.default_rng(0).standard_normal((1, 2, *size), np.float32)}
+    wanted = run_onnx(model, feed).values()
+    for kernels in ("builtin", "default"):
+        for (_, found), expected in zip(run_tflite(data, feed, kernels=kernels), wanted, strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_a_computed_size_of_0_of_a_reshape_is_said() -> None:
+    """[t, -1] of [n, 0] is [n, 0] in ONNX Runtime, which copies the operand's axis in place of t, and [0, n] here."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["t"], start=1),
+        helper.make_node("Concat", ["t", "rest"], ["shape"], axis=0),
+        helper.make_node("Reshape", ["x", "shape"], ["y"]),
+    ]
+    model = onnx_model(nodes, [("x", FLOAT, ["n", "t"])], [("y", FLOAT, None)], {"rest": np.asarray([-1])})
+    report = onnxtfl.onnx_to_tflite(model, check=False).report
+    (said,) = report.assumptions
+    assert said.startswith("t, a size computed for a Reshape, is at least 1")
+    assert set(report.minor_assumptions) == {said}

@@ -360,12 +360,27 @@ def _with_unit_batch(builder: Builder, node: Node, refusal: Refusal) -> list[Val
     return with_unit_batch(builder, node, _MOST_AXES)
 
 
+def has_repeated_operands(graph: Graph) -> bool:
+    """Whether a node reads the same tensor as two operands, as after the merging of equal nodes."""
+    return any(len(set(node.operands)) < len(node.operands) for node in graph.nodes)
+
+
+def _with_copies(builder: Builder, node: Node, refusal: Refusal) -> list[Value]:
+    """Return the results of `node` on copies of operands that it reads more than once."""
+    operands = list(node.operands)
+    for i, v in enumerate(operands):
+        if v is not None and v in operands[:i]:
+            operands[i] = builder(ops.Copy, v)
+    return builder.remade(node, *operands)
+
+
 _MOST_AXES = 4
 """The most axes of tensors of targets whose kernels depend on the batch."""
 _REPAIRS: Mapping[str, Sequence[Callable[..., list[Value] | None]]] = {
     "dtype": (cast_operands, moved_in_halves),
     "rank": (_collapsed,),
     "shape": (_with_unit_batch,),
+    "distinct": (_with_copies,),
 }
 """The rewrites that may make a refused node acceptable, by kind of refusal."""
 

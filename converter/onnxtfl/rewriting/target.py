@@ -13,7 +13,7 @@ from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form
 from onnxtfl.rewriting.registry import Target as TargetName
 
-Kind = Literal["dtype", "rank", "shape", "op", "quantization", "other"]
+Kind = Literal["dtype", "rank", "shape", "op", "quantization", "distinct", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Refusal:
     - "quantization": likewise, `allowed` being the storage types that quantized tensors may have (none: no kernel).
     - "rank": at most `limit` axes are accepted (where shapes differ, if the message says so).
     - "shape": other shapes of the same elements may help.
+    - "distinct": no operand may be the same tensor as another; copies help.
     - "other": an option, an operand that has to be constant, or the number of operands.
     - "op": the target has no such op.
     """

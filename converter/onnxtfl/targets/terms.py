@@ -27,7 +27,8 @@ Sizes = Sequence[int]
 
 def reads_producers(condition: str) -> bool:
     """Whether a condition depends on the ops around this one, besides the types of values and which are constant."""
-    return any(term.endswith((" finite", " inside")) or " not of " in term for term in condition.split(" or "))
+    ends = (" finite", " bounded", " inside", " distinct")
+    return any(term.endswith(ends) or " not of " in term for term in condition.split(" or "))
 
 
 def within(condition: str, op: OpInstance) -> bool:
@@ -64,8 +65,12 @@ def holds(term: str, op: OpInstance) -> bool:
             return all(v.is_constant for v in op.named(name))
         case [name, "finite"]:
             return not any(may_be_masked(v) for v in op.named(name))
+        case [name, "bounded"]:
+            return not any(_may_be_infinite(v) for v in op.named(name))
         case [name, "inside"]:
             return not any(is_shown(v) and len(_readers(v)) > 0 for v in op.named(name))
+        case [name, "distinct"]:
+            return all(sum(v is w for _, _, w in op.operands) == 1 for v in op.named(name))
         case [name, "not", "of", maker]:
             return not any(_is_made_by(v, maker) for v in op.named(name))
         case [name, "last"]:
@@ -156,6 +161,12 @@ def may_be_masked(value: Value, depth: int = _DEPTH) -> bool:
     if node.op.dialect != "neutral" or node.op.multiplies in ("matrices", "windows") or facts_of(value).low >= _LOWEST:
         return False
     return any(may_be_masked(v, depth - 1) for v in node.operands if v is not None)
+
+
+def _may_be_infinite(value: Value) -> bool:
+    """Whether elements may be infinite; results of ops that are lowered are taken for finite."""
+    is_lowered = value.producer is not None and value.producer.op.dialect != "neutral"
+    return not is_lowered and facts_of(value).magnitude == math.inf
 
 
 def is_shown(value: Value) -> bool:

@@ -19,7 +19,7 @@ from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, rules
-from onnxtfl.rewriting.target import Refusal
+from onnxtfl.rewriting.target import Kind, Refusal
 from onnxtfl.schemas.target_tables import FEATURES, ROOT, target_tables
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance, dtypes_of, is_half_constant
@@ -226,7 +226,8 @@ class TfliteTarget(Target):
             instance = self.bound(form, results) if conditions else None
             failed = next((c for c in conditions if instance is not None and not within(c, instance)), None)
             if failed is not None:
-                return Refusal("other", f"{table.title} runs {form.op} only with {failed}")
+                kind: Kind = "distinct" if failed.endswith(" distinct") else "other"
+                return Refusal(kind, f"{table.title} runs {form.op} only with {failed}")
         return None
 
     def _largest_constant(self, instance: OpInstance) -> int | None:
