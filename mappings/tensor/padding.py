@@ -24,12 +24,11 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.padding import cut_within, spread_out
 from onnxtfl.ir.quantization import quantize
-from onnxtfl.ir.reshape import as_int64, broadcast, dim_value, dim_vector, iota, reshape, unsqueezed
+from onnxtfl.ir.reshape import as_int64, broadcast, dim_value, dim_vector, iota, reshape, spread, unsqueezed
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.shown_sizes import may_be_fed
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType, tensor
-from onnxtfl.ir.window_padding import Amounts, pad_axes
 from onnxtfl.rewriting.registry import (
     Computed,
     Form,
@@ -55,7 +54,8 @@ def _center_crop_pad(b: Builder, node: Node) -> Value:
     axes = normalize_axes(node.attr("axes") or tuple(range(x.rank)), x.rank)
     more = Term(b, as_int64(b, node.operand(1))) - Term(b, dim_vector(b, [x.shape[axis] for axis in axes], x))
     before = more / 2  # rounds toward zero
-    padded = pad_axes(b, x, axes, Amounts(before, more - before))
+    sides = [reshape(b, spread(b, v.value, axes, x.rank, 0), (x.rank, 1)) for v in (before, more - before)]
+    padded = b(ops.Pad, x, b(ops.Concatenate, *sides, axis=1))
     if wanted is not None and not padded.is_constant:
         sizes = dict(zip(axes, wanted, strict=True))
         padded.type = padded.tensor_type.with_shape(tuple(sizes.get(i, d) for i, d in enumerate(x.shape)))
