@@ -29,7 +29,7 @@ _INHERITED = (
     *("accelerator", "runtime", "advice"),
 )
 FEATURES = ("open_sizes", "uint8_kernels", "hybrid_kernels", "int64", "float16", "quantized")
-"""What targets may lack."""
+"""The features that a target may lack."""
 
 
 @dataclass(frozen=True)

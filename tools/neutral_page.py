@@ -22,8 +22,8 @@ from onnxtfl.ir.op import Op
 from onnxtfl.ir.symbols import symbol_scope
 from onnxtfl.ir.text import print_graph
 from onnxtfl.ir.types import DType
-from onnxtfl.neutral_document import DocumentedOp, documented_ops
-from onnxtfl.neutral_table import table
+from onnxtfl.op_tables.neutral_document import DocumentedOp, documented_ops
+from onnxtfl.op_tables.neutral_table import table
 
 _HEAD = """# Neutral operations
 

@@ -1,4 +1,4 @@
-"""What a conversion returns."""
+"""The result of a conversion: the model, and the report about it."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def islands(summary: QuantizationSummary) -> list[tuple[str, str, list[str]]]:
 
 
 def _elements(name: str, tensors: Sequence[str]) -> str:
-    """What became of an input or output of sequence or optional type."""
+    """A line about the tensors that replace an input or output of sequence or optional type."""
     if tuple(tensors) == (name,):
         return f"{name} is one tensor"
     return f"{name} became {', '.join(tensors)}" if tensors else f"{name} has no elements"

@@ -59,9 +59,9 @@ class PlacedOp:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where each op runs. ``target``: its name. ``by``: what says so: a compiler or runtime, or the target's table.
+    """Where each op runs. ``target``: its name. ``by``: its source, a compiler, a runtime or the target's table.
 
-    ``note``: why the compiler or runtime was not asked. ``partitions``: the number of groups of ops on the target,
+    ``note``: why the compiler or runtime was not used. ``partitions``: the number of groups of ops on the target,
     between which other ops run; None if these run nowhere. ``sram``, ``flash``: bytes. ``compiled``: what the compiler
     wrote.
     """
@@ -202,7 +202,7 @@ def _partitions(graph: Graph, ops: Sequence[PlacedOp]) -> int | None:
 
 
 def _rewrite(graph: Graph, node: Node, refusal: Refusal, target: TfliteTarget) -> str:
-    """What a conversion for the target would do about a refused op."""
+    """Return how a conversion for the target would rewrite a refused op."""
     values = [v for v in (*node.operands, *node.results) if v is not None and isinstance(v.type, TensorType)]
     edge = any(not v.is_quantized and (v in graph.inputs or v in graph.outputs) for v in values)
     if edge and any(v.is_quantized for v in values):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onnxtfl.ir.op import OPS, Effect
-from onnxtfl.neutral_document import documented_ops
+from onnxtfl.op_tables.neutral_document import documented_ops
 from onnxtfl.rewriting.registry import all_rules
 from tests.conformance.run_case import TIMEOUT
 from tests.harness.workers import Outcome, Worker

@@ -11,11 +11,11 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import onnxtfl
-from onnxtfl import calibration_images
-from onnxtfl.calibration_images import Normalization, image_files, image_samples
 from onnxtfl.errors import RuntimeUnavailableError, UsageError
 from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.kinds import Channels, RefusedError
+from onnxtfl.quantizing import images as calibration_images
+from onnxtfl.quantizing.images import Normalization, image_files, image_samples
 from tests.unit.tiny_models import onnx_model
 
 needs_pillow = pytest.mark.skipif(importlib.util.find_spec("PIL") is None, reason="Pillow is not installed")

@@ -19,7 +19,7 @@ from onnxtfl.ir.op import Effect
 from onnxtfl.ir.text import parse_graph, print_graph
 from onnxtfl.ir.types import TensorType
 from onnxtfl.ir.verify import verify
-from onnxtfl.neutral_document import DocumentedOp, documented_ops
+from onnxtfl.op_tables.neutral_document import DocumentedOp, documented_ops
 from onnxtfl.options import Options
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.neutral_models import as_onnx, as_tflite

@@ -194,6 +194,11 @@ def test_long_dilations_read_only_what_the_windows_cover(groups: int, depth: int
         converted("Conv", [1, 2, "n", 3], [1, 2, "m", 2], {"w": kernel}, **window)
 
 
+def test_long_dilations_of_a_padded_convolution() -> None:
+    kernel = np.random.default_rng(0).standard_normal((2, 2, 2, 2)).astype(np.float32)
+    converted("Conv", [1, 2, 40001, 3], [1, 2, 3, 2], {"w": kernel}, dilations=[40000, 1], pads=[1, 0, 1, 0])
+
+
 def test_a_convolution_without_input_channels_is_its_bias() -> None:
     kernel, bias = np.zeros((2, 0, 3), np.float32), np.asarray([1, 2], np.float32)
     assert set(converted("Conv", [1, 0, 4], [1, 2, 2], {"w": kernel, "b": bias}).report.ops_after) <= {"RESHAPE"}

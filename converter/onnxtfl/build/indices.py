@@ -10,11 +10,11 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, known_size, product, is_static
+from onnxtfl.ir.dims import Dim, is_static, known_size, product
+from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape
-from onnxtfl.ir.facts import never_negative
 
 
 def nonnegative(b: Builder, indices: Value, size: Dim, *sources: Value) -> Value:

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized
 from onnxtfl.ir.builder import Operand
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Node, Value, constant
@@ -15,7 +16,6 @@ from onnxtfl.ir.quantization import Quantization, product_quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, lower_quantized
-from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized
 
 _EIGHT_BIT = ("int8", "uint8")
 
@@ -79,7 +79,11 @@ def _form(node: Node, form: Form, row: QLinearRow, name: str, domain: str) -> Fo
             return None
         found.append(quantization)
         places |= dict(
-            zip((operand.elements, operand.scale, operand.zero), (value, *scale_and_zero_point(quantization)), strict=True)
+            zip(
+                (operand.elements, operand.scale, operand.zero),
+                (value, *scale_and_zero_point(quantization)),
+                strict=True,
+            )
         )
     if len(form.operands) > count and row.bias is not None:
         bias = form.operands[count]

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from onnxtfl.build.dtypes import dtype_from, number_of
+from onnxtfl.build.sizes import clamp_to_int32, constant_elements, narrow_constant, widen_constant
 from onnxtfl.ir.attributes import REQUIRED
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.formula import Term
@@ -18,8 +20,6 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis
 from onnxtfl.rewriting.registry import Condition, Form, lift_onnx, lift_tfl, lower_onnx, lower_tfl
-from onnxtfl.build.dtypes import dtype_from, number_of
-from onnxtfl.build.sizes import constant_elements, clamp_to_int32, narrow_constant, widen_constant
 
 _RANGES = re.compile(r"RELU\w*")
 """The activations that limit a result to a range (CalculateActivationRange of LiteRT's kernel_util.h)."""

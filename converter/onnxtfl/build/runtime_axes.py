@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onnxtfl.build.sizes import HUGE, vector_length
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, differ, fresh_symbol, product
@@ -20,8 +21,6 @@ from onnxtfl.ir.reshape import as_int64, dim_vector, iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import dim_array, known_dims, normalize_axes, normalize_axis, static_ints
 from onnxtfl.ir.shown_sizes import shown_shape
 from onnxtfl.ir.types import DType
-from onnxtfl.build.indices import strides_of
-from onnxtfl.build.sizes import HUGE, vector_length
 
 
 def one_axis(axis: Value, x: Value) -> int | None:

@@ -19,7 +19,7 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.ops.slicing import INT32_MAX as INT32_MAX
 from onnxtfl.ir.ops.slicing import slice_axes as slice_axes
-from onnxtfl.ir.reshape import as_int64, dim_value, transpose_and_merge, iota, reshape
+from onnxtfl.ir.reshape import dim_value, iota, reshape, transpose_and_merge
 from onnxtfl.ir.shapes import possible_rank, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import DecomposeRule

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.reshape import transposed, unsqueezed
 from onnxtfl.ir.types import DType
 
 

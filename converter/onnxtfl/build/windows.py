@@ -12,15 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, fresh_symbol, is_static, known_sizes
+from onnxtfl.ir.dims import Dim, fresh_symbol, known_sizes
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.reshape import dim_vector, reshape, spread
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.window_padding import Amounts, Resolved, half, missing, of_amounts, rounded_up, same_amounts
-from onnxtfl.build.sizes import INT32_MAX
 
 # --- lifting: ONNX ----------------------------------------------------------------------------------------------------
 
@@ -132,7 +129,9 @@ def onnx_attributes(window: Window) -> dict[str, Any]:
 
 def same_unlike_onnx(window: Window) -> bool:
     """Whether ONNX Runtime has no such SAME padding: with dilations, or with strides larger than the window."""
-    return window.is_same and (window.is_dilated or any(s > k for k, s in zip(window.shape, window.strides, strict=True)))
+    return window.is_same and (
+        window.is_dilated or any(s > k for k, s in zip(window.shape, window.strides, strict=True))
+    )
 
 
 # --- lifting: TFLite --------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class _Simulation:
             )
 
     def _in_the_layout_of(self, pair: Pair, reference: Array, found: Array) -> Iterator[Array]:
-        """An output of the second model in each layout in which it may be that of the first."""
+        """Yield an output of the second model in each axis order in which it may match that of the first."""
         moved = any(map(is_moved, self.chosen))
         for way in self.models.tolerance.ways(pair, reference, found, moved):
             array = found.transpose(inverse(way)) if is_moved(way) else found

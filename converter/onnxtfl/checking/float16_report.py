@@ -1,4 +1,4 @@
-"""What a check says about float16: the errors of both models simulated in it, and the values that leave its range."""
+"""The float16 section of a check's report: errors of both models simulated in it, values that leave its range."""
 
 from __future__ import annotations
 

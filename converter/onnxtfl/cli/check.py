@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onnxtfl import CheckReport
 
 _START = b'{\n  "version"'
-"""How a report in JSON begins."""
+"""The first characters of a report in JSON."""
 EXIT_CODES = "Exit codes: 0 the models agree, 1 they cannot be compared, 2 usage, 3 they differ."
 
 

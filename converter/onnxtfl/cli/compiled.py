@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from onnxtfl import Conversion
 
 COMPILED = "_vela"
-"""What Vela appends to the name of a model."""
+"""The suffix that Vela appends to the name of a model."""
 
 
 def uncompiled(output: str, target: str) -> str:

@@ -1,4 +1,4 @@
 """Readers and writers of model files."""
 
 TEXT_HEADS = (b"graph ", b"#")
-"""How a neutral graph as text begins; the second one is a comment."""
+"""The first bytes of a neutral graph as text; the second ones are those of a comment."""

@@ -24,7 +24,7 @@ from onnxtfl.ir.op import Effect
 MOST_WORK = 1 << 24
 """The multiplications of one evaluation, about; larger graphs are not evaluated."""
 STEPS = 12
-"""How often the best inputs for a goal are changed further."""
+"""The most further changes of the best inputs for a goal."""
 MOVES = (
     (1.0, 0.0),
     (-1.0, 0.0),
@@ -38,7 +38,7 @@ MOVES = (
 )
 """Factors for an input, and offsets in units of its largest magnitude (at least 1)."""
 HALVINGS = 6
-"""How often the step that reached a goal is halved, to inputs on this side of a limit that is only a little off."""
+"""The most halvings of the step that reached a goal, to find inputs just before a limit."""
 LARGEST = 1e6
 _DIRECTION = {"GT": 1, "GE": 1, "LT": -1, "LE": -1}
 

@@ -17,9 +17,9 @@ from onnxtfl.ir import dims
 from onnxtfl.ir.dims import Symbol, SymDim
 
 MOST_STEPS = 64
-"""How often a size is changed until the constraints hold."""
+"""The most changes of a size until the constraints hold."""
 MOST_CANDIDATES = 12
-"""How many sums are tried for sizes that nothing in the graph relates to others."""
+"""The most sums that are tried for sizes without a relation to others in the graph."""
 LARGEST = 1 << 20
 Sizes = dict[Symbol, int]
 

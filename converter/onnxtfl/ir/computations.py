@@ -96,7 +96,7 @@ class Fold:
 
 
 def _filled(number: int) -> Callable[[Term], Term]:
-    """Return a tensor of the same type of this number."""
+    """Return a function from a tensor to one of its shape and dtype that is filled with `number`."""
     return lambda x: Term(x.b, broadcast(x.b, x.b.scalar(number, x.value), x.value.shape, x.value))
 
 

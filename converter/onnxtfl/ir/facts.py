@@ -31,7 +31,7 @@ _READ = 1 << 20
 
 
 def facts_of(value: Value) -> Facts:
-    """What is known of the (real) elements of `value`, from at most `DEPTH` producers in a chain."""
+    """Return the known facts about the (real) elements of `value`, from at most `DEPTH` producers in a chain."""
     return _Search().of(value, DEPTH)
 
 

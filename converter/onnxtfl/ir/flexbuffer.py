@@ -84,7 +84,7 @@ class _Reader:
         return struct.unpack_from(code, self.content, position)[0]
 
     def target(self, position: int, width: int) -> int:
-        """Where the offset at `position` points to."""
+        """Return the position that the offset at `position` refers to."""
         found = position - int(self.number(_UINT, position, width))
         if found < 0:
             raise FlexBufferError("an offset outside of the bytes")

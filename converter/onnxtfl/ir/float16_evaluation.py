@@ -1,8 +1,9 @@
-"""Evaluation as by a driver that computes in float16, and the values that leave its range.
+"""Evaluation that simulates a driver computing in float16, and the values that exceed its range.
 
-Each float value is rounded to float16 after the op that computes it, also inside of ops that are defined by other ops
-(normalizations, activations), constants before they are read. What depends on constants only is computed as the model
-says, since converters and drivers fold it before, and then rounded. Quantized values are computed with as reals.
+Each float value is rounded to float16 after the op that computes it, also inside ops that are defined by other ops
+(normalizations, activations); constants are rounded before they are read. Values that depend on constants only are
+computed in the types of the model, since converters and drivers fold them, and rounded afterwards. Quantized values
+are computed as real values.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class Float16Evaluation(Simulation):
     def _stand_in(
         self, graph: Graph, inputs: dict[Value, Array], node: Node, value: Value | None, array: Array | None
     ) -> Value | None:
-        """An operand in the definition of an op: an input, or a constant for what is no float and for constants."""
+        """Return an operand for the definition of an op: an input for a computed float, else a constant."""
         if array is None:
             return None
         wide = widened(array) if node.op.widens else array
@@ -166,7 +167,7 @@ def _real(value: Value | None, array: Array | None) -> Array | None:
 
 
 def _as(array: Array, value: Value) -> Array:
-    """An array in the float type of a value of a wide definition."""
+    """Return `array` in the float type of `value`; other arrays are unchanged."""
     if not isinstance(value.type, TensorType) or not value.dtype.is_float or array.dtype.kind != "f":
         return array
     return array.astype(value.dtype.numpy, copy=False)

@@ -65,7 +65,7 @@ def dilated(b: Builder, x: Value, axes: Sequence[int], dilations: Sequence[int])
 def _cropped(
     b: Builder, x: Value, axes: Sequence[int], padding: tuple[int, ...] | str
 ) -> tuple[Value, tuple[int, ...] | str]:
-    """Pad if the padding crops. Return also the padding that is left to do."""
+    """Apply padding that crops by a Pad; return its result and the remaining padding."""
     if isinstance(padding, str) or min(padding, default=0) >= 0:
         return x, padding
     sides = zip(axes, padding, padding[len(axes) :], strict=False)

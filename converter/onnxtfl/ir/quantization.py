@@ -18,7 +18,7 @@ from onnxtfl.ir.dims import Shape, differ, is_static, product
 from onnxtfl.ir.dtypes import Array, DType
 
 UINT8_OFFSET = 128
-"""What is added to int8 to store the same real value as uint8."""
+"""The difference between the uint8 and the int8 integer that store the same real value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ class Window:
         return pad_spatial(x, window.explicit_padding, value), window.known_counts(sizes)
 
     def part(self, i: int, size: int, start: int, stop: int) -> tuple[tuple[int, int], Window]:
-        """What the positions from `start` to `stop` along axis `i`, of `size`, read of it, and the window over that.
+        """Return the range of axis `i`, of `size`, that positions `start` to `stop` read, and the window over it.
 
         The padding is explicit.
         """

@@ -25,18 +25,18 @@ from onnxtfl.kernels.multipliers import multiplier_and_shift
 from onnxtfl.rewriting.stored_integers import integers_of, with_quantization
 
 _MOST_FACTORS = 64
-"""How many factors become ops of their own."""
+"""The most factors that are multiplied by separate ops."""
 _LEAST, _MOST = 2.0**-31, 2.0**14
-"""The factors from one product to the next of which the kernel computes with a multiplier and a shift."""
+"""The range of the factor that rescales each product, which the kernel splits into a multiplier and a shift."""
 _BITS = 15
-"""Bits of the factor from one product to the next."""
+"""The bits of the multiplier that rescales each product."""
 
 
 def by_steps(b: Builder, node: Node, axes: Sequence[int]) -> Value | None:
-    """The product over `axes`, as the kernel computes it; None if real values agree with it.
+    """Return the product over `axes` as the kernel computes it; None if it is computed from real values.
 
-    They agree for int8 whose products cannot leave 32 bits, and are taken where the number of factors is not known, or
-    large.
+    These agree with the kernel for int8 operands whose products fit into 32 bits, and are used for an unknown or large
+    number of factors.
     """
     x, y, shape = quantization_of(node.operand(0)), quantization_of(node.result), node.operand(0).shape
     if x is None or y is None or x.storage != y.storage or x.storage not in ("int8", "int16"):

@@ -7,7 +7,7 @@ from typing import Self, TypeVar
 
 
 class Section:
-    """What a pass reports about the model, for the user."""
+    """A part of the user's report that a pass returns."""
 
     def renamed(self, names: Mapping[str, str]) -> Self:
         """The section with the new names of inputs and outputs."""

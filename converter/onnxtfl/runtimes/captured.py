@@ -1,4 +1,4 @@
-"""What native code prints on stderr, as lines: some runtimes give their reasons nowhere else."""
+"""The lines that native code prints to stderr, where some runtimes report the reasons of errors."""
 
 from __future__ import annotations
 

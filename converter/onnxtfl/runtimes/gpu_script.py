@@ -1,7 +1,7 @@
 """LiteRT's GPU accelerator (ML Drift through WebGPU) in the child process: part of `worker`.
 
-The whole model has to run on the GPU, in float32: there is no fallback to the CPU. The accelerator says on stderr only
-which ops it refuses and why, so this is read from there.
+The whole model has to run on the GPU, in float32: there is no fallback to the CPU. The accelerator prints the
+refused ops and the reasons to stderr only, which is captured.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _NOISE = (
     r"ONNX Runtime only \*guarantees\* support for models stamped with official released onnx opset versions\. ",
     r" Status Message:(?=.* Status Message:)",
 )
-"""What runtimes print around their messages."""
+"""Text that runtimes print around their messages."""
 
 
 def brief(message: str) -> str:

@@ -1,7 +1,7 @@
 """Vela, the compiler for Arm's Ethos-U NPUs, in a child process: which ops of a .tflite run on the NPU, and how fast.
 
-Vela compiles on any CPU. What it prints and writes is read from its files: the summary (CSV) and the database of ops
-(XML), and the constraints that ops violate from its output.
+Vela runs on any CPU. Its results are read from the files that it writes, the summary (CSV) and the database of ops
+(XML); violated constraints are read from its output.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from onnxtfl.temporary import Folder
 DISTRIBUTION, INSTALL = "ethos-u-vela", "'onnxtfl[ethos-u]'"
 _REASON = re.compile(r"Warning \(supported operators\) operator: (\S+), ofm: '(.*)'\nReason: ([^\n]*)\n([^\n]*)")
 _ON_CPU = "Passthrough"
-"""What Vela calls an op that it leaves in the file for the CPU."""
+"""Vela's name of an op that it leaves in the file for the CPU."""
 NPU_OP = "ethos-u"
 """The custom op of Vela's result that a part of the model became."""
 _NOT_TAKEN = "Vela leaves it to the CPU without a reason"
@@ -48,7 +48,7 @@ class CompiledOp:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What Vela made of a model: ``ops`` of the main graph in the order of the file, memory in bytes.
+    """The result of Vela for a model: ``ops`` of the main graph in the order of the file, memory in bytes.
 
     ``accelerator``, ``system``, ``memory_mode``: the configuration of the estimates, in Vela's words. ``flash``: bytes
     of the read-only memory. ``cycles``: of one run. ``inferences_per_second``: None if nothing runs on the NPU.

@@ -36,7 +36,7 @@ class Violation:
 
     @property
     def wanted(self) -> str:
-        """What is allowed, for messages."""
+        """The accepted values, for messages."""
         if self.kind == "rank" or self.limit:
             return str(self.limit)
         names = self.values or {d.value for d in self.allowed}

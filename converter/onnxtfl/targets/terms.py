@@ -233,7 +233,7 @@ _MEASURES: dict[str, Callable[..., float]] = {
     "turned": _turned,
     "size": _size,
 }
-"""What terms say of a tensor, from its sizes."""
+"""The measures of a tensor's sizes, by their names in terms."""
 
 
 def _sizes(value: Value) -> Sizes:

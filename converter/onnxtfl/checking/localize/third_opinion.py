@@ -1,4 +1,4 @@
-"""The third opinion: which of two models that disagree is not computed as its ops mean, by the neutral ops."""
+"""The third opinion: if two models disagree, which runtime deviates from the semantics of the neutral ops."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Opinion:
         return "by the meaning of their ops (neutral ops, in NumPy) the models differ: both runtimes compute it"
 
     def _agrees(self, side: Side, found: Sequence[Any], meant: Sequence[Any]) -> bool:
-        """Whether outputs are those that the ops of a model mean; `ROUNDED` of those of a quantized one may differ."""
+        """Whether outputs agree with the semantics of the ops; in quantized models, a share `ROUNDED` may differ."""
         most = ROUNDED if side.facts.quantized or side.facts.rounds else 0.0
         return all(self._share_beyond(x, y) <= most for x, y in zip(found, meant, strict=True))
 

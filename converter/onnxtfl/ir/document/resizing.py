@@ -87,7 +87,7 @@ def _resize(
 def _gathered(
     b: Builder, x: Value, dims: Sequence[int], given: Sequence[Value | None], attributes: Mapping[str, str]
 ) -> Value:
-    """`x` resampled by the nearest elements, whose places are a resampled count of the elements of an axis."""
+    """Return `x` with each axis of `dims` gathered at the indices 0, 1, 2, ..., resampled like the elements."""
     if attributes["mode"] != "nearest" or attributes["coordinate_transformation_mode"] == "tf_crop_and_resize":
         raise TypeError(f"interpolated or extrapolated elements of type {x.dtype.value}")
     for i, axis in enumerate(dims):

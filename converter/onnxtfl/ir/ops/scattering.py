@@ -31,11 +31,22 @@ def written(x: Array, place: tuple[Array, ...], updates: Array, kind: str) -> Ar
     return result.astype(x.dtype)
 
 
-def _both(node: Node, of: FactsOf) -> Facts:
-    return (ZERO if node.operands[0] is None else of(0)).or_else(of(2))
+class _Scatter(Op, register=False):
+    """The base of ScatterND and ScatterElements."""
+
+    core = True
+    carries = slice(0, 3, 2)
+    integers = "bits"
+
+    @classmethod
+    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
+        """The union of operand and updates; None if they are added or multiplied."""
+        if node.attr("kind") in ("add", "mul"):
+            return None
+        return (ZERO if node.operands[0] is None else of(0)).or_else(of(2))
 
 
-class ScatterND(Op):
+class ScatterND(_Scatter):
     """input with input[indices[i...]] combined with updates[i...]; the last axis of `indices` indexes the first axes.
 
     Without `input`, scatter to zeros of `shape`.
@@ -55,14 +66,6 @@ class ScatterND(Op):
     results = (Operand("output", like="updates"),)
     attributes = {"kind": Choice(*_KINDS, default="none"), "unique_indices": Flag(False)}
     indexes = "axes"
-    core = True
-    carries = slice(0, 3, 2)
-    integers = "bits"
-
-    @classmethod
-    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of elements of both, which are combined by others than sums and products."""
-        return None if node.attr("kind") in ("add", "mul") else _both(node, of)
 
     @staticmethod
     def shape(x: Value | None, indices: Value, updates: Value, shape: Value | None) -> Dims | None:
@@ -91,7 +94,7 @@ class ScatterND(Op):
         return written(x, tuple(np.moveaxis(indices.astype(np.int64), -1, 0)), updates, kind)
 
 
-class ScatterElements(Op):
+class ScatterElements(_Scatter):
     """input with input[..., indices[..., i, ...], ...] combined with updates[..., i, ...], the index at `axis`.
 
     `kind` and `unique_indices` as for ScatterND. Indices are in [0, n). Source: ONNX ScatterElements.
@@ -100,15 +103,6 @@ class ScatterElements(Op):
     operands = (Operand("input"), Operand("indices", INTEGERS), Operand("updates", like="input"))
     attributes = {"axis": Axis(0), "kind": Choice(*_KINDS, default="none"), "unique_indices": Flag(False)}
     indexes = "axis"
-    core = True
-    carries = slice(0, 3, 2)
-    integers = "bits"
-
-    @classmethod
-    def facts(cls, node: Node, index: int, of: FactsOf) -> Facts | None:
-        """Of elements of both, which are combined by others than sums and products."""
-        return None if node.attr("kind") in ("add", "mul") else _both(node, of)
-
     shared_axes = SharedAxes(None, ("axis",))
 
     @staticmethod

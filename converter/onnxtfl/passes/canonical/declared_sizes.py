@@ -1,11 +1,11 @@
-"""Sizes that only the declared types of outputs tell, for targets without dynamic sizes.
+"""Sizes that only the declared types of outputs determine, for targets without dynamic sizes.
 
 ::
 
     (%x: [2, 3, 4], %shape: [2]) -> %y: [6, 4]            (%x: [2, 3, 4], %shape: [2]) -> %y: [6, 4]
     %y = Reshape(%x, %shape) : [u, v]              ->     %y = Reshape(%x, [6, 4])
 
-Operands that the sizes of the results imply become constants: the model declares no results for others.
+Operands whose values the declared sizes imply become constants: other values contradict the declaration.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHOWN = 3
 
 
 def lift_with_declared_sizes(graph: Graph, expand: Expand) -> None:
-    """Lift all nodes, and give the sizes that are unknown then their values in the declared types of the outputs."""
+    """Lift all nodes; replace sizes that are still unknown by those in the declared types of the outputs."""
     declared = [_shape(value) for value in graph.outputs]
     lift(graph, expand)
     sizes: dict[Symbol | Common, Dim] = {}

@@ -27,6 +27,7 @@ from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import made_by, single_use
 from onnxtfl.ir.op import Elementwise, Op
+from onnxtfl.ir.ops.slicing import INT32_MAX
 from onnxtfl.ir.reshape import has_constant_target, reshape, reshaped_constant
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import TensorType
@@ -36,7 +37,6 @@ from onnxtfl.rewriting.patterns import Patterns
 T = TypeVar("T")
 MOST_USERS = 8
 """The most users of a reshape that sinks, and the most results of an op that it sinks through."""
-_TO_THE_END = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +177,7 @@ def _two_around_elementwise(b: Builder, node: Node) -> Value | None:
     return b.remade(inner, *(None if v is None else operands[v] for v in inner.operands))[0]
 
 
-_PER_AXIS: dict[type[Op], dict[int, int]] = {ops.Slice: {1: 0, 2: _TO_THE_END, 3: 1}, ops.Pad: {1: 0}}
+_PER_AXIS: dict[type[Op], dict[int, int]] = {ops.Slice: {1: 0, 2: INT32_MAX, 3: 1}, ops.Pad: {1: 0}}
 """Operands with an entry for each axis, and the entry that does not change an axis."""
 
 

@@ -214,7 +214,7 @@ def _kept_values(b: Builder, node: Node, kept: Sequence[int], known: dict[int, V
 
 @LOOP_SIMPLIFICATION.on(ops.While, quantized=True)
 def no_round(b: Builder, node: Node) -> Sequence[Value] | None:
-    """Return the operands of a While whose condition is initially false."""
+    """Replace a zero-trip While, whose condition is initially false, by its operands."""
     cond: Graph = node.attr("cond")
     read, given = needed_inputs(cond, cond.outputs), []
     for i, value in enumerate(node.operands):

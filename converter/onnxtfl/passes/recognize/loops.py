@@ -26,14 +26,13 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.matching import without_reshapes
 from onnxtfl.ir.ops.loops import ScanParts
+from onnxtfl.ir.ops.slicing import INT32_MAX
 from onnxtfl.ir.reshape import dim_vector, reshape
 from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.ir.types import compatible
 from onnxtfl.rewriting.patterns import Patterns, erase_dead
 
 LOOPS = Patterns()
-INT32_MAX = (1 << 31) - 1
-"""Slice ends from this value on mean the end of the axis."""
 
 
 @LOOPS.on(ops.While, quantized=True)

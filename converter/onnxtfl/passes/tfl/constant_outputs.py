@@ -1,4 +1,4 @@
-"""Constant outputs, for targets whose kernels take no constants alone: joined to an element of an input, and cut off.
+"""Constant outputs, for targets whose kernels need a computed operand: joined to an element of an input, then sliced.
 
 ::
 

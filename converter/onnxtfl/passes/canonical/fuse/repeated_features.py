@@ -5,7 +5,8 @@
     Conv(Concatenate(x, BroadcastTo(g)), w)    ->  Add(Conv(x, w[x]), Conv(g, w[g]))    kernels of size 1
     DotGeneral likewise
 
-So global features are joined to those of each point (PointNet) or pixel (the image pooling of DeepLab's ASPP).
+Found where global features are concatenated to those of each point (PointNet) or pixel (image pooling in DeepLab's
+ASPP).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from onnxtfl.rewriting.patterns import Patterns
 
 REPEATED = Patterns()
 _LEAST = 8
-"""The fewest repeated features: the products that are saved for fewer cost no more than the sum that is added."""
+"""The fewest repeated features; for fewer, the additional sum costs as much as the saved products."""
 
 
 @REPEATED.on(ops.Conv, ops.DotGeneral, ops.DotGeneralBias)

@@ -2,7 +2,7 @@
 
 Unrolled and single steps are rolled up to a Scan (`chains` finds their nodes, `reroll` the Scan, `unrolled_steps`
 writes the layer), and so are blocks of steps in a loop (`blocks`). One matcher recognizes the body of a Scan as the
-step of a layer: `rounds`, with `polynomials` and `reading` (a normal form of what the body computes) and `matching`
+step of a layer: `iterations`, with `polynomials` and `reading` (a normal form of what the body computes) and `matching`
 (unification with the steps of layers). `scans` applies it to Scans, `layers` writes the op, `cleanup` merges ops around
 a layer, `bidirectional` joins two layers to a bidirectional one.
 """

@@ -75,11 +75,11 @@ def _flat(b: Builder, node: Node, parts: ScanParts, inner: Rolled) -> list[Value
         return None
     if any(v not in collected for v in outputs[parts.count :]) or not all(v.is_constant for v in inner.layer.values):
         return None
-    rounds = x.shape[0] * x.shape[1]
-    rows = reshape(b, x, (rounds, steps.batch, product(x.shape) // (rounds * steps.batch)))
+    count = x.shape[0] * x.shape[1]
+    rows = reshape(b, x, (count, steps.batch, product(x.shape) // (count * steps.batch)))
     initial = [None if is_zero(parts.carried[i]) else parts.carried[i] for i in order]
     try:
-        output, *states = inner.layer.write(b, replace(steps, sequence=rows, count=rounds), initial)
+        output, *states = inner.layer.write(b, replace(steps, sequence=rows, count=count), initial)
     except UnfitError:
         return None
     results = [*(states[order.index(i)] for i in range(parts.count)), *[output] * len(parts.result_axes)]

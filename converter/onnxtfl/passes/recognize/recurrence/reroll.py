@@ -24,11 +24,11 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import without_reshapes
 from onnxtfl.passes.recognize.recurrence.chains import Chain, source_of
+from onnxtfl.passes.recognize.recurrence.iterations import Iterations
 from onnxtfl.passes.recognize.recurrence.layers import Layer, Steps
 from onnxtfl.passes.recognize.recurrence.matching import state
 from onnxtfl.passes.recognize.recurrence.polynomials import ZERO, Atom, Poly, UnfitError, functions
 from onnxtfl.passes.recognize.recurrence.reading import Reader
-from onnxtfl.passes.recognize.recurrence.rounds import Rounds
 
 NEAR = 6
 """The most nodes between an initial state and the first step."""
@@ -68,9 +68,9 @@ class _Steps:
 
     def __init__(self, graph: Graph, chain: Chain) -> None:
         self.graph, self.chain, self.count = graph, chain, len(chain.parts)
-        self.rounds = Rounds(chain.parts[0], [v for values in chain.taken for v in values])
-        self.others, self.atoms = set(chain.parts), self.rounds.atoms
-        self.steps = self.rounds.steps(chain.sequence, chain.axis, self.count, chain.reverse)
+        self.iterations = Iterations(chain.parts[0], [v for values in chain.taken for v in values])
+        self.others, self.atoms = set(chain.parts), self.iterations.atoms
+        self.steps = self.iterations.steps(chain.sequence, chain.axis, self.count, chain.reverse)
 
     def layers(self, order: Sequence[Value]) -> Iterator[tuple[Layer, list[Poly]]]:
         """Yield layers that match the last step, with its new states; `order`: the states that it reads, by role."""
@@ -79,7 +79,7 @@ class _Steps:
             for before in itertools.permutations(self.chain.taken[last - 1]):
                 reader = self._reader(last - 1, before)
                 hidden, *others = [reader.poly(v) for v in order]
-                found = self.rounds.layer(hidden, others or None)
+                found = self.iterations.layer(hidden, others or None)
                 if found is not None:
                     yield found
             return
@@ -87,7 +87,7 @@ class _Steps:
         polys = list(read.values())
         polys += [p for poly in polys for p in self._states_of(poly)]
         for hidden in reversed(polys):
-            found = self.rounds.layer(hidden, polys if len(order) == 2 else None)
+            found = self.iterations.layer(hidden, polys if len(order) == 2 else None)
             if found is not None and (not self.chain.is_single or self._is_single(found[0], hidden, read)):
                 yield found
 
@@ -110,11 +110,11 @@ class _Steps:
         """Return the values of the last step that have one column per cell."""
         last, level = self.count - 1, self.chain.level
         values = [r for node in self.chain.nodes for r in node.results if level[r] == last and r.dtype.is_float]
-        return self.rounds.polys(self._reader(last, order), values)
+        return self.iterations.polys(self._reader(last, order), values)
 
     def _states_of(self, poly: Poly) -> Iterator[Poly]:
         """Yield candidates for the (unused) states after a step if `poly` is an output masked by zeros."""
-        atom, cells = poly.atom, self.rounds.cells
+        atom, cells = poly.atom, self.iterations.cells
         if atom is None or atom.name is not ops.Select or atom.arguments[2].terms:
             return
         mask, after, _ = atom.arguments
@@ -126,7 +126,7 @@ class _Steps:
     def _reader(self, step: int, states: Sequence[Value]) -> Reader:
         """Return a reader of `step`, which reads `states` in the order of their roles."""
         index = self.count - 1 - step if self.chain.reverse else step
-        return self.rounds.reader(self.chain.parts[step], states, self.others, index)[0]
+        return self.iterations.reader(self.chain.parts[step], states, self.others, index)[0]
 
     def rolled(self, layer: Layer, polys: Sequence[Poly], order: Sequence[Value]) -> Rolled:
         """Return the Scan if all steps compute `polys`, else UnfitError; `order`: what the last step reads, by role."""
@@ -139,7 +139,7 @@ class _Steps:
             readers[0] = self._reader(0, ())
             candidates = self._candidates(readers[0])
             initial = self._initial(readers[0], order, polys, candidates)
-            output = self.rounds.output(layer, polys[0])
+            output = self.iterations.output(layer, polys[0])
             started = self._started(output, [candidates[v] for v in initial])
             collecting = self._collecting(readers, [started.key, *[output.key] * (self.count - 1)])
         finals = {v: role for role, poly in enumerate(polys) for v, p in read.items() if p.key == poly.key}
@@ -156,7 +156,7 @@ class _Steps:
     def _candidates(self, reader: Reader) -> dict[Value | None, Poly]:
         """Return candidates for initial states: zeros, and nearby values that do not depend on the sequence."""
         found: dict[Value | None, Poly] = {None: ZERO}
-        found.update(self.rounds.polys(reader, self._invariants()).items())
+        found.update(self.iterations.polys(reader, self._invariants()).items())
         return found
 
     def _initial(
@@ -202,5 +202,5 @@ class _Steps:
             with contextlib.suppress(UnfitError):
                 keys = [readers[i].poly(v).key for i, v in enumerate(values) if v is not None]
                 if keys == wanted:
-                    found[node] = self.rounds.is_time_first(node.result, node.attr("axis"))
+                    found[node] = self.iterations.is_time_first(node.result, node.attr("axis"))
         return found

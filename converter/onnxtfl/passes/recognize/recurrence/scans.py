@@ -21,9 +21,9 @@ from onnxtfl.ir.ops.loops import ScanParts
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.passes.recognize.recurrence.cleanup import counts, is_zero
+from onnxtfl.passes.recognize.recurrence.iterations import Iterations
 from onnxtfl.passes.recognize.recurrence.layers import Steps
 from onnxtfl.passes.recognize.recurrence.polynomials import Poly, UnfitError, number
-from onnxtfl.passes.recognize.recurrence.rounds import Rounds
 from onnxtfl.rewriting.patterns import Patterns
 
 LAYERS_IN_SCANS = Patterns()
@@ -54,11 +54,11 @@ class _Body:
         slices, inside = self.body.inputs[count : count + len(parts.axes)], self.body.inputs[count + len(parts.axes) :]
         self.place = self._scanned()
         states = [self.body.inputs[i] for i in order]
-        self.rounds = Rounds(slices[self.place], states)
-        self.reader, places = self.rounds.reader(slices[self.place], states)
+        self.iterations = Iterations(slices[self.place], states)
+        self.reader, places = self.iterations.reader(slices[self.place], states)
         for value, outside in zip(slices, parts.scanned, strict=True):
             if counts(outside):
-                places[value] = [(1, self.rounds.atoms.leaf(POSITION, 0, None))]
+                places[value] = [(1, self.iterations.atoms.leaf(POSITION, 0, None))]
         for value, outside in zip(inside, parts.captures, strict=True):
             self.reader.outside[value] = outside
             if outside.rank == 1 and outside.is_constant and outside.dtype.is_float:
@@ -74,14 +74,14 @@ class _Body:
     def written(self, b: Builder) -> list[Value]:
         """Return the results of the layer that replace those of the Scan; UnfitError if it is no layer."""
         polys = [self.reader.poly(self.body.outputs[i]) for i in self.order]
-        found = self.rounds.layer(polys[0], polys[1:] or None)
+        found = self.iterations.layer(polys[0], polys[1:] or None)
         if found is None:
             raise UnfitError
         layer, count = found[0], self.parts.count
         outside = {*self.parts.captures, *map(without_reshapes, self.parts.captures)}
         if not all(v.is_constant or v in outside for v in layer.values):
             raise UnfitError
-        self._check_collected(self.rounds.output(layer, polys[0]))
+        self._check_collected(self.iterations.output(layer, polys[0]))
         initial = [None if is_zero(v := self.parts.carried[i]) else v for i in self.order]
         steps = self._steps()
         output, *states = layer.write(b, steps, initial)
@@ -90,7 +90,7 @@ class _Body:
 
     def _steps(self) -> Steps:
         x, axis = self.parts.scanned[self.place], self.parts.axes[self.place]
-        return self.rounds.steps(x, axis, x.shape[axis], self.parts.reversed[self.place])
+        return self.iterations.steps(x, axis, x.shape[axis], self.parts.reversed[self.place])
 
     def _check_collected(self, wanted: Poly) -> None:
         """Raise UnfitError if the Scan collects anything but the output."""
@@ -101,5 +101,5 @@ class _Body:
 
     def _collected(self, b: Builder, steps: Steps, output: Value, index: int) -> Value:
         result = self.node.results[self.parts.count + index]
-        time_first = self.rounds.is_time_first(result, self.parts.result_axes[index])
+        time_first = self.iterations.is_time_first(result, self.parts.result_axes[index])
         return replace(steps, time_first=time_first).as_written(b, output, result)

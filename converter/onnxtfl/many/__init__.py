@@ -25,9 +25,9 @@ from typing import Any, Literal
 from onnxtfl import platform_calls
 from onnxtfl.arguments import checked, current_names, of_command
 from onnxtfl.errors import CheckFailedError, InternalError, OnnxtflError, RuntimeUnavailableError, UsageError
-from onnxtfl.journal import Journal
+from onnxtfl.many.journal import Journal
+from onnxtfl.many.sources import Pair, pairs_of
 from onnxtfl.option_table import TO_ONNX, TO_TFLITE
-from onnxtfl.sources import Pair, pairs_of
 from onnxtfl.temporary import end_with_parent, places, remove_all
 
 PathLike = str | os.PathLike[str]

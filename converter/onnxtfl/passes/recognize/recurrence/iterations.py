@@ -16,7 +16,7 @@ from onnxtfl.passes.recognize.recurrence.polynomials import ZERO, Atoms, Poly, U
 from onnxtfl.passes.recognize.recurrence.reading import Columns, Reader
 
 
-class Rounds:
+class Iterations:
     """Iterations that read a part like `part` and states like `states`, the first of them [N, H] for H cells.
 
     `batch`: N. `width`: the columns of a part. UnfitError if the types cannot be those of a layer.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onnxtfl.sources import Pair
+from onnxtfl.many.sources import Pair
 
 NAME = ".onnxtfl.jsonl"
 

@@ -14,7 +14,7 @@ from typing import Any
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import FormatName, Model
-from onnxtfl.neutral_document import CONSTANT, DocumentedOp, documented_ops
+from onnxtfl.op_tables.neutral_document import CONSTANT, DocumentedOp, documented_ops
 from onnxtfl.options import Options
 from onnxtfl.pipeline import passes_for
 from onnxtfl.pipeline_run import PipelineRun

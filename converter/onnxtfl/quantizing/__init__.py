@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from onnxtfl.calibration_images import Normalization, image_files, image_samples, require_pillow
 from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.tflite import writer as tflite_writer
@@ -36,6 +35,7 @@ from onnxtfl.ir.signatures import Description
 from onnxtfl.ir.summary import FloatOp, QuantizationSummary
 from onnxtfl.pipeline import lifted_where_possible
 from onnxtfl.pipeline_report import Report
+from onnxtfl.quantizing.images import Normalization, image_files, image_samples, require_pillow
 from onnxtfl.rewriting.lift import count_ops
 from onnxtfl.runtimes.quantizer import CALIBRATED, Divisor, Mode, Sensitive, quantize, version
 from onnxtfl.targets.tflite import has_quantized_kernel, lowest_runtime

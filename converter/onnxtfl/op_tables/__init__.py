@@ -1,6 +1,6 @@
 """The coverage tables: which op versions convert, and how, according to the registered mapping rules.
 
-The table of the neutral ops is in :mod:`onnxtfl.neutral_table`.
+The table of the neutral ops is in :mod:`onnxtfl.op_tables.neutral_table`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 
 from onnx import defs
 
-from onnxtfl import neutral_table
 from onnxtfl.formats.bodies import DEFINED_BY_FILE
 from onnxtfl.formats.onnx.functions import defined
 from onnxtfl.formats.tflite.states import REPLACED
+from onnxtfl.op_tables import neutral_table
 from onnxtfl.rewriting.made_ops import ops_of
 from onnxtfl.rewriting.registry import ANY_VERSION, Rules, all_rules
 from onnxtfl.targets.table import entry, op_names
