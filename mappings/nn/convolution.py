@@ -325,6 +325,10 @@ def _groups_apart(b: Builder, node: Node) -> Value:
 
 
 def _parts(b: Builder, value: Value, count: int, axis: int) -> list[Value]:
+    """Equal parts along an axis, those of a constant being constants."""
+    if value.data is not None and not value.is_quantized:
+        size = value.size(axis) // count
+        return [constant(value.data.slab(axis, i * size, (i + 1) * size), value.dtype) for i in range(count)]
     return b.many(ops.Split, value, axis=axis, count=count)
 
 
