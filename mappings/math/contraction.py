@@ -304,6 +304,33 @@ def _constant_on_the_right(b: Builder, node: Node) -> Value:
     return transposed(b, turned, (*places[:count], *places[count + right :], *places[count : count + right]))
 
 
+def _has_constants_of_batches(node: Node) -> bool:
+    roles, lhs, rhs = ops.DotRoles.of(node), node.operand(0), node.operand(1)
+    known = lhs.tensor_type.is_static and rhs.is_constant and not (lhs.is_quantized or rhs.is_quantized)
+    return known and 1 < math.prod(lhs.size(a) for a in roles.lhs_batch) <= _MOST_BATCHES
+
+
+_MOST_BATCHES = 64
+"""The most products that a product of batches becomes."""
+
+
+@decompose(ops.DotGeneral, "gpu", order="operands", when=_has_constants_of_batches)
+def _product_of_each_batch(b: Builder, node: Node) -> Value | None:
+    """One product for each batch of constants: kernels of the accelerator take those of the first batch."""
+    roles, lhs, rhs = ops.DotRoles.of(node), node.operand(0), node.operand(1)
+    batch = [lhs.size(a) for a in roles.lhs_batch]
+    if node.attr("output_permutation") or batch != list(node.result.shape[: len(batch)]):
+        return None
+    x = transposed(b, lhs, (*roles.lhs_batch, *roles.lhs_free, *roles.lhs_contract))
+    depth = math.prod(lhs.size(a) for a in roles.lhs_contract)
+    rows = reshape(b, x, (math.prod(batch), math.prod(lhs.size(a) for a in roles.lhs_free), depth))
+    weights = rhs.numpy().transpose((*roles.rhs_batch, *roles.rhs_contract, *roles.rhs_free))
+    weights = np.broadcast_to(weights, (*batch, *weights.shape[len(batch) :])).reshape(rows.shape[0], depth, -1)
+    each = (slice_axes(b, rows, {0: slice(i, i + 1)}) for i in range(len(weights)))
+    parts = [contracted(b, row, constant(w.copy()), 2, 0) for row, w in zip(each, weights, strict=True)]
+    return reshape(b, b(ops.Concatenate, *parts, axis=0), node.result.shape)
+
+
 def _has_few_axes(node: Node) -> bool:
     return max(node.operand(0).rank, node.operand(1).rank) < _MOST_AXES and not node.attr("output_permutation")
 

@@ -216,7 +216,14 @@ def _has_other_padding(node: Node) -> bool:
     return not _has_groups_or_dilations(node) and tfl_padding(window, transposed_sizes(sizes, window)) is None
 
 
+def _crops(node: Node) -> bool:
+    """Whether the result is cropped."""
+    window, _ = sized_window(node)
+    return not _has_groups_or_dilations(node) and max(*window.before, *window.after) > 0
+
+
 @decompose(ops.ConvTranspose, "onnx")
+@decompose(ops.ConvTranspose, "gpu", when=_crops)
 @decompose(ops.ConvTranspose, "tfl", when=_has_other_padding, benefit=1)
 def _conv_transpose_cropped(b: Builder, node: Node) -> Value:
     """::

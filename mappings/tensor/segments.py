@@ -50,6 +50,36 @@ MOST_SELECTED = 1 << 12
 """The most elements of [segments, rows, inner]; larger reductions loop over the rows."""
 
 
+MOST_COMPARED = 1 << 22
+"""The same for targets without loops, and of [segments, rows] for sums by a product."""
+
+
+@decompose(ops.SegmentReduce, "gpu")
+def _segments_at_once(b: Builder, node: Node) -> Value | None:
+    """Reduce by masks, or add up floats by a product with these: the accelerator has no loops."""
+    x, ids, known = node.operand(0), as_int32(b, node.operand(1)), static_ints(node.operand(2))
+    if known is None or not (is_static(x.shape) and is_static(ids.shape)):
+        return None
+    rows, inner = math.prod(ids.shape), math.prod(x.shape[ids.rank :])
+    adds = node.attr("kind") == "sum" and x.dtype is DType.FLOAT32 and inner > 1
+    compared = known[0] * rows * (1 if adds else inner)
+    if not 0 < compared <= MOST_COMPARED:
+        return None
+    flat, flat_ids = reshape(b, x, (rows, inner)), reshape(b, ids, (rows,))
+    segments = constant(np.arange(known[0], dtype=np.int32))
+    if adds:
+        made = _sums_by_product(b, flat, flat_ids, segments)
+    else:
+        made = _segments_by_selection(b, flat, flat_ids, segments, node.attr("kind"))
+    return reshape(b, made, (known[0], *x.shape[ids.rank :]))
+
+
+def _sums_by_product(b: Builder, x: Value, ids: Value, segments: Value) -> Value:
+    """The product of a mask [segments, rows] and `x` [rows, inner]."""
+    own = Term(b, unsqueezed(b, segments, [1])).equals(Term(b, unsqueezed(b, ids, [0])))
+    return b(ops.DotGeneral, own.to(x.dtype).value, x, lhs_contracting_dimensions=(1,), rhs_contracting_dimensions=(0,))
+
+
 @decompose(ops.SegmentReduce)
 def _segments_without_kernel(b: Builder, node: Node) -> Value | None:
     """Reduce without a kernel: by masks, or a large known number of segments row by row in a loop."""

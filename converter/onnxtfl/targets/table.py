@@ -118,7 +118,7 @@ class Narrowed:
     only: Mapping[str, Any] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     correct: tuple[str, ...] = ()
-    half: tuple[str, ...] = ()
+    preferred: tuple[str, ...] = ()
     safe: tuple[str, ...] = ()
     kernels: tuple[Mapping[str, Any], ...] | None = None
     hybrid: tuple[Mapping[str, Any], ...] | None = None
@@ -148,7 +148,7 @@ def narrowed(target: str, op: str) -> Narrowed:
         table.get("only", {}),
         tuple(table.get("limits", ())),
         tuple(table.get("correct", ())),
-        tuple(table.get("half", ())),
+        tuple(table.get("preferred", ())),
         tuple(table.get("safe", ())),
         tuple(kernels.get(target, ())) if is_whole else None,
         tuple(hybrid.get(target, ())) if is_whole else None,

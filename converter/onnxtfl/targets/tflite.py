@@ -144,10 +144,8 @@ class TfliteTarget(Target):
     def _find_outer_conditions(self, op: str) -> list[str]:
         """The conditions for an op that depend on the ops around it, in the tables of the target and its parents."""
         tables = self.table.chain[:-1] if op in op_names() else ()
-        found = (narrowed(table.name, op) for table in tables)
-        return [
-            c for known in found for key in (*_CONDITIONS, "half") for c in getattr(known, key) if reads_producers(c)
-        ]
+        found = (getattr(narrowed(table.name, op), key) for table in tables for key in (*_CONDITIONS, "preferred"))
+        return [condition for conditions in found for condition in conditions if reads_producers(condition)]
 
     def costs(self, form: Form) -> Sequence[CostRow]:
         return entry(form.op).costs if form.op in op_names() else ()
@@ -158,7 +156,7 @@ class TfliteTarget(Target):
     def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
         refused = self.own_refusal(form, results)
         if refused is None:
-            return self._outside(("half",), form, results)
+            return self._outside(("preferred",), form, results)
         if self.fallback is None:
             return refused
         return self._outside(("safe",), form, results) or self.fallback.refusal(form, results)
