@@ -328,6 +328,7 @@ def truncated(x: Facts) -> Facts:
     return replace(x, low=math.trunc(x.low), high=math.trunc(x.high), integral=True) if x.is_finite else UNKNOWN
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def of_dim(dim: Dim) -> Facts:
     """The facts of a size, or of an integer computed from sizes."""
     if isinstance(dim, int):
