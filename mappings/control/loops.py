@@ -183,11 +183,11 @@ def _loop_as_while(b: Builder, node: Node, count: Value | None) -> list[Value]:
 
 
 def _room(collected: Collected, count: Value | None) -> Value | None:
-    """Return the trip count as int32, if it is known and small enough to allocate the scan outputs."""
+    """Return the trip count as int32, if it is known, at least 1 and small enough to allocate the scan outputs."""
     limit, size = static_ints(count), product(collected.output.shape)
-    if limit is None or not isinstance(size, int) or limit[0] * size > MOST_PREALLOCATED:
+    if limit is None or limit[0] < 1 or not isinstance(size, int) or limit[0] * size > MOST_PREALLOCATED:
         return None
-    return constant(np.asarray(max(limit[0], 0), np.int32))
+    return constant(np.asarray(limit[0], np.int32))
 
 
 SCAN_VERSIONS = (9, 11, 16, 19, 21, 23, 24, 25)

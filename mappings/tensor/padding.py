@@ -225,7 +225,9 @@ def _crop_computed_padding(b: Builder, node: Node) -> Value | Sequence[Value] | 
     limits = size + after.min(0)
     cut = b(ops.Slice, x, (-before).max(0).value, limits.value, constant(np.ones(axes), DType.INT32))
     rows = b(ops.Concatenate, *(unsqueezed(b, side.max(0).value, [1]) for side in (before, after)), axis=1)
-    return b(ops.Pad, cut, rows, node.optional(2), **node.attributes)
+    padded = b(ops.Pad, cut, rows, node.optional(2), **node.attributes)
+    padded.type = node.result.type  # the sizes of axes that are not padded are known
+    return padded
 
 
 def has_constant_padding(node: Node) -> bool:

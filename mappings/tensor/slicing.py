@@ -404,6 +404,8 @@ def _bounds(b: Builder, node: Node, items: Sequence[_Item], which: int) -> Value
             masked = mask >> entry & 1 and kind != "shrink"
             bound = (_end_of_axis if masked else _entry)(b, node, which, entry)
             entries.append(bound if which != 1 or begins_anywhere else _nothing_before(b, node, axis, entry, bound))
+    if not entries:  # of a scalar
+        return constant(np.zeros(0, np.int64))
     return entries[0].apply(ops.Concatenate, *entries[1:], axis=0).value
 
 

@@ -13,8 +13,9 @@ from onnxtfl.checking.models.facts import Facts, Selection, analyze
 from onnxtfl.formats import files
 from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.inputs.generation import UnknownInputError, make_input
-from onnxtfl.inputs.ranges import Range
+from onnxtfl.inputs.ranges import Range, input_ranges
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.text import parse_graph
 from onnxtfl.pipeline import lifted_where_possible
 from tests.harness.rounds import parsed
 from tests.models.corpus import CORPUS
@@ -291,6 +292,21 @@ def test_images_are_smooth() -> None:
     pixels = made(info("uint8"), shape=(1, 64, 48, 3))
     assert pixels.dtype == np.uint8
     assert pixels.std() > 25
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wanted"),
+    [
+        ("uint8", Range("range", 0, 256)),
+        ("uint32", Range("range", 0, 256)),
+        ("int8", Range("range", -128, 128)),
+        ("int32", None),
+    ],
+)
+def test_floats_that_become_bytes(dtype: str, wanted: Range | None) -> None:
+    """ONNX does not define a cast of -1 to uint8: it is 255 in ONNX Runtime, and 0 in LiteRT."""
+    text = f"graph g(%x: tensor<4xfloat32>) -> (%y) {{\n %y = Convert(%x) {{dtype = !{dtype}}}\n}}"
+    assert input_ranges(parse_graph(text)).get("x") == wanted
 
 
 def test_images_that_the_graph_divides_by_255() -> None:

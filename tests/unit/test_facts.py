@@ -16,7 +16,7 @@ from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir import facts, intervals, ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import symbol
+from onnxtfl.ir.dims import parse_dim, symbol
 from onnxtfl.ir.dtypes import dtype_of
 from onnxtfl.ir.facts import facts_of, fits_int32, max_magnitude, never_negative
 from onnxtfl.ir.graph import Graph, Node, Value, constant
@@ -195,6 +195,22 @@ def test_integers_computed_from_named_sizes_are_bounded() -> None:
     assert facts_of(half).high == most // 2 and facts_of(product).high == most**2
     assert facts_of(b(ops.Sub, half, m)) == Facts(-most, most // 2, False, True)
     assert facts_of(b(ops.Div, product, four)) == Facts(0, most**2 // 4, False, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high"),
+    [
+        ("n - 3*((n)//3)", 0, 2),
+        ("3*((n + 2)//3) - n", 0, 2),
+        ("-3*((-n)//3) - n + 1", 1, 3),
+        ("4*((n)//2) - 2*n", -2, 0),
+        ("2*((n)//3)", 0, 2 * (2**31 - 1) // 3),
+    ],
+)
+def test_multiples_of_quotients_of_sizes(text: str, low: int, high: int) -> None:
+    """The remainder is less than the divisor."""
+    found = intervals.of_dim(parse_dim(text))
+    assert found.low == low and found.high == high
 
 
 def test_real_values_of_quantized_ones_are_within_what_is_stored() -> None:

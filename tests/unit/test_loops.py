@@ -17,6 +17,7 @@ from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import tensor
 from onnxtfl.options import Options
 from onnxtfl.pipeline import onnx_to_tflite
+from tests.harness.litert import run_tflite
 from tests.harness.rounds import floats, invoked, parsed, there_and_back
 from tests.unit.onnx_nodes import onnx_file
 from tests.unit.tflite_files import assert_converts_alike, tflite_file
@@ -257,6 +258,16 @@ def test_a_loop_that_ends_by_its_condition_collects(count: str) -> None:
         feeds = [{k: v for k, v in f.items() if k != "n"} for f in feeds]
     there, _ = there_and_back(text, *feeds)
     assert there["WHILE"] == 1
+
+
+@pytest.mark.parametrize("count", [0, -3])
+def test_a_loop_without_a_round_collects_nothing(count: int) -> None:
+    """The last axis has to have a size: no element of what is collected is computed."""
+    text = (ENDS % (f", int64 few = {{{count}}}", "few")).replace(", int64 n)", ")")
+    feed = {"x": np.float32([1, 0.5]), "limit": np.float32(9)}
+    data = onnxtfl.onnx_to_tflite(parsed(text), check=False).data
+    shapes = {array.shape for _, array in run_tflite(data or b"", {k: np.asarray(v) for k, v in feed.items()})}
+    assert (0, 2) in shapes
 
 
 GROWS = """

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from onnxtfl import tflite_to_onnx
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
@@ -116,6 +117,29 @@ def test_a_custom_call_is_the_custom_op_of_both_formats() -> None:
     written = as_onnx(graph, Options(allow_custom=True))
     assert [(n.domain, n.op_type) for n in onnx.load_model_from_string(written).graph.node] == [("my.domain", "Decode")]
     assert b"my.domain::Decode" in as_tflite(graph, Options(allow_custom=True))
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        *("tensor<float32>", "tensor<4xint32>", "tensor<0x3xuint8>", "tensor<2x1x3xbool>", "tensor<2x1x3x2xint64>"),
+        "tensor<2x1x2x3x2xint8>",
+    ],
+)
+def test_a_custom_call_keeps_name_payload_and_type(type_: str) -> None:
+    """In ONNX, and in ONNX that is made of TFLite."""
+    graph = parse_graph(CALL.replace("tensor<2x3xfloat32>", type_).replace("tensor<4xfloat32>", type_))
+    options = Options(allow_custom=True)
+    back = tflite_to_onnx(as_tflite(graph, options), allow_custom=True, check=False).data
+    for data in (as_onnx(graph, options), back or b""):
+        model = onnx.load_model_from_string(data)
+        (node,) = (node for node in model.graph.node if node.op_type == "Decode")
+        payload = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        assert node.domain == "my.domain" and payload == {"limit": 2.5, "two words": [1, 2]}
+        (found,), (wanted,) = model.graph.output, parse_graph(f"graph g(%x: {type_}) -> (%x) {{\n}}").outputs
+        tensor = found.type.tensor_type
+        assert onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type) == wanted.dtype.numpy
+        assert tuple(d.dim_value for d in tensor.shape.dim) == wanted.shape
 
 
 X = "graph main(%x: tensor<2x3xfloat32>, %y: tensor<3x2xfloat32>) -> (%z) {\n"

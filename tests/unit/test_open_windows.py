@@ -111,3 +111,17 @@ def test_a_window_larger_than_the_one_axis_that_is_known() -> None:
 def test_same_padding_does_not_read_ceil_mode() -> None:
     same = {"auto_pad": "SAME_LOWER", "ceil_mode": 1, "count_include_pad": 1}
     check("AveragePool", [(4, 2), (9, 1)], True, kernel_shape=[4, 3], strides=[4, 4], **same)
+
+
+def test_padding_before_by_channels_over_an_open_size() -> None:
+    """Padding that may crop keeps the sizes that are known: XNNPACK fails where it does not know the channels."""
+    kernel = floats(3, 1, 3, 2)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], auto_pad="SAME_LOWER", group=3, strides=[3, 3])
+    model = onnx_model([node], [("x", 1, [2, 3, "h", 6])], [("y", 1, None)], {"w": kernel})
+    made = onnx_to_tflite(model, check=False)
+    assert "DEPTHWISE_CONV_2D" in made.report.ops_after and "ROUND" not in made.report.ops_after
+    for size in (1, 2, 3, 4, 7):
+        feed = {"x": floats(2, 3, size, 6)}
+        for kernels in ("builtin", "default"):
+            found = run_tflite(made.data or b"", feed, kernels=kernels)[0][1]
+            np.testing.assert_allclose(found, run_onnx(model.SerializeToString(), feed)["y"], rtol=1e-5, atol=1e-6)

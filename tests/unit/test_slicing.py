@@ -60,6 +60,12 @@ def test_strided_slice_backward(end: int, inputs: int) -> None:
     run_both(("STRIDED_SLICE", [np.arange(6, dtype=np.float32), *vectors], inputs, {**masks, "offset": False}))
 
 
+def test_an_ellipsis_of_a_scalar() -> None:
+    masks = dict.fromkeys((f"{name}_mask" for name in ("begin", "end", "new_axis", "shrink_axis")), 0)
+    vectors = [np.asarray([n], np.int32) for n in (1, (1 << 31) - 1, 1)]
+    run_both(("STRIDED_SLICE", [np.asarray(5, np.int32), *vectors], 1, {**masks, "ellipsis_mask": 1, "offset": False}))
+
+
 @pytest.mark.parametrize("rank", [3, 6])
 def test_a_slice_backward_past_the_begin_of_an_open_axis(rank: int) -> None:
     """Its limit, so many elements before the end, is clamped at run time: x[-1:-100:-1] is all of x."""

@@ -94,7 +94,9 @@ def _use_range(node: Node, index: int) -> Range | None:
         return Range("mask", 0, 2)
     if _is_counted(node, index):
         return Range("value", 1, 2)
-    return Range("pixels", 0, 256) if _is_pixels(node, index) else _expected(node, index)
+    if _is_pixels(node, index):
+        return Range("pixels", 0, 256)
+    return _stored(node) if node.op is ops.Convert else _expected(node, index)
 
 
 def _distinct(node: Node) -> int | None:
@@ -170,6 +172,16 @@ def _is_pixels(node: Node, index: int) -> bool:
     if number is None or len(node.operand(0).tensor_type.shape or ()) != 4:
         return False
     return 0 < number < 1 / 100 if node.op is ops.Mul else number > 100
+
+
+def _stored(node: Node) -> Range | None:
+    """Return the floats that the type of a Convert holds, one of bytes or unsigned integers: ONNX does not define the
+    result for others.
+    """
+    dtype = node.attr("dtype")
+    if not node.operand(0).dtype.is_float or not dtype.is_integer or (dtype.is_signed and dtype.bits > 8):
+        return None
+    return Range("range", *((-128, 128) if dtype.is_signed else (0, 256)))
 
 
 def _expected(node: Node, index: int) -> Range | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Atom, Dim, FloorDiv, parts
+from onnxtfl.ir.dims import Atom, Dim, FloorDiv, Monomial, floordiv, parts
 from onnxtfl.ir.dtypes import DType
 
 INF = math.inf
@@ -328,6 +328,7 @@ def truncated(x: Facts) -> Facts:
     return replace(x, low=math.trunc(x.low), high=math.trunc(x.high), integral=True) if x.is_finite else UNKNOWN
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def of_dim(dim: Dim) -> Facts:
     """The facts of a size, or of an integer computed from sizes."""
     if isinstance(dim, int):
@@ -336,7 +337,25 @@ def of_dim(dim: Dim) -> Facts:
     for monomial, factor in dim.terms:
         factors = [_of_atom(atom) for atom, power in monomial for _ in range(power)]
         found += functools.reduce(operator.mul, factors, of_dim(factor))
+    for monomial, factor in dim.terms:
+        rest = _by_remainder(dim, monomial, factor)
+        found = found if rest is None else found.known_inside(rest.low, rest.high)
     return found
+
+
+def _by_remainder(dim: Dim, monomial: Monomial, factor: int) -> Facts | None:
+    """The facts of a sum with k * d * (n // d), which is k * n - k * (n % d): of the padding of SAME, 3 * (n // 3) - n.
+
+    None if the term is no multiple of a quotient by d.
+    """
+    atom, power = monomial[0] if len(monomial) == 1 else (None, 0)
+    if not isinstance(atom, FloorDiv) or power != 1 or not isinstance(atom.denominator, int):
+        return None
+    count, over = divmod(factor, atom.denominator)
+    if over or atom.denominator < 1:
+        return None
+    whole = dim - floordiv(atom.numerator, atom.denominator) * factor + atom.numerator * count
+    return of_dim(whole) - replace(ZERO, high=atom.denominator - 1) * of_dim(count)
 
 
 def _of_atom(atom: Atom) -> Facts:
