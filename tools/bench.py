@@ -4,6 +4,8 @@
     python tools/bench.py --only resnet50 chain --runs 3
     python tools/bench.py --no-latency --strict
     python tools/bench.py --only mobilenet_v2_qdq    a quantized model of ../shared/corpus or $ONNXTFL_CORPUS
+    python tools/bench.py --large           also 2.88 GB with external data, there and back (needs 9 GB for a while)
+    python tools/bench.py --others venv/bin/python   also the converters that are installed there, side by side
 
 Each conversion alternates with `cp --reflink=never` of the same file and `python -c "import onnx, numpy, flatbuffers"`,
 so that other load on the machine affects all three. Peak memory is VmHWM, which the process reads before it ends (a
@@ -29,6 +31,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from bench_others import Other, installed
 from bench_page import Figure, page
 from float_twin import float_twin
 from make_models import MODELS
@@ -59,6 +62,8 @@ _CORPUS = Path(os.environ.get("ONNXTFL_CORPUS", Path(__file__).resolve().parents
 _LATENCY = ("resnet50", "mobilenet_v2", "bert_base")
 _CHECKED = ("resnet50", "bert_base", "bert_base_plus")
 _CONVERTED = ("mobilenet_v2", "resnet50", "bert_base", "bert_base_plus", "chain_5000", "chain_10000")
+_LARGE = "linear_layers"
+_BESIDE = ("mobilenet_v2", "resnet50", "bert_base")
 _MB = 1 << 20
 _PEAK = """
 import sys
@@ -68,6 +73,13 @@ def peak():
 def write_peak():
     with open(sys.argv[1], "w") as out:
         out.write(peak())
+"""
+_PEAK_OF_CHILD = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[2:], check=False).returncode
+with open(sys.argv[1], "w") as out:
+    out.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(code)
 """
 _IMPORTS = _PEAK + "import onnx, numpy, flatbuffers\nwrite_peak()\n"
 _COMMAND = _PEAK + (
@@ -233,6 +245,10 @@ def main() -> int:
     try:
         _warm_up(bench)
         _conversions(bench, [name for name in _CONVERTED if _wanted(name, options)])
+        if options.large:
+            _large(bench)
+        if options.others is not None:
+            _beside(bench, options.others, [name for name in _BESIDE if _wanted(name, options)])
         _growth(bench, [name for name in _GROWING if _wanted(name, options)])
         _checks(bench, [name for name in _CHECKED if _wanted(name, options)])
         _checked_conversions(bench, [name for name in _CHECKED if _wanted(name, options)])
@@ -259,6 +275,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--dir", type=Path, help="folder that keeps the generated files (1.5 GB)")
     parser.add_argument("--no-latency", action="store_true")
+    parser.add_argument("--large", action="store_true", help="also a model of 2.88 GB")
+    parser.add_argument("--others", type=Path, metavar="PYTHON", help="an interpreter with other converters")
     parser.add_argument("--page", type=Path, help="write the figures to this file, as a page of the documentation")
     parser.add_argument("--strict", action="store_true", help="exit code 1 if a limit is exceeded")
     return parser.parse_args()
@@ -352,6 +370,64 @@ def _conversion(bench: Bench, name: str) -> float:
         flush=True,
     )
     return conversion.wall
+
+
+def _large(bench: Bench) -> None:
+    """Measure and print the conversion of a model that a protobuf message cannot hold, in both directions."""
+    bench.begin("large model", "there and back at most 4 imports + 6 cp each, peak memory the import's + 100 MB")
+    source, result, back = bench.source(_LARGE), _target(bench, _LARGE), bench.folder / f"{_LARGE}.back.onnx"
+    conversions = [bench.convert(source, result), bench.convert(result, back, code=_BACK)]
+    commands = (bench.process(_IMPORTS), bench.copy(source.with_suffix(".data")), *conversions)
+    try:
+        imports, copy, *runs = bench.alternate(*commands)
+    except FailedError as error:
+        bench.failed(_LARGE, error)
+        return
+    for label, run in zip(("to TFLite", "back"), runs, strict=True):
+        wall = bench.check(f"{label} wall", run.wall, 4 * imports.wall + 6 * copy.wall, "s")
+        memory = bench.check(f"{label} memory", run.peak, imports.peak + 100, "MB")
+        print(f"  {label:15} {wall}, {memory}; import {imports.wall:.2f} s, cp {copy.wall:.2f} s", flush=True)
+
+
+def _beside(bench: Bench, python: Path, names: Sequence[str]) -> None:
+    """Measure and print time and memory of conversions, and the latency of results, over those of other converters."""
+    bench.begin("side by side", "wall time and memory of onnx2tfl, and latency of its result, over those of others")
+    for name in names:
+        source, target = bench.source(name), _target(bench, name)
+        for other in installed(python):
+            theirs, back = bench.folder / f"{name}.{other.name}", bench.folder / f"{name}.back.onnx"
+            own = bench.convert(target, back, code=_BACK) if other.back else bench.convert(source, target)
+            try:
+                if not target.exists():
+                    bench.convert(source, target)(Series())
+                theirs_of = _converted(other, python, target if other.back else source, theirs)
+                ours, made = bench.alternate(own, theirs_of)
+                _compared(bench, f"{name} {other.name}", ours, made, other, target, theirs)
+            except FailedError as error:
+                print(f"  {name:15} {other.name} failed: {str(error)[-300:]}", flush=True)
+
+
+def _converted(other: Other, python: Path, source: Path, folder: Path) -> Callable[[Series], None]:
+    """A command that converts a file with another converter, to a folder."""
+
+    def run(series: Series) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        peak = folder / "peak.txt"
+        _timed([str(python), "-c", _PEAK_OF_CHILD, str(peak), *other.command(python, source, folder)], series)
+        series.peaks.append(int(peak.read_text()) * 1024)
+
+    return run
+
+
+def _compared(bench: Bench, label: str, ours: Series, made: Series, other: Other, target: Path, folder: Path) -> None:
+    """Print and record the ratios of two conversions and of the latencies of their results."""
+    texts = [bench.check(f"{label} wall", ours.wall / made.wall, 1.0, "times")]
+    texts.append(bench.check(f"{label} memory", ours.peak / made.peak, 1.0, "times"))
+    if (result := other.result(folder)) is not None:
+        runs = bench.alternate(_latency(_LITERT_LATENCY, target), _latency(_LITERT_LATENCY, result))
+        texts.append(bench.check(f"{label} latency", runs[0].wall / runs[1].wall, 1.0, "times"))
+    print(f"  {label:32} {', '.join(texts)}; {made.wall:.2f} s, {made.peak:.0f} MB", flush=True)
 
 
 def _checks(bench: Bench, names: Sequence[str]) -> None:

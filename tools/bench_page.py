@@ -30,6 +30,10 @@ _RULES = {
     "conversion": "Wall time of `onnx2tfl --no-check`: at most 4 imports and 6 copies of the file (chains of 5,000 "
     "and 10,000 nodes: 10 s). Peak memory of the process: at most that of the import and 100 MB. `growth`: the time "
     "for 10,000 nodes divided by that for 5,000.",
+    "large model": "90 linear layers, 2.88 GB of weights in external data, to TFLite and back: at most 4 imports and 6 "
+    "copies of the weights each, and the import's memory and 100 MB.",
+    "side by side": "Wall time and peak memory of `onnx2tfl --no-check` divided by those of other converters that are "
+    "installed (`--others`), and the latency of LiteRT on its result divided by that on theirs.",
     "check": "Peak memory of the process of `onnxtfl check`, without the two runtimes, which run in separate "
     "processes: at most that of the import and 100 MB.",
     "checked conversion": "Wall time of `onnx2tfl` with its check: at most that of `--no-check` plus 1.2 times the "

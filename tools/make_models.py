@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto, helper
+from onnx import (
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    OperatorSetIdProto,
+    StringStringEntryProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+)
 
 _CHUNK = 1 << 21
 
@@ -66,8 +75,31 @@ class Network:
         self._constants[name] = array
         return name
 
+    def _write_external(self, path: Path) -> None:
+        """Write the .onnx file, and the random weights to a .data file beside it."""
+        tensors, place, data = [], 0, path.with_suffix(".data")
+        for name, shape, _ in self._random:
+            length = 4 * math.prod(shape)
+            entries = {"location": data.name, "offset": place, "length": length}
+            tensor = TensorProto(dims=shape, data_type=TensorProto.FLOAT, name=name)
+            tensor.data_location = TensorProto.EXTERNAL
+            tensor.external_data.extend(StringStringEntryProto(key=k, value=str(v)) for k, v in entries.items())
+            tensors.append(tensor)
+            place += length
+        tensors += [helper.make_tensor(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape, a.ravel())
+                    for n, a in self._constants.items()]  # fmt: skip
+        graph = helper.make_graph(self.nodes, self.name, self.inputs, self.outputs, tensors)
+        opset = OperatorSetIdProto(domain="", version=self.opset)
+        path.write_bytes(helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString())
+        with data.open("wb") as file:
+            for seed, (_, shape, scale) in enumerate(self._random):
+                _write_random(file, math.prod(shape), scale, seed)
+
     def write(self, path: Path) -> None:
-        """Write the .onnx file, weight by weight."""
+        """Write the .onnx file, weight by weight; weights of more than 2 GB to a .data file beside it."""
+        if sum(4 * math.prod(shape) for _, shape, _ in self._random) >= 1 << 31:
+            self._write_external(path)
+            return
         head = GraphProto(node=self.nodes, name=self.name).SerializeToString()
         tail = GraphProto(input=self.inputs, output=self.outputs).SerializeToString()
         opset = OperatorSetIdProto(domain="", version=self.opset)
@@ -286,6 +318,16 @@ def _layer_norm(net: Network, x: str, name: str) -> str:
     return net.add("Add", y, net.weight(f"{name}.bias", (768,), 0.02))
 
 
+def linear_layers(layers: int = 90, width: int = 2828) -> Network:
+    """``layers`` products of a row with a square matrix: 2.88 GB, more than a protobuf message may have."""
+    net = Network("linear_layers")
+    x = net.input("input", (1, width))
+    for i in range(layers):
+        x = net.add("Relu", _linear(net, x, f"layer{i}", width, width))
+    net.output(x, "output", (1, width))
+    return net
+
+
 def chain(nodes: int = 10000) -> Network:
     """A deep, narrow network of ``nodes`` nodes: convolutions, residuals, gates, Concats.
 
@@ -379,6 +421,7 @@ MODELS: dict[str, Callable[..., Network]] = {
         mobilenet_v2,
         bert_base,
         bert_base_plus,
+        linear_layers,
         chain,
         split,
         concat,

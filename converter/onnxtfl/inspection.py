@@ -6,9 +6,9 @@ import difflib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onnxtfl.arguments import conversion_options, model_kind, of_command
 from onnxtfl.errors import OnnxtflError, UnsupportedError, UsageError
@@ -35,8 +35,10 @@ from onnxtfl.temporary import Folder
 if TYPE_CHECKING:
     import onnx
 
+    from onnxtfl.op_times import OpTimes
     from onnxtfl.placement import Placement
 
+T = TypeVar("T")
 PathLike = str | os.PathLike[str]
 SHORT = 8
 """Constants with more elements are printed as "..."."""
@@ -91,7 +93,7 @@ class FileSummary:
 class Inspection:
     """A summary of a model file, and its graphs after the step ``stage`` ("file": as they were read).
 
-    ``placement``: where each op of a .tflite runs, if that was asked.
+    ``placement``: where each op of a .tflite runs, ``times``: the time of each op, if that was asked.
 
     Printed, it is what `onnxtfl inspect` prints: the summary, then the graphs.
     """
@@ -101,6 +103,7 @@ class Inspection:
     stage: str
     graphs: tuple[Graph, ...]
     placement: Placement | None = None
+    times: OpTimes | None = None
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """The summary, as the rows of a table."""
@@ -124,7 +127,8 @@ class Inspection:
         none = [Row("unsupported", "none: each op has a conversion", "green")]
         lines = [f"{one.count} {one.op}: {one.reason}" for one in found.unsupported]
         rows += titled("unsupported", lines, "red") or none
-        return rows + ([] if self.placement is None else self.placement.rows(verbose))
+        rows += [] if self.placement is None else self.placement.rows(verbose)
+        return rows + ([] if self.times is None else self.times.rows(verbose))
 
     def _described(self, spec: tuple[str, str]) -> str:
         """Name, type and description of an input or output."""
@@ -160,6 +164,8 @@ class Inspection:
             found[side] = [{"name": name, "type": type_} for name, type_ in found[side]]
         if self.placement is not None:
             found["placement"] = self.placement.to_json()
+        if self.times is not None:
+            found["times"] = self.times.to_json()
         return found | ({"graphs": [_graph_json(one) for one in self.graphs]} if graph else {})
 
     def __repr__(self) -> str:
@@ -187,18 +193,22 @@ def inspect(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     placement: str | None = None,
+    profile: bool = False,
 ) -> Inspection:
     """Return what is in a model (.onnx or .tflite), with its graph after a step of its conversion to the other format.
 
     ``stage``: "file" (as it was read), "lifted", or the name of a pass (see `stages`). ``input_shapes``, ``dims``,
     ``elements``, ``inputs``, ``outputs``: of the conversion, for other stages than "file"; see `onnx_to_tflite`.
+    ``profile``: also measure the time of each op of the file, in LiteRT or ONNX Runtime, on inputs of ``input_shapes``
+    and ``dims``.
     ``placement``: also say where each op of a .tflite file runs: on "cpu" (LiteRT and its delegate), "micro",
     "ethos-u55" or another target; for an NPU, Vela decides (``pip install 'onnxtfl[ethos-u]'``), else a table. Raises
     `InvalidModelError`, `UnsupportedError`, and `UsageError` for an unknown stage.
     """
     given = of_command(INSPECT, locals())
-    asked = given.pop("placement")
-    unused = next((name for name, value in given.items() if value and name != "stage"), None)
+    asked, measured = given.pop("placement"), given.pop("profile")
+    used = {"stage", *(("input_shapes", "dims") if measured else ())}
+    unused = next((name for name, value in given.items() if value and name not in used), None)
     if stage == "file" and unused is not None:
         raise UsageError(f"`{unused}` has no effect on the file itself", hint="name a later step with `stage`")
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
@@ -208,23 +218,37 @@ def inspect(
         source = model.SerializeToString()
     read = files.read(source)
     if stage == "file":
-        placed = None if asked is None else _placed(source, asked)
-        return Inspection(name, _summary(source, read), stage, tuple(read.graphs()), placed)
-    if asked is not None:
-        raise UsageError("`placement` is of the file itself", hint="leave out `stage`")
+        placed = None if asked is None else _of_file(source, read, lambda path: _placed(path, asked))
+        sizes = given["input_shapes"], given["dims"]
+        times = _of_file(source, read, lambda path: _times(path, *sizes)) if measured else None
+        return Inspection(name, _summary(source, read), stage, tuple(read.graphs()), placed, times)
+    if asked is not None or measured:
+        given_name = "profile" if asked is None else "placement"
+        raise UsageError(f"`{given_name}` is of the file itself", hint="leave out `stage`")
     graph = graph_after(source, stage, conversion_options(given))
     return Inspection(name, _summary(source, read), stage, (graph,))
 
 
-def _placed(source: Any, target: str) -> Placement:
+def _of_file(source: Any, read: Model, asked: Callable[[PathLike], T]) -> T:
+    """What is asked about a model file, which is written first where the model is not one."""
+    if isinstance(source, str | os.PathLike):
+        return asked(source)
+    with Folder() as folder:
+        file = folder / f"model.{read.format}"
+        file.write_bytes(bytes(source))
+        return asked(file)
+
+
+def _placed(model: PathLike, target: str) -> Placement:
     from onnxtfl.placement import place
 
-    if isinstance(source, str | os.PathLike):
-        return place(source, target)
-    with Folder() as folder:
-        file = folder / "model.tflite"
-        file.write_bytes(bytes(source))
-        return place(file, target)
+    return place(model, target)
+
+
+def _times(model: PathLike, input_shapes: Any, dims: Any) -> OpTimes:
+    from onnxtfl.op_times import op_times
+
+    return op_times(model, input_shapes, dims)
 
 
 def _summary(model: Any, read: Model) -> FileSummary:

@@ -258,6 +258,8 @@ _OTHERS = (
     Option("stage", Text(), "file", (INSPECT,), "The graph after this step of a conversion (below)."),
     Option("placement", Choice(None, "cpu", *_PLACED), None, (INSPECT,),
         "Say where each op of a .tflite runs on this target, and why not."),
+    Option("profile", Flag(), False, (INSPECT,),
+        "Measure the time of each op, of a .tflite in LiteRT and of an .onnx in ONNX Runtime."),
     _only_commands("summary", Flag(), False, (INSPECT,), "Print the summary only."),
     _only_commands("diff", Place(), None, (INSPECT,),
         "Print the differences to the graph of another model.", metavar="OTHER"),

@@ -164,7 +164,7 @@ def place(model: str | os.PathLike[str], target: str, record: Record | None = No
         raise UsageError("only .tflite files are placed", hint="convert the model first")
     read, ops = files.read(model), file_ops(model)
     found = PLACEMENTS.get(target, by_table)(Path(model), target, read, ops)
-    sources = _sources(read, record)
+    sources = sources_of(read, record)
     return replace(found, ops=tuple(replace(op, sources=sources.get(op.name, ())) for op in found.ops))
 
 
@@ -189,7 +189,7 @@ def placements() -> tuple[str, ...]:
     return (CPU, *(name for name, table in chosen_targets().items() if table.parent is not None))
 
 
-def _sources(read: Model, record: Record | None) -> dict[str, tuple[str, ...]]:
+def sources_of(read: Model, record: Record | None = None) -> dict[str, tuple[str, ...]]:
     """The nodes of the source by the name of a result, or what the record in the file says: the tensor's source."""
     if record is not None:
         return {op.target: op.sources for op in record.ops}

@@ -11,9 +11,13 @@ from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
 from onnxtfl.build.sizes import INT32_MAX, clamp_to_int32, int32_operands, narrow_constant, sizes_as_int64
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import RowsData
 from onnxtfl.ir.dims import Dim, ceildiv, is_static, product
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.matching import single_use
+from onnxtfl.ir.permutations import inverse
+from onnxtfl.ir.quantized import is_real
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape, spread
 from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
@@ -101,6 +105,47 @@ def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value]:
     starts = [spread(b, dim_vector(b, [end], x), [axis], x.rank, 0) for end in ends[:-1]]
     stops = [spread(b, dim_vector(b, [end], x), [axis], x.rank, INT32_MAX) for end in ends[1:]]
     return [b(ops.Slice, x, start, stop, [1] * x.rank) for start, stop in zip(starts, stops, strict=True)]
+
+
+MOST_PRODUCTS = 4
+"""The most parts of a product that are separate products: each reads the other operand."""
+
+
+@decompose(ops.Split, "xnnpack")
+def _split_product(b: Builder, node: Node) -> Sequence[Value] | None:
+    """Multiply by the parts of a constant matrix instead: XNNPACK has no SPLIT_V, and unused parts are not computed.
+
+    ::
+
+        %p = DotGeneral(%x, %w)               %a = DotGeneral(%x, %w[:96])
+        %a, %b = Split(%p, [96, 24])    ->    %b = DotGeneral(%x, %w[96:])
+    """
+    made, (axis, ends) = node.operand(0).producer, _parts(node)
+    if made is None or not issubclass(made.op, ops.DotGeneral) or not single_use(node.operand(0), b.graph):
+        return None
+    x, (weight, *bias), roles = made.operand(0), made.operands[1:], ops.DotRoles.of(made)
+    is_last = axis == node.operand(0).rank - 1 and len(roles.rhs_free) == 1 and not made.attr("output_permutation")
+    if not is_last or roles.rhs_batch or not is_static(ends) or len(node.results) > MOST_PRODUCTS:
+        return None
+    if not all(map(_is_real_constant, (weight, *bias))) or any(v is not None and v.rank > 1 for v in bias):
+        return None
+    places = [(weight, roles.rhs_free[0]), *((v, 0) for v in bias)]
+    return [
+        b(made.op, x, *(_rows(v, at, start, end) for v, at in places if v is not None), **made.attributes)
+        for start, end in itertools.pairwise(ends)
+    ]
+
+
+def _is_real_constant(value: Value | None) -> bool:
+    return value is not None and value.data is not None and is_real(value.type)
+
+
+def _rows(value: Value, axis: int, start: int, stop: int) -> Value:
+    """A part of a constant along an axis."""
+    assert value.data is not None
+    to_front = (axis, *(i for i in range(value.rank) if i != axis))
+    rows = RowsData(value.data.transpose(to_front), start, stop)
+    return constant(rows.transpose(inverse(to_front)))
 
 
 @lower_onnx(ops.Split)

@@ -116,6 +116,19 @@ CLAMP = """graph main(%x: tensor<2x5xfloat32>) -> (%y) {
   %h = constant tensor<float32> [1.0]
   %y = Clamp(%x, %l, %h)
 }"""
+PRODUCT = """graph main(%x: tensor<2x3xfloat32>) -> (%y, %z) {
+  %w = constant tensor<5x3xfloat32> [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+  %b = constant tensor<5xfloat32> [0.5, 1.5, 2.5, 3.5, 4.5]
+  %p = DotGeneralBias(%x, %w, %b) {lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1]}
+  %s = constant tensor<2xint64> [2, 3]
+  %y, %z = Split(%p, %s) {axis = 1}
+}"""
+TRANSPOSED = """graph main(%x: tensor<2x3xfloat32>) -> (%y, %z) {
+  %w = constant tensor<3x5xfloat32> [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+  %p = DotGeneral(%x, %w) {lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]}
+  %s = constant tensor<2xint64> [2, 3]
+  %y, %z = Split(%p, %s) {axis = 1}
+}"""
 PADDED = """graph main(%x: tensor<1x4x4x2xfloat32>) -> (%y) {
   %a = constant tensor<4x2xint64> [0, 0, 1, 1, 0, 1, 0, 0]
   %v = constant tensor<float32> [-1.0]
@@ -123,7 +136,7 @@ PADDED = """graph main(%x: tensor<1x4x4x2xfloat32>) -> (%y) {
 }"""
 
 
-@pytest.mark.parametrize("text", [RUN, CLAMP, PADDED])
+@pytest.mark.parametrize("text", [RUN, CLAMP, PADDED, PRODUCT, TRANSPOSED])
 def test_forms_that_the_delegate_computes_are_preferred(text: str) -> None:
     graph = transformed(text, legal)
     forms = [(node, TARGET.accepted(node)) for node in graph.nodes]
@@ -133,6 +146,16 @@ def test_forms_that_the_delegate_computes_are_preferred(text: str) -> None:
 def test_what_the_delegate_cannot_compute_stays() -> None:
     graph = transformed(RUN.replace("[1, 2]", "[2, 1]"), legal)
     assert op_counts(graph) == {"Gather": 1}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("-> (%y, %z)", "-> (%y, %z, %p)"), ("{axis = 1}", "{axis = 0}"), ("[2, 3]\n", "[1, 4]\n  %q = Neg(%p)\n")],
+)
+def test_a_product_stays_whole_if_others_read_it_or_its_rows_are_split(before: str, after: str) -> None:
+    rows = PRODUCT.replace("[2, 3]", "[1, 1]") if "axis" in before else PRODUCT
+    graph = transformed(rows.replace(before, after), legal)
+    assert op_counts(graph)["DotGeneralBias"] == 1
 
 
 def test_elements_of_other_scales_are_rounded_before_they_are_joined() -> None:

@@ -78,8 +78,9 @@ _ALLOWED = {
     "signature_conversion": {"api", "arguments", "conversion", "formats"},
     "inspection": {
         *("arguments", "formats", "ir", "kinds", "option_table", "options", "pipeline", "rewriting", "tables"),
-        *("placement", "temporary"),
+        *("op_times", "placement", "temporary"),
     },
+    "op_times": {"formats", "inputs", "ir", "pipeline", "placement", "runtimes", "schemas", "tables"},
     "placement": {"formats", "ir", "rewriting", "runtimes", "schemas", "tables", "targets"},
     "reporting": {"ir", "checking", "conversion", "inspection", "output", "placement", "runtimes", "tables"},
     "many": {"api", "arguments", "option_table", "temporary"},

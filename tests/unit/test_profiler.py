@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,18 @@ import onnxtfl
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.session import check_models
 from onnxtfl.checking.settings import Settings
+from onnxtfl.op_times import kernel_names, matched
 from onnxtfl.runtimes import LITERT, ONNXRUNTIME
 from onnxtfl.runtimes.profiler import profile
 from onnxtfl.runtimes.profiler_script import delegation, onnx_times
+from onnxtfl.targets.table import op_names
+from tests.unit.test_cli import onnxtfl as run
+from tests.unit.tiny_models import onnx_model
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> CheckReport:
-    """A convolution, a Relu and a TopK, of which XNNPACK takes all but the last."""
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A convolution, a Sigmoid and a TopK, of which XNNPACK takes all but the last; the .tflite is beside it."""
     if not (ONNXRUNTIME.available() and LITERT.available()):
         pytest.skip("ONNX Runtime or LiteRT is not installed")
     folder = tmp_path_factory.mktemp("model")
@@ -37,7 +42,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> CheckReport:
     source = folder / "m.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), source)
     onnxtfl.onnx_to_tflite(source, folder / "m.tflite", check=False)
-    return check_models(source, folder / "m.tflite", Settings(profile=True))
+    return source
+
+
+@pytest.fixture(scope="module")
+def report(source: Path) -> CheckReport:
+    return check_models(source, source.with_suffix(".tflite"), Settings(profile=True))
 
 
 def test_both_runtimes_measure_their_ops(report: CheckReport) -> None:
@@ -88,3 +98,53 @@ def test_ops_between_inputs_and_outputs_of_a_delegate_are_its_own() -> None:
     ]
     assert delegation(nodes) == {"delegate": "XNNPACK", "delegated": 2, "total": 3, "partitions": 1, "replaced": [0, 1]}
     assert delegation(nodes[:3]) == {"delegate": "", "delegated": 0, "total": 3, "partitions": 0, "replaced": []}
+
+
+def test_inspect_measures_the_ops_of_a_file(source: Path) -> None:
+    """Those of the delegate under the names of the file, with the nodes of the source."""
+    found = onnxtfl.inspect(source.with_suffix(".tflite"), profile=True).times
+    assert found is not None and found.note == "" and found.milliseconds is not None and found.partitions >= 1
+    by_op = {op.op: op for op in reversed(found.ops)}
+    assert {"CONV_2D", "LOGISTIC", "TOPK_V2"} <= by_op.keys()
+    assert by_op["CONV_2D"].kernels[0].startswith("XNNPACK Convolution") and by_op["LOGISTIC"].name == "s"
+    assert by_op["TRANSPOSE"].sources == ("x",)
+    of_source = onnxtfl.inspect(source, profile=True).times
+    assert of_source is not None and {"Conv", "TopK"} <= {op.op for op in of_source.ops}
+
+
+def test_inspect_prints_times_and_writes_them_as_json(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("inspect", "--summary", "--profile", source.with_suffix(".tflite")) == 0
+    assert "by op" in capsys.readouterr().out
+    assert run("inspect", "--summary", "--profile", "--json", source) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["times"]["ops"][0].keys() == {"name", "op", "milliseconds", "kernels", "sources"}
+
+
+def test_inspect_measures_at_given_sizes(tmp_path: Path) -> None:
+    path, spec = tmp_path / "m.onnx", (TensorProto.FLOAT, ["n"])
+    onnx.save(onnx_model([helper.make_node("Relu", ["x"], ["y"])], [("x", *spec)], [("y", *spec)]), path)
+    assert onnxtfl.inspect(path, profile=True, dims={"n": 7}).times is not None
+    with pytest.raises(onnxtfl.UsageError, match="no input has a dimension 'k'"):
+        onnxtfl.inspect(path, profile=True, dims={"k": 7})
+    with pytest.raises(onnxtfl.UsageError, match="profile is of the file itself"):
+        onnxtfl.inspect(path, "simplify", profile=True)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "ops", "places"),
+    [
+        (["Convolution", "Convolution"], ["PAD", "CONV_2D", "PAD", "DEPTHWISE_CONV_2D"], [1, 3]),
+        (["Copy", "Copy", "Sigmoid"], ["CONCATENATION", "LOGISTIC"], [0, 0, 1]),
+        (["Static Reshape", "Copy", "Copy"], ["RESHAPE", "CONCATENATION", "TANH"], [0, 1, 1]),
+        (["Fully Connected", "of another version", "Add"], ["FULLY_CONNECTED", "SIGN", "ADD"], [0, 1, 2]),
+        (["Add", "Multiply"], ["MUL", "ADD"], None),
+        (["Add"], [], None),
+        ([], ["ADD"], None),
+    ],
+)
+def test_kernels_and_ops_are_matched_in_order(kernels: list[str], ops: list[str], places: list[int] | None) -> None:
+    assert matched(kernels, ops) == places
+
+
+def test_kernels_are_of_ops_that_exist() -> None:
+    assert frozenset().union(*kernel_names().values()) <= set(op_names())

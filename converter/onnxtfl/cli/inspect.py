@@ -47,6 +47,7 @@ def inspect_command(
     diff_stage: str | None,
     as_json: bool,
     output: str | None,
+    profile: bool,
     **options: Any,
 ) -> int:
     """Print what is in MODEL (.onnx or .tflite; - is standard input): a summary, then the graph with types and short
@@ -57,7 +58,7 @@ def inspect_command(
     from onnxtfl.cli.tables import show
 
     page = requested(options)
-    part = keywords(INSPECT, options)
+    part = keywords(INSPECT, options | {"profile": profile})
     content = model_of(model)
     found = inspect(content, stage, **part)
     write(page, found)

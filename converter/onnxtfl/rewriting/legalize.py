@@ -128,7 +128,8 @@ def _preferred(graph: Graph, node: Node, target: Target, form: Form) -> list[Nod
         few = rules().decompositions_of(node, *target.chain, order="axes")
         if made := _rewritten_if(graph, node, few, lambda one: _has_few_axes(one, target)):
             return made
-    if target.delegate_chain and not touches_quantized(node) and not target.delegates(node, form):
+    has_rules = rules().are_for(node.op, target.delegate_chain)
+    if has_rules and not touches_quantized(node) and not target.delegates(node, form):
         found = rules().own_decompositions(node, *target.delegate_chain)
         return _rewritten_if(graph, node, found, lambda one: _is_delegated(one, target))
     return []

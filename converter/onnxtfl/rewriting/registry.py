@@ -201,6 +201,10 @@ class Rules:
                 raise RuleError(f"decomposing {node.op.name} has two rules of one benefit: {_listed(applying)}")
             yield from applying
 
+    def are_for(self, op: type[Op], targets: Sequence[Target]) -> bool:
+        """Return whether decompositions of an op are registered for one of `targets`."""
+        return any(target in targets for _, target in self.decompose.get(op, ()))
+
     def _by_precedence(
         self, op: type[Op], targets: Sequence[Target | None], orders: Sequence[Order] = _ORDERS
     ) -> Iterator[list[Decomposition]]:

@@ -130,12 +130,14 @@ def profile_tflite(
 def delegation(nodes: list[dict[str, Any]]) -> dict[str, Any]:
     """Which ops of the main subgraph a delegate replaces, how many, and in how many partitions.
 
-    They are those between the inputs and the outputs of its own ops.
+    They are those between the inputs and the outputs of its own ops, in the order of the partitions.
     """
     producers = {int(t): node for node in nodes if node["op_name"] != "DELEGATE" for t in node["outputs"]}
     replaced: set[int] = set()
     delegates = [node for node in nodes if node["op_name"] == "DELEGATE"]
+    ordered: list[int] = []
     for node in delegates:
+        before = set(replaced)
         stop, work = {int(t) for t in node["inputs"]}, [int(t) for t in node["outputs"]]
         while work:
             tensor = work.pop()
@@ -143,9 +145,10 @@ def delegation(nodes: list[dict[str, Any]]) -> dict[str, Any]:
             if tensor not in stop and producer is not None and producer["index"] not in replaced:
                 replaced.add(producer["index"])
                 work += [int(t) for t in producer["inputs"]]
+        ordered += sorted(int(index) for index in replaced - before)
     name = "XNNPACK" if delegates else ""
     counts = {"delegated": len(replaced), "total": len(nodes) - len(delegates), "partitions": len(delegates)}
-    return {"delegate": name, **counts, "replaced": sorted(int(index) for index in replaced)}
+    return {"delegate": name, **counts, "replaced": ordered}
 
 
 class Layout(ctypes.Structure):
