@@ -21,6 +21,7 @@ _INHERITED = (
         "weights",
         "loops",
         "own_arithmetic",
+        "half",
         "widens",
         "folds_all",
         "largest_integer",
@@ -50,6 +51,7 @@ class TargetTable:
     weights: Sequence[str] = ()
     loops: Literal["fast", "small", "none"] = "fast"
     own_arithmetic: bool = False
+    half: bool = False
     widens: bool = False
     folds_all: bool = False
     largest_integer: int | None = None

@@ -438,9 +438,10 @@ def _run_pipeline(job: Job, output: Output) -> Report:
 
     step: Callable[[Any, BinaryIO, Options], Report]
     step = pipeline.onnx_to_tflite if job.format == "onnx" else pipeline.tflite_to_onnx
+    options = replace(job.options, is_quantized_later=job.quantizing is not None, check_data=job.data)
     try:
         with output.file.open("w+b") as out:
-            return step(job.model, out, replace(job.options, is_quantized_later=job.quantizing is not None))
+            return step(job.model, out, options)
     except OSError as error:  # the source's files raise InvalidModelError
         raise OutputError(f"cannot write {output.shown}: {error.strerror or error}") from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from onnxtfl.schemas.target_tables import target_tables
 
@@ -40,8 +40,8 @@ class Options:
     the source. `record`: whether the record of the conversion is written into the result. `max_memory`: megabytes that
     the constants computed before run time may hold. `time_limit`: seconds that the conversion may take
     (:mod:`onnxtfl.ir.budget`). `allow_custom`: ops without a conversion become custom ops. `plugins`: modules that
-    register rules. `is_quantized_later`: whether a quantizer changes the result. `debug`: the verifier runs after each
-    pass.
+    register rules. `check_data`: the user's inputs for the check, which show targets that compute in float16 the ranges
+    of values. `is_quantized_later`: whether a quantizer changes the result. `debug`: the verifier runs after each pass.
     """
 
     input_shapes: Mapping[str, Sequence[int | str]] | None = None
@@ -57,6 +57,7 @@ class Options:
     inputs: Sequence[str] | None = None
     outputs: Sequence[str] | None = None
     opset: int | None = None
+    check_data: Any = field(default=None, compare=False)
     on_progress: Progress | None = field(default=None, compare=False)
     quantized_io: QuantizedIo = "source"
     quantized: Quantized = "qdq"

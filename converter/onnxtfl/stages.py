@@ -8,6 +8,7 @@ from functools import partial
 
 from onnxtfl.formats.bodies import body
 from onnxtfl.formats.tflite.schema import state_operands
+from onnxtfl.inputs.of_graph import inputs_of
 from onnxtfl.options import Options
 from onnxtfl.passes import quantize
 from onnxtfl.passes.boundary.fixed_sizes import refuse_open_results
@@ -37,6 +38,8 @@ from onnxtfl.passes.types.element_types import int64_passes, replaced_types
 from onnxtfl.passes.types.float16 import float16_passes
 from onnxtfl.passes.types.floats import hold_few_bits, hold_two_bits
 from onnxtfl.passes.types.integer_sums import INTEGER_SUMS
+from onnxtfl.passes.types.masks import saturate_masks
+from onnxtfl.passes.types.squares import scale_squares
 from onnxtfl.rewriting import legalize as legalization
 from onnxtfl.rewriting.custom import allowing_custom
 from onnxtfl.rewriting.lift import lift as lift_ops
@@ -208,8 +211,15 @@ def separate(target: Target, options: Options) -> Passes:
 
 
 def float16(target: Target, options: Options) -> Passes:
-    """Ops that compute in float16."""
-    return float16_passes(target, options.float16)
+    """Ops that compute in float16; masks and sums of squares that stay in its range."""
+    passes = float16_passes(target, options.float16)
+    if isinstance(target, TfliteTarget) and target.table.half:
+        scaled = partial(scale_squares, inputs=partial(inputs_of, given=options.check_data))
+        passes += [
+            Pass("masks", saturate_masks, EVERYWHERE, needs=NEUTRAL),
+            Pass("squares", scaled, MAIN_ONLY, needs=NEUTRAL),
+        ]
+    return passes
 
 
 def legalize(target: Target, options: Options) -> Passes:

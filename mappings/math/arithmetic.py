@@ -18,6 +18,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.intervals import quotient
+from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
@@ -351,16 +352,35 @@ def _div(lhs: Term, rhs: Term) -> Term | None:
     if lhs.dtype is DType.INT64 and _divides_in_int32(lhs.value, rhs.value):
         return (lhs.to(DType.INT32) / rhs.to(DType.INT32)).to(lhs.dtype)
     if lhs.dtype is DType.INT64:
-        return exact_quotient(lhs - lhs.apply(ops.Rem, rhs), rhs)
+        return _quotient_of_sum(lhs, rhs) or exact_quotient(lhs - lhs.apply(ops.Rem, rhs), rhs)
     if lhs.dtype is DType.UINT32:
         return (lhs.to(DType.INT64) / rhs.to(DType.INT64)).to(lhs.dtype)
     return _unsigned_quotient(lhs, rhs) if lhs.dtype is DType.UINT64 else None
+
+
+def _quotient_of_sum(lhs: Term, rhs: Term) -> Term | None:
+    """(n + c) / d = n / d + (n % d + c) / d in int32, of a size n and constants c and d; None for others.
+
+    A size fits int32, and the next integer may not: the quotients of ceil(n / d).
+    """
+    total = made_by(lhs.value, ops.Add)
+    if total is None or not rhs.value.is_constant:
+        return None
+    n, c = (Term(lhs.b, value) for value in sorted(map(total.operand, (0, 1)), key=lambda v: v.is_constant))
+    if not c.value.is_constant or not all(never_negative(v.value) for v in (n, c, rhs)):
+        return None
+    if not _divides_in_int32(n.value, rhs.value) or not facts_of((rhs + c).value).inside(*limits(DType.INT32)):
+        return None
+    n, c, d = (v.to(DType.INT32) for v in (n, c, rhs))
+    return (n / d + (n % d + c) / d).to(lhs.dtype)
 
 
 def _floored(lhs: Term, rhs: Term) -> Term:
     """Return floor(quotient) from the quotient rounded toward zero."""
     if never_negative(lhs.value) and never_negative(rhs.value):
         return lhs / rhs
+    if _divides_in_int32(lhs.value, rhs.value):
+        return lhs.to(DType.INT32).apply(ops.FloorDiv, rhs.to(DType.INT32)).to(lhs.dtype)
     rest = lhs % rhs
     below = _rounds_up(lhs, rhs, rest)
     return exact_quotient(lhs - below.choose(rest - rhs, rest), rhs) - below.to(lhs.dtype)

@@ -432,11 +432,58 @@ def _is_float_mean(node: Node) -> bool:
 
 @decompose(ops.Reduce, "gpu", when=_is_float_mean)
 def _mean_by_sum(b: Builder, node: Node) -> Value:
-    """sum / number of elements: the accelerator does not compute the mean of a layer normalization as an output."""
+    """The sum of x / number of elements: the accelerator does not compute the mean of a layer normalization as an
+    output, and sum / number may leave the range of float16.
+    """
     x, axes = node.operand(0), ops.reduced_axes(node) or ()
-    total = b(ops.Reduce, x, list(axes), kind="sum", keepdims=node.attr("keepdims"))
-    count = float(math.prod(int(x.shape[axis]) for axis in axes))
-    return (Term(b, total) * (1 / count)).value
+    part = Term(b, x) * (1 / math.prod(int(x.shape[axis]) for axis in axes))
+    return part.reduce("sum", axes, keepdims=node.attr("keepdims")).value
+
+
+_LONG_IN_FLOAT16 = 1 << 12
+"""Length from which a sum in float16 may leave its range, and elements vanish beside it: `limits` of MEAN and SUM."""
+
+
+def _is_long_in_float16(node: Node) -> bool:
+    x, axes = node.operand(0), ops.reduced_axes(node)
+    adds = node.attr("kind") in ("sum", "mean") and x.dtype.is_float and not x.is_quantized
+    is_known = bool(adds and axes and x.tensor_type.is_static)
+    return is_known and math.prod(int(x.shape[a]) for a in axes or ()) >= _LONG_IN_FLOAT16
+
+
+@decompose(ops.Reduce, "gpu", order="axes", when=_is_long_in_float16)
+def _in_steps(b: Builder, node: Node) -> Value:
+    """Reduce axis by axis, and a long one in blocks."""
+    x, axes, kind = Term(b, node.operand(0)), ops.reduced_axes(node) or (), node.attr("kind")
+    for axis in sorted(axes, key=lambda a: int(x.value.shape[a])):
+        x = _in_blocks(x, axis, kind)
+    return reshape(b, x.value, node.result.shape)
+
+
+def _in_blocks(x: Term, axis: int, kind: str) -> Term:
+    """Reduce `axis` to size 1: blocks of about the root of its size, then their results, then what is left."""
+    shape, size = x.value.shape, int(x.value.shape[axis])
+    if size < _LONG_IN_FLOAT16:
+        return x.reduce(kind, [axis])
+    length = next((n for n in range(math.isqrt(size), math.isqrt(size) // 2, -1) if size % n == 0), math.isqrt(size))
+    whole = size // length * length
+    first = _between(x, axis, 0, whole).value
+    blocks = Term(x.b, reshape(x.b, first, (*shape[:axis], whole // length, length, *shape[axis + 1 :])))
+    found = _in_blocks(Term(x.b, blocks.reduce(kind, [axis + 1], keepdims=False).value), axis, kind)
+    if whole == size:
+        return found
+    other = _between(x, axis, whole, size).reduce(kind, [axis])
+    return found * (whole / size) + other * (1 - whole / size) if kind == "mean" else found + other
+
+
+def _between(x: Term, axis: int, start: int, limit: int) -> Term:
+    """The elements of `axis` from `start` to `limit`."""
+    shape = x.value.shape
+    if limit - start == shape[axis]:
+        return x
+    starts, limits = [0] * x.rank, [int(d) for d in shape]
+    starts[axis], limits[axis] = start, limit
+    return x.apply(ops.Slice, starts, limits, [1] * x.rank)
 
 
 def _has_one_of_few_axes(node: Node) -> bool:

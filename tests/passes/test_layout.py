@@ -1,6 +1,7 @@
 """Layout: transposes are where a hand would write them, and nowhere else."""
 
 import gc
+import itertools
 from typing import cast
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from onnxtfl.errors import UsageError
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.text import parse_graph
-from onnxtfl.passes.layout import IoLayout, IoLayouts, assign_layouts
+from onnxtfl.passes.layout import IoLayout, IoLayouts, assign_layouts, program
 from onnxtfl.targets import Target
 from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
@@ -33,6 +34,16 @@ CHAIN = f"""graph main(%x: tensor<2x8x12x12xfloat32>, %w: tensor<16x8x3x3xfloat3
   %t = constant tensor<4xint64> [1, 2, 1, 1]
   %y = Slice(%c, %s, %e, %t)
 }}"""
+
+
+def test_a_large_program_whose_relaxation_is_not_integral(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of three columns are 1 if one of each pair is; without integrality, each is a half."""
+    monkeypatch.setattr(program, "_LARGE", 1)
+    triangle = program._Program()
+    columns = [triangle.column(1.0, True) for _ in range(3)]
+    for left, right in itertools.combinations(columns, 2):
+        triangle.at_least(1.0, {left: 1.0, right: 1.0})
+    assert sorted(round(value, 3) for value in triangle.solve()) == [0, 1, 1]
 
 
 def test_the_solver_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:

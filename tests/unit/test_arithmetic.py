@@ -145,6 +145,23 @@ def test_sizes_are_divided_in_int32(by_size: bool) -> None:
     assert counted == {"Div": 600, "Shape": 1 + by_size, "Convert": 2 + by_size}
 
 
+@pytest.mark.parametrize(("more", "divisor"), [(1, 2), (2, 3), (7, 8), (9, 4), (-3, 2)])
+def test_a_quotient_rounded_up_is_computed_in_int32(more: int, divisor: int) -> None:
+    """n + 1 does not fit int32 for the largest size; n - 3 may be negative."""
+    graph = Graph()
+    b = Builder(graph)
+    size = b(ops.Add, b(ops.Shape, graph.add_input(tensor("float32", "n"))), np.asarray([more]))
+    graph.outputs = [b(ops.FloorDiv, size, np.asarray([divisor]))]
+    legalize(graph, TFLITE)
+    for simplify in (merge_equal, MOVES.apply, remove_dead):
+        simplify(graph)
+    assert sum(node.op not in (ops.Shape, ops.Convert) for node in graph.nodes) <= 5
+    sums = [node for node in graph.nodes if node.op is not ops.Convert and node.result.dtype is DType.INT64]
+    assert len(sums) <= 1 + (more < 0)
+    for n in (0, 1, 2, 5, 8, 23):
+        assert run(graph, [np.zeros(n, np.float32)])[0].tolist() == [(n + more) // divisor]
+
+
 def test_the_lowest_int32_divided_by_minus_one() -> None:
     """The quotient does not fit int32, so that it is computed in int64."""
     graph = Graph()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, parser
 
-from onnxtfl import check
+from onnxtfl import build_model, check, tflite_to_onnx
 from onnxtfl.checking.criteria.distribution import distribution_distance
 from onnxtfl.checking.criteria.emulation_distance import EmulationDistance
 from onnxtfl.checking.evidence import CRITERION_NAMES, Judgment, Verdict
@@ -70,6 +70,19 @@ def test_random_outputs_are_compared_by_distribution(tmp_path: Path, other: str,
     report = compared(tmp_path, noisy("1.0", "RandomNormalLike", "0.001"), other)
     assert report.status == status, report
     assert any(judgment.criterion == "distribution" for judgment in report.outputs[0].judgments)
+
+
+def test_draws_of_a_seed_are_not_repeated() -> None:
+    """LiteRT loads a model again for each set of runs, which then repeats its draws: 25 of them, eight times."""
+    text = """graph main(%m: tensor<float32>) -> (%y) {
+      %s = constant tensor<float32> [1]
+      %n = constant tensor<1xint64> [40]
+      %y = RngNormal(%m, %s, %n) {seed = 5}
+    }"""
+    model = build_model(text.encode(), to="tflite", check=False).data
+    assert model is not None
+    report = tflite_to_onnx(model).check
+    assert report is not None and report.status == "passed"
 
 
 def test_equal_distributions_are_near_and_others_far() -> None:

@@ -27,6 +27,18 @@ def made(op: type[Op], **attributes: Any) -> Graph:
     return graph
 
 
+def test_equal_nodes_are_inferred_once_and_others_separately() -> None:
+    first = made(ops.Softmax, axis=1).outputs[0].producer
+    assert first is not None
+    first.attributes["axis"] = 0
+    again = made(ops.Softmax, axis=1).outputs[0].producer
+    assert again is not None and again.attributes == {"axis": 1}
+    with pytest.raises(InvalidModelError, match="axis is True, not an axis"):
+        made(ops.Softmax, axis=True)
+    with pytest.raises(InvalidModelError, match="axis 2"):
+        made(ops.Softmax, axis=2)
+
+
 @pytest.mark.parametrize(
     ("op", "attributes", "said"),
     [

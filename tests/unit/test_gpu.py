@@ -165,6 +165,75 @@ def test_results_are_right_on_the_gpu(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(gpu.run(path, [x])[0], cpu.run(path, [x])[0], rtol=1e-4, atol=1e-5)
 
 
+_NORMALIZED: dict[str, tuple[list[onnx.NodeProto], dict[str, Any]]] = {
+    "layers": ([helper.make_node("LayerNormalization", ["x", "w"], ["y"], epsilon=1e-12)],
+        {"w": np.ones(8, np.float32)}),
+    "instances": ([helper.make_node("InstanceNormalization", ["x", "w", "b"], ["y"])],
+        {"w": np.ones(3, np.float32), "b": np.zeros(3, np.float32)}),
+    "roots of means": ([helper.make_node("Pow", ["x", "t"], ["p"]), helper.make_node("ReduceMean", ["p", "a"], ["m"]),
+        helper.make_node("Add", ["m", "e"], ["s"]), helper.make_node("Sqrt", ["s"], ["r"]),
+        helper.make_node("Div", ["x", "r"], ["y"])], {"t": np.float32(2), "a": [-1], "e": np.float32(1e-6)}),
+    "lengths": ([helper.make_node("ReduceL2", ["x", "a"], ["y"], keepdims=0)], {"a": [1]}),
+    "units": ([helper.make_node("LpNormalization", ["x"], ["y"], p=2)], {}),
+}  # fmt: skip
+
+
+def simulated(path: Path, *inputs: Any) -> list[list[Any]]:
+    """The outputs of a .tflite in both simulations of float16."""
+    return [list(onnxtfl.run(path, list(inputs), precision=how).values()) for how in ("float16", "float16-sums")]
+
+
+@pytest.mark.parametrize("factor", [1e-4, 1, 3000])
+@pytest.mark.parametrize("name", _NORMALIZED)
+def test_squares_stay_in_the_range_of_float16(name: str, factor: float, tmp_path: Path) -> None:
+    nodes, constants = _NORMALIZED[name]
+    model, path = model_of(nodes, (2, 3, 8), **constants), tmp_path / "m.tflite"
+    x = (factor * np.random.default_rng(0).standard_normal((2, 3, 8))).astype(np.float32)
+    onnxtfl.onnx_to_tflite(model, path, target="gpu", check_data={"x": x})
+    expected = onnx.reference.ReferenceEvaluator(model).run(None, {"x": x})[0]
+    for (found,) in simulated(path, x):
+        assert np.abs(found - expected).max() <= 1e-2 * np.abs(expected).max()
+
+
+def test_squares_in_range_are_left_alone(tmp_path: Path) -> None:
+    nodes, constants = _NORMALIZED["layers"]
+    onnxtfl.onnx_to_tflite(model_of(nodes, (2, 3, 8), **constants), tmp_path / "m.tflite", target="gpu", check=False)
+    assert "REDUCE_MAX" not in [op.op for op in place(tmp_path / "m.tflite", "gpu").ops]
+
+
+def test_masks_stay_in_the_range_of_float16(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Cast", ["m"], ["f"], to=1),
+        helper.make_node("Sub", ["one", "f"], ["i"]),
+        helper.make_node("Mul", ["i", "low"], ["a"]),
+        helper.make_node("Add", ["x", "a"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["y"]),
+    ]
+    model = model_of(nodes, (2, 3, 4), one=np.float32(1), low=np.finfo(np.float32).min)
+    model.graph.input.append(helper.make_tensor_value_info("m", TensorProto.INT64, (2, 1, 4)))
+    path = tmp_path / "m.tflite"
+    onnxtfl.onnx_to_tflite(model, path, target="gpu", check=False)
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    m = np.asarray([[[1, 1, 0, 1]], [[0, 0, 0, 0]]])
+    expected = onnx.reference.ReferenceEvaluator(model).run(None, {"x": x, "m": m})[0]
+    for (found,) in simulated(path, x, m.astype(np.int32)):
+        np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((1, 2, 80, 60), [2, 3]), ((2, 8000), [1]), ((2, 4099), [1])])
+@pytest.mark.parametrize("op", ["ReduceMean", "ReduceSum"])
+def test_long_sums_stay_in_the_range_of_float16(
+    op: str, shape: tuple[int, ...], axes: list[int], tmp_path: Path
+) -> None:
+    model, path = model_of([helper.make_node(op, ["x", "a"], ["y"])], shape, a=axes), tmp_path / "m.tflite"
+    onnxtfl.onnx_to_tflite(model, path, target="gpu", check=False)
+    assert not place(path, "gpu").elsewhere
+    x = np.full(shape, 20 if op == "ReduceMean" else 2, np.float32)
+    expected = onnx.reference.ReferenceEvaluator(model).run(None, {"x": x})[0]
+    for (found,) in simulated(path, x):
+        np.testing.assert_allclose(found, expected, rtol=1e-2)
+
+
 def normalization(path: Path) -> Path:
     """A layer normalization whose mean and deviation are outputs."""
     node = helper.make_node("LayerNormalization", ["x", "w"], ["y", "mean", "deviation"])

@@ -424,6 +424,15 @@ def test_attributes() -> None:
     }  # fmt: skip
 
 
+def test_nodes_with_equal_attributes_are_read_once_and_do_not_share_them() -> None:
+    text = "g (float[2] x) => (float[2] y) { a = Elu<alpha=0.0>(x) b = Elu<alpha=0.0>(a) y = Elu<alpha=-0.0>(b) }"
+    first, second, third = read(model(text)).nodes
+    first.attributes["alpha"] = 2.0
+    assert [str(node.attributes["alpha"]) for node in (second, third)] == ["0.0", "-0.0"]
+    with pytest.raises(InvalidModelError, match="2 operands, the op has 1"):
+        read(model("g (float[2] x) => (float[2] y) { a = Elu<alpha=0.0>(x) y = Elu<alpha=0.0>(a, a) }"))
+
+
 def test_captures_become_operands() -> None:
     graph = read(parser.parse_model(CONTROL_FLOW))
     branch = only(graph, "If")

@@ -59,6 +59,28 @@ def test_groups_run_until_nothing_changes() -> None:
         PassManager([Group("forever", (Pass("change", lambda g: True, EVERYWHERE),), rounds=4)]).run(Graph())
 
 
+@pytest.mark.parametrize(("changed", "runs"), [(False, 1), (True, 2), (None, 2)])
+def test_a_group_at_its_fixed_point_is_run_again_after_a_change_only(changed: bool | None, runs: int) -> None:
+    seen: list[str] = []
+
+    def look(graph: Graph) -> bool:
+        seen.append(graph.name)
+        return False
+
+    settle = Group("settle", (Pass("look", look, EVERYWHERE),), rounds=2)
+    manager = PassManager([settle, Pass("between", lambda g: changed, MAIN_ONLY), settle])
+    manager.run(Graph())
+    assert len(seen) == runs
+    assert [timing.name for timing in manager.timings] == ["settle", "between", "settle"]
+
+
+def test_a_group_is_run_again_on_a_graph_with_regions() -> None:
+    seen: list[str] = []
+    settle = Group("settle", (Pass("look", lambda g: bool(seen.append(g.name)), EVERYWHERE),), rounds=2)
+    PassManager([settle, settle]).run(nested())
+    assert seen == ["main", "inner", "outer"] * 2
+
+
 def test_a_pass_whose_needs_are_not_met_is_not_built_in() -> None:
     lower = Pass("lower", lambda g: None, EVERYWHERE, needs=frozenset({"legal"}), breaks=frozenset({"neutral"}))
     with pytest.raises(InternalError, match=r"lower: .*the pass needs a graph that is legal"):

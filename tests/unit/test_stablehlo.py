@@ -597,8 +597,8 @@ def _positions(x: Array, w: Array, o: dict[str, Any]) -> Array:
     return y
 
 
-def convolve(x: Array, w: Array, orders: Sequence[Sequence[int]] = (), error: float = 1e-5, **given: Any) -> None:
-    """Check a convolution whose input, kernel and output have their roles in `orders` (default: channels first)."""
+def convolve_options(x: Array, given: dict[str, Any], orders: Sequence[Sequence[int]] | None = None) -> dict[str, Any]:
+    """All attributes of a convolution whose input, kernel and output have their roles in `orders` (channels first)."""
     rank = x.ndim - 2
     ones, plain = [1] * rank, list(range(x.ndim))
     o = {"window_strides": ones, "padding": [0] * (2 * rank), "lhs_dilation": ones, "rhs_dilation": ones} | {
@@ -607,7 +607,6 @@ def convolve(x: Array, w: Array, orders: Sequence[Sequence[int]] = (), error: fl
         "batch_group_count": 1,
         **given,
     }
-    wanted = convolution(x, w, **o)
     inputs, kernels, outputs = orders or (plain, plain, plain)
     sides = {"input": inputs, "output": outputs}
     numbers: dict[str, Any] = {f"{s}_batch_dimension": list(a).index(0) for s, a in sides.items()}
@@ -618,8 +617,15 @@ def convolve(x: Array, w: Array, orders: Sequence[Sequence[int]] = (), error: fl
     }
     spatial = {**sides, "kernel": kernels}
     numbers |= {f"{s}_spatial_dimensions": [list(a).index(i + 2) for i in range(rank)] for s, a in spatial.items()}
-    arrays = [x.transpose(inputs), w.transpose(kernels)]
-    check("CONVOLUTION", arrays, wanted.transpose(outputs), error=error, **o, **numbers)
+    return o | numbers
+
+
+def convolve(x: Array, w: Array, orders: Sequence[Sequence[int]] = (), error: float = 1e-5, **given: Any) -> None:
+    """Check a convolution by `convolution`."""
+    options = convolve_options(x, given, orders or None)
+    wanted = convolution(x, w, **options)
+    inputs, kernels, outputs = orders or [list(range(x.ndim))] * 3
+    check("CONVOLUTION", [x.transpose(inputs), w.transpose(kernels)], wanted.transpose(outputs), error=error, **options)
 
 
 CONVOLUTIONS: dict[str, dict[str, Any]] = {

@@ -58,9 +58,9 @@ class ModelInfo:
 def describe(path: Path, model: Model) -> ModelInfo:
     """Return the inputs and outputs of the main graph of ``model``, read from ``path``, as the file declares them."""
     graph, format_ = model.main, model.format or "onnx"
-    inputs = tuple(_tensor(value.name or "", value.type, format_) for value in graph.inputs)
+    inputs = tuple(described(value.name or "", value.type, format_) for value in graph.inputs)
     outputs = zip(graph.output_names, graph.outputs, strict=True)
-    infos = tuple(_tensor(name, value.type, format_) for name, value in outputs)
+    infos = tuple(described(name, value.type, format_) for name, value in outputs)
     wider = _declared(model)
     inputs, infos = (tuple(replace(i, declared=wider.get(i.name, "")) for i in side) for side in (inputs, infos))
     return ModelInfo(path, format_, inputs, infos, any(map(_is_hybrid, graph.walk())))
@@ -94,11 +94,12 @@ def _is_hybrid(node: Node) -> bool:
     return node.op.dialect == "tfl" and constants and all(is_real(v.type) for v in changing) and len(changing) > 1
 
 
-def _tensor(name: str, type_: Type | None, format_: FormatName) -> TensorInfo:
+def described(name: str, type_: Type | None, format_: FormatName) -> TensorInfo:
+    """What is known of a tensor of this type in a file of this format."""
     if isinstance(type_, SequenceType) and isinstance(type_.element, TensorType):
-        return replace(_tensor(name, type_.element, format_), kind="sequence")
+        return replace(described(name, type_.element, format_), kind="sequence")
     if isinstance(type_, OptionalType) and isinstance(type_.element, TensorType | SequenceType):
-        element = _tensor(name, type_.element, format_)
+        element = described(name, type_.element, format_)
         return replace(element, kind="optional" if element.kind == "tensor" else "optional sequence")
     if not isinstance(type_, TensorType):
         return TensorInfo(name, type(type_).__name__.removesuffix("Type").lower() if type_ else "undefined", None)

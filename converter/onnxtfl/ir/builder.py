@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import marshal
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -139,7 +140,7 @@ class Builder:
             with contextlib.suppress(ValueError):  # where it has changed other nodes too
                 self.undo(before)
             raise
-        if result is None:
+        if result is None and len(self.created) > before:
             self.undo(before)
         return result
 
@@ -200,8 +201,45 @@ def infer(node: Node) -> list[Type]:
     """Infer the types of the node's results from its operands (see :mod:`onnxtfl.ir.quantized`); its attributes get the
     Python types that the op declares.
 
-    OnnxtflError with the op and the operand types if the operands do not fit.
+    OnnxtflError with the op and the operand types if the operands do not fit. The nodes of a deep network have few
+    different types: those of static sizes are inferred once.
     """
+    key = _inference_key(node) if node.op.typed else None
+    found = None if key is None else _INFERRED.get(key)
+    if found is not None:
+        types, attributes = found
+        node.attributes = dict(attributes)
+        return list(types)
+    made = _infer(node)
+    if key is not None and all(isinstance(type_, TensorType) and type_.is_static for type_ in made):
+        if len(_INFERRED) >= _MOST_INFERRED:
+            _INFERRED.clear()
+        _INFERRED[key] = tuple(made), dict(node.attributes)
+    return made
+
+
+_INFERRED: dict[Hashable, tuple[tuple[Type, ...], dict[str, Any]]] = {}
+"""The result types and checked attributes of nodes by `_inference_key`."""
+_MOST_INFERRED = 4096
+
+
+def _inference_key(node: Node) -> Hashable:
+    """Everything on which the result types of a `typed` op depend; None for quantized operands, those of dynamic sizes,
+    and attributes that are not plain.
+    """
+    types = []
+    for value in node.operands:
+        type_ = None if value is None else value.type
+        if type_.__class__ is TensorType and (type_.quantization is not None or not type_.is_static):
+            return None
+        types.append(type_)
+    try:
+        return node.op, tuple(types), marshal.dumps(node.attributes, 2)  # exact: 0.0 and -0.0, 1 and True differ
+    except ValueError:
+        return None
+
+
+def _infer(node: Node) -> list[Type]:
     try:
         _check_operands(node)
         _check_attributes(node)

@@ -152,6 +152,8 @@ class Declaration:
     """For an op that computes products or sums of products: the parts of the first two operands that are multiplied."""
     commutative: ClassVar[bool] = False
     """Whether the two operands may be swapped."""
+    typed: ClassVar[bool] = False
+    """Whether the types of the results depend only on the attributes and the types of the operands, not on elements."""
     expands: ClassVar[bool] = False
     """Whether the types of the results are those of other ops that define the op, so that they may be quantized."""
 

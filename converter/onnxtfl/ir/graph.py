@@ -366,6 +366,8 @@ class Graph:
     number: int | None = None
     first: Node | None = None
     last: Node | None = None
+    size: int = 0  # the number of nodes
+    holders: int = 0  # the number of nodes with regions
 
     def __hash__(self) -> int:
         return id(self)
@@ -392,6 +394,8 @@ class Graph:
 
     def insert(self, node: Node, before: Node | None = None) -> Node:
         """Insert `node` before `before`, or at the end."""
+        self.size += 1
+        self.holders += bool(node.regions)
         node.graph = self
         node.next = before
         node.previous = before.previous if before else self.last
@@ -422,6 +426,8 @@ class Graph:
 
     def unlink(self, node: Node) -> None:
         """Take a node out of the list without removing its uses; the caller inserts it again."""
+        self.size -= 1
+        self.holders -= bool(node.regions)
         if node.previous:
             node.previous.next = node.next
         else:

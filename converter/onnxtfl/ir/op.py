@@ -36,6 +36,7 @@ class Elementwise(Op, register=False):
     """An op whose result at an index depends on its operands at that index only, under NumPy broadcasting."""
 
     shared_axes = SharedAxes(None)
+    typed = True
 
     @staticmethod
     def shape(*operands: Value | None, **attributes: Any) -> Shape | None:

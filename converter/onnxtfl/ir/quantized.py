@@ -18,7 +18,11 @@ from onnxtfl.ir.types import TensorType, Type
 
 def touches_quantized(node: Node) -> bool:
     """Whether an operand or a result of `node` is quantized."""
-    return _any_quantized(node.operands) or _any_quantized(node.results)
+    for values in (node.operands, node.results):  # called for each node and pattern; a generator would be half as fast
+        for value in values:
+            if value is not None and value.type.__class__ is TensorType and value.type.quantization is not None:
+                return True
+    return False
 
 
 def has_quantized(graph: Graph) -> bool:
@@ -52,10 +56,7 @@ def is_real(type_: Type | None) -> bool:
 
 
 def _any_quantized(values: Iterable[Value | None]) -> bool:
-    for value in values:  # called for each node and pattern; a generator would be half as fast
-        if value is not None and isinstance(value.type, TensorType) and value.type.quantization is not None:
-            return True
-    return False
+    return any(quantization_of(value) is not None for value in values)
 
 
 def with_kept(node: Node, types: Sequence[Type]) -> list[Type]:

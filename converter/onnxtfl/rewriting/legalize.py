@@ -14,7 +14,7 @@ from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder, ElementTypeError
-from onnxtfl.ir.dims import exceeds
+from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.op import Effect
@@ -172,7 +172,7 @@ def _check_sizes(node: Node, target: Target) -> None:
     """Raise UnsupportedError for a result with a longer axis than the target supports."""
     for result in node.results:
         shape = result.type.shape if isinstance(result.type, TensorType) else None
-        if any(exceeds(d, target.longest_axis) for d in shape or ()):
+        if shape and max(known_sizes(shape), default=0) > target.longest_axis:
             message = f"{target.title} has no tensors with an axis of more than {target.longest_axis} elements"
             raise UnsupportedError(message, op=node.op.name, type_=result.type, code="E-OP-008")
 

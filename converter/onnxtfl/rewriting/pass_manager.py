@@ -18,7 +18,9 @@ from onnxtfl.ir.verify import verify
 from onnxtfl.rewriting.sections import Section
 
 Rewrite = Callable[[Graph], "bool | Section | None"]
-"""Rewrites a graph; returns whether other passes of its group have to run again, or its section of the report."""
+"""Rewrites a graph; returns whether it changed it (None: unknown, but other passes of its group need not run again), or
+its section of the report.
+"""
 Fact = Literal["neutral", "legal", "laid out", "lowered"]
 """Properties of a graph: all ops are neutral; the target accepts each; layouts are assigned; all are target ops."""
 Observer = Callable[[str], None]
@@ -28,8 +30,9 @@ EVERYWHERE: Literal["everywhere"] = "everywhere"
 """For passes that rewrite regions like the main graph."""
 
 
-def idle(graph: Graph) -> None:
+def idle(graph: Graph) -> bool:
     """Do nothing."""
+    return False
 
 
 MAIN_ONLY = idle
@@ -55,7 +58,8 @@ class Pass:
 
 @dataclass(frozen=True)
 class Group:
-    """Passes that run in order: once, or (`rounds` > 1) to a fixed point.
+    """Passes that run in order: once, or (`rounds` > 1) to a fixed point, at which the group is not run again until
+    another pass changes the graph.
 
     Raises InternalError if `rounds` iterations do not reach it. `dependent`: later passes run only if the first one
     changed something.
@@ -100,18 +104,36 @@ class PassManager:
         self.sections: list[Section] = []
         self._observe = observe
         self._check = check
+        self._is_changed = True  # whether a pass may have changed something since this was reset
+        self._settled: Group | None = None  # the last group that reached its fixed point, if nothing changed since
 
     def run(self, graph: Graph, until: str | None = None) -> None:
         """Rewrite `graph` and its regions; `until`: the name of the last pass to run."""
+        nodes = 0
         for step in self.passes:
             if self._observe is not None:
                 self._observe(step.name)
             started = time.perf_counter()
-            nodes = self._visit(step, graph, False)
-            self._verify(graph, step)
+            if step is not self._settled:
+                nodes = self._run(step, graph)
             self.timings.append(PassTiming(step.name, time.perf_counter() - started, nodes))
             if step.name == until:
                 return
+
+    def _run(self, step: Pass | Group, graph: Graph) -> int:
+        """Rewrite `graph` and its regions; return the number of their nodes.
+
+        The fixed point of a graph with regions is not known: they are rewritten after the graph, which may depend on
+        them.
+        """
+        self._is_changed = False
+        nodes = self._visit(step, graph, False)
+        self._verify(graph, step)
+        if isinstance(step, Group) and step.rounds > 1:
+            self._settled = None if graph.holders else step
+        elif self._is_changed:
+            self._settled = None
+        return nodes
 
     def _visit(self, step: Pass | Group, graph: Graph, is_region: bool) -> int:
         """Rewrite `graph`, then the regions of its remaining nodes; return the number of nodes with regions.
@@ -119,9 +141,10 @@ class PassManager:
         A region that several nodes share is visited once.
         """
         self._apply(step, graph, is_region)
-        nodes = list(graph.nodes)
-        regions = dict.fromkeys(region for node in nodes for region in node.regions)
-        return len(nodes) + sum(self._visit(step, region, True) for region in regions)
+        if not graph.holders:
+            return graph.size
+        regions = dict.fromkeys(region for node in list(graph.nodes) for region in node.regions)
+        return graph.size + sum(self._visit(step, region, True) for region in regions)
 
     def _apply(self, step: Pass | Group, graph: Graph, is_region: bool) -> bool:
         current_budget().look()
@@ -130,6 +153,7 @@ class PassManager:
                 return False
             rewrite = step.run if not is_region or step.on_region == EVERYWHERE else step.on_region
             found = rewrite(graph)
+            self._is_changed |= found is not False
             self.sections += [found] if isinstance(found, Section) else []
             return bool(found)
         changed_at_all = False

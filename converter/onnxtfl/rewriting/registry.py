@@ -226,7 +226,9 @@ def _listed(found: Iterable[Any]) -> str:
 
 def _ranked(forms: Iterable[tuple[int, Form | None]]) -> list[Form]:
     found = [(rank, form.op, i, form) for i, (rank, form) in enumerate(forms) if form is not None]
-    return [form for _, _, _, form in sorted(found)]
+    if len(found) > 1:
+        found.sort()
+    return [form for _, _, _, form in found]
 
 
 _RULES = Rules()

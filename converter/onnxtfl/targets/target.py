@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
@@ -48,6 +49,8 @@ class Target(engine.Target):
         self._refusals: dict[Hashable, Refusal | None] = {}
         self._versions: dict[Hashable, int] = {}
         self._transposes: dict[Hashable, float] = {}
+        self._known: dict[Node, tuple[tuple[object, ...], Form | None, Hashable]] = {}
+        self._last: tuple[Form | None, Hashable] = None, None
 
     @abstractmethod
     def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
@@ -81,7 +84,21 @@ class Target(engine.Target):
         Of several, those that do not fall back; of these, the cheapest (those of one op, if costs do not count); if
         costs are equal or unknown, those that the delegate computes; of these, the one with the smallest error of
         quantized results; if errors are equal too, the first in the order of the rules.
+
+        After layout assignment most nodes stay as they are until they are written: their forms are remembered until
+        they are asked for a second time.
         """
+        if not self.is_laid_out or self.reads_values:
+            return self._accepted(node)
+        state, known = _state_of(node), self._known.pop(node, None)
+        if known is not None and len(known[0]) == len(state) and all(map(operator.is_, known[0], state)):
+            self._last = known[1:]
+            return known[1]
+        form = self._accepted(node)
+        self._known[node] = state, form, self._last[1] if self._last[0] is form else None
+        return form
+
+    def _accepted(self, node: Node) -> Form | None:
         forms = [form for form in self.forms(node) if self.refuses(node, form) is None]
         forms = [form for form in forms if not self.falls_back(node, form)] or forms
         if not self.compares_costs:
@@ -123,6 +140,7 @@ class Target(engine.Target):
 
     def refuses(self, node: Node, form: Form) -> Refusal | None:
         key = self.key_of(node, form)
+        self._last = form, key
         try:
             return self._refusals[key]  # a single look-up: hashing the key takes as long as making it
         except KeyError:
@@ -132,13 +150,16 @@ class Target(engine.Target):
         """Everything on which the tables depend: op, attributes, types, which operands are constant (or which small
         integers they are, if the tables depend on these).
         """
-        operands = tuple(_operand_key(v, self.reads_values) for v in form.operands)
-        results: tuple[Type | None, ...] = form.types or tuple(r.type for r in node.results)
+        reads_values = self.reads_values
+        operands = tuple([_operand_key(v, reads_values) for v in form.operands])
+        results: tuple[Type | None, ...] = form.types or tuple([r.type for r in node.results])
         options = repr(form.attributes)
         return form.op, form.domain, operands, results, form.results, form.own_version, options, self.is_laid_out
 
     def version(self, node: Node, form: Form) -> int:
-        key = self.key_of(node, form)
+        last, key = self._last
+        if last is not form or key is None:
+            key = self.key_of(node, form)
         version = self._versions.get(key)
         return version or self._versions.setdefault(key, self.op_version(form, results_of(node, form)))
 
@@ -164,7 +185,15 @@ def as_form(node: Node) -> Form:
     return Form(name, tuple(node.operands), node.attributes, domain=node.op.domain, own_version=own)
 
 
+def _state_of(node: Node) -> tuple[object, ...]:
+    """What a node consists of, to be compared by identity."""
+    types = [v and v.type for values in (node.operands, node.results) for v in values]
+    return (*node.operands, *types, *node.attributes, *node.attributes.values())
+
+
 def _operand_key(operand: Operand | Computed, reads_values: bool) -> Hashable:
+    if operand.__class__ is Value and not reads_values:
+        return operand.type, operand.data is not None
     if isinstance(operand, Computed):
         return operand.type, False
     if reads_values and (known := _small_integers(operand)) is not None:

@@ -64,6 +64,8 @@ def _of_op(words: Sequence[str], op: OpInstance) -> bool | None:
             return all(_is_inner(_constant(v)) for v in op.named("strides"))
         case ["axes", "sizes", "<", limit]:
             return all(size < int(limit) for size in _reduced(op))
+        case ["axes", "product", "<", limit]:
+            return math.prod(_reduced(op)) < int(limit)
         case ["scaled", *factors]:
             return _is_scaled(op, factors)
         case ["rescales", "<", limit]:

@@ -85,6 +85,7 @@ class TfliteTarget(Target):
         self.reads_values = self.table.parent is not None
         self.hybrid = hybrid
         self._fallbacks: dict[Hashable, bool] = {}
+        self._outer_conditions: dict[str, list[str]] = {}
         lowest = self.table.min_runtime or min_runtime
         self.min_runtime = max(min_runtime, lowest, key=_release)
         self.release = _release(self.min_runtime)
@@ -126,15 +127,18 @@ class TfliteTarget(Target):
 
     def key_of(self, node: Node, form: Form) -> tuple[Hashable, ...]:
         """The key of the base class, with the conditions that depend on the producers of the operands."""
-        conditions = [c for c in self._conditions(form.op, ("limits", "safe")) if reads_producers(c)]
+        key = super().key_of(node, form)
+        conditions = self._outer_conditions.get(form.op)
+        if conditions is None:
+            conditions = self._outer_conditions[form.op] = self._find_outer_conditions(form.op)
         instance = self.bound(form, results_of(node, form)) if conditions else None
-        held = tuple(within(c, instance) for c in conditions if instance is not None)
-        return (*super().key_of(node, form), *held)
+        return key if instance is None else (*key, *(within(c, instance) for c in conditions))
 
-    def _conditions(self, op: str, keys: Sequence[str]) -> list[str]:
-        """The conditions with these keys for an op, in the tables of the target and its parents."""
+    def _find_outer_conditions(self, op: str) -> list[str]:
+        """The conditions for an op that depend on the ops around it, in the tables of the target and its parents."""
         tables = self.table.chain[:-1] if op in op_names() else ()
-        return [condition for table in tables for key in keys for condition in getattr(narrowed(table.name, op), key)]
+        found = (narrowed(table.name, op) for table in tables)
+        return [c for known in found for c in (*known.limits, *known.safe) if reads_producers(c)]
 
     def costs(self, form: Form) -> Sequence[CostRow]:
         return entry(form.op).costs if form.op in op_names() else ()

@@ -20,11 +20,11 @@ from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.permutations import inverse
 
-DRAWS, CHUNK = 200, 25
-"""The most draws of an element, and the draws between two readings of the clock."""
-LEAST_DRAWS = 50
-"""The fewest draws for a comparison of distributions."""
+LEAST_DRAWS, DRAWS = 50, 200
+"""The fewest draws for a comparison of distributions, and those of fast models with small outputs."""
 SECONDS = 2.0
+LARGEST = 64 << 20
+"""The most bytes of the outputs of a model in all draws, if these are more than the fewest."""
 ELEMENTS = 1024
 """The number of compared elements of an output, evenly spread."""
 CHANCE = 1e-4
@@ -79,19 +79,27 @@ def _spread(values: Array) -> str:
 
 
 def _draw(attempt: Attempt, pending: Sequence[int]) -> dict[int, tuple[Array, Array]]:
-    """Values of each output in many runs of both models on the same inputs: float64[draws, elements]."""
+    """Values of each output in many runs of both models on the same inputs: float64[draws, elements].
+
+    All draws are consecutive: a model loaded again repeats those of its seed.
+    """
+    started = time.perf_counter()
+    found = _drawn(attempt, pending, LEAST_DRAWS)
+    size = sum(getattr(x, "nbytes", 0) for x in attempt.reference.runs[0].outputs)
+    is_slow = (time.perf_counter() - started) * DRAWS / LEAST_DRAWS > SECONDS
+    return found if is_slow or size * DRAWS > LARGEST else _drawn(attempt, pending, DRAWS)
+
+
+def _drawn(attempt: Attempt, pending: Sequence[int], count: int) -> dict[int, tuple[Array, Array]]:
     values, fed = attempt.reference.runs[0].values, attempt.fed[0]
-    found: dict[int, list[tuple[Array, Array]]] = {k: [] for k in pending}
-    started, chunks = time.perf_counter(), 0
-    while chunks * CHUNK < DRAWS and (not chunks or time.perf_counter() - started < SECONDS):
-        chunks += 1
-        a = attempt.a.begin([values] * CHUNK, attempt.options).result()
-        b = attempt.b.begin([fed] * CHUNK, attempt.b_options).result()
-        for k in pending:
-            for outputs_a, outputs_b in zip(a, b, strict=False):
-                pair = _pair(attempt, k, outputs_a, outputs_b)
-                found[k] += [] if pair is None else [pair]
-    return {k: _stacked(pairs) for k, pairs in found.items() if pairs and len({x.size for x, _ in pairs}) == 1}
+    a = attempt.a.begin([values] * count, attempt.options).result()
+    b = attempt.b.begin([fed] * count, attempt.b_options).result()
+    found: dict[int, tuple[Array, Array]] = {}
+    for k in pending:
+        pairs = [pair for both in zip(a, b, strict=False) if (pair := _pair(attempt, k, *both)) is not None]
+        if pairs and len({x.size for x, _ in pairs}) == 1:
+            found[k] = np.stack([x for x, _ in pairs]), np.stack([y for _, y in pairs])
+    return found
 
 
 def _pair(attempt: Attempt, k: int, outputs_a: Sequence[Any], outputs_b: Sequence[Any]) -> tuple[Array, Array] | None:
@@ -106,7 +114,3 @@ def _pair(attempt: Attempt, k: int, outputs_a: Sequence[Any], outputs_b: Sequenc
         return None
     every = max(1, -(-a.size // ELEMENTS))
     return a.reshape(-1)[::every].astype(np.float64), b.reshape(-1)[::every].astype(np.float64)
-
-
-def _stacked(pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    return np.stack([a for a, _ in pairs]), np.stack([b for _, b in pairs])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,9 +40,19 @@ from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.model import FunctionKey
-from onnxtfl.ir.op import foreign_op
+from onnxtfl.ir.op import Op, foreign_op
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.types import Type
+
+_ReadOp = tuple[type[Op], dict[str, Any], Sequence[Value]]
+"""The op of a node, its attributes, and the values that its subgraphs capture."""
+_PLAIN = frozenset(
+    {
+        *(AttributeProto.FLOAT, AttributeProto.INT, AttributeProto.STRING),
+        *(AttributeProto.FLOATS, AttributeProto.INTS, AttributeProto.STRINGS),
+    }
+)
+"""The kinds of attributes that are small, and the same in every node with the same bytes."""
 
 
 @dataclass
@@ -50,7 +60,8 @@ class _Scope:
     """The graph that nodes are added to, its values by name (None: an absent operand of a function), and the context.
 
     `arguments`: in the body of a function, the attributes of the call; else None. `captured`: the values that graphs
-    among these attributes capture where the function is called, which are the last inputs of the body.
+    among these attributes capture where the function is called, which are the last inputs of the body. `plain`: the ops
+    of nodes by `_plain_key`; a deep network has few.
     """
 
     graph: Graph
@@ -59,6 +70,7 @@ class _Scope:
     captured: Sequence[Value] = ()
     values: dict[str, Value | None] = field(default_factory=dict)
     types: dict[str, Type | None] = field(default_factory=dict)
+    plain: dict[Hashable, _ReadOp] = field(default_factory=dict)
 
     def define(self, name: str, value: Value | None) -> None:
         """Enter `value` under its name. Raises InvalidModelError if the name is used already."""
@@ -152,12 +164,32 @@ class GraphReader:
             self._node(scope, node)
 
     def _node(self, scope: _Scope, proto: NodeProto) -> None:
-        name, op, domain = display_name(proto), name_of(proto.op_type), normal_domain(proto.domain)
+        name, user = (shown := display_name(proto)), f"node {shown!r}"
+        operands = [scope.value(n, user) for n in (*proto.input, *derived_names(proto))]
+        key = _plain_key(proto)
+        found = None if key is None else scope.plain.get(key)
+        if found is None:
+            found = self._op(scope, proto, name)
+            if key is not None:
+                scope.plain[key] = found
+        op, attributes, outer = found
+        node = Node(op, [*operands, *outer], attributes)
+        node.name = text_of(proto.name) or None
+        for output in proto.output:
+            result = node.add_result(scope.types.get(output))
+            if output:
+                scope.define(output, result)
+                result.name = output
+                result.origin = Origin(output)
+        scope.graph.insert(node)
+
+    def _op(self, scope: _Scope, proto: NodeProto, name: str) -> _ReadOp:
+        """The op of the node `name`, its attributes, and the values that its subgraphs capture."""
+        op, domain = name_of(proto.op_type), normal_domain(proto.domain)
         if not op or not op.isprintable():
             raise InvalidModelError(f"invalid op type {op!r}", node=name, code="E-FILE-009")
         if not domain and (domain, op, name_of(proto.overload)) not in self.functions:
             domain = implied_domain(scope.imports, op)
-        operands = [scope.value(n, f"node {name!r}") for n in (*proto.input, *derived_names(proto))]
         captured = {n: scope.value(n, f"a subgraph of node {name!r}") for g in graphs_of(proto) for n in free_names(g)}
         attributes = dict(self._attributes(scope, proto, name, captured))
         outer = [v for v in captured.values() if v is not None and not v.is_constant]
@@ -175,15 +207,7 @@ class GraphReader:
             elif domain == "com.microsoft":
                 read_flags_of_attention(attributes)
         called = f"{op}:{overload}" if overload else op
-        node = Node(foreign_op("onnx", called, since, domain), [*operands, *outer], attributes)
-        node.name = text_of(proto.name) or None
-        for output in proto.output:
-            result = node.add_result(scope.types.get(output))
-            if output:
-                scope.define(output, result)
-                result.name = output
-                result.origin = Origin(output)
-        scope.graph.insert(node)
+        return foreign_op("onnx", called, since, domain), attributes, outer
 
     def _attributes(
         self, scope: _Scope, proto: NodeProto, node: str, captured: Mapping[str, Value | None]
@@ -288,6 +312,18 @@ class LocalFunction:
     def body(self, call: Node) -> Graph:
         """The body for `call`. Raises InvalidModelError if its operands or results do not fit the function."""
         return self._reader.body(self._proto, self._imports, call)
+
+
+def _plain_key(proto: NodeProto) -> Hashable:
+    """Everything on which the op and the attributes of a node depend, besides its scope; None for other attributes than
+    plain ones.
+    """
+    attributes = proto.attribute
+    if any(a.type not in _PLAIN or a.ref_attr_name for a in attributes):
+        return None
+    contents = tuple([a.SerializeToString() for a in attributes])
+    given = tuple(map(bool, proto.input)), tuple(map(bool, proto.output))
+    return proto.op_type, proto.domain, proto.overload, given, contents
 
 
 def _own(scope: _Scope, value: Value) -> Value:

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Container, Iterable, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from onnx import GraphProto, NodeProto
+from onnx import AttributeProto, GraphProto, NodeProto
 
 from onnxtfl.errors import InvalidModelError
 
@@ -36,9 +36,15 @@ def display_name(node: NodeProto) -> str:
     return text_of(node.name or next((name for name in node.output if name), "") or node.op_type)
 
 
+_WITHOUT_GRAPHS = frozenset({AttributeProto.FLOAT, AttributeProto.INT, AttributeProto.FLOATS, AttributeProto.INTS})
+"""Frequent kinds of attributes without graphs."""
+
+
 def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
     """The graph attributes of `node`."""
     for attribute in node.attribute:
+        if attribute.type in _WITHOUT_GRAPHS:
+            continue
         if attribute.HasField("g"):
             yield attribute.g
         yield from attribute.graphs
@@ -79,7 +85,8 @@ def derived_names(node: NodeProto) -> list[str]:
 
 def needed_names(node: NodeProto) -> dict[str, None]:
     """The names that `node` uses, free names of its subgraphs included."""
-    needed = dict.fromkeys(name for name in (*node.input, *derived_names(node)) if name)
+    needed = dict.fromkeys((*node.input, *derived_names(node)))
+    needed.pop("", None)
     for graph in graphs_of(node):
         needed |= free_names(graph)
     return needed
@@ -91,9 +98,9 @@ def topological_order(nodes: Sequence[NodeProto], known: Container[str] = ()) ->
     `known`: names of values that are defined before the nodes.
     """
     producers = {name: i for i, node in enumerate(nodes) for name in node.output if name and name not in known}
-    needs = [{producers[name] for name in needed_names(node) if name in producers} for node in nodes]
-    if all(not need or max(need) < i for i, need in enumerate(needs)):
+    if all(producers.get(name, -1) < i for i, node in enumerate(nodes) for name in needed_names(node)):
         return list(nodes)
+    needs = [{producers[name] for name in needed_names(node) if name in producers} for node in nodes]
     return _sorted(nodes, needs)
 
 

@@ -23,6 +23,7 @@ class Concatenate(Op):
     operands = (Operand("inputs", variadic=True, like="inputs"),)
     attributes = {"axis": Axis()}
     core = True
+    typed = True
     shared_axes = SharedAxes(None, ("axis",))
     moves = slice(None)
 

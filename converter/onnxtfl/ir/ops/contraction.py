@@ -31,6 +31,7 @@ class DotGeneral(Op):
     """
 
     core = True
+    typed = True
     multiplies = "matrices"
     widens = True
     operands: ClassVar[tuple[Operand, ...]] = pair(NUMERIC)

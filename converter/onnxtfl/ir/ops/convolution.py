@@ -47,6 +47,7 @@ class Convolution(Op, register=False):
         Operand("bias", NUMERIC, optional=True),
     )
 
+    typed = True
     widens = True
 
     @classmethod

@@ -54,6 +54,7 @@ class _Pool(Op, register=False):
     operands = (Operand("input", NUMERIC),)
 
     core = True
+    typed = True
     shared_axes = SharedAxes(attributes=("dims",))
 
     @staticmethod

@@ -15,6 +15,7 @@ class _Normalizing(Op, register=False):
     operands = (Operand("input", FLOATS),)
     attributes = {"axis": Axis(-1)}
     core = True
+    typed = True
     shared_axes = SharedAxes(attributes=("axis",))
     widens = True
 

@@ -19,6 +19,7 @@ class Transpose(Op):
     operands = (Operand("input"),)
     attributes = {"permutation": Integers()}
     core = True
+    typed = True
     moves = slice(0, 1)
     keeps_all = "permuted"
     propagates = True

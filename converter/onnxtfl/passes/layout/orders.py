@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+import marshal
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -27,6 +29,7 @@ MAX_ORDERS = 8
 MAX_STEPS = 4
 """The most elementwise ops between a transpose and a matmul that are searched."""
 
+T = TypeVar("T")
 Order = Permutation
 Boundary = Mapping[Value, tuple[Order, ...]]
 """The candidate orders of inputs and outputs that may be permuted; the first is preferred."""
@@ -78,8 +81,8 @@ class Orders:
 
 def natural(value: Value) -> Order:
     """Return the identity order of a value."""
-    rank = value.type.rank if isinstance(value.type, TensorType) else 0
-    return _natural(rank or 0)
+    shape = value.type.shape if isinstance(value.type, TensorType) else None
+    return _natural(len(shape or ()))
 
 
 @functools.cache
@@ -101,17 +104,21 @@ def find_orders(graph: Graph, target: Target, boundary: Boundary) -> Orders:
 
 
 class _Search:
-    """`fixed`: nodes that their target's kernels accept in one configuration only."""
+    """`fixed`: nodes that their target's kernels accept in one configuration only.
+
+    A deep network has few different nodes: what follows from `_structure_of` a node is found once.
+    """
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        self.answers: dict[Hashable, Any] = {}
         self.found = Orders()
         self.fixed: set[Node] = set()
         self.work: deque[tuple[Value, Order]] = deque()
 
     def seed(self, node: Node) -> None:
         """Add the configurations that do not depend on those of other nodes."""
-        wanted = preferred(node, self.target.channels_last)
+        wanted = self._once("preferred", node, lambda: preferred(node, self.target.channels_last))
         if wanted is not None:
             self.fixed.add(node)
             self._add(node, Configuration.of(node, wanted))
@@ -159,9 +166,27 @@ class _Search:
 
     def _cost(self, node: Node, configuration: Configuration) -> float:
         if configuration.change is None:
-            return self.target.node_cost(node)
-        with _permuted(node, configuration) as probe:
-            return self.target.node_cost(probe)
+            return self._once("cost", node, lambda: self.target.node_cost(node), configuration)
+
+        def found() -> float:
+            with _permuted(node, configuration) as probe:
+                return self.target.node_cost(probe)
+
+        return self._once("cost", node, found, configuration)
+
+    def _once(self, what: str, node: Node, answer: Callable[[], T], asked: Configuration | None = None) -> T:
+        """The answer to a question about `node`, in the configuration `asked`; the same for all nodes of one structure.
+
+        A question to the target in a configuration may depend on constants.
+        """
+        key = _structure_of(node)
+        if key is None or (asked is not None and (self.target.reads_values or _reads_constants(node))):
+            return answer()
+        place = (what, key, asked and (asked.operands, asked.results))
+        if place not in self.answers:
+            self.answers[place] = answer()
+        found: T = self.answers[place]
+        return found
 
     def _propagate(self, node: Node, index: int, order: Order) -> None:
         if self._has(node, index, order) or node in self.fixed or node.regions or not may_match(node, quantized=True):
@@ -193,15 +218,19 @@ class _Search:
 
     def _add_accepted(self, node: Node, configuration: Configuration) -> None:
         """Add `configuration` if the target accepts it and all ranks are known."""
-        if any(len(order) != len(natural(value)) for value, order in configuration.pairs(node)):
-            return
+        for value, order in configuration.pairs(node):
+            if len(order) != len(natural(value)):
+                return
         as_it_is = node.op is ops.Transpose or configuration.change is None or not configuration.change.attributes
         if as_it_is or self._is_acceptable(node, configuration):
             self._add(node, configuration)
 
     def _is_acceptable(self, node: Node, configuration: Configuration) -> bool:
-        with _permuted(node, configuration) as probe:
-            return will_accept(probe, self.target)
+        def found() -> bool:
+            with _permuted(node, configuration) as probe:
+                return will_accept(probe, self.target)
+
+        return self._once("acceptable", node, found, configuration)
 
     def _add(self, node: Node, new: Configuration) -> None:
         """Add a configuration of `node`. A Transpose either becomes an alias or has a cost."""
@@ -209,10 +238,30 @@ class _Search:
         if known is None:
             known = [] if node in self.fixed or node.op is ops.Transpose else [Configuration.of(node)]
             self.found.configurations[node] = known
-        if not any(c.operands == new.operands and c.results == new.results for c in known):
-            known.append(new)
-            for value, order in new.pairs(node):
-                self.offer(value, order)
+        for configuration in known:
+            if configuration.operands == new.operands and configuration.results == new.results:
+                return
+        known.append(new)
+        for value, order in new.pairs(node):
+            self.offer(value, order)
+
+
+def _structure_of(node: Node) -> Hashable:
+    """The op, attributes and types of `node`, and which operands are constant; None for attributes that are not plain,
+    for regions, and for operands with known elements.
+    """
+    if any(v is not None and v.known is not None for v in node.operands):
+        return None
+    try:
+        attributes = marshal.dumps(node.attributes, 2)
+    except ValueError:
+        return None
+    operands = [None if v is None else (v.type, v.data is None) for v in node.operands]
+    return node.op, attributes, tuple(operands), tuple([r.type for r in node.results])
+
+
+def _reads_constants(node: Node) -> bool:
+    return any(v is not None and v.data is not None for v in node.operands)
 
 
 def can_be_permuted(type_: TensorType) -> bool:

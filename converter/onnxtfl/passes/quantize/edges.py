@@ -27,16 +27,17 @@ from onnxtfl.ir.types import DType, TensorType
 QuantizedIo = Literal["source", "float", "int8", "uint8", "int16"]
 
 
-def set_quantized_io(graph: Graph, kind: QuantizedIo) -> None:
-    """Make the inputs and outputs of `graph` float, or 8-bit where they are quantized."""
+def set_quantized_io(graph: Graph, kind: QuantizedIo) -> bool:
+    """Make the inputs and outputs of `graph` float, or 8-bit where they are quantized; False if they stay."""
     if kind == "source":
-        return
+        return False
     for value in graph.inputs:
         if isinstance(value.type, TensorType):
             _set_input(graph, value, kind)
     for i, value in enumerate(graph.outputs):
         if isinstance(value.type, TensorType) and value not in graph.inputs:
             graph.outputs[i] = _output(graph, value, kind)
+    return True
 
 
 def count_steps_of_outputs(graph: Graph) -> None:
