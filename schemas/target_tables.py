@@ -59,6 +59,7 @@ class TargetTable:
     accelerator: str | None = None
     delegate: str | None = None
     runtime: str | None = None
+    measured: str | None = None
     advice: str | None = None
 
     @property

@@ -35,8 +35,9 @@ from tools.probe.case import Case
 from tools.probe.costs.measure import costs
 from tools.probe.empty import empty_cases_of, empty_rows
 from tools.probe.exactness import inexact
+from tools.probe.faults import faults, narrow_cases
 from tools.probe.npu import npu_cases
-from tools.probe.properties import cases_with_properties, deciding, delegated_cases
+from tools.probe.properties import accelerated, cases_with_properties, deciding, delegated_cases
 from tools.probe.registry import cases_of, hybrid_cases_of, probes
 from tools.probe.runtime import ONLY, Runtime
 from tools.probe.summary import is_accepted, is_correct, list_text, summarize
@@ -90,8 +91,7 @@ def _runtimes(options: argparse.Namespace) -> dict[str, Runtime]:
 def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) -> dict[str, str]:
     """The text of each table of an op, by kind; "" for tables that the op does not need."""
     if options.target == "gpu":
-        found = deciding(_findings(f"{op}.gpu", cases_with_properties(op), measurer, options.again))
-        return {"kernels": summarize(found, runtimes=("gpu",)), "inexact": inexact(found, (f"gpu {ONLY}",))}
+        return _accelerated(op, measurer, options)
     if options.target == "xnnpack":
         found = deciding(_findings(f"{op}.xnnpack", delegated_cases(op), measurer, options.again))
         computed = any(is_correct(finding, "xnnpack") for finding in found)
@@ -123,6 +123,22 @@ def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) ->
         found = _findings(op, cases_of(op), measurer, options.again)
         tables |= {"kernels": summarize(found), "inexact": inexact(found)}
     return tables
+
+
+def _accelerated(op: str, measurer: measure.Measurer, options: argparse.Namespace) -> dict[str, str]:
+    """The tables of an op for the GPU accelerator."""
+    sets = (f"gpu {ONLY}",)
+    unusual = _findings(f"{op}.gpu-unusual", accelerated(unusual_cases_of(op)), measurer, options.again)
+    tables = {"unusual": list_text("rows", rows) if (rows := unusual_rows(unusual, sets)) else ""}
+    if options.only == "unusual":
+        return tables
+    found = deciding(_findings(f"{op}.gpu", cases_with_properties(op), measurer, options.again))
+    narrow = _findings(f"{op}.gpu-narrow", narrow_cases(op), measurer, options.again)
+    return tables | {
+        "kernels": summarize(found, runtimes=("gpu",), notes=False),
+        "faults": faults([*found, *narrow]),
+        "inexact": inexact(found, sets),
+    }
 
 
 def _is_of_micro(case: Case) -> bool:

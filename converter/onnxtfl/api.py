@@ -30,8 +30,10 @@ from onnxtfl.conversion_check import (
     check_loads,
     check_result,
     copied,
+    faults_of,
     placed_ops,
     start_workers,
+    with_faults,
 )
 from onnxtfl.errors import CheckFailedError, OutputError, UsageError, suggestion
 from onnxtfl.kinds import Size
@@ -338,7 +340,9 @@ def _compare(
         model_kind(model, name, ("a path", "bytes", "an onnx.ModelProto"))
     how = Settings(**settings(CHECK, given))
     with ExitStack() as stack:
-        return check_models(as_file(a, "a", stack), as_file(b, "b", stack), how, given["data"])
+        second = as_file(b, "b", stack)
+        report = check_models(as_file(a, "a", stack), second, how, given["data"])
+        return with_faults(report, second) if given["runtime"] in (None, "gpu") else report
 
 
 def _job(model: Any, path: PathLike | None, given: Mapping[str, Any], quantizing: Quantizing | None = None) -> Job:
@@ -379,7 +383,8 @@ def _convert(job: Job) -> Conversion:
             check_loads(job, result, output.file, stack, workers)
         arena = None if failed else arena_size(job, output.file)
         placement = None if failed else placed_ops(job, output.file, result.record)
-        report = replace(_report(job, result, output, seconds), arena=arena, placement=placement)
+        faults = () if failed else faults_of(job, output.file)
+        report = replace(_report(job, result, output, seconds), arena=arena, placement=placement, faults=faults)
         kept = None if failed and not job.keep_failed else output
         conversion = _finish(job, kept, report, compared, result.record)
         if failed:

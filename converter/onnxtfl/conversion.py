@@ -106,7 +106,8 @@ class ConversionReport:
     (with pointers of 32 bits it needs less); None if that was not measured. ``io_types``: inputs and outputs of another
     type than in the source. ``opset``: the ONNX opset and why it is newer than the default, "" if it is not.
     ``float16``: which ops compute in float16, if that was requested. ``placement``: where each op runs on a target with
-    an NPU, with a fallback to the CPU, or if times per op were requested; else None.
+    an NPU, with a fallback to the CPU, or if times per op were requested; else None. ``faults``: what other runtimes
+    than the checked one compute wrongly of the result, without saying so.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -133,6 +134,7 @@ class ConversionReport:
     float16: str = ""
     minor_assumptions: frozenset[str] = frozenset()
     placement: Placement | None = None
+    faults: tuple[str, ...] = ()
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """Return the report as rows of a table.
@@ -163,6 +165,7 @@ class ConversionReport:
         if self.arena is not None:
             rows.append(Row("arena", f"{byte_count(self.arena)} for TFLite Micro ({self.arena} bytes)"))
         rows += [] if self.placement is None else self.placement.rows(verbose)
+        rows += titled("warning", self.faults, "yellow")
         memory = f", peak memory {byte_count(self.peak_memory)}" if self.peak_memory else ""
         rows.append(Row("time", f"{self.seconds:.2f} s{memory}"))
         passes = [f"{name:18} {1000 * seconds:8.1f} ms {nodes:6} nodes" for name, seconds, nodes in self.passes]

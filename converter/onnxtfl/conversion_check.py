@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from onnxtfl import temporary
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError
-from onnxtfl.formats import TEXT_HEADS
+from onnxtfl.formats import TEXT_HEADS, files
 from onnxtfl.schemas.target_tables import target_tables
 
 if TYPE_CHECKING:
@@ -216,6 +216,24 @@ def placed_ops(job: Job, converted: Path, record: Record) -> Placement | None:
     from onnxtfl.placement import CPU, place
 
     return place(converted, CPU if table.parent is None else table.name, record)
+
+
+def with_faults(report: CheckReport, model: Path | str) -> CheckReport:
+    """The report on a check with notes about what other runtimes compute wrongly of the second model, a .tflite."""
+    if report.status == "not checked" or files.sniff(model) != "tflite":
+        return report
+    from onnxtfl.placement import known_faults
+
+    return replace(report, notes=(*report.notes, *known_faults(model)))
+
+
+def faults_of(job: Job, converted: Path) -> tuple[str, ...]:
+    """What runtimes with a target of their own compute wrongly of a result for the default target."""
+    if job.format != "onnx" or target_tables()[job.options.target].parent is not None:
+        return ()
+    from onnxtfl.placement import known_faults
+
+    return tuple(known_faults(converted))
 
 
 def _settings(

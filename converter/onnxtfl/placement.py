@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import starmap
 from pathlib import Path
@@ -20,7 +20,7 @@ from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.tflite.outline import FileOp, file_ops
 from onnxtfl.ir.compact_record import decode
-from onnxtfl.ir.dims import size_or
+from onnxtfl.ir.dims import is_static, size_or
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.metadata import RECORD, content_of
 from onnxtfl.ir.model import Model
@@ -32,8 +32,9 @@ from onnxtfl.runtimes.profiler import profile
 from onnxtfl.schemas.target_tables import ROOT, chosen_targets, target_tables
 from onnxtfl.tables import Row, byte_count, some, titled
 from onnxtfl.targets.target import as_form
-from onnxtfl.targets.tflite import TfliteTarget
+from onnxtfl.targets.tflite import Fault, TfliteTarget, unusual_operands
 
+_DELEGATE, _BUILTIN = "xnnpack", "builtin kernels"
 CPU = "cpu"
 """The name of the placement on LiteRT's CPU kernels and its delegate."""
 
@@ -43,8 +44,10 @@ class PlacedOp:
     """An op of the main graph, by its place in the file; ``name``: that of its first result.
 
     ``where``: the hardware or runtime, "" if the target cannot run it. ``reason``: the constraint that it violates, ""
-    where it runs on the target itself. ``sources``: the nodes of the source, if known. ``rewrite``: what a conversion
-    for the target does about it. ``cycles``: estimated by the target's compiler, None if unknown.
+    where it runs on the target itself and is computed correctly. ``fault``: what the target does with it without saying
+    so ("computes wrong values", "ends the process"), "" if nothing is known. ``unusual``: operands, like "nan in lhs",
+    of which the target computes other values than NumPy. ``sources``: the nodes of the source, if known. ``rewrite``:
+    what a conversion for the target does about it. ``cycles``: estimated by the target's compiler, None if unknown.
     """
 
     index: int
@@ -52,6 +55,8 @@ class PlacedOp:
     name: str
     where: str
     reason: str = ""
+    fault: str = ""
+    unusual: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     rewrite: str = ""
     cycles: int | None = None
@@ -80,12 +85,17 @@ class Placement:
     @property
     def elsewhere(self) -> tuple[PlacedOp, ...]:
         """The ops that do not run on the target itself."""
-        return tuple(op for op in self.ops if op.reason)
+        return tuple(op for op in self.ops if op.reason and not op.fault)
+
+    @property
+    def faulty(self) -> tuple[PlacedOp, ...]:
+        """The ops that the target takes, although it computes them wrongly or ends the process."""
+        return tuple(op for op in self.ops if op.fault)
 
     @property
     def counts(self) -> str:
         """How many ops run in each place, and in how many partitions, as text."""
-        places = Counter(f"on {op.where}" if op.where else "nowhere" for op in self.ops)
+        places = Counter(_place(op) for op in self.ops)
         counts = ", ".join(f"{count} {where}" for where, count in places.most_common())
         return "; ".join(filter(None, (counts or "no ops", self.parts)))
 
@@ -93,15 +103,6 @@ class Placement:
     def parts(self) -> str:
         """The number of partitions as text."""
         return f"{self.partitions} partition{'s' * (self.partitions > 1)}" if self.partitions else ""
-
-    @property
-    def reasons(self) -> list[tuple[str, str, str, tuple[str, ...]]]:
-        """The ops elsewhere by kind, reason and rewrite, with their names; the most frequent first."""
-        found: dict[tuple[str, str, str], list[str]] = {}
-        for op in self.elsewhere:
-            found.setdefault((op.op, op.reason, op.rewrite), []).append(op.name)
-        ordered = sorted(found.items(), key=lambda entry: -len(entry[1]))
-        return [(*key, tuple(names)) for key, names in ordered]
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """The lines of a table: counts, memory and speed, and the ops elsewhere by reason (``verbose``: all ops)."""
@@ -113,7 +114,8 @@ class Placement:
             runs = self.inferences_per_second or 0.0
             speed = f"{runs:,.0f}" if runs >= 100 else f"{runs:.3g}"
             rows.append(Row("speed", f"{self.cycles:,} cycles, {speed} inferences per second (estimated)"))
-        lines = [_line(op) for op in self.ops] if verbose else list(starmap(_summed, self.reasons))
+        rows += titled("wrong", starmap(_summed, by_reason(self.faulty)), "red")
+        lines = [_line(op) for op in self.ops] if verbose else list(starmap(_summed, by_reason(self.elsewhere)))
         return rows + titled("ops" if verbose else "elsewhere", lines, "" if verbose else "yellow")
 
     def to_json(self) -> dict[str, Any]:
@@ -121,10 +123,29 @@ class Placement:
         return {key: value for key, value in asdict(replace(self, compiled=None)).items() if key != "compiled"}
 
 
+Reason = tuple[str, str, str, tuple[str, ...]]
+"""The kind of some ops, why they do not run or are wrong, what a conversion does about it, and their names."""
+
+
+def by_reason(ops: Sequence[PlacedOp]) -> list[Reason]:
+    """Ops by kind, reason and rewrite, with their names; the most frequent first."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for op in ops:
+        found.setdefault((op.op, ": ".join(filter(None, (op.fault, op.reason))), op.rewrite), []).append(op.name)
+    ordered = sorted(found.items(), key=lambda entry: -len(entry[1]))
+    return [(*key, tuple(names)) for key, names in ordered]
+
+
+def _place(op: PlacedOp) -> str:
+    place = f"on {op.where}" if op.where else "nowhere"
+    return f"{place} ({op.fault})" if op.fault else place
+
+
 def _line(op: PlacedOp) -> str:
     cycles = f", {op.cycles:,} cycles" if op.cycles else ""
     sources = f" from {', '.join(op.sources)}" if op.sources else ""
-    why = "".join(f"; {part}" for part in (op.reason, op.rewrite) if part)
+    unusual = f"other values than NumPy of {', '.join(op.unusual)}" if op.unusual else ""
+    why = "".join(f"; {part}" for part in (op.fault, op.reason, op.rewrite, unusual) if part)
     return f"{op.index} {op.op} {op.name}{sources}: {op.where or 'nowhere'}{cycles}{why}"
 
 
@@ -147,6 +168,22 @@ def place(model: str | os.PathLike[str], target: str, record: Record | None = No
     return replace(found, ops=tuple(replace(op, sources=sources.get(op.name, ())) for op in found.ops))
 
 
+def known_faults(model: str | os.PathLike[str]) -> list[str]:
+    """What runtimes that take any .tflite compute wrongly of a file, without saying so; one line for each kind of op.
+
+    Models with dynamic sizes are refused there. Special elements, like NaN, are left out.
+    """
+    read = files.read(model)
+    if not all(isinstance(v.type, TensorType) and is_static(v.type.shape) for v in read.main.inputs):
+        return []
+    ops, found = file_ops(model), []
+    for name, table in target_tables().items():
+        placed = by_table(Path(model), name, read, ops).faulty if table.measured else ()
+        for op, reason, rewrite, names in by_reason(placed):
+            found.append(f"{len(names)} {op} ({some(names)}): {table.title} {reason}; {rewrite}")
+    return found
+
+
 def placements() -> tuple[str, ...]:
     """The names of all placements."""
     return (CPU, *(name for name, table in chosen_targets().items() if table.parent is not None))
@@ -167,17 +204,39 @@ def _sources(read: Model, record: Record | None) -> dict[str, tuple[str, ...]]:
 def by_table(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Placement:
     """The placement according to the tables of the target."""
     known = TfliteTarget(table=target, on_cpu=target_tables()[target].shares_cpu)
-    placed = []
-    for index, (op, node) in enumerate(zip(ops, read.main.nodes, strict=True)):
-        refusal = known.own_refusal(as_form(node), node.results)
-        if refusal is None:
-            placed.append(PlacedOp(index, op.op, op.result, known.title))
-            continue
-        where = "the CPU" if known.refusal(as_form(node), node.results) is None else ""
-        rewrite = _rewrite(read.main, node, refusal, known)
-        placed.append(PlacedOp(index, op.op, op.result, where, refusal.message, rewrite=rewrite))
+    known.is_laid_out = target in chosen_targets()  # the tables of delegates do not cover each axis order
+    seen: dict[Hashable, Verdict] = {}
+    placed = tuple(_placed(read.main, i, node, known, seen) for i, node in enumerate(read.main.nodes))
+    placed = tuple(replace(op, op=found.op, name=found.result) for op, found in zip(placed, ops, strict=True))
     parts = None if known.fallback is None else _partitions(read.main, placed)
-    return Placement(target, f"the table schemas/{known.table.file}", tuple(placed), partitions=parts)
+    measured = f", measured with {known.table.measured}" if known.table.measured else ""
+    return Placement(target, f"the table schemas/{known.table.file}{measured}", placed, partitions=parts)
+
+
+Verdict = tuple[Refusal | None, Fault | None, Refusal | None]
+"""Why a target does not accept an op, what it does with it nevertheless, and why its fallback does not accept it."""
+
+
+def _placed(graph: Graph, index: int, node: Node, target: TfliteTarget, seen: dict[Hashable, Verdict]) -> PlacedOp:
+    """Where an op runs, without its name. `seen`: the verdicts on equal ops."""
+    form = as_form(node)
+    key = target.key_of(node, form)
+    if key not in seen:
+        refusal = target.own_refusal(form, node.results)
+        fault = None if refusal is None else target.fault(form, node.results)
+        left = None if refusal is None or fault is not None else target.refusal(form, node.results)
+        seen[key] = refusal, fault, left
+    (refusal, fault, left), unusual = seen[key], tuple(target.unusual(form.op))
+    if refusal is None:
+        return PlacedOp(index, form.op, "", target.title, unusual=unusual)
+    if fault is not None:
+        rewrite = f"`target={target.table.name}` writes another form"
+        return PlacedOp(index, form.op, "", target.title, refusal.message, FAULTS[fault], rewrite=rewrite)
+    rewrite = _rewrite(graph, node, refusal, target)
+    return PlacedOp(index, form.op, "", "the CPU" if left is None else "", refusal.message, rewrite=rewrite)
+
+
+FAULTS: Mapping[Fault, str] = {"abort": "ends the process", "wrong": "computes wrong values"}
 
 
 def _partitions(graph: Graph, ops: Sequence[PlacedOp]) -> int | None:
@@ -188,7 +247,7 @@ def _partitions(graph: Graph, ops: Sequence[PlacedOp]) -> int | None:
     if not all(op.where for op in ops):
         return None
     missing = {value for node in graph.nodes for value in node.results}
-    left, groups = list(zip(graph.nodes, (not op.reason for op in ops), strict=True)), []
+    left, groups = list(zip(graph.nodes, (not op.reason or bool(op.fault) for op in ops), strict=True)), []
     while left:
         groups.append(next(own for node, own in left if missing.isdisjoint(node.operands)))
         later = []
@@ -259,9 +318,9 @@ def on_cpu(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Plac
     delegate, replaced = found["delegate"], set(found["replaced"])
     reason = f"{delegate} has no kernel for it" if delegate else "no op is delegated"
     placed = tuple(
-        PlacedOp(i, op.op, op.result, delegate)
+        PlacedOp(i, op.op, op.result, delegate, unusual=unusual_operands(op.op, _DELEGATE))
         if i in replaced
-        else PlacedOp(i, op.op, op.result, "builtin kernels", reason)
+        else PlacedOp(i, op.op, op.result, _BUILTIN, reason, unusual=unusual_operands(op.op, "builtin"))
         for i, op in enumerate(ops)
     )
     return Placement(target, "LiteRT", placed, partitions=found["partitions"])
@@ -272,7 +331,12 @@ def _by_delegate(model: Path, read: Model, ops: Sequence[FileOp]) -> Placement:
     delegate = target_tables()[ROOT].delegate
     assert delegate is not None
     known = by_table(model, delegate, read, ops)
-    placed = tuple(replace(op, where="builtin kernels", rewrite="") if op.reason else op for op in known.ops)
+    placed = tuple(
+        replace(op, where=_BUILTIN, rewrite="", unusual=unusual_operands(op.op, "builtin"))
+        if op.reason
+        else replace(op, unusual=unusual_operands(op.op, _DELEGATE))
+        for op in known.ops
+    )
     return replace(known, ops=placed, partitions=_partitions(read.main, placed))
 
 

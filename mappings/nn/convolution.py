@@ -44,6 +44,7 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.data import RowsData
 from onnxtfl.ir.dims import Dim, is_static, product, size_or
 from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.formula import Term
@@ -328,7 +329,13 @@ def _groups_apart(b: Builder, node: Node) -> Value:
 
 
 def _parts(b: Builder, value: Value, count: int, axis: int) -> list[Value]:
-    return b.many(ops.Split, value, axis=axis, count=count)
+    """Equal parts along an axis; those of a constant are constants, which kernels need, read lazily."""
+    if value.data is None or value.is_quantized:
+        return b.many(ops.Split, value, axis=axis, count=count)
+    first = (axis, *(i for i in range(value.rank) if i != axis))
+    data, size = value.data.transpose(first), value.data.shape[axis] // count
+    rows = (RowsData(data, i * size, (i + 1) * size) for i in range(count))
+    return [constant(part.transpose(inverse(first))) for part in rows]
 
 
 def _is_over_planes(node: Node) -> bool:

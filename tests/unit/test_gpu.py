@@ -261,9 +261,10 @@ def test_statistics_of_a_normalization_are_right_on_the_gpu(tmp_path: Path) -> N
 def test_placement_names_a_pool_of_padding(tmp_path: Path) -> None:
     nodes, shape, constants, _ = _CASES["mean of padding"]
     onnxtfl.onnx_to_tflite(model_of(nodes, shape, **constants), tmp_path / "m.tflite")
-    (found,) = place(tmp_path / "m.tflite", "gpu").elsewhere
-    assert found.op == "AVERAGE_POOL_2D"
-    assert "input not of PAD" in found.reason
+    placed = place(tmp_path / "m.tflite", "gpu")
+    (found,) = placed.faulty
+    assert (found.op, found.fault) == ("AVERAGE_POOL_2D", "computes wrong values")
+    assert "input not of PAD" in found.reason and not placed.elsewhere
 
 
 def test_the_default_target_reads_a_vector_of_indices(tmp_path: Path) -> None:

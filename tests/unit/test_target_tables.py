@@ -34,7 +34,8 @@ def test_the_tables_are_about_ops_and_what_targets_say_of_them(name: str) -> Non
 def test_conditions_about_neighbors_name_operands_and_results(name: str) -> None:
     for op in table.op_names():
         known = {parameter.name for side in (table.entry(op).operands, table.entry(op).results) for parameter in side}
-        said = [c for c in (*table.narrowed(name, op).limits, *table.narrowed(name, op).safe) if reads_producers(c)]
+        target = table.narrowed(name, op)
+        said = [c for c in (*target.limits, *target.correct, *target.safe) if reads_producers(c)]
         assert {condition.split()[0] for condition in said} <= known, op
 
 

@@ -1,4 +1,4 @@
-"""Large floats and NaN: what LiteRT's kernels compute is as the table of kernels says, and documented."""
+"""Large floats, infinities and NaN: what LiteRT's kernels compute is as the table of kernels says, and documented."""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ class Case:
     - `constants`: the indices of constant operands; `states`: those of variables, which are initially zero.
     - `dynamic`: whether shapes of results are known only at run time.
     - `open`: whether sizes of 0 are dynamic in the file.
+    - `wide`: whether inputs and outputs of int16 are int32 in the file, between CASTs.
     - `quantizations`: those of quantized operands and results; `real`: the results before rounding.
     - `bounds`: the allowed absolute errors of the results (empty: `tolerance` applies).
     - `evaluate`: the op in NumPy; quantized cases are made with it.
@@ -60,6 +61,7 @@ class Case:
     states: frozenset[int] = frozenset()
     dynamic: bool = False
     open: bool = False
+    wide: bool = False
     quantizations: Mapping[Position, Quantization] = field(default_factory=dict)
     real: Sequence[Array] = ()
     bounds: Sequence[Array] = ()
@@ -90,7 +92,9 @@ class Case:
 
     def inputs(self) -> list[Array]:
         """The operands that are inputs of the model."""
-        return [a for i, a in enumerate(self.operands) if a is not None and i not in self.constants | self.states]
+        left_out = self.constants | self.states
+        found = [a for i, a in enumerate(self.operands) if a is not None and i not in left_out]
+        return [a.astype(np.int32) if self.wide and a.dtype == np.int16 else a for a in found]
 
     def model(self) -> bytes:
         """The model as a .tflite file; the op version is that of the op table."""
@@ -98,7 +102,8 @@ class Case:
         operands, results = self._values(graph)
         version = TfliteTarget().op_version(Form(self.op, tuple(operands), self.options), results)
         node = graph.insert(Node(foreign_op("tfl", self.op, version), operands, self.options))
-        graph.outputs = [node.add_result(value.type, f"y{i}") for i, value in enumerate(results)]
+        made = [node.add_result(value.type, f"y{i}") for i, value in enumerate(results)]
+        graph.outputs = [_cast(graph, y, DType.INT32) if self._is_widened(y.tensor_type) else y for y in made]
         file = io.BytesIO()
         write(Model(graph), file)
         return file.getvalue()
@@ -122,16 +127,27 @@ class Case:
             graph.states.append(State(state, state))
             return state
         if index not in self.constants:
-            return graph.add_input(type_, f"x{index}")
+            wide = replace(type_, dtype=DType.INT32) if self._is_widened(type_) else type_
+            given = graph.add_input(wide, f"x{index}")
+            return given if wide == type_ else _cast(graph, given, type_.dtype)
         value = constant(array, dtype_of(array.dtype))
         value.type = type_
         return value
+
+    def _is_widened(self, type_: TensorType) -> bool:
+        return self.wide and type_.dtype is DType.INT16
 
     def _type(self, array: Array, side: str, index: int) -> TensorType:
         quantization = self.quantizations.get((side, index))
         dtype = DType.FLOAT32 if quantization else dtype_of(array.dtype)
         shape = tuple(fresh_symbol() for _ in array.shape) if self.dynamic and side == "results" else array.shape
         return TensorType(dtype, shape, quantization)
+
+
+def _cast(graph: Graph, value: Value, dtype: DType) -> Value:
+    types = {"in_data_type": value.dtype.name, "out_data_type": dtype.name}
+    node = graph.insert(Node(foreign_op("tfl", "CAST", 1), [value], types))
+    return node.add_result(replace(value.tensor_type, dtype=dtype))
 
 
 def evaluated(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,14 +22,16 @@ _CONVERTED = _TYPES | {"float16", "int8", "uint8"}
 """The element types in which results for the accelerator compute, and those that they convert."""
 _MODES = ("equal", "scalar", "broadcast")
 _RANK = 4
-_PLAIN = ("equal_ranks", "unit_constants", "flat_scalars", "plain_slice")
+_PLAIN = ("equal_ranks", "constant_ranks", "unit_constants", "flat_scalars", "plain_slice", "shrinks")
 _RANKS = (*_PLAIN, "channels_of_groups", "whole_slices", "closed_windows", "axes")
+_ALWAYS = ("constant", "required", "per_axis", "quantization", "has_axes")
 _LAST = ("constants", "unit_batch")
 """The properties that are tried first, since they say the most, and last, before and after options."""
 _LEAST_GAIN = 0.005
 """The part of all cases that a property has to explain to be a constraint of forms."""
 _DELEGATED = frozenset({"float32", "int32", "qint8", "quint8", "qint32"})
 """The element types of which a delegate of the CPU takes any."""
+_OF_VULKAN = 1e-3
 _MOST_AXES = 6
 """XNN_MAX_TENSOR_DIMS."""
 _NOT_IN_BATCHES = (ValueError, IndexError)
@@ -46,7 +48,7 @@ def cases_with_properties(op: str) -> Iterator[Case]:
                 for found in (*_of_equal_ranks(case), case, *_of_batch_1(case), *_of_a_constant(case)):
                     if _is_suitable(found):
                         extra = {**_properties(found), **found.extra}
-                        known = replace(found, extra=extra, tolerance=_tolerance(found))
+                        known = replace(found, extra=extra, tolerance=max(found.tolerance, _OF_VULKAN))
                         key = known.group, known.mode, known.rank, known.constants
                         seen[key] += 1
                         if seen[key] <= _EACH:
@@ -67,16 +69,19 @@ def delegated_cases(op: str) -> Iterator[Case]:
                 yield known
 
 
-def _tolerance(case: Case) -> float:
-    """That of the case, or of SIN and COS in Vulkan (2**-11 of the largest value), if larger."""
-    return max(case.tolerance, 1e-3)
+def accelerated(cases: Iterable[Case]) -> Iterator[Case]:
+    """The cases with the tolerance of SIN and COS in Vulkan (2**-11 of the largest value), if that is larger."""
+    for case in cases:
+        yield replace(case, tolerance=max(case.tolerance, _OF_VULKAN))
 
 
 def _is_suitable(case: Case) -> bool:
     every = (*case.operands, *case.expected)
     types = set(case.types.values())
     small = all(array is None or array.ndim <= _RANK + 1 for array in every)
-    return small and not case.dynamic and (types <= _TYPES or (types <= _CONVERTED and "U" in case.types))
+    if case.dynamic or case.mode == "nan":
+        return False
+    return small and (types <= _TYPES or (types <= _CONVERTED and "U" in case.types))
 
 
 def _of_batch_1(case: Case) -> Iterator[Case]:
@@ -114,6 +119,8 @@ def _properties(case: Case) -> dict[str, Any]:
     options = {name: value for name, value in case.options.items() if _decides(name, value)}
     found = {}
     for name, function in PROPERTIES.items():
+        if name == "operand_shapes":  # the mode of a case says it
+            continue
         with contextlib.suppress(IndexError, AttributeError, KeyError, ZeroDivisionError):
             found[name] = function(instance)
     return {**options, **found}
@@ -128,7 +135,7 @@ def deciding(findings: Sequence[Finding]) -> list[Finding]:
     """The findings with those constraints only without which a correct case would count as wrong."""
     known = {name for f in findings for name, value in f.extra.items() if _decides(name, value)}
     names = sorted(known, key=lambda name: (_RANKS.index(name) if name in _RANKS else len(_RANKS), name in _LAST, name))
-    always = [name for name in names if name in ("constant", "required", "per_axis", "quantization")]
+    always = [name for name in names if name in _ALWAYS]
     chosen: list[str] = list(always)
     best = _kept(findings, chosen)
     while best < len(findings):
@@ -138,11 +145,13 @@ def deciding(findings: Sequence[Finding]) -> list[Finding]:
             break
         chosen.append(name)
         best += gain
+    for name in sorted(set(chosen).difference(always), key=names.index, reverse=True):
+        others = [other for other in chosen if other != name]
+        chosen = others if _kept(findings, others) == best else chosen
     plain = [name for name in _PLAIN if name in chosen]
-    lacking = (tuple(name for name in plain if f.extra.get(name) is False) for f in findings if _is_bad(f))
-    failing = {names[0] for names in lacking if len(names) == 1}
-    wrong = [replace(f, verdicts=dict.fromkeys(f.verdicts, "wrong")) for f in findings]
-    findings = [w if _is_excluded(f, failing) else f for f, w in zip(findings, wrong, strict=True)]
+    lacking = (_lacking(f, plain) for f in findings if _is_bad(f))
+    failing = {found[0] for found in lacking if len(found) == 1}
+    findings = [_refused(f) if failing.intersection(_lacking(f, plain)) else f for f in findings]
     narrowed = [replace(f, extra={k: v for k, v in f.extra.items() if k in chosen}) for f in findings]
     unfit = {_cell(f) for f in narrowed if f.mode == "equal" and set(f.verdicts.values()) != {"correct"}}
     return [f for f in narrowed if f.mode not in BOUNDS or _cell(f) not in unfit]
@@ -152,9 +161,19 @@ def _is_bad(finding: Finding) -> bool:
     return not {"wrong", "abort"}.isdisjoint(finding.verdicts.values())
 
 
-def _is_excluded(finding: Finding, failing: Collection[str]) -> bool:
-    """Whether a case lacks a property without which others of the op are wrong: it is right by chance."""
-    return any(finding.extra.get(name) is False for name in failing)
+def _refused(finding: Finding) -> Finding:
+    """A finding as if a correct result were refused."""
+    verdicts = {name: "refused" if found == "correct" else found for name, found in finding.verdicts.items()}
+    return replace(finding, verdicts=verdicts)
+
+
+def _lacking(finding: Finding, properties: Sequence[str]) -> list[Key]:
+    """The properties that a case lacks, with its types and constants.
+
+    If others with these types and constants are wrong for lack of one alone, a case without it is right by chance.
+    """
+    alike = tuple(sorted(finding.types.items())), finding.extra.get("constants")
+    return [(*alike, name) for name in properties if finding.extra.get(name) is False]
 
 
 def _cell(finding: Finding) -> Key:

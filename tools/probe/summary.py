@@ -25,6 +25,7 @@ UNCHECKED_RUNTIMES = ("micro",)
 _LISTED = 12
 """The maximum number of type combinations in a note."""
 _NARROWING = ("constant", "required")
+_SHAPES = ("equal", "scalar", "broadcast")
 _SPECIAL = ("nan",)
 """Modes that forms do not depend on."""
 _BAD = ("wrong", "abort", "absent")
@@ -58,11 +59,17 @@ class Form:
 
 
 def summarize(
-    findings: Sequence[Finding], noted: Collection[str] | None = None, runtimes: Sequence[str] = RUNTIMES
+    findings: Sequence[Finding],
+    noted: Collection[str] | None = None,
+    runtimes: Sequence[str] = RUNTIMES,
+    notes: bool = True,
 ) -> str:
-    """The text of the kernel table of `runtimes`; `noted`: the constraints shown in notes (None: all)."""
-    domains = _domains(findings)
-    lines = {runtime: _form_lines(findings, runtime, domains) for runtime in runtimes}
+    """The text of the kernel table of `runtimes`; `noted`: the constraints shown in notes (None: all).
+
+    `notes`: whether it says which forms are wrong or end the process.
+    """
+    tried = domains(findings)
+    lines = {runtime: _form_lines(findings, runtime, tried) for runtime in runtimes}
     first, *others = lines.values()
     if others == [first]:
         text = list_text("both", first)
@@ -74,9 +81,9 @@ def summarize(
         if special := [finding for finding in findings if finding.mode == mode]:
             text += f"{mode} = {str(all(is_correct(f, r) for f in special for r in runtimes)).lower()}\n"
     known = [replace(f, extra={k: v for k, v in f.extra.items() if noted is None or k in noted}) for f in findings]
-    for verdict in _BAD:
-        if notes := _notes(known, verdict):
-            text += list_text(verdict, [f'"{note}"' for note in notes])
+    for verdict in _BAD if notes else ():
+        if lines_ := _notes(known, verdict):
+            text += list_text(verdict, [f'"{line}"' for line in lines_])
     return text
 
 
@@ -86,7 +93,7 @@ def _activations(findings: Sequence[Finding], runtimes: Sequence[str]) -> list[s
     return [mode for mode, group in tried.items() if all(is_correct(f, r) for f in group for r in runtimes)]
 
 
-def _domains(findings: Sequence[Finding]) -> dict[str, frozenset[Any]]:
+def domains(findings: Sequence[Finding]) -> dict[str, frozenset[Any]]:
     """The values that were tried for each constraint other than types."""
     tried: defaultdict[str, set[Any]] = defaultdict(set)
     for finding in findings:
@@ -131,12 +138,18 @@ def _form(sets: Mapping[str, frozenset[Any]], group: Sequence[Finding], runtime:
     cells: defaultdict[tuple[str, int], bool] = defaultdict(lambda: True)
     for finding in group:
         cells[finding.mode, finding.rank] &= is_correct(finding, runtime)
-    equal = _longest({rank: correct for (mode, rank), correct in cells.items() if mode == "equal"})
+    equal = _longest({rank: _is_rank_correct(cells, rank) for mode, rank in cells if mode in _SHAPES})
     if equal is None or equal == (0, 0):  # a kernel that is correct for scalars only is so by chance
         return None
     if runtime in UNCHECKED_RUNTIMES and _is_by_chance(group, runtime, equal[1]):
         return None
     return Form(sets, *equal, _highest(cells, "broadcast"), _highest(cells, "scalar"))
+
+
+def _is_rank_correct(cells: Mapping[tuple[str, int], bool], rank: int) -> bool:
+    """Whether cases of equal shapes and this rank are correct; where there are none, all others."""
+    others = (cells.get((mode, rank), True) for mode in _SHAPES)
+    return cells["equal", rank] if ("equal", rank) in cells else all(others)
 
 
 def _is_by_chance(group: Sequence[Finding], runtime: str, high: int) -> bool:

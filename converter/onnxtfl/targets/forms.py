@@ -9,7 +9,7 @@ from typing import Any
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.target import Kind
 from onnxtfl.targets.instance import OpInstance, dtypes_of
-from onnxtfl.targets.properties import OF_LAYOUT, PROPERTIES
+from onnxtfl.targets.properties import IN_WORDS, OF_LAYOUT, PROPERTIES
 
 Bounds = tuple[int, int]
 _HIGHEST = 99
@@ -23,7 +23,8 @@ _OTHERS = ("broadcast", "scalar", "constant", "required", "quantization", "per_a
 class Violation:
     """A constraint of a form that an op instance violates. `subject`: the variable, operand or option.
 
-    `allowed`: element types, for kinds "dtype" and "quantization"; `limit`: the highest rank; `values`: of an option.
+    `allowed`: element types, for kinds "dtype" and "quantization"; `limit`: the highest rank; `values`: of an option;
+    `needed`: what is accepted instead, in words, where these say too little.
     """
 
     kind: Kind
@@ -33,6 +34,7 @@ class Violation:
     allowed: frozenset[DType] = frozenset()
     limit: int = 0
     values: frozenset[Any] = frozenset()
+    needed: str = ""
 
     @property
     def wanted(self) -> str:
@@ -147,7 +149,9 @@ class KernelForm:
             if name in PROPERTIES:
                 found = PROPERTIES[name](op) if op.is_laid_out or name not in OF_LAYOUT else None
                 if found is not None and found not in allowed:
-                    yield Violation("shape", name, name, str(found), values=allowed)
+                    needed = IN_WORDS.get(name, "") if allowed == {True} else ""
+                    what = name.replace("_", " ")
+                    yield Violation("shape", name, what, str(found), values=allowed, needed=needed)
             elif name in op.options and op.options[name] not in allowed:
                 yield Violation("other", name, name, str(op.options[name]), values=allowed)
 

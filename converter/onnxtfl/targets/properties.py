@@ -28,9 +28,27 @@ _AXIS_NAMES = ("axis", "dim", "axes", "dims")
 
 
 def equal_ranks(op: OpInstance) -> bool:
-    """Whether the main operands have as many axes as the result, or are constants of one element."""
-    shapes = [_shape(value) for value in _main(op, "operands") if not _is_scalar_constant(value)]
-    return len({len(shape) for shape in [*shapes, *_shapes(op, "results")] if shape is not None}) <= 1
+    """Whether the computed main operands have as many axes as the result."""
+    shapes = [_shape(value) for value in _main(op, "operands") if not value.is_constant]
+    return len({len(shape) for shape in (*shapes, *_result_shapes(op)) if shape is not None}) <= 1
+
+
+def constant_ranks(op: OpInstance) -> bool:
+    """Whether the constant main operands have as many axes as the result, or one element."""
+    known = [v for v in _main(op, "operands") if v.is_constant and not _is_scalar_constant(v)]
+    ranks = {len(shape) for shape in (*map(_shape, known), *_result_shapes(op)) if shape is not None}
+    return not known or len(ranks) <= 1
+
+
+def has_axes(op: OpInstance) -> bool:
+    """Whether all computed main operands have axes, unless the result has none."""
+    shapes = [_shape(value) for value in _main(op, "operands") if not value.is_constant]
+    return () not in shapes or () in _result_shapes(op)
+
+
+def operand_shapes(op: OpInstance) -> str:
+    """Whether the operands have "equal" shapes, or all others than a "scalar" have, or they "broadcast"."""
+    return "equal" if not op.broadcasts else "scalar" if op.broadcasts_scalars() else "broadcast"
 
 
 def flat_scalars(op: OpInstance) -> bool:
@@ -42,7 +60,7 @@ def flat_scalars(op: OpInstance) -> bool:
 
 def unit_constants(op: OpInstance) -> bool:
     """Whether constant operands have no batch: the first axis of size 1, or fewer axes than the result."""
-    rank = max((len(shape) for shape in _shapes(op, "results")), default=0)
+    rank = max(map(len, _result_shapes(op)), default=0)
     shapes = [shape for value in _main(op, "operands") if value.is_constant and (shape := _shape(value))]
     return not any(len(shape) >= rank and shape[0] != 1 for shape in shapes)
 
@@ -98,6 +116,11 @@ def channels_of_groups(op: OpInstance) -> str:
     return "4n" if filters[-1] % 4 == 0 and (y[-1] // groups) % 4 == 0 else "any"
 
 
+def shrinks(op: OpInstance) -> bool:
+    """Whether the factor of negative elements is from 0 to 1."""
+    return 0 <= float(op.options["alpha"]) <= 1
+
+
 def closed_windows(op: OpInstance) -> bool:
     """Whether the stride of a pool is at most the size of its window along each axis."""
     return all(op.options[f"stride_{axis}"] <= op.options[f"filter_{size}"] for axis, size in _WINDOW_OPTIONS)
@@ -115,6 +138,9 @@ PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
     found.__name__: found
     for found in (
         equal_ranks,
+        constant_ranks,
+        has_axes,
+        operand_shapes,
         flat_scalars,
         unit_constants,
         unit_batch,
@@ -124,9 +150,23 @@ PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
         channels_of_groups,
         whole_slices,
         closed_windows,
+        shrinks,
     )
 }
 """The properties that forms may restrict, by name."""
+IN_WORDS: Mapping[str, str] = {
+    "equal_ranks": "computed operands of as many axes as the result",
+    "constant_ranks": "constants of as many axes as the result",
+    "has_axes": "computed operands that have axes",
+    "flat_scalars": "operands of one element that have no axes",
+    "unit_constants": "constants whose first axis has size 1",
+    "unit_batch": "a batch of size 1",
+    "plain_slice": "slices that go forward, of known bounds inside of the tensor",
+    "whole_slices": "channels that are a multiple of 4",
+    "closed_windows": "strides that are at most the size of the window",
+    "shrinks": "a factor from 0 to 1",
+}
+"""What a form that needs a property accepts, for messages."""
 OF_LAYOUT = frozenset({"unit_constants", "unit_batch", "axes", "channels_of_groups", "whole_slices"})
 """Those that depend on the order of axes."""
 
@@ -138,6 +178,12 @@ def _main(op: OpInstance, side: str) -> Iterator[Value]:
 
 def _shapes(op: OpInstance, side: str) -> list[Shape]:
     return [shape for value in _main(op, side) if (shape := _shape(value)) is not None]
+
+
+def _result_shapes(op: OpInstance) -> list[Shape]:
+    """The shapes of the results of the main variable; of all results where none is, as of comparisons."""
+    every = (shape for _, _, value in op.results if (shape := _shape(value)) is not None)
+    return _shapes(op, "results") or list(every)
 
 
 def _shape(value: Value) -> Shape | None:

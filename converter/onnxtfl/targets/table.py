@@ -107,7 +107,8 @@ class Narrowed:
     """The entry of an op in the table of a target; ``schemas/targets/tflite.toml`` describes the keys.
 
     `is_missing`: whether the target has no such op. `kernels`, `hybrid`, `activations`: as in `OpEntry`; None: those of
-    the target's parent. `resolver`: the method of MicroMutableOpResolver that adds the op.
+    the target's parent. `faults`, `unusual`: the rows of these tables. `resolver`: the method of
+    MicroMutableOpResolver that adds the op.
     """
 
     is_missing: bool = False
@@ -116,11 +117,15 @@ class Narrowed:
     absent: tuple[str, ...] = ()
     only: Mapping[str, Any] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
+    correct: tuple[str, ...] = ()
+    half: tuple[str, ...] = ()
     safe: tuple[str, ...] = ()
     kernels: tuple[Mapping[str, Any], ...] | None = None
     hybrid: tuple[Mapping[str, Any], ...] | None = None
     activations: frozenset[str] | None = None
     inexact: tuple[Mapping[str, Any], ...] = ()
+    faults: tuple[Mapping[str, Any], ...] = ()
+    unusual: tuple[Mapping[str, Any], ...] = ()
     resolver: str = ""
 
 
@@ -142,11 +147,15 @@ def narrowed(target: str, op: str) -> Narrowed:
         tuple(table.get("absent", "").split()),
         table.get("only", {}),
         tuple(table.get("limits", ())),
+        tuple(table.get("correct", ())),
+        tuple(table.get("half", ())),
         tuple(table.get("safe", ())),
         tuple(kernels.get(target, ())) if is_whole else None,
         tuple(hybrid.get(target, ())) if is_whole else None,
         frozenset(kernels.get("activations", "").split()) if is_whole and not is_unfused else None,
         tuple(section(f"{op}.inexact", known.file).get("rows", ())),
+        tuple(section(f"{op}.faults", known.file).get("rows", ())),
+        tuple(section(f"{op}.unusual", known.file).get("rows", ())),
         table.get("resolver", ""),
     )
 

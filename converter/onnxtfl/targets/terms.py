@@ -27,8 +27,9 @@ Sizes = Sequence[int]
 
 def reads_producers(condition: str) -> bool:
     """Whether a condition depends on the ops around this one, besides the types of values and which are constant."""
-    ends = (" finite", " bounded", " inside", " distinct")
-    return any(term.endswith(ends) or " not of " in term for term in condition.split(" or "))
+    ends = (" finite", " bounded", " inside", " distinct", " nonnegative")
+    inner = (" not of ", " apart from ")
+    return any(term.endswith(ends) or any(found in term for found in inner) for term in condition.split(" or "))
 
 
 def within(condition: str, op: OpInstance) -> bool:
@@ -99,6 +100,10 @@ def _of_tensors(values: Sequence[Value], words: Sequence[str], op: OpInstance) -
             return all(sum(v is w for _, _, w in op.operands) == 1 for v in values)
         case ["inside"]:
             return not any(is_shown(v) and len(_readers(v)) > 0 for v in values)
+        case ["nonnegative"]:
+            return all(_is_nonnegative(v) for v in values)
+        case ["apart", "from", reader]:
+            return not any(_leads_to(v, reader) for v in values)
         case ["not", "of", maker]:
             return not any(_is_made_by(v, maker) for v in values)
         case ["last"]:
@@ -148,6 +153,8 @@ def _is_grouped(op: OpInstance) -> bool:
 
 _LOWEST = -65504.0
 """The lowest float16: lower constants are masks."""
+_FIRST = 4
+"""The elements that one invocation of a GPU kernel reads."""
 _DEPTH = 8
 """The most producers in a chain that are visited."""
 
@@ -155,15 +162,19 @@ _DEPTH = 8
 def may_be_masked(value: Value, depth: int = _DEPTH) -> bool:
     """Whether elements of a float tensor may be -inf, as those of a mask are.
 
-    Sums of products are taken for finite, inputs of the graph are not.
+    Sums of products are taken for finite, inputs of a neutral graph are not. In the graph of a file, only constants
+    that are added or moved are masks, and only if they mask the first elements of a row, since kernels start there.
     """
     node = value.producer
     if not isinstance(value.type, TensorType) or not value.dtype.is_float:
         return False
     if value.data is not None:
-        return bool(np.any(value.numpy() < _LOWEST))
+        masked = value.numpy() < _LOWEST
+        return bool(np.any(np.all(masked[..., :_FIRST], axis=-1) if _is_in_file(value) and masked.ndim else masked))
     if node is None or depth == 0:
-        return True
+        return not _is_in_file(value)
+    if node.op.dialect == "tfl":
+        return _name_of(node) in _MASKING and any(may_be_masked(v, depth - 1) for v in node.operands if v is not None)
     if node.op.dialect != "neutral" or node.op.multiplies in ("matrices", "windows") or facts_of(value).low >= _LOWEST:
         return False
     return any(may_be_masked(v, depth - 1) for v in node.operands if v is not None)
@@ -173,6 +184,51 @@ def _may_be_infinite(value: Value) -> bool:
     """Whether elements may be infinite; results of ops that are lowered are taken for finite."""
     is_lowered = value.producer is not None and value.producer.op.dialect != "neutral"
     return not is_lowered and facts_of(value).magnitude == math.inf
+
+
+_MASKING = (
+    "ADD",
+    "SUB",
+    "MUL",
+    "SELECT_V2",
+    "SELECT",
+    "RESHAPE",
+    "TRANSPOSE",
+    "CONCATENATION",
+    "PAD",
+    "SLICE",
+    "GATHER",
+)
+"""The ops that add masks to other tensors, or move them."""
+_NONNEGATIVE = ("RELU", "RELU6", "RELU_0_TO_1", "LOGISTIC", "SOFTMAX", "ABS", "SQUARE", "SQRT", "EXP")
+"""The ops without negative results; some also as fused activations."""
+_MOVING = ("PAD", "RESHAPE", "TRANSPOSE", "MAX_POOL_2D", "AVERAGE_POOL_2D", "STRIDED_SLICE", "SLICE", "CONCATENATION")
+"""The ops without negative results if there are none among their operands; PAD adds zeros."""
+
+
+def _is_nonnegative(value: Value, depth: int = _DEPTH) -> bool:
+    """Whether no element of a value in the graph of a file is negative, as far as the op that computes it tells.
+
+    Not asked of neutral graphs, whose facts may not be those of the file's ops.
+    """
+    node = value.producer
+    if value.data is not None:
+        return bool(np.all(value.numpy() >= 0))
+    if node is None or node.op.dialect != "tfl" or depth == 0:
+        return False
+    if _name_of(node) in _NONNEGATIVE or node.attributes.get("fused_activation_function") in _NONNEGATIVE:
+        return True
+    floats = (v for v in node.operands if v is not None and isinstance(v.type, TensorType) and v.dtype.is_float)
+    return _name_of(node) in _MOVING and all(_is_nonnegative(v, depth - 1) for v in floats)
+
+
+def _is_in_file(value: Value) -> bool:
+    """Whether ops of a file, not neutral ones, read `value`."""
+    return any(user.op.dialect == "tfl" for user, _ in value.uses)
+
+
+def _name_of(node: Node) -> str:
+    return node.op.name.rpartition(".")[2]
 
 
 def is_shown(value: Value) -> bool:
@@ -193,10 +249,22 @@ def _reshapes(node: Node) -> bool:
     return node.op is ops.Reshape or node.op.name == "tfl.RESHAPE"
 
 
+_NEAR = 6
+"""The most ops from the first to the last one of those that become one."""
+
+
+def _leads_to(value: Value, op: str, depth: int = _NEAR) -> bool:
+    """Whether an op of this name, in the table's notation, depends on `value` by few ops. Unknown in neutral graphs."""
+    if depth == 0 or not _is_in_file(value):
+        return depth > 0
+    users = [user for user, _ in value.uses]
+    return any(_name_of(u) == op or any(_leads_to(r, op, depth - 1) for r in u.results if r.uses) for u in users)
+
+
 def _is_made_by(value: Value, op: str) -> bool:
     """Whether an op of this name, in the table's notation, computes `value`."""
     node = value.producer
-    return node is not None and node.op.name.rpartition(".")[2].upper() == op
+    return node is not None and _name_of(node).upper() == op
 
 
 def _scales_of(value: Value) -> tuple[float, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.target import Kind, Refusal
+from onnxtfl.schemas.sections import section
 from onnxtfl.schemas.target_tables import FEATURES, ROOT, target_tables
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance, dtypes_of, is_half_constant
@@ -44,6 +45,12 @@ OLDEST: Release = (2, 14)
 """The oldest release whose kernels were measured."""
 MEASURED_LITERT: Release = (2, 23)
 """From this release on, only the measured LiteRT has to compute a form correctly; before, tflite-runtime 2.14 too."""
+
+
+Fault = Literal["abort", "wrong"]
+"""What a runtime does with a form, without saying so: it ends the process, or computes wrong values."""
+_CONDITIONS = ("limits", "correct", "safe")
+"""The keys of the conditions under which a target accepts an op."""
 
 
 class TfliteTarget(Target):
@@ -138,7 +145,9 @@ class TfliteTarget(Target):
         """The conditions for an op that depend on the ops around it, in the tables of the target and its parents."""
         tables = self.table.chain[:-1] if op in op_names() else ()
         found = (narrowed(table.name, op) for table in tables)
-        return [c for known in found for c in (*known.limits, *known.safe) if reads_producers(c)]
+        return [
+            c for known in found for key in (*_CONDITIONS, "half") for c in getattr(known, key) if reads_producers(c)
+        ]
 
     def costs(self, form: Form) -> Sequence[CostRow]:
         return entry(form.op).costs if form.op in op_names() else ()
@@ -148,7 +157,9 @@ class TfliteTarget(Target):
 
     def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
         refused = self.own_refusal(form, results)
-        if refused is None or self.fallback is None:
+        if refused is None:
+            return self._outside(("half",), form, results)
+        if self.fallback is None:
             return refused
         return self._outside(("safe",), form, results) or self.fallback.refusal(form, results)
 
@@ -187,12 +198,32 @@ class TfliteTarget(Target):
         violations = []
         for kernel in (*_forms(op, self.runtimes), *(_forms(op, self.runtimes, hybrid=True) if self.hybrid else ())):
             if not (found := kernel.violations(instance)):
-                return self._too_new(known, instance) or self._outside(("limits", "safe"), form, results)
+                return self._too_new(known, instance) or self._outside(_CONDITIONS, form, results)
             violations.append(found)
         if not violations:
             where = self.title if self.table.narrowed else " and ".join(self.runtimes)
             return Refusal("op", f"no form of {op} computes correct values in {where}")
         return _explain(instance, violations)
+
+    def fault(self, form: Form, results: Sequence[Value]) -> Fault | None:
+        """What the runtime does with a form that it takes although the target does not accept it; None if it refuses
+        the form, or if that was not measured.
+        """
+        instance = self.bound(form, results)
+        if instance is None:
+            return None
+        for table in self.table.chain[:-1]:
+            taken = (fault for fault, row in _faults(table.name, form.op) if not row.violations(instance))
+            if (fault := next(taken, None)) is not None:
+                return fault
+        if self._largest_constant(instance) is not None or self._outside(("correct",), form, results) is not None:
+            return "wrong"
+        return None
+
+    def unusual(self, op: str) -> Sequence[str]:
+        """The operands of an op, like "nan in lhs", of which the target computes other values than NumPy."""
+        rows = (row for table in self.table.chain[:-1] for row in narrowed(table.name, op).unusual)
+        return [str(row["operands"]) for row in rows]
 
     def steps_off(self, form: Form, results: Sequence[Value]) -> int:
         instance = self.bound(form, results)
@@ -226,12 +257,14 @@ class TfliteTarget(Target):
         """The first of the conditions with these keys in the tables that does not hold."""
         for table in self.table.chain[:-1] if form.op in op_names() else ():
             known = narrowed(table.name, form.op)
-            conditions = [condition for key in keys for condition in getattr(known, key)]
+            conditions = [(condition, key) for key in keys for condition in getattr(known, key)]
             instance = self.bound(form, results) if conditions else None
-            failed = next((c for c in conditions if instance is not None and not within(c, instance)), None)
+            failed = next(((c, key) for c, key in conditions if instance is not None and not within(c, instance)), None)
             if failed is not None:
-                kind: Kind = "distinct" if failed.endswith(" distinct") else "other"
-                return Refusal(kind, f"{table.title} runs {form.op} only with {failed}")
+                condition, key = failed
+                kind: Kind = "distinct" if condition.endswith(" distinct") else "other"
+                what = f"{form.op} is correct" if key == "correct" else f"{table.title} runs {form.op}"
+                return Refusal(kind, f"{what} only with {condition}")
         return None
 
     def _largest_constant(self, instance: OpInstance) -> int | None:
@@ -309,7 +342,9 @@ def _explain(instance: OpInstance, violations: Sequence[Sequence[Violation]]) ->
     same = [v for v in others if (v.kind, v.subject) == (first.kind, first.subject)]
     violation = functools.reduce(Violation.joined, same, first)
     message = f"{instance.entry.name} accepts {violation.what} {violation.wanted}, not {violation.found}"
-    if not violation.wanted:
+    if violation.needed:
+        message = f"{instance.entry.name} accepts only {violation.needed}"
+    elif not violation.wanted:
         kind = "quantized" if violation.kind == "quantization" else violation.found
         message = f"{instance.entry.name} has no {kind} kernel"
     found = dtypes_of(frozenset({violation.found})) if violation.kind == "dtype" else frozenset()
@@ -341,6 +376,20 @@ def steps_off(instance: OpInstance, runtimes: Sequence[str] = MEASURED) -> int:
     """The largest error of the quantized results of an op, in steps; 0 if all are the nearest steps."""
     rows = _inexact_forms(instance.entry.name, tuple(runtimes))
     return max((steps for form, steps in rows if form.has_types_of(instance)), default=0)
+
+
+@functools.cache
+def unusual_operands(op: str, kernels: str) -> tuple[str, ...]:
+    """The operands, like "nan in lhs", of which a kernel set of LiteRT computes other values than NumPy."""
+    rows = section(f"{op}.unusual").get("rows", ()) if op in op_names() else ()
+    return tuple(row["operands"] for row in rows if {kernels, "all"}.intersection(row["kernels"].split()))
+
+
+@functools.cache
+def _faults(table: str, op: str) -> tuple[tuple[Fault, KernelForm], ...]:
+    """The forms that a target takes although they end the process or are wrong."""
+    rows = narrowed(table, op).faults
+    return tuple((row["verdict"], read_form({k: v for k, v in row.items() if k != "verdict"})) for row in rows)
 
 
 @functools.cache

@@ -44,7 +44,8 @@ def _two(
             for mode, left, right in pairs(rank):
                 a, b = operands(element, left, "lhs"), operands(element, right, "rhs")
                 expected = partial(_expected, evaluate)
-                for constants in ((), (1,), (0,)) if right in (left, (), left[-1:]) else ((),):
+                one_is_a_row = right == left[-1:] or left == right[-1:]
+                for constants in ((), (1,), (0,)) if right in (left, ()) or one_is_a_row else ((),):
                     fixed = frozenset(constants)
                     yield evaluated(op, {"T": element}, [a, b], expected, mode=mode, constants=fixed, **fields)
 
