@@ -49,7 +49,7 @@ from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.ir.window_padding import Resolved, pad_axes
+from onnxtfl.ir.window_padding import PaddedWindow, pad_axes
 from onnxtfl.rewriting.registry import (
     Computed,
     Form,
@@ -76,7 +76,7 @@ def pooled(b: Builder, op: type[Op], x: Value, window: Window, dims: Sequence[in
 # --- ONNX -------------------------------------------------------------------------------------------------------------
 
 
-def _resolved(b: Builder, node: Node) -> tuple[Value, Resolved]:
+def _resolved(b: Builder, node: Node) -> tuple[Value, PaddedWindow]:
     """Return the operand [n, c, spatial...] of an ONNX pool and its resolved window."""
     x, is_mean = node.operand(0), node.op.name == "onnx.AveragePool"
     return x, resolve_window(b, node, x, node.attr("kernel_shape"), is_pool=True, is_mean=is_mean)
@@ -108,9 +108,9 @@ def _average_pool(b: Builder, node: Node) -> Value:
     (x, found), counts = _resolved(b, node), bool(node.attr("count_include_pad", 0))
     if counts and rounds_up(node):
         given = onnx_window(node, node.attr("kernel_shape")).explicit_padding
-        x, found, counts = pad_axes(b, x, found.dims, given), found.beyond(b, given), False
+        x, found, counts = pad_axes(b, x, found.dims, given), found.after_padding(b, given), False
     mean = pooled(b, ops.AveragePool, found.operand(b, x), found.window, found.dims, count_include_pad=counts)
-    return mean if counts else found.uncounted(b, mean, x)
+    return mean if counts else found.mean_of_elements(b, mean, x)
 
 
 @lift_onnx("GlobalAveragePool", since=(1, 22))
@@ -359,7 +359,7 @@ def _padded_mean(b: Builder, node: Node, joined: bool) -> Value:
         return mean
     if is_static([x.shape[d] for d in dims]):
         return b(ops.Mul, mean, _volume_by_count(x, dims, window))
-    return found.uncounted(b, mean, x)
+    return found.mean_of_elements(b, mean, x)
 
 
 _ALMOST_ZERO = float(np.finfo(np.float32).tiny)

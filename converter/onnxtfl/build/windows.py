@@ -17,7 +17,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, fresh_symbol, known_sizes
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.spatial import Window
-from onnxtfl.ir.window_padding import Amounts, Resolved, half, missing, of_amounts, rounded_up, same_amounts
+from onnxtfl.ir.window_padding import Amounts, PaddedWindow, half, missing, rounded_up, same_amounts, with_amounts
 
 # --- lifting: ONNX ----------------------------------------------------------------------------------------------------
 
@@ -30,7 +30,7 @@ def onnx_window(node: Node, shape: Sequence[int]) -> Window:
 
 def resolve_window(
     b: Builder, node: Node, x: Value, shape: Sequence[int], *, is_pool: bool, is_mean: bool = False
-) -> Resolved:
+) -> PaddedWindow:
     """Return the window of an ONNX pool (`is_mean`: an average) or convolution over `x` [n, c, spatial...].
 
     Resolves auto_pad, ceil_mode, negative padding, and pools with windows larger than the input.
@@ -50,11 +50,11 @@ def resolve_window(
     if not is_pool:
         if 0 in window.counts(sizes):
             raise ValueError(f"a window of {window.span} does not fit into {sizes} padded by {window.padding}")
-        return Resolved(window, dims)
+        return PaddedWindow(window, dims)
     if any(p >= k for p, k in zip(window.explicit_padding, 2 * window.shape, strict=True)):
         raise ValueError(f"padding {window.padding} has to be smaller than the window {window.shape}")
     window = _fitted(node, window, x.shape, is_mean)
-    return rounded_up(b, x, dims, window) if rounds_up(node) else Resolved(window, dims)
+    return rounded_up(b, x, dims, window) if rounds_up(node) else PaddedWindow(window, dims)
 
 
 def rounds_up(node: Node) -> bool:
@@ -64,7 +64,7 @@ def rounds_up(node: Node) -> bool:
 
 def _resolve_same(
     b: Builder, x: Value, dims: Sequence[int], window: Window, *, is_pool: bool, is_lower: bool
-) -> Resolved:
+) -> PaddedWindow:
     """SAME_UPPER or SAME_LOWER.
 
     ONNX Runtime computes the padding of a dilated pool without the dilation. If strides skip elements, padding may
@@ -76,20 +76,20 @@ def _resolve_same(
     skips = any(s - k > 1 + less for s, k in zip(plain.strides, plain.span, strict=True))
     if not (is_lower or is_dilated or skips):
         sizes = x.tensor_type.shape
-        return Resolved(window.same(None if sizes is None else sizes[2:]), dims)
+        return PaddedWindow(window.same(None if sizes is None else sizes[2:]), dims)
     absent = missing(b, x, dims, plain)
     amounts, unread = same_amounts(absent, is_lower=is_lower), (-absent).max(0)
     before, after = amounts.before, amounts.after
     if skips:
         skipped = half((unread - less).max(0))
         before, unread = before - skipped, unread - skipped
-    return of_amounts(b, window, dims, Amounts(before, after - unread if is_dilated else after))
+    return with_amounts(b, window, dims, Amounts(before, after - unread if is_dilated else after))
 
 
-def _cropped(b: Builder, window: Window, dims: Sequence[int]) -> Resolved:
+def _cropped(b: Builder, window: Window, dims: Sequence[int]) -> PaddedWindow:
     """Return the window without negative padding, over the cropped operand."""
     added, crops = ([f(p, 0) for p in window.explicit_padding] for f in (max, min))
-    return Resolved(replace(window, padding=tuple(added)), dims, Amounts.of(b, crops) if any(crops) else None)
+    return PaddedWindow(replace(window, padding=tuple(added)), dims, Amounts.of(b, crops) if any(crops) else None)
 
 
 def _fitted(node: Node, window: Window, x: Sequence[Dim], is_mean: bool) -> Window:
@@ -156,13 +156,13 @@ def tfl_window(node: Node, shape: Sequence[Dim], sizes: Sequence[Dim]) -> Window
 # --- legalization -----------------------------------------------------------------------------------------------------
 
 
-def realize_window(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Resolved:
+def realize_window(b: Builder, x: Value, dims: Sequence[int], window: Window) -> PaddedWindow:
     """Return the window over the axes `dims` of `x` without padding, and the padding of `x` that it reads."""
     sizes = [x.shape[d] for d in dims]
     read = window.explicit(sizes).trimmed(sizes)
     same = read.is_same
     amounts = same_amounts(missing(b, x, dims, window)) if same else Amounts.of(b, read.explicit_padding)
-    return Resolved(window.without_padding(), dims, amounts)
+    return PaddedWindow(window.without_padding(), dims, amounts)
 
 
 @functools.lru_cache(1024)

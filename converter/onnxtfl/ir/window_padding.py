@@ -81,7 +81,7 @@ def same_amounts(absent: Term, *, is_lower: bool = False) -> Amounts:
 
 
 @dataclass(frozen=True)
-class Resolved:
+class PaddedWindow:
     """A neutral window over the axes `dims` of an operand that is first padded by `amounts` (None: not padded)."""
 
     window: Window
@@ -96,29 +96,29 @@ class Resolved:
         """Return the pool `op` of `x` padded with zeros or `value`."""
         return b(op, self.operand(b, x, value), **pool_attributes(self.window, self.dims), **attributes)
 
-    def uncounted(self, b: Builder, mean: Value, x: Value) -> Value:
+    def mean_of_elements(self, b: Builder, mean: Value, x: Value) -> Value:
         """Return `mean`, the average pool of the padded `x`, over the elements of `x` only."""
         if self.amounts is None:
             return mean
         ones = broadcast(b, b.scalar(1.0, x), [x.shape[a] if a in self.dims else 1 for a in range(x.rank)], x)
         return b(Div, mean, self.pool(b, AveragePool, ones))
 
-    def beyond(self, b: Builder, padding: tuple[int, ...]) -> Resolved:
+    def after_padding(self, b: Builder, padding: tuple[int, ...]) -> PaddedWindow:
         """Return the same window over an operand that is already padded by `padding`."""
         own, given = self.amounts or Amounts.of(b, self.window.explicit_padding), Amounts.of(b, padding)
         more = Amounts((own.before - given.before).max(0), (own.after - given.after).max(0))
-        return of_amounts(b, self.window, self.dims, more)
+        return with_amounts(b, self.window, self.dims, more)
 
 
-def of_amounts(b: Builder, window: Window, dims: Sequence[int], amounts: Amounts) -> Resolved:
+def with_amounts(b: Builder, window: Window, dims: Sequence[int], amounts: Amounts) -> PaddedWindow:
     """Return the window with `amounts` as its padding if they are static, else as padding of its operand."""
     known = amounts.known()
     if known is None:
-        return Resolved(window.without_padding(), dims, amounts)
-    return Resolved(replace(window, padding=known), dims)
+        return PaddedWindow(window.without_padding(), dims, amounts)
+    return PaddedWindow(replace(window, padding=known), dims)
 
 
-def rounded_up(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Resolved:
+def rounded_up(b: Builder, x: Value, dims: Sequence[int], window: Window) -> PaddedWindow:
     """Return the window with the trailing padding that the last positions of ceil_mode need.
 
     No position starts in the padding.
@@ -126,10 +126,10 @@ def rounded_up(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Res
     most = [a + s - 1 for a, s in zip(window.after, window.strides, strict=True)]
     sizes = [x.shape[d] for d in dims]
     if all(n < span for n, span in zip(most, window.span, strict=True)):  # no position starts in the padding
-        return Resolved(replace(window, padding=(*window.before, *most)).trimmed(sizes), dims)
+        return PaddedWindow(replace(window, padding=(*window.before, *most)).trimmed(sizes), dims)
     before, after, strides, span = (vector(b, v) for v in (window.before, window.after, window.strides, window.span))
     size = Term(b, dim_vector(b, sizes, x))
     more = _up(size + before + after - span, strides)
     started = (size + before - more * strides).max(0).min(1)
     needed = (more + started - 1) * strides + span - before - size
-    return of_amounts(b, window, dims, Amounts(before, needed.max(0)))
+    return with_amounts(b, window, dims, Amounts(before, needed.max(0)))

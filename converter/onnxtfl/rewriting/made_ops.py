@@ -1,7 +1,7 @@
 """Which neutral ops the lift rules make, read from their code: the ops that a rule names, and those bound to it.
 
 The code of helpers in the folder of the rule's module counts too, the names in helpers that it calls from
-`onnxtfl.build`, and what tables of the module have for the file's op.
+`onnxtfl.build` and `onnxtfl.ir.ops`, and what tables of the module have for the file's op.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 from onnxtfl.ir.op import OPS, Op
 from onnxtfl.rewriting.registry import Rules
 
-_BUILD = "onnxtfl.build."
+_HELPERS = ("onnxtfl.build.", "onnxtfl.ir.ops.")
+"""Packages whose functions rules call; the functions that these call in turn are not read."""
 
 
 def made_ops(known: Rules) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -58,7 +59,7 @@ def ops_of(rule: Callable[..., Any], name: str) -> set[str]:
             used = set(_names(one.__code__))
             found |= used & OPS.keys()
             work += _bound(one)
-            work += [] if one.__module__.startswith(_BUILD) else _helpers(one, used)
+            work += [] if one.__module__.startswith(_HELPERS) else _helpers(one, used)
             tables = (one.__globals__.get(global_name) for global_name in used)
             work += [table[name] for table in tables if isinstance(table, dict) and name in table]
     return found
@@ -80,10 +81,10 @@ def _bound(function: FunctionType) -> list[Any]:
 
 
 def _helpers(function: FunctionType, names: set[str]) -> list[Any]:
-    """Return the functions of modules in the same folder, and of `onnxtfl.build`, that a function names."""
+    """Return the functions of modules in the same folder, and of the packages of helpers, that a function names."""
     found = (function.__globals__.get(name) for name in names)
     return [f for f in found if isinstance(f, FunctionType) and _is_near(f.__module__, function.__module__)]
 
 
 def _is_near(module: str, other: str) -> bool:
-    return module.rpartition(".")[0] == other.rpartition(".")[0] or module.startswith(_BUILD)
+    return module.rpartition(".")[0] == other.rpartition(".")[0] or module.startswith(_HELPERS)

@@ -43,47 +43,30 @@ _UNSET = (None, False, 0, 0.0, "", "NONE", "FLOAT32")
 
 def holds(term: str, op: OpInstance) -> bool:
     """Whether one term holds for an op instance."""
-    match _words(term):
+    words = _words(term)
+    found = _of_op(words, op)
+    return _of_tensors(op.named(words[0]), words[1:], op) if found is None else found
+
+
+def _of_op(words: Sequence[str], op: OpInstance) -> bool | None:
+    """Whether a term about the op or its options holds; None for other terms."""
+    match words:
         case ["broadcast"]:
             return len({t.shape for t in _types(op.operands[:2])}) > 1
         case ["rescale"]:
             return _rescales(op)
-        case ["grouped"]:
-            return _is_grouped(op)
-        case ["ungrouped"]:
-            return not _is_grouped(op)
+        case ["grouped"] | ["ungrouped"]:
+            return _is_grouped(op) == (words == ["grouped"])
         case ["whole"]:
             return _is_whole(op)
         case ["rank", sign, number]:
             return _COMPARE[sign](op.highest_rank, int(number))
-        case [name, *measure, "<", limit] if measured := _MEASURES.get(measure[0]) if measure else None:
-            return all(measured(_sizes(v), *map(int, measure[1:])) < int(limit) for v in op.named(name))
         case ["strides", "inner"]:
             return all(_is_inner(_constant(v)) for v in op.named("strides"))
         case ["axes", "sizes", "<", limit]:
             return all(size < int(limit) for size in _reduced(op))
         case ["axes", "product", "<", limit]:
             return math.prod(_reduced(op)) < int(limit)
-        case [name, "fixed"]:
-            return all(v.is_constant for v in op.named(name))
-        case [name, "finite"]:
-            return not any(may_be_masked(v) for v in op.named(name))
-        case [name, "bounded"]:
-            return not any(_may_be_infinite(v) for v in op.named(name))
-        case [name, "inside"]:
-            return not any(is_shown(v) and len(_readers(v)) > 0 for v in op.named(name))
-        case [name, "distinct"]:
-            return all(sum(v is w for _, _, w in op.operands) == 1 for v in op.named(name))
-        case [name, "nonnegative"]:
-            return all(_is_nonnegative(v) for v in op.named(name))
-        case [name, "apart", "from", reader]:
-            return not any(_leads_to(v, reader) for v in op.named(name))
-        case [name, "not", "of", maker]:
-            return not any(_is_made_by(v, maker) for v in op.named(name))
-        case [name, "last"]:
-            return all(axis in (-1, _rank(op) - 1) for v in op.named(name) for axis in _constant(v))
-        case [name, "inner"]:
-            return all(axis not in (-1, _rank(op) - 1) for v in op.named(name) for axis in _constant(v))
         case ["scaled", *factors]:
             return _is_scaled(op, factors)
         case ["rescales", "<", limit]:
@@ -99,9 +82,44 @@ def holds(term: str, op: OpInstance) -> bool:
             return int(op.options[option]) < int(limit)
         case [option, sign, value] if sign in _COMPARE:
             return option in op.options and _COMPARE[sign](op.options[option], _literal(value))
-        case [name, *words]:
-            return _is_of_types(op.named(name), words)
-    raise ValueError(f"no such term: {term!r}")
+    return None
+
+
+def _of_tensors(values: Sequence[Value], words: Sequence[str], op: OpInstance) -> bool:
+    """Whether a term about operands or results of one name, `values`, holds."""
+    match words:
+        case [measure, *numbers, "<", limit] if measured := _MEASURES.get(measure):
+            return all(measured(_sizes(v), *map(int, numbers)) < int(limit) for v in values)
+        case ["fixed"]:
+            return all(v.is_constant for v in values)
+        case ["finite"]:
+            return not any(may_be_masked(v) for v in values)
+        case ["bounded"]:
+            return not any(_may_be_infinite(v) for v in values)
+        case ["distinct"]:
+            return all(sum(v is w for _, _, w in op.operands) == 1 for v in values)
+        case ["inside"]:
+            return not any(is_shown(v) and len(_readers(v)) > 0 for v in values)
+        case ["nonnegative"]:
+            return all(_is_nonnegative(v) for v in values)
+        case ["apart", "from", reader]:
+            return not any(_leads_to(v, reader) for v in values)
+        case ["not", "of", maker]:
+            return not any(_is_made_by(v, maker) for v in values)
+        case ["last"]:
+            return all(axis in (-1, _rank(op) - 1) for v in values for axis in _constant(v))
+        case ["inner"]:
+            return all(axis not in (-1, _rank(op) - 1) for v in values for axis in _constant(v))
+        case ["absent"] | ["present"]:
+            return bool(values) == (words == ["present"])
+    types = [v.type for v in values if isinstance(v.type, TensorType)]
+    if words == ["per-axis"]:
+        return any(t.quantization is not None and not t.quantization.per_tensor for t in types)
+    if words == ["unquantized"]:
+        return any(t.quantization is None for t in types)
+    if words[0] == "not":
+        return any(t.storage.value not in words[1:] for t in types)
+    return any(_is_stored_as(t, word) for t in types for word in words)
 
 
 @functools.cache
@@ -111,20 +129,6 @@ def _words(term: str) -> list[str]:
 
 def _literal(text: str) -> Any:
     return int(text) if text.lstrip("-").isdigit() else text
-
-
-def _is_of_types(values: Sequence[Value], words: Sequence[str]) -> bool:
-    """Whether operands are absent, present, or have types that `words` describe."""
-    if words in (["absent"], ["present"]):
-        return bool(values) == (words == ["present"])
-    types = [v.type for v in values if isinstance(v.type, TensorType)]
-    if words == ["per-axis"]:
-        return any(t.quantization is not None and not t.quantization.per_tensor for t in types)
-    if words == ["unquantized"]:
-        return any(t.quantization is None for t in types)
-    if words[0] == "not":
-        return any(t.storage.value not in words[1:] for t in types)
-    return any(_is_stored_as(t, word) for t in types for word in words)
 
 
 def _is_stored_as(type_: TensorType, word: str) -> bool:

@@ -36,7 +36,7 @@ def _average_pool(
         x, window, counts = pad_axes(b, x, axes, window.explicit_padding), window.without_padding(), False
     found = resolved(b, x, axes, window, auto_pad, ceil_mode)
     mean = found.pool(b, AveragePool, x, count_include_pad=counts)
-    return mean if counts else found.uncounted(b, mean, x)
+    return mean if counts else found.mean_of_elements(b, mean, x)
 
 
 @document_form(MaxPool, Operand("input"), attributes={"auto_pad": AUTO_PAD}, results=None)

@@ -14,7 +14,7 @@ from onnxtfl.ir.op import BOOLS, NUMERIC, Operand
 from onnxtfl.ir.ops.padding import InteriorPad
 from onnxtfl.ir.ops.reduce_window import ReduceWindow, reduce_window_attributes, stacked_windows
 from onnxtfl.ir.spatial import Window
-from onnxtfl.ir.window_padding import missing, of_amounts, same_amounts
+from onnxtfl.ir.window_padding import missing, same_amounts, with_amounts
 
 _BY_AXIS = {Computation.ADD: "sum", Computation.MUL: "prod", Computation.MIN: "min", Computation.MAX: "max"}
 """Computations that are done axis by axis."""
@@ -62,7 +62,7 @@ def _reduce_window(
     axes = range(window.rank)
     padded = resolved(b, spread[0], axes, window, auto_pad, ceil_mode)
     if padded.window.is_same:
-        padded = of_amounts(b, window, axes, same_amounts(missing(b, spread[0], axes, window)))
+        padded = with_amounts(b, window, axes, same_amounts(missing(b, spread[0], axes, window)))
     window = padded.window
     spread = [padded.operand(b, x, start) for x, start in zip(spread, starts, strict=True)]
     if len(inputs) == 1 and found in _BY_AXIS:
