@@ -303,6 +303,10 @@ def _has_an_order_of_few(node: Node) -> bool:
 
 
 @decompose(ops.ScatterND, "gpu", when=_has_an_order_of_few, benefit=2)
+def _last_written_of_few(b: Builder, node: Node) -> Value:
+    return _last_of_pairs(b, node)
+
+
 def _last_of_pairs(b: Builder, node: Node) -> Value:
     """Scatter onto zeros without the updates that a later one overwrites."""
     x, indices, updates = (node.operand(i) for i in range(3))

@@ -340,6 +340,20 @@ def test_an_op_that_cannot_run_there_is_an_error_or_runs_on_the_cpu(tmp_path: Pa
     assert [op.op for op in place(tmp_path / "m.tflite", "gpu").elsewhere] == ["BITWISE_XOR"]
 
 
+def test_quantized_sources_are_compared_in_float32(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("MatMul", ["d", "w"], ["y"]),
+    ]
+    weights = np.sin(np.arange(12, dtype=np.float32)).reshape(4, 3)
+    model = model_of(nodes, (2, 4), s=np.float32(0.25), z=np.uint8(128), w=weights)
+    checked = onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu").check
+    assert checked is not None
+    assert checked.ok
+    assert any("the source in float32" in note for note in checked.notes)
+
+
 def test_empty_tensors_are_refused(tmp_path: Path) -> None:
     model = model_of([helper.make_node("Neg", ["x"], ["y"])], (0, 3))
     with pytest.raises(onnxtfl.UnsupportedError, match="empty input, 'x'"):
