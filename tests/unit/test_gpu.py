@@ -354,6 +354,12 @@ def test_quantized_sources_are_compared_in_float32(tmp_path: Path) -> None:
     assert any("the source in float32" in note for note in checked.notes)
 
 
+def test_inputs_of_five_axes_are_refused(tmp_path: Path) -> None:
+    model = model_of([helper.make_node("Neg", ["x"], ["y"])], (1, 2, 2, 2, 3))
+    with pytest.raises(onnxtfl.UnsupportedError, match="more than 4 axes, and the input 'x' has 5"):
+        onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu")
+
+
 def test_empty_tensors_are_refused(tmp_path: Path) -> None:
     model = model_of([helper.make_node("Neg", ["x"], ["y"])], (0, 3))
     with pytest.raises(onnxtfl.UnsupportedError, match="empty input, 'x'"):
