@@ -25,6 +25,7 @@ _INHERITED = (
         "widens",
         "folds_all",
         "largest_integer",
+        "most_axes",
     ),
     *("accelerator", "runtime", "advice"),
 )
@@ -55,6 +56,7 @@ class TargetTable:
     widens: bool = False
     folds_all: bool = False
     largest_integer: int | None = None
+    most_axes: int | None = None
     min_runtime: str | None = None
     accelerator: str | None = None
     delegate: str | None = None

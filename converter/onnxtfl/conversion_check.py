@@ -133,7 +133,7 @@ def check_result(
     from onnxtfl.checking.session import check_models
     from onnxtfl.tracing.parts import prepare_source
 
-    options = job.options
+    options, target = job.options, target_tables()[job.options.target]
     if options.on_progress is not None:
         options.on_progress("check")
     if not gc.isenabled() and sum(result.ops_before.values()) > MANY:
@@ -151,9 +151,10 @@ def check_result(
     source = prepare_source(source, stack, names[0], names[1], shapes, options.signature)
     heavy = _is_heavy(job, converted.stat().st_size)
     settings = _settings(job, result, shapes, heavy, quantized_from)
+    settings = replace(settings, in_float32="quantized" in target.lacks)
     sample = sample if job.data is None else job.data
     report = check_models(source, converted, settings, sample, workers)
-    runs = target_tables()[options.target].runtime is not None and options.fallback == "none"
+    runs = target.runtime is not None and options.fallback == "none"
     if runs and report.status != "failed" and settings.runtime is None:
         report = _also_in_target(report, job, (source, converted), settings, sample)
     note = f"builtin kernels not compared: the model has more than {HEAVY >> 20} MB"

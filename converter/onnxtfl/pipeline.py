@@ -49,7 +49,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("dynamic products", of.dynamic_products),
     Stage("quantized types", of.quantized_types),
     Stage("simplify", of.SIMPLIFIED),
-    Stage("real arithmetic", of.real_arithmetic, to_tflite),
+    Stage("real arithmetic", of.real_arithmetic),
     Stage("layers of scans", of.SCANS, to_tflite),
     Stage("last outputs", of.last_outputs),
     Stage("integer kernels", of.quantized_for_tflite, to_tflite),

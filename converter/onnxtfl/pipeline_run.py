@@ -36,7 +36,7 @@ from onnxtfl.ir.types import TensorType
 from onnxtfl.options import Options
 from onnxtfl.passes.boundary.constant_names import Weights, constant_names, weights_of
 from onnxtfl.passes.boundary.dimensions import Dimensions
-from onnxtfl.passes.boundary.fixed_sizes import refuse_open_inputs
+from onnxtfl.passes.boundary.fixed_sizes import refuse_many_axes, refuse_open_inputs
 from onnxtfl.passes.boundary.parts import cut, keep_names, set_input_shapes
 from onnxtfl.passes.boundary.rename import rename_boundary, renamed_metadata
 from onnxtfl.passes.boundary.sequences import check_names, elements_of, flatten_inputs
@@ -218,6 +218,8 @@ class PipelineRun:
         if not self.target.has_open_sizes:
             refuse_open_inputs(graph, self.target.title)
             self.sizes.forget_outputs(graph)
+        if self.target.most_axes is not None:
+            refuse_many_axes(graph, self.target.title, self.target.most_axes)
 
     def late(self, graph: Graph) -> Late | None:
         """The record of the conversion as a property of the result."""

@@ -118,14 +118,14 @@ def dequantized(target: Target, options: Options) -> Passes:
 
 
 def real_arithmetic(target: Target, options: Options) -> Passes:
-    """Return the passes that dequantize a model for a target without integer kernels."""
+    """Return the passes that dequantize a model, by option or for a target without integer kernels."""
     made = Pass("real arithmetic", quantize.dequantize_all, EVERYWHERE, needs=NEUTRAL)
-    return [made, SIMPLIFY] if target.is_real else []
+    return [made, SIMPLIFY] if target.is_real or options.quantized == "float" else []
 
 
 def dynamic_products(target: Target, options: Options) -> Passes:
     """Products of activations that are quantized at run time."""
-    if options.dynamic_quant == "hybrid" or target.is_real:
+    if options.dynamic_quant == "hybrid" or target.is_real or options.quantized == "float":
         return [Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)]
     helps = target.name == "tfl" and target.has_hybrid_kernels
     return [Pass("dynamic products", quantize.remark_dynamic_products, EVERYWHERE, needs=NEUTRAL)] if helps else []

@@ -111,7 +111,7 @@ def _on_last_axis(b: Builder, node: Node) -> Value | list[Value] | None:
     """Move the axis last, where the kernels compute; layout assignment may merge these transposes."""
     x = node.operand(0)
     if x.rank < 2:
-        return None
+        return reshape(b, b(node.op, reshape_inferred(b, x, [1, x.shape[0]]), axis=1), x.shape, x) if x.rank else None
     if not _is_last(node):
         return on_permuted(b, node, moved_last(normalize_axis(node.attr("axis"), x.rank), x.rank))
     return reshape(b, b(node.op, reshape_inferred(b, x, [-1, x.shape[-1]]), axis=1), x.shape, x) if x.rank > 2 else None

@@ -283,14 +283,35 @@ def _last_written(b: Builder, node: Node) -> Value:
     ids = as_int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth], x), (count,), indices))
     news = reshape(b, updates, (count, *inner), indices, x)
     if _few_pairs(x, ids, 0, places):
-        kept = _without_earlier(b, ids, news, 0)
-        return _scatter_onto_zeros(b, x, indices, reshape(b, kept, updates.shape), "none")
+        return _last_of_pairs(b, node)
     rows = reshape(b, as_int32(b, dim_value(b, places, x)), (1,))
     numbers = b(ops.Add, iota(b, as_int32(b, dim_value(b, count, indices))), rows)
     last = b(ops.SegmentReduce, numbers, ids, reshape(b, rows, ()), kind="max")
     sources = b(ops.Max, last, iota(b, rows))
     both = b(ops.Concatenate, reshape(b, x, (places, *inner), x), news, axis=0)
     return reshape(b, b(ops.Gather, both, sources, axis=0), x.shape, x)
+
+
+def _has_an_order_of_few(node: Node) -> bool:
+    """Whether updates with an order are known to be few enough to compare all."""
+    indices, x = node.operand(1), node.operand(0)
+    if not _has_an_order(node) or x.dtype in _NARROW or not is_static((*indices.shape, *x.shape)):
+        return False
+    return math.prod(int(d) for d in indices.shape[:-1]) ** 2 <= MOST_PAIRS
+
+
+@decompose(ops.ScatterND, "gpu", when=_has_an_order_of_few, benefit=2)
+def _last_written_of_few(b: Builder, node: Node) -> Value:
+    return _last_of_pairs(b, node)
+
+
+def _last_of_pairs(b: Builder, node: Node) -> Value:
+    """Scatter onto zeros without the updates that a later one overwrites."""
+    x, indices, updates = (node.operand(i) for i in range(3))
+    depth, count = indices.size(-1), product(indices.shape[:-1])
+    ids = as_int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth], x), (count,), indices))
+    kept = _without_earlier(b, ids, reshape(b, updates, (count, *x.shape[depth:]), indices, x), 0)
+    return _scatter_onto_zeros(b, x, indices, reshape(b, kept, updates.shape), "none")
 
 
 def _few_pairs(x: Value, ids: Value, axis: int, places: Dim) -> bool:

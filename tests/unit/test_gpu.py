@@ -157,6 +157,10 @@ _CASES: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any], s
         {"w": np.sin(np.arange(324, dtype=np.float32)).reshape(12, 3, 3, 3)}, set()),
     "products of batches": ([helper.make_node("MatMul", ["x", "w"], ["y"])], (2, 3, 4, 5),
         {"w": np.sin(np.arange(90, dtype=np.float32)).reshape(3, 5, 6)}, set()),
+    "a softmax of a vector": ([helper.make_node("Softmax", ["x"], ["y"], axis=0)], (6,), {}, set()),
+    "rows that are written": ([helper.make_node("Mul", ["x", "c"], ["z"]), helper.make_node("Cast", ["z"], ["i"], to=7),
+        helper.make_node("ScatterElements", ["k", "i", "x"], ["y"], axis=1)], (3, 4),
+        {"c": np.float32([[4]]), "k": np.zeros((3, 6), np.float32)}, {"SCATTER_ND"}),
     "products of equals": ([helper.make_node("Transpose", ["x"], ["t"], perm=[0, 2, 1]),
         helper.make_node("MatMul", ["x", "t"], ["y"])], (1, 3, 4), {}, set()),
     "remainders of infinity": ([helper.make_node("Div", ["c", "x"], ["z"]), helper.make_node("Mod", ["x", "z"], ["y"],
@@ -335,6 +339,26 @@ def test_an_op_that_cannot_run_there_is_an_error_or_runs_on_the_cpu(tmp_path: Pa
         onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu")
     onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu", fallback="cpu")
     assert [op.op for op in place(tmp_path / "m.tflite", "gpu").elsewhere] == ["BITWISE_XOR"]
+
+
+def test_quantized_sources_are_compared_in_float32(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("MatMul", ["d", "w"], ["y"]),
+    ]
+    weights = np.sin(np.arange(12, dtype=np.float32)).reshape(4, 3)
+    model = model_of(nodes, (2, 4), s=np.float32(0.25), z=np.uint8(128), w=weights)
+    checked = onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu").check
+    assert checked is not None
+    assert checked.ok
+    assert any("the source in float32" in note for note in checked.notes)
+
+
+def test_inputs_of_five_axes_are_refused(tmp_path: Path) -> None:
+    model = model_of([helper.make_node("Neg", ["x"], ["y"])], (1, 2, 2, 2, 3))
+    with pytest.raises(onnxtfl.UnsupportedError, match="more than 4 axes, and the input 'x' has 5"):
+        onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu")
 
 
 def test_empty_tensors_are_refused(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ _ALLOWED = {
     "tables": {"wording"},
     "inputs": {"formats", "ir"},
     "metrics": {"ir"},
-    "tracing": {"formats", "ir", "passes", "pipeline", "runtimes", "temporary"},
+    "tracing": {"formats", "ir", "options", "passes", "pipeline", "runtimes", "temporary"},
     "checking": {
         *("formats", "inputs", "ir", "passes", "pipeline", "rewriting", "runtimes", "tables", "targets", "temporary"),
         *("evaluation", "kernels", "metrics", "tracing"),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,8 @@ from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.formats import files
 from onnxtfl.inputs.description import MismatchError
 from onnxtfl.inputs.generation import UnknownInputError
-from onnxtfl.runtimes import RunError, Workers
+from onnxtfl.runtimes import GPU, RunError, Workers
+from onnxtfl.tracing.real_source import real_source
 
 PathLike = str | os.PathLike[str]
 VARIED_SHARE = 0.25
@@ -71,16 +73,22 @@ def check_models(
         stack.enter_context(np.errstate(all="ignore"))  # values of models, and errors of them, may be infinite
         try:
             workers = workers or stack.enter_context(Workers(settings.runtime))
+            real = real_source(Path(a), stack) if settings.in_float32 or settings.runtime == GPU.name else None
+            a = real or a
             settings = for_quantized(settings, a, b)
             models = ModelPair.read(a, b, settings, workers, stack)
             cases = cases if inputs is None else split_cases(cases, models.a.info.inputs, models.b.info.inputs)
             report = Session(models, Judge(criteria(), settings.accept), started, stack).report(cases)
             report = with_models(report, (models.a, models.b), settings)
             report = with_advice(report, settings) if inputs is None else report
+            report = report if real is None else replace(report, notes=(*report.notes, IN_FLOAT32))
         except UnsupportedError as error:  # a kind of value, or an op, that the readers do not know
             report = CheckReport("not checked", str(error))
     seconds = time.perf_counter() - started
     return replace(report, rtol=settings.rtol, atol=settings.atol, seed=settings.seed, seconds=seconds)
+
+
+IN_FLOAT32 = "compared with the source in float32: the target computes on real values of quantized tensors"
 
 
 def criteria() -> tuple[Criterion, ...]:

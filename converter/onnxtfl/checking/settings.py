@@ -28,7 +28,8 @@ class Settings:
     most 2). ``profile``: measure the time of each op. ``patience``: a further kernel set that takes more than these
     seconds, and four times as long as the slower of the other runs, is skipped, with a note; None: never.
     ``per_layer``: also compare the tensors inside of both models. ``runtime``: the name of the runtime for .tflite
-    models; None for the first installed one. ``input_ranges``: the lowest and highest values of inputs, by name,
+    models; None for the first installed one. ``in_float32``: a quantized source is compared in float32, as on the GPU:
+    the second model computes on real values. ``input_ranges``: the lowest and highest values of inputs, by name,
     instead of those derived from the graph. ``accept``: the names of the criteria that may accept an output beyond the
     tolerance, None for all. ``output_rtol``, ``output_atol``: tolerances of single outputs, by name. ``absolute``:
     outputs whose absolute tolerance is not relative to their largest value, "" for all but those in ``output_atol``.
@@ -55,6 +56,7 @@ class Settings:
     patience: float | None = PATIENCE
     per_layer: bool = False
     runtime: str | None = None
+    in_float32: bool = False
     random: int = 1
     precision: str | None = None
     spreads: Mapping[str, Spread] = field(default_factory=dict)

@@ -62,6 +62,8 @@ class Target(ABC):
     """Whether there are hybrid kernels, and memory for dequantized weights does not matter."""
     longest_axis: int = (1 << 63) - 1
     """The largest size of an axis."""
+    most_axes: int | None = None
+    """The most axes of inputs and outputs; None for any number."""
     free_rank: int = (1 << 31) - 1
     """Ops that move elements are written with at most so many axes where that costs reshapes only."""
     is_laid_out: bool = False

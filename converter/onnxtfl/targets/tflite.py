@@ -88,6 +88,7 @@ class TfliteTarget(Target):
         self.has_open_sizes, self.has_int64, self.has_float16 = has["open_sizes"], has["int64"], has["float16"]
         self.has_uint8_kernels, self.has_hybrid_kernels = has["uint8_kernels"], has["hybrid_kernels"]
         self.has_integer_ops, self.is_real = has["quantized"], not has["quantized"]
+        self.most_axes = None if self.fallback else self.table.most_axes
         self.compares_costs = not self.table.own_arithmetic
         self.reads_values = self.table.parent is not None
         self.hybrid = hybrid

@@ -1,4 +1,4 @@
-"""Errors for dynamic inputs and results, for targets without dynamic sizes."""
+"""Errors for dynamic inputs and results, and ones with many axes, for targets without these."""
 
 from __future__ import annotations
 
@@ -19,6 +19,16 @@ def refuse_open_inputs(graph: Graph, title: str) -> None:
         hint = _HINT.format(" --input-shape ".join(map(_fixed, found)))
         message = f"{title} has no open sizes, which the {inputs} {names} of the model {_have(len(found))}"
         raise UnsupportedError(message, type_=found[0].type, hint=hint, code="E-OP-009")
+
+
+def refuse_many_axes(graph: Graph, title: str, most: int) -> None:
+    """Raise UnsupportedError for an input or output with more than `most` axes."""
+    for what, values in (("input", graph.inputs), ("output", graph.outputs)):
+        found = next((v for v in values if isinstance(v.type, TensorType) and (v.type.rank or 0) > most), None)
+        if found is not None:
+            message = f"{title} has no tensors of more than {most} axes, and the {what} {found.name!r} has {found.rank}"
+            hint = f"merge axes of it in the model, so that there are at most {most}"
+            raise UnsupportedError(message, type_=found.type, hint=hint, code="E-OP-009")
 
 
 def refuse_open_results(graph: Graph, title: str) -> None:

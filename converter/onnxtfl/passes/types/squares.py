@@ -16,7 +16,6 @@ those of the user, else such as a check generates.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,6 +24,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -32,6 +32,7 @@ from onnxtfl.ir.half import LARGEST
 from onnxtfl.ir.interpret import values_of
 from onnxtfl.ir.matching import made_by, splat_value
 from onnxtfl.ir.reshape import reshape
+from onnxtfl.ir.types import TensorType
 
 Inputs = Callable[[Graph], Sequence[Mapping[Value, Array]]]
 """Sets of inputs for a graph, none if they are unknown."""
@@ -41,8 +42,10 @@ LEAST = 2.0**-17
 """The smallest one: below, float16 has less than 8 bits."""
 SMALLEST = 2.0**-12
 """The smallest divisor; its square is still a float16."""
-SECONDS = 20.0
-"""The most seconds for evaluating the graph."""
+MOST_WORK = 1 << 29
+"""The largest graph that is evaluated, by elements read and written, and multiplications / 8: some seconds."""
+_ROUNDS = 100
+"""The iterations of a loop, for its work."""
 
 
 @dataclass(frozen=True)
@@ -111,21 +114,28 @@ def _below(root: Node, value: Value) -> _Root | None:
 
 def _observed(graph: Graph, roots: Sequence[_Root], inputs: Inputs) -> set[_Root]:
     """Those whose squares leave the range for the inputs."""
-    found, until = set[_Root](), time.monotonic() + SECONDS
-    if not roots:
+    found = set[_Root]()
+    if not roots or _work(graph) > MOST_WORK:
         return found
-
-    def watch(node: Node) -> None:
-        if time.monotonic() > until:
-            raise TimeoutError
-
     for given in inputs(graph):
         try:
-            elements = values_of(graph, dict(given), [root.x for root in roots], watch)
-        except Exception:  # the inputs do not suit the model, or it takes too long: nothing is known
+            elements = values_of(graph, dict(given), [root.x for root in roots])
+        except Exception:  # the inputs do not suit the model: nothing is known
             break
         found |= {root for root, x in zip(roots, elements, strict=True) if root.leaves(x)}
     return found
+
+
+def _work(graph: Graph) -> int:
+    """About the work of evaluating `graph`: a product of M x K and K x N has M K N = sqrt(MK KN MN) multiplications."""
+    total = 0
+    for node in graph.nodes:
+        values = [v for v in (*node.operands, *node.results) if v is not None and isinstance(v.type, TensorType)]
+        sizes = [math.prod(known_sizes(v.tensor_type.shape or ())) for v in values]
+        total += sum(sizes) + sum(_ROUNDS * _work(region) for region in node.regions)
+        if node.op.multiplies in ("matrices", "windows"):
+            total += math.isqrt(sizes[0] * sizes[1] * sizes[-1]) // 8
+    return total
 
 
 def _rewrite(graph: Graph, root: _Root) -> None:
