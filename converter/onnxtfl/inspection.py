@@ -223,8 +223,8 @@ def inspect(
         times = _of_file(source, read, lambda path: _times(path, *sizes)) if measured else None
         return Inspection(name, _summary(source, read), stage, tuple(read.graphs()), placed, times)
     if asked is not None or measured:
-        given_name = "profile" if asked is None else "placement"
-        raise UsageError(f"`{given_name}` is of the file itself", hint="leave out `stage`")
+        what = "profile" if asked is None else "placement"
+        raise UsageError(f"`{what}` is of the file itself", hint="leave out `stage`")
     graph = graph_after(source, stage, conversion_options(given))
     return Inspection(name, _summary(source, read), stage, (graph,))
 

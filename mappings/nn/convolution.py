@@ -343,6 +343,7 @@ def _is_over_planes(node: Node) -> bool:
     return window.counts(sizes)[0] != 0
 
 
+@decompose(ops.Conv, "xnnpack", when=_is_over_planes)
 @decompose(ops.Conv, "tfl", when=_is_over_planes, benefit=2)
 def _conv_by_planes(b: Builder, node: Node) -> Value:
     """Compute a 3-D convolution without CONV_3D: a 2-D one whose features are those of all taps of the first axis.
@@ -355,7 +356,8 @@ def _conv_by_planes(b: Builder, node: Node) -> Value:
     depth, *plane = attributes["input_spatial_dimensions"]
     first, feature = window.along([0]), attributes["input_feature_dimension"]
     x = realize_window(b, node.operand(0), [depth], first).operand(b, node.operand(0))
-    stack = b(ops.Concatenate, *ops.window_taps(b, x, [depth], first), axis=feature)
+    taps = [x] if first.shape == first.strides == (1,) else [*ops.window_taps(b, x, [depth], first)]
+    stack = taps[0] if len(taps) == 1 else b(ops.Concatenate, *taps, axis=feature)
     batch = [attributes["input_batch_dimension"], depth]
     images = transpose_and_merge(b, stack, [batch, [feature], *([a] for a in plane)])
     tap, *inside = attributes["kernel_spatial_dimensions"]

@@ -129,6 +129,12 @@ TRANSPOSED = """graph main(%x: tensor<2x3xfloat32>) -> (%y, %z) {
   %s = constant tensor<2xint64> [2, 3]
   %y, %z = Split(%p, %s) {axis = 1}
 }"""
+VOLUME = """graph main(%x: tensor<1x2x4x3x3xfloat32>) -> (%y) {
+  %w = constant tensor<2x2x3x1x1xfloat32> [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+  %y = Conv(%x, %w) {input_spatial_dimensions = [2, 3, 4], kernel_spatial_dimensions = [2, 3, 4],
+    output_spatial_dimensions = [2, 3, 4], window_strides = [1, 1, 1], padding = [1, 0, 0, 1, 0, 0],
+    rhs_dilation = [1, 1, 1]}
+}"""
 PADDED = """graph main(%x: tensor<1x4x4x2xfloat32>) -> (%y) {
   %a = constant tensor<4x2xint64> [0, 0, 1, 1, 0, 1, 0, 0]
   %v = constant tensor<float32> [-1.0]
@@ -136,7 +142,7 @@ PADDED = """graph main(%x: tensor<1x4x4x2xfloat32>) -> (%y) {
 }"""
 
 
-@pytest.mark.parametrize("text", [RUN, CLAMP, PADDED, PRODUCT, TRANSPOSED])
+@pytest.mark.parametrize("text", [RUN, CLAMP, PADDED, PRODUCT, TRANSPOSED, VOLUME])
 def test_forms_that_the_delegate_computes_are_preferred(text: str) -> None:
     graph = transformed(text, legal)
     forms = [(node, TARGET.accepted(node)) for node in graph.nodes]
@@ -146,6 +152,12 @@ def test_forms_that_the_delegate_computes_are_preferred(text: str) -> None:
 def test_what_the_delegate_cannot_compute_stays() -> None:
     graph = transformed(RUN.replace("[1, 2]", "[2, 1]"), legal)
     assert op_counts(graph) == {"Gather": 1}
+
+
+def test_a_convolution_over_points_of_a_volume_reads_it_as_it_is() -> None:
+    points = VOLUME.replace("2x2x3x1x1", "2x2x1x1x1").replace("5, 6, 7, 8, 9, 10, 11, 12", "")
+    counts = op_counts(transformed(points.replace("4, ]", "4]").replace("[1, 0, 0, 1", "[0, 0, 0, 0"), legal))
+    assert counts["Conv"] == 1 and not counts.keys() & {"Slice", "Concatenate", "Pad"}
 
 
 @pytest.mark.parametrize(

@@ -429,9 +429,8 @@ def test_signatures_agree_with_the_table_of_options(name: str, command: str) -> 
     """Each keyword is a row with the same default, and the other way round."""
     rows = {row.name: row for row in options_of(command) if row.is_keyword}
     taken = inspect.signature(getattr(onnxtfl, name)).parameters
-    arguments = (
-        set(ARGUMENTS) | {"a", "b", "model", "options"} | ({"stage", "placement"} if name == "unsupported" else set())
-    )
+    of_file = {"stage", "placement", "profile"} if name == "unsupported" else set()
+    arguments = set(ARGUMENTS) | {"a", "b", "model", "options"} | of_file
     assert set(taken) - arguments == set(rows) - arguments
     assert all(parameter.default == rows[key].default for key, parameter in taken.items() if key in rows)
 
@@ -446,7 +445,7 @@ def test_options_and_settings_agree_with_the_table() -> None:
         assert used[row.name] == row.default, row.name
     others = {
         *("check", "load", "keep_failed", "quantize", "calibration", "mean", "std", "data", "check_data", "stage"),
-        "placement",
+        *("placement", "profile"),
     }
     others |= {row.name for row in options_of("many", "ops")}
     assert {row.name for row in rows if row.is_keyword and not row.setting} - set(used) <= others
