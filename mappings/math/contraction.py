@@ -28,8 +28,9 @@ from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import is_weight
+from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, transpose_and_merge, transposed
+from onnxtfl.ir.reshape import broadcast, broadcast_to_sizes, dim_vector, reshape, transpose_and_merge, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.shapes import check_spreads
 from onnxtfl.ir.types import DType
@@ -329,6 +330,27 @@ def _product_of_each_batch(b: Builder, node: Node) -> Value | None:
     each = (slice_axes(b, rows, {0: slice(i, i + 1)}) for i in range(len(weights)))
     parts = [contracted(b, row, constant(w.copy()), 2, 0) for row, w in zip(each, weights, strict=True)]
     return reshape(b, b(ops.Concatenate, *parts, axis=0), node.result.shape)
+
+
+def _broadcasts_batches(node: Node) -> bool:
+    """Whether batches of known sizes broadcast."""
+    lhs, rhs = node.operand(0), node.operand(1)
+    if any(not v.tensor_type.is_static or v.is_quantized for v in (lhs, rhs)):
+        return False
+    roles = ops.DotRoles.of(node)
+    return [lhs.shape[i] for i in roles.lhs_batch] != [rhs.shape[i] for i in roles.rhs_batch]
+
+
+@decompose(ops.DotGeneral, "gpu", order="operands", when=_broadcasts_batches, benefit=1)
+def _of_equal_batches(b: Builder, node: Node) -> Value:
+    """Broadcast the batches of both operands, which kernels of the accelerator compute wrongly."""
+    roles = ops.DotRoles.of(node)
+    lhs, rhs = node.operand(0), node.operand(1)
+    left, right = list(lhs.shape), list(rhs.shape)
+    for i, j in zip(roles.lhs_batch, roles.rhs_batch, strict=True):
+        left[i] = right[j] = broadcast_dim(left[i], right[j])
+    whole = broadcast_to_sizes(b, lhs, left), broadcast_to_sizes(b, rhs, right)
+    return b(ops.DotGeneral, *whole, **attributes_of(node))
 
 
 def _has_few_axes(node: Node) -> bool:

@@ -94,6 +94,17 @@ def written_for_gpu(name: str, folder: Path) -> Placement:
     return place(folder / "g.tflite", "gpu")
 
 
+def test_what_the_accelerator_takes_does_not_fall_back_to_the_cpu(tmp_path: Path) -> None:
+    """It would compute a product of matrices that broadcasts, though wrongly."""
+    node = helper.make_node("MatMul", ["x", "v"], ["y"])
+    model = model_of([node], (3, 1, 3, 4))
+    model.graph.input.append(helper.make_tensor_value_info("v", TensorProto.FLOAT, [1, 2, 4, 2]))
+    onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", check=False)
+    assert [op.op for op in place(tmp_path / "m.tflite", "gpu").faulty] == ["BATCH_MATMUL"]
+    onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu", fallback="cpu", check=False)
+    assert not place(tmp_path / "m.tflite", "gpu").faulty
+
+
 @pytest.mark.parametrize("name", _RIGHT)
 def test_ops_that_are_computed_correctly_are_not_named(name: str, tmp_path: Path) -> None:
     assert written(_RIGHT[name], tmp_path / "m.tflite").report.faults == ()

@@ -5,12 +5,14 @@ Forms on narrow integers are tried for these rows only: results for the target c
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tools.probe.case import Case, batches_of
 from tools.probe.measure import Finding
+from tools.probe.properties import NOT_IN_BATCHES
 from tools.probe.registry import BOUNDS, cases_of
 from tools.probe.summary import Form, domains, list_text, merged, set_texts
 
@@ -28,9 +30,11 @@ def narrow_cases(op: str) -> Iterator[Case]:
 
     A lower rank may end the process although a higher one does not.
     """
-    seen = set[Any]()
+    seen, cases = set[Any](), list[Case]()
+    with batches_of(1, 1 << 22), contextlib.suppress(*NOT_IN_BATCHES):
+        cases.extend(cases_of(op))  # those before the first one that cannot have a batch of 1
     with batches_of(1, 1 << 22):
-        for case in sorted(cases_of(op), key=lambda case: -case.rank):
+        for case in sorted(cases, key=lambda case: -case.rank):
             types = frozenset(case.types.values())
             key = types, case.rank, case.constants
             if (

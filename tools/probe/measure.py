@@ -45,7 +45,7 @@ class Measurer:
         """The findings on `cases`, in order.
 
         Cases are skipped if earlier verdicts determine theirs: the rest of a cell (group, mode and rank) after a failed
-        case, higher ranks after an abort, and groups whose first cases were all refused.
+        case, higher ranks after an abort, and cases of a group and mode whose first ones were all refused.
         """
         history = _History()
         return [self._one(case, history) for case in cases]
@@ -86,23 +86,23 @@ class _History:
 
     def verdict(self, case: Case, kernel_set: str) -> str | None:
         """The verdict that earlier ones determine; None if the case has to be run."""
-        group = (case.group, kernel_set)
-        if case.rank >= self.aborted.get((*group, case.mode), 99):
+        group = (case.group, case.mode, kernel_set)
+        if case.rank >= self.aborted.get(group, 99):
             return "abort"
         for bad in ("refused", "absent", "abort"):
             if self.groups[(*group, bad)] >= _SKIP_AFTER and not self.groups[(*group, "ran")]:
                 return bad
-        return self.cells.get((*group, case.mode, case.rank))
+        return self.cells.get((*group, case.rank))
 
     def add(self, case: Case, kernel_set: str, verdict: str) -> None:
         """Add a verdict."""
-        group = (case.group, kernel_set)
+        group = (case.group, case.mode, kernel_set)
         ran = verdict in ("correct", "wrong")
         self.groups[(*group, "ran" if ran else verdict)] += 1
         if verdict == "abort":
-            self.aborted[(*group, case.mode)] = case.rank
+            self.aborted[group] = case.rank
         if verdict != "correct":
-            self.cells[(*group, case.mode, case.rank)] = verdict
+            self.cells[(*group, case.rank)] = verdict
 
 
 def save(findings: Sequence[Finding], file: Path) -> None:

@@ -20,21 +20,24 @@ _EACH = 3
 _TYPES = frozenset({"float32", "int32", "bool", "qint8", "qint32"})
 _CONVERTED = _TYPES | {"float16", "int8", "uint8"}
 """The element types in which results for the accelerator compute, and those that they convert."""
+_MOVING = ("RESHAPE", "TRANSPOSE", "SPLIT", "SPLIT_V", "TILE", "REVERSE_V2", "SELECT", "MIRROR_PAD", "REDUCE_MIN")
+_OF_ANY_TYPE = frozenset((*_MOVING, "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "REDUCE_PROD"))
+"""The ops that mostly move elements: they are tried on all of these types."""
 _MODES = ("equal", "scalar", "broadcast")
 _RANK = 4
 _PLAIN = ("equal_ranks", "constant_ranks", "unit_constants", "flat_scalars", "plain_slice", "shrinks")
 _RANKS = (*_PLAIN, "channels_of_groups", "whole_slices", "closed_windows", "axes")
-_ALWAYS = ("constant", "required", "per_axis", "quantization", "has_axes")
+_ALWAYS = ("constant", "required", "per_axis", "quantization")
 _LAST = ("constants", "unit_batch")
 """The properties that are tried first, since they say the most, and last, before and after options."""
-_LEAST_GAIN = 0.005
-"""The part of all cases that a property has to explain to be a constraint of forms."""
+_LEAST_GAIN = 0.01
+"""The part of all correct cases that a property has to explain to be a constraint of forms."""
 _DELEGATED = frozenset({"float32", "int32", "qint8", "quint8", "qint32"})
 """The element types of which a delegate of the CPU takes any."""
 _OF_VULKAN = 1e-3
 _MOST_AXES = 6
 """XNN_MAX_TENSOR_DIMS."""
-_NOT_IN_BATCHES = (ValueError, IndexError)
+NOT_IN_BATCHES = (ValueError, IndexError)
 """What cases raise that cannot have a batch of 1."""
 Key = tuple[Any, ...]
 
@@ -43,7 +46,7 @@ def cases_with_properties(op: str) -> Iterator[Case]:
     """A few static cases of each kind, with batches of 1 and more, whose `extra` has options and properties."""
     seen: Counter[Key] = Counter()
     for first in (2, 1):
-        with batches_of(first, EXACT_INTEGERS // 4), contextlib.suppress(*_NOT_IN_BATCHES if first == 1 else ()):
+        with batches_of(first, EXACT_INTEGERS // 4), contextlib.suppress(*NOT_IN_BATCHES if first == 1 else ()):
             for case in cases_of(op):
                 for found in (*_of_equal_ranks(case), case, *_of_batch_1(case), *_of_a_constant(case)):
                     if _is_suitable(found):
@@ -81,7 +84,7 @@ def _is_suitable(case: Case) -> bool:
     small = all(array is None or array.ndim <= _RANK + 1 for array in every)
     if case.dynamic or case.mode == "nan":
         return False
-    return small and (types <= _TYPES or (types <= _CONVERTED and "U" in case.types))
+    return small and types <= (_CONVERTED if "U" in case.types or case.op in _OF_ANY_TYPE else _TYPES)
 
 
 def _of_batch_1(case: Case) -> Iterator[Case]:
@@ -94,7 +97,7 @@ def _of_batch_1(case: Case) -> Iterator[Case]:
     if any(
         a is not None and b is not None and a.shape != b.shape for a, b in zip(operands, case.operands, strict=True)
     ):
-        with contextlib.suppress(*_NOT_IN_BATCHES):
+        with contextlib.suppress(*NOT_IN_BATCHES):
             yield replace(case, operands=operands, expected=case.evaluate(*operands))
 
 
@@ -103,7 +106,7 @@ def _of_equal_ranks(case: Case) -> Iterator[Case]:
     if case.mode == "broadcast" and case.evaluate is not None and not case.quantizations:
         rank = case.expected[0].ndim
         operands = [a if a is None else a.reshape((1,) * (rank - a.ndim) + a.shape) for a in case.operands]
-        with contextlib.suppress(*_NOT_IN_BATCHES):
+        with contextlib.suppress(*NOT_IN_BATCHES):
             yield replace(case, operands=operands, expected=case.evaluate(*operands))
 
 
@@ -135,12 +138,13 @@ def deciding(findings: Sequence[Finding]) -> list[Finding]:
     """The findings with those constraints only without which a correct case would count as wrong."""
     known = {name for f in findings for name, value in f.extra.items() if _decides(name, value)}
     names = sorted(known, key=lambda name: (_RANKS.index(name) if name in _RANKS else len(_RANKS), name in _LAST, name))
-    always = [name for name in names if name in _ALWAYS]
+    broadcasts = any(finding.mode in ("scalar", "broadcast") for finding in findings)
+    always = [name for name in names if name in _ALWAYS or (name == "has_axes" and broadcasts)]
     chosen: list[str] = list(always)
-    best = _kept(findings, chosen)
+    best, correct = _kept(findings, chosen), sum(set(f.verdicts.values()) == {"correct"} for f in findings)
     while best < len(findings):
         gains = ((_kept(findings, [*chosen, name]) - best, name) for name in names)
-        gain, name = next(((gain, name) for gain, name in gains if gain > _LEAST_GAIN * len(findings)), (0, ""))
+        gain, name = next(((gain, name) for gain, name in gains if gain > _LEAST_GAIN * correct), (0, ""))
         if not gain:
             break
         chosen.append(name)

@@ -158,8 +158,8 @@ class TfliteTarget(Target):
         refused = self.own_refusal(form, results)
         if refused is None:
             return self._outside(("preferred",), form, results)
-        if self.fallback is None:
-            return refused
+        if self.fallback is None or self.fault(form, results) is not None:
+            return refused  # what the target takes does not fall back, even if it is wrong
         return self._outside(("safe",), form, results) or self.fallback.refusal(form, results)
 
     def falls_back(self, node: Node, form: Form) -> bool:
