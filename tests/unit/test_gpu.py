@@ -346,6 +346,7 @@ def test_an_op_that_cannot_run_there_is_an_error_or_runs_on_the_cpu(tmp_path: Pa
     assert [op.op for op in place(tmp_path / "m.tflite", "gpu").elsewhere] == ["BITWISE_XOR"]
 
 
+@pytest.mark.usefixtures("device")
 def test_quantized_sources_are_compared_in_float32(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
