@@ -294,8 +294,8 @@ def _last_written(b: Builder, node: Node) -> Value:
 
 def _has_an_order_of_few(node: Node) -> bool:
     """Whether updates with an order are known to be few enough to compare all."""
-    indices, x = node.operand(1), node.operand(0)
-    if not _has_an_order(node) or x.dtype in _NARROW or not is_static((*indices.shape, *x.shape)):
+    x, indices = node.operands[0], node.operand(1)
+    if x is None or not _has_an_order(node) or x.dtype in _NARROW or not is_static((*indices.shape, *x.shape)):
         return False
     return math.prod(int(d) for d in indices.shape[:-1]) ** 2 <= MOST_PAIRS
 

@@ -155,7 +155,7 @@ def _rewrite(graph: Graph, root: _Root) -> None:
 def _is_of(user: Node, root: _Root) -> bool:
     """Whether `user` joins `x` and its root, which has the same number of axes."""
     joins = user.operand(0) is root.x or (user.op is ops.Mul and user.operand(1) is root.x)
-    return joins and root.node.result.rank == root.x.rank
+    return joins and root.node.result.rank == root.x.rank and not user.result.is_quantized
 
 
 def _in_two_steps(b: Builder, root: _Root) -> tuple[Value, Value, Value]:
