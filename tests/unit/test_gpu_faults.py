@@ -24,6 +24,7 @@ from onnxtfl.targets import table
 from onnxtfl.targets.forms import read_form
 from onnxtfl.targets.properties import PROPERTIES
 from tests.unit.test_gpu import device, model_of  # noqa: F401
+from tests.unit.tiny_models import saved, tflite_model
 
 FILE = "targets/gpu.toml"
 ROWS = [(op, row) for op in table.op_names() for row in table.narrowed("gpu", op).faults]
@@ -67,6 +68,8 @@ _RIGHT: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any]]] 
         helper.make_node("MaxPool", ["t"], ["y"], kernel_shape=[3, 3])], (1, 4, 3, 3), {"p": [0, 0, 1, 1, 0, 0, 1, 1]}),
     "a causal mask": ([helper.make_node("Add", ["x", "c"], ["z"]), helper.make_node("Softmax", ["z"], ["y"])],
         (1, 1, 6, 6), {"c": np.triu(np.full((6, 6), -np.inf, np.float32), 1)}),
+    "padding by a number": ([helper.make_node("Pad", ["x", "p", "c"], ["y"])], (1, 2, 3, 3),
+        {"p": [0, 0, 1, 1, 0, 0, 1, 1], "c": np.float32(-2)}),
     "small slopes": ([helper.make_node("LeakyRelu", ["x"], ["y"], alpha=0.01)], (2, 3), {}),
 }  # fmt: skip
 
@@ -121,6 +124,14 @@ def test_the_accelerator_computes_what_the_table_says(name: str, tmp_path: Path)
     with GPU.worker() as gpu, LITERT.worker() as cpu:
         found, expected = gpu.run(path, [x])[0], cpu.run(path, [x])[0]
     assert np.allclose(found, expected, rtol=1e-3, atol=1e-3) == (name in _RIGHT)
+
+
+@pytest.mark.parametrize(("value", "fault"), [(-2.0, ""), (-np.inf, "computes wrong values")])
+def test_padding_by_minus_infinity_is_named(value: float, fault: str, tmp_path: Path) -> None:
+    padding = np.array([[0, 0], [0, 0], [1, 1], [1, 1]], np.int32)
+    operands = [("x", (1, 1, 2, 2), None), ("p", (4, 2), padding), ("c", (1,), np.array([value], np.float32))]
+    path = saved(tflite_model("PADV2", operands, ("y", (1, 1, 4, 4))), tmp_path / "m.tflite")
+    assert [op.fault for op in place(path, "gpu").ops] == [fault]
 
 
 def test_ops_that_end_the_process_are_named(tmp_path: Path) -> None:
