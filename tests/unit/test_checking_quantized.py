@@ -118,6 +118,15 @@ def test_an_output_several_times_as_far_from_the_emulation_is_a_fault() -> None:
     assert not found.is_far
 
 
+def test_a_wrong_float32_copy_of_a_source_is_no_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, copy, made = saved(quantized(), tmp_path / "a.onnx"), tmp_path / "copy.onnx", tmp_path / "b.tflite"
+    onnx_to_tflite(quantized(wrong=-1.0), made, check=False, target="gpu")
+    tflite_to_onnx(made, copy, check=False)
+    assert check(copy, made).ok
+    monkeypatch.setattr("onnxtfl.checking.session.real_source", lambda source, stack: copy)
+    assert not check_models(source, made, Settings(in_float32=True)).ok
+
+
 def test_distances_of_large_outputs_are_measured_in_little_memory() -> None:
     emulated = np.full((1, 3, 1 << 20), 40, np.int8)
     other = emulated.copy()

@@ -12,6 +12,9 @@ from onnxtfl.inputs.calibrated import LEVELS, calibrated
 WITHIN = 16
 """The allowed difference of outputs between a quantized and the float model, in steps."""
 
+SIMILAR = 0.5
+"""The lowest cosine between outputs of a quantized source and of its float32 copy, if the copy is the reference."""
+
 
 def for_quantized(settings: Settings, a: Any, b: Any) -> Settings:
     """The settings for the model at ``b``, and its float source at ``a``.
@@ -23,6 +26,18 @@ def for_quantized(settings: Settings, a: Any, b: Any) -> Settings:
         return settings
     steps = settings.max_steps if settings.max_steps != Settings.max_steps else WITHIN  # the user's value has priority
     return replace(settings, levels=LEVELS[found.mode], max_steps=steps, spreads=found.inputs)
+
+
+def compared_by_cosine(settings: Settings) -> Settings:
+    """The settings for the outputs of a float .onnx model and a quantized one as vectors."""
+    known = replace(settings, metrics=("cosine",), in_float32=False, runtime=None, quantized_from=None, tensors=())
+    return replace(known, per_layer=False, profile=False, precision=None)
+
+
+def least_cosine(report: CheckReport) -> float:
+    """The lowest cosine between outputs of both models; 0 if there is none, or if they did not run."""
+    found = [output.metrics["cosine"] for output in report.outputs if "cosine" in output.metrics]
+    return min(found, default=0.0)
 
 
 def with_advice(report: CheckReport, settings: Settings) -> CheckReport:

@@ -34,7 +34,7 @@ from onnxtfl.checking.models.sequences import flattened
 from onnxtfl.checking.models.side import FirstRun
 from onnxtfl.checking.pairing.interface import is_moved
 from onnxtfl.checking.profiling import with_models
-from onnxtfl.checking.quantized import for_quantized, with_advice
+from onnxtfl.checking.quantized import SIMILAR, compared_by_cosine, for_quantized, least_cosine, with_advice
 from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.second_run import Compared, SecondRun
 from onnxtfl.checking.settings import Settings
@@ -73,22 +73,33 @@ def check_models(
         stack.enter_context(np.errstate(all="ignore"))  # values of models, and errors of them, may be infinite
         try:
             workers = workers or stack.enter_context(Workers(settings.runtime))
-            real = real_source(Path(a), stack) if settings.in_float32 or settings.runtime == GPU.name else None
-            a = real or a
+            real = _real_reference(a, settings, inputs, stack)
+            a = a if real is None else real[0]
             settings = for_quantized(settings, a, b)
             models = ModelPair.read(a, b, settings, workers, stack)
             cases = cases if inputs is None else split_cases(cases, models.a.info.inputs, models.b.info.inputs)
             report = Session(models, Judge(criteria(), settings.accept), started, stack).report(cases)
             report = with_models(report, (models.a, models.b), settings)
             report = with_advice(report, settings) if inputs is None else report
-            report = report if real is None else replace(report, notes=(*report.notes, IN_FLOAT32))
+            report = report if real is None else replace(report, notes=(*report.notes, real[1]))
         except UnsupportedError as error:  # a kind of value, or an op, that the readers do not know
             report = CheckReport("not checked", str(error))
     seconds = time.perf_counter() - started
     return replace(report, rtol=settings.rtol, atol=settings.atol, seed=settings.seed, seconds=seconds)
 
 
-IN_FLOAT32 = "compared with the source in float32: the target computes on real values of quantized tensors"
+def _real_reference(a: PathLike, settings: Settings, inputs: Inputs, stack: ExitStack) -> tuple[Path, str] | None:
+    """The source in float32 and a note, if the second model computes on real values of quantized tensors.
+
+    The copy is written by a conversion of this package, so it is used only if its outputs are similar to the source's.
+    """
+    if not (settings.in_float32 or settings.runtime == GPU.name):
+        return None
+    if (real := real_source(Path(a), stack)) is None:
+        return None
+    cosine = least_cosine(check_models(real, a, compared_by_cosine(settings), inputs))
+    note = f"compared with the source in float32, as the target computes (cosine {cosine:.3f} to the quantized source)"
+    return (real, note) if cosine >= SIMILAR else None
 
 
 def criteria() -> tuple[Criterion, ...]:
