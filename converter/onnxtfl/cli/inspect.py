@@ -20,14 +20,15 @@ STAGES = {
         *("floats", "dynamic products", "quantized types", "simplify", "layers of scans"),
         *("integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io", "formulas"),
         *("separate outputs", "legalize", "saturate", "tidy", "sink", "layout", "legalize late", "loop invariants"),
-        *("cleanup", "lower", "fuse activations", "pass through", "state tensors", "memory", "prepared outputs"),
+        *("cleanup", "legalize merged", "lower", "fuse activations", "pass through", "state tensors", "memory"),
+        "prepared outputs",
     ),
     ".tflite": (
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "small types", "complex numbers"),
         *("recognize", "recognize layers", "quantized types", "simplify", "fuse quantized", "uint8 storage"),
         *("quantized io", "int32 outputs", "opset", "formulas", "integer sums"),
         *("separate outputs", "legalize", "tidy", "sink", "layout", "legalize late", "loop invariants", "cleanup"),
-        *("surround moves", "lower"),
+        *("legalize merged", "surround moves", "lower"),
     ),
 }
 """The stages of the conversion by the suffix of the source; a test compares them with the pipeline."""

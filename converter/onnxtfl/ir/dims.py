@@ -17,7 +17,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.budget import LARGEST_EXPRESSION, current_budget
@@ -48,12 +48,14 @@ Replacements = Mapping[str, "Dim"] | Mapping[Symbol, "Dim"] | Mapping[Symbol | C
 class SymDim:
     """A polynomial over symbols and floor divisions; immutable, hashable, normalized."""
 
-    __slots__ = ("_hash", "_text", "terms", "weight")
+    __slots__ = ("_hash", "_text", "facts", "terms", "weight")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
         self.terms = terms
         self.weight = sum(1 + sum(_weight(atom) * power for atom, power in monomial) for monomial, _ in terms)
         """The number of terms, and of the factors in them."""
+        self.facts: Any = None
+        """What the value analysis knows of it (ir/intervals.py), once it was asked."""
         self._hash = hash(terms)
         self._text = ""
 

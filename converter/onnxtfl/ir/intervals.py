@@ -12,11 +12,12 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Atom, Dim, FloorDiv, Monomial, floordiv, parts
+from onnxtfl.ir.dims import Atom, Dim, FloorDiv, Monomial, SymDim, floordiv, parts
 from onnxtfl.ir.dtypes import DType
 
 INF = math.inf
@@ -328,11 +329,16 @@ def truncated(x: Facts) -> Facts:
     return replace(x, low=math.trunc(x.low), high=math.trunc(x.high), integral=True) if x.is_finite else UNKNOWN
 
 
-@functools.lru_cache(maxsize=1 << 12)
 def of_dim(dim: Dim) -> Facts:
-    """The facts of a size, or of an integer computed from sizes."""
+    """The facts of a size, or of an integer computed from sizes; they are computed once."""
     if isinstance(dim, int):
         return replace(ZERO, low=dim, high=dim)
+    if dim.facts is None:
+        dim.facts = _of_sum(dim)
+    return cast(Facts, dim.facts)
+
+
+def _of_sum(dim: SymDim) -> Facts:
     found = ZERO
     for monomial, factor in dim.terms:
         factors = [_of_atom(atom) for atom, power in monomial for _ in range(power)]
@@ -343,7 +349,7 @@ def of_dim(dim: Dim) -> Facts:
     return found
 
 
-def _by_remainder(dim: Dim, monomial: Monomial, factor: int) -> Facts | None:
+def _by_remainder(dim: SymDim, monomial: Monomial, factor: int) -> Facts | None:
     """The facts of a sum with k * d * (n // d), which is k * n - k * (n % d): of the padding of SAME, 3 * (n // 3) - n.
 
     None if the term is no multiple of a quotient by d.

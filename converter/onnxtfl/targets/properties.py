@@ -108,12 +108,14 @@ def _numbers(op: OpInstance, name: str) -> list[int]:
 
 
 def channels_of_groups(op: OpInstance) -> str:
-    """Of a convolution: "all" without groups, "4n" if groups read and make a multiple of 4 channels, else "any"."""
+    """Of a convolution: "all" without groups, "4n" if groups read and make a multiple of 4 channels, else "any"; of a
+    depthwise one: "all" if each channel makes one, else "any".
+    """
     x, filters, y = _shapes(op, "operands")[0], _shape(op.named("filter")[0]), _shapes(op, "results")[0]
     if not x or not filters or x[-1] == filters[-1]:
         return "all"
-    groups = x[-1] // filters[-1]
-    return "4n" if filters[-1] % 4 == 0 and (y[-1] // groups) % 4 == 0 else "any"
+    groups = x[-1] // filters[-1]  # 0 for a depthwise convolution
+    return "4n" if groups and filters[-1] % 4 == 0 and (y[-1] // groups) % 4 == 0 else "any"
 
 
 def shrinks(op: OpInstance) -> bool:
