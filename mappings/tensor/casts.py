@@ -282,7 +282,7 @@ def _float_of_bits(x: Term) -> Term:
 
 
 def _bits_of_float(x: Term) -> Term:
-    """Return the bits of float32 `x` in int64; the inverse of `_float_of_bits`.
+    """Return the bits of float32 `x` in int64; the inverse of `_float_of_bits`. Each NaN becomes 0x7FC00000.
 
     Steps of 64, 32, ... 1 scale the absolute value to [1, 2), which is exact; they add up to the exponent.
     """

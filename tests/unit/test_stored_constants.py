@@ -7,7 +7,6 @@ import io
 import numpy as np
 import pytest
 
-from onnxtfl.errors import UnsupportedError
 from onnxtfl.formats.onnx import writer as onnx_writer
 from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.ir.data import ArrayData, CastData
@@ -86,9 +85,11 @@ def test_runtimes_dequantize_what_is_written(name: str) -> None:
     assert tfl_ops <= op_counts(graph).keys()
 
 
-def test_blocks_before_opset_21_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="block_size"):
-        written(dequantized("quant<int8 axis=0 block=2 0.5:0 0.25:0 2.0:3 1.0:1>"), OnnxTarget(17))
+def test_blocks_before_opset_21_are_dequantized_by_arithmetic() -> None:
+    blocks = "quant<int8 axis=0 block=2 0.5:0 0.25:0 2.0:3 1.0:1>"
+    x = {"x": np.zeros((2, 4), np.float32)}
+    older, newer = (run_onnx(written(dequantized(blocks), OnnxTarget(opset)), x) for opset in (17, 21))
+    np.testing.assert_array_equal(older["y"], newer["y"])
 
 
 # --- casts with an offset ---------------------------------------------------------------------------------------------
