@@ -229,8 +229,12 @@ def with_faults(report: CheckReport, model: Path | str) -> CheckReport:
 
 
 def faults_of(job: Job, converted: Path) -> tuple[str, ...]:
-    """What runtimes with a target of their own compute wrongly of a result for the default target."""
-    if job.format != "onnx" or target_tables()[job.options.target].parent is not None:
+    """What runtimes with a target of their own compute wrongly of a result for the default target.
+
+    None for a result that is neither checked nor loaded: it is not read again.
+    """
+    is_read = job.check is not False or job.load
+    if job.format != "onnx" or not is_read or target_tables()[job.options.target].parent is not None:
         return ()
     from onnxtfl.placement import known_faults
 

@@ -178,8 +178,8 @@ def known_faults(model: str | os.PathLike[str]) -> list[str]:
         return []
     ops, found = file_ops(model), []
     for name, table in target_tables().items():
-        placed = by_table(Path(model), name, read, ops).faulty if table.measured else ()
-        for op, reason, rewrite, names in by_reason(placed):
+        placed = _placed_ops(_known(name), read, ops) if table.measured else ()
+        for op, reason, rewrite, names in by_reason([op for op in placed if op.fault]):
             found.append(f"{len(names)} {op} ({some(names)}): {table.title} {reason}; {rewrite}")
     return found
 
@@ -203,14 +203,24 @@ def sources_of(read: Model, record: Record | None = None) -> dict[str, tuple[str
 
 def by_table(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Placement:
     """The placement according to the tables of the target."""
-    known = TfliteTarget(table=target, on_cpu=target_tables()[target].shares_cpu)
-    known.is_laid_out = target in chosen_targets()  # the tables of delegates do not cover each axis order
-    seen: dict[Hashable, Verdict] = {}
-    placed = tuple(_placed(read.main, i, node, known, seen) for i, node in enumerate(read.main.nodes))
-    placed = tuple(replace(op, op=found.op, name=found.result) for op, found in zip(placed, ops, strict=True))
+    known = _known(target)
+    placed = _placed_ops(known, read, ops)
     parts = None if known.fallback is None else _partitions(read.main, placed)
     measured = f", measured with {known.table.measured}" if known.table.measured else ""
     return Placement(target, f"the table schemas/{known.table.file}{measured}", placed, partitions=parts)
+
+
+def _known(target: str) -> TfliteTarget:
+    """The target by whose tables the ops of a file are placed."""
+    known = TfliteTarget(table=target, on_cpu=target_tables()[target].shares_cpu)
+    known.is_laid_out = target in chosen_targets()  # the tables of delegates do not cover each axis order
+    return known
+
+
+def _placed_ops(target: TfliteTarget, read: Model, ops: Sequence[FileOp]) -> tuple[PlacedOp, ...]:
+    seen: dict[Hashable, Verdict] = {}
+    placed = (_placed(read.main, i, node, target, seen) for i, node in enumerate(read.main.nodes))
+    return tuple(replace(op, op=found.op, name=found.result) for op, found in zip(placed, ops, strict=True))
 
 
 Verdict = tuple[Refusal | None, Fault | None, Refusal | None]
