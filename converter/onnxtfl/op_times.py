@@ -26,6 +26,7 @@ from onnxtfl.pipeline import lifted_where_possible
 from onnxtfl.placement import sources_of
 from onnxtfl.runtimes import LITERT, ONNXRUNTIME
 from onnxtfl.runtimes.profiler import profile
+from onnxtfl.runtimes.profiles import OpTime, Profile
 from onnxtfl.schemas.sections import folder
 from onnxtfl.tables import Row, some
 
@@ -34,37 +35,23 @@ SHOWN = 20
 
 
 @dataclass(frozen=True)
-class TimedOp:
-    """An op of the file with its milliseconds in one run, or a kernel of the runtime whose op is not known.
+class TimedOp(OpTime):
+    """An op of the file with its time, or a kernel of the runtime whose op is not known.
 
     ``name``: that of the first result, of an ONNX node its own; "" if it is not known. ``op``: the op in the file, else
     the runtime's kernel. ``kernels``: the kernels that compute it, where these have other names. ``sources``: the
     tensors of the source that it computes, where the file has the record of its conversion.
     """
 
-    name: str
-    op: str
-    milliseconds: float
     kernels: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class OpTimes:
-    """The ops of a model in the order in which they run, measured on one thread.
+class OpTimes(Profile):
+    """The profile of a model on one thread, with its ops in the order in which they run."""
 
-    ``milliseconds``: those of a run without measuring ops. ``delegate`` computes ``delegated`` of the ``total`` ops, in
-    ``partitions`` groups. ``note``: why something was not measured.
-    """
-
-    runtime: str
     ops: tuple[TimedOp, ...] = ()
-    milliseconds: float | None = None
-    note: str = ""
-    delegate: str = ""
-    delegated: int = 0
-    total: int = 0
-    partitions: int = 0
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """The lines of a table: the whole run, each kind of op, and the slowest ops (``verbose``: all, in order)."""

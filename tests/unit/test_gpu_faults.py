@@ -53,8 +53,15 @@ _MODELS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any]]]
     "padding below 0": ([helper.make_node("Sub", ["x", "c"], ["z"]), helper.make_node("Pad", ["z", "p"], ["t"]),
         helper.make_node("MaxPool", ["t"], ["y"], kernel_shape=[3, 3])], (1, 4, 3, 3),
         {"c": np.float32([[[[2]]]]), "p": [0, 0, 1, 1, 0, 0, 1, 1]}),
+    "parts of a split": ([helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Split", ["z"], ["a", "b"],
+        axis=1, num_outputs=2), helper.make_node("Sigmoid", ["a"], ["s"]), helper.make_node("Mul", ["b", "s"], ["y"])],
+        (3, 8), {"w": np.sin(np.arange(128, dtype=np.float32)).reshape(8, 16)}),
+    "a transposed convolution": ([helper.make_node("ConvTranspose", ["x", "c"], ["y"], auto_pad="SAME_UPPER",
+        strides=[2, 2])], (1, 2, 4, 4), {"c": np.linspace(-1, 1, 36, dtype=np.float32).reshape(2, 2, 3, 3)}),
 }  # fmt: skip
 _WRONG = {
+    "parts of a split": "SPLIT",
+    "a transposed convolution": "TRANSPOSE_CONV",
     "channels of groups": "CONV_2D",
     "a batch of constants": "MUL",
     "blocks of a batch": "SPACE_TO_DEPTH",

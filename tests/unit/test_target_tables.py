@@ -14,7 +14,7 @@ from onnxtfl.ir.graph import Value
 from onnxtfl.ir.types import tensor
 from onnxtfl.rewriting.registry import Form
 from onnxtfl.targets import table
-from onnxtfl.targets.terms import reads_producers
+from onnxtfl.targets.terms import _of_tensors, reads_producers
 from onnxtfl.targets.tflite import TfliteTarget, _forms
 
 KEYS = {one.name for one in fields(table.Narrowed)} - {"activations"}
@@ -107,3 +107,11 @@ def test_what_is_no_table(folder: Path, text: str, said: str) -> None:
     (folder / "npu.toml").write_text(f"{HEAD}{text}\n", encoding="utf-8")
     with pytest.raises(ValueError, match=said):
         target_tables.target_tables()
+
+
+def test_an_unknown_word_in_a_condition_is_an_error() -> None:
+    """It was an element type that no tensor has."""
+    value = Value(tensor("int16", 2))
+    assert not _of_tensors([value], ["int8"], None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no such term: 'plain'"):
+        _of_tensors([value], ["plain"], None)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ class Violation:
     """A constraint of a form that an op instance violates. `subject`: the variable, operand or option.
 
     `allowed`: element types, for kinds "dtype" and "quantization"; `limit`: the highest rank; `values`: of an option;
-    `needed`: what is accepted instead, in words, where these say too little.
+    `needed`: a sentence on what is accepted instead, where these say too little.
     """
 
     kind: Kind

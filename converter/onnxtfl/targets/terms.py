@@ -19,7 +19,7 @@ from onnxtfl.ir.dims import Shape, size_or
 from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.targets.instance import Bound, OpInstance
 
 Sizes = Sequence[int]
@@ -28,7 +28,7 @@ Sizes = Sequence[int]
 def reads_producers(condition: str) -> bool:
     """Whether a condition depends on the ops around this one, besides the types of values and which are constant."""
     ends = (" finite", " bounded", " inside", " distinct", " nonnegative")
-    inner = (" not of ", " apart from ")
+    inner = (" not of ", " not before ")
     return any(term.endswith(ends) or any(found in term for found in inner) for term in condition.split(" or "))
 
 
@@ -38,6 +38,7 @@ def within(condition: str, op: OpInstance) -> bool:
 
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {">": operator.gt, "!=": operator.ne, "=": operator.eq}
+_STORAGES = frozenset({*(dtype.value for dtype in DType), "float8"})
 _UNSET = (None, False, 0, 0.0, "", "NONE", "FLOAT32")
 
 
@@ -102,7 +103,7 @@ def _of_tensors(values: Sequence[Value], words: Sequence[str], op: OpInstance) -
             return not any(is_shown(v) and len(_readers(v)) > 0 for v in values)
         case ["nonnegative"]:
             return all(_is_nonnegative(v) for v in values)
-        case ["apart", "from", reader]:
+        case ["not", "before", reader]:
             return not any(_leads_to(v, reader) for v in values)
         case ["not", "of", maker]:
             return not any(_is_made_by(v, maker) for v in values)
@@ -117,6 +118,8 @@ def _of_tensors(values: Sequence[Value], words: Sequence[str], op: OpInstance) -
         return any(t.quantization is not None and not t.quantization.per_tensor for t in types)
     if words == ["unquantized"]:
         return any(t.quantization is None for t in types)
+    if types and not set(words[words[0] == "not" :]) <= _STORAGES:
+        raise ValueError(f"no such term: {' '.join(words)!r}")
     if words[0] == "not":
         return any(t.storage.value not in words[1:] for t in types)
     return any(_is_stored_as(t, word) for t in types for word in words)
