@@ -57,7 +57,7 @@ _MODELS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any]]]
         axis=1, num_outputs=2), helper.make_node("Sigmoid", ["a"], ["s"]), helper.make_node("Mul", ["b", "s"], ["y"])],
         (3, 8), {"w": np.sin(np.arange(128, dtype=np.float32)).reshape(8, 16)}),
     "a transposed convolution": ([helper.make_node("ConvTranspose", ["x", "c"], ["y"], auto_pad="SAME_UPPER",
-        strides=[2, 2])], (1, 2, 4, 4), {"c": np.linspace(-1, 1, 36, dtype=np.float32).reshape(2, 2, 3, 3)}),
+        strides=[2, 2])], (1, 2, 3, 3), {"c": np.linspace(-1, 1, 36, dtype=np.float32).reshape(2, 2, 3, 3)}),
 }  # fmt: skip
 _WRONG = {
     "parts of a split": "SPLIT",
@@ -77,6 +77,8 @@ _RIGHT: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any]]] 
         (1, 1, 6, 6), {"c": np.triu(np.full((6, 6), -np.inf, np.float32), 1)}),
     "padding by a number": ([helper.make_node("Pad", ["x", "p", "c"], ["y"])], (1, 2, 3, 3),
         {"p": [0, 0, 1, 1, 0, 0, 1, 1], "c": np.float32(-2)}),
+    "a transposed convolution of even sizes": ([helper.make_node("ConvTranspose", ["x", "c"], ["y"],
+        auto_pad="SAME_UPPER", strides=[2, 2])], (1, 1, 4, 4), {"c": X[:9].reshape(1, 1, 3, 3)}),
     "small slopes": ([helper.make_node("LeakyRelu", ["x"], ["y"], alpha=0.01)], (2, 3), {}),
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,8 @@ def _of_op(words: Sequence[str], op: OpInstance) -> bool | None:
             return _is_grouped(op) == (words == ["grouped"])
         case ["whole"]:
             return _is_whole(op)
+        case ["aligned"]:
+            return _is_aligned(op)
         case ["rank", sign, number]:
             return _COMPARE[sign](op.highest_rank, int(number))
         case ["strides", "inner"]:
@@ -355,8 +357,22 @@ def _is_scaled(op: OpInstance, factors: Sequence[str]) -> bool:
 
 def _is_whole(op: OpInstance) -> bool:
     """Whether the result of a transposed convolution has all positions that its padding says, and no more."""
-    (x,), (w,), y = op.named("input"), op.named("weights"), op.results[0][2]
-    found: list[Any] = [_sizes(v)[1:3] for v in (x, w, y)]
-    steps = [int(op.options[name]) for name in ("stride_h", "stride_w")]
     same = op.options.get("padding") == "SAME"
-    return all(n * s + (0 if same else max(k - s, 0)) == m for n, k, m, s in zip(*found, steps, strict=True))
+    return all(n * s + (0 if same else max(k - s, 0)) == m for n, k, m, s in _windows(op))
+
+
+def _is_aligned(op: OpInstance) -> bool:
+    """Whether a transposed convolution is padded like a convolution of its input with the same windows."""
+    return all(_padding(n, k, s) == _padding(m, k, s) for n, k, m, s in _windows(op))
+
+
+def _padding(size: int, window: int, stride: int) -> int:
+    """The elements of padding SAME before the first one of an axis."""
+    return max((math.ceil(size / stride) - 1) * stride + window - size, 0) // 2
+
+
+def _windows(op: OpInstance) -> Iterator[tuple[int, int, int, int]]:
+    """The sizes of input, filter and result of a transposed convolution and its stride, for height and width."""
+    (x,), (w,), y = op.named("input"), op.named("weights"), op.results[0][2]
+    steps = [int(op.options[name]) for name in ("stride_h", "stride_w")]
+    return zip(*(_sizes(v)[1:3] for v in (x, w, y)), steps, strict=True)
