@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onnxtfl.passes.layout import IoLayout, IoLayouts
     from onnxtfl.passes.quantize import QuantizedIo
     from onnxtfl.passes.states.exposed import StateMode
+    from onnxtfl.passes.states.fixed_caches import FixedCaches
     from onnxtfl.passes.types.small_types import IoDtype
 
 Progress = Callable[[str], None]
@@ -41,7 +42,8 @@ class Options:
     the constants computed before run time may hold. `time_limit`: seconds that the conversion may take
     (:mod:`onnxtfl.ir.budget`). `allow_custom`: ops without a conversion become custom ops. `plugins`: modules that
     register rules. `check_data`: the user's inputs for the check, which show targets that compute in float16 the ranges
-    of values. `is_quantized_later`: whether a quantizer changes the result. `debug`: the verifier runs after each pass.
+    of values. `is_quantized_later`: whether a quantizer changes the result. `caches`: the caches of
+    a decoder that get a fixed length. `debug`: the verifier runs after each pass.
     """
 
     input_shapes: Mapping[str, Sequence[int | str]] | None = None
@@ -73,6 +75,7 @@ class Options:
     allow_custom: bool = False
     plugins: Sequence[str] = ()
     is_quantized_later: bool = False
+    caches: FixedCaches | None = None
     debug: bool = field(default_factory=lambda: bool(os.environ.get("ONNXTFL_VERIFY")))
 
     @property

@@ -8,7 +8,9 @@ of each, and :mod:`onnxtfl.pipeline_run` runs them.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -20,6 +22,7 @@ from onnxtfl.formats.onnx import state_metadata
 from onnxtfl.formats.onnx import writer as onnx_writer
 from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.formats.tflite import writer as tflite_writer
+from onnxtfl.formats.tflite.model_tables import default_signature
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import dequantize
@@ -49,6 +52,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("dynamic products", of.dynamic_products),
     Stage("quantized types", of.quantized_types),
     Stage("simplify", of.SIMPLIFIED),
+    Stage("caches", of.fixed_caches, to_tflite),
     Stage("real arithmetic", of.real_arithmetic),
     Stage("layers of scans", of.SCANS, to_tflite),
     Stage("last outputs", of.last_outputs),
@@ -87,12 +91,35 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
     Raises OnnxtflError (InvalidModelError, UnsupportedError, ...); the content of `out` is then undefined.
     """
     with _begun(_tflite_target(options), options) as conversion:
-        source = files.read(model)
-        conversion.measure(model, source)
-        graph = conversion.run(source)
-        assume_elements(graph)
-        written = conversion.model(source, graph)
-        return conversion.finish(graph, tflite_writer.write(written, out, late=conversion.late(graph)))
+        written = _converted(model, conversion)
+        return conversion.finish(written.main, tflite_writer.write(written, out, late=conversion.late(written.main)))
+
+
+def onnx_to_tflite_entries(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, entries: Mapping[str, Options]
+) -> dict[str, Report]:
+    """Convert an ONNX model with several options to the signatures of one .tflite, by key; equal weights are stored
+    once. The first one is the main graph. Errors as for `onnx_to_tflite`.
+    """
+    with contextlib.ExitStack() as scopes:
+        runs = {key: scopes.enter_context(_begun(_tflite_target(o), o)) for key, o in entries.items()}
+        models = {key: _converted(model, run) for key, run in runs.items()}
+        main, *others = models.values()
+        graphs = [m.main for m in models.values()]
+        main.subgraphs = [m.main for m in others]
+        main.signatures = [default_signature(m.main, key) for key, m in models.items()]
+        main.constant_names = {v: name for m in models.values() for v, name in m.constant_names.items()}
+        names = tflite_writer.write(main, out)
+        return {key: run.finish(graph, names) for (key, run), graph in zip(runs.items(), graphs, strict=True)}
+
+
+def _converted(model: str | os.PathLike[str] | bytes | onnx.ModelProto, conversion: PipelineRun) -> Model:
+    """The result of one run, not written yet."""
+    source = files.read(model)
+    conversion.measure(model, source)
+    graph = conversion.run(source)
+    assume_elements(graph)
+    return conversion.model(source, graph)
 
 
 def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options: Options) -> Report:

@@ -330,12 +330,12 @@ def _op_code(name: str, version: int) -> Values:
     return {"deprecated_builtin_code": min(code, LAST_SHORT_CODE), "builtin_code": code, "version": version}
 
 
-def default_signature(graph: Graph) -> Signature:
-    """`serving_default` of `graph`, with the names of its inputs and outputs."""
+def default_signature(graph: Graph, key: str = SIGNATURE) -> Signature:
+    """The signature `key` of `graph`, with the names of its inputs and outputs."""
     names, unique = TensorNames(graph), UniqueNames()
     outputs = graph.output_names or [names.of(value) for value in graph.outputs]
     return Signature(
-        SIGNATURE,
+        key,
         graph,
         tuple((names.of(value), i) for i, value in enumerate(graph.inputs)),
         tuple((unique.fresh(name), i) for i, name in enumerate(outputs)),

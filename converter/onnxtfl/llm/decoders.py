@@ -1,0 +1,130 @@
+"""What the inputs and outputs of a decoder are: tokens, masks, positions, and caches of keys and values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir.dims import Dim, SymDim
+from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.types import DType, TensorType
+
+_TOKENS = ("input_ids", "tokens", "token_ids", "inputs", "ids")
+_ATTENTION = ("attention_mask", "mask")
+_POSITIONS = ("position_ids", "cache_position", "positions", "input_pos")
+_INTEGERS = (DType.INT32, DType.INT64)
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A cache: the names of its input and output, its kind, its layer, and the axis of its places."""
+
+    past: str
+    present: str
+    kind: str
+    layer: int
+    axis: int
+
+    @property
+    def name(self) -> str:
+        """Its name in LiteRT-LM."""
+        return f"kv_cache_{self.kind}_{self.layer}"
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """The inputs and outputs of a decoder by name; "" for those that it lacks."""
+
+    tokens: str
+    attention: str
+    positions: str
+    logits: str
+    caches: tuple[Cache, ...]
+
+
+def decoder_of(graph: Graph) -> Decoder:
+    """What the inputs and outputs of a file's graph are. Raises UnsupportedError for another model than a decoder with
+    caches, with what was looked for and found.
+    """
+    inputs = {str(v.name): v for v in graph.inputs}
+    names = graph.output_names or [str(v.name) for v in graph.outputs]
+    caches = tuple(_caches(graph, names))
+    rest = {name: value for name, value in inputs.items() if name not in {c.past for c in caches}}
+    tokens, attention, positions = (_named(rest, known) for known in (_TOKENS, _ATTENTION, _POSITIONS))
+    others = [name for name in rest if name not in (tokens, attention, positions)]
+    logits = next((n for n in names if n not in {c.present for c in caches} and "logits" in n.lower()), "")
+    if not caches or not tokens or not logits or others:
+        raise _refusal(graph, names, caches, tokens, logits, others)
+    return Decoder(tokens, attention, positions, logits, caches)
+
+
+def _refusal(
+    graph: Graph, names: Sequence[str], caches: Sequence[Cache], tokens: str, logits: str, others: Sequence[str]
+) -> UnsupportedError:
+    looked = {
+        "pairs of an input and an output with keys and values (past_key_values.0.key and present.0.key)": bool(caches),
+        "an input of token ids (input_ids)": bool(tokens),
+        "an output of logits (logits)": bool(logits),
+        f"no other inputs ({', '.join(others)})": not others,
+    }
+    missing = "; ".join(what for what, is_there in looked.items() if not is_there)
+    found = f"its inputs are {', '.join(str(v.name) for v in graph.inputs)}; its outputs {', '.join(names)}"
+    return UnsupportedError(
+        f"not a decoder with caches of keys and values: looked for {missing}; {found}",
+        hint="export the decoder with its caches (`optimum-cli export onnx --task text-generation-with-past`)",
+        code="E-OP-009",
+    )
+
+
+def _named(values: dict[str, Value], known: Sequence[str]) -> str:
+    """The input of integers with one of the known names."""
+    names = [name for name in values if name.lower() in known and _dtype(values[name]) in _INTEGERS]
+    return names[0] if names else ""
+
+
+def _dtype(value: Value) -> DType | None:
+    return value.type.dtype if isinstance(value.type, TensorType) else None
+
+
+def _caches(graph: Graph, names: Sequence[str]) -> Iterator[Cache]:
+    """The caches, paired by kind and layer."""
+    pasts = [v for v in graph.inputs if (t := _dtype(v)) is not None and t.is_float and _open_axis(v) is not None]
+    presents = {_place(name): name for name in names if "logits" not in name.lower()}
+    listed = [name for name in names if "logits" not in name.lower()]
+    for number, value in enumerate(pasts):
+        place, axis = _place(str(value.name)), _open_axis(value)
+        present = presents.get(place) if place is not None else None
+        if present is None and place is None and len(listed) == len(pasts):
+            place, present = ("kv"[number % 2], number // 2), listed[number]
+        if place is not None and present is not None and axis is not None:
+            yield Cache(str(value.name), present, *place, axis)
+
+
+def _place(name: str) -> tuple[str, int] | None:
+    """The kind and layer in the name of a cache; None if it has none."""
+    words = re.findall(r"[a-z]+|\d+", re.sub(_BOTH, "", name.lower()))
+    kinds = [word[0] for word in words if word in _KINDS]
+    layers = [int(word) for word in words if word.isdigit()]
+    return (kinds[-1], layers[0]) if kinds and len(layers) == 1 else None
+
+
+_BOTH = r"key_?values?"
+"""What names say of all caches."""
+_KINDS = ("k", "v", "key", "value", "keys", "values")
+
+
+def _open_axis(value: Value) -> int | None:
+    """The axis of a cache whose size is open, besides the batch; None if there is no or another one."""
+    shape = value.type.shape if isinstance(value.type, TensorType) else None
+    if shape is None or len(shape) < 3:
+        return None
+    axes = [i for i, dim in enumerate(shape) if isinstance(dim, SymDim) and i]
+    return axes[0] if len(axes) == 1 else None
+
+
+def batch_of(value: Value) -> Dim:
+    """The size of the first axis."""
+    size: Dim = value.shape[0]
+    return size
