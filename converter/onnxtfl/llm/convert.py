@@ -34,7 +34,7 @@ def decoder_to_tflite(
 
 
 def _entry(decoder: Decoder, options: Options, new: int, context: int, has_logits: bool) -> Options:
-    past = tuple(cache.past for cache in decoder.caches)
+    past = {cache.past: cache.axis for cache in decoder.caches}
     names = dict(_names(decoder))
     caches = FixedCaches(decoder.tokens, names, past, _FILLED, context, new, decoder.attention, decoder.positions)
     outputs = [decoder.logits] if has_logits else []

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir.dims import Dim, SymDim
+from onnxtfl.ir.dims import SymDim
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.types import DType, TensorType
 
@@ -89,15 +89,17 @@ def _dtype(value: Value) -> DType | None:
 
 
 def _caches(graph: Graph, names: Sequence[str]) -> Iterator[Cache]:
-    """The caches, paired by kind and layer."""
-    pasts = [v for v in graph.inputs if (t := _dtype(v)) is not None and t.is_float and _open_axis(v) is not None]
-    presents = {_place(name): name for name in names if "logits" not in name.lower()}
+    """The caches, paired by kind and layer, or by their order where names do not tell these."""
+    floats = [v for v in graph.inputs if (t := _dtype(v)) is not None and t.is_float]
+    presents = dict(zip(names, graph.outputs, strict=True))
     listed = [name for name in names if "logits" not in name.lower()]
-    for number, value in enumerate(pasts):
-        place, axis = _place(str(value.name)), _open_axis(value)
-        present = presents.get(place) if place is not None else None
-        if present is None and place is None and len(listed) == len(pasts):
+    by_place = {_place(name): name for name in listed}
+    for number, value in enumerate(floats):
+        place = _place(str(value.name))
+        present = by_place.get(place) if place is not None else None
+        if place is None and len(listed) == len(floats):
             place, present = ("kv"[number % 2], number // 2), listed[number]
+        axis = None if present is None else _grown_axis(value, presents[present])
         if place is not None and present is not None and axis is not None:
             yield Cache(str(value.name), present, *place, axis)
 
@@ -115,16 +117,10 @@ _BOTH = r"key_?values?"
 _KINDS = ("k", "v", "key", "value", "keys", "values")
 
 
-def _open_axis(value: Value) -> int | None:
-    """The axis of a cache whose size is open, besides the batch; None if there is no or another one."""
-    shape = value.type.shape if isinstance(value.type, TensorType) else None
-    if shape is None or len(shape) < 3:
+def _grown_axis(past: Value, present: Value) -> int | None:
+    """The axis along which a cache grows: the only one, besides the batch, that differs between input and output."""
+    before, after = (v.type.shape if isinstance(v.type, TensorType) else None for v in (past, present))
+    if before is None or after is None or len(before) != len(after) or len(before) < 3:
         return None
-    axes = [i for i, dim in enumerate(shape) if isinstance(dim, SymDim) and i]
+    axes = [i for i, (m, n) in enumerate(zip(before, after, strict=True)) if i and isinstance(m, SymDim) and m != n]
     return axes[0] if len(axes) == 1 else None
-
-
-def batch_of(value: Value) -> Dim:
-    """The size of the first axis."""
-    size: Dim = value.shape[0]
-    return size

@@ -37,14 +37,15 @@ TOKENS, POSITIONS, MASK = "tokens", "input_pos", "mask"
 class FixedCaches:
     """What the inputs of a decoder are, by name, and the sizes that its caches get.
 
-    ``names``: the new name of each cache, by that of its input and of its output. ``past``: the inputs that are caches.
-    ``filled``: the symbol of the number of tokens in them. ``places``: the places of a cache. ``new``: the number of
-    new tokens. ``attention``: the mask of valid tokens, "" if there is none. ``positions``: those of the new tokens.
+    ``names``: the new name of each cache, by that of its input and of its output. ``past``: the axis along which each
+    cache grows, by the name of its input. ``filled``: the symbol of the number of tokens in them. ``places``: the
+    places of a cache. ``new``: the number of new tokens. ``attention``: the mask of valid tokens, "" if there is none.
+    ``positions``: those of the new tokens, "" likewise.
     """
 
     tokens: str
     names: Mapping[str, str]
-    past: tuple[str, ...]
+    past: Mapping[str, int]
     filled: Symbol
     places: int
     new: int
@@ -59,8 +60,8 @@ def declare_caches(graph: Graph, caches: FixedCaches) -> None:
     shapes[caches.attention] = (batch, filled + caches.new)
     for value in graph.inputs:
         if isinstance(value.type, TensorType) and value.name in caches.past:
-            shape = (d if isinstance(d, int) else filled for d in value.shape[1:])
-            value.type = value.type.with_shape((batch, *shape))
+            axis = caches.past[str(value.name)]
+            value.type = value.type.with_shape((batch, *value.shape[1:axis], filled, *value.shape[axis + 1 :]))
         elif isinstance(value.type, TensorType) and value.name in shapes:
             value.type = value.type.with_shape(shapes[value.name])
 
@@ -107,9 +108,10 @@ class _Rewriting:
             self.new[named[c.positions]] = self._like(self.b(ops.Reshape, wide, [1, c.new]), named[c.positions])
         if c.attention:
             self.new[named[c.attention]] = self._like(self._filled_places(), named[c.attention])
+        written = {c.names.get(name): v for name, v in zip(self.graph.output_names, self.graph.outputs, strict=True)}
         for name in c.past:
-            value = named[name]
-            self.new[value] = self._input(c.names[name], value.dtype, self._shape(value))
+            value, present = named[name], written[c.names[name]]
+            self.new[value] = self._input(c.names[name], value.dtype, self._shape(present))
 
     def _input(self, name: str, dtype: DType, shape: tuple[int, ...]) -> Value:
         value = Value(TensorType(dtype, shape), name)
@@ -210,9 +212,9 @@ class _Rewriting:
         places = zip(x.shape, node.result.shape, begins, steps, strict=True)
         found = [self._part(*place) for place in places]
         at = self._of(x)
-        if all(isinstance(begin, int) for begin, _ in found):
-            ends = [begin + n * step if n else begin for (begin, n), step in zip(found, steps, strict=True)]
-            return [self.b(ops.Slice, at, [b for b, _ in found], ends, steps)]
+        if is_static(firsts := [begin for begin, _ in found]) and is_static(steps):
+            ends = [first + n * step for first, (_, n), step in zip(firsts, found, steps, strict=True)]
+            return [self.b(ops.Slice, at, firsts, ends, steps)]
         if any(step != 1 for step in steps):
             return None
         begin = self._numbers([b for b, _ in found], constant(np.zeros(len(found), np.int64)))
