@@ -101,11 +101,10 @@ class _Rewriting:
         tokens = self._input(TOKENS, DType.INT32, (1, c.new))
         self.at = self._input(POSITIONS, DType.INT32, (c.new,))
         self.mask = self._input(MASK, DType.FLOAT32, (1, 1, c.new, c.places))
-        wide = self.b(ops.Convert, self.at, dtype=DType.INT64)
-        self.first = self.b(ops.Slice, wide, [0], [1], [1])
+        self.first = self.b(ops.Slice, self.at, [0], [1], [1])
         self.new[named[c.tokens]] = self.b(ops.Convert, tokens, dtype=named[c.tokens].dtype)
         if c.positions:
-            self.new[named[c.positions]] = self._like(self.b(ops.Reshape, wide, [1, c.new]), named[c.positions])
+            self.new[named[c.positions]] = self._like(self.b(ops.Reshape, self.at, [1, c.new]), named[c.positions])
         if c.attention:
             self.new[named[c.attention]] = self._like(self._filled_places(), named[c.attention])
         written = {c.names.get(name): v for name, v in zip(self.graph.output_names, self.graph.outputs, strict=True)}
@@ -123,8 +122,8 @@ class _Rewriting:
 
     def _filled_places(self) -> Value:
         """Which places hold tokens, the new ones included."""
-        end = self.b(ops.Add, self.first, [self.caches.new])
-        places = constant(np.arange(self.caches.places, dtype=np.int64).reshape(1, -1))
+        end = self.b(ops.Add, self.first, np.asarray([self.caches.new], np.int32))
+        places = constant(np.arange(self.caches.places, dtype=np.int32).reshape(1, -1))
         return self.b(ops.Compare, places, end, comparison_direction="LT")
 
     def _size(self, dim: Dim) -> int:
@@ -154,12 +153,13 @@ class _Rewriting:
 
     def _numbers(self, known: Sequence[Dim], like: Value) -> Value:
         """A tensor of numbers that depend on how many places are filled."""
-        starts = [evaluate(dim, {self.filled: 0}) for dim in known]
-        slopes = [_slope(dim, self.filled) for dim in known]
+        starts = np.asarray([evaluate(dim, {self.filled: 0}) for dim in known], like.dtype.numpy)
+        slopes = np.asarray([_slope(dim, self.filled) for dim in known], np.int32)
+        if not slopes.any():
+            return constant(starts.reshape(like.shape))
+        moved = self.first if (slopes == 1).all() else self.b(ops.Mul, self.first, slopes)
         shape = [int(n) for n in like.shape]
-        moved = self.b(ops.Mul, self.first, slopes) if slopes.count(1) < len(slopes) else self.first
-        numbers = self.b(ops.Add, moved, starts) if any(slopes) else constant(np.asarray(starts, np.int64))
-        return self._like(self.b(ops.Reshape, numbers, shape), like)
+        return self.b(ops.Add, self.b(ops.Reshape, self._like(moved, like), shape), starts.reshape(shape))
 
     def _make(self, node: Node) -> None:
         if all(result.known is not None for result in node.results):
@@ -192,8 +192,7 @@ class _Rewriting:
 
     def _starts(self, rank: int, axis: int) -> Value:
         """The position of the first new token along an axis, 0 along others."""
-        zeros = [0] * rank
-        return self.b(ops.Add, zeros, self.b(ops.Mul, self.first, [*zeros[:axis], 1, *zeros[axis + 1 :]]))
+        return self.b(ops.Mul, self.first, np.eye(rank, dtype=np.int32)[axis])
 
     def _range(self, node: Node) -> list[Value] | None:
         start, _, delta = (self._of(v) for v in node.operands if v is not None)
