@@ -340,6 +340,13 @@ def as_file(model: Any, name: str, stack: ExitStack) -> Path:
     return save(model, directory / f"{name}.onnx")
 
 
+def loaded_file(model: Any, name: str, stack: ExitStack) -> Path:
+    """Return the path of ``model`` as `as_file`; of a .litertlm, that of the .tflite in it."""
+    from onnxtfl.tracing.parts import loadable
+
+    return loadable(as_file(model, name, stack), stack)
+
+
 def _begin_to_load(job: Job, converted: Path, workers: Workers) -> None:
     from onnxtfl.runtimes import RunOptions, fit_together
 

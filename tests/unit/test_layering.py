@@ -75,6 +75,10 @@ _ALLOWED = {
         *("conversion_check", "option_table", "options", "output", "pipeline", "pipeline_report", "quantizing"),
         *("rewriting", "schemas"),
     },
+    "llm": {
+        *("arguments", "formats", "ir", "option_table", "options", "output", "passes", "pipeline", "pipeline_report"),
+        *("tables", "temporary"),
+    },
     "signature_conversion": {"api", "arguments", "conversion", "formats"},
     "inspection": {
         *("arguments", "formats", "ir", "kinds", "option_table", "options", "pipeline", "rewriting", "tables"),
@@ -84,7 +88,7 @@ _ALLOWED = {
     "placement": {"formats", "ir", "rewriting", "runtimes", "schemas", "tables", "targets"},
     "reporting": {"ir", "checking", "conversion", "inspection", "output", "placement", "runtimes", "tables"},
     "many": {"api", "arguments", "option_table", "temporary"},
-    "cli": {_API, "c_source", "kinds", "option_table", "output", "schemas", "tables", "temporary"},
+    "cli": {_API, "c_source", "kinds", "llm", "option_table", "output", "schemas", "tables", "temporary"},
     "__main__": {"cli"},
     _API: {
         "evaluation",

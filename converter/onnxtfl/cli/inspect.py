@@ -51,8 +51,8 @@ def inspect_command(
     profile: bool,
     **options: Any,
 ) -> int:
-    """Print what is in MODEL (.onnx or .tflite; - is standard input): a summary, then the graph with types and short
-    constants.
+    """Print what is in MODEL (.onnx, .tflite or .litertlm; - is standard input): a summary, then the graph with types
+    and short constants.
     """
     from onnxtfl import inspect
     from onnxtfl.cli.streams import model_of

@@ -30,6 +30,7 @@ __all__ = [
     "ScaledData",
     "SourceBytes",
     "SourceFile",
+    "SourcePart",
     "TensorData",
     "TransposedData",
     "min_and_max",
@@ -217,6 +218,25 @@ class SourceBytes(SourceFile):
     def close(self) -> None:
         """Release the bytes; later reads fail."""
         self._content = memoryview(b"")
+
+
+class SourcePart(SourceFile):
+    """A range of bytes of a source file, read as a file of its own."""
+
+    def __init__(self, file: SourceFile, offset: int, size: int) -> None:
+        self.path, self.size = file.path, size
+        self._whole, self._offset = file, offset
+
+    def read_into(self, offset: int, buffer: Array) -> None:
+        if offset < 0 or offset + buffer.nbytes > self.size:
+            raise InvalidModelError(
+                f"{self.path}: cut off: {buffer.nbytes} bytes wanted at {offset} of a part of {self.size}",
+                code="E-FILE-005",
+            )
+        self._whole.read_into(self._offset + offset, buffer)
+
+    def close(self) -> None:
+        """Leave the whole file open: other parts may be read."""
 
 
 class FileData(TensorData):
