@@ -152,7 +152,10 @@ class SourceFile:
             self._file = open(self._descriptor, "rb", closefd=False)  # noqa: SIM115 - as long as the graph that reads it
         except OSError as error:
             raise self._unreadable(error) from error
-        self.size = os.fstat(self._descriptor).st_size
+        found = os.fstat(self._descriptor)
+        self.size = found.st_size
+        self.key: tuple[int, ...] = (found.st_dev, found.st_ino)
+        """The same for each object that reads this file."""
         self._lock = threading.Lock()
 
     def __del__(self) -> None:
@@ -206,6 +209,7 @@ class SourceBytes(SourceFile):
         self.path = Path(name)
         self._content = memoryview(content).cast("B")
         self.size = len(self._content)
+        self.key = (id(self._content.obj),)
 
     def read_into(self, offset: int, buffer: Array) -> None:
         view = memoryview(buffer.data).cast("B")
@@ -227,7 +231,7 @@ class FileData(TensorData):
 
     @property
     def key(self) -> Hashable:
-        return ("file", id(self.file), self.offset, self.dtype, self.size)
+        return ("file", self.file.key, self.offset, self.dtype, self.size)
 
     def reshape(self, shape: Sequence[int]) -> TensorData:
         _check_size(self, shape)
