@@ -37,14 +37,14 @@ else:
 def _compare_fields(cls: Any, frozen: bool) -> None:
     """Compare instances, and hash those of frozen classes, by the fields that count; others have no hash."""
     names = [one.name for one in dataclasses.fields(cls) if one.compare]
-    values = attrgetter(*names) if len(names) > 1 else lambda self: tuple(getattr(self, name) for name in names)
+    read = attrgetter(*names or ("__class__",))
 
-    def equal(self: object, other: object) -> bool:
-        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+    def equal(self: object, other: object) -> Any:
+        return read(self) == read(other) if other.__class__ is self.__class__ else NotImplemented
 
     cls.__eq__ = equal
     if "__hash__" not in cls.__dict__:
-        cls.__hash__ = (lambda self: hash(values(self))) if frozen else None
+        cls.__hash__ = (lambda self: hash(read(self))) if frozen else None
 
 
 def _shown(self: Any) -> str:
