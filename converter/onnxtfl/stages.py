@@ -129,7 +129,12 @@ def dynamic_products(target: Target, options: Options) -> Passes:
     if options.dynamic_quant == "hybrid" or target.is_real or options.quantized == "float":
         return [Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)]
     helps = target.name == "tfl" and target.has_hybrid_kernels
-    return [Pass("dynamic products", quantize.remark_dynamic_products, EVERYWHERE, needs=NEUTRAL)] if helps else []
+    if not helps:
+        return []
+    return [
+        Pass("dynamic products", quantize.multiply_whole_rows, EVERYWHERE, needs=NEUTRAL),
+        Pass("remark dynamic products", quantize.remark_dynamic_products, EVERYWHERE, needs=NEUTRAL),
+    ]
 
 
 def quantized_types(target: Target, options: Options) -> Passes:
@@ -170,7 +175,8 @@ def quantized_for_onnx(target: Target, options: Options) -> Passes:
 def quantized_for_tflite(target: Target, options: Options) -> Passes:
     """Ops on quantized types: integer kernels want int8."""
     int8 = partial(quantize.store_as_int8, always=not target.has_uint8_kernels)
-    hybrid = [Pass("hybrid", quantize.use_hybrid_weights, EVERYWHERE, needs=NEUTRAL)]
+    rounded = options.dynamic_quant == "hybrid"
+    hybrid = Pass("hybrid", partial(quantize.use_hybrid_weights, exactly=not rounded), EVERYWHERE, needs=NEUTRAL)
     return [
         Pass(
             "integer constants", quantize.use_integer_constants, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized
@@ -179,7 +185,7 @@ def quantized_for_tflite(target: Target, options: Options) -> Passes:
         Pass("stored clamps", quantize.STORED_CLAMPS.apply, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         Pass("int8 storage", int8, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         quantized_io(target, options),
-        *(hybrid if options.dynamic_quant == "hybrid" else []),
+        *([hybrid] if rounded or target.has_hybrid_kernels else []),
         SIMPLIFY,
         *int64_passes(target),
     ]

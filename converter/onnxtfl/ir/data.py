@@ -25,6 +25,7 @@ __all__ = [
     "ArrayData",
     "CastData",
     "FileData",
+    "PaddedData",
     "ReshapedData",
     "RowsData",
     "ScaledData",
@@ -356,6 +357,25 @@ class RowsData(TensorData):
             return self.base.slab(0, self.start + start, self.start + stop)
         part: Array = self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
         return part
+
+
+class PaddedData(TensorData):
+    """`base` with `count` zeros more at the end of an axis."""
+
+    def __init__(self, base: TensorData, axis: int, count: int) -> None:
+        self.base, self.axis, self.count, self.dtype = base, axis, count, base.dtype
+        self.shape = tuple(n + count if i == axis else n for i, n in enumerate(base.shape))
+
+    @property
+    def key(self) -> Hashable:
+        return ("pad", self.base.key, self.base.shape, self.axis, self.count)
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        most = self.base.shape[axis]
+        part = self.base.slab(axis, min(start, most), min(stop, most))
+        more = max(stop - most, 0) - max(start - most, 0) if axis == self.axis else self.count
+        after = [(0, more if i == self.axis else 0) for i in range(len(self.shape))]
+        return np.pad(part, after)
 
 
 class CastData(TensorData):
