@@ -18,6 +18,7 @@ from onnxtfl.passes.canonical.canonicalize import MOVES
 from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
+from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
@@ -197,6 +198,12 @@ def formulas(target: Target, options: Options) -> Passes:
     """Expand ops that are formulas of other ops, so that these can be simplified."""
     written = Pass("write formulas", partial(legalization.write_formulas, target=target), EVERYWHERE)
     return [Group("formulas", (written, SIMPLIFY), dependent=True, needs=NEUTRAL)]
+
+
+def phases(target: Target, options: Options) -> Passes:
+    """Return the pass that writes transposed convolutions as the delegate's kernels compute them fastest."""
+    helps = isinstance(target, TfliteTarget) and target.delegate is not None
+    return [Group("phases", (Pass("phases", PHASES.apply, EVERYWHERE), *CLEANUP), needs=NEUTRAL)] if helps else []
 
 
 def integer_sums(target: Target, options: Options) -> Passes:
