@@ -21,6 +21,7 @@ from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.canonical.used_parts import slice_used_parts
 from onnxtfl.passes.layout import assign_layouts
@@ -200,10 +201,16 @@ def formulas(target: Target, options: Options) -> Passes:
     return [Group("formulas", (written, SIMPLIFY), dependent=True, needs=NEUTRAL)]
 
 
-def phases(target: Target, options: Options) -> Passes:
-    """Return the pass that writes transposed convolutions as the delegate's kernels compute them fastest."""
-    helps = isinstance(target, TfliteTarget) and target.delegate is not None
-    return [Group("phases", (Pass("phases", PHASES.apply, EVERYWHERE), *CLEANUP), needs=NEUTRAL)] if helps else []
+def delegate_forms(target: Target, options: Options) -> Passes:
+    """Return the passes that write convolutions as the delegate's kernels compute them fastest.
+
+    A quantizer would round each part of a sum.
+    """
+    if not isinstance(target, TfliteTarget) or target.delegate is None:
+        return []
+    sums = [] if options.is_quantized_later else [TAPS]
+    convolutions = Pass("convolutions", Patterns.of(PHASES, *sums).apply, EVERYWHERE)
+    return [Group("convolutions", (convolutions, *CLEANUP), needs=NEUTRAL)]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:
