@@ -18,8 +18,10 @@ from onnxtfl.passes.canonical.canonicalize import MOVES
 from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
+from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.canonical.used_parts import slice_used_parts
 from onnxtfl.passes.layout import assign_layouts
@@ -212,6 +214,18 @@ def formulas(target: Target, options: Options) -> Passes:
     """Expand ops that are formulas of other ops, so that these can be simplified."""
     written = Pass("write formulas", partial(legalization.write_formulas, target=target), EVERYWHERE)
     return [Group("formulas", (written, SIMPLIFY), dependent=True, needs=NEUTRAL)]
+
+
+def delegate_forms(target: Target, options: Options) -> Passes:
+    """Return the passes that write convolutions as the delegate's kernels compute them fastest.
+
+    A quantizer would round each part of a sum.
+    """
+    if not isinstance(target, TfliteTarget) or target.delegate is None:
+        return []
+    sums = [] if options.is_quantized_later else [TAPS]
+    convolutions = Pass("convolutions", Patterns.of(PHASES, *sums).apply, EVERYWHERE)
+    return [Group("convolutions", (convolutions, *CLEANUP), needs=NEUTRAL)]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:
