@@ -132,6 +132,7 @@ def onnx_to_tflite(
     input_shapes: InputShapes | None = None,
     dims: Mapping[str, int] | None = None,
     elements: Elements | None = None,
+    signatures: Mapping[str, InputShapes] | None = None,
     rename: Mapping[str, str] | None = None,
     io_layout: IoLayout | Mapping[str, IoLayout] = "source",
     io_dtype: IoDtype = "source",
@@ -178,6 +179,7 @@ def onnx_to_tflite(
     ``Conversion.data``. The keywords are the options of the command line (docs/command-line.md), with values of Python
     (`CheckMode`, `QuantizeMode`, `IoDtype`, `IoLayout`, `Float16`, `TfliteTargetName`, `InputShapes`, `Elements`).
     ``dims``: sizes by the name of the dimension. ``min_runtime``: "2.14" to "2.23" or "litert-1.0" to "litert-2.3".
+    ``signatures``: the entry points of the result, each with sizes of its own (`InputShapes`); weights are stored once.
 
     Raises `InvalidModelError`, `UnsupportedError`, `UsageError`, `OutputError`, `CheckFailedError`.
     """

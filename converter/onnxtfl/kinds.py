@@ -393,6 +393,28 @@ class Shapes(Pairs):
         return tuple(None if word in ("?", "-1") else int(word) if word.isdecimal() else word for word in words)
 
 
+class Signatures(Pairs):
+    """Shapes by input name of each entry point by key; on the command line sizes are separated by x."""
+
+    metavar, example = "KEY:INPUT=SIZES[,...]", "prefill:input_ids=1x128 or decode:input_ids=1x1,mask=1x?"
+    use = "a dictionary of key and shapes by input name"
+    _SHAPES = Shapes()
+
+    def check_value(self, name: str, key: str, value: Any) -> dict[str, tuple[int | str, ...]]:
+        if not key:
+            raise RefusedError("a signature without a key", f"write {self.metavar}", "E-USE-005")
+        found: dict[str, tuple[int | str, ...]] = self._SHAPES.check(name, value)
+        return found
+
+    def read(self, text: str) -> tuple[str, Any]:
+        key, _, rest = text.partition(":")
+        pairs = [pair.partition("=")[::2] for pair in rest.split(",") if pair]
+        try:
+            return key, {name: self._SHAPES.read_value(sizes.replace("x", ",")) for name, sizes in pairs}
+        except ValueError:
+            raise ValueError(f"{text!r} is not {self.metavar}, like {self.example}") from None
+
+
 class Sizes(Pairs):
     """The sizes of dimensions by name."""
 

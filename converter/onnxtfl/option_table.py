@@ -36,6 +36,7 @@ from onnxtfl.kinds import (
     Place,
     Ranges,
     Shapes,
+    Signatures,
     Sizes,
     Text,
     Tolerances,
@@ -158,6 +159,9 @@ _RESULT = (
         "Write into the result which tensors hold which of the source.  [default: record]"),
     Option("signature", Text(), None, (TO_ONNX,),
         "Entry point to convert; 'all': each to a file in the directory OUT.", metavar="KEY"),
+    Option("signatures", Signatures(), None, (TO_TFLITE,),
+        "An entry point of the result with the sizes of its inputs, like decode:input_ids=1x1; several share the "
+        "weights (repeatable).", flags="--signature"),
     Option("state", Choice("io", "reset"), "io", (TO_ONNX,),
         "States become inputs and outputs, or begin each run with their initial value."),
     Option("lstm", Choice("exact", "fused"), "exact", (TO_TFLITE,),

@@ -26,10 +26,10 @@ from onnxtfl.formats.tflite.model_tables import default_signature
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import dequantize
-from onnxtfl.options import Options
+from onnxtfl.options import Options, of_signatures
 from onnxtfl.passes.canonical.inline import inline_functions
 from onnxtfl.passes.states.exposed import ExposedState
-from onnxtfl.pipeline_report import Report
+from onnxtfl.pipeline_report import Report, joined
 from onnxtfl.pipeline_run import PipelineRun, explicit_states
 from onnxtfl.rewriting.lift import lift_where_possible
 from onnxtfl.rewriting.pass_manager import Group, Pass
@@ -62,6 +62,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("opset", of.opset, to_onnx),
     Stage("real constants", of.real_constants),
     Stage("formulas", of.formulas),
+    Stage("delegate forms", of.delegate_forms, to_tflite),
     Stage("integer sums", of.integer_sums, to_onnx),
     Stage("outputs", of.separate),
     Stage("float16", of.float16),
@@ -90,6 +91,8 @@ def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out:
 
     Raises OnnxtflError (InvalidModelError, UnsupportedError, ...); the content of `out` is then undefined.
     """
+    if options.signatures:
+        return joined(onnx_to_tflite_entries(model, out, of_signatures(options)))
     with _begun(_tflite_target(options), options) as conversion:
         written = _converted(model, conversion)
         return conversion.finish(written.main, tflite_writer.write(written, out, late=conversion.late(written.main)))

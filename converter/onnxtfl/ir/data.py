@@ -25,6 +25,7 @@ __all__ = [
     "ArrayData",
     "CastData",
     "FileData",
+    "PaddedData",
     "ReshapedData",
     "RowsData",
     "ScaledData",
@@ -153,7 +154,10 @@ class SourceFile:
             self._file = open(self._descriptor, "rb", closefd=False)  # noqa: SIM115 - as long as the graph that reads it
         except OSError as error:
             raise self._unreadable(error) from error
-        self.size = os.fstat(self._descriptor).st_size
+        found = os.fstat(self._descriptor)
+        self.size = found.st_size
+        self.key: tuple[int, ...] = (found.st_dev, found.st_ino)
+        """The same for each object that reads this file."""
         self._lock = threading.Lock()
 
     def __del__(self) -> None:
@@ -207,6 +211,7 @@ class SourceBytes(SourceFile):
         self.path = Path(name)
         self._content = memoryview(content).cast("B")
         self.size = len(self._content)
+        self.key = (id(self._content.obj),)
 
     def read_into(self, offset: int, buffer: Array) -> None:
         view = memoryview(buffer.data).cast("B")
@@ -247,7 +252,7 @@ class FileData(TensorData):
 
     @property
     def key(self) -> Hashable:
-        return ("file", id(self.file), self.offset, self.dtype, self.size)
+        return ("file", self.file.key, self.offset, self.dtype, self.size)
 
     def reshape(self, shape: Sequence[int]) -> TensorData:
         _check_size(self, shape)
@@ -372,6 +377,25 @@ class RowsData(TensorData):
             return self.base.slab(0, self.start + start, self.start + stop)
         part: Array = self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
         return part
+
+
+class PaddedData(TensorData):
+    """`base` with `count` zeros more at the end of an axis."""
+
+    def __init__(self, base: TensorData, axis: int, count: int) -> None:
+        self.base, self.axis, self.count, self.dtype = base, axis, count, base.dtype
+        self.shape = tuple(n + count if i == axis else n for i, n in enumerate(base.shape))
+
+    @property
+    def key(self) -> Hashable:
+        return ("pad", self.base.key, self.base.shape, self.axis, self.count)
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        most = self.base.shape[axis]
+        part = self.base.slab(axis, min(start, most), min(stop, most))
+        more = max(stop - most, 0) - max(start - most, 0) if axis == self.axis else self.count
+        after = [(0, more if i == self.axis else 0) for i in range(len(self.shape))]
+        return np.pad(part, after)
 
 
 class CastData(TensorData):

@@ -7,12 +7,12 @@ so the depth is bounded; a budget bounds the work for files that refer to the sa
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 from onnxtfl.formats.source import Source
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.schema import SIZES, Field, Table
+from onnxtfl.ir.dataclass import dataclass
 
 Decoded = dict[str, Any]
 _BUDGET_FACTOR = 16

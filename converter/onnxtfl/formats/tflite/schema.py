@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import struct
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.schemas.sections import texts
 
 Kind = Literal["scalar", "string", "strings", "vector", "table", "tables", "union"]

@@ -158,8 +158,7 @@ class _Rewriting:
         if not slopes.any():
             return constant(starts.reshape(like.shape))
         moved = self.first if (slopes == 1).all() else self.b(ops.Mul, self.first, slopes)
-        shape = [int(n) for n in like.shape]
-        return self.b(ops.Add, self.b(ops.Reshape, self._like(moved, like), shape), starts.reshape(shape))
+        return self.b(ops.Reshape, self.b(ops.Add, self._like(moved, like), starts), [int(n) for n in like.shape])
 
     def _make(self, node: Node) -> None:
         if all(result.known is not None for result in node.results):
@@ -202,6 +201,14 @@ class _Rewriting:
     def _sized(self, node: Node) -> list[Value] | None:
         """Reshape, BroadcastTo: the shape is that of the result."""
         return self.b.remade(node, self._of(node.operand(0)), list(self._shape(node.result)))
+
+    def _wrapped(self, node: Node) -> list[Value] | None:
+        """Indices that wrap around at the ends of axes."""
+        sizes = known_dims(node.operand(1))
+        if sizes is None or is_static(sizes):
+            return None
+        divisor = np.asarray([self._size(dim) for dim in sizes], node.result.dtype.numpy)
+        return self.b.remade(node, self._of(node.operand(0)), divisor.reshape(node.operand(1).shape))
 
     def _slice(self, node: Node) -> list[Value] | None:
         x, starts, _, strides = (v for v in node.operands if v is not None)
@@ -281,4 +288,5 @@ _RULES: dict[Any, Callable[[_Rewriting, Node], list[Value] | None]] = {
     ops.BroadcastTo: _Rewriting._sized,
     ops.Slice: _Rewriting._slice,
     ops.Softmax: _Rewriting._softmax,
+    ops.FloorMod: _Rewriting._wrapped,
 }
