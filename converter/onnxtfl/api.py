@@ -337,13 +337,14 @@ def _compare(
     """Compare `a` and `b`; `given`: the keywords of `check`."""
     from onnxtfl.checking.session import check_models
     from onnxtfl.checking.settings import Settings
+    from onnxtfl.llm.generation import check_pair
 
     for name, model in (("a", a), ("b", b)):
         model_kind(model, name, ("a path", "bytes", "an onnx.ModelProto"))
     how = Settings(**settings(CHECK, given))
     with ExitStack() as stack:
         first, second = (loaded_file(model, name, stack) for name, model in (("a", a), ("b", b)))
-        report = check_models(first, second, how, given["data"])
+        report = check_pair(first, second, how) or check_models(first, second, how, given["data"])
         return with_faults(report, second) if given["runtime"] in (None, "gpu") else report
 
 

@@ -11,6 +11,11 @@ those before the position of the first new token are filled, and no tensor has a
 
 So P as a number is the position of the first new token, and a tensor's axis of size P or P + N has C places. What a
 place from the first new token plus N on holds has no meaning: the softmax over places gets a mask.
+
+Fewer tokens than N are padded. Where P + N > C then, no row may be written past the end: the rows move back by
+%shift = P - min(P, C - N), so that the graph computes at min(P, C - N), and the first %shift rows of each cache stay::
+
+    %all = DynamicUpdateSlice(%past, Select(%is_new, %new, DynamicSlice(%past, [0, 0, %first, 0])), [0, 0, %first, 0])
 """
 
 from __future__ import annotations
@@ -91,9 +96,13 @@ class _Rewriting:
         self._make_inputs()
         for node in old:
             self._make(node)
-        self.graph.outputs = [self._of(value) for value in self.graph.outputs]
-        self.graph.inputs = self.inputs
         names = self.graph.output_names
+        caches = {self.caches.names[name] for name in self.caches.past}
+        self.graph.outputs = [
+            self._of(value) if self.caches.names.get(name) in caches else self._moved_forward(self._of(value))
+            for name, value in zip(names, self.graph.outputs, strict=True)
+        ]
+        self.graph.inputs = self.inputs
         self.graph.output_names = [self.caches.names.get(name, name) for name in names]
 
     def _make_inputs(self) -> None:
@@ -102,6 +111,8 @@ class _Rewriting:
         self.at = self._input(POSITIONS, DType.INT32, (c.new,))
         self.mask = self._input(MASK, DType.FLOAT32, (1, 1, c.new, c.places))
         self.first = self.b(ops.Slice, self.at, [0], [1], [1])
+        if c.new > 1:
+            tokens = self._move_back(tokens)
         self.new[named[c.tokens]] = self.b(ops.Convert, tokens, dtype=named[c.tokens].dtype)
         if c.positions:
             self.new[named[c.positions]] = self._like(self.b(ops.Reshape, self.at, [1, c.new]), named[c.positions])
@@ -111,6 +122,25 @@ class _Rewriting:
         for name in c.past:
             value, present = named[name], written[c.names[name]]
             self.new[value] = self._input(c.names[name], value.dtype, self._shape(present))
+
+    def _move_back(self, tokens: Value) -> Value:
+        """Let all rows end within the caches: set the moved positions and masks, and return the moved tokens."""
+        new, rows = self.caches.new, np.arange(self.caches.new, dtype=np.int32)
+        first = self.b(ops.Min, self.first, np.asarray([self.caches.places - new], np.int32))
+        self.shift = self.b(ops.Sub, self.first, first)
+        self.first, self.at = first, self.b(ops.Add, first, rows)
+        self.is_new = self.b(ops.Compare, constant(rows), self.shift, comparison_direction="GE")
+        source = self.b(ops.Max, self.b(ops.Sub, constant(rows), self.shift), np.asarray([0], np.int32))
+        self.mask = self.b(ops.Gather, self.mask, source, axis=2)
+        return self.b(ops.Gather, tokens, source, axis=1)
+
+    def _moved_forward(self, value: Value) -> Value:
+        """The rows [1, N, ...] of an output in the order of the tokens that were given."""
+        new = self.caches.new
+        if new == 1 or value.rank < 2 or value.shape[1] != new:
+            return value
+        rows = self.b(ops.Add, constant(np.arange(new, dtype=np.int32)), self.shift)
+        return self.b(ops.Gather, value, self.b(ops.Min, rows, np.asarray([new - 1], np.int32)), axis=1)
 
     def _input(self, name: str, dtype: DType, shape: tuple[int, ...]) -> Value:
         value = Value(TensorType(dtype, shape), name)
@@ -187,7 +217,12 @@ class _Rewriting:
         if len(sizes) != 2 or not _is_symbol(sizes[0], self.filled) or sizes[1] != self.caches.new:
             return None
         cache, new = (self._of(v) for v in node.operands if v is not None)
-        return [self.b(ops.DynamicUpdateSlice, cache, new, self._starts(cache.rank, axis))]
+        starts = self._starts(cache.rank, axis)
+        if self.caches.new > 1:
+            old = self.b(ops.DynamicSlice, cache, starts, slice_sizes=[int(n) for n in new.shape])
+            shape = [self.caches.new if k == axis else 1 for k in range(cache.rank)]
+            new = self.b(ops.Select, self.b(ops.Reshape, self.is_new, shape), new, old)
+        return [self.b(ops.DynamicUpdateSlice, cache, new, starts)]
 
     def _starts(self, rank: int, axis: int) -> Value:
         """The position of the first new token along an axis, 0 along others."""
