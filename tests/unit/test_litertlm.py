@@ -157,7 +157,7 @@ def test_without_the_builder(folder: Path, tmp_path: Path, monkeypatch: pytest.M
     [
         ({"context": 97}, "the model has 96 positions, by its genai_config.json or config.json; use up to 96"),
         ({"prefill": [4, 40], "context": 32}, "40 tokens do not fit into 32"),
-        ({"prefill": []}, "prefill cannot be list"),
+        ({"prefill": []}, "prefill cannot be 'list'; use a list of integers"),
         ({"tokenizer": "none.json"}, "none.json: cannot be read"),
         ({"metadata": {"stop_tokens": []}}, "there is no stop token: looked for eos_token_id"),
         ({"metadata": {"max_num_tokens": 100}}, "max_num_tokens of 100 in the metadata: the caches have 96 places"),
@@ -230,7 +230,7 @@ def test_a_tokenizer_of_sentence_piece(folder: Path, tmp_path: Path) -> None:
     shown = onnxtfl.inspect(tmp_path / "x.litertlm").summary.sections
     assert shown[1] == "SP_Tokenizer, 16 B; SentencePiece, 1 tokens"
     (tmp_path / "t.txt").write_text("words")
-    with pytest.raises(UsageError, match="neither Hugging Face's tokenizer.json nor a SentencePiece model"):
+    with pytest.raises(UsageError, match=r"neither Hugging Face's tokenizer\.json nor a SentencePiece model"):
         onnxtfl.llm.convert(folder / "model.onnx", tmp_path / "y.litertlm", tokenizer=tmp_path / "t.txt")
 
 

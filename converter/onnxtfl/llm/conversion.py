@@ -115,7 +115,8 @@ def convert(
         name = "metadata" if tokenizer is None else "tokenizer"
         raise UsageError(f"a .tflite has no `{name}`", hint="write a .litertlm", code="E-USE-006")
     with Output(target, "model") as output:
-        reports = _write(model, output, conversion_options(given), sizes, prefill_logits, parts)
+        options = conversion_options({name: value for name, value in given.items() if name != "metadata"})
+        reports = _write(model, output, options, sizes, prefill_logits, parts)
         output.keep_apart([model] if isinstance(model, str | os.PathLike) else [])
         size = output.size()
         output.commit()
