@@ -84,8 +84,8 @@ _ALLOWED = {
     "placement": {"formats", "ir", "rewriting", "runtimes", "schemas", "tables", "targets"},
     "reporting": {"ir", "checking", "conversion", "inspection", "output", "placement", "runtimes", "tables"},
     "llm": {
-        *("arguments", "checking", "formats", "inputs", "ir", "metrics", "option_table", "options", "output"),
-        *("passes", "pipeline", "pipeline_report", "runtimes", "tables", "temporary", "tracing"),
+        *("arguments", "checking", "conversion_check", "formats", "inputs", "ir", "metrics", "option_table", "options"),
+        *("output", "passes", "pipeline", "pipeline_report", "runtimes", "tables", "temporary", "tracing"),
     },
     "many": {"api", "arguments", "option_table", "temporary"},
     "cli": {_API, "c_source", "kinds", "llm", "option_table", "output", "schemas", "tables", "temporary"},

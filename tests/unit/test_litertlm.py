@@ -245,3 +245,17 @@ def test_files_in_the_folder_above(folder: Path, tmp_path: Path) -> None:
     assert found.path == tmp_path / "model.litertlm"
     assert (found.prefill, found.context) == ((32,), 40)
     assert found.metadata == {"stop_tokens": [2, 3], "max_num_tokens": 40, "llm_model_type": "generic_model"}
+
+
+def test_the_check(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    how = {"prefill": [4], "context": 16}
+    found = onnxtfl.llm.convert(folder / "model.onnx", tmp_path / "x.tflite", check="require", **how)
+    assert found.check is not None and found.check.ok and "check" in found.table()
+    with pytest.raises(onnxtfl.CheckFailedError) as error:
+        onnxtfl.llm.convert(folder / "model.onnx", tmp_path / "y.litertlm", rtol=0, atol="0abs", **how)
+    assert error.value.conversion.path is None and not (tmp_path / "y.litertlm").exists()
+    with pytest.raises(onnxtfl.CheckFailedError, match="the result is kept in"):
+        onnxtfl.llm.convert(
+            folder / "model.onnx", tmp_path / "y.litertlm", rtol=0, atol="0abs", keep_failed=True, **how
+        )
+    assert (tmp_path / "y.litertlm").exists()
