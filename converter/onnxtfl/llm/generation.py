@@ -237,9 +237,8 @@ class _Generation:
             reason = f"the {side} model does not run: {error.message}"
             return CheckReport("not checked" if excused else "failed", reason, outputs=tuple(outputs))
         bad = next((f"{out.name}: {out.message}" for out in outputs if not out.ok), "")
-        notes = [
-            f"{self.reference.entries.steps} tokens each, decoded greedily after prompts of {', '.join(map(str, done))} random tokens"
-        ]
+        steps, prompts = self.reference.entries.steps, ", ".join(map(str, done))
+        notes = [f"{steps} tokens each, decoded greedily after prompts of {prompts} random tokens"]
         if len(done) < len(lengths):
             notes.append(f"no time for prompts of {', '.join(map(str, lengths[len(done) :]))} tokens")
         return CheckReport("failed" if bad else "passed", bad, outputs=tuple(outputs), notes=tuple(notes))
