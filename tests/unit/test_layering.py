@@ -76,8 +76,8 @@ _ALLOWED = {
         *("rewriting", "schemas"),
     },
     "llm": {
-        *("arguments", "formats", "ir", "option_table", "options", "output", "passes", "pipeline", "pipeline_report"),
-        *("tables", "temporary"),
+        *("arguments", "checking", "formats", "inputs", "ir", "metrics", "option_table", "options", "output", "passes"),
+        *("pipeline", "pipeline_report", "runtimes", "tables", "temporary", "tracing"),
     },
     "signature_conversion": {"api", "arguments", "conversion", "formats"},
     "inspection": {
@@ -87,10 +87,6 @@ _ALLOWED = {
     "op_times": {"formats", "inputs", "ir", "pipeline", "placement", "runtimes", "schemas", "tables"},
     "placement": {"formats", "ir", "rewriting", "runtimes", "schemas", "tables", "targets"},
     "reporting": {"ir", "checking", "conversion", "inspection", "output", "placement", "runtimes", "tables"},
-    "llm": {
-        *("checking", "formats", "inputs", "ir", "metrics", "options", "passes", "pipeline", "pipeline_report"),
-        *("runtimes", "tracing"),
-    },
     "many": {"api", "arguments", "option_table", "temporary"},
     "cli": {_API, "c_source", "kinds", "llm", "option_table", "output", "schemas", "tables", "temporary"},
     "__main__": {"cli"},

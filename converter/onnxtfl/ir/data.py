@@ -231,6 +231,7 @@ class SourcePart(SourceFile):
     def __init__(self, file: SourceFile, offset: int, size: int) -> None:
         self.path, self.size = file.path, size
         self._whole, self._offset = file, offset
+        self.key = (*file.key, offset)
 
     def read_into(self, offset: int, buffer: Array) -> None:
         if offset < 0 or offset + buffer.nbytes > self.size:
