@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -105,17 +105,20 @@ def convert(
     """
     started, given = time.perf_counter(), of_command(LLM, locals())
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
+    from onnxtfl.llm.encoder_decoders import encoder_decoder_at
     from onnxtfl.llm.model_files import ModelFiles
     from onnxtfl.llm.sizes import sizes_of
 
     target, files = _target(model, path), ModelFiles(model)
-    sizes = sizes_of(files, given["prefill"], given["context"])
+    sizes, several = sizes_of(files, given["prefill"], given["context"]), encoder_decoder_at(model)
+    if several is not None:
+        sizes = _of_first_tokens(sizes, given["prefill"], target)
     parts = _parts(files, given, sizes.context) if _suffix(target) == CONTAINER else None
     if parts is None and (tokenizer is not None or metadata is not None):
         name = "metadata" if tokenizer is None else "tokenizer"
         raise UsageError(f"a .tflite has no `{name}`", hint="write a .litertlm", code="E-USE-006")
     with Output(target, "model") as output:
-        reports = _write(model, output, conversion_options(given), sizes, prefill_logits, parts)
+        reports = _write(several or model, output, conversion_options(given), sizes, prefill_logits, parts)
         output.keep_apart([model] if isinstance(model, str | os.PathLike) else [])
         size = output.size()
         output.commit()
@@ -123,7 +126,7 @@ def convert(
         Path(target),
         sizes.prefill,
         sizes.context,
-        tuple((name, dtype, _sizes(dims)) for name, dtype, dims in reports["decode"].inputs if name.startswith("kv_")),
+        tuple((name, dtype, _sizes(dims)) for name, dtype, dims in reports["decode"].inputs if "kv_cache" in name),
         {key: report.ops_after for key, report in reports.items()},
         None if parts is None else parts[1],
         None if parts is None else parts[0].path,
@@ -131,6 +134,16 @@ def convert(
         time.perf_counter() - started,
         platform_calls.peak_memory(),
     )
+
+
+def _of_first_tokens(sizes: Sizes, prefill: Sequence[int] | None, target: PathLike) -> Sizes:
+    """The sizes of an encoder-decoder: one of the first tokens. Raises UsageError for several, and for a container."""
+    if _suffix(target) == CONTAINER:
+        message = "LiteRT-LM has no encoder-decoders"
+        raise UsageError(message, hint=f"name the result *{MODEL}", code="E-USE-006")
+    if prefill is not None and len(set(prefill)) != 1:
+        raise UsageError("`prefill`: an encoder-decoder has one number of first tokens", hint="give one number")
+    return replace(sizes, prefill=tuple(prefill or (1,)))
 
 
 def _target(model: Any, path: PathLike) -> PathLike:
@@ -161,15 +174,20 @@ def _write(
 ) -> dict[str, Report]:
     """Write the model, and the container around it if there are `parts`."""
     from onnxtfl.llm.container import write_container
+    from onnxtfl.llm.encoder_decoders import EncoderDecoder, encoder_decoder_to_tflite
     from onnxtfl.llm.signatures import decoder_to_tflite
 
     with Folder(output.file.parent.parent) as folder:
         file = output.file if parts is None else folder / "model.tflite"
         try:
             with file.open("w+b") as out:
-                reports = decoder_to_tflite(
-                    model, out, options, prefill=sizes.prefill, context=sizes.context, prefill_logits=logits
-                )
+                if isinstance(model, EncoderDecoder):
+                    new = sizes.prefill[0]
+                    reports = encoder_decoder_to_tflite(model, out, options, new=new, context=sizes.context)
+                else:
+                    reports = decoder_to_tflite(
+                        model, out, options, prefill=sizes.prefill, context=sizes.context, prefill_logits=logits
+                    )
             if parts is not None:
                 with output.file.open("w+b") as out:
                     write_container(file, parts[0], parts[2], out)

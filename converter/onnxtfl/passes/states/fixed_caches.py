@@ -111,7 +111,8 @@ class _Rewriting:
             self._of(value) if self.caches.names.get(name) in caches else self._moved_forward(self._of(value))
             for name, value in zip(names, self.graph.outputs, strict=True)
         ]
-        self.graph.inputs = self.inputs
+        others = self.caches.others.values()
+        self.graph.inputs = [v for v in self.inputs if v.uses or v.name not in others]
         self.graph.output_names = [self.caches.names.get(name, name) for name in names]
 
     def _make_inputs(self) -> None:
