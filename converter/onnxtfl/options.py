@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onnxtfl.passes.layout import IoLayout, IoLayouts
     from onnxtfl.passes.quantize import QuantizedIo
     from onnxtfl.passes.states.exposed import StateMode
+    from onnxtfl.passes.states.first_caches import FirstCaches
     from onnxtfl.passes.states.fixed_caches import FixedCaches
     from onnxtfl.passes.types.small_types import IoDtype
 
@@ -76,7 +77,7 @@ class Options:
     allow_custom: bool = False
     plugins: Sequence[str] = ()
     is_quantized_later: bool = False
-    caches: FixedCaches | None = None
+    caches: FixedCaches | FirstCaches | None = None
     signatures: Mapping[str, Mapping[str, Sequence[int | str]]] | None = None
     debug: bool = field(default_factory=lambda: bool(os.environ.get("ONNXTFL_VERIFY")))
 

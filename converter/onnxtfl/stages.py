@@ -28,7 +28,6 @@ from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.loops.invariants import LOOP_INVARIANTS
 from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION
 from onnxtfl.passes.recognize import LAST_OUTPUTS, LAYERS_OF_SCANS, RECOGNIZE, RECOGNIZE_LAYERS
-from onnxtfl.passes.states.fixed_caches import fix_caches
 from onnxtfl.passes.states.kept import keep_states
 from onnxtfl.passes.states.state_tensors import own_state_tensors
 from onnxtfl.passes.tfl.constant_outputs import join_constant_outputs
@@ -149,7 +148,7 @@ def fixed_caches(target: Target, options: Options) -> Passes:
     """Caches of a fixed length, in decoders."""
     if options.caches is None:
         return []
-    fixed = Pass("fixed caches", partial(fix_caches, caches=options.caches), MAIN_ONLY, needs=NEUTRAL)
+    fixed = Pass("fixed caches", options.caches.fix, MAIN_ONLY, needs=NEUTRAL)
     return [fixed, Pass("remove old", remove_dead, MAIN_ONLY), SIMPLIFY]
 
 

@@ -64,10 +64,10 @@ def test_there_and_back(source: Path, tmp_path: Path) -> None:
 def test_a_wrong_entry_point_fails_the_check(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from onnxtfl import pipeline
 
-    def doubled(model: object, out: object, entries: dict[str, object]) -> object:
+    def doubled(out: object, entries: dict[str, tuple[object, object]]) -> object:
         changed = onnx.load(source)
         changed.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((32, 32), np.float32), "w"))
-        return original(changed if "next" in entries else model, out, entries)
+        return original(out, {**entries, "next": (changed, entries["next"][1])})
 
     original = pipeline.onnx_to_tflite_entries
     monkeypatch.setattr(pipeline, "onnx_to_tflite_entries", doubled)

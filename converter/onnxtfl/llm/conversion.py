@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -119,17 +119,20 @@ def convert(
     """
     started, given = time.perf_counter(), of_command(LLM, locals())
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
+    from onnxtfl.llm.encoder_decoders import encoder_decoder_at
     from onnxtfl.llm.model_files import ModelFiles
     from onnxtfl.llm.sizes import sizes_of
 
     target, files = _target(model, path), ModelFiles(model)
-    sizes = sizes_of(files, given["prefill"], given["context"])
+    sizes, several = sizes_of(files, given["prefill"], given["context"]), encoder_decoder_at(model)
+    if several is not None:
+        sizes = _of_first_tokens(sizes, given["prefill"], target)
     parts = _parts(files, given, sizes.context) if _suffix(target) == CONTAINER else None
     if parts is None and (tokenizer is not None or metadata is not None):
         name = "metadata" if tokenizer is None else "tokenizer"
         raise UsageError(f"a .tflite has no `{name}`", hint="write a .litertlm", code="E-USE-006")
     with Output(target, "model") as output:
-        reports, compared = _write(model, output, given, sizes, parts)
+        reports, compared = _write(several or model, output, given, sizes, parts)
         output.keep_apart([model] if isinstance(model, str | os.PathLike) else [])
         size, problem = output.size(), _problem(compared, given["check"])
         if not problem or keep_failed:
@@ -138,7 +141,7 @@ def convert(
         Path(target) if not problem or keep_failed else None,
         sizes.prefill,
         sizes.context,
-        tuple((name, dtype, _sizes(dims)) for name, dtype, dims in reports["decode"].inputs if name.startswith("kv_")),
+        tuple((name, dtype, _sizes(dims)) for name, dtype, dims in reports["decode"].inputs if "kv_cache" in name),
         {key: report.ops_after for key, report in reports.items()},
         None if parts is None else parts[1],
         None if parts is None else parts[0].path,
@@ -157,6 +160,16 @@ def _problem(compared: CheckReport | None, mode: CheckMode) -> str:
     if compared is None or (compared.status != "failed" and (mode != "require" or compared.status == "passed")):
         return ""
     return f"the {'check of the converted model' if compared.status == 'failed' else 'converted model was'} {compared}"
+
+
+def _of_first_tokens(sizes: Sizes, prefill: Sequence[int] | None, target: PathLike) -> Sizes:
+    """The sizes of an encoder-decoder: one of the first tokens. Raises UsageError for several, and for a container."""
+    if _suffix(target) == CONTAINER:
+        message = "LiteRT-LM has no encoder-decoders"
+        raise UsageError(message, hint=f"name the result *{MODEL}", code="E-USE-006")
+    if prefill is not None and len(set(prefill)) != 1:
+        raise UsageError("`prefill`: an encoder-decoder has one number of first tokens", hint="give one number")
+    return replace(sizes, prefill=tuple(prefill or (1,)))
 
 
 def _target(model: Any, path: PathLike) -> PathLike:
@@ -187,17 +200,20 @@ def _write(
 ) -> tuple[dict[str, Report], CheckReport | None]:
     """Write the model, check it, and write the container around it if there are `parts`."""
     from onnxtfl.llm.container import write_container
+    from onnxtfl.llm.encoder_decoders import EncoderDecoder, encoder_decoder_to_tflite
     from onnxtfl.llm.signatures import decoder_to_tflite
 
     options = conversion_options({name: value for name, value in given.items() if name != "metadata"})
-    how = given["prefill_logits"]
+    how: dict[str, Any] = {"prefill": sizes.prefill, "prefill_logits": given["prefill_logits"]}
     with Folder(output.file.parent.parent) as folder:
         file = output.file if parts is None else folder / "model.tflite"
         try:
             with file.open("w+b") as out:
-                reports = decoder_to_tflite(
-                    model, out, options, prefill=sizes.prefill, context=sizes.context, prefill_logits=how
-                )
+                if isinstance(model, EncoderDecoder):
+                    new = sizes.prefill[0]
+                    reports = encoder_decoder_to_tflite(model, out, options, new=new, context=sizes.context)
+                else:
+                    reports = decoder_to_tflite(model, out, options, context=sizes.context, **how)
             compared = None if given["check"] is False else _compared(model, file, given)
             if parts is not None:
                 with output.file.open("w+b") as out:
@@ -209,12 +225,16 @@ def _write(
 
 def _compared(model: Any, file: Path, given: Mapping[str, Any]) -> CheckReport:
     """The check by generation of the result in a file."""
+    from onnxtfl.checking.report import CheckReport
     from onnxtfl.checking.settings import PATIENCE, Settings
     from onnxtfl.conversion_check import as_file
     from onnxtfl.formats import files
     from onnxtfl.llm.decoders import decoder_of
+    from onnxtfl.llm.encoder_decoders import EncoderDecoder
     from onnxtfl.llm.generation import check_generation
 
+    if isinstance(model, EncoderDecoder):
+        return CheckReport("not checked", "the check decodes with decoders only")
     if given["on_progress"] is not None:
         given["on_progress"]("check")
     patience = None if given["check"] == "require" else PATIENCE
