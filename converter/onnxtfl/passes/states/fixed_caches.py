@@ -33,6 +33,7 @@ from onnxtfl.ir.dims import Dim, Symbol, evaluate, is_static, substitute, symbol
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.passes.canonical.dead_code import remove_dead
 
 TOKENS, POSITIONS, MASK = "tokens", "input_pos", "mask"
 """The names of the inputs besides the caches, as LiteRT-LM has them."""
@@ -112,6 +113,7 @@ class _Rewriting:
             self._of(value) if self.caches.names.get(name) in caches else self._moved_forward(self._of(value))
             for name, value in zip(names, self.graph.outputs, strict=True)
         ]
+        remove_dead(self.graph)  # the old nodes, which have the old inputs
         others = self.caches.others.values()
         self.graph.inputs = [v for v in self.inputs if v.uses or v.name not in others]
         self.graph.output_names = [self.caches.names.get(name, name) for name in names]
