@@ -141,7 +141,10 @@ class ArrayData(TensorData):
 
 
 class SourceFile:
-    """A file from which tensors are read by offset; threads may share it."""
+    """A file from which tensors are read by offset; threads may share it.
+
+    `identity`: equal for files with the same bytes, although they are opened several times.
+    """
 
     _descriptor: int | None = None
 
@@ -152,7 +155,9 @@ class SourceFile:
             self._file = open(self._descriptor, "rb", closefd=False)  # noqa: SIM115 - as long as the graph that reads it
         except OSError as error:
             raise self._unreadable(error) from error
-        self.size = os.fstat(self._descriptor).st_size
+        found = os.fstat(self._descriptor)
+        self.size = found.st_size
+        self.identity: Hashable = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
         self._lock = threading.Lock()
 
     def __del__(self) -> None:
@@ -206,6 +211,7 @@ class SourceBytes(SourceFile):
         self.path = Path(name)
         self._content = memoryview(content).cast("B")
         self.size = len(self._content)
+        self.identity = id(self._content.obj)
 
     def read_into(self, offset: int, buffer: Array) -> None:
         view = memoryview(buffer.data).cast("B")
@@ -227,7 +233,7 @@ class FileData(TensorData):
 
     @property
     def key(self) -> Hashable:
-        return ("file", id(self.file), self.offset, self.dtype, self.size)
+        return ("file", self.file.identity, self.offset, self.dtype, self.size)
 
     def reshape(self, shape: Sequence[int]) -> TensorData:
         _check_size(self, shape)
