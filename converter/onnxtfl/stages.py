@@ -128,7 +128,9 @@ def real_arithmetic(target: Target, options: Options) -> Passes:
 def dynamic_products(target: Target, options: Options) -> Passes:
     """Products of activations that are quantized at run time."""
     if options.dynamic_quant == "hybrid" or target.is_real or options.quantized == "float":
-        return [Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)]
+        real = Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)
+        blocks = Pass("block weights", partial(quantize.use_block_weights, target=target), EVERYWHERE, needs=NEUTRAL)
+        return [real, *([blocks] if isinstance(target, TfliteTarget) and target.hybrid else [])]
     helps = target.name == "tfl" and target.has_hybrid_kernels
     if not helps:
         return []

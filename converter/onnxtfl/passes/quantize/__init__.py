@@ -4,6 +4,7 @@
 """
 
 from onnxtfl.ir.quantized import has_quantized
+from onnxtfl.passes.quantize.blocks import use_block_weights
 from onnxtfl.passes.quantize.constants import STORED_CLAMPS, use_integer_constants
 from onnxtfl.passes.quantize.dequantize import dequantize_all
 from onnxtfl.passes.quantize.dynamic import multiply_whole_rows
@@ -42,6 +43,7 @@ __all__ = [
     "store_real_constants",
     "summary",
     "surround_moves",
+    "use_block_weights",
     "use_hybrid_weights",
     "use_integer_constants",
 ]
