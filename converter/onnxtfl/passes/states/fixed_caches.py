@@ -103,6 +103,8 @@ class _Rewriting:
             for name, value in zip(names, self.graph.outputs, strict=True)
         ]
         self.graph.inputs = self.inputs
+        for node in reversed(old):
+            self.graph.remove(node)
         self.graph.output_names = [self.caches.names.get(name, name) for name in names]
 
     def _make_inputs(self) -> None:
