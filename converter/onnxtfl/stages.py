@@ -18,15 +18,16 @@ from onnxtfl.passes.canonical.canonicalize import MOVES
 from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
+from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.canonical.used_parts import slice_used_parts
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.loops.invariants import LOOP_INVARIANTS
 from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION
 from onnxtfl.passes.recognize import LAST_OUTPUTS, LAYERS_OF_SCANS, RECOGNIZE, RECOGNIZE_LAYERS
-from onnxtfl.passes.states.fixed_caches import fix_caches
 from onnxtfl.passes.states.kept import keep_states
 from onnxtfl.passes.states.state_tensors import own_state_tensors
 from onnxtfl.passes.tfl.constant_outputs import join_constant_outputs
@@ -129,7 +130,12 @@ def dynamic_products(target: Target, options: Options) -> Passes:
     if options.dynamic_quant == "hybrid" or target.is_real or options.quantized == "float":
         return [Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)]
     helps = target.name == "tfl" and target.has_hybrid_kernels
-    return [Pass("dynamic products", quantize.remark_dynamic_products, EVERYWHERE, needs=NEUTRAL)] if helps else []
+    if not helps:
+        return []
+    return [
+        Pass("dynamic products", quantize.multiply_whole_rows, EVERYWHERE, needs=NEUTRAL),
+        Pass("remark dynamic products", quantize.remark_dynamic_products, EVERYWHERE, needs=NEUTRAL),
+    ]
 
 
 def quantized_types(target: Target, options: Options) -> Passes:
@@ -142,7 +148,7 @@ def fixed_caches(target: Target, options: Options) -> Passes:
     """Caches of a fixed length, in decoders."""
     if options.caches is None:
         return []
-    fixed = Pass("fixed caches", partial(fix_caches, caches=options.caches), MAIN_ONLY, needs=NEUTRAL)
+    fixed = Pass("fixed caches", options.caches.fix, MAIN_ONLY, needs=NEUTRAL)
     return [fixed, SIMPLIFY]
 
 
@@ -170,7 +176,8 @@ def quantized_for_onnx(target: Target, options: Options) -> Passes:
 def quantized_for_tflite(target: Target, options: Options) -> Passes:
     """Ops on quantized types: integer kernels want int8."""
     int8 = partial(quantize.store_as_int8, always=not target.has_uint8_kernels)
-    hybrid = [Pass("hybrid", quantize.use_hybrid_weights, EVERYWHERE, needs=NEUTRAL)]
+    rounded = options.dynamic_quant == "hybrid"
+    hybrid = Pass("hybrid", partial(quantize.use_hybrid_weights, exactly=not rounded), EVERYWHERE, needs=NEUTRAL)
     return [
         Pass(
             "integer constants", quantize.use_integer_constants, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized
@@ -179,7 +186,7 @@ def quantized_for_tflite(target: Target, options: Options) -> Passes:
         Pass("stored clamps", quantize.STORED_CLAMPS.apply, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         Pass("int8 storage", int8, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         quantized_io(target, options),
-        *(hybrid if options.dynamic_quant == "hybrid" else []),
+        *([hybrid] if rounded or target.has_hybrid_kernels else []),
         SIMPLIFY,
         *int64_passes(target),
     ]
@@ -206,6 +213,18 @@ def formulas(target: Target, options: Options) -> Passes:
     """Expand ops that are formulas of other ops, so that these can be simplified."""
     written = Pass("write formulas", partial(legalization.write_formulas, target=target), EVERYWHERE)
     return [Group("formulas", (written, SIMPLIFY), dependent=True, needs=NEUTRAL)]
+
+
+def delegate_forms(target: Target, options: Options) -> Passes:
+    """Return the passes that write convolutions as the delegate's kernels compute them fastest.
+
+    A quantizer would round each part of a sum.
+    """
+    if not isinstance(target, TfliteTarget) or target.delegate is None:
+        return []
+    sums = [] if options.is_quantized_later else [TAPS]
+    convolutions = Pass("convolutions", Patterns.of(PHASES, *sums).apply, EVERYWHERE)
+    return [Group("convolutions", (convolutions, *CLEANUP), needs=NEUTRAL)]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:

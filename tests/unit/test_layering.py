@@ -75,6 +75,10 @@ _ALLOWED = {
         *("conversion_check", "llm", "option_table", "options", "output", "pipeline", "pipeline_report", "quantizing"),
         *("rewriting", "schemas"),
     },
+    "llm": {
+        *("arguments", "checking", "formats", "inputs", "ir", "metrics", "option_table", "options", "output", "passes"),
+        *("pipeline", "pipeline_report", "runtimes", "tables", "temporary", "tracing"),
+    },
     "signature_conversion": {"api", "arguments", "conversion", "formats"},
     "inspection": {
         *("arguments", "formats", "ir", "kinds", "option_table", "options", "pipeline", "rewriting", "tables"),
@@ -83,12 +87,8 @@ _ALLOWED = {
     "op_times": {"formats", "inputs", "ir", "pipeline", "placement", "runtimes", "schemas", "tables"},
     "placement": {"formats", "ir", "rewriting", "runtimes", "schemas", "tables", "targets"},
     "reporting": {"ir", "checking", "conversion", "inspection", "output", "placement", "runtimes", "tables"},
-    "llm": {
-        *("checking", "formats", "inputs", "ir", "metrics", "options", "passes", "pipeline", "pipeline_report"),
-        *("runtimes", "tracing"),
-    },
     "many": {"api", "arguments", "option_table", "temporary"},
-    "cli": {_API, "c_source", "kinds", "option_table", "output", "schemas", "tables", "temporary"},
+    "cli": {_API, "c_source", "kinds", "llm", "option_table", "output", "schemas", "tables", "temporary"},
     "__main__": {"cli"},
     _API: {
         "evaluation",

@@ -25,7 +25,7 @@ from onnxtfl.llm.decoders import decoder_of
 from onnxtfl.llm.generation import Entries, check_generation
 from onnxtfl.runtimes import Workers
 from onnxtfl.runtimes.generation_script import Fixed, decode_tflite
-from tests.unit.tiny_decoders import VOCABULARY, TinyDecoder, converted, saved
+from tests.unit.decoder_forms import VOCABULARY, TinyDecoder, converted, saved
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +45,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "sliding window": {"window": 6},
     "masked by infinity": {"window": 6, "masked": float("-inf")},
     "learned positions": {"positions": "learned"},
+    "positions without a batch": {"positions": "flat"},
     "positions from the attention mask": {"positions": "counted"},
     "positions from the length of caches": {"positions": "ranged", "has_mask": False},
     "group-query attention": {"attention": "group-query"},

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Literal
+
+from onnxtfl.ir.dataclass import dataclass
 
 Kind = Literal["island", "float", "bias", "kernel", "dynamic"]
 

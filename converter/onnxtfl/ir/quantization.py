@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Shape, differ, is_static, product
 from onnxtfl.ir.dtypes import Array, DType
 

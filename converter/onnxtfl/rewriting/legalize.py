@@ -251,8 +251,12 @@ def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: S
 
 
 def _as_declared(builder: Builder, node: Node, values: Sequence[Value]) -> list[Value] | None:
-    """The values that a rule made of a quantized node, in its types; None if several ops would round."""
-    if len([made for made in builder.created if not _moves(made)]) > 1:
+    """The values that a rule made of a quantized node, in its types; None if several ops would round.
+
+    Those whose quantization the rule declares round as the rule intends.
+    """
+    undeclared = [made for made in builder.created if not all(r.is_quantized for r in made.results)]
+    if len([made for made in undeclared if not _moves(made)]) > 1:
         return None
     return [as_declared(builder, v, r.type) for v, r in zip(values, node.results, strict=True)]
 

@@ -34,10 +34,11 @@ import importlib
 import itertools
 import pkgutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op

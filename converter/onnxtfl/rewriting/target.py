@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType

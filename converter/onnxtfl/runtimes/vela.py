@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -131,7 +131,7 @@ def _tables(file: Path) -> Mapping[str, Rows]:
 
 def _ops(tables: Mapping[str, Rows], names: Sequence[str], reasons: Mapping[str, str]) -> tuple[CompiledOp, ...]:
     """Where each op of the file runs; those that Vela removed are counted to the NPU."""
-    places = {row["id"]: int(row["ext_key"]) for row in tables.get("source", ()) if row["ext_key"].isdigit()}
+    places = dict(_main_places(tables.get("source", ())))
     on_cpu = {places.get(row["source_id"]) for row in tables.get("optimised", ()) if row["operator"] == _ON_CPU}
     cycles = [0] * len(names)
     for row in tables.get("perf", ()):
@@ -144,6 +144,17 @@ def _ops(tables: Mapping[str, Rows], names: Sequence[str], reasons: Mapping[str,
         else CompiledOp(index, True, "", cycles[index])
         for index, name in enumerate(names)
     )
+
+
+def _main_places(rows: Rows) -> Iterator[tuple[str, int]]:
+    """The ids of the ops of the main graph, and their places in it: Vela counts from 0 again in each subgraph."""
+    last = -1
+    for row in (row for row in rows if row["ext_key"].isdigit()):
+        place = int(row["ext_key"])
+        if place <= last:
+            return
+        yield row["id"], place
+        last = place
 
 
 def _compiled(summary: Path, ops: tuple[CompiledOp, ...], model: bytes) -> Compiled:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.rewriting.readings import Reading, reading_of
 from onnxtfl.schemas.sections import names, section
 from onnxtfl.schemas.target_tables import target_tables

@@ -8,10 +8,11 @@ import marshal
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import is_weight
 from onnxtfl.ir.op import Elementwise, Permutation, Permuted

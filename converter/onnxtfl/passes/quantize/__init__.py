@@ -6,6 +6,7 @@
 from onnxtfl.ir.quantized import has_quantized
 from onnxtfl.passes.quantize.constants import STORED_CLAMPS, use_integer_constants
 from onnxtfl.passes.quantize.dequantize import dequantize_all
+from onnxtfl.passes.quantize.dynamic import multiply_whole_rows
 from onnxtfl.passes.quantize.edges import QuantizedIo, count_steps_of_outputs, set_quantized_io
 from onnxtfl.passes.quantize.fuse import fuse_quantized
 from onnxtfl.passes.quantize.hybrid import (
@@ -31,6 +32,7 @@ __all__ = [
     "fuse_quantized",
     "has_quantized",
     "multiply_real",
+    "multiply_whole_rows",
     "read_quantized_types",
     "remark_dynamic_products",
     "saturate_quantized",

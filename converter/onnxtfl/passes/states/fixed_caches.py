@@ -21,7 +21,7 @@ Fewer tokens than N are padded. Where P + N > C then, no row may be written past
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,8 @@ class FixedCaches:
     ``names``: the new name of each cache, by that of its input and of its output. ``past``: the axis along which each
     cache grows, by the name of its input. ``filled``: the symbol of the number of tokens in them. ``places``: the
     places of a cache. ``new``: the number of new tokens. ``attention``: the mask of valid tokens, "" if there is none.
-    ``positions``: those of the new tokens, "" likewise.
+    ``positions``: those of the new tokens, "" likewise. ``others``: the new names of all other inputs, whose sizes are
+    static. ``set_to``: the value of an input that becomes constant.
     """
 
     tokens: str
@@ -56,29 +57,37 @@ class FixedCaches:
     new: int
     attention: str = ""
     positions: str = ""
+    others: Mapping[str, str] = field(default_factory=dict)
+    set_to: Mapping[str, bool] = field(default_factory=dict)
+
+    def declare(self, graph: Graph) -> None:
+        """Set the types of the inputs of a file's graph: one sequence, with `new` tokens after `filled` ones."""
+        set_inputs(graph, self.set_to)
+        filled = symbol(self.filled)
+        shapes: dict[str, tuple[Dim, ...]] = dict.fromkeys((self.tokens, self.positions), (1, self.new))
+        shapes[self.attention] = (1, filled + self.new)
+        for value in graph.inputs:
+            if isinstance(value.type, TensorType) and value.name in self.past:
+                axis = self.past[str(value.name)]
+                value.type = value.type.with_shape((1, *value.shape[1:axis], filled, *value.shape[axis + 1 :]))
+            elif isinstance(value.type, TensorType) and value.name in shapes:
+                value.type = value.type.with_shape(shapes[value.name][-value.rank :])
+
+    def fix(self, graph: Graph) -> None:
+        """Give the caches of a neutral graph their fixed length.
+
+        The inputs become `tokens` (int32 [1, N]), `input_pos` (int32 [N]), `mask` (float32 [1, 1, N, C], added to the
+        scores of all attention to the caches), the caches, and the others. Raises UnsupportedError for an op whose
+        result would depend on how many places are filled in another way than the ops of decoders do.
+        """
+        _Rewriting(graph, self).run()
 
 
-def declare_caches(graph: Graph, caches: FixedCaches) -> None:
-    """Set the types of a decoder's inputs: one sequence, with `new` tokens after `filled` ones."""
-    filled, batch = symbol(caches.filled), 1
-    shapes: dict[str, tuple[Dim, ...]] = dict.fromkeys((caches.tokens, caches.positions), (batch, caches.new))
-    shapes[caches.attention] = (batch, filled + caches.new)
-    for value in graph.inputs:
-        if isinstance(value.type, TensorType) and value.name in caches.past:
-            axis = caches.past[str(value.name)]
-            value.type = value.type.with_shape((batch, *value.shape[1:axis], filled, *value.shape[axis + 1 :]))
-        elif isinstance(value.type, TensorType) and value.name in shapes:
-            value.type = value.type.with_shape(shapes[value.name])
-
-
-def fix_caches(graph: Graph, caches: FixedCaches) -> None:
-    """Give the caches of a neutral graph their fixed length.
-
-    The inputs become `tokens` (int32 [1, N]), `input_pos` (int32 [N]), `mask` (float32 [1, 1, N, C], added to the
-    scores of all attention), and the caches. Raises UnsupportedError for an op whose result would depend on how many
-    places are filled in another way than the ops of decoders do.
-    """
-    _Rewriting(graph, caches).run()
+def set_inputs(graph: Graph, values: Mapping[str, bool]) -> None:
+    """Replace inputs of a graph by constants."""
+    for value in [v for v in graph.inputs if v.name in values]:
+        graph.inputs.remove(value)
+        value.replace_uses(constant(np.full([1] * value.rank, values[str(value.name)])))
 
 
 class _Rewriting:
@@ -117,13 +126,16 @@ class _Rewriting:
             tokens = self._move_back(tokens)
         self.new[named[c.tokens]] = self.b(ops.Convert, tokens, dtype=named[c.tokens].dtype)
         if c.positions:
-            self.new[named[c.positions]] = self._like(self.b(ops.Reshape, self.at, [1, c.new]), named[c.positions])
+            old = named[c.positions]
+            self.new[old] = self._like(self.b(ops.Reshape, self.at, list(old.shape)), old)
         if c.attention:
             self.new[named[c.attention]] = self._like(self._filled_places(), named[c.attention])
         written = {c.names.get(name): v for name, v in zip(self.graph.output_names, self.graph.outputs, strict=True)}
         for name in c.past:
             value, present = named[name], written[c.names[name]]
             self.new[value] = self._input(c.names[name], value.dtype, self._shape(present))
+        for name in (name for name in c.others if name in named):
+            self.new[named[name]] = self._input(c.others[name], named[name].dtype, self._shape(named[name]))
 
     def _move_back(self, tokens: Value) -> Value:
         """Let all rows end within the caches: set the moved positions and masks, and return the moved tokens."""

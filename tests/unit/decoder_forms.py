@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxtfl.llm.convert import decoder_to_tflite
+from onnxtfl.llm.signatures import decoder_to_tflite
 from onnxtfl.options import Options
 
 Array = np.ndarray[Any, Any]
@@ -25,11 +25,12 @@ LOWEST = float(np.finfo(np.float32).min)
 class TinyDecoder:
     """Builds a decoder. ``attention``: "ops" (separate ops), "group-query" (of ONNX Runtime), "attention" (of ONNX).
 
-    ``groups``: heads of keys and values. ``positions``: "rotary", "learned" (in the order of `position_ids`),
-    "counted" (learned, of the sum of the attention mask, as OPT has them), "ranged" (learned, from the length of the
-    cache). ``window``: the tokens that a token attends to, 0 for all. ``windowed``: the cache has as many places.
-    ``masked``: what hidden scores are. ``half``: float16 but for logits. ``has_mask``: whether there is an input
-    `attention_mask`. ``names``: of a cache and of its new values, with the layer and its kind.
+    ``groups``: heads of keys and values. ``positions``: "rotary", "learned" (in the order of `position_ids`), "flat"
+    (learned, without a batch), "counted" (learned, of the sum of the attention mask, as OPT has them), "ranged"
+    (learned, from the length of the cache). ``window``: the tokens that a token attends to, 0 for all. ``windowed``:
+    the cache has as many places. ``masked``: what hidden scores are. ``half``: float16 but for logits. ``has_mask``:
+    whether there is an input `attention_mask`. ``names``: of a cache and of its new values, with the layer and its
+    kind.
     """
 
     attention: str = "ops"
@@ -54,6 +55,8 @@ class TinyDecoder:
             self._input("attention_mask", TensorProto.INT64, ["batch", "past + new"])
         if self.attention != "group-query" and self.positions in ("rotary", "learned"):
             self._input("position_ids", TensorProto.INT64, ["batch", "new"])
+        elif self.positions == "flat":
+            self._input("cache_position", TensorProto.INT64, ["new"])
         self._make_masks()
         table = self._weight(VOCABULARY, WIDTH, scale=1.0)
         x = self.op("Gather", table, tokens)
@@ -115,6 +118,8 @@ class TinyDecoder:
         """The positions [1, N] of the new tokens."""
         if self.positions in ("rotary", "learned"):
             return "position_ids"
+        if self.positions == "flat":
+            return self.op("Unsqueeze", "cache_position", self.constant([0]))
         total, new = self._total(), self._size("input_ids", 1)
         first = self.op("Sub", total, new)
         if self.positions == "counted":
