@@ -151,7 +151,7 @@ def fixed_caches(target: Target, options: Options) -> Passes:
     if options.caches is None:
         return []
     fixed = Pass("fixed caches", options.caches.fix, MAIN_ONLY, needs=NEUTRAL)
-    return [fixed, Pass("remove old", remove_dead, MAIN_ONLY), SIMPLIFY]
+    return [fixed, SIMPLIFY]
 
 
 def last_outputs(target: Target, options: Options) -> Passes:

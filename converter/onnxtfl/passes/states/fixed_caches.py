@@ -33,7 +33,6 @@ from onnxtfl.ir.dims import Dim, Symbol, evaluate, is_static, substitute, symbol
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType, TensorType
-from onnxtfl.passes.canonical.dead_code import remove_dead
 
 TOKENS, POSITIONS, MASK = "tokens", "input_pos", "mask"
 """The names of the inputs besides the caches, as LiteRT-LM has them."""
@@ -72,7 +71,7 @@ class FixedCaches:
                 axis = self.past[str(value.name)]
                 value.type = value.type.with_shape((1, *value.shape[1:axis], filled, *value.shape[axis + 1 :]))
             elif isinstance(value.type, TensorType) and value.name in shapes:
-                value.type = value.type.with_shape(shapes[value.name])
+                value.type = value.type.with_shape(shapes[value.name][-value.rank :])
 
     def fix(self, graph: Graph) -> None:
         """Give the caches of a neutral graph their fixed length.
@@ -113,9 +112,10 @@ class _Rewriting:
             self._of(value) if self.caches.names.get(name) in caches else self._moved_forward(self._of(value))
             for name, value in zip(names, self.graph.outputs, strict=True)
         ]
-        remove_dead(self.graph)  # the old nodes, which have the old inputs
         others = self.caches.others.values()
         self.graph.inputs = [v for v in self.inputs if v.uses or v.name not in others]
+        for node in reversed(old):
+            self.graph.remove(node)
         self.graph.output_names = [self.caches.names.get(name, name) for name in names]
 
     def _make_inputs(self) -> None:
@@ -128,7 +128,8 @@ class _Rewriting:
             tokens = self._move_back(tokens)
         self.new[named[c.tokens]] = self.b(ops.Convert, tokens, dtype=named[c.tokens].dtype)
         if c.positions:
-            self.new[named[c.positions]] = self._like(self.b(ops.Reshape, self.at, [1, c.new]), named[c.positions])
+            old = named[c.positions]
+            self.new[old] = self._like(self.b(ops.Reshape, self.at, list(old.shape)), old)
         if c.attention:
             self.new[named[c.attention]] = self._like(self._filled_places(), named[c.attention])
         written = {c.names.get(name): v for name, v in zip(self.graph.output_names, self.graph.outputs, strict=True)}
