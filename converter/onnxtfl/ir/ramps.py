@@ -35,7 +35,7 @@ _WHOLE = 64
 """The integer of a whole ramp."""
 _WIDTHS = (64, 32, 16, 8, 4, 2, 1)
 _HIGHEST_RISE = 16.0
-"""The most steps of one ramp: its weight has 7 bits, so that sums are off by at most 0.06 steps."""
+"""The most steps of one ramp that are no integer: its weight has 7 bits, so that sums are off by at most 0.06 steps."""
 _TOLERANCE = 0.1
 """The most steps that a ramp may be off before the sum is rounded."""
 _BIAS, _MISSED = 0.03, 0.1
@@ -101,12 +101,18 @@ def _close_ramps(table: Array, rounded: Array) -> tuple[float, list[_Ramp]]:
 
 def _ramps(table: Array) -> list[_Ramp]:
     """Ramps with the sum `table`, up to `_TOLERANCE`: the longest ones from the left."""
-    found, place = [], 0
+    is_exact = bool((table == np.round(table)).all())
+    highest = _HIGHEST - 1 if is_exact else _HIGHEST_RISE
+    found: list[_Ramp] = []
+    place = 0
     while place < 255:
         width = next(w for w in _WIDTHS if place + w < 256 and (w == 1 or _is_straight(table[place : place + w + 1])))
         rise = float(table[place + width] - table[place])
-        count = math.ceil(abs(rise) / _HIGHEST_RISE)
-        found += [_Ramp(place - 128, width, rise / max(1, count))] * count
+        count = math.ceil(abs(rise) / highest)
+        rises = (
+            np.diff(np.round(np.linspace(0, rise, count + 1))) if is_exact else [rise / count] * count if count else []
+        )
+        found += [_Ramp(place - 128, width, float(part)) for part in rises]
         place += width
     return found
 
@@ -119,7 +125,8 @@ def _is_straight(part: Array) -> bool:
 
 def _weights(ramps: Sequence[_Ramp]) -> tuple[float, Array]:
     """The unit of the rises and their integers: the sum up to any ramp is off by at most half a unit."""
-    unit = max(abs(ramp.rise) for ramp in ramps) / (_HIGHEST - 1)
+    is_exact = all(ramp.rise.is_integer() for ramp in ramps)
+    unit = 1.0 if is_exact else max(abs(ramp.rise) for ramp in ramps) / (_HIGHEST - 1)
     sums = np.round(np.cumsum([ramp.rise for ramp in ramps]) / unit)
     return unit, np.diff(sums, prepend=0)
 
