@@ -285,13 +285,20 @@ def layout(target: Target, options: Options) -> Passes:
     assign = partial(assign_layouts, target=target)
     late = partial(legalization.legalize, target=target, late=True)
     loops = Patterns.of(LOOP_INVARIANTS, LOOP_SIMPLIFICATION)
+    steps = Pass("steps", partial(quantize.write_steps, target=target), EVERYWHERE, needs=LAID_OUT)
     return [
         Pass("layout", partial(assign, io_layout=options.io_layout), assign, needs=LEGAL, establishes=LAID_OUT),
+        *([steps] if _computes_integers_only(target) else []),
         Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
         Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
         Group("cleanup", _tidied(target, options), needs=LAID_OUT),
         Pass("legalize merged", late, EVERYWHERE, needs=LAID_OUT, when=legalization.has_repeated_operands),
     ]
+
+
+def _computes_integers_only(target: Target) -> bool:
+    """Whether the target is an NPU, on which no float op runs."""
+    return isinstance(target, TfliteTarget) and target.table.own_arithmetic and target.has_integer_ops
 
 
 def surround_moves(target: Target, options: Options) -> Passes:

@@ -19,6 +19,7 @@ from onnxtfl.passes.quantize.hybrid import (
 from onnxtfl.passes.quantize.int8_as_uint8 import store_as_uint8
 from onnxtfl.passes.quantize.real_constants import store_real_constants
 from onnxtfl.passes.quantize.saturate import saturate_quantized
+from onnxtfl.passes.quantize.steps import write_steps
 from onnxtfl.passes.quantize.summary import summary
 from onnxtfl.passes.quantize.surround import surround_moves
 from onnxtfl.passes.quantize.types import read_quantized_types
@@ -46,4 +47,5 @@ __all__ = [
     "use_block_weights",
     "use_hybrid_weights",
     "use_integer_constants",
+    "write_steps",
 ]
