@@ -257,8 +257,10 @@ def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]
         (len(summary.float_ops), "float kernels"),
     ]
     lines = [", ".join(f"{count} {how}" for i, (count, how) in enumerate(counts) if count or not i)]
-    own = Counter(op.op for op in summary.float_ops if not op.island)
+    own = Counter(op.op for op in summary.float_ops if not op.island and not op.faster)
     lines += [f"float, as in the source: {ranked(own, verbose)}"] if own else []
+    faster = Counter(op.op for op in summary.float_ops if op.faster)
+    lines += [f"float, which is faster than in integers: {ranked(faster, verbose)}"] if faster else []
     for entries, one, many in (
         (summary.rescaled_biases, "bias with another scale", "biases with another scale"),
         (summary.requantized, "tensor requantized", "tensors requantized"),

@@ -208,7 +208,7 @@ def _fully_connected(node: Node) -> Form | None:
     if rhs.data is not None and rhs.tensor_type.quantization is None and order != (0, 1):
         ordered = rhs.data.transpose(order)
         weights = ordered.reshape((ordered.shape[0], math.prod(ordered.shape[1:])))
-    elif rhs.data is not None and is_hybrid(lhs, rhs) and order == (1, 0):
+    elif rhs.data is not None and order == (1, 0):
         weights = constant(rhs.data.transpose(order), type_=rhs.tensor_type.permuted(order))
     elif order != (0, 1):
         return None
