@@ -18,6 +18,7 @@ from onnxtfl.passes.canonical.canonicalize import MOVES
 from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
+from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
 from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
@@ -226,7 +227,8 @@ def delegate_forms(target: Target, options: Options) -> Passes:
         return []
     sums = [] if options.is_quantized_later else [TAPS]
     convolutions = Pass("convolutions", Patterns.of(PHASES, *sums).apply, EVERYWHERE)
-    return [Group("convolutions", (convolutions, *CLEANUP), needs=NEUTRAL)]
+    joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
+    return [Group("convolutions", (convolutions, joined, *CLEANUP), needs=NEUTRAL)]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:
