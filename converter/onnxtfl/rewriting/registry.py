@@ -110,7 +110,7 @@ class Form:
     @property
     def renames(self) -> bool:
         """Whether there are no computed operands or results."""
-        return self.finish is None and not any(isinstance(operand, Computed) for operand in self.operands)
+        return self.finish is None and Computed not in map(type, self.operands)
 
 
 @dataclass(frozen=True, slots=True)
