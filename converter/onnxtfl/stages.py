@@ -8,7 +8,7 @@ from functools import partial
 
 from onnxtfl.formats.bodies import body
 from onnxtfl.formats.tflite.schema import state_operands
-from onnxtfl.inputs.of_graph import inputs_of
+from onnxtfl.ir.graph import Graph
 from onnxtfl.options import Options
 from onnxtfl.passes import quantize
 from onnxtfl.passes.boundary.fixed_sizes import refuse_open_results
@@ -28,7 +28,6 @@ from onnxtfl.passes.canonical.used_parts import slice_used_parts
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.loops.invariants import LOOP_INVARIANTS
 from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION
-from onnxtfl.passes.recognize import LAST_OUTPUTS, LAYERS_OF_SCANS, RECOGNIZE, RECOGNIZE_LAYERS
 from onnxtfl.passes.states.kept import keep_states
 from onnxtfl.passes.states.state_tensors import own_state_tensors
 from onnxtfl.passes.tfl.constant_outputs import join_constant_outputs
@@ -155,10 +154,32 @@ def fixed_caches(target: Target, options: Options) -> Passes:
     return [fixed, SIMPLIFY]
 
 
+def recognized(target: Target, options: Options) -> Passes:
+    """Fuse several ops to the one that ONNX has for them."""
+    from onnxtfl.passes.recognize import RECOGNIZE, RECOGNIZE_LAYERS
+
+    return [RECOGNIZE, RECOGNIZE_LAYERS]
+
+
+def layers_of_scans(target: Target, options: Options) -> Passes:
+    """Recognize recurrent layers in loops only; the patterns are imported for graphs with loops."""
+
+    def recognize(graph: Graph) -> bool:
+        from onnxtfl.passes.recognize import LAYERS_IN_SCANS
+
+        return LAYERS_IN_SCANS.apply(graph)
+
+    layers = Pass("layers of scans", recognize, EVERYWHERE, when=lambda graph: graph.holders > 0)
+    return [Group("layers of scans", (layers, *CLEANUP), dependent=True, needs=NEUTRAL)]
+
+
 def last_outputs(target: Target, options: Options) -> Passes:
     """Simplify loops of which only the last outputs are used."""
-    simplified = Pass("last outputs", LAST_OUTPUTS.apply, EVERYWHERE, needs=NEUTRAL)
-    return [simplified, *CLEANUP] if options.has_small_loops else []
+    if not options.has_small_loops:
+        return []
+    from onnxtfl.passes.recognize import LAST_OUTPUTS
+
+    return [Pass("last outputs", LAST_OUTPUTS.apply, EVERYWHERE, needs=NEUTRAL), *CLEANUP]
 
 
 def quantized_io(target: Target, options: Options) -> Pass:
@@ -246,6 +267,8 @@ def float16(target: Target, options: Options) -> Passes:
     """Ops that compute in float16; masks and sums of squares that stay in its range."""
     passes = float16_passes(target, options.float16)
     if isinstance(target, TfliteTarget) and target.table.half:
+        from onnxtfl.inputs.of_graph import inputs_of
+
         scaled = partial(scale_squares, inputs=partial(inputs_of, given=options.check_data))
         passes += [
             Pass("masks", saturate_masks, EVERYWHERE, needs=NEUTRAL),
@@ -332,5 +355,3 @@ def written_for_tflite(target: Target, options: Options) -> Passes:
 
 
 SIMPLIFIED = given(SIMPLIFY)
-RECOGNIZED = given(RECOGNIZE, RECOGNIZE_LAYERS)
-SCANS = given(LAYERS_OF_SCANS)

@@ -161,10 +161,11 @@ def _is_slow(node: Node, target: Target) -> bool:
 
 def _moves_many_axes(node: Node, target: Target) -> bool:
     """Whether `node` moves one operand on more than `free_rank` axes of known sizes."""
+    if node.op.moves is None or len(node.operands[node.op.moves]) != 1 or node.op is ops.Reshape:
+        return False
     values = [v for v in (*node.operands[:1], *node.results) if v is not None]
     types = [v.type for v in values if isinstance(v.type, TensorType)]
-    moves = node.op.moves is not None and len(node.operands[node.op.moves]) == 1 and node.op is not ops.Reshape
-    if not moves or not all(type_.is_static for type_ in types):
+    if not all(type_.is_static for type_ in types):
         return False
     return max((len(type_.shape or ()) for type_ in types), default=0) > target.free_rank
 
