@@ -35,7 +35,7 @@ _ALLOWED = {
     "mappings": {"build", "ir", "kernels", "rewriting"},
     "options": {"passes", "schemas"},
     "pipeline_report": {"ir", "formats", "passes", "rewriting"},
-    "stages": {"formats", "inputs", "options", "passes", "rewriting", "targets"},
+    "stages": {"formats", "inputs", "ir", "options", "passes", "rewriting", "targets"},
     "pipeline_run": {"ir", "formats", "options", "passes", "pipeline_report", "rewriting", "targets"},
     "pipeline": {
         "ir",

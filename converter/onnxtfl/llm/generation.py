@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.checking.metrics.comparison import Expectation, compare
-from onnxtfl.checking.models.widened import HALVES, may_round_operands, write_widened
+from onnxtfl.checking.models.widened import HALF, HALVES, may_round_operands, write_widened
 from onnxtfl.checking.quantized import for_quantized
 from onnxtfl.checking.report import CheckReport, OutputCheck
 from onnxtfl.checking.settings import Settings
@@ -88,14 +88,15 @@ def check_generation(
 
 @dataclass(frozen=True)
 class Entries:
-    """The signatures of a converted decoder: the sizes of prefill, the places of its caches, the vocabulary, and the
-    shapes of caches by name.
+    """The signatures of a converted decoder: the sizes of prefill, the places of its caches, the vocabulary, the shapes
+    of caches by name, and whether these are rounded to float16.
     """
 
     prefill: tuple[int, ...]
     context: int
     vocabulary: int
     shapes: Mapping[str, tuple[int, ...]]
+    half: bool
 
     @classmethod
     def of(cls, model: Model) -> Entries | None:
@@ -108,8 +109,9 @@ class Entries:
             return None
         sizes = [s.key.removeprefix(PREFILL) for s in model.signatures if s.key.startswith(PREFILL)]
         shapes = {name: _shape(value) for name, value in inputs.items() if name in outputs}
+        half = any(inputs[name].dtype in HALVES for name in shapes)
         context, vocabulary = _shape(inputs[MASK])[-1], _shape(outputs["logits"])[-1]
-        return cls(tuple(sorted(int(n) for n in sizes if n.isdigit())), context, vocabulary, shapes)
+        return cls(tuple(sorted(int(n) for n in sizes if n.isdigit())), context, vocabulary, shapes, half)
 
     def pieces(self, count: int) -> list[Piece]:
         """How a number of tokens is prefilled: in the largest pieces, then in the smallest that has the rest."""
@@ -294,9 +296,12 @@ class _Generation:
 
     @cached_property
     def _expectation(self) -> Expectation:
-        """The tolerance; as large as that of other outputs where kernels of the result round activations."""
+        """The tolerance; as large as that of other outputs where kernels of the result round activations, or caches are
+        rounded.
+        """
         rtol, atol = self.settings.tolerances(self.reference.decoder.logits)
-        atol = max(atol, TOLERANCE) if self.hybrid else atol
+        rounding = HALF if self.reference.entries.half else 0.0
+        rtol, atol = max(rtol, rounding), max(atol, rounding, TOLERANCE if self.hybrid else 0.0)
         steps, levels = self.settings.max_steps, self.settings.levels
         return Expectation(rtol, atol, roundings=steps, levels=levels)
 
