@@ -17,6 +17,7 @@ from onnxtfl.formats import files
 from onnxtfl.formats.litertlm import read_container
 from onnxtfl.formats.source import open_source
 from onnxtfl.formats.tflite import schema
+from tests.unit import test_tflite_data_files as external_weights
 from tests.unit.tiny_decoders import CHARACTERS, TOKENS, greedy, sentence_piece, write_decoder
 
 builder = pytest.importorskip("litert_lm_builder")
@@ -107,6 +108,19 @@ def test_models_of_several_sections(folder: Path, tmp_path: Path) -> None:
     assert onnxtfl.signatures(tmp_path / "all.litertlm") == keys
     done = onnxtfl.tflite_to_onnx(tmp_path / "all.litertlm", signature=keys[-1], check="require")
     assert done.report.ops_after == {"Exp": 1}
+
+
+def test_weights_in_a_section_of_their_own(tmp_path: Path) -> None:
+    content = external_weights.model("tflite_weights")
+    (tmp_path / "w.bin").write_bytes(bytes(64) + external_weights.WEIGHTS.tobytes())
+    (tmp_path / "m.tflite").write_bytes(content)
+    made = builder.LitertLmFileBuilder()
+    made.add_tflite_weights(str(tmp_path / "w.bin"), builder.TfLiteModelType.EMBEDDER)
+    made.add_tflite_model(str(tmp_path / "m.tflite"), builder.TfLiteModelType.EMBEDDER)
+    with (tmp_path / "all.litertlm").open("wb") as out:
+        made.build(out)
+    done = onnxtfl.tflite_to_onnx(tmp_path / "all.litertlm", check="require")
+    assert done.report.ops_after == {"Mul": 1}
 
 
 def _edited(content: bytes, position: int, *values: int) -> bytes:
