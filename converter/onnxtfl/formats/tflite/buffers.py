@@ -25,8 +25,7 @@ _SMALL = 1024
 
 
 class Buffers:
-    """The buffers of a model and the tensors in them. `weights`: the section of a .litertlm that stands for other files.
-    """
+    """The buffers of a model and the tensors in them. `weights`: the section of a .litertlm in place of other files."""
 
     def __init__(self, source: Source, model: Mapping[str, Any], weights: SourceFile | None = None) -> None:
         self._source = source
