@@ -178,6 +178,8 @@ class PipelineRun:
         graph = source.main
         self.report.ops_before = count_ops(graph)
         self.weights = weights_of(graph)
+        if self.options.caches is not None:
+            self.options.caches.declare(graph)
         self._select_part(graph, source.dim_names)
         self.report.vectors = [v.name for v in graph.inputs if v.name is not None and v.name in source.map_columns]
         for name in self.report.vectors:

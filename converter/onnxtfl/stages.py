@@ -18,8 +18,11 @@ from onnxtfl.passes.canonical.canonicalize import MOVES
 from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
+from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
+from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.canonical.used_parts import slice_used_parts
 from onnxtfl.passes.layout import assign_layouts
@@ -125,15 +128,30 @@ def real_arithmetic(target: Target, options: Options) -> Passes:
 def dynamic_products(target: Target, options: Options) -> Passes:
     """Products of activations that are quantized at run time."""
     if options.dynamic_quant == "hybrid" or target.is_real or options.quantized == "float":
-        return [Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)]
+        real = Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)
+        blocks = Pass("block weights", partial(quantize.use_block_weights, target=target), EVERYWHERE, needs=NEUTRAL)
+        return [real, *([blocks] if isinstance(target, TfliteTarget) and target.hybrid else [])]
     helps = target.name == "tfl" and target.has_hybrid_kernels
-    return [Pass("dynamic products", quantize.remark_dynamic_products, EVERYWHERE, needs=NEUTRAL)] if helps else []
+    if not helps:
+        return []
+    return [
+        Pass("dynamic products", quantize.multiply_whole_rows, EVERYWHERE, needs=NEUTRAL),
+        Pass("remark dynamic products", quantize.remark_dynamic_products, EVERYWHERE, needs=NEUTRAL),
+    ]
 
 
 def quantized_types(target: Target, options: Options) -> Passes:
     """Tensors between QuantizeLinear and DequantizeLinear get quantized types."""
     typed = partial(quantize.read_quantized_types, target=target)
     return [Pass("quantized types", typed, partial(typed, is_region=True), needs=NEUTRAL)]
+
+
+def fixed_caches(target: Target, options: Options) -> Passes:
+    """Caches of a fixed length, in decoders."""
+    if options.caches is None:
+        return []
+    fixed = Pass("fixed caches", options.caches.fix, MAIN_ONLY, needs=NEUTRAL)
+    return [fixed, SIMPLIFY]
 
 
 def recognized(target: Target, options: Options) -> Passes:
@@ -182,7 +200,8 @@ def quantized_for_onnx(target: Target, options: Options) -> Passes:
 def quantized_for_tflite(target: Target, options: Options) -> Passes:
     """Ops on quantized types: integer kernels want int8."""
     int8 = partial(quantize.store_as_int8, always=not target.has_uint8_kernels)
-    hybrid = [Pass("hybrid", quantize.use_hybrid_weights, EVERYWHERE, needs=NEUTRAL)]
+    rounded = options.dynamic_quant == "hybrid"
+    hybrid = Pass("hybrid", partial(quantize.use_hybrid_weights, exactly=not rounded), EVERYWHERE, needs=NEUTRAL)
     return [
         Pass(
             "integer constants", quantize.use_integer_constants, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized
@@ -191,7 +210,7 @@ def quantized_for_tflite(target: Target, options: Options) -> Passes:
         Pass("stored clamps", quantize.STORED_CLAMPS.apply, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         Pass("int8 storage", int8, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         quantized_io(target, options),
-        *(hybrid if options.dynamic_quant == "hybrid" else []),
+        *([hybrid] if rounded or target.has_hybrid_kernels else []),
         SIMPLIFY,
         *int64_passes(target),
     ]
@@ -218,6 +237,19 @@ def formulas(target: Target, options: Options) -> Passes:
     """Expand ops that are formulas of other ops, so that these can be simplified."""
     written = Pass("write formulas", partial(legalization.write_formulas, target=target), EVERYWHERE)
     return [Group("formulas", (written, SIMPLIFY), dependent=True, needs=NEUTRAL)]
+
+
+def delegate_forms(target: Target, options: Options) -> Passes:
+    """Return the passes that write convolutions as the delegate's kernels compute them fastest.
+
+    A quantizer would round each part of a sum.
+    """
+    if not isinstance(target, TfliteTarget) or target.delegate is None:
+        return []
+    sums = [] if options.is_quantized_later else [TAPS]
+    convolutions = Pass("convolutions", Patterns.of(PHASES, *sums).apply, EVERYWHERE)
+    joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
+    return [Group("convolutions", (convolutions, joined, *CLEANUP), needs=NEUTRAL)]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:
@@ -278,13 +310,20 @@ def layout(target: Target, options: Options) -> Passes:
     assign = partial(assign_layouts, target=target)
     late = partial(legalization.legalize, target=target, late=True)
     loops = Patterns.of(LOOP_INVARIANTS, LOOP_SIMPLIFICATION)
+    steps = Pass("steps", partial(quantize.write_steps, target=target), EVERYWHERE, needs=LAID_OUT)
     return [
         Pass("layout", partial(assign, io_layout=options.io_layout), assign, needs=LEGAL, establishes=LAID_OUT),
+        *([steps] if _computes_integers_only(target) else []),
         Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
         Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
         Group("cleanup", _tidied(target, options), needs=LAID_OUT),
         Pass("legalize merged", late, EVERYWHERE, needs=LAID_OUT, when=legalization.has_repeated_operands),
     ]
+
+
+def _computes_integers_only(target: Target) -> bool:
+    """Whether the target is an NPU, on which no float op runs."""
+    return isinstance(target, TfliteTarget) and target.table.own_arithmetic and target.has_integer_ops
 
 
 def surround_moves(target: Target, options: Options) -> Passes:

@@ -25,11 +25,13 @@ __all__ = [
     "ArrayData",
     "CastData",
     "FileData",
+    "PaddedData",
     "ReshapedData",
     "RowsData",
     "ScaledData",
     "SourceBytes",
     "SourceFile",
+    "SourcePart",
     "TensorData",
     "TransposedData",
     "min_and_max",
@@ -56,6 +58,14 @@ class TensorData:  # no ABC, for which isinstance takes ten times as long
     @abstractmethod
     def key(self) -> Hashable:
         """A key that is equal only for data with equal elements in C order; shapes may differ."""
+
+    @property
+    def content_key(self) -> Hashable:
+        """A key that is equal for all data with equal bytes, which are read for it."""
+        found = hashlib.blake2b(digest_size=16)
+        for chunk in self.chunks():
+            found.update(chunk.data)
+        return self.dtype, self.nbytes, found.digest()
 
     @abstractmethod
     def slab(self, axis: int, start: int, stop: int) -> Array:
@@ -141,7 +151,10 @@ class ArrayData(TensorData):
 
 
 class SourceFile:
-    """A file from which tensors are read by offset; threads may share it."""
+    """A file from which tensors are read by offset; threads may share it.
+
+    `identity`: equal for files with the same bytes, although they are opened several times.
+    """
 
     _descriptor: int | None = None
 
@@ -152,7 +165,10 @@ class SourceFile:
             self._file = open(self._descriptor, "rb", closefd=False)  # noqa: SIM115 - as long as the graph that reads it
         except OSError as error:
             raise self._unreadable(error) from error
-        self.size = os.fstat(self._descriptor).st_size
+        found = os.fstat(self._descriptor)
+        self.size = found.st_size
+        self.key: tuple[int, ...] = (found.st_dev, found.st_ino)
+        """The same for each object that reads this file."""
         self._lock = threading.Lock()
 
     def __del__(self) -> None:
@@ -206,6 +222,7 @@ class SourceBytes(SourceFile):
         self.path = Path(name)
         self._content = memoryview(content).cast("B")
         self.size = len(self._content)
+        self.key = (id(self._content.obj),)
 
     def read_into(self, offset: int, buffer: Array) -> None:
         view = memoryview(buffer.data).cast("B")
@@ -219,6 +236,26 @@ class SourceBytes(SourceFile):
         self._content = memoryview(b"")
 
 
+class SourcePart(SourceFile):
+    """A range of bytes of a source file, read as a file of its own."""
+
+    def __init__(self, file: SourceFile, offset: int, size: int) -> None:
+        self.path, self.size = file.path, size
+        self._whole, self._offset = file, offset
+        self.key = (*file.key, offset)
+
+    def read_into(self, offset: int, buffer: Array) -> None:
+        if offset < 0 or offset + buffer.nbytes > self.size:
+            raise InvalidModelError(
+                f"{self.path}: cut off: {buffer.nbytes} bytes wanted at {offset} of a part of {self.size}",
+                code="E-FILE-005",
+            )
+        self._whole.read_into(self._offset + offset, buffer)
+
+    def close(self) -> None:
+        """Leave the whole file open: other parts may be read."""
+
+
 class FileData(TensorData):
     """Packed little-endian elements in C order at an offset in a file."""
 
@@ -227,7 +264,7 @@ class FileData(TensorData):
 
     @property
     def key(self) -> Hashable:
-        return ("file", id(self.file), self.offset, self.dtype, self.size)
+        return ("file", self.file.key, self.offset, self.dtype, self.size)
 
     def reshape(self, shape: Sequence[int]) -> TensorData:
         _check_size(self, shape)
@@ -352,6 +389,25 @@ class RowsData(TensorData):
             return self.base.slab(0, self.start + start, self.start + stop)
         part: Array = self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
         return part
+
+
+class PaddedData(TensorData):
+    """`base` with `count` zeros more at the end of an axis."""
+
+    def __init__(self, base: TensorData, axis: int, count: int) -> None:
+        self.base, self.axis, self.count, self.dtype = base, axis, count, base.dtype
+        self.shape = tuple(n + count if i == axis else n for i, n in enumerate(base.shape))
+
+    @property
+    def key(self) -> Hashable:
+        return ("pad", self.base.key, self.base.shape, self.axis, self.count)
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        most = self.base.shape[axis]
+        part = self.base.slab(axis, min(start, most), min(stop, most))
+        more = max(stop - most, 0) - max(start - most, 0) if axis == self.axis else self.count
+        after = [(0, more if i == self.axis else 0) for i in range(len(self.shape))]
+        return np.pad(part, after)
 
 
 class CastData(TensorData):

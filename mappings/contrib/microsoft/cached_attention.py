@@ -30,6 +30,7 @@ from onnxtfl.ir.dims import Dim, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import as_int64, broadcast, dim_value, dim_vector, reshape, transposed, unsqueezed
+from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_onnx, refuse_onnx
 
@@ -58,7 +59,8 @@ def _group_query(b: Builder, node: Node) -> list[Value]:
     of past and new positions, minus 1.
     """
     unsupported = next((text for i, text in _REFUSED.items() if node.optional(i) is not None), None)
-    unsupported = "a sliding-window cache" if node.attr("sliding_window_cache", 0) else unsupported
+    if node.attr("sliding_window_cache", 0) and not _is_alone(node):
+        unsupported = "a sliding-window cache"
     if unsupported is not None:
         raise UnsupportedError(f"GroupQueryAttention with {unsupported} is not supported")
     heads, groups = int(node.attributes["num_heads"]), int(node.attributes["kv_num_heads"])
@@ -103,9 +105,14 @@ def _has_no_past(node: Node) -> bool:
 
 
 def _past_length(b: Builder, node: Node, k: Value) -> Value:
-    """The number of past positions of each row, as int64 [b]; 0 as [1] if there is no past."""
+    """The number of past positions of each row, as int64 [b]; 0 as [1] if there is no past.
+
+    `total_sequence_length`, the largest number of positions of a row, is that of the only row.
+    """
     if _has_no_past(node):
         return constant(np.zeros(1, np.int64))
+    if k.shape[0] == 1 and (total := known_dims(node.operand(6))) is not None:
+        return dim_vector(b, [total[0] - k.shape[2]], k)
     sequence = Term(b, as_int64(b, reshape(b, node.operand(5), [k.shape[0]], k))) + 1
     return (sequence - Term(b, dim_value(b, k.shape[2], k))).max(0).value
 
@@ -135,6 +142,8 @@ def _updated_cache(b: Builder, node: Node, index: int, new: Value, past_length: 
     past = node.operand(index)
     length, new_length = past.shape[2], new.shape[2]
     cache = b(ops.Concatenate, past, new, axis=2)
+    if _is_alone(node):
+        return cache
     if not _is_appended(node, length + new_length) and isinstance(length, int):
         assume(f"the cache of {length} positions has room for all past and new positions")
         cache = past
@@ -148,6 +157,12 @@ def _updated_cache(b: Builder, node: Node, index: int, new: Value, past_length: 
     inside = (offset >= 0) & (offset < Term(b, dim_value(b, new_length, new)))
     source_index = offset.max(0).min(Term(b, dim_value(b, new_length, new)) - 1).value
     return _select_new(b, inside.value, source_index, new, cache)
+
+
+def _is_alone(node: Node) -> bool:
+    """Whether one row is processed, with all its past positions in the cache."""
+    query, past = node.operand(0), node.optional(3)
+    return query.shape[0] == 1 and past is not None and _is_appended(node, past.shape[2] + query.shape[1])
 
 
 def _is_appended(node: Node, total: Dim) -> bool:

@@ -13,11 +13,11 @@ from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.encode import Tables, Values
 from onnxtfl.formats.tflite.metadata import entries_of
 from onnxtfl.formats.tflite.names import TensorNames
-from onnxtfl.formats.tflite.types import encode_strings, quantization_table, type_name
+from onnxtfl.formats.tflite.types import encode_strings, quantization_table, scales_of_blocks, type_name
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.dims import size_or
-from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.metadata import Late, Property
 from onnxtfl.ir.model import Model, Signature
 from onnxtfl.ir.types import DType, ResourceType, TensorType, Type
@@ -30,10 +30,10 @@ LAST_SHORT_CODE = 127
 
 
 def model_tables(
-    model: Model, late: Late | None = None
+    model: Model, late: Late | None = None, by_content: bool = False
 ) -> tuple[dict[str, Any], list[Content | None], dict[Value, str]]:
     """The values of the Model table without `buffers`, the content of each buffer (None: empty), names of tensors."""
-    tables = _Model(model.constant_names)
+    tables = _Model(model.constant_names, by_content)
     for graph in model.graphs():
         tables.graph_number(graph)
     subgraphs = [subgraph.values() for subgraph in tables.all_subgraphs()]
@@ -53,8 +53,8 @@ def model_tables(
 class _Model:
     """The tables that the subgraphs of a model share: op codes, buffers; and the indices of the subgraphs."""
 
-    def __init__(self, constant_names: Mapping[Value, str]) -> None:
-        self.constant_names = constant_names
+    def __init__(self, constant_names: Mapping[Value, str], by_content: bool) -> None:
+        self.constant_names, self.by_content = constant_names, by_content
         self.names = UniqueNames()
         self.codes: list[Values] = []
         self.contents: list[Content | None] = [None]  # buffer 0 is empty by convention
@@ -87,11 +87,12 @@ class _Model:
 
     def buffer_number(self, data: TensorData) -> int:
         """The index of the buffer with this content; equal constants share one."""
-        if data.key not in self._buffer_numbers:
-            is_text = data.dtype is DType.STRING
+        is_text = data.dtype is DType.STRING
+        key = data.content_key if self.by_content and not is_text else data.key
+        if key not in self._buffer_numbers:
             content = encode_strings(data.numpy().reshape(-1).tolist()) if is_text else data
-            self._buffer_numbers[data.key] = self._add(content)
-        return self._buffer_numbers[data.key]
+            self._buffer_numbers[key] = self._add(content)
+        return self._buffer_numbers[key]
 
     def metadata(self, properties: Mapping[str, Property]) -> list[Values]:
         """The Metadata tables."""
@@ -125,6 +126,7 @@ class _Tensor(NamedTuple):
     name: str
     buffer: int = 0
     is_variable: bool = False
+    scales: int = -1
 
 
 class _Subgraph:
@@ -198,8 +200,16 @@ class _Subgraph:
             buffer = self.model.buffer_number(value.data)
         if value in self._states:
             self._check_initial(value)
-        self.tensors.append(_Tensor(value.type, self.names.of(value), buffer, value in self._states))
+        name, scales = self.names.of(value), self._scales(value.type)
+        self.tensors.append(_Tensor(value.type, name, buffer, value in self._states, scales))
         return len(self.tensors) - 1
+
+    def _scales(self, type_: Type | None) -> int:
+        """The index of the tensor with the scales of the blocks of a type; -1 for other types."""
+        quantization = type_.quantization if isinstance(type_, TensorType) else None
+        if quantization is None or quantization.block is None or not isinstance(type_, TensorType):
+            return -1
+        return self.number(constant(scales_of_blocks(quantization, type_.shape)))
 
     def _check_initial(self, value: Value) -> None:
         initial = self._states[value].initial
@@ -279,7 +289,7 @@ _OPERATOR_FIELDS = ("custom_options", "mutating_variable_inputs", "intermediates
 
 def _tensor(tensor: _Tensor) -> Values:
     """A Tensor table; unknown dimensions are 1 in `shape` and -1 in `shape_signature`."""
-    values = _typed(tensor.type_, tensor.name)
+    values = _typed(tensor.type_, tensor.name, tensor.scales)
     if tensor.buffer:
         values["buffer"] = tensor.buffer
     if tensor.is_variable:
@@ -287,8 +297,8 @@ def _tensor(tensor: _Tensor) -> Values:
     return values
 
 
-def _typed(type_: Type | None, name: str) -> dict[str, Any]:
-    """A Tensor table without buffer."""
+def _typed(type_: Type | None, name: str, scales: int) -> dict[str, Any]:
+    """A Tensor table without buffer. `scales`: the number of the tensor with the scales of blocks."""
     if isinstance(type_, ResourceType):
         kind = "VARIANT" if type_.kind == "variant" else "RESOURCE"
         return {"shape": (), "type": kind, "name": name}
@@ -307,7 +317,7 @@ def _typed(type_: Type | None, name: str) -> dict[str, Any]:
     if values["shape"] and max(values["shape"]) >= 1 << 31:
         raise InvalidModelError("a dimension does not fit into 32 bits", node=name, type_=type_, code="E-OP-008")
     if type_.quantization is not None:
-        values["quantization"] = quantization_table(type_.quantization)
+        values["quantization"] = quantization_table(type_.quantization, scales)
     return values
 
 
@@ -330,12 +340,12 @@ def _op_code(name: str, version: int) -> Values:
     return {"deprecated_builtin_code": min(code, LAST_SHORT_CODE), "builtin_code": code, "version": version}
 
 
-def default_signature(graph: Graph) -> Signature:
-    """`serving_default` of `graph`, with the names of its inputs and outputs."""
+def default_signature(graph: Graph, key: str = SIGNATURE) -> Signature:
+    """The signature `key` of `graph`, with the names of its inputs and outputs."""
     names, unique = TensorNames(graph), UniqueNames()
     outputs = graph.output_names or [names.of(value) for value in graph.outputs]
     return Signature(
-        SIGNATURE,
+        key,
         graph,
         tuple((names.of(value), i) for i, value in enumerate(graph.inputs)),
         tuple((unique.fresh(name), i) for i, name in enumerate(outputs)),

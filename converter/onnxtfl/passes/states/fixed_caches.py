@@ -1,0 +1,351 @@
+"""Caches of a fixed length, written in place at the position of the new tokens, for decoders whose caches grow.
+
+A decoder with P tokens in its caches and N new ones concatenates both to P + N. Here caches have C places, of which
+those before the position of the first new token are filled, and no tensor has a size that depends on P::
+
+    (%past: [1, 2, P, 16], ...)                              (%past: [1, 2, C, 16], %input_pos: [N], ...)
+    %all = Concatenate(%past, %new) {axis = 2}          ->   %all = DynamicUpdateSlice(%past, %new, [0, 0, %first, 0])
+    %at = Range(P, P + N, 1)                            ->   %at = %first + [0, 1, .., N - 1]
+    %keys = Range(0, P + N, 1)                          ->   %keys = [0, 1, .., C - 1]
+    %y = Slice(%table, [P], [P + N], [1])               ->   %y = DynamicSlice(%table, [%first]) {slice_sizes = [N]}
+
+So P as a number is the position of the first new token, and a tensor's axis of size P or P + N has C places. What a
+place from the first new token plus N on holds has no meaning: the softmax over places gets a mask.
+
+Fewer tokens than N are padded. Where P + N > C then, no row may be written past the end: the rows move back by
+%shift = P - min(P, C - N), so that the graph computes at min(P, C - N), and the first %shift rows of each cache stay::
+
+    %all = DynamicUpdateSlice(%past, Select(%is_new, %new, DynamicSlice(%past, [0, 0, %first, 0])), [0, 0, %first, 0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim, Symbol, evaluate, is_static, substitute, symbol, symbols
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.shapes import known_dims
+from onnxtfl.ir.types import DType, TensorType
+
+TOKENS, POSITIONS, MASK = "tokens", "input_pos", "mask"
+"""The names of the inputs besides the caches, as LiteRT-LM has them."""
+
+
+@dataclass(frozen=True)
+class FixedCaches:
+    """What the inputs of a decoder are, by name, and the sizes that its caches get.
+
+    ``names``: the new name of each cache, by that of its input and of its output. ``past``: the axis along which each
+    cache grows, by the name of its input. ``filled``: the symbol of the number of tokens in them. ``places``: the
+    places of a cache. ``new``: the number of new tokens. ``attention``: the mask of valid tokens, "" if there is none.
+    ``positions``: those of the new tokens, "" likewise. ``others``: the new names of all other inputs, whose sizes are
+    static. ``set_to``: the value of an input that becomes constant.
+    """
+
+    tokens: str
+    names: Mapping[str, str]
+    past: Mapping[str, int]
+    filled: Symbol
+    places: int
+    new: int
+    attention: str = ""
+    positions: str = ""
+    others: Mapping[str, str] = field(default_factory=dict)
+    set_to: Mapping[str, bool] = field(default_factory=dict)
+
+    def declare(self, graph: Graph) -> None:
+        """Set the types of the inputs of a file's graph: one sequence, with `new` tokens after `filled` ones."""
+        set_inputs(graph, self.set_to)
+        filled = symbol(self.filled)
+        shapes: dict[str, tuple[Dim, ...]] = dict.fromkeys((self.tokens, self.positions), (1, self.new))
+        shapes[self.attention] = (1, filled + self.new)
+        for value in graph.inputs:
+            if isinstance(value.type, TensorType) and value.name in self.past:
+                axis = self.past[str(value.name)]
+                value.type = value.type.with_shape((1, *value.shape[1:axis], filled, *value.shape[axis + 1 :]))
+            elif isinstance(value.type, TensorType) and value.name in shapes:
+                value.type = value.type.with_shape(shapes[value.name][-value.rank :])
+
+    def fix(self, graph: Graph) -> None:
+        """Give the caches of a neutral graph their fixed length.
+
+        The inputs become `tokens` (int32 [1, N]), `input_pos` (int32 [N]), `mask` (float32 [1, 1, N, C], added to the
+        scores of all attention to the caches), the caches, and the others. Raises UnsupportedError for an op whose
+        result would depend on how many places are filled in another way than the ops of decoders do.
+        """
+        _Rewriting(graph, self).run()
+
+
+def set_inputs(graph: Graph, values: Mapping[str, bool]) -> None:
+    """Replace inputs of a graph by constants."""
+    for value in [v for v in graph.inputs if v.name in values]:
+        graph.inputs.remove(value)
+        value.replace_uses(constant(np.full([1] * value.rank, values[str(value.name)])))
+
+
+class _Rewriting:
+    """The new values of a graph's values."""
+
+    def __init__(self, graph: Graph, caches: FixedCaches) -> None:
+        self.graph, self.caches = graph, caches
+        self.b = Builder(graph, maker="fix caches")
+        self.filled, self.total = caches.filled, caches.new
+        self.sizes: dict[Symbol, int] = {}
+        self.new: dict[Value, Value] = {}
+        self.inputs: list[Value] = []
+
+    def run(self) -> None:
+        old = list(self.graph.nodes)
+        self._make_inputs()
+        for node in old:
+            self._make(node)
+        names = self.graph.output_names
+        caches = {self.caches.names[name] for name in self.caches.past}
+        self.graph.outputs = [
+            self._of(value) if self.caches.names.get(name) in caches else self._moved_forward(self._of(value))
+            for name, value in zip(names, self.graph.outputs, strict=True)
+        ]
+        others = self.caches.others.values()
+        self.graph.inputs = [v for v in self.inputs if v.uses or v.name not in others]
+        for node in reversed(old):
+            self.graph.remove(node)
+        self.graph.output_names = [self.caches.names.get(name, name) for name in names]
+
+    def _make_inputs(self) -> None:
+        c, named = self.caches, {v.name: v for v in self.graph.inputs}
+        tokens = self._input(TOKENS, DType.INT32, (1, c.new))
+        self.at = self._input(POSITIONS, DType.INT32, (c.new,))
+        self.mask = self._input(MASK, DType.FLOAT32, (1, 1, c.new, c.places))
+        self.first = self.b(ops.Slice, self.at, [0], [1], [1])
+        if c.new > 1:
+            tokens = self._move_back(tokens)
+        self.new[named[c.tokens]] = self.b(ops.Convert, tokens, dtype=named[c.tokens].dtype)
+        if c.positions:
+            old = named[c.positions]
+            self.new[old] = self._like(self.b(ops.Reshape, self.at, list(old.shape)), old)
+        if c.attention:
+            self.new[named[c.attention]] = self._like(self._filled_places(), named[c.attention])
+        written = {c.names.get(name): v for name, v in zip(self.graph.output_names, self.graph.outputs, strict=True)}
+        for name in c.past:
+            value, present = named[name], written[c.names[name]]
+            pairs = zip(value.shape, present.shape, strict=True)
+            self.sizes |= {s: size for dim, size in pairs if isinstance(size, int) for s in symbols(dim)}
+            self.new[value] = self._input(c.names[name], value.dtype, self._shape(present))
+        for name in (name for name in c.others if name in named):
+            self.new[named[name]] = self._input(c.others[name], named[name].dtype, self._shape(named[name]))
+
+    def _move_back(self, tokens: Value) -> Value:
+        """Let all rows end within the caches: set the moved positions and masks, and return the moved tokens."""
+        new, rows = self.caches.new, np.arange(self.caches.new, dtype=np.int32)
+        first = self.b(ops.Min, self.first, np.asarray([self.caches.places - new], np.int32))
+        self.shift = self.b(ops.Sub, self.first, first)
+        self.first, self.at = first, self.b(ops.Add, first, rows)
+        self.is_new = self.b(ops.Compare, constant(rows), self.shift, comparison_direction="GE")
+        source = self.b(ops.Max, self.b(ops.Sub, constant(rows), self.shift), np.asarray([0], np.int32))
+        self.mask = self.b(ops.Gather, self.mask, source, axis=2)
+        return self.b(ops.Gather, tokens, source, axis=1)
+
+    def _moved_forward(self, value: Value) -> Value:
+        """The rows [1, N, ...] of an output in the order of the tokens that were given."""
+        new = self.caches.new
+        if new == 1 or value.rank < 2 or value.shape[1] != new:
+            return value
+        rows = self.b(ops.Add, constant(np.arange(new, dtype=np.int32)), self.shift)
+        return self.b(ops.Gather, value, self.b(ops.Min, rows, np.asarray([new - 1], np.int32)), axis=1)
+
+    def _input(self, name: str, dtype: DType, shape: tuple[int, ...]) -> Value:
+        value = Value(TensorType(dtype, shape), name)
+        self.inputs.append(value)
+        return value
+
+    def _like(self, value: Value, other: Value) -> Value:
+        return self.b(ops.Convert, value, dtype=other.dtype)
+
+    def _filled_places(self) -> Value:
+        """Which places hold tokens, the new ones included."""
+        end = self.b(ops.Add, self.first, np.asarray([self.caches.new], np.int32))
+        places = constant(np.arange(self.caches.places, dtype=np.int32).reshape(1, -1))
+        return self.b(ops.Compare, places, end, comparison_direction="LT")
+
+    def _size(self, dim: Dim) -> int:
+        """The size of an axis: that of a cache for filled places, with or without the new tokens."""
+        dim = substitute(dim, self.sizes)
+        if isinstance(dim, int):
+            return dim
+        if set(symbols(dim)) == {self.filled} and _slope(dim, self.filled) == 1:
+            start = evaluate(dim, {self.filled: 0})
+            if start in (0, self.caches.new):
+                return self.caches.places
+        raise UnsupportedError(f"an axis of size {dim} in a decoder with caches of a fixed length", code="E-OP-008")
+
+    def _shape(self, value: Value) -> tuple[int, ...]:
+        return tuple(map(self._size, value.shape))
+
+    def _of(self, value: Value) -> Value:
+        """The new value of an old one."""
+        if value.is_constant:
+            return value
+        found = self.new.get(value)
+        if found is None:
+            known = self._known(value)
+            if known is None:
+                raise UnsupportedError("a value that is known at run time only", node=value.name, code="E-OP-008")
+            found = self.new[value] = self._numbers(known, value)
+        return found
+
+    def _known(self, value: Value) -> list[Dim] | None:
+        """The elements of a tensor that depend on nothing but how many places are filled; None for others."""
+        known = known_dims(value)
+        return known if known is not None and {s for dim in known for s in symbols(dim)} <= {self.filled} else None
+
+    def _numbers(self, known: Sequence[Dim], like: Value) -> Value:
+        """A tensor of numbers that depend on how many places are filled."""
+        starts = np.asarray([evaluate(dim, {self.filled: 0}) for dim in known], like.dtype.numpy)
+        slopes = np.asarray([_slope(dim, self.filled) for dim in known], np.int32)
+        if not slopes.any():
+            return constant(starts.reshape(like.shape))
+        moved = self.first if (slopes == 1).all() else self.b(ops.Mul, self.first, slopes)
+        return self.b(ops.Reshape, self.b(ops.Add, self._like(moved, like), starts), [int(n) for n in like.shape])
+
+    def _make(self, node: Node) -> None:
+        if all(self._known(result) is not None for result in node.results):
+            return
+        if node.regions:
+            raise UnsupportedError("a loop or branch in a decoder", node=node.name, op=node.op.name, code="E-OP-008")
+        self.b.cause = node
+        rule = _RULES.get(node.op)
+        made = rule(self, node) if rule is not None else None
+        if made is None:
+            made = self.b.remade(node, *(None if v is None else self._of(v) for v in node.operands))
+        for old, new in zip(node.results, made, strict=True):
+            if (shape := self._shape(old)) != new.shape:
+                raise UnsupportedError(
+                    f"a result of shape {list(new.shape)} where {list(shape)} was expected",
+                    node=node.name, op=node.op.name, code="E-OP-008",
+                )  # fmt: skip
+            new.name, old.name = new.name or old.name, None
+            new.origins = new.origins or old.origins
+            self.new[old] = new
+
+    def _concatenate(self, node: Node) -> list[Value] | None:
+        """New tokens after those in a cache are written into it."""
+        axis = node.attr("axis") % node.result.rank
+        sizes = [v.shape[axis] for v in node.operands if v is not None]
+        if len(sizes) != 2 or not _is_symbol(sizes[0], self.filled) or sizes[1] != self.caches.new:
+            return None
+        cache, new = (self._of(v) for v in node.operands if v is not None)
+        starts = self._starts(cache.rank, axis)
+        if self.caches.new > 1:
+            old = self.b(ops.DynamicSlice, cache, starts, slice_sizes=[int(n) for n in new.shape])
+            shape = [self.caches.new if k == axis else 1 for k in range(cache.rank)]
+            new = self.b(ops.Select, self.b(ops.Reshape, self.is_new, shape), new, old)
+        return [self.b(ops.DynamicUpdateSlice, cache, new, starts)]
+
+    def _starts(self, rank: int, axis: int) -> Value:
+        """The position of the first new token along an axis, 0 along others."""
+        return self.b(ops.Mul, self.first, np.eye(rank, dtype=np.int32)[axis])
+
+    def _range(self, node: Node) -> list[Value] | None:
+        start, _, delta = (self._of(v) for v in node.operands if v is not None)
+        count = constant(np.arange(self._shape(node.result)[0]), node.result.dtype)
+        return [self.b(ops.Add, self.b(ops.Mul, count, delta), start)]
+
+    def _sized(self, node: Node) -> list[Value] | None:
+        """Reshape, BroadcastTo: the shape is that of the result."""
+        return self.b.remade(node, self._of(node.operand(0)), list(self._shape(node.result)))
+
+    def _wrapped(self, node: Node) -> list[Value] | None:
+        """Indices that wrap around at the ends of axes."""
+        sizes = known_dims(node.operand(1))
+        if sizes is None or is_static(sizes):
+            return None
+        divisor = np.asarray([self._size(dim) for dim in sizes], node.result.dtype.numpy)
+        return self.b.remade(node, self._of(node.operand(0)), divisor.reshape(node.operand(1).shape))
+
+    def _slice(self, node: Node) -> list[Value] | None:
+        x, starts, _, strides = (v for v in node.operands if v is not None)
+        steps, begins = known_dims(strides), known_dims(starts)
+        if steps is None or begins is None or not self._varies(node):
+            return None
+        places = zip(x.shape, node.result.shape, begins, steps, strict=True)
+        found = [self._part(*place) for place in places]
+        at = self._of(x)
+        if is_static(firsts := [begin for begin, _ in found]) and is_static(steps):
+            ends = [first + n * step for first, (_, n), step in zip(firsts, found, steps, strict=True)]
+            return [self.b(ops.Slice, at, firsts, ends, steps)]
+        if any(step != 1 for step in steps):
+            return None
+        begin = self._numbers([b for b, _ in found], constant(np.zeros(len(found), np.int64)))
+        return [self.b(ops.DynamicSlice, at, begin, slice_sizes=[n for _, n in found])]
+
+    def _varies(self, node: Node) -> bool:
+        dims = [*node.operand(0).shape, *node.result.shape]
+        known = [dim for v in node.operands[1:] if v is not None for dim in known_dims(v) or ()]
+        return not is_static([*dims, *known])
+
+    def _part(self, size: Dim, made: Dim, begin: Dim, step: Dim) -> tuple[Dim, int]:
+        """The first place and the number of places of a slice along one axis."""
+        if size == made:
+            return 0, self._size(made)
+        if isinstance(begin, int) and begin < 0:
+            begin = size + begin
+        return begin, self._size(made)
+
+    def _softmax(self, node: Node) -> list[Value] | None:
+        """Places after the new tokens get no weight."""
+        axis = node.attr("axis") % node.result.rank
+        if isinstance(node.result.shape[axis], int):
+            return None
+        scores = self._of(node.operand(0))
+        if axis != scores.rank - 1 or scores.shape[-2] != self.caches.new:
+            raise UnsupportedError(
+                f"a softmax over the places of a cache along axis {axis} of {node.operand(0).type}",
+                node=node.name, op=node.op.name, code="E-OP-008",
+            )  # fmt: skip
+        shape = [1] * (scores.rank - 2) + [self.caches.new, self.caches.places]
+        mask = self._like(self.b(ops.Reshape, self.mask, shape), scores)
+        return self.b.remade(node, self._masked(scores, mask))
+
+    def _masked(self, scores: Value, mask: Value) -> Value:
+        """The sum of scores and masks; where a smaller mask is added already, to that one."""
+        node = scores.producer
+        if node is not None and node.op is ops.Add:
+            small = [v for v in node.operands if v is not None and _elements(v) < _elements(scores)]
+            if len(small) == 1 and _elements(small[0]) >= _elements(mask):
+                (other,) = (v for v in node.operands if v is not None and v is not small[0])
+                return self.b(ops.Add, other, self.b(ops.Add, small[0], mask))
+        return self.b(ops.Add, scores, mask)
+
+
+def _elements(value: Value) -> int:
+    return int(np.prod(value.shape))
+
+
+def _slope(dim: Dim, symbol: Symbol) -> int:
+    """The factor of a symbol in a linear expression; UnsupportedError for others."""
+    first, second, third = (evaluate(dim, {symbol: n}) for n in (0, 1, 1 << 20))
+    if third - first != (second - first) << 20:
+        raise UnsupportedError(f"a size {dim} that is no sum", code="E-OP-008")
+    return second - first
+
+
+def _is_symbol(dim: Dim, symbol: Symbol) -> bool:
+    return not isinstance(dim, int) and set(symbols(dim)) == {symbol} and evaluate(dim, {symbol: 5}) == 5
+
+
+_RULES: dict[Any, Callable[[_Rewriting, Node], list[Value] | None]] = {
+    ops.Concatenate: _Rewriting._concatenate,
+    ops.Range: _Rewriting._range,
+    ops.Reshape: _Rewriting._sized,
+    ops.BroadcastTo: _Rewriting._sized,
+    ops.Slice: _Rewriting._slice,
+    ops.Softmax: _Rewriting._softmax,
+    ops.FloorMod: _Rewriting._wrapped,
+}
