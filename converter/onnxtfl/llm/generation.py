@@ -130,13 +130,12 @@ class Entries:
     @property
     def steps(self) -> int:
         """Tokens decoded after each prompt, for which small caches have no place."""
-        return min(STEPS, max(1, self.context // 2))
+        return min(STEPS, max(1, self.context - 1))
 
-    def lengths(self, windows: Sequence[int]) -> list[int]:
+    def lengths(self, windows: Sequence[int], steps: int) -> list[int]:
         """Lengths of prompts, whose last token is decoded: one, around the sizes of prefill and the windows of
         attention, and the longest such that `steps` tokens follow.
         """
-        steps = self.steps
         longest = max(1, self.context - steps)
         around = [n + more for n in self.prefill for more in (0, 1, 2)]
         around += [n for window in windows for n in (window - steps // 2, window + 1)]
@@ -225,7 +224,7 @@ class _Generation:
 
     def report(self) -> CheckReport:
         """The report on all prompts for which there is time, without the settings."""
-        lengths = self.reference.entries.lengths(self.reference.windows)
+        lengths = self.reference.entries.lengths(self.reference.windows, self.reference.entries.steps)
         outputs, done = list[OutputCheck](), list[int]()
         try:
             for length in lengths:
