@@ -21,7 +21,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.block_weights import LARGEST_HALF, LEAST_HALF, HalfScales, NibbleData, OffsetData, offsets
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.quantization import Quantization, StoredNumbers, Zeros
@@ -29,7 +29,8 @@ from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.targets import Target
 
-_STRIP = 1 << 17
+_STRIP = 1 << 22
+"""The scales that are read at a time."""
 
 
 def use_block_weights(graph: Graph, target: Target) -> None:
@@ -118,8 +119,14 @@ def _scales_of(weights: _Weights) -> _Scales:
         scales = weights.scales.slab(0, start, min(start + step, rows))
         zeros = 0 if weights.zeros is None else weights.zeros.slab(0, start, min(start + step, rows))
         ends += [float(np.abs(scales).min()), float(np.abs(scales).max())]
-        has_offsets = has_offsets or bool(offsets(weights.stored.dtype, scales, zeros).any())
+        has_offsets = has_offsets or _have_offsets(weights.stored.dtype, scales, zeros)
     return _Scales(min(ends), max(ends), has_offsets)
+
+
+def _have_offsets(stored: DType, scales: Array, zeros: Array | int) -> bool:
+    few = 64
+    first = zeros if isinstance(zeros, int) else zeros[:few]
+    return bool(offsets(stored, scales[:few], first).any()) or bool(offsets(stored, scales, zeros).any())
 
 
 def _made(graph: Graph, node: Node, weights: _Weights) -> Value | None:
