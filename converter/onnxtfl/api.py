@@ -26,11 +26,11 @@ from onnxtfl.conversion_check import (
     Job,
     TfliteRuntime,
     arena_size,
-    as_file,
     check_loads,
     check_result,
     copied,
     faults_of,
+    loaded_file,
     placed_ops,
     start_workers,
     with_faults,
@@ -132,6 +132,7 @@ def onnx_to_tflite(
     input_shapes: InputShapes | None = None,
     dims: Mapping[str, int] | None = None,
     elements: Elements | None = None,
+    signatures: Mapping[str, InputShapes] | None = None,
     rename: Mapping[str, str] | None = None,
     io_layout: IoLayout | Mapping[str, IoLayout] = "source",
     io_dtype: IoDtype = "source",
@@ -178,6 +179,7 @@ def onnx_to_tflite(
     ``Conversion.data``. The keywords are the options of the command line (docs/command-line.md), with values of Python
     (`CheckMode`, `QuantizeMode`, `IoDtype`, `IoLayout`, `Float16`, `TfliteTargetName`, `InputShapes`, `Elements`).
     ``dims``: sizes by the name of the dimension. ``min_runtime``: "2.14" to "2.23" or "litert-1.0" to "litert-2.3".
+    ``signatures``: the entry points of the result, each with sizes of its own (`InputShapes`); weights are stored once.
 
     Raises `InvalidModelError`, `UnsupportedError`, `UsageError`, `OutputError`, `CheckFailedError`.
     """
@@ -229,7 +231,7 @@ def tflite_to_onnx(
     on_progress: Progress | None = None,
 ) -> Conversion:
     """Convert a TFLite model (a path or its bytes) to ONNX of ``opset`` 13 to 24; by default 21, or the lowest
-    newer one with all ops that are needed.
+    newer one with all ops that are needed. Of a .litertlm, its sections with models are read.
 
     ``signature``: the key of the entry point to convert, by default the first subgraph (see `signatures`). The other
     parameters, the result and the errors are those of `onnx_to_tflite` (``min_runtime`` has no effect in this
@@ -335,13 +337,14 @@ def _compare(
     """Compare `a` and `b`; `given`: the keywords of `check`."""
     from onnxtfl.checking.session import check_models
     from onnxtfl.checking.settings import Settings
+    from onnxtfl.llm.generation import check_pair
 
     for name, model in (("a", a), ("b", b)):
         model_kind(model, name, ("a path", "bytes", "an onnx.ModelProto"))
     how = Settings(**settings(CHECK, given))
     with ExitStack() as stack:
-        second = as_file(b, "b", stack)
-        report = check_models(as_file(a, "a", stack), second, how, given["data"])
+        first, second = (loaded_file(model, name, stack) for name, model in (("a", a), ("b", b)))
+        report = check_pair(first, second, how) or check_models(first, second, how, given["data"])
         return with_faults(report, second) if given["runtime"] in (None, "gpu") else report
 
 
@@ -520,7 +523,7 @@ def _check_model(job: Job) -> None:
 
 def _check_suffix(path: str, wanted: FormatName) -> None:
     """Raise UsageError for a path with the suffix of the other format."""
-    suffixes = {".onnx": "onnx", ".tflite": "tflite", ".lite": "tflite"}
+    suffixes = {".onnx": "onnx", ".tflite": "tflite", ".lite": "tflite", ".litertlm": "tflite"}
     stem, suffix = os.path.splitext(path)
     if suffixes.get(suffix.lower(), wanted) != wanted:
         titles = {"onnx": "an ONNX model", "tflite": "a TFLite model"}

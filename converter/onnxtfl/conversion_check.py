@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from onnxtfl import temporary
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError
 from onnxtfl.formats import TEXT_HEADS, files
+from onnxtfl.options import of_signatures
 from onnxtfl.schemas.target_tables import target_tables
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ def check_result(
     `quantized_from`: the float model, of a result that is quantized; `sample`: inputs to compare it on, instead of
     generated ones, where the user has none.
     """
+    if job.options.signatures:
+        return _check_signatures(job, result, converted, stack, workers)
     _begin_to_load(job, converted, workers)  # meanwhile the modules of the check are imported
     from onnxtfl.checking.session import check_models
     from onnxtfl.tracing.parts import prepare_source
@@ -161,6 +164,20 @@ def check_result(
     return replace(report, notes=(*report.notes, note)) if heavy and report.ok else report
 
 
+def _check_signatures(job: Job, result: Report, converted: Path, stack: ExitStack, workers: Workers) -> CheckReport:
+    """The first report that does not pass, else that of the last entry point."""
+    from onnxtfl.tracing.parts import prepare_source
+
+    report: CheckReport | None = None
+    for key, options in of_signatures(job.options).items():
+        part = prepare_source(converted, stack, None, None, {}, key)
+        report = check_result(replace(job, options=options), result, part, stack, workers)
+        if not report.ok:
+            return replace(report, notes=(f"of the signature {key}", *report.notes))
+    assert report is not None
+    return report
+
+
 def _also_in_target(
     report: CheckReport, job: Job, models: tuple[Path, Path], settings: Settings, sample: Any
 ) -> CheckReport:
@@ -185,13 +202,15 @@ def arena_size(job: Job, converted: Path) -> int | None:
 
     Raises UnsupportedError if it does not load.
     """
+    loads = job.check is not False or (job.load and not os.environ.get(NO_LOAD))
+    name = target_tables()[job.options.target].runtime
+    if name is None or not loads:
+        return None
     from onnxtfl.runtimes import RunError, RunOptions, runtime_for
     from onnxtfl.runtimes.arenas import least_arena
 
-    loads = job.check is not False or (job.load and not os.environ.get(NO_LOAD))
-    name = target_tables()[job.options.target].runtime
-    runtime = None if name is None else runtime_for("tflite", name)
-    if runtime is None or not runtime.has_arena or not loads or not runtime.available():
+    runtime = runtime_for("tflite", name)
+    if not runtime.has_arena or not runtime.available():
         return None
     try:
         with runtime.worker() as worker:
@@ -338,6 +357,13 @@ def as_file(model: Any, name: str, stack: ExitStack) -> Path:
         path.write_bytes(model)
         return path
     return save(model, directory / f"{name}.onnx")
+
+
+def loaded_file(model: Any, name: str, stack: ExitStack) -> Path:
+    """Return the path of ``model`` as `as_file`; of a .litertlm, that of the .tflite in it."""
+    from onnxtfl.tracing.parts import loadable
+
+    return loadable(as_file(model, name, stack), stack)
 
 
 def _begin_to_load(job: Job, converted: Path, workers: Workers) -> None:

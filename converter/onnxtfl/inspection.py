@@ -15,8 +15,10 @@ from onnxtfl.errors import OnnxtflError, UnsupportedError, UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.archive import file_names
 from onnxtfl.formats.bodies import body
+from onnxtfl.formats.litertlm import Section, read_container
+from onnxtfl.formats.llm_metadata import described
 from onnxtfl.formats.neutral import lines as whole_lines
-from onnxtfl.formats.source import Content
+from onnxtfl.formats.source import Content, is_container, open_source
 from onnxtfl.formats.tflite.tflite_metadata import normalizations
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
@@ -65,7 +67,7 @@ class FileSummary:
     names of their inputs and outputs. ``states``: values that are kept from run to run. ``unsupported``: ops of the
     main graph without a conversion to the other format. ``descriptions``: documentation of inputs and outputs by name.
     ``normalization``: mean and deviation of inputs that TFLite Metadata names, as text. ``files``: names of the
-    associated files.
+    associated files. ``container``: the version of a .litertlm and its properties, ``sections``: its sections in order.
     """
 
     format: str
@@ -87,6 +89,8 @@ class FileSummary:
     descriptions: Mapping[str, str] = field(default_factory=dict)
     normalization: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    container: str = ""
+    sections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,6 +114,8 @@ class Inspection:
         found = self.summary
         versions = ", ".join(f"{domain} {version}" for domain, version in found.versions.items())
         rows = [Row("model", self.name), Row("format", f"{found.format}{f' ({versions})' if versions else ''}")]
+        rows += titled("container", [found.container] if found.container else [])
+        rows += titled("sections", found.sections)
         rows += [Row("producer", found.producer)] if found.producer else []
         rows += [Row("about", found.description[:400])] if found.description else []
         rows += titled("inputs", map(self._described, found.inputs))
@@ -195,7 +201,8 @@ def inspect(
     placement: str | None = None,
     profile: bool = False,
 ) -> Inspection:
-    """Return what is in a model (.onnx or .tflite), with its graph after a step of its conversion to the other format.
+    """Return what is in a model (.onnx, .tflite or .litertlm), with its graph after a step of its conversion to the
+    other format.
 
     ``stage``: "file" (as it was read), "lifted", or the name of a pass (see `stages`). ``input_shapes``, ``dims``,
     ``elements``, ``inputs``, ``outputs``: of the conversion, for other stages than "file"; see `onnx_to_tflite`.
@@ -231,10 +238,13 @@ def inspect(
 
 def _of_file(source: Any, read: Model, asked: Callable[[PathLike], T]) -> T:
     """What is asked about a model file, which is written first where the model is not one."""
-    if isinstance(source, str | os.PathLike):
+    in_sections = files.is_container(source)
+    if isinstance(source, str | os.PathLike) and not in_sections:
         return asked(source)
     with Folder() as folder:
         file = folder / f"model.{read.format}"
+        if in_sections:
+            return asked(files.write(read, file))
         file.write_bytes(bytes(source))
         return asked(file)
 
@@ -257,6 +267,7 @@ def _summary(model: Any, read: Model) -> FileSummary:
     counts = Counter(op_name(node) for node in _nodes_in_file(read))
     main, producer = read.main, read.metadata.producer
     states, unsupported = _converted(model, read)
+    container, sections = _container(model)
     return FileSummary(
         read.format or "onnx",
         files.bytes_on_disk(read, model) if is_file else len(model),
@@ -277,6 +288,26 @@ def _summary(model: Any, read: Model) -> FileSummary:
         {name: text for name, text in read.metadata.descriptions.items() if name in _ends(main)},
         tuple(normalizations(read.metadata.tflite)),
         file_names(read.metadata.files),
+        container,
+        sections,
+    )
+
+
+def _container(model: Any) -> tuple[str, tuple[str, ...]]:
+    """A .litertlm's version and properties, and its sections, as texts; empty for another file."""
+    with open_source(model) as opened:
+        if not is_container(opened):
+            return "", ()
+        found = read_container(opened)
+        pairs = "".join(f", {key} {value}" for key, value in found.properties.items())
+        return f"LiteRT-LM, format {found.version}{pairs}", tuple(map(_section, found.sections))
+
+
+def _section(section: Section) -> str:
+    """A section as text: its kind, its bytes, its properties, and what is known of its contents."""
+    pairs = [f"{key} {value}" for key, value in section.properties.items()]
+    return "; ".join(
+        [f"{section.kind}, {byte_count(section.content.size)}", *pairs, *filter(None, [described(section)])]
     )
 
 

@@ -393,6 +393,28 @@ class Shapes(Pairs):
         return tuple(None if word in ("?", "-1") else int(word) if word.isdecimal() else word for word in words)
 
 
+class Signatures(Pairs):
+    """Shapes by input name of each entry point by key; on the command line sizes are separated by x."""
+
+    metavar, example = "KEY:INPUT=SIZES[,...]", "prefill:input_ids=1x128 or decode:input_ids=1x1,mask=1x?"
+    use = "a dictionary of key and shapes by input name"
+    _SHAPES = Shapes()
+
+    def check_value(self, name: str, key: str, value: Any) -> dict[str, tuple[int | str, ...]]:
+        if not key:
+            raise RefusedError("a signature without a key", f"write {self.metavar}", "E-USE-005")
+        found: dict[str, tuple[int | str, ...]] = self._SHAPES.check(name, value)
+        return found
+
+    def read(self, text: str) -> tuple[str, Any]:
+        key, _, rest = text.partition(":")
+        pairs = [pair.partition("=")[::2] for pair in rest.split(",") if pair]
+        try:
+            return key, {name: self._SHAPES.read_value(sizes.replace("x", ",")) for name, sizes in pairs}
+        except ValueError:
+            raise ValueError(f"{text!r} is not {self.metavar}, like {self.example}") from None
+
+
 class Sizes(Pairs):
     """The sizes of dimensions by name."""
 
@@ -500,6 +522,56 @@ class Entries(Pairs):
         if not equals or not key:
             raise ValueError(f"{text!r} is not {self.metavar}, like {self.example}")
         return key, rest
+
+
+class EntriesOrFile(Entries):
+    """Texts by key; on the command line also the path of a TOML file, which has the key ""."""
+
+    metavar = "KEY=VALUE|FILE"
+
+    def check(self, name: str, value: Any) -> dict[str, str] | None:
+        found = super().check(name, value)
+        if found is not None and "" in found:
+            raise RefusedError(f"`{name}`: {found['']!r} is not KEY=VALUE", "files of metadata are for --llm")
+        return found
+
+    def read(self, text: str) -> tuple[str, str]:
+        return ("", text) if "=" not in text and text.lower().endswith(".toml") else super().read(text)
+
+
+class FieldsOrFile(Kind):
+    """Values of any type by key, or the path of a TOML file with them."""
+
+    def check(self, name: str, value: Any) -> Any:
+        if isinstance(value, str | os.PathLike):
+            return File().check(name, value)
+        return _mapping(name, value, "the path of a TOML file, or a dictionary of its fields") or None
+
+    def collect(self, value: Any) -> Any:
+        """The path of the file, if one was given, else the texts by key."""
+        found = dict(value or ())
+        return found.get("", found or None)
+
+
+class Counts(Kind):
+    """Integers of at least 1, or None; on the command line 32,128."""
+
+    metavar = "N,..."
+
+    def check(self, name: str, value: Any) -> list[int] | None:
+        if value is None:
+            return None
+        is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+        listed: list[Any] = list(value) if is_list else []
+        if not listed or not all(_is_integer(one) and one > 0 for one in listed):
+            raise refuse(name, value, "a list of integers of at least 1")
+        return [int(one) for one in listed]
+
+    def read(self, text: str) -> list[int]:
+        parts = [part.strip() for part in text.split(",")]
+        if not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
+            raise ValueError(f"{text!r} is not a list of numbers, like 32,128")
+        return [int(part) for part in parts]
 
 
 def _mapping(name: str, value: Any, use: str) -> dict[str, Any]:

@@ -15,9 +15,12 @@ from onnxtfl.kinds import (
     Channels,
     CheckMode,
     Choice,
+    Counts,
     Data,
     Elements,
     Entries,
+    EntriesOrFile,
+    FieldsOrFile,
     File,
     Flag,
     Folder,
@@ -33,6 +36,7 @@ from onnxtfl.kinds import (
     Place,
     Ranges,
     Shapes,
+    Signatures,
     Sizes,
     Text,
     Tolerances,
@@ -42,8 +46,8 @@ from onnxtfl.kinds import (
 from onnxtfl.schemas.target_tables import chosen_targets
 
 TO_TFLITE, TO_ONNX, CHECK, INSPECT, MANY = "onnx2tfl", "tfl2onnx", "check", "inspect", "many"
-BUILD, OPS = "build", "ops"
-"""The commands; `MANY` is what both converters have for several models."""
+BUILD, OPS, LLM = "build", "ops", "llm"
+"""The commands; `MANY` is what both converters have for several models, `LLM` what onnx2tfl has for decoders."""
 CONVERT = (TO_TFLITE, TO_ONNX)
 FUNCTIONS = {
     "onnx_to_tflite": TO_TFLITE,
@@ -54,6 +58,7 @@ FUNCTIONS = {
     "convert_many": MANY,
     "build_model": BUILD,
     "coverage": OPS,
+    "llm.convert": LLM,
 }
 """The command whose rows are the keywords of a public function."""
 
@@ -99,6 +104,7 @@ def _only_commands(name: str, kind: Kind, default: Any, commands: tuple[str, ...
 
 _BOTH, _COMPARING = CONVERT, (*CONVERT, CHECK)
 _BUILDING = (*CONVERT, BUILD)
+_ALL_CONVERSIONS = (*_BUILDING, LLM)
 _SHAPES_HELP = "Sizes of an input, like x:1,3,224,224; x:?,3,64,64 or x:batch,3,64,64 keeps one dynamic (repeatable)."
 _TARGETS = chosen_targets()
 _TARGETS_HELP = ", or ".join(table.help for table in _TARGETS.values())
@@ -132,12 +138,12 @@ _RESULT = (
         "(repeatable).  [default: source]"),
     Option("io_dtype", Choice("source", "float32", "bits"), "source", (TO_TFLITE,),
         "bfloat16, float8, int4, ... as values or as bits; float16 as float32."),
-    Option("float16", Choice("float32", "native"), "float32", (TO_TFLITE,),
+    Option("float16", Choice("float32", "native"), "float32", (TO_TFLITE, LLM),
         "Compute float16 in float32, or in float16 where kernels can."),
     Option("float64", Choice("narrow", "error"), "narrow", _BOTH, "Compute float64 in float32, or fail."),
     Option("opset", Integer(13, 24, optional=True), None, (TO_ONNX, BUILD),
         "ONNX opset to write, by default 21, or the lowest newer one that has all ops that are needed."),
-    Option("min_runtime", Version(), "2.14", _BUILDING, "Oldest TFLite runtime that must run the result."),
+    Option("min_runtime", Version(), "2.14", _ALL_CONVERSIONS, "Oldest TFLite runtime that must run the result."),
     Option("target", Choice(*_TARGETS), "tflite", (TO_TFLITE, BUILD), f"What runs the result: {_TARGETS_HELP}."),
     Option("fallback", Choice("none", "cpu"), "none", (TO_TFLITE, BUILD),
         "What runs the ops that the target does not: none (an error), or LiteRT's kernels on the CPU."),
@@ -146,16 +152,22 @@ _RESULT = (
     _only_commands("emit_c", Place(), None, (TO_TFLITE,),
         "Write the result also as C++ source for TFLite Micro, with its op resolver and arena size.",
         metavar="DIR|FILE.cc"),
-    Option("metadata", Entries(), None, _BOTH, "Add to the result's metadata (repeatable)."),
+    Option("metadata", EntriesOrFile(), None, (TO_TFLITE,),
+        "Add to the result's metadata (repeatable); with --llm, a TOML file of those of a language model."),
+    Option("metadata", Entries(), None, (TO_ONNX,), "Add to the result's metadata (repeatable)."),
     Option("record", Flag(), True, _BOTH,
         "Write into the result which tensors hold which of the source.  [default: record]"),
     Option("signature", Text(), None, (TO_ONNX,),
         "Entry point to convert; 'all': each to a file in the directory OUT.", metavar="KEY"),
+    Option("signatures", Signatures(), None, (TO_TFLITE,),
+        "An entry point of the result with the sizes of its inputs, like decode:input_ids=1x1; several share the "
+        "weights (repeatable).", flags="--signature"),
     Option("state", Choice("io", "reset"), "io", (TO_ONNX,),
         "States become inputs and outputs, or begin each run with their initial value."),
     Option("lstm", Choice("exact", "fused"), "exact", (TO_TFLITE,),
         "LSTM and RNN layers begin each run anew, or (one kernel) where the last run ended."),
-    Option("max_memory", Number(least=0), 1024.0, _BUILDING, "Megabytes of constants that the conversion may compute."),
+    Option("max_memory", Number(least=0), 1024.0, _ALL_CONVERSIONS,
+        "Megabytes of constants that the conversion may compute."),
 )
 _PARTS = (
     Option("input_shapes", Shapes(), None, (*_BUILDING, INSPECT), _SHAPES_HELP, flags="--input-shape"),
@@ -181,14 +193,14 @@ _QUANTIZATION = (
         "Dynamic quantization as it is, or with hybrid kernels."),
 )
 _CHECKING = (
-    Option("check", CheckMode(), "auto", _BUILDING,
+    Option("check", CheckMode(), "auto", _ALL_CONVERSIONS,
         "Compare both models; --check also fails where one of them cannot be run.  [default: compare]"),
     Option("load", Flag(), True, _BOTH,
         "Load the result in its runtime before it is written, also without a check.  [default: load]"),
-    Option("keep_failed", Flag(), False, _BUILDING, "Write the result also where the check fails."),
-    Option("rtol", Tolerances(1e-3), 1e-3, (*_COMPARING, BUILD),
+    Option("keep_failed", Flag(), False, _ALL_CONVERSIONS, "Write the result also where the check fails."),
+    Option("rtol", Tolerances(1e-3), 1e-3, (*_COMPARING, BUILD, LLM),
         "Relative tolerance, of one output with its name (repeatable).  [default: 0.001]", setting="rtol"),
-    Option("atol", Tolerances(1e-4), 1e-4, (*_COMPARING, BUILD),
+    Option("atol", Tolerances(1e-4), 1e-4, (*_COMPARING, BUILD, LLM),
         "Absolute tolerance, relative to an output's largest value; 0.01abs is a value by itself (repeatable).  "
         "[default: 0.0001]", setting="atol"),
     Option("accept", Words(*CRITERIA), None, _COMPARING,
@@ -204,7 +216,7 @@ _CHECKING = (
         "Steps that quantized outputs may differ by.", setting="max_steps"),
     Option("runtime", Choice(None, *TFLITE_RUNTIMES), None, _COMPARING,
         "What runs a .tflite.", setting="runtime"),
-    Option("time_limit", Number(above=0), 300.0, (*_COMPARING, BUILD),
+    Option("time_limit", Number(above=0), 300.0, (*_COMPARING, BUILD, LLM),
         "Seconds for each run of a model, and for the conversion.", setting="time_limit"),
     Option("precision", Choice(None, "float16"), None, (CHECK,),
         "Simulate both models in float16 too, as GPUs compute.", setting="precision"),
@@ -228,7 +240,7 @@ _CHECK_INPUTS = (
     Option("input_ranges", Ranges(), None, _COMPARING,
         "Lowest and highest value of an input, like x:-1,1 (repeatable).",
         flags="--input-range", setting="input_ranges"),
-    Option("seed", Integer(0, 2**32 - 1), 0, (*_COMPARING, BUILD), "Seed of the inputs.", setting="seed"),
+    Option("seed", Integer(0, 2**32 - 1), 0, (*_COMPARING, BUILD, LLM), "Seed of the inputs.", setting="seed"),
     Option("runs", Integer(1), 3, _COMPARING,
         "Runs, one after the other, of models with state.", setting="runs", former="steps"),
 )
@@ -243,6 +255,18 @@ _REPORTS = (
         "Write the report as JSON to this file; '-': to stdout.", metavar="OUT"),
     _only_commands("junit", File(), None, (CHECK,), "Write the result as JUnit's XML.", metavar="OUT.xml"),
 )
+_LLM = (
+    _only_commands("llm", Flag(), False, (TO_TFLITE,),
+        "MODEL is a decoder: write it for LiteRT-LM, with tokenizer and metadata (.litertlm) or alone (.tflite)."),
+    Option("prefill", Counts(), None, (LLM,),
+        "Numbers of new tokens of the prefill signatures, like 32,128,1024.  [default: those that fit of these]"),
+    Option("context", Integer(1, 1 << 24, optional=True), None, (LLM,),
+        "Tokens that the caches hold.  [default: the model's positions, up to 4096]"),
+    Option("prefill_logits", Flag(), False, (LLM,), "Prefill signatures have logits too."),
+    Option("tokenizer", File(), None, (LLM,),
+        "A tokenizer.json, or a SentencePiece model.  [default: that beside MODEL]", metavar="FILE"),
+    Option("metadata", FieldsOrFile(), None, (LLM,), flags=""),
+)
 _MANY = (
     Option("jobs", Integer(1, optional=True), None, (MANY,), "Worker processes.  [default: half the processors]"),
     Option("force", Flag(), False, (MANY,), "Convert again even if the result is up to date."),
@@ -254,7 +278,7 @@ _MANY = (
 )
 _OTHERS = (
     Option("allow_custom", Flag(), False, _BOTH, "Keep ops without a conversion, for kernels of your own."),
-    Option("plugins", Modules(), None, _BOTH, "Load rules of your own (repeatable).", flags="--plugin"),
+    Option("plugins", Modules(), None, (*_BOTH, LLM), "Load rules of your own (repeatable).", flags="--plugin"),
     Option("stage", Text(), "file", (INSPECT,), "The graph after this step of a conversion (below)."),
     Option("placement", Choice(None, "cpu", *_PLACED), None, (INSPECT,),
         "Say where each op of a .tflite runs on this target, and why not."),
@@ -268,7 +292,7 @@ _OTHERS = (
     _only_commands("as_json", Flag(), False, (INSPECT,), "Print JSON.", flags="--json"),
     Option("neutral", Flag(), False, (OPS,), "Print the operations of the neutral graph instead."),
     Option("as_json", Flag(), False, (OPS,), "Print JSON; without --neutral, all tables.", flags="--json"),
-    Option("on_progress", Callback(), None, _BUILDING, flags=""),
+    Option("on_progress", Callback(), None, _ALL_CONVERSIONS, flags=""),
     _only_commands("quiet", Flag(), False, (*_COMPARING, BUILD), "Print errors only.", flags="-q --quiet"),
     _only_commands("verbose", Flag(), False, (*_COMPARING, INSPECT, BUILD), "Print more.", flags="-v --verbose"),
 )
@@ -280,6 +304,7 @@ _GROUPS = {
     "Check": _CHECKING,
     "Inputs of the check": _CHECK_INPUTS,
     "Reports": _REPORTS,
+    "Language models": _LLM,
     "Several models": _MANY,
     "Options": _OTHERS,
 }

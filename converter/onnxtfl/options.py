@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from onnxtfl.schemas.target_tables import target_tables
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onnxtfl.passes.layout import IoLayout, IoLayouts
     from onnxtfl.passes.quantize import QuantizedIo
     from onnxtfl.passes.states.exposed import StateMode
+    from onnxtfl.passes.states.first_caches import FirstCaches
     from onnxtfl.passes.states.fixed_caches import FixedCaches
     from onnxtfl.passes.types.small_types import IoDtype
 
@@ -42,8 +43,9 @@ class Options:
     the constants computed before run time may hold. `time_limit`: seconds that the conversion may take
     (:mod:`onnxtfl.ir.budget`). `allow_custom`: ops without a conversion become custom ops. `plugins`: modules that
     register rules. `check_data`: the user's inputs for the check, which show targets that compute in float16 the ranges
-    of values. `is_quantized_later`: whether a quantizer changes the result. `caches`: the caches of
-    a decoder that get a fixed length. `debug`: the verifier runs after each pass.
+    of values. `is_quantized_later`: whether a quantizer changes the result. `caches`: the caches of a decoder that get
+    a fixed length. `signatures`: input shapes of each entry point of the result. `debug`: the verifier runs after each
+    pass.
     """
 
     input_shapes: Mapping[str, Sequence[int | str]] | None = None
@@ -75,7 +77,8 @@ class Options:
     allow_custom: bool = False
     plugins: Sequence[str] = ()
     is_quantized_later: bool = False
-    caches: FixedCaches | None = None
+    caches: FixedCaches | FirstCaches | None = None
+    signatures: Mapping[str, Mapping[str, Sequence[int | str]]] | None = None
     debug: bool = field(default_factory=lambda: bool(os.environ.get("ONNXTFL_VERIFY")))
 
     @property
@@ -100,3 +103,12 @@ class Options:
     def folds_all(self) -> bool:
         """Whether nodes of constants are computed whatever their size."""
         return target_tables()[self.target].folds_all
+
+
+def of_signatures(options: Options) -> dict[str, Options]:
+    """The options of each entry point by key."""
+    whole = replace(options, signatures=None, record=False)
+    return {
+        key: replace(whole, input_shapes={**(options.input_shapes or {}), **shapes})
+        for key, shapes in (options.signatures or {}).items()
+    }

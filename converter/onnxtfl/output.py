@@ -33,7 +33,7 @@ def placed(path: str | os.PathLike[str] | None, model: object, suffix: str) -> s
 def beside(model: str, suffix: str) -> str:
     """Return the path of a model with another suffix."""
     path = Path(model)
-    known = path.suffix.lower() in (".onnx", ".tflite", ".lite", ".pb")
+    known = path.suffix.lower() in (".onnx", ".tflite", ".lite", ".litertlm", ".pb")
     return os.fspath(path.with_suffix(suffix) if known else path.with_name(path.name + suffix))
 
 

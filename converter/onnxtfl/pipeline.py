@@ -12,7 +12,7 @@ import contextlib
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from onnxtfl import stages as of
 from onnxtfl.errors import UnsupportedError, UsageError, suggestion
@@ -26,10 +26,10 @@ from onnxtfl.formats.tflite.model_tables import default_signature
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import dequantize
-from onnxtfl.options import Options
+from onnxtfl.options import Options, of_signatures
 from onnxtfl.passes.canonical.inline import inline_functions
 from onnxtfl.passes.states.exposed import ExposedState
-from onnxtfl.pipeline_report import Report
+from onnxtfl.pipeline_report import Report, joined
 from onnxtfl.pipeline_run import PipelineRun, explicit_states
 from onnxtfl.rewriting.lift import lift_where_possible
 from onnxtfl.rewriting.pass_manager import Group, Pass
@@ -43,18 +43,20 @@ from onnxtfl.targets.tflite import TfliteTarget, refuse_unknown_versions
 if TYPE_CHECKING:
     import onnx
 
+    OnnxSource: TypeAlias = str | os.PathLike[str] | bytes | onnx.ModelProto
+
 STAGES: tuple[Stage, ...] = (
     Stage("lift", of.lift),
     Stage("dequantize", of.dequantized, to_onnx),
     Stage("small types", of.small_types, to_onnx),
-    Stage("recognize", of.RECOGNIZED, to_onnx),
+    Stage("recognize", of.recognized, to_onnx),
     Stage("element types", of.element_types, to_tflite),
     Stage("dynamic products", of.dynamic_products),
     Stage("quantized types", of.quantized_types),
     Stage("simplify", of.SIMPLIFIED),
     Stage("caches", of.fixed_caches, to_tflite),
     Stage("real arithmetic", of.real_arithmetic),
-    Stage("layers of scans", of.SCANS, to_tflite),
+    Stage("layers of scans", of.layers_of_scans, to_tflite),
     Stage("last outputs", of.last_outputs),
     Stage("integer kernels", of.quantized_for_tflite, to_tflite),
     Stage("quantized ops", of.quantized_for_onnx, to_onnx),
@@ -62,6 +64,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("opset", of.opset, to_onnx),
     Stage("real constants", of.real_constants),
     Stage("formulas", of.formulas),
+    Stage("delegate forms", of.delegate_forms, to_tflite),
     Stage("integer sums", of.integer_sums, to_onnx),
     Stage("outputs", of.separate),
     Stage("float16", of.float16),
@@ -85,35 +88,37 @@ def _begun(target: Target, options: Options) -> AbstractContextManager[PipelineR
     return PipelineRun.of(options, target, passes_for(target, options))
 
 
-def onnx_to_tflite(model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, options: Options) -> Report:
+def onnx_to_tflite(model: OnnxSource, out: BinaryIO, options: Options) -> Report:
     """Convert an ONNX model and write the .tflite to `out`, a seekable binary file.
 
     Raises OnnxtflError (InvalidModelError, UnsupportedError, ...); the content of `out` is then undefined.
     """
+    if options.signatures:
+        return joined(onnx_to_tflite_entries(out, {key: (model, o) for key, o in of_signatures(options).items()}))
     with _begun(_tflite_target(options), options) as conversion:
         written = _converted(model, conversion)
         return conversion.finish(written.main, tflite_writer.write(written, out, late=conversion.late(written.main)))
 
 
-def onnx_to_tflite_entries(
-    model: str | os.PathLike[str] | bytes | onnx.ModelProto, out: BinaryIO, entries: Mapping[str, Options]
-) -> dict[str, Report]:
-    """Convert an ONNX model with several options to the signatures of one .tflite, by key; equal weights are stored
-    once. The first one is the main graph. Errors as for `onnx_to_tflite`.
+def onnx_to_tflite_entries(out: BinaryIO, entries: Mapping[str, tuple[OnnxSource, Options]]) -> dict[str, Report]:
+    """Convert ONNX models to the signatures of one .tflite, by key; equal weights are stored once.
+
+    The first one is the main graph. Errors as for `onnx_to_tflite`.
     """
     with contextlib.ExitStack() as scopes:
-        runs = {key: scopes.enter_context(_begun(_tflite_target(o), o)) for key, o in entries.items()}
-        models = {key: _converted(model, run) for key, run in runs.items()}
+        runs = {key: scopes.enter_context(_begun(_tflite_target(o), o)) for key, (_, o) in entries.items()}
+        models = {key: _converted(entries[key][0], run) for key, run in runs.items()}
         main, *others = models.values()
         graphs = [m.main for m in models.values()]
         main.subgraphs = [m.main for m in others]
         main.signatures = [default_signature(m.main, key) for key, m in models.items()]
         main.constant_names = {v: name for m in models.values() for v, name in m.constant_names.items()}
-        names = tflite_writer.write(main, out)
+        several = len({id(source) for source, _ in entries.values()}) > 1
+        names = tflite_writer.write(main, out, by_content=several)
         return {key: run.finish(graph, names) for (key, run), graph in zip(runs.items(), graphs, strict=True)}
 
 
-def _converted(model: str | os.PathLike[str] | bytes | onnx.ModelProto, conversion: PipelineRun) -> Model:
+def _converted(model: OnnxSource, conversion: PipelineRun) -> Model:
     """The result of one run, not written yet."""
     source = files.read(model)
     conversion.measure(model, source)

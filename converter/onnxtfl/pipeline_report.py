@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from onnxtfl.formats.onnx.state_metadata import StateEntry
@@ -27,7 +29,8 @@ class Report:
     `source_size`: its bytes, None in memory. `dropped_metadata`: the parts of the source's metadata that are too large.
     `source_files`: the source's files with external data. `assumptions`: what has to be true of dynamic sizes.
     `io_types`: see `HeldType`. `custom_ops`: those of users. `opset`: ONNX's and why, if not the default. `float16`:
-    which ops compute in it. `input_shapes`: those of all inputs, if the options have `dims`.
+    which ops compute in it. `input_shapes`: those of all inputs, if the options have `dims`. `entries`: the keys of the
+    result's signatures, if the options have them.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -53,3 +56,12 @@ class Report:
     input_shapes: dict[str, tuple[int | str, ...]] = field(default_factory=dict)
     opset: str = ""
     float16: str = ""
+    entries: tuple[str, ...] = ()
+
+
+def joined(reports: Mapping[str, Report]) -> Report:
+    """One report on several entry points: inputs and outputs of the first one, ops of all."""
+    first, *others = reports.values()
+    ops = sum((Counter(report.ops_after) for report in others), Counter(first.ops_after))
+    assumptions = list(dict.fromkeys(one for report in reports.values() for one in report.assumptions))
+    return replace(first, ops_after=dict(ops), assumptions=assumptions, entries=tuple(reports))

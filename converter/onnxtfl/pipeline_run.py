@@ -44,7 +44,6 @@ from onnxtfl.passes.boundary.user_sizes import GivenSizes
 from onnxtfl.passes.canonical.inline import inline_functions
 from onnxtfl.passes.quantize import TOLERANCE, summary
 from onnxtfl.passes.states.exposed import ExposedState, expose_states
-from onnxtfl.passes.states.fixed_caches import declare_caches
 from onnxtfl.passes.types.complex_numbers import ComplexPairs
 from onnxtfl.passes.types.float16 import in_words
 from onnxtfl.passes.types.held_types import as_property, held_types
@@ -180,7 +179,7 @@ class PipelineRun:
         self.report.ops_before = count_ops(graph)
         self.weights = weights_of(graph)
         if self.options.caches is not None:
-            declare_caches(graph, self.options.caches)
+            self.options.caches.declare(graph)
         self._select_part(graph, source.dim_names)
         self.report.vectors = [v.name for v in graph.inputs if v.name is not None and v.name in source.map_columns]
         for name in self.report.vectors:

@@ -8,7 +8,7 @@ from functools import partial
 
 from onnxtfl.formats.bodies import body
 from onnxtfl.formats.tflite.schema import state_operands
-from onnxtfl.inputs.of_graph import inputs_of
+from onnxtfl.ir.graph import Graph
 from onnxtfl.options import Options
 from onnxtfl.passes import quantize
 from onnxtfl.passes.boundary.fixed_sizes import refuse_open_results
@@ -18,15 +18,16 @@ from onnxtfl.passes.canonical.canonicalize import MOVES
 from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
+from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
+from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.canonical.used_parts import slice_used_parts
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.loops.invariants import LOOP_INVARIANTS
 from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION
-from onnxtfl.passes.recognize import LAST_OUTPUTS, LAYERS_OF_SCANS, RECOGNIZE, RECOGNIZE_LAYERS
-from onnxtfl.passes.states.fixed_caches import fix_caches
 from onnxtfl.passes.states.kept import keep_states
 from onnxtfl.passes.states.state_tensors import own_state_tensors
 from onnxtfl.passes.tfl.constant_outputs import join_constant_outputs
@@ -131,7 +132,12 @@ def dynamic_products(target: Target, options: Options) -> Passes:
         blocks = Pass("block weights", partial(quantize.use_block_weights, target=target), EVERYWHERE, needs=NEUTRAL)
         return [real, *([blocks] if isinstance(target, TfliteTarget) and target.hybrid else [])]
     helps = target.name == "tfl" and target.has_hybrid_kernels
-    return [Pass("dynamic products", quantize.remark_dynamic_products, EVERYWHERE, needs=NEUTRAL)] if helps else []
+    if not helps:
+        return []
+    return [
+        Pass("dynamic products", quantize.multiply_whole_rows, EVERYWHERE, needs=NEUTRAL),
+        Pass("remark dynamic products", quantize.remark_dynamic_products, EVERYWHERE, needs=NEUTRAL),
+    ]
 
 
 def quantized_types(target: Target, options: Options) -> Passes:
@@ -144,14 +150,36 @@ def fixed_caches(target: Target, options: Options) -> Passes:
     """Caches of a fixed length, in decoders."""
     if options.caches is None:
         return []
-    fixed = Pass("fixed caches", partial(fix_caches, caches=options.caches), MAIN_ONLY, needs=NEUTRAL)
-    return [fixed, Pass("remove old", remove_dead, MAIN_ONLY), SIMPLIFY]
+    fixed = Pass("fixed caches", options.caches.fix, MAIN_ONLY, needs=NEUTRAL)
+    return [fixed, SIMPLIFY]
+
+
+def recognized(target: Target, options: Options) -> Passes:
+    """Fuse several ops to the one that ONNX has for them."""
+    from onnxtfl.passes.recognize import RECOGNIZE, RECOGNIZE_LAYERS
+
+    return [RECOGNIZE, RECOGNIZE_LAYERS]
+
+
+def layers_of_scans(target: Target, options: Options) -> Passes:
+    """Recognize recurrent layers in loops only; the patterns are imported for graphs with loops."""
+
+    def recognize(graph: Graph) -> bool:
+        from onnxtfl.passes.recognize import LAYERS_IN_SCANS
+
+        return LAYERS_IN_SCANS.apply(graph)
+
+    layers = Pass("layers of scans", recognize, EVERYWHERE, when=lambda graph: graph.holders > 0)
+    return [Group("layers of scans", (layers, *CLEANUP), dependent=True, needs=NEUTRAL)]
 
 
 def last_outputs(target: Target, options: Options) -> Passes:
     """Simplify loops of which only the last outputs are used."""
-    simplified = Pass("last outputs", LAST_OUTPUTS.apply, EVERYWHERE, needs=NEUTRAL)
-    return [simplified, *CLEANUP] if options.has_small_loops else []
+    if not options.has_small_loops:
+        return []
+    from onnxtfl.passes.recognize import LAST_OUTPUTS
+
+    return [Pass("last outputs", LAST_OUTPUTS.apply, EVERYWHERE, needs=NEUTRAL), *CLEANUP]
 
 
 def quantized_io(target: Target, options: Options) -> Pass:
@@ -172,7 +200,8 @@ def quantized_for_onnx(target: Target, options: Options) -> Passes:
 def quantized_for_tflite(target: Target, options: Options) -> Passes:
     """Ops on quantized types: integer kernels want int8."""
     int8 = partial(quantize.store_as_int8, always=not target.has_uint8_kernels)
-    hybrid = [Pass("hybrid", quantize.use_hybrid_weights, EVERYWHERE, needs=NEUTRAL)]
+    rounded = options.dynamic_quant == "hybrid"
+    hybrid = Pass("hybrid", partial(quantize.use_hybrid_weights, exactly=not rounded), EVERYWHERE, needs=NEUTRAL)
     return [
         Pass(
             "integer constants", quantize.use_integer_constants, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized
@@ -181,7 +210,7 @@ def quantized_for_tflite(target: Target, options: Options) -> Passes:
         Pass("stored clamps", quantize.STORED_CLAMPS.apply, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         Pass("int8 storage", int8, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         quantized_io(target, options),
-        *(hybrid if options.dynamic_quant == "hybrid" else []),
+        *([hybrid] if rounded or target.has_hybrid_kernels else []),
         SIMPLIFY,
         *int64_passes(target),
     ]
@@ -210,6 +239,19 @@ def formulas(target: Target, options: Options) -> Passes:
     return [Group("formulas", (written, SIMPLIFY), dependent=True, needs=NEUTRAL)]
 
 
+def delegate_forms(target: Target, options: Options) -> Passes:
+    """Return the passes that write convolutions as the delegate's kernels compute them fastest.
+
+    A quantizer would round each part of a sum.
+    """
+    if not isinstance(target, TfliteTarget) or target.delegate is None:
+        return []
+    sums = [] if options.is_quantized_later else [TAPS]
+    convolutions = Pass("convolutions", Patterns.of(PHASES, *sums).apply, EVERYWHERE)
+    joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
+    return [Group("convolutions", (convolutions, joined, *CLEANUP), needs=NEUTRAL)]
+
+
 def integer_sums(target: Target, options: Options) -> Passes:
     """Sums of integers that wrap around in ONNX Runtime too."""
     return [Pass("integer sums", INTEGER_SUMS.apply, EVERYWHERE, needs=NEUTRAL)]
@@ -225,6 +267,8 @@ def float16(target: Target, options: Options) -> Passes:
     """Ops that compute in float16; masks and sums of squares that stay in its range."""
     passes = float16_passes(target, options.float16)
     if isinstance(target, TfliteTarget) and target.table.half:
+        from onnxtfl.inputs.of_graph import inputs_of
+
         scaled = partial(scale_squares, inputs=partial(inputs_of, given=options.check_data))
         passes += [
             Pass("masks", saturate_masks, EVERYWHERE, needs=NEUTRAL),
@@ -266,13 +310,20 @@ def layout(target: Target, options: Options) -> Passes:
     assign = partial(assign_layouts, target=target)
     late = partial(legalization.legalize, target=target, late=True)
     loops = Patterns.of(LOOP_INVARIANTS, LOOP_SIMPLIFICATION)
+    steps = Pass("steps", partial(quantize.write_steps, target=target), EVERYWHERE, needs=LAID_OUT)
     return [
         Pass("layout", partial(assign, io_layout=options.io_layout), assign, needs=LEGAL, establishes=LAID_OUT),
+        *([steps] if _computes_integers_only(target) else []),
         Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
         Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
         Group("cleanup", _tidied(target, options), needs=LAID_OUT),
         Pass("legalize merged", late, EVERYWHERE, needs=LAID_OUT, when=legalization.has_repeated_operands),
     ]
+
+
+def _computes_integers_only(target: Target) -> bool:
+    """Whether the target is an NPU, on which no float op runs."""
+    return isinstance(target, TfliteTarget) and target.table.own_arithmetic and target.has_integer_ops
 
 
 def surround_moves(target: Target, options: Options) -> Passes:
@@ -304,5 +355,3 @@ def written_for_tflite(target: Target, options: Options) -> Passes:
 
 
 SIMPLIFIED = given(SIMPLIFY)
-RECOGNIZED = given(RECOGNIZE, RECOGNIZE_LAYERS)
-SCANS = given(LAYERS_OF_SCANS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 from onnxtfl.mappings.math.contraction import batched
 
@@ -13,6 +12,7 @@ from onnxtfl.build.sizes import range_below, slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, at_most, differ, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value

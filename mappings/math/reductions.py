@@ -416,8 +416,24 @@ def _is_plain(node: Node) -> bool:
 @_arg_rule(when=_is_plain)
 def _arg_by_the_extreme(b: Builder, node: Node) -> Value:
     """%y = ArgMax(%x == Reduce(%x)), compared in int32, or for int32 in float32."""
+    return _first_extreme(b, node, DType.FLOAT32 if _has_kernel(node) else DType.INT32)
+
+
+def _is_real_and_plain(node: Node) -> bool:
+    x = node.operand(0)
+    return x.dtype is DType.FLOAT32 and not (x.is_quantized or node.attr("keepdims") or node.attr("select_last_index"))
+
+
+@decompose(ops.ArgMax, "ethos-u", when=_is_real_and_plain)
+def _arg_in_int8(b: Builder, node: Node) -> Value:
+    """%y = ArgMax(%x == Reduce(%x)), compared in int8: Vela fails on models with a float ARG_MAX."""
+    return _first_extreme(b, node, DType.INT8)
+
+
+def _first_extreme(b: Builder, node: Node, dtype: DType) -> Value:
+    """Return the index of the first element equal to the extreme; `dtype`: that of the compared truth values."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
-    kind, dtype = "max" if node.op is ops.ArgMax else "min", DType.FLOAT32 if _has_kernel(node) else DType.INT32
+    kind = "max" if node.op is ops.ArgMax else "min"
     extreme = Term(b, b(ops.Reduce, x, [axis], kind=kind, keepdims=True))
     is_extreme = Term(b, x).equals(extreme).to(dtype)
     return is_extreme.apply(ops.ArgMax, axis=axis, keepdims=False, dtype=node.attr("dtype")).value

@@ -315,6 +315,28 @@ def _has_gaps(window: Window) -> bool:
     return max(*window.strides, *window.dilations) > LONGEST_STRIDE
 
 
+_NPU_STRIDE = 3
+"""The longest stride of Ethos-U's depthwise convolutions."""
+
+
+def _has_long_strides(node: Node) -> bool:
+    window, sizes = sized_window(node)
+    return max(window.strides) > _NPU_STRIDE and is_static(sizes)
+
+
+@decompose(ops.Conv, "ethos-u", when=_has_long_strides)
+def _conv_of_short_strides(b: Builder, node: Node) -> Value:
+    """Convolve with a stride that divides the long one, and skip results."""
+    window, sizes = sized_window(node)
+    steps = [next(s // d for d in range(_NPU_STRIDE, 0, -1) if s % d == 0) for s in window.strides]
+    strides = tuple(s // step for s, step in zip(window.strides, steps, strict=True))
+    changed = {"window_strides": strides, "padding": window.explicit(sizes).explicit_padding}
+    dense = b(ops.Conv, *node.operands, **{**node.attributes, **changed})
+    axes = node.attr("output_spatial_dimensions")
+    ends = [(node.result.size(axis) - 1) * step + 1 for axis, step in zip(axes, steps, strict=True)]
+    return slice_axes(b, dense, {a: slice(0, end, s) for a, end, s in zip(axes, ends, steps, strict=True)})
+
+
 @decompose(ops.Conv, "tfl", when=_has_other_groups, benefit=3)
 def _groups_apart(b: Builder, node: Node) -> Value:
     """Compute one convolution per group and concatenate the results."""

@@ -7,7 +7,6 @@ form leaves that memory uninitialized.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from onnxtfl.build.custom_options import custom_options
 from onnxtfl.build.sizes import slice_axes
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import reshape, transposed, unsqueezed

@@ -33,18 +33,30 @@ def _matmul_integer(b: Builder, node: Node) -> Value:
 
 @lift_onnx("MatMulIntegerToFloat", since=(1,), domain=MICROSOFT)
 def _integer_matmul_to_float(b: Builder, node: Node) -> Value:
-    a, w = (dequantized(b, node, o) for o in (Quantized(0, 2, 4, -2), Quantized(1, 3, 5, -1)))
-    product, bias = matmul(b, a, w), node.optional(6)
+    if node.operand(2).is_constant:
+        a, w = (dequantized(b, node, o) for o in (Quantized(0, 2, 4, -2), Quantized(1, 3, 5, -1)))
+        product = matmul(b, a, w)
+    else:
+        product = _scaled_product(b, node, (node.operand(0), node.operand(2), node.optional(4)), (1, 3, 5))
+    bias = node.optional(6)
     return product if bias is None else b(ops.Add, product, bias)
 
 
 @lift_onnx("DynamicQuantizeMatMul", since=(1,), domain=MICROSOFT)
 def _dynamic_matmul(b: Builder, node: Node) -> Value:
-    """Quantize A to uint8 over its range, and dequantize it."""
-    stored, scale, zero = quantized_over_range(b, node.operand(0))
-    a = b(ops.DequantizeLinear, stored, scale, zero, axis=0)
-    product, bias = matmul(b, a, dequantized(b, node, Quantized(1, 2, 3, -1))), node.optional(4)
+    """Quantize A to uint8 over its range, and multiply integers."""
+    product, bias = _scaled_product(b, node, quantized_over_range(b, node.operand(0)), (1, 2, 3)), node.optional(4)
     return product if bias is None else b(ops.Add, product, bias)
+
+
+def _scaled_product(
+    b: Builder, node: Node, x: tuple[Value, Value, Value | None], weights: tuple[int, int, int]
+) -> Value:
+    """The integer product of `x` (integers, scale, zero point) and weights (places of these) times both scales."""
+    stored, scale, zero = x
+    w, w_scale, w_zero = node.operand(weights[0]), node.operand(weights[1]), node.optional(weights[2])
+    product = matmul(b, shifted(b, stored, zero, -2), shifted(b, w, w_zero, -1))
+    return b(ops.Mul, b(ops.Convert, product, dtype=scale.dtype), b(ops.Mul, scale, w_scale))
 
 
 @lift_onnx("ConvInteger", since=(10,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import operator
 import os
 import stat
 import subprocess
@@ -428,7 +429,7 @@ def every_parameter():
 def test_signatures_agree_with_the_table_of_options(name: str, command: str) -> None:
     """Each keyword is a row with the same default, and the other way round."""
     rows = {row.name: row for row in options_of(command) if row.is_keyword}
-    taken = inspect.signature(getattr(onnxtfl, name)).parameters
+    taken = inspect.signature(operator.attrgetter(name)(onnxtfl)).parameters
     of_file = {"stage", "placement", "profile"} if name == "unsupported" else set()
     arguments = set(ARGUMENTS) | {"a", "b", "model", "options"} | of_file
     assert set(taken) - arguments == set(rows) - arguments
@@ -447,7 +448,7 @@ def test_options_and_settings_agree_with_the_table() -> None:
         *("check", "load", "keep_failed", "quantize", "calibration", "mean", "std", "data", "check_data", "stage"),
         *("placement", "profile"),
     }
-    others |= {row.name for row in options_of("many", "ops")}
+    others |= {row.name for row in options_of("many", "ops", "llm")}
     assert {row.name for row in rows if row.is_keyword and not row.setting} - set(used) <= others
 
 

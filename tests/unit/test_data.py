@@ -9,7 +9,7 @@ import pytest
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import data as data_module
-from onnxtfl.ir.data import Array, ArrayData, FileData, SourceFile, TensorData
+from onnxtfl.ir.data import Array, ArrayData, FileData, PaddedData, SourceFile, TensorData
 from onnxtfl.ir.types import DType
 
 
@@ -131,3 +131,12 @@ def test_scalars(tmp_path: Path) -> None:
     data = on_file(np.array(3.0, np.float32), tmp_path / "w")
     assert data.cast(DType.FLOAT64).numpy() == 3.0
     assert written(data.scale(np.array([2.0], np.float32), 0).reshape((1,))) == np.float32(6).tobytes()
+
+
+@pytest.mark.parametrize("axis", range(4))
+@pytest.mark.parametrize("permutation", [(0, 1, 2, 3), (3, 0, 1, 2), (1, 3, 2, 0)])
+def test_zeros_at_the_end_of_an_axis(tmp_path: Path, axis: int, permutation: tuple[int, ...]) -> None:
+    padded = PaddedData(on_file(NUMBERS, tmp_path / "w"), axis, 2).transpose(permutation)
+    wanted = np.pad(NUMBERS, [(0, 2 if i == axis else 0) for i in range(4)]).transpose(permutation)
+    assert written(padded) == np.ascontiguousarray(wanted).tobytes()
+    np.testing.assert_array_equal(padded.numpy(), wanted)

@@ -48,6 +48,8 @@ def test_division_that_comes_out_is_exact() -> None:
     assert (B * H * 4) // (2 * B) == 2 * H
     assert (2 * H + 3) // 2 == H + 1
     assert (B + 1) // (B + 1) == 1
+    assert (64 * B + 512) // (16 * B + 128) == 4
+    assert (B * B - 1) // (B + 1) == B - 1
 
 
 def test_division_that_does_not_stays() -> None:

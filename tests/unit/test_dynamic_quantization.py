@@ -68,9 +68,12 @@ def test_products(scale: Array, dtype: type) -> None:
 
 
 def test_the_report_names_the_option_that_helps() -> None:
-    """Computed exactly, the weights are float32; TFLite Micro has no hybrid kernels."""
+    """Convolutions that float32 does not add up exactly at once; TFLite Micro has no hybrid kernels."""
     scale = np.asarray(np.float32(0.01))
-    data = model(integer_product("MatMulInteger", scale), X, [4, 32], weights((600, 32), scale))
+    x = RNG.standard_normal((1, 64, 9, 9)).astype(np.float32)
+    constants = weights((64, 64, 3, 3), scale)
+    constants["w"][0] = 127
+    data = model(integer_product("ConvInteger", scale), x, [1, 64, 7, 7], constants)
     exact, hybrid, micro = (
         onnxtfl.onnx_to_tflite(data, check=False, **options)
         for options in ({}, {"dynamic_quant": "hybrid"}, {"target": "micro"})
@@ -89,6 +92,23 @@ def test_convolutions() -> None:
     assert hybrid.report.quantization is not None and hybrid.report.quantization.hybrid_ops == {"CONV_2D": 1}
     y = run_tflite(hybrid.data or b"", [x])[0][1]
     assert np.abs(y - wanted).max() <= hybrid.report.quantization.tolerance * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize("attributes", [{}, {"group": 4, "pads": [1, 1, 0, 2], "strides": [2, 1]}], ids=["", "groups"])
+def test_convolutions_whose_weights_bound_the_sums(kind: type, attributes: dict[str, Any]) -> None:
+    """576 products, or 144: the kernel adds up whole numbers in float32; the weights are stored in 8 bits."""
+    x = RNG.standard_normal((2, 64, 9, 9)).astype(np.float32)
+    scale = np.asarray(np.float32(0.01))
+    constants = weights((16, 64 // attributes.get("group", 1), 3, 3), scale, kind)
+    nodes = integer_product("ConvInteger", scale)
+    nodes[1].attribute.extend(helper.make_attribute(k, v) for k, v in attributes.items())
+    data = model(nodes, x, [None] * 4, constants)
+    conversion = onnxtfl.onnx_to_tflite(data, check=False)
+    assert conversion.report.ops_after["CONV_2D"] == 1
+    assert "CAST" not in conversion.report.ops_after and len(conversion.data or b"") < 3 * len(data)
+    found = run_tflite(conversion.data or b"", [x])[0][1]
+    np.testing.assert_allclose(found, run_onnx(data, {"x": x})["y"], rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(("channels", "window", "parts"), [(64, 3, 3), (3, 14, 3), (1, 16, 1)])
@@ -187,4 +207,68 @@ def test_zero_points_of_weights_are_subtracted_before_run_time() -> None:
     conversion = onnxtfl.onnx_to_tflite(data, check=False)
     wanted = run_onnx(data, {"x": X})["y"]
     np.testing.assert_allclose(run_tflite(conversion.data or b"", [X])[0][1], wanted, rtol=1e-6, atol=1e-6)
-    assert conversion.report.ops_after["SUB"] == 2 + 1  # range, zero point; activations
+    assert conversion.report.ops_after["SUB"] == 2 + 2  # range, zero point; ends of the rows
+
+
+@pytest.mark.parametrize("zeros", [np.asarray(90, np.uint8), RNG.integers(60, 200, 32).astype(np.uint8)])
+@pytest.mark.parametrize("kernels", ["default", "builtin"])
+def test_zero_points_of_weights_that_do_not_fit_int8(zeros: Array, kernels: str) -> None:
+    """The sum of each row of activations times the zero point is subtracted afterwards."""
+    scale = np.asarray(np.float32(0.01))
+    stored = np.clip(np.rint(RNG.normal(128, 40, (600, 32))), 1, 254).astype(np.uint8)
+    stored[:, 0], stored[:, 1] = np.minimum(stored[:, 0], 250), np.maximum(stored[:, 1], 5)
+    stored[0, 0], stored[0, 1] = 0, 255
+    constants = {"w": stored, "ws": scale, "wz": zeros}
+    data = model(integer_product("MatMulInteger", scale), X, [4, 32], constants)
+    conversion = onnxtfl.onnx_to_tflite(data, check=False)
+    assert conversion.report.ops_after["FULLY_CONNECTED"] == 1
+    wanted = run_onnx(data, {"x": X})["y"]
+    found = run_tflite(conversion.data or b"", [X], kernels=kernels)[0][1]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["exact", "hybrid"])
+@pytest.mark.parametrize("kernels", ["default", "builtin"])
+def test_weights_of_the_least_int8(mode: onnxtfl.api.DynamicQuant, kernels: str) -> None:
+    """LiteRT's FULLY_CONNECTED without XNNPACK negates -128 in int8: weights of hybrid kernels are from -127."""
+    stored = weights((600, 32), np.asarray(SCALES[0])) | {"w": RNG.integers(-128, 127, (600, 32)).astype(np.int8)}
+    stored["w"][:300], stored["w"][0, 0] = -128, 127
+    conversion = onnxtfl.onnx_to_tflite(
+        model(integer_product("MatMulInteger", SCALES[0]), X, [4, 32], stored), check=False, dynamic_quant=mode
+    )
+    wanted = run_onnx(model(integer_product("MatMulInteger", SCALES[0]), X, [4, 32], stored), {"x": X})["y"]
+    found = run_tflite(conversion.data or b"", [X], kernels=kernels)[0][1]
+    assert np.abs(found - wanted).max() <= (1e-6 if mode == "exact" else 0.05) * np.abs(wanted).max()
+
+
+MICROSOFT_OPS = {
+    "DynamicQuantizeMatMul": [
+        helper.make_node("DynamicQuantizeMatMul", ["x", "w", "ws", "wz", "b"], ["y"], domain="com.microsoft")
+    ],
+    "MatMulIntegerToFloat": [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("MatMulIntegerToFloat", ["q", "w", "s", "ws", "z", "wz", "b"], ["y"], domain="com.microsoft"),
+    ],
+}
+
+
+@pytest.mark.parametrize("op", MICROSOFT_OPS)
+def test_products_of_onnx_runtime(op: str) -> None:
+    """They multiply the same integers: by the kernel for int8 weights, without rounding the activations further."""
+    constants = weights((600, 32), SCALES[1]) | {"b": RNG.standard_normal(32).astype(np.float32)}
+    data = model(MICROSOFT_OPS[op], X, [4, 32], constants)
+    conversion = onnxtfl.onnx_to_tflite(data, check=False)
+    quantization = conversion.report.quantization
+    assert quantization is not None and quantization.hybrid_ops == {"FULLY_CONNECTED": 1}
+    assert quantization.tolerance == 0 and quantization.dynamic_ops == 0
+    found = run_tflite(conversion.data or b"", [X])[0][1]
+    np.testing.assert_allclose(found, run_onnx(data, {"x": X})["y"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("x", [np.zeros((2, 600)), np.full((2, 600), -3.0), X[:2] * 1e-3 + 5], ids=["0", "-", "+"])
+def test_ranges_on_one_side_of_zero(x: Array) -> None:
+    x = x.astype(np.float32)
+    data = model(integer_product("MatMulInteger", SCALES[0]), x, [2, 32], weights((600, 32), np.asarray(SCALES[0])))
+    conversion = onnxtfl.onnx_to_tflite(data, check=False)
+    found = run_tflite(conversion.data or b"", [x])[0][1]
+    np.testing.assert_allclose(found, run_onnx(data, {"x": x})["y"], rtol=1e-6, atol=1e-6)

@@ -67,6 +67,13 @@ FORMS: Mapping[str, onnx.ModelProto] = {
     "a constant divisor": quantized("Div", IMAGE, constants=[np.float32(4)]),
     "a constant offset": quantized("Sub", IMAGE, constants=[np.float32(1.5)]),
     "different scales": quantized("Concat", IMAGE, IMAGE, axis=1, scale=0.07),
+    "a long stride": quantized("AveragePool", (1, 8, 9, 9), scale=0.04, kernel_shape=[5, 4], strides=[4, 5]),
+    "half pixels": quantized("Resize", IMAGE, constants=[np.array([1, 1, 4, 3], np.float32)], mode="linear"),
+    "a smaller image": quantized("Resize", IMAGE, constants=[np.array([1, 1, 0.5, 2 / 3], np.float32)], mode="linear"),
+    "many repetitions": quantized("Resize", IMAGE, constants=[np.array([1, 1, 16, 16], np.float32)], mode="nearest"),
+    "an error function": quantized("Erf", IMAGE, scale=0.01),
+    "a divisor": quantized("Div", IMAGE, IMAGE, scale=0.02),
+    "a square root": quantized("Sqrt", IMAGE, scale=0.01),
     "a larger image": quantized("Resize", IMAGE, constants=[np.array([1, 1, 2, 2], np.float32)], mode="linear"),
 }
 
@@ -82,6 +89,10 @@ def test_quantized_ops_run_on_the_npu(name: str) -> None:
 
 
 def test_forms_that_vela_fails_on_are_not_written() -> None:
+    nodes = [helper.make_node("ArgMax", ["x"], ["y"], axis=1, keepdims=0)]
+    top = onnx_model(nodes, [("x", F, (2, 5))], [("y", TensorProto.INT64, None)])
+    placement = onnxtfl.onnx_to_tflite(top, target="ethos-u55").report.placement
+    assert placement is not None and (vela.command() is None or not placement.note)
     two = quantized("Resize", (2, 8, 5, 5), constants=[np.array([1, 1, 2, 2], np.float32)], mode="nearest")
     for model in (two, recurrent("LSTM")):
         report = onnxtfl.onnx_to_tflite(model, target="ethos-u55", check=False).report

@@ -20,7 +20,12 @@ ROOT = HERE.parents[1]
 FAMILIES: dict[str, dict[str, list[str]]] = tomllib.loads((HERE / "families.toml").read_text(encoding="utf-8"))
 
 
-SERVES = {"approximations": "elementwise", "reductions_by_halving": "reductions"}
+SERVES = {
+    "approximations": "elementwise",
+    "division_of_bytes": "arithmetic",
+    "reductions_by_halving": "reductions",
+    "resizing_by_windows": "resizing",
+}
 """Modules with parts of another family's rules, which are in the same folder."""
 
 
@@ -95,8 +100,10 @@ BESIDE = {
     *(
         "approximations",
         "comparators",
+        "division_of_bytes",
         "fourier_matrices",
         "reductions_by_halving",
+        "resizing_by_windows",
         "unrolling",
         "loop_lowering",
     ),

@@ -35,7 +35,7 @@ _ALLOWED = {
     "mappings": {"build", "ir", "kernels", "rewriting"},
     "options": {"passes", "schemas"},
     "pipeline_report": {"ir", "formats", "passes", "rewriting"},
-    "stages": {"formats", "inputs", "options", "passes", "rewriting", "targets"},
+    "stages": {"formats", "inputs", "ir", "options", "passes", "rewriting", "targets"},
     "pipeline_run": {"ir", "formats", "options", "passes", "pipeline_report", "rewriting", "targets"},
     "pipeline": {
         "ir",
@@ -72,7 +72,7 @@ _ALLOWED = {
     "arguments": {"kinds", "option_table", "options"},
     "api": {
         *("arguments", "checking", "conversion", "error_codes", "formats", "ir", "kinds", "metrics", "op_tables"),
-        *("conversion_check", "option_table", "options", "output", "pipeline", "pipeline_report", "quantizing"),
+        *("conversion_check", "llm", "option_table", "options", "output", "pipeline", "pipeline_report", "quantizing"),
         *("rewriting", "schemas"),
     },
     "signature_conversion": {"api", "arguments", "conversion", "formats"},
@@ -83,8 +83,12 @@ _ALLOWED = {
     "op_times": {"formats", "inputs", "ir", "pipeline", "placement", "runtimes", "schemas", "tables"},
     "placement": {"formats", "ir", "rewriting", "runtimes", "schemas", "tables", "targets"},
     "reporting": {"ir", "checking", "conversion", "inspection", "output", "placement", "runtimes", "tables"},
+    "llm": {
+        *("arguments", "checking", "conversion_check", "formats", "inputs", "ir", "metrics", "option_table", "options"),
+        *("output", "passes", "pipeline", "pipeline_report", "runtimes", "tables", "temporary", "tracing"),
+    },
     "many": {"api", "arguments", "option_table", "temporary"},
-    "cli": {_API, "c_source", "kinds", "option_table", "output", "schemas", "tables", "temporary"},
+    "cli": {_API, "c_source", "kinds", "llm", "option_table", "output", "schemas", "tables", "temporary"},
     "__main__": {"cli"},
     _API: {
         "evaluation",

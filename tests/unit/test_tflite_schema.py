@@ -30,7 +30,9 @@ OF_METADATA = {
     *("ContentProperties", "ProcessUnitOptions"),
 }
 """Enums and unions of TFLite Metadata, which have no generated code here."""
-NAMES = [name for name in (*schema.enums(), *schema.unions()) if name not in OF_METADATA]
+OF_CONTAINERS = {"AnySectionDataType", "VData"}
+"""Those of .litertlm, which test_litertlm.py compares."""
+NAMES = [name for name in (*schema.enums(), *schema.unions()) if name not in OF_METADATA | OF_CONTAINERS]
 CODES = {
     **{"Bool": "?", "Int8": "b", "Uint8": "B", "Int16": "h", "Uint16": "H", "Int32": "i", "Uint32": "I"},
     **{"Int64": "q", "Uint64": "Q", "Float32": "f", "Float64": "d", "Byte": "B"},

@@ -38,6 +38,11 @@ def test_each_op_runs_on_the_npu_or_on_the_cpu_for_a_reason(int8_cnn: Path) -> N
     assert found.inferences_per_second is not None and found.cycles > 0
 
 
+def test_ops_of_subgraphs_have_their_own_places() -> None:
+    rows = [{"id": str(i), "ext_key": key} for i, key in enumerate(["0", "2", "", "3", "0", "1"])]
+    assert dict(vela._main_places(rows)) == {"0": 0, "1": 2, "3": 3}
+
+
 @needs_vela
 def test_what_vela_cannot_read(tmp_path: Path) -> None:
     (tmp_path / "broken.tflite").write_bytes(b"\x1c\0\0\0TFL3" + b"\xff" * 64)

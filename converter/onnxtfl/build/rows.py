@@ -8,13 +8,14 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from onnxtfl.build.dtypes import dtype_from, number_of
 from onnxtfl.build.sizes import clamp_to_int32, constant_elements, narrow_constant, widen_constant
 from onnxtfl.ir.attributes import REQUIRED
 from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op

@@ -7,13 +7,13 @@ get symbols, so that sizes which depend on them are polynomials like all others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from onnxtfl.build.sizes import HUGE, vector_length
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, differ, fresh_symbol, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant

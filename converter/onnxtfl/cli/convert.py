@@ -11,7 +11,7 @@ import click
 from onnxtfl.cli.help import Grouped
 from onnxtfl.cli.options import CONTEXT, MODEL, command_options, keywords
 from onnxtfl.cli.reports import requested, write
-from onnxtfl.option_table import INSPECT, MANY, TO_ONNX, TO_TFLITE
+from onnxtfl.option_table import INSPECT, LLM, MANY, TO_ONNX, TO_TFLITE
 
 EXIT_CODES = "Exit codes: 0 success, 1 cannot convert, 2 usage, 3 converted but the check failed."
 _MODELS = click.argument("models", type=MODEL, metavar="MODEL...", nargs=-1, required=True)
@@ -21,7 +21,7 @@ _MODELS = click.argument("models", type=MODEL, metavar="MODEL...", nargs=-1, req
     "onnx2tfl", cls=Grouped, short_help="Convert ONNX models to TFLite.", context_settings=CONTEXT, epilog=EXIT_CODES
 )
 @_MODELS
-@command_options(TO_TFLITE, MANY)
+@command_options(TO_TFLITE, LLM, MANY)
 @click.version_option(package_name="onnxtfl")
 def onnx2tfl(**options: Any) -> int:
     """Convert ONNX models to TFLite, run both on the same inputs, and fail where they differ.
@@ -33,6 +33,7 @@ def onnx2tfl(**options: Any) -> int:
       onnx2tfl model.onnx                            writes model.tflite
       onnx2tfl model.onnx --input-shape x:?,3,64,64
       onnx2tfl models other.onnx -o converted --jobs 4
+      onnx2tfl decoder.onnx --llm                    writes decoder.litertlm
       onnx2tfl - -o - < model.onnx > model.tflite
     """
     return _run(TO_TFLITE, options)
@@ -65,6 +66,12 @@ def _run(command: str, options: dict[str, Any]) -> int:
     from onnxtfl.errors import UsageError
 
     models, output, quiet = options.pop("models"), options.pop("output"), options.pop("quiet")
+    if command == TO_TFLITE:
+        from onnxtfl.cli.llm import convert_decoder, refuse_unused
+
+        refuse_unused(options, options["llm"])
+        if options.pop("llm"):
+            return convert_decoder(models, output, quiet, options)
     if _lists(options):
         return _list_unsupported(models, options)
     if not is_several(models):

@@ -20,8 +20,8 @@ class Grouped(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, those without a group last."""
-        groups = {(command, row.name): row.group for row in OPTIONS for command in row.commands}
-        own = {name: group for (command, name), group in groups.items() if command in (self.name, "many")}
+        commands = ("many", "llm", self.name)
+        own = {row.name: row.group for command in commands for row in OPTIONS if command in row.commands}
         found: dict[str, list[tuple[str, str]]] = {row.group: [] for row in OPTIONS}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None

@@ -19,9 +19,9 @@ STAGES = {
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "narrow", "small types"),
         *("floats", "dynamic products", "quantized types", "simplify", "layers of scans"),
         *("integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io", "formulas"),
-        *("separate outputs", "legalize", "saturate", "tidy", "sink", "layout", "legalize late", "loop invariants"),
-        *("cleanup", "legalize merged", "lower", "fuse activations", "pass through", "state tensors", "memory"),
-        "prepared outputs",
+        *("convolutions", "separate outputs", "legalize", "saturate", "tidy", "sink", "layout", "legalize late"),
+        *("loop invariants", "cleanup", "legalize merged", "lower", "fuse activations", "pass through"),
+        *("state tensors", "memory", "prepared outputs"),
     ),
     ".tflite": (
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "small types", "complex numbers"),
@@ -51,8 +51,8 @@ def inspect_command(
     profile: bool,
     **options: Any,
 ) -> int:
-    """Print what is in MODEL (.onnx or .tflite; - is standard input): a summary, then the graph with types and short
-    constants.
+    """Print what is in MODEL (.onnx, .tflite or .litertlm; - is standard input): a summary, then the graph with types
+    and short constants.
     """
     from onnxtfl import inspect
     from onnxtfl.cli.streams import model_of

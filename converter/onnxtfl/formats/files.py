@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.source import Content, PathLike, format_of, open_source
+from onnxtfl.formats.source import is_container as has_sections
 from onnxtfl.ir.data import FileData, SourceBytes
 from onnxtfl.ir.model import FormatName, Model
 
@@ -29,6 +30,12 @@ def sniff(source: PathLike | Content) -> FormatName:
             f"{os.fspath(source)} is not a TFLite file: the identifier TFL3 is missing", code="E-FILE-004"
         )
     return "onnx"
+
+
+def is_container(source: PathLike | Content) -> bool:
+    """Whether a file is a .litertlm, which has its models in sections. Raises InvalidModelError if it is unreadable."""
+    with open_source(source) as opened:
+        return has_sections(opened)
 
 
 def read(source: PathLike | Content | ModelProto) -> Model:

@@ -18,9 +18,12 @@ from onnxtfl.ir.model import FormatName
 PathLike = str | os.PathLike[str]
 Content = bytes | bytearray | memoryview
 PAGE = 1 << 16
+CONTAINER = b"LITERTLM"
+"""The first bytes of a .litertlm file, whose sections have TFLite models (:mod:`onnxtfl.formats.litertlm`)."""
 MAX_PAGES = 128
 _KINDS: tuple[tuple[FormatName | None, int, bytes, str], ...] = (
     ("tflite", 4, b"TFL3", "a TFLite model"),
+    ("tflite", 0, CONTAINER, "a LiteRT-LM model"),
     (None, 4, b"ORTM", "a model in ONNX Runtime's own format"),
     (None, 0, b"PK\x03\x04", "a ZIP archive"),
     (None, 0, b"\x89HDF", "an HDF5 file"),
@@ -31,7 +34,7 @@ _KINDS: tuple[tuple[FormatName | None, int, bytes, str], ...] = (
 _TITLES = {"onnx": "an ONNX model", "tflite": "a TFLite model: the identifier TFL3 is missing"}
 
 _HINTS = {
-    "a TFLite model": "convert it with `tflite_to_onnx`",
+    **dict.fromkeys(("a TFLite model", "a LiteRT-LM model"), "convert it with `tflite_to_onnx`"),
     "probably an ONNX model": "convert it with `onnx_to_tflite`",
     "a neutral graph as text": "convert it with `onnxtfl build|build_model`",
 }
@@ -51,6 +54,11 @@ def open_source(model: PathLike | Content) -> SourceFile:
     if not source.size:
         raise InvalidModelError(f"{source.path}: the file is empty", code="E-FILE-003")
     return source
+
+
+def is_container(source: SourceFile) -> bool:
+    """Whether a file is a .litertlm."""
+    return source.size >= len(CONTAINER) and source.read(0, len(CONTAINER)) == CONTAINER
 
 
 def format_of(source: SourceFile, wanted: FormatName | None = None) -> FormatName | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from onnxtfl.formats.onnx.definitions import ROUNDED
+from onnxtfl.formats.tflite.hybrid import keeps_activations
 from onnxtfl.ir.dims import SymDim, size_or, symbols
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.metadata import IO_TYPES, as_text
@@ -86,12 +87,14 @@ def with_fixed_sizes(info: ModelInfo) -> ModelInfo:
 
 
 def _is_hybrid(node: Node) -> bool:
-    """Whether an op of either format has float activations and constant integer weights."""
+    """Whether an op of either format has float activations, which its kernel rounds, and constant integer weights."""
     if (node.op.domain, node.op.name) in ROUNDED:
         return True
     constants = any(v is not None and v.is_constant and v.is_quantized for v in node.operands)
     changing = [v for v in (*node.operands, *node.results) if v is not None and not v.is_constant]
-    return node.op.dialect == "tfl" and constants and all(is_real(v.type) for v in changing) and len(changing) > 1
+    if node.op.dialect != "tfl" or not constants or not all(is_real(v.type) for v in changing):
+        return False
+    return len(changing) > 1 and not keeps_activations(node)
 
 
 def described(name: str, type_: Type | None, format_: FormatName) -> TensorInfo:

@@ -17,7 +17,6 @@ COUNT          a + 1
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
@@ -26,6 +25,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import numeric
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import at_most, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Value, constant

@@ -26,11 +26,13 @@ __all__ = [
     "CastData",
     "FileData",
     "FilledData",
+    "PaddedData",
     "ReshapedData",
     "RowsData",
     "ScaledData",
     "SourceBytes",
     "SourceFile",
+    "SourcePart",
     "TensorData",
     "TransposedData",
     "min_and_max",
@@ -57,6 +59,14 @@ class TensorData:  # no ABC, for which isinstance takes ten times as long
     @abstractmethod
     def key(self) -> Hashable:
         """A key that is equal only for data with equal elements in C order; shapes may differ."""
+
+    @property
+    def content_key(self) -> Hashable:
+        """A key that is equal for all data with equal bytes, which are read for it."""
+        found = hashlib.blake2b(digest_size=16)
+        for chunk in self.chunks():
+            found.update(chunk.data)
+        return self.dtype, self.nbytes, found.digest()
 
     @abstractmethod
     def slab(self, axis: int, start: int, stop: int) -> Array:
@@ -180,7 +190,8 @@ class SourceFile:
             raise self._unreadable(error) from error
         found = os.fstat(self._descriptor)
         self.size = found.st_size
-        self.identity: Hashable = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        self.key: tuple[int, ...] = (found.st_dev, found.st_ino)
+        """The same for each object that reads this file."""
         self._lock = threading.Lock()
 
     def __del__(self) -> None:
@@ -234,7 +245,7 @@ class SourceBytes(SourceFile):
         self.path = Path(name)
         self._content = memoryview(content).cast("B")
         self.size = len(self._content)
-        self.identity = id(self._content.obj)
+        self.key = (id(self._content.obj),)
 
     def read_into(self, offset: int, buffer: Array) -> None:
         view = memoryview(buffer.data).cast("B")
@@ -248,6 +259,26 @@ class SourceBytes(SourceFile):
         self._content = memoryview(b"")
 
 
+class SourcePart(SourceFile):
+    """A range of bytes of a source file, read as a file of its own."""
+
+    def __init__(self, file: SourceFile, offset: int, size: int) -> None:
+        self.path, self.size = file.path, size
+        self._whole, self._offset = file, offset
+        self.key = (*file.key, offset)
+
+    def read_into(self, offset: int, buffer: Array) -> None:
+        if offset < 0 or offset + buffer.nbytes > self.size:
+            raise InvalidModelError(
+                f"{self.path}: cut off: {buffer.nbytes} bytes wanted at {offset} of a part of {self.size}",
+                code="E-FILE-005",
+            )
+        self._whole.read_into(self._offset + offset, buffer)
+
+    def close(self) -> None:
+        """Leave the whole file open: other parts may be read."""
+
+
 class FileData(TensorData):
     """Packed little-endian elements in C order at an offset in a file."""
 
@@ -256,7 +287,7 @@ class FileData(TensorData):
 
     @property
     def key(self) -> Hashable:
-        return ("file", self.file.identity, self.offset, self.dtype, self.size)
+        return ("file", self.file.key, self.offset, self.dtype, self.size)
 
     def reshape(self, shape: Sequence[int]) -> TensorData:
         _check_size(self, shape)
@@ -381,6 +412,25 @@ class RowsData(TensorData):
             return self.base.slab(0, self.start + start, self.start + stop)
         part: Array = self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
         return part
+
+
+class PaddedData(TensorData):
+    """`base` with `count` zeros more at the end of an axis."""
+
+    def __init__(self, base: TensorData, axis: int, count: int) -> None:
+        self.base, self.axis, self.count, self.dtype = base, axis, count, base.dtype
+        self.shape = tuple(n + count if i == axis else n for i, n in enumerate(base.shape))
+
+    @property
+    def key(self) -> Hashable:
+        return ("pad", self.base.key, self.base.shape, self.axis, self.count)
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        most = self.base.shape[axis]
+        part = self.base.slab(axis, min(start, most), min(stop, most))
+        more = max(stop - most, 0) - max(start - most, 0) if axis == self.axis else self.count
+        after = [(0, more if i == self.axis else 0) for i in range(len(self.shape))]
+        return np.pad(part, after)
 
 
 class CastData(TensorData):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.attributes import REQUIRED, Attribute
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.intervals import Facts
 from onnxtfl.ir.numeric import widened
 from onnxtfl.ir.types import DType, TensorType, dtype_of

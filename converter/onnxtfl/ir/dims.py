@@ -16,11 +16,11 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.budget import LARGEST_EXPRESSION, current_budget
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.symbols import Unknown, next_number, reserve
 
 
@@ -467,15 +467,20 @@ def _monomial_product(a: Monomial, b: Monomial) -> Monomial:
 
 
 def _exact_quotient(a: Dim, b: Dim) -> Dim | None:
-    """a / b if b is a single term that divides every term of a; else None."""
-    if a == b:
-        return 1
-    divisor = _terms(b)
-    if len(divisor) != 1:
-        return None
-    (monomial, c) = divisor[0]
-    terms = [_divide_term(m, k, monomial, c) for m, k in _terms(a)]
-    return None if any(t is None for t in terms) else _from_terms(t for t in terms if t is not None)
+    """a / b if b divides a, by long division of polynomials; else None."""
+    if a in (0, b):
+        return int(a != 0)
+    (monomial, c), *others = _terms(b)
+    quotient: Dim = 0
+    for _ in _terms(a):
+        terms = [_divide_term(m, k, monomial, c) for m, k in (_terms(a)[:1] if others else _terms(a))]
+        if any(t is None for t in terms):
+            return None
+        part = _from_terms(t for t in terms if t is not None)
+        quotient, a = quotient + part, a - part * b
+        if a == 0:
+            return quotient
+    return None
 
 
 def _divide_term(m: Monomial, k: int, by: Monomial, c: int) -> tuple[Monomial, int] | None:

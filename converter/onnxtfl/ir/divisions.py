@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.declaration import Attributes, SharedAxes
 from onnxtfl.ir.dtypes import Array
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, Shape, differ, exceeds
 from onnxtfl.ir.op import Permutation
 

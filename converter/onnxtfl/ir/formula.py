@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from onnxtfl.ir.attributes import REQUIRED, Attribute, of_annotation
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.graph import OPS, Graph, Node, Value, constant
 from onnxtfl.ir.interpret import run

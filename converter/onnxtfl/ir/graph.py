@@ -9,7 +9,7 @@ values are operands of the node, and trailing inputs of the region.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from onnxtfl.errors import InternalError
 from onnxtfl.ir.attributes import REQUIRED
 from onnxtfl.ir.data import Array, ArrayData, TensorData
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.declaration import Declaration, Effect, Permutation, Permuted, SharedAxes, UnknownRankError
 from onnxtfl.ir.dims import Shape, known_size
 from onnxtfl.ir.divisions import Division, of_shared_axes
@@ -411,8 +412,9 @@ class Graph:
 
     def remove(self, node: Node) -> None:
         """Remove a node; ValueError if its results have uses."""
-        if any(result.uses for result in node.results):
-            raise ValueError(f"{node.op.name} still has users")
+        for result in node.results:
+            if result.uses:
+                raise ValueError(f"{node.op.name} still has users")
         node.detach()
         self.unlink(node)
 
@@ -489,6 +491,9 @@ class Graph:
 
     def walk(self) -> Iterator[Node]:
         """All nodes; those of regions follow the first node that has them."""
+        if not self.holders:
+            yield from self.nodes
+            return
         seen: set[Graph] = set()
         for node in self.nodes:
             yield node

@@ -20,11 +20,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dtypes import Array
 
 if TYPE_CHECKING:

@@ -11,12 +11,13 @@ import itertools
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import cast
 
 import numpy as np
 
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Atom, Dim, FloorDiv, Monomial, SymDim, floordiv, parts
 from onnxtfl.ir.dtypes import DType
 

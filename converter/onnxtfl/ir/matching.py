@@ -6,12 +6,13 @@ They do not match quantized values, unless the pattern requests it by keyword.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value, attributes_of, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantized import may_match

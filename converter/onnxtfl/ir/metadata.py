@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Value
 
 RECORD = "onnxtfl.record"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.quantization import Quantization
 
@@ -70,6 +71,9 @@ class HasOrigins:
         """Append to `self.origins` those that it does not contain."""
         added = [o for o in origins if o is not None and o not in self._origins]
         if not added:
+            return
+        if not self._origins:
+            self._origins = tuple(dict.fromkeys(added))
             return
         if isinstance(self._origins, tuple):
             self._origins = dict.fromkeys(self._origins)

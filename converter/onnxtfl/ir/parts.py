@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.declaration import Attributes
 from onnxtfl.ir.divisions import Division, Index, Part, at
 from onnxtfl.ir.dtypes import Array, DType

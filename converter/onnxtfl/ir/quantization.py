@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
 
 from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Shape, differ, is_static, product
 from onnxtfl.ir.dtypes import Array, DType
 

@@ -6,13 +6,13 @@ Coordinates are computed in float32 like ONNX Runtime's, since ties depend on th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dataclass import dataclass
 
 PLACES = (
     "asymmetric", "half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn", "align_corners", "half_pixel_symmetric",

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, Shape, Symbol, dim_text, symbol, symbols
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.types import TensorType, Type

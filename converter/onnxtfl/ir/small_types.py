@@ -6,10 +6,9 @@ over float32 and int32 round to a type.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dtypes import Array, DType
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.numeric import cast

@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy as np
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.budget import check_count
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, at_most, ceildiv, exceeds, is_static, known_sizes, size_or
 
 Index = tuple[Any, ...]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, Shape, differ, is_static, parse_dim
 from onnxtfl.ir.dtypes import DType, dtype_of
 from onnxtfl.ir.quantization import Quantization

@@ -44,9 +44,10 @@ class Decoder:
     caches: tuple[Cache, ...]
 
 
-def decoder_of(graph: Graph) -> Decoder:
-    """What the inputs and outputs of a file's graph are. Raises UnsupportedError for another model than a decoder with
-    caches, with what was looked for and found.
+def decoder_of(graph: Graph, has_encoder: bool = False) -> Decoder:
+    """What the inputs and outputs of a file's graph are; `has_encoder`: others come from an encoder.
+
+    Raises UnsupportedError for another model than a decoder with caches, with what was looked for and found.
     """
     inputs = {str(v.name): v for v in graph.inputs}
     names = graph.output_names or [str(v.name) for v in graph.outputs]
@@ -55,7 +56,7 @@ def decoder_of(graph: Graph) -> Decoder:
     tokens, attention, positions = (_named(rest, known) for known in (_TOKENS, _ATTENTION, _POSITIONS))
     others = [name for name in rest if name not in (tokens, attention, positions)]
     logits = next((n for n in names if n not in {c.present for c in caches} and "logits" in n.lower()), "")
-    if not caches or not tokens or not logits or others:
+    if not caches or not tokens or not logits or (others and not has_encoder):
         raise _refusal(graph, names, caches, tokens, logits, others)
     return Decoder(tokens, attention, positions, logits, caches)
 
@@ -93,10 +94,10 @@ def _caches(graph: Graph, names: Sequence[str]) -> Iterator[Cache]:
     floats = [v for v in graph.inputs if (t := _dtype(v)) is not None and t.is_float]
     presents = dict(zip(names, graph.outputs, strict=True))
     listed = [name for name in names if "logits" not in name.lower()]
-    by_place = {_place(name): name for name in listed}
+    by_words = {_words(name): name for name in listed}
     for number, value in enumerate(floats):
         place = _place(str(value.name))
-        present = by_place.get(place) if place is not None else None
+        present = by_words.get(_words(str(value.name))) if place is not None else None
         if place is None and len(listed) == len(floats):
             place, present = ("kv"[number % 2], number // 2), listed[number]
         axis = None if present is None else _grown_axis(value, presents[present])
@@ -104,9 +105,26 @@ def _caches(graph: Graph, names: Sequence[str]) -> Iterator[Cache]:
             yield Cache(str(value.name), present, *place, axis)
 
 
+def cross_name(name: str) -> str | None:
+    """The new name of a cache of keys or values of an encoder's states; None for other values."""
+    place = _place(name) if "encoder" in _words(name) else None
+    return None if place is None else f"cross_kv_cache_{place[0]}_{place[1]}"
+
+
+def _words(name: str) -> tuple[str, ...]:
+    """The words of a cache's name, except those that say whether it is the input or the output."""
+    found = re.findall(r"[a-z]+|\d+", re.sub(_BOTH, "", name.lower()))
+    return tuple(
+        "k" if w in ("key", "keys") else "v" if w in ("value", "values") else w for w in found if w not in _SIDES
+    )
+
+
+_SIDES = ("past", "present", "in", "out", "input", "output", "new", "next", "updated")
+
+
 def _place(name: str) -> tuple[str, int] | None:
     """The kind and layer in the name of a cache; None if it has none."""
-    words = re.findall(r"[a-z]+|\d+", re.sub(_BOTH, "", name.lower()))
+    words = _words(name)
     kinds = [word[0] for word in words if word in _KINDS]
     layers = [int(word) for word in words if word.isdigit()]
     return (kinds[-1], layers[0]) if kinds and len(layers) == 1 else None
@@ -114,7 +132,7 @@ def _place(name: str) -> tuple[str, int] | None:
 
 _BOTH = r"key_?values?"
 """What names say of all caches."""
-_KINDS = ("k", "v", "key", "value", "keys", "values")
+_KINDS = ("k", "v")
 
 
 def _grown_axis(past: Value, present: Value) -> int | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from onnxtfl.errors import InvalidModelError, UsageError
 
-SUFFIXES = {"tflite": (".onnx",), "onnx": (".tflite", ".lite")}
+SUFFIXES = {"tflite": (".onnx",), "onnx": (".tflite", ".lite", ".litertlm")}
 """By the format of the result, the suffixes of the models in a folder."""
 
 

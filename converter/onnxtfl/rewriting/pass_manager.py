@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from onnxtfl.errors import InternalError
 from onnxtfl.ir.budget import current_budget
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.verify import verify
 from onnxtfl.rewriting.sections import Section

@@ -23,8 +23,10 @@ def load(names: Sequence[str]) -> None:
 
     The package's rules are registered first: a second rule for the same op is an error.
     """
-    all_rules()
-    for entry, package in _entry_points():
+    entries = _entry_points()
+    if names or entries:
+        all_rules()
+    for entry, package in entries:
         _installed(entry, package)
     for name in names:
         _imported(name)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.schemas.sections import OPS, section
 
 

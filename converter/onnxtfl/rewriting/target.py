@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType
@@ -92,6 +92,10 @@ class Target(ABC):
     def delegates(self, node: Node, form: Form) -> bool:
         """Whether the runtime's delegate computes `form` of `node`, or there is no delegate."""
         return True
+
+    def is_faster_in_float(self, node: Node, form: Form) -> bool:
+        """Whether the delegate leaves `form` of quantized `node` to kernels that are slower than it is on floats."""
+        return False
 
     def may_compute_on_integers(self, node: Node) -> bool:
         """Whether any kernels compute on quantized types like those of `node`."""

@@ -194,6 +194,25 @@ class Worker:
         """The bytes that ``model`` uses of an arena of ``size`` bytes in TFLite Micro, 0: large enough."""
         return int(self._answer(self._send(self._request(model, options, arena=size), options.time_limit))["arena"])
 
+    def generate(
+        self, model: str | os.PathLike[str], plan: dict[str, Any], options: RunOptions = DEFAULT
+    ) -> tuple[list[int], Value]:
+        """Decode tokens by a language model as ``plan`` says (see `generation_script`).
+
+        Returns the token of the largest logit and the logits, float32 [steps, vocabulary], of each step. Raises
+        `RunError`.
+        """
+        import numpy as np
+
+        results = self._new_file("out.npz")
+        try:
+            request = self._request(model, options, plan=plan, results=os.fspath(results))
+            tokens = self._answer(self._send(request, options.time_limit))["tokens"]
+            with np.load(results, allow_pickle=False) as found:
+                return tokens, found["logits"]
+        finally:
+            results.unlink(missing_ok=True)
+
     def _request(self, model: str | os.PathLike[str], options: RunOptions, **asked: Any) -> dict[str, Any]:
         request: dict[str, Any] = {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
         with contextlib.suppress(OSError):  # loading reports the error

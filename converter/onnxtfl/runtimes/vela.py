@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -116,8 +116,9 @@ def _run(vela: Sequence[str], folder: Path, time_limit: float) -> str:
 
 
 def _reason(match: re.Match[str]) -> str:
-    """The violation, and the constraint where Vela prints it on the next line."""
-    return ". ".join(part.strip().rstrip(".") for part in (match[3], match[4]) if part.strip())
+    """The violation without the tensor's name, and the constraint where Vela prints it on the next line."""
+    violation = re.sub(r"(DataType \w+) \(.*\)", r"\1", match[3])
+    return ". ".join(part.strip().rstrip(".") for part in (violation, match[4]) if part.strip())
 
 
 Rows = Sequence[Mapping[str, str]]
@@ -131,7 +132,7 @@ def _tables(file: Path) -> Mapping[str, Rows]:
 
 def _ops(tables: Mapping[str, Rows], names: Sequence[str], reasons: Mapping[str, str]) -> tuple[CompiledOp, ...]:
     """Where each op of the file runs; those that Vela removed are counted to the NPU."""
-    places = {row["id"]: int(row["ext_key"]) for row in tables.get("source", ()) if row["ext_key"].isdigit()}
+    places = dict(_main_places(tables.get("source", ())))
     on_cpu = {places.get(row["source_id"]) for row in tables.get("optimised", ()) if row["operator"] == _ON_CPU}
     cycles = [0] * len(names)
     for row in tables.get("perf", ()):
@@ -144,6 +145,17 @@ def _ops(tables: Mapping[str, Rows], names: Sequence[str], reasons: Mapping[str,
         else CompiledOp(index, True, "", cycles[index])
         for index, name in enumerate(names)
     )
+
+
+def _main_places(rows: Rows) -> Iterator[tuple[str, int]]:
+    """The ids of the ops of the main graph, and their places in it: Vela counts from 0 again in each subgraph."""
+    last = -1
+    for row in (row for row in rows if row["ext_key"].isdigit()):
+        place = int(row["ext_key"])
+        if place <= last:
+            return
+        yield row["id"], place
+        last = place
 
 
 def _compiled(summary: Path, ops: tuple[CompiledOp, ...], model: bytes) -> Compiled:

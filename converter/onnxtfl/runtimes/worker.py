@@ -12,9 +12,10 @@ Request: ``{"id", "runtime", "model", "arrays": npz, "runs": [[item]], "feedback
 which keeps its state from run to run; an input in "feedback" gets the value of its output in the previous run. The runs
 after the first are skipped if that took more than "spare" seconds, unless "spare" is 0. With ``"load": true`` the model
 is only loaded, for a later request; with ``"keep": true`` it stays loaded. With ``"arena": size`` (0: large enough) the
-answer's "arena" is the number of bytes in use in an arena of TFLite Micro of that size. With "source", ONNX Runtime
-multiplies real values by int8 weights as they are: by default it rounds them to int8. The process ends if a request
-takes `LATE` seconds longer than its limit: its parent would have killed it before.
+answer's "arena" is the number of bytes in use in an arena of TFLite Micro of that size. With a "plan", the model
+decodes tokens (see `generation_script`): the answer's "tokens", and "logits" in the results. With "source", ONNX
+Runtime multiplies real values by int8 weights as they are: by default it rounds them to int8. The process ends if a
+request takes `LATE` seconds longer than its limit: its parent would have killed it before.
 Answer: ``{"id", "outputs": [[item]], "seconds"}`` or ``{"id", "error", "kind"}``. Item: see `encode`.
 """
 
@@ -110,6 +111,8 @@ def run(request: Item) -> Item:
         return {}
     if "arena" in request:
         return {"arena": script("micro_script").arena(request["model"], request["arena"])}
+    if "plan" in request:
+        return generate(request)
     store = np.load(request["arrays"], allow_pickle=False) if any(request["runs"]) else {}
     runs = [[decode(item, store) for item in inputs] for inputs in request["runs"]]
     runner = RUNNERS.get(request["runtime"], run_tflite)
@@ -121,6 +124,22 @@ def run(request: Item) -> Item:
     items = [[encode(value, results) | ({"raw": raw} if raw else {}) for value, raw in one] for one in outputs]
     np.savez(request["results"], **results)
     return {"outputs": items, "seconds": seconds}
+
+
+def generate(request: Item) -> Item:
+    """Decode tokens as the request's plan says; the model stays loaded."""
+    module, key, is_onnx = script("generation_script"), file_key(request), request["runtime"] == "onnxruntime"
+    loaded = LOADED.pop(key, (None,))[0]
+    if loaded is None:
+        loaded = new_session(load_runtime("onnxruntime"), request) if is_onnx else open_interpreter(request)
+    LOADED[key] = loaded, 0.0
+    try:
+        tokens, logits = (module.decode_onnx if is_onnx else module.decode_tflite)(loaded, request["plan"])
+    except Exception as error:
+        kind = onnx_error_kind(error, "run") if is_onnx else tflite_error_kind(error, "run")
+        raise WorkerError(kind, str(error)) from error
+    np.savez(request["results"], logits=logits)
+    return {"tokens": tokens}
 
 
 def load(request: Item) -> None:

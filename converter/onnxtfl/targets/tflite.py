@@ -18,6 +18,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
+from onnxtfl.ir.whole_rows import are_whole_rows
 from onnxtfl.rewriting.registry import Form, rules
 from onnxtfl.rewriting.target import Kind, Refusal
 from onnxtfl.schemas.sections import section
@@ -136,6 +137,8 @@ class TfliteTarget(Target):
     def key_of(self, node: Node, form: Form) -> tuple[Hashable, ...]:
         """The key of the base class, with the conditions that depend on the producers of the operands."""
         key = super().key_of(node, form)
+        if _rounds_rows(form.attributes) and (known := self.bound(form, results_of(node, form))) is not None:
+            key = (*key, _keeps_activations(known))
         conditions = self._outer_conditions.get(form.op)
         if conditions is None:
             conditions = self._outer_conditions[form.op] = self._find_outer_conditions(form.op)
@@ -173,6 +176,13 @@ class TfliteTarget(Target):
     def delegates(self, node: Node, form: Form) -> bool:
         return self.delegate is None or self.delegate.refuses(node, form) is None
 
+    def is_faster_in_float(self, node: Node, form: Form) -> bool:
+        if self.delegate is None or not self.compares_costs:
+            return False
+        slow = narrowed(self.delegate.table.name, form.op).faster_in_float
+        stored = {f"q{q.storage}" for r in results_of(node, form) if (q := quantization_of(r)) is not None}
+        return not slow.isdisjoint(stored) and not self.delegates(node, form)
+
     def own_refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
         """Why the target does not accept `form`, although its fallback may; None if it does."""
         for table in self.table.chain if form.op in op_names() else ():
@@ -195,7 +205,8 @@ class TfliteTarget(Target):
         ):
             return Refusal("quantization", f"{op} of {min(coarse)} interpolates, several steps off")
         violations = []
-        for kernel in (*_forms(op, self.runtimes), *(_forms(op, self.runtimes, hybrid=True) if self.hybrid else ())):
+        hybrid = _forms(op, self.runtimes, hybrid=True) if self.hybrid or _keeps_activations(instance) else ()
+        for kernel in (*_forms(op, self.runtimes), *hybrid):
             if not (found := kernel.violations(instance)):
                 return self._too_new(known, instance) or self._outside(_CONDITIONS, form, results)
             violations.append(found)
@@ -314,6 +325,16 @@ def _needed(instance: OpInstance) -> list[Version]:
     """The first version and those whose conditions hold; empty for an op without versions."""
     first, later = instance.entry.versions[:1], instance.entry.versions[1:]
     return [*first, *(v for v in later if any(all(holds(t, instance) for t in c) for c in v.conditions))]
+
+
+def _rounds_rows(options: Mapping[str, Any]) -> bool:
+    """Whether a kernel of quantized weights rounds each row of its float activations to 255 steps."""
+    return bool(options.get("asymmetric_quantize_inputs"))
+
+
+def _keeps_activations(instance: OpInstance) -> bool:
+    """Whether a kernel that quantizes activations at run time leaves those of this op as they are."""
+    return _rounds_rows(instance.options) and are_whole_rows(instance.operands[0][2])
 
 
 @functools.cache

@@ -33,17 +33,25 @@ def prepare_source(
     shapes: Shapes,
     signature: str | None = None,
 ) -> Path:
-    """Return a model file with the inputs and outputs of the converted model: ``source`` if nothing was cut.
+    """Return a model file with the inputs and outputs of the converted model: ``source`` if nothing was cut, and its
+    runtime loads it.
 
     ``inputs``, ``outputs``: names of the tensors at which it was cut, None for all. ``shapes``: sizes by input name.
     ``signature``: the entry point, None for the first subgraph. A part is in a temporary directory that exists while
     ``stack`` is open.
     """
     if inputs is None and outputs is None and signature is None and not _changes_sizes(source, shapes):
-        return source
+        return loadable(source, stack)
     target = temporary_directory(stack) / f"part.{files.sniff(source)}"
     write_part(source, target, inputs, outputs, shapes, signature)
     return target
+
+
+def loadable(model: Path, stack: ExitStack) -> Path:
+    """The path of a model file that its runtime loads: of a .litertlm, a .tflite in a temporary directory."""
+    if not files.is_container(model):
+        return model
+    return files.write(files.read(model), temporary_directory(stack) / f"{model.stem}.tflite")
 
 
 def _changes_sizes(source: Path, shapes: Shapes) -> bool:

@@ -13,12 +13,12 @@ If a NaN passes the test of a node, the node reads a copy of the features in whi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dataclass import dataclass
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
 """The tests of inner nodes; their indices are the values of `nodes_modes` in TreeEnsemble-5."""

@@ -78,7 +78,7 @@ def analyze(graph: Graph) -> Facts:
         frozenset(name for name, value in outputs if value in drawn),
         steps,
         selections,
-        any(node.op in QUANTIZING or touches_quantized(node) for node in graph.walk()),
+        any(node.op in QUANTIZING or _reads_steps(node) for node in graph.walk()),
         frozenset(name for name, value in outputs if _is_sigmoid(value)),
         shape_facts(graph),
         {name: logits for name, value in outputs if (logits := _logits(value)) is not None},
@@ -95,6 +95,18 @@ def _computes_in_halves(graph: Graph) -> bool:
     """Whether a result in `graph` is float16 or bfloat16; constants that are stored so do not count."""
     types = (result.type for node in graph.walk() for result in node.results)
     return any(isinstance(type_, TensorType) and type_.dtype in (DType.FLOAT16, DType.BFLOAT16) for type_ in types)
+
+
+def _reads_steps(node: Node) -> bool:
+    """Whether a node has quantized operands or results, other than constants that are whole numbers."""
+    values = [v for v in (*node.operands, *node.results) if quantization_of(v) is not None]
+    return touches_quantized(node) and not (values and all(map(_is_whole, values)))
+
+
+def _is_whole(value: Value | None) -> bool:
+    """Whether a value is a constant stored in steps of 1."""
+    quantization = quantization_of(value)
+    return value is not None and value.is_constant and quantization is not None and set(quantization.scales) == {1.0}
 
 
 def _rounds(node: Node) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from onnx import AttributeProto, NodeProto, OperatorSetIdProto, defs
@@ -12,6 +11,7 @@ from onnx import AttributeProto, NodeProto, OperatorSetIdProto, defs
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.onnx.attributes import NAMES, attribute_kind
 from onnxtfl.formats.onnx.names import name_of
+from onnxtfl.ir.dataclass import dataclass
 
 _ONNX_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training")
 _LATEST = (1 << 31) - 1

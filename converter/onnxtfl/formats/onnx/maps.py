@@ -7,7 +7,6 @@ ONNX      DictVectorizer 1, CastMap 1: the only ops with a map operand
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from onnx import GraphProto, NodeProto, ValueInfoProto, helper
@@ -15,6 +14,7 @@ from onnx import GraphProto, NodeProto, ValueInfoProto, helper
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx.names import display_name, text_of
 from onnxtfl.formats.onnx.tensors import element_type
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.types import DType, TensorType
 

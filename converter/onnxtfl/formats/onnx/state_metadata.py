@@ -10,13 +10,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir.data import Array, TensorData
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.metadata import STATES
 
 KEY = STATES

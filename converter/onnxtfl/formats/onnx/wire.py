@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, NoReturn
 
 from onnx import ModelProto, TensorProto
@@ -20,6 +20,7 @@ from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.onnx.payload import BYTES, LONGEST, VARINT, WIDTHS, WIRES, Payload, encode_varint
 from onnxtfl.formats.source import Source
 from onnxtfl.ir.data import SourceFile
+from onnxtfl.ir.dataclass import dataclass
 
 SMALL = 1024
 """Messages of up to this many bytes are copied unchanged."""

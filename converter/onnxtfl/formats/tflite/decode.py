@@ -7,12 +7,12 @@ so the depth is bounded; a budget bounds the work for files that refer to the sa
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 from onnxtfl.formats.source import Source
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.schema import SIZES, Field, Table
+from onnxtfl.ir.dataclass import dataclass
 
 Decoded = dict[str, Any]
 _BUDGET_FACTOR = 16
@@ -141,8 +141,14 @@ class Decoder:
         members = schema.unions()[field.target]
         if not 1 <= number <= len(members):
             return None
-        member = schema.table(members[number - 1])
-        return member, self.table(member, self._reference(position))
+        member, at = schema.table(members[number - 1]), self._reference(position)
+        return member, self._struct(member, at) if member.name in schema.structs() else self.table(member, at)
+
+    def _struct(self, struct_: Table, position: int) -> Decoded:
+        """The struct of one field at `position`."""
+        (field,) = struct_.fields
+        page, at = self.source.view(position, SIZES[field.code])
+        return {field.name: _PACKERS[field.code].unpack_from(page, at)[0]}
 
     def _count(self, position: int, size: int) -> int:
         """The number of elements of the vector at `position`. Raises InvalidModelError if it exceeds the file."""

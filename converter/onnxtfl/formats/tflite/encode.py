@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.schema import SIZES, Field, Table
+from onnxtfl.ir.dataclass import dataclass
 
 Values = Mapping[str, Any]
 

@@ -30,10 +30,10 @@ LAST_SHORT_CODE = 127
 
 
 def model_tables(
-    model: Model, late: Late | None = None
+    model: Model, late: Late | None = None, by_content: bool = False
 ) -> tuple[dict[str, Any], list[Content | None], dict[Value, str]]:
     """The values of the Model table without `buffers`, the content of each buffer (None: empty), names of tensors."""
-    tables = _Model(model.constant_names)
+    tables = _Model(model.constant_names, by_content)
     for graph in model.graphs():
         tables.graph_number(graph)
     subgraphs = [subgraph.values() for subgraph in tables.all_subgraphs()]
@@ -53,8 +53,8 @@ def model_tables(
 class _Model:
     """The tables that the subgraphs of a model share: op codes, buffers; and the indices of the subgraphs."""
 
-    def __init__(self, constant_names: Mapping[Value, str]) -> None:
-        self.constant_names = constant_names
+    def __init__(self, constant_names: Mapping[Value, str], by_content: bool) -> None:
+        self.constant_names, self.by_content = constant_names, by_content
         self.names = UniqueNames()
         self.codes: list[Values] = []
         self.contents: list[Content | None] = [None]  # buffer 0 is empty by convention
@@ -87,11 +87,12 @@ class _Model:
 
     def buffer_number(self, data: TensorData) -> int:
         """The index of the buffer with this content; equal constants share one."""
-        if data.key not in self._buffer_numbers:
-            is_text = data.dtype is DType.STRING
+        is_text = data.dtype is DType.STRING
+        key = data.content_key if self.by_content and not is_text else data.key
+        if key not in self._buffer_numbers:
             content = encode_strings(data.numpy().reshape(-1).tolist()) if is_text else data
-            self._buffer_numbers[data.key] = self._add(content)
-        return self._buffer_numbers[data.key]
+            self._buffer_numbers[key] = self._add(content)
+        return self._buffer_numbers[key]
 
     def metadata(self, properties: Mapping[str, Property]) -> list[Values]:
         """The Metadata tables."""

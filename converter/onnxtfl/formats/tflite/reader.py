@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
-from onnxtfl.formats.source import Content, PathLike, Source, format_of, named, open_source
+from onnxtfl.formats.litertlm import read_container
+from onnxtfl.formats.source import Content, PathLike, Source, format_of, is_container, named, open_source
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
 from onnxtfl.formats.tflite.decode import Decoded, Decoder
 from onnxtfl.formats.tflite.metadata import read_metadata
+from onnxtfl.formats.tflite.model_tables import default_signature
 from onnxtfl.formats.tflite.resources import resources_of
 from onnxtfl.formats.tflite.subgraph_reader import SubgraphReader
+from onnxtfl.ir.data import SourceFile
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model, Signature
 
@@ -25,7 +29,8 @@ _VERSION = 3
 
 
 def read(source: PathLike | Content) -> Model:
-    """The model in `source` (a path, or the bytes of a file), with graphs of `tfl` ops.
+    """The model in `source` (a path, or the bytes of a file), with graphs of `tfl` ops; those of all sections with
+    models of a .litertlm.
 
     Nodes are `foreign("tfl", "CONV_2D", version)`, custom ops "custom:NAME". Attributes are the fields of the op's
     options table with the format's defaults: enums by name, vectors as tuples (None where absent), Graphs for indices
@@ -43,14 +48,38 @@ def read(source: PathLike | Content) -> Model:
     interpreter_builder.cc of LiteRT.
     """
     with named(source):
-        opened = Source(open_source(source))
-        format_of(opened.file, "tflite")
-        model = Decoder(opened).root(schema.table("Model"))
-        if model["version"] != _VERSION:
-            opened.fail(f"unknown schema version {model['version']}, only {_VERSION} can be read")
-        if not model["subgraphs"]:
-            opened.fail("the model has no subgraph")
-        return _ModelReader(opened, model).read()
+        file = open_source(source)
+        format_of(file, "tflite")
+        return _read_container(file) if is_container(file) else _read_file(file)
+
+
+def _read_file(file: SourceFile) -> Model:
+    opened = Source(file)
+    model = Decoder(opened).root(schema.table("Model"))
+    if model["version"] != _VERSION:
+        opened.fail(f"unknown schema version {model['version']}, only {_VERSION} can be read")
+    if not model["subgraphs"]:
+        opened.fail("the model has no subgraph")
+    return _ModelReader(opened, model).read()
+
+
+def _read_container(file: SourceFile) -> Model:
+    """The model of a .litertlm: that with prefill and decode, and the signatures of the others beside its own.
+
+    A key that an earlier section has gets the type of its model in front: "vision_encoder:serving_default".
+    """
+    main, *others = [(section.model_type, _read_file(section.content)) for section in read_container(file).models()]
+    model = main[1]
+    keys = {signature.key for signature in model.signatures}
+    for type_, other in others:
+        entries = other.signatures or [default_signature(other.main, type_)]
+        entries = [replace(s, key=f"{type_}:{s.key}") if s.key in keys else s for s in entries]
+        keys |= {signature.key for signature in entries}
+        model.signatures += entries
+        model.subgraphs += other.graphs()
+        model.resources += other.resources
+        model.data_files += other.data_files
+    return model
 
 
 def overwrite_entries(path: Path, entries: Mapping[str, bytes]) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import struct
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.schemas.sections import texts
 
 Kind = Literal["scalar", "string", "strings", "vector", "table", "tables", "union"]
-_FORMAT, _METADATA = "tflite_format.txt", "tflite_metadata.txt"
+_FORMAT, _METADATA, _CONTAINER = "tflite_format.txt", "tflite_metadata.txt", "litertlm_format.txt"
 _SCALARS = {
     **{"bool": "?", "byte": "b", "ubyte": "B", "short": "h", "ushort": "H", "int": "i", "uint": "I"},
     **{"long": "q", "ulong": "Q", "float": "f", "double": "d", "graph": "i"},
@@ -85,7 +85,7 @@ def unions() -> dict[str, tuple[str, ...]]:
 
 
 def tables() -> tuple[str, ...]:
-    """The names of all tables of the format, without those of TFLite Metadata."""
+    """The names of all tables of the TFLite format itself."""
     return tuple(name for name, *_ in _lines("tables", (_FORMAT,)))
 
 
@@ -93,6 +93,12 @@ def tables() -> tuple[str, ...]:
 def table(name: str) -> Table:
     """The table `name`. Raises KeyError for an unknown one."""
     return Table(name, tuple(_fields(_table_texts()[name])))
+
+
+@functools.cache
+def structs() -> frozenset[str]:
+    """The tables that are structs of one field, which have no vtable."""
+    return frozenset(name for line in _lines("structs") for name in line)
 
 
 @functools.cache
@@ -155,7 +161,7 @@ def _table_texts() -> dict[str, list[str]]:
     return {name: fields for name, *fields in _lines("tables")}
 
 
-def _lines(section: str, files: tuple[str, ...] = (_FORMAT, _METADATA)) -> list[list[str]]:
+def _lines(section: str, files: tuple[str, ...] = (_FORMAT, _METADATA, _CONTAINER)) -> list[list[str]]:
     """The words of each line of a section."""
     found = (texts(file).get(section, "") for file in files)
     return [line.split() for text in found for line in text.replace("\n    ", " ").splitlines() if line]

@@ -27,7 +27,7 @@ of variables and tables (experimental/resource).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from onnxtfl.formats.tflite.resources import resource_name
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData, TensorData
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import fresh_symbol, is_static
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.ir.model import Model

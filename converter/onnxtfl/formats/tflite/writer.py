@@ -26,16 +26,18 @@ FLATBUFFER_LIMIT = (1 << 31) - 1
 """Bytes of the largest FlatBuffer that readers accept."""
 
 
-def write(model: Model, out: BinaryIO, limit: int = FLATBUFFER_LIMIT, *, late: Late | None = None) -> dict[Value, str]:
+def write(
+    model: Model, out: BinaryIO, limit: int = FLATBUFFER_LIMIT, *, late: Late | None = None, by_content: bool = False
+) -> dict[Value, str]:
     """Write `model`, whose nodes are `tfl` ops, to a binary file; returns the name of each tensor.
 
     Attributes of a node are the fields of its op's options table (enums by name, vectors as tuples, Graphs for indices
     of subgraphs); an op "custom:NAME" has `custom_options`. Weights are read and written in chunks; equal models have
     equal bytes. A model without signatures gets `serving_default` for its main graph. `late`: properties that depend on
-    names. An archive of associated files comes last. Raises InvalidModelError for a model that the format cannot
-    express.
+    names. `by_content`: constants of several files are stored once if their bytes are equal. An archive of associated
+    files comes last. Raises InvalidModelError for a model that the format cannot express.
     """
-    values, contents, names = model_tables(model, late)
+    values, contents, names = model_tables(model, late, by_content)
     encoder = _encode(values, Tables(contents, lambda c: {"data": Deferred(c)} if c is not None else {}))
     starts = list(_starts(len(encoder.out), (c for _, c in encoder.deferred), header=4))
     if not starts or starts[-1] + _size(encoder.deferred[-1][1]) <= limit:

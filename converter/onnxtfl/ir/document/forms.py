@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.ir.attributes import REQUIRED, Attribute, Choice, Float, Several, of_annotation
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import ANY, Op, Operand, attributes_of
 from onnxtfl.ir.types import TensorType, Type

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from onnxtfl.ir.attributes import Choice, Flag, Float, Several, Text
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import OPS, Node, Value
 from onnxtfl.ir.op import Attributes, Operand, attributes_of

@@ -8,11 +8,21 @@ import numpy as np
 
 from onnxtfl.ir import intervals, numeric
 from onnxtfl.ir.attributes import Flag
+from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term, by_formula
+from onnxtfl.ir.graph import KNOWN_LIMIT, Node
 from onnxtfl.ir.op import BOOLS, INTEGERS, Operand, computed_by
 from onnxtfl.ir.ops.arithmetic import Binary, pair
 from onnxtfl.ir.ops.elementwise import Unary
 from onnxtfl.ir.types import DType
+
+
+def _known_bools(node: Node) -> list[Array | None] | None:
+    """The results of few constant bools, on which sizes may depend; None for others."""
+    constants = [v.numpy() for v in node.operands if v is not None and v.data is not None and v.dtype is DType.BOOL]
+    if len(constants) < len(node.operands) or any(array.size > KNOWN_LIMIT for array in constants):
+        return None
+    return [np.asarray(node.op.evaluate({}, *constants), object)]
 
 
 class Bits(Binary, register=False):
@@ -21,6 +31,10 @@ class Bits(Binary, register=False):
     operands = pair(BOOLS | INTEGERS)
     interval = intervals.some_bits
     commutative = True
+
+    @classmethod
+    def known_results(cls, node: Node) -> list[Array | None] | None:
+        return _known_bools(node)
 
 
 And = computed_by(
@@ -52,6 +66,10 @@ class Not(Unary):
     operands = (Operand("input", BOOLS | INTEGERS),)
     compute = np.invert
     interval = intervals.inverted
+
+    @classmethod
+    def known_results(cls, node: Node) -> list[Array | None] | None:
+        return _known_bools(node)
 
 
 class Shift(Binary, register=False):

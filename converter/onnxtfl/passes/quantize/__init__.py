@@ -7,6 +7,7 @@ from onnxtfl.ir.quantized import has_quantized
 from onnxtfl.passes.quantize.blocks import use_block_weights
 from onnxtfl.passes.quantize.constants import STORED_CLAMPS, use_integer_constants
 from onnxtfl.passes.quantize.dequantize import dequantize_all
+from onnxtfl.passes.quantize.dynamic import multiply_whole_rows
 from onnxtfl.passes.quantize.edges import QuantizedIo, count_steps_of_outputs, set_quantized_io
 from onnxtfl.passes.quantize.fuse import fuse_quantized
 from onnxtfl.passes.quantize.hybrid import (
@@ -18,6 +19,7 @@ from onnxtfl.passes.quantize.hybrid import (
 from onnxtfl.passes.quantize.int8_as_uint8 import store_as_uint8
 from onnxtfl.passes.quantize.real_constants import store_real_constants
 from onnxtfl.passes.quantize.saturate import saturate_quantized
+from onnxtfl.passes.quantize.steps import write_steps
 from onnxtfl.passes.quantize.summary import summary
 from onnxtfl.passes.quantize.surround import surround_moves
 from onnxtfl.passes.quantize.types import read_quantized_types
@@ -32,6 +34,7 @@ __all__ = [
     "fuse_quantized",
     "has_quantized",
     "multiply_real",
+    "multiply_whole_rows",
     "read_quantized_types",
     "remark_dynamic_products",
     "saturate_quantized",
@@ -44,4 +47,5 @@ __all__ = [
     "use_block_weights",
     "use_hybrid_weights",
     "use_integer_constants",
+    "write_steps",
 ]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.intervals import FINITE

@@ -12,19 +12,20 @@ The kernels round the activations to 8 bits per row, so that the results differ 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import min_and_max
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType
-from onnxtfl.passes.quantize.weights import centered, is_eight_bit
+from onnxtfl.ir.whole_rows import are_whole_rows
+from onnxtfl.passes.quantize.integers import shifted
+from onnxtfl.passes.quantize.weights import SIGNED, centered, is_eight_bit
 from onnxtfl.rewriting.patterns import Patterns
 
 TOLERANCE = 0.05
@@ -45,10 +46,14 @@ def remark_dynamic_products(graph: Graph) -> None:
             node.remarks += (Remark("dynamic", found.product.op.name, node.result.name or ""),)
 
 
-def use_hybrid_weights(graph: Graph) -> None:
-    """Store constant 8-bit weights of products and convolutions of float activations as int8."""
+def use_hybrid_weights(graph: Graph, *, exactly: bool = False) -> None:
+    """Store constant 8-bit weights of products and convolutions of float activations as int8.
+
+    `exactly`: only those of activations that the kernels do not round.
+    """
     for node in list(graph.nodes):
-        if issubclass(node.op, ops.DotGeneral | ops.Conv) and node.graph is graph:
+        multiplies = issubclass(node.op, ops.DotGeneral | ops.Conv) and node.graph is graph
+        if multiplies and (not exactly or are_whole_rows(node.operand(0))):
             _read_stored(graph, node)
 
 
@@ -89,7 +94,7 @@ def _scaled_product(product: Value, factors: Value) -> _IntegerProduct | None:
     node = made_by(convert.operand(0), ops.DotGeneral, ops.Conv) if convert is not None else None
     if node is None or scales is None or node.optional(2) is not None:
         return None
-    x, w = (_shifted(node.operand(i)) for i in (0, 1))
+    x, w = (shifted(node.operand(i)) for i in (0, 1))
     source = made_by(x[0], ops.QuantizeLinear) if x is not None else None
     if source is None or x is None or w is None or not w[0].is_constant or x[1] is not source.optional(2):
         return None
@@ -98,24 +103,6 @@ def _scaled_product(product: Value, factors: Value) -> _IntegerProduct | None:
     if scale is None or axis is None or (not scale.is_single and not _is_by_output(scale, node, axis)):
         return None
     return _IntegerProduct(node, source.operand(0), w[0], w[1], scale, axis)
-
-
-def _shifted(value: Value) -> tuple[Value, Value | None] | None:
-    """Return stored integers and zero point if `value` is their difference in int32 (folded if constant)."""
-    if value.data is not None:
-        low, high = min_and_max(value.data)
-        return (constant(value.data.cast(DType.INT8)), None) if low >= -128 and high <= 127 else None
-    minus = made_by(value, ops.Sub)
-    stored = made_by(value if minus is None else minus.operand(0), ops.Convert)
-    if stored is None:
-        return None
-    return stored.operand(0), None if minus is None else _unconverted(minus.operand(1))
-
-
-def _unconverted(value: Value) -> Value:
-    """Return the zero point before its conversion to int32."""
-    node = made_by(value, ops.Convert, ops.Reshape) if value.dtype.bits > 8 else None
-    return value if node is None else _unconverted(node.operand(0))
 
 
 def _other(pair: Sequence[Value | None], known: Value) -> Value | None:
@@ -156,7 +143,7 @@ def _read_stored(graph: Graph, node: Node) -> None:
     if x.is_quantized or x.dtype is not DType.FLOAT32 or x.is_constant or node.result.is_quantized or convert is None:
         return
     stored = convert.operand(0)
-    weights = centered(stored) if is_eight_bit(stored) else None
+    weights = centered(stored, SIGNED) if is_eight_bit(stored) else None
     if weights is None or weights.tensor_type.quantization is None:
         return
     quantization = weights.tensor_type.quantization

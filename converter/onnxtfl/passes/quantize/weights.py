@@ -12,12 +12,17 @@ from dataclasses import replace
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.data import ArrayData, TensorData, min_and_max
+from onnxtfl.ir.data import Array, ArrayData, TensorData, min_and_max
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType
 
-_LARGEST = 64 << 20
+SIGNED = -127
+"""The least weight of kernels that quantize activations at run time: LiteRT's FULLY_CONNECTED without XNNPACK negates
+weights in int8, and returns wrong values for -128. Source: LiteRT kernels/internal/optimized/sse_tensor_utils.cc.
+"""
+_MOST = 127
+LARGEST = 64 << 20
 """The most bytes of weights with a zero point for each index of an axis, which are held in memory."""
 
 
@@ -34,29 +39,46 @@ def is_eight_bit(value: Value) -> bool:
     return value.data is not None and quantization is not None and quantization.storage in ("int8", "uint8")
 
 
-def centered(weights: Value) -> Value | None:
-    """The same real values stored as int8 with zero point 0; None if one of the integers does not fit."""
+def centered(weights: Value, least: int = -128) -> Value | None:
+    """The same real values stored as int8 from `least` with zero point 0; None if an integer does not fit."""
     quantization, data = weights.tensor_type.quantization, weights.data
     assert quantization is not None and data is not None
     new = replace(quantization, storage="int8", zero_points=(0,) * len(quantization.zero_points))
-    if new == quantization:
+    if new == quantization and least == -128:
         return weights
-    moved = _moved(data, quantization)
+    moved = _moved(data, quantization, least)
     return None if moved is None else constant(moved, type_=weights.tensor_type.stored_as(new))
 
 
-def _moved(data: TensorData, quantization: Quantization) -> TensorData | None:
+def _moved(data: TensorData, quantization: Quantization, least: int) -> TensorData | None:
     """The integers minus their zero points, as int8."""
     zeros = set(quantization.zero_points)
     if len(zeros) == 1:
         (zero,) = zeros
-        return data.cast(DType.INT8, -zero) if _fits(*min_and_max(data), zero) else None
-    if quantization.block is not None or data.nbytes > _LARGEST:
+        low, high = min_and_max(data)
+        return data.cast(DType.INT8, -zero) if least <= low - zero and high - zero <= _MOST else None
+    if quantization.block is not None or data.nbytes > LARGEST:
         return None
     shape = [-1 if i == quantization.axis else 1 for i in range(len(data.shape))]
     stored = data.numpy().astype(np.int16) - np.asarray(quantization.zero_points, np.int16).reshape(shape)
-    return ArrayData(stored.astype(np.int8)) if _fits(int(stored.min()), int(stored.max()), 0) else None
+    return ArrayData(stored.astype(np.int8)) if least <= stored.min() and stored.max() <= _MOST else None
 
 
-def _fits(low: int, high: int, zero: int) -> bool:
-    return low - zero >= -128 and high - zero <= 127
+def within_columns(data: TensorData, zeros: Array, axis: int) -> tuple[TensorData, Array] | None:
+    """Matrices of 8 bits as int8 from -127, and the zero points that are left, one or one for each column.
+
+    `axis`: the one that columns extend along; `zeros`: one or one for each column. None if a column has integers that
+    are further apart.
+    """
+    low, high = min_and_max(data)
+    for offset in {*np.unique(zeros).astype(int).tolist()[:1], 128 if data.dtype is DType.UINT8 else 0}:
+        if low - offset >= SIGNED and high - offset <= _MOST:
+            return data.cast(DType.INT8, -offset), zeros - offset
+    if data.nbytes > LARGEST:
+        return None
+    stored = data.numpy().astype(np.int16)
+    least, most = stored.min(axis), stored.max(axis)
+    fits = (least - zeros >= SIGNED) & (most - zeros <= _MOST)
+    offsets = np.where(fits, zeros, (least + most + 1) // 2).astype(np.int16)
+    moved = stored - np.expand_dims(offsets, axis)
+    return (ArrayData(moved.astype(np.int8)), zeros - offsets) if (most - least <= _MOST - SIGNED).all() else None

@@ -13,13 +13,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dependencies import needed_inputs
 from onnxtfl.ir.dims import Dim, exceeds, fresh_symbol, is_nonnegative, size_or
 from onnxtfl.ir.graph import Graph, Node, Value

@@ -11,12 +11,17 @@ those before the position of the first new token are filled, and no tensor has a
 
 So P as a number is the position of the first new token, and a tensor's axis of size P or P + N has C places. What a
 place from the first new token plus N on holds has no meaning: the softmax over places gets a mask.
+
+Fewer tokens than N are padded. Where P + N > C then, no row may be written past the end: the rows move back by
+%shift = P - min(P, C - N), so that the graph computes at min(P, C - N), and the first %shift rows of each cache stay::
+
+    %all = DynamicUpdateSlice(%past, Select(%is_new, %new, DynamicSlice(%past, [0, 0, %first, 0])), [0, 0, %first, 0])
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,7 +29,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, Symbol, evaluate, is_static, symbol, symbols
+from onnxtfl.ir.dims import Dim, Symbol, evaluate, is_static, substitute, symbol, symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType, TensorType
@@ -40,7 +45,8 @@ class FixedCaches:
     ``names``: the new name of each cache, by that of its input and of its output. ``past``: the axis along which each
     cache grows, by the name of its input. ``filled``: the symbol of the number of tokens in them. ``places``: the
     places of a cache. ``new``: the number of new tokens. ``attention``: the mask of valid tokens, "" if there is none.
-    ``positions``: those of the new tokens, "" likewise.
+    ``positions``: those of the new tokens, "" likewise. ``others``: the new names of all other inputs, whose sizes are
+    static. ``set_to``: the value of an input that becomes constant.
     """
 
     tokens: str
@@ -51,29 +57,37 @@ class FixedCaches:
     new: int
     attention: str = ""
     positions: str = ""
+    others: Mapping[str, str] = field(default_factory=dict)
+    set_to: Mapping[str, bool] = field(default_factory=dict)
+
+    def declare(self, graph: Graph) -> None:
+        """Set the types of the inputs of a file's graph: one sequence, with `new` tokens after `filled` ones."""
+        set_inputs(graph, self.set_to)
+        filled = symbol(self.filled)
+        shapes: dict[str, tuple[Dim, ...]] = dict.fromkeys((self.tokens, self.positions), (1, self.new))
+        shapes[self.attention] = (1, filled + self.new)
+        for value in graph.inputs:
+            if isinstance(value.type, TensorType) and value.name in self.past:
+                axis = self.past[str(value.name)]
+                value.type = value.type.with_shape((1, *value.shape[1:axis], filled, *value.shape[axis + 1 :]))
+            elif isinstance(value.type, TensorType) and value.name in shapes:
+                value.type = value.type.with_shape(shapes[value.name][-value.rank :])
+
+    def fix(self, graph: Graph) -> None:
+        """Give the caches of a neutral graph their fixed length.
+
+        The inputs become `tokens` (int32 [1, N]), `input_pos` (int32 [N]), `mask` (float32 [1, 1, N, C], added to the
+        scores of all attention to the caches), the caches, and the others. Raises UnsupportedError for an op whose
+        result would depend on how many places are filled in another way than the ops of decoders do.
+        """
+        _Rewriting(graph, self).run()
 
 
-def declare_caches(graph: Graph, caches: FixedCaches) -> None:
-    """Set the types of a decoder's inputs: one sequence, with `new` tokens after `filled` ones."""
-    filled, batch = symbol(caches.filled), 1
-    shapes: dict[str, tuple[Dim, ...]] = dict.fromkeys((caches.tokens, caches.positions), (batch, caches.new))
-    shapes[caches.attention] = (batch, filled + caches.new)
-    for value in graph.inputs:
-        if isinstance(value.type, TensorType) and value.name in caches.past:
-            axis = caches.past[str(value.name)]
-            value.type = value.type.with_shape((batch, *value.shape[1:axis], filled, *value.shape[axis + 1 :]))
-        elif isinstance(value.type, TensorType) and value.name in shapes:
-            value.type = value.type.with_shape(shapes[value.name])
-
-
-def fix_caches(graph: Graph, caches: FixedCaches) -> None:
-    """Give the caches of a neutral graph their fixed length.
-
-    The inputs become `tokens` (int32 [1, N]), `input_pos` (int32 [N]), `mask` (float32 [1, 1, N, C], added to the
-    scores of all attention), and the caches. Raises UnsupportedError for an op whose result would depend on how many
-    places are filled in another way than the ops of decoders do.
-    """
-    _Rewriting(graph, caches).run()
+def set_inputs(graph: Graph, values: Mapping[str, bool]) -> None:
+    """Replace inputs of a graph by constants."""
+    for value in [v for v in graph.inputs if v.name in values]:
+        graph.inputs.remove(value)
+        value.replace_uses(constant(np.full([1] * value.rank, values[str(value.name)])))
 
 
 class _Rewriting:
@@ -83,6 +97,7 @@ class _Rewriting:
         self.graph, self.caches = graph, caches
         self.b = Builder(graph, maker="fix caches")
         self.filled, self.total = caches.filled, caches.new
+        self.sizes: dict[Symbol, int] = {}
         self.new: dict[Value, Value] = {}
         self.inputs: list[Value] = []
 
@@ -91,9 +106,16 @@ class _Rewriting:
         self._make_inputs()
         for node in old:
             self._make(node)
-        self.graph.outputs = [self._of(value) for value in self.graph.outputs]
-        self.graph.inputs = self.inputs
         names = self.graph.output_names
+        caches = {self.caches.names[name] for name in self.caches.past}
+        self.graph.outputs = [
+            self._of(value) if self.caches.names.get(name) in caches else self._moved_forward(self._of(value))
+            for name, value in zip(names, self.graph.outputs, strict=True)
+        ]
+        others = self.caches.others.values()
+        self.graph.inputs = [v for v in self.inputs if v.uses or v.name not in others]
+        for node in reversed(old):
+            self.graph.remove(node)
         self.graph.output_names = [self.caches.names.get(name, name) for name in names]
 
     def _make_inputs(self) -> None:
@@ -102,15 +124,41 @@ class _Rewriting:
         self.at = self._input(POSITIONS, DType.INT32, (c.new,))
         self.mask = self._input(MASK, DType.FLOAT32, (1, 1, c.new, c.places))
         self.first = self.b(ops.Slice, self.at, [0], [1], [1])
+        if c.new > 1:
+            tokens = self._move_back(tokens)
         self.new[named[c.tokens]] = self.b(ops.Convert, tokens, dtype=named[c.tokens].dtype)
         if c.positions:
-            self.new[named[c.positions]] = self._like(self.b(ops.Reshape, self.at, [1, c.new]), named[c.positions])
+            old = named[c.positions]
+            self.new[old] = self._like(self.b(ops.Reshape, self.at, list(old.shape)), old)
         if c.attention:
             self.new[named[c.attention]] = self._like(self._filled_places(), named[c.attention])
         written = {c.names.get(name): v for name, v in zip(self.graph.output_names, self.graph.outputs, strict=True)}
         for name in c.past:
             value, present = named[name], written[c.names[name]]
+            pairs = zip(value.shape, present.shape, strict=True)
+            self.sizes |= {s: size for dim, size in pairs if isinstance(size, int) for s in symbols(dim)}
             self.new[value] = self._input(c.names[name], value.dtype, self._shape(present))
+        for name in (name for name in c.others if name in named):
+            self.new[named[name]] = self._input(c.others[name], named[name].dtype, self._shape(named[name]))
+
+    def _move_back(self, tokens: Value) -> Value:
+        """Let all rows end within the caches: set the moved positions and masks, and return the moved tokens."""
+        new, rows = self.caches.new, np.arange(self.caches.new, dtype=np.int32)
+        first = self.b(ops.Min, self.first, np.asarray([self.caches.places - new], np.int32))
+        self.shift = self.b(ops.Sub, self.first, first)
+        self.first, self.at = first, self.b(ops.Add, first, rows)
+        self.is_new = self.b(ops.Compare, constant(rows), self.shift, comparison_direction="GE")
+        source = self.b(ops.Max, self.b(ops.Sub, constant(rows), self.shift), np.asarray([0], np.int32))
+        self.mask = self.b(ops.Gather, self.mask, source, axis=2)
+        return self.b(ops.Gather, tokens, source, axis=1)
+
+    def _moved_forward(self, value: Value) -> Value:
+        """The rows [1, N, ...] of an output in the order of the tokens that were given."""
+        new = self.caches.new
+        if new == 1 or value.rank < 2 or value.shape[1] != new:
+            return value
+        rows = self.b(ops.Add, constant(np.arange(new, dtype=np.int32)), self.shift)
+        return self.b(ops.Gather, value, self.b(ops.Min, rows, np.asarray([new - 1], np.int32)), axis=1)
 
     def _input(self, name: str, dtype: DType, shape: tuple[int, ...]) -> Value:
         value = Value(TensorType(dtype, shape), name)
@@ -128,6 +176,7 @@ class _Rewriting:
 
     def _size(self, dim: Dim) -> int:
         """The size of an axis: that of a cache for filled places, with or without the new tokens."""
+        dim = substitute(dim, self.sizes)
         if isinstance(dim, int):
             return dim
         if set(symbols(dim)) == {self.filled} and _slope(dim, self.filled) == 1:
@@ -145,11 +194,16 @@ class _Rewriting:
             return value
         found = self.new.get(value)
         if found is None:
-            known = known_dims(value)
+            known = self._known(value)
             if known is None:
                 raise UnsupportedError("a value that is known at run time only", node=value.name, code="E-OP-008")
             found = self.new[value] = self._numbers(known, value)
         return found
+
+    def _known(self, value: Value) -> list[Dim] | None:
+        """The elements of a tensor that depend on nothing but how many places are filled; None for others."""
+        known = known_dims(value)
+        return known if known is not None and {s for dim in known for s in symbols(dim)} <= {self.filled} else None
 
     def _numbers(self, known: Sequence[Dim], like: Value) -> Value:
         """A tensor of numbers that depend on how many places are filled."""
@@ -161,7 +215,7 @@ class _Rewriting:
         return self.b(ops.Reshape, self.b(ops.Add, self._like(moved, like), starts), [int(n) for n in like.shape])
 
     def _make(self, node: Node) -> None:
-        if all(result.known is not None for result in node.results):
+        if all(self._known(result) is not None for result in node.results):
             return
         if node.regions:
             raise UnsupportedError("a loop or branch in a decoder", node=node.name, op=node.op.name, code="E-OP-008")
@@ -187,7 +241,12 @@ class _Rewriting:
         if len(sizes) != 2 or not _is_symbol(sizes[0], self.filled) or sizes[1] != self.caches.new:
             return None
         cache, new = (self._of(v) for v in node.operands if v is not None)
-        return [self.b(ops.DynamicUpdateSlice, cache, new, self._starts(cache.rank, axis))]
+        starts = self._starts(cache.rank, axis)
+        if self.caches.new > 1:
+            old = self.b(ops.DynamicSlice, cache, starts, slice_sizes=[int(n) for n in new.shape])
+            shape = [self.caches.new if k == axis else 1 for k in range(cache.rank)]
+            new = self.b(ops.Select, self.b(ops.Reshape, self.is_new, shape), new, old)
+        return [self.b(ops.DynamicUpdateSlice, cache, new, starts)]
 
     def _starts(self, rank: int, axis: int) -> Value:
         """The position of the first new token along an axis, 0 along others."""

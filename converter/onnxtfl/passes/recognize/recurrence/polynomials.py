@@ -12,12 +12,13 @@ Equal polynomials are equal functions of real numbers; only products of constant
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Value
 
 Monomial = tuple["Atom", ...]

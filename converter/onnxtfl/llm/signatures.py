@@ -39,7 +39,7 @@ def decoder_to_tflite(
         options = replace(options, dynamic_quant="hybrid", min_runtime=_RUNTIME)
     entries = {f"prefill_{n}": _entry(decoder, options, n, context, prefill_logits) for n in sorted(prefill)}
     entries["decode"] = _entry(decoder, options, 1, context, True)
-    return onnx_to_tflite_entries(model, out, entries)
+    return onnx_to_tflite_entries(out, {key: (model, options) for key, options in entries.items()})
 
 
 def _entry(decoder: Decoder, options: Options, new: int, context: int, has_logits: bool) -> Options:

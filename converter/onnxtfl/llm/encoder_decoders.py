@@ -1,0 +1,138 @@
+"""Encoder-decoders (T5, Whisper) as signatures of one .tflite: encode, prefill (the first tokens), decode."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from onnxtfl.errors import UnsupportedError
+from onnxtfl.formats import files
+from onnxtfl.ir.dims import SymDim
+from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.types import TensorType
+from onnxtfl.llm.decoders import Cache, Decoder, cross_name, decoder_of
+from onnxtfl.options import Options
+from onnxtfl.passes.states.first_caches import FirstCaches
+from onnxtfl.passes.states.fixed_caches import FixedCaches
+from onnxtfl.pipeline import inspect, onnx_to_tflite_entries
+from onnxtfl.pipeline_report import Report
+
+ENCODE, PREFILL, DECODE = "encode", "prefill", "decode"
+_FILLED = "filled"
+_BRANCH = "use_cache_branch"
+"""The input of a merged decoder that says whether there are caches."""
+_STATES = "encoder_hidden_states"
+_NAME = re.compile(r"decoder(_with_past)?_model(_merged)?(?P<rest>.*)\.onnx")
+
+
+@dataclass(frozen=True)
+class EncoderDecoder:
+    """The files of an encoder-decoder: encoder, decoder of the first tokens, decoder of later ones (the same one where
+    both are merged).
+    """
+
+    encoder: Path
+    first: Path
+    later: Path
+
+
+def encoder_decoder_at(model: object) -> EncoderDecoder | None:
+    """The files of which a decoder (decoder_model.onnx, decoder_with_past_model.onnx or decoder_model_merged.onnx, as
+    Optimum names them) is one; None for another model. Raises UnsupportedError where one is missing.
+    """
+    path = Path(os.fspath(model)) if isinstance(model, str | os.PathLike) else None
+    if path is None or not any(str(v.name).startswith("encoder_") for v in files.read(path).main.inputs):
+        return None
+    match = _NAME.fullmatch(path.name)
+    rest = match["rest"] if match is not None else ""
+    folder = path.parent
+    merged = folder / f"decoder_model_merged{rest}.onnx"
+    pair = [folder / f"decoder_model{rest}.onnx", folder / f"decoder_with_past_model{rest}.onnx"]
+    is_merged = (match is not None and match[2] is not None) or not all(map(Path.is_file, pair))
+    first, later = (merged, merged) if is_merged else pair
+    found = EncoderDecoder(folder / f"encoder_model{rest}.onnx", first, later)
+    for part in (found.encoder, found.first):
+        if match is None or not part.is_file():
+            raise UnsupportedError(
+                f"a decoder that reads an encoder's states: looked beside it for {part.name}",
+                hint="convert one of the files that `optimum-cli export onnx` writes into one folder",
+                code="E-OP-009",
+            )
+    return found
+
+
+def encoder_decoder_to_tflite(
+    model: EncoderDecoder, out: BinaryIO, options: Options, *, new: int, context: int
+) -> dict[str, Report]:
+    """Write the signatures of an encoder-decoder to a seekable binary file.
+
+    ``new``: the number of the first tokens; ``context``: the places of the decoder's caches, and the tokens of an
+    encoder of open length.
+    """
+    options = replace(options, record=False)
+    encode = _encoder_options(files.read(model.encoder).main, options, context)
+    (states,) = inspect(model.encoder, "lifted", encode).outputs
+    later = decoder_of(files.read(model.later).main, has_encoder=True)
+    entries = {
+        ENCODE: (model.encoder, encode),
+        PREFILL: (model.first, _first(files.read(model.first).main, later, options, (new, context), states.shape[1])),
+        DECODE: (model.later, _later(files.read(model.later).main, later, options, context, states.shape[1])),
+    }
+    return onnx_to_tflite_entries(out, entries)
+
+
+def _encoder_options(graph: Graph, options: Options, length: int) -> Options:
+    (output,) = graph.output_names or [str(v.name) for v in graph.outputs]
+    return replace(options, input_shapes=dict(_sizes(graph.inputs, length)), rename={output: _STATES})
+
+
+def _sizes(values: list[Value], length: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The sizes of inputs: a batch of 1, and `length` for all other open ones."""
+    for value in values:
+        shape = value.type.shape if isinstance(value.type, TensorType) else None
+        if shape:
+            yield str(value.name), (1, *(length if isinstance(d, SymDim) else d for d in shape[1:]))
+
+
+def _others(graph: Graph, decoder: Decoder) -> list[Value]:
+    """The inputs that come from the encoder."""
+    own = {decoder.tokens, decoder.attention, decoder.positions, _BRANCH, *(c.past for c in decoder.caches)}
+    return [v for v in graph.inputs if v.name not in own]
+
+
+def _branch(graph: Graph, has_caches: bool) -> Mapping[str, bool]:
+    return {str(v.name): has_caches for v in graph.inputs if v.name == _BRANCH}
+
+
+def _first(graph: Graph, later: Decoder, options: Options, sizes: tuple[int, int], length: int) -> Options:
+    new, context = sizes
+    others = [v for v in _others(graph, later) if cross_name(str(v.name)) is None]
+    crossed = {name: cross for name in graph.output_names if (cross := cross_name(name)) is not None}
+    caches = FirstCaches(
+        later.tokens, dict(_presents(later.caches)) | crossed | {later.logits: "logits"},
+        {c.present: c.axis for c in later.caches}, context, new, {str(v.name): str(v.name) for v in others},
+        _branch(graph, False),
+    )  # fmt: skip
+    outputs = [later.logits, *(c.present for c in later.caches), *crossed]
+    return replace(options, caches=caches, outputs=outputs, input_shapes=dict(_sizes(others, length)))
+
+
+def _presents(caches: tuple[Cache, ...]) -> Iterator[tuple[str, str]]:
+    for cache in caches:
+        yield cache.present, cache.name
+
+
+def _later(graph: Graph, later: Decoder, options: Options, context: int, length: int) -> Options:
+    others = _others(graph, later)
+    names = dict(_presents(later.caches)) | {c.past: c.name for c in later.caches} | {later.logits: "logits"}
+    renamed = {str(v.name): cross_name(str(v.name)) or str(v.name) for v in others}
+    caches = FixedCaches(
+        later.tokens, names, {c.past: c.axis for c in later.caches}, _FILLED, context, 1, later.attention,
+        later.positions, renamed, _branch(graph, True),
+    )  # fmt: skip
+    outputs = [later.logits, *(c.present for c in later.caches)]
+    return replace(options, caches=caches, outputs=outputs, input_shapes=dict(_sizes(others, length)))

@@ -1,0 +1,141 @@
+"""Transposed convolutions by phase, for the CPU's kernels.
+
+::
+
+    %y = ConvTranspose(%x, %k) of stride s, with kernel sizes m s
+      ->
+    %z = Conv(%x, %p), with s^2 times the features and kernel sizes m
+    %y = Slice(DepthToSpace(%z))
+
+Each position of a block of the result has its own part of the kernel; all parts have the same size. XNNPACK has one
+product for all of them in the second form, and in the first form one for each, for each row of the result. Microseconds
+of TRANSPOSE_CONV and of the second form, one thread:
+
+==============================================  =======  =======
+32 x 32, kernel 2, stride 2, 128 to 128            2480     1250
+32 x 32, kernel 2, stride 2, 64 to 1                212       23
+32 x 32, kernel 4, stride 2, 64 to 64              2540     1420
+64 x 64, kernel 4, stride 2, 16 to 1                841      104
+16 x 16, kernel 8, stride 4, 32 to 16               449      196
+4 x 4, kernel 4, stride 2, 64 to 32                  18       18
+2 x 2, kernel 4, stride 2, 64 to 32                   5        9
+==============================================  =======  =======
+
+Kernel sizes that are no multiples of the stride are filled with zeros: kernel 3, stride 2 is not faster so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.matching import made_by, single_use
+from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
+from onnxtfl.ir.ops.slicing import END
+from onnxtfl.ir.reshape import reshape, transposed
+from onnxtfl.ir.spatial import Window
+from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.patterns import Patterns
+
+PHASES = Patterns()
+
+MOST_WORK = Fraction(4, 3)
+"""The most positions that are computed for each element of the operand: those at the border are cropped."""
+
+
+@PHASES.on(ops.ConvTranspose)
+def by_phase(b: Builder, node: Node) -> Value | None:
+    """%y = ConvTranspose(%x, %k, %b)    ->    %y = Slice(DepthToSpace(Conv(%x, %p, Concatenate(%b, %b, ..))))."""
+    attributes, kernel = attributes_of(node), node.operand(1)
+    if node.operand(0).dtype is not DType.FLOAT32 or not kernel.is_constant or attributes["feature_group_count"] != 1:
+        return None
+    window = conv_window(attributes, kernel.shape)
+    if not _has_equal_phases(window) or not _is_less_work(
+        window, spatial_sizes(attributes, "input", node.operand(0).shape)
+    ):
+        return None
+    stride, depth = window.strides[0], attributes["output_feature_dimension"]
+    dense, crops = _dense(window)
+    count, space = stride**window.rank, attributes["output_spatial_dimensions"]
+    bias = None if node.optional(2) is None else b(ops.Concatenate, *[node.operand(2)] * count, axis=0)
+    sides = {k: v for k, v in attributes.items() if k.startswith(("input_", "output_"))}
+    spatial = tuple(range(2, window.rank + 2))
+    ordered = {"kernel_input_feature_dimension": 1, "kernel_output_feature_dimension": 0}
+    numbers = {**sides, **ordered, "kernel_spatial_dimensions": spatial, "feature_group_count": 1}
+    conv = b(ops.Conv, node.operand(0), _by_phase(b, node, window), bias, **{**numbers, **window_attributes(dense)})
+    whole = b(ops.DepthToSpace, conv, block_size=stride, mode="DCR", depth_dim=depth, space_dims=space)
+    return _cropped(b, whole, space, crops)
+
+
+def _has_equal_phases(window: Window) -> bool:
+    """Whether the kernel sizes are multiples of one stride, and no more than the kernel is cropped at each end."""
+    strides, amounts = set(window.strides), window.explicit_padding
+    if window.rank > 2 or len(strides) > 1 or max(strides) < 2 or max(window.dilations) > 1:
+        return False
+    fits = all(size % stride == 0 for size, stride in zip(window.shape, window.strides, strict=True))
+    return fits and all(0 <= p < size for p, size in zip(amounts, window.shape * 2, strict=True))
+
+
+def _is_less_work(window: Window, sizes: Sequence[object]) -> bool:
+    """Whether few positions are computed that are then cropped."""
+    if window.shape == window.strides:
+        return True
+    known = [n for n in sizes if isinstance(n, int) and n > 0]
+    if len(known) < window.rank:
+        return False
+    taps = [size // stride for size, stride in zip(window.shape, window.strides, strict=True)]
+    return Fraction(math.prod(n + m - 1 for n, m in zip(known, taps, strict=True)), math.prod(known)) <= MOST_WORK
+
+
+def _dense(window: Window) -> tuple[Window, list[int]]:
+    """The window of the convolution, and what is left to crop at the beginnings, then at the ends."""
+    stride, taps = window.strides[0], tuple(size // window.strides[0] for size in window.shape)
+    amounts = window.explicit_padding
+    padding = tuple(m - 1 - p // stride for m, p in zip(taps * 2, amounts, strict=True))
+    ones = (1,) * window.rank
+    return Window.of(taps, ones, ones, padding), [p % stride for p in amounts]
+
+
+def _by_phase(b: Builder, node: Node, window: Window) -> Value:
+    """The kernel [s^2 * output, input, taps..]: phase after phase, the last tap first."""
+    attributes, rank, stride = attributes_of(node), window.rank, window.strides[0]
+    into, out = attributes["kernel_input_feature_dimension"], attributes["kernel_output_feature_dimension"]
+    kernel = transposed(b, node.operand(1), (into, out, *attributes["kernel_spatial_dimensions"]))
+    taps, (inputs, outputs) = [size // stride for size in window.shape], kernel.shape[:2]
+    split = reshape(b, kernel, (inputs, outputs, *(n for m in taps for n in (m, stride))))
+    places = [2 + 2 * i for i in range(rank)]
+    turned = b(ops.Reverse, split, dimensions=tuple(places))
+    ordered = transposed(b, turned, (*(p + 1 for p in places), 1, 0, *places))
+    return reshape(b, ordered, (stride**rank * outputs, inputs, *taps))
+
+
+def _cropped(b: Builder, x: Value, axes: Sequence[int], amounts: Sequence[int]) -> Value:
+    """`x` without the `amounts` at the beginnings, then at the ends, of `axes`."""
+    if not any(amounts):
+        return x
+    starts, limits = [0] * x.rank, [END] * x.rank
+    for axis, before, after in zip(axes, amounts[: len(axes)], amounts[len(axes) :], strict=True):
+        starts[axis], limits[axis] = before, -after or END
+    return b(ops.Slice, x, starts, limits, [1] * x.rank)
+
+
+@PHASES.on(ops.Relu, ops.Clamp)
+def activation_into_conv(b: Builder, node: Node) -> Value | None:
+    """%y = Relu(DepthToSpace(Conv(%x)))    ->    %y = DepthToSpace(Relu(Conv(%x))), where the kernel computes it."""
+    moves, value = list[Node](), node.operand(0)
+    while (move := made_by(value, ops.Slice, ops.DepthToSpace)) is not None and single_use(value, b.graph):
+        moves.append(move)
+        value = move.operand(0)
+    bounds_are_scalars = all(v is None or v.rank == 0 for v in node.operands[1:])
+    blocks = any(move.op is ops.DepthToSpace for move in moves)
+    if not blocks or not bounds_are_scalars or made_by(value, ops.Conv) is None or not single_use(value, b.graph):
+        return None
+    value = b.remade(node, value, *node.operands[1:])[0]
+    for move in reversed(moves):
+        value = b.remade(move, value, *move.operands[1:])[0]
+    return value
