@@ -206,7 +206,7 @@ def test_signatures_share_weights(tmp_path: Path) -> None:
         str(n): Options(dims={"n": n}, dynamic_quant="hybrid", min_runtime=RUNTIME, record=False) for n in (1, 4)
     }
     out = io.BytesIO()
-    onnx_to_tflite_entries(tmp_path / "model.onnx", out, entries)
+    onnx_to_tflite_entries(out, {key: (tmp_path / "model.onnx", options) for key, options in entries.items()})
     found = stored_weights(out.getvalue(), 32)
     np.testing.assert_array_equal(found.astype(F), weights.real)
     integers = constants_of(out.getvalue())[0][0].data
