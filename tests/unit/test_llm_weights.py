@@ -120,6 +120,14 @@ def test_the_bytes_of_symmetric_weights() -> None:
     assert not constants_of(data)[1]
 
 
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_the_report_tells_of_rounded_scales(is_exact: bool) -> None:
+    weights = Blocks(4, 64, 32)
+    weights.scales *= 1 if is_exact else F(1 / 3)
+    conversion = onnxtfl.onnx_to_tflite(weights.model(), check=False, dynamic_quant="hybrid", min_runtime=RUNTIME)
+    assert ("1 product has weights whose scales are no float16" in conversion.table(True)) == (not is_exact)
+
+
 def test_without_hybrid_kernels_the_product_is_exact() -> None:
     weights = Blocks(4, 64, 32)
     ((_, found),) = run_tflite(converted(weights.model(), dynamic_quant="exact"), [weights.x])
@@ -160,8 +168,9 @@ def test_scales_become_the_nearest_float16(scale: float) -> None:
 
 @pytest.mark.parametrize("type_", [TensorProto.INT4, TensorProto.UINT4, TensorProto.INT8, TensorProto.UINT8])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_dequantized_blocks_of_a_matrix(type_: int, axis: int) -> None:
-    """DequantizeLinear with blocks along the contracted axis, in either order of the axes."""
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_dequantized_blocks_of_a_matrix(type_: int, axis: int, is_turned: bool) -> None:
+    """DequantizeLinear with blocks along the contracted axis, in either order of the axes, also transposed."""
     rng, block = np.random.default_rng(1), 32
     low, high = {1: (-8, 8), 0: (0, 16)}[type_ in (TensorProto.INT4, TensorProto.INT8)]
     if type_ in (TensorProto.INT8, TensorProto.UINT8):
@@ -173,7 +182,8 @@ def test_dequantized_blocks_of_a_matrix(type_: int, axis: int) -> None:
     x = rng.standard_normal((2, 64)).astype(F)
     nodes = [
         helper.make_node("DequantizeLinear", ["w", "s", "z"], ["r"], axis=axis, block_size=block),
-        helper.make_node("Gemm", ["x", "r"], ["y"], transB=axis),
+        *([helper.make_node("Transpose", ["r"], ["t"], perm=[1, 0])] if is_turned else []),
+        helper.make_node("Gemm", ["x", "t" if is_turned else "r"], ["y"], transB=axis ^ is_turned),
     ]
     values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [2, 64]), ("y", [2, ROWS]))]
     constants = [packed("w", stored, type_), numpy_helper.from_array(scales, "s"), packed("z", zeros, type_)]
