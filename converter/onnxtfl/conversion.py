@@ -274,6 +274,9 @@ def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]
             f"{summary.dynamic_ops} {products} that the source quantizes at run time: `dynamic_quant=hybrid` computes "
             "them with kernels for int8 weights: smaller and faster, but less exact"
         )
+    if summary.rounded_scales:
+        products = "1 product has" if summary.rounded_scales == 1 else f"{summary.rounded_scales} products have"
+        lines.append(f"{products} weights whose scales are no float16, and become the nearest ones")
     if summary.coarse_ops:
         lines.append("kernels round coarsely: " + ", ".join(f"{op} {n} steps" for op, n in summary.coarse_ops.items()))
     warnings = [Row("warning", f"{name}: {text}", "yellow") for name, text in summary.kernels]

@@ -15,6 +15,7 @@ from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import Permutation
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.permutations import is_unit_move
+from onnxtfl.ir.quantization import StoredNumbers
 from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.ir.verify import VerifyError, verify
 from onnxtfl.rewriting import target as engine
@@ -194,16 +195,24 @@ def _state_of(node: Node) -> tuple[object, ...]:
 
 def _operand_key(operand: Operand | Computed, reads_values: bool) -> Hashable:
     if operand.__class__ is Value and not reads_values:
-        return operand.type, operand.data is not None
+        return _type_key(operand.type), operand.data is not None
     if isinstance(operand, Computed):
         return operand.type, False
     if reads_values and (known := _small_integers(operand)) is not None:
         return known.shape, known.tobytes()
     if isinstance(operand, Value):
-        return operand.type, operand.data is not None
+        return _type_key(operand.type), operand.data is not None
     if operand is None:
         return None
     return (operand.dtype, operand.shape) if isinstance(operand, TensorData) else _array_key(np.asarray(operand))
+
+
+def _type_key(type_: Type | None) -> Hashable:
+    """A type without the scales of blocks, which no table depends on."""
+    quantization = type_.quantization if isinstance(type_, TensorType) else None
+    if quantization is None or not isinstance(quantization.scales, StoredNumbers) or not isinstance(type_, TensorType):
+        return type_
+    return type_.dtype, type_.shape, quantization.storage, quantization.axis, quantization.block
 
 
 def _small_integers(operand: Operand) -> Array | None:
