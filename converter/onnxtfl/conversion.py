@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxtfl.errors import UsageError
+from onnxtfl.schemas.target_tables import target_tables
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, ranked, shape, some, titled
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ class ConversionReport:
         if self.arena is not None:
             rows.append(Row("arena", f"{byte_count(self.arena)} for TFLite Micro ({self.arena} bytes)"))
         rows += [] if self.placement is None else self.placement.rows(verbose)
+        rows += _unquantized_rows(self.quantization, self.placement, verbose)
         rows += titled("warning", self.faults, "yellow")
         memory = f", peak memory {byte_count(self.peak_memory)}" if self.peak_memory else ""
         rows.append(Row("time", f"{self.seconds:.2f} s{memory}"))
@@ -255,8 +257,10 @@ def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]
         (len(summary.float_ops), "float kernels"),
     ]
     lines = [", ".join(f"{count} {how}" for i, (count, how) in enumerate(counts) if count or not i)]
-    own = Counter(op.op for op in summary.float_ops if not op.island)
+    own = Counter(op.op for op in summary.float_ops if not op.island and not op.faster)
     lines += [f"float, as in the source: {ranked(own, verbose)}"] if own else []
+    faster = Counter(op.op for op in summary.float_ops if op.faster)
+    lines += [f"float, which is faster than in integers: {ranked(faster, verbose)}"] if faster else []
     for entries, one, many in (
         (summary.rescaled_biases, "bias with another scale", "biases with another scale"),
         (summary.requantized, "tensor requantized", "tensors requantized"),
@@ -286,6 +290,36 @@ def _island_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]:
     count = sum(len(names) for _, _, names in named)
     lines = [f"{count} ops that the source quantizes compute on floats:", *lines] if lines else []
     return titled("warning", lines, "yellow")
+
+
+_COMPOSITE = 3
+"""The least number of float ops that a node became for its inner values to matter."""
+
+
+def _unquantized_rows(summary: QuantizationSummary | None, placement: Placement | None, verbose: bool) -> list[Row]:
+    """What to quantize in the source of a quantized model, so that its float ops run on the NPU."""
+    if summary is None or placement is None or target_tables()[placement.target].accelerator is None:
+        return []
+    ops = Counter(name for op in summary.islands for name in op.sources)
+    float_ops = [op for op in placement.elsewhere if op.rewrite.startswith("float")]
+    own = list(dict.fromkeys(name for op in float_ops for name in op.sources if name not in ops))
+    large = [name for name, count in ops.items() if count >= _COMPOSITE]
+    lines = []
+    if own:
+        lines.append(
+            f"{_nodes(own)} float in the source ({some(own, verbose)}): quantize them there; onnxruntime.quantization "
+            "leaves many op types in float unless op_types_to_quantize lists all op types of the model"
+        )
+    if large:
+        lines.append(
+            f"{_nodes(large)} quantized outside only, without scales for inner values ({some(large, verbose)}): export "
+            "them as smaller ops (LayerNormalization: opset 16 or lower), and quantize these with op_types_to_quantize"
+        )
+    return titled("advice", lines, "yellow")
+
+
+def _nodes(names: Collection[str]) -> str:
+    return f"{len(names)} nodes are" if len(names) > 1 else "1 node is"
 
 
 def islands(summary: QuantizationSummary) -> list[tuple[str, str, list[str]]]:

@@ -202,13 +202,15 @@ def arena_size(job: Job, converted: Path) -> int | None:
 
     Raises UnsupportedError if it does not load.
     """
+    loads = job.check is not False or (job.load and not os.environ.get(NO_LOAD))
+    name = target_tables()[job.options.target].runtime
+    if name is None or not loads:
+        return None
     from onnxtfl.runtimes import RunError, RunOptions, runtime_for
     from onnxtfl.runtimes.arenas import least_arena
 
-    loads = job.check is not False or (job.load and not os.environ.get(NO_LOAD))
-    name = target_tables()[job.options.target].runtime
-    runtime = None if name is None else runtime_for("tflite", name)
-    if runtime is None or not runtime.has_arena or not loads or not runtime.available():
+    runtime = runtime_for("tflite", name)
+    if not runtime.has_arena or not runtime.available():
         return None
     try:
         with runtime.worker() as worker:

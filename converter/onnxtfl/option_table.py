@@ -193,14 +193,14 @@ _QUANTIZATION = (
         "Dynamic quantization as it is, or with hybrid kernels."),
 )
 _CHECKING = (
-    Option("check", CheckMode(), "auto", _BUILDING,
+    Option("check", CheckMode(), "auto", _ALL_CONVERSIONS,
         "Compare both models; --check also fails where one of them cannot be run.  [default: compare]"),
     Option("load", Flag(), True, _BOTH,
         "Load the result in its runtime before it is written, also without a check.  [default: load]"),
-    Option("keep_failed", Flag(), False, _BUILDING, "Write the result also where the check fails."),
-    Option("rtol", Tolerances(1e-3), 1e-3, (*_COMPARING, BUILD),
+    Option("keep_failed", Flag(), False, _ALL_CONVERSIONS, "Write the result also where the check fails."),
+    Option("rtol", Tolerances(1e-3), 1e-3, (*_COMPARING, BUILD, LLM),
         "Relative tolerance, of one output with its name (repeatable).  [default: 0.001]", setting="rtol"),
-    Option("atol", Tolerances(1e-4), 1e-4, (*_COMPARING, BUILD),
+    Option("atol", Tolerances(1e-4), 1e-4, (*_COMPARING, BUILD, LLM),
         "Absolute tolerance, relative to an output's largest value; 0.01abs is a value by itself (repeatable).  "
         "[default: 0.0001]", setting="atol"),
     Option("accept", Words(*CRITERIA), None, _COMPARING,
@@ -216,7 +216,7 @@ _CHECKING = (
         "Steps that quantized outputs may differ by.", setting="max_steps"),
     Option("runtime", Choice(None, *TFLITE_RUNTIMES), None, _COMPARING,
         "What runs a .tflite.", setting="runtime"),
-    Option("time_limit", Number(above=0), 300.0, (*_COMPARING, BUILD),
+    Option("time_limit", Number(above=0), 300.0, (*_COMPARING, BUILD, LLM),
         "Seconds for each run of a model, and for the conversion.", setting="time_limit"),
     Option("precision", Choice(None, "float16"), None, (CHECK,),
         "Simulate both models in float16 too, as GPUs compute.", setting="precision"),
@@ -240,7 +240,7 @@ _CHECK_INPUTS = (
     Option("input_ranges", Ranges(), None, _COMPARING,
         "Lowest and highest value of an input, like x:-1,1 (repeatable).",
         flags="--input-range", setting="input_ranges"),
-    Option("seed", Integer(0, 2**32 - 1), 0, (*_COMPARING, BUILD), "Seed of the inputs.", setting="seed"),
+    Option("seed", Integer(0, 2**32 - 1), 0, (*_COMPARING, BUILD, LLM), "Seed of the inputs.", setting="seed"),
     Option("runs", Integer(1), 3, _COMPARING,
         "Runs, one after the other, of models with state.", setting="runs", former="steps"),
 )

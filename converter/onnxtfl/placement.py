@@ -278,7 +278,7 @@ def _rewrite(graph: Graph, node: Node, refusal: Refusal, target: TfliteTarget) -
         return "`quantized_io=int8` leaves it out"
     is_float = not any(v.is_quantized for v in values) and any(v.tensor_type.dtype.is_float for v in values)
     if is_float and target.has_integer_ops:
-        return "float: `quantize=int8`, or keep the quantized type around it in the source"
+        return "float: quantize it in the source (op_types_to_quantize of onnxruntime.quantization), or `quantize=int8`"
     return _REWRITES.get(refusal.kind, "")
 
 

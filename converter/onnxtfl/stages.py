@@ -8,7 +8,7 @@ from functools import partial
 
 from onnxtfl.formats.bodies import body
 from onnxtfl.formats.tflite.schema import state_operands
-from onnxtfl.inputs.of_graph import inputs_of
+from onnxtfl.ir.graph import Graph
 from onnxtfl.options import Options
 from onnxtfl.passes import quantize
 from onnxtfl.passes.boundary.fixed_sizes import refuse_open_results
@@ -18,6 +18,7 @@ from onnxtfl.passes.canonical.canonicalize import MOVES
 from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
+from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
 from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
@@ -27,7 +28,6 @@ from onnxtfl.passes.canonical.used_parts import slice_used_parts
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.loops.invariants import LOOP_INVARIANTS
 from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION
-from onnxtfl.passes.recognize import LAST_OUTPUTS, LAYERS_OF_SCANS, RECOGNIZE, RECOGNIZE_LAYERS
 from onnxtfl.passes.states.kept import keep_states
 from onnxtfl.passes.states.state_tensors import own_state_tensors
 from onnxtfl.passes.tfl.constant_outputs import join_constant_outputs
@@ -128,7 +128,9 @@ def real_arithmetic(target: Target, options: Options) -> Passes:
 def dynamic_products(target: Target, options: Options) -> Passes:
     """Products of activations that are quantized at run time."""
     if options.dynamic_quant == "hybrid" or target.is_real or options.quantized == "float":
-        return [Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)]
+        real = Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)
+        blocks = Pass("block weights", partial(quantize.use_block_weights, target=target), EVERYWHERE, needs=NEUTRAL)
+        return [real, *([blocks] if isinstance(target, TfliteTarget) and target.hybrid else [])]
     helps = target.name == "tfl" and target.has_hybrid_kernels
     if not helps:
         return []
@@ -152,10 +154,32 @@ def fixed_caches(target: Target, options: Options) -> Passes:
     return [fixed, SIMPLIFY]
 
 
+def recognized(target: Target, options: Options) -> Passes:
+    """Fuse several ops to the one that ONNX has for them."""
+    from onnxtfl.passes.recognize import RECOGNIZE, RECOGNIZE_LAYERS
+
+    return [RECOGNIZE, RECOGNIZE_LAYERS]
+
+
+def layers_of_scans(target: Target, options: Options) -> Passes:
+    """Recognize recurrent layers in loops only; the patterns are imported for graphs with loops."""
+
+    def recognize(graph: Graph) -> bool:
+        from onnxtfl.passes.recognize import LAYERS_IN_SCANS
+
+        return LAYERS_IN_SCANS.apply(graph)
+
+    layers = Pass("layers of scans", recognize, EVERYWHERE, when=lambda graph: graph.holders > 0)
+    return [Group("layers of scans", (layers, *CLEANUP), dependent=True, needs=NEUTRAL)]
+
+
 def last_outputs(target: Target, options: Options) -> Passes:
     """Simplify loops of which only the last outputs are used."""
-    simplified = Pass("last outputs", LAST_OUTPUTS.apply, EVERYWHERE, needs=NEUTRAL)
-    return [simplified, *CLEANUP] if options.has_small_loops else []
+    if not options.has_small_loops:
+        return []
+    from onnxtfl.passes.recognize import LAST_OUTPUTS
+
+    return [Pass("last outputs", LAST_OUTPUTS.apply, EVERYWHERE, needs=NEUTRAL), *CLEANUP]
 
 
 def quantized_io(target: Target, options: Options) -> Pass:
@@ -224,7 +248,8 @@ def delegate_forms(target: Target, options: Options) -> Passes:
         return []
     sums = [] if options.is_quantized_later else [TAPS]
     convolutions = Pass("convolutions", Patterns.of(PHASES, *sums).apply, EVERYWHERE)
-    return [Group("convolutions", (convolutions, *CLEANUP), needs=NEUTRAL)]
+    joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
+    return [Group("convolutions", (convolutions, joined, *CLEANUP), needs=NEUTRAL)]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:
@@ -242,6 +267,8 @@ def float16(target: Target, options: Options) -> Passes:
     """Ops that compute in float16; masks and sums of squares that stay in its range."""
     passes = float16_passes(target, options.float16)
     if isinstance(target, TfliteTarget) and target.table.half:
+        from onnxtfl.inputs.of_graph import inputs_of
+
         scaled = partial(scale_squares, inputs=partial(inputs_of, given=options.check_data))
         passes += [
             Pass("masks", saturate_masks, EVERYWHERE, needs=NEUTRAL),
@@ -283,13 +310,20 @@ def layout(target: Target, options: Options) -> Passes:
     assign = partial(assign_layouts, target=target)
     late = partial(legalization.legalize, target=target, late=True)
     loops = Patterns.of(LOOP_INVARIANTS, LOOP_SIMPLIFICATION)
+    steps = Pass("steps", partial(quantize.write_steps, target=target), EVERYWHERE, needs=LAID_OUT)
     return [
         Pass("layout", partial(assign, io_layout=options.io_layout), assign, needs=LEGAL, establishes=LAID_OUT),
+        *([steps] if _computes_integers_only(target) else []),
         Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
         Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
         Group("cleanup", _tidied(target, options), needs=LAID_OUT),
         Pass("legalize merged", late, EVERYWHERE, needs=LAID_OUT, when=legalization.has_repeated_operands),
     ]
+
+
+def _computes_integers_only(target: Target) -> bool:
+    """Whether the target is an NPU, on which no float op runs."""
+    return isinstance(target, TfliteTarget) and target.table.own_arithmetic and target.has_integer_ops
 
 
 def surround_moves(target: Target, options: Options) -> Passes:
@@ -321,5 +355,3 @@ def written_for_tflite(target: Target, options: Options) -> Passes:
 
 
 SIMPLIFIED = given(SIMPLIFY)
-RECOGNIZED = given(RECOGNIZE, RECOGNIZE_LAYERS)
-SCANS = given(LAYERS_OF_SCANS)

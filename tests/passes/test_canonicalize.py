@@ -220,3 +220,15 @@ def test_parts_of_two_scales_are_not_requantized_as_a_whole() -> None:
     graph = parse_graph(text)
     CANONICAL.apply(graph)
     assert op_counts(graph) == {"Split": 1, "Convert": 2, "Concatenate": 1}
+
+
+def test_a_reshaped_weight_is_still_a_constant() -> None:
+    """XNNPACK takes a DEQUANTIZE of a constant for a constant filter, a RESHAPE of it not."""
+    text = """graph main(%x: tensor<3x1x2xfloat32>) -> (%y) {
+      %w = constant tensor<3x2xfloat32, quant<int8 0.5:3>> [1, 2, 3, 4, 5, 6]
+      %r = Convert(%w) {dtype = !float32} : tensor<3x2xfloat32>
+      %s = constant tensor<3xint64> [3, 1, 2]
+      %t = Reshape(%r, %s) : tensor<3x1x2xfloat32>
+      %y = Add(%x, %t) : tensor<3x1x2xfloat32>
+    }"""
+    assert op_counts(transformed(text, CANONICAL.apply)) == {"Convert": 1, "Add": 1}

@@ -17,6 +17,7 @@ HEAD = """graph main(%v: tensor<4xint64>, %w: tensor<2xint64>) -> (%y) {
   %all = constant tensor<4xint32> [0, 1, 2, 3]
   %number = constant tensor<int64> [2]
   %shape = constant tensor<1xint64> [1]
+  %zero = constant tensor<1xint64> [0]
 """
 
 
@@ -38,6 +39,8 @@ def shortened(graph: Graph) -> None:
             ["Gather", "Concatenate"],
         ),
         ("%a = Gather(%v, %number) {axis = 0}\n %y = Reshape(%a, %shape)", ["Gather"]),
+        ("%a = Shape(%v) {axes = none}\n %y = Max(%a, %zero)", ["Shape"]),
+        ("%y = Max(%v, %zero)", ["Max"]),
         (
             "%a = Convert(%v) {dtype = !int32}\n %b = Gather(%a, %one) {axis = 0}\n"
             "%c = Gather(%a, %last) {axis = 0}\n %y = Concatenate(%b, %c) {axis = 0}",

@@ -359,6 +359,18 @@ def test_help_is_light() -> None:
     assert run_module("--version").returncode == 0
 
 
+def test_a_conversion_imports_only_what_it_runs(tmp_path: Path) -> None:
+    listing = "import atexit, sys\natexit.register(lambda: print('MODULES', *sys.modules))"
+    source = saved(onnx_scale(), tmp_path / "m.onnx")
+    done = run_module(str(source), "-o", str(tmp_path / "m.tflite"), "--no-check", "--no-load", code=listing)
+    assert done.returncode == 0
+    loaded = done.stdout.partition("MODULES")[2].split()
+    contrib = ("mappings.contrib.microsoft.", "mappings.contrib.ml.")
+    others = ("runtimes", "checking", "inputs", "passes.recognize", *contrib)
+    assert "onnxtfl.pipeline" in loaded
+    assert not [name for name in loaded if name.startswith(tuple(f"onnxtfl.{other}" for other in others))]
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_a_killed_conversion_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:

@@ -68,10 +68,12 @@ def test_products(scale: Array, dtype: type) -> None:
 
 
 def test_the_report_names_the_option_that_helps() -> None:
-    """Convolutions, computed exactly, have float32 weights; TFLite Micro has no hybrid kernels."""
+    """Convolutions that float32 does not add up exactly at once; TFLite Micro has no hybrid kernels."""
     scale = np.asarray(np.float32(0.01))
-    x = RNG.standard_normal((1, 8, 9, 9)).astype(np.float32)
-    data = model(integer_product("ConvInteger", scale), x, [1, 64, 7, 7], weights((64, 8, 3, 3), scale))
+    x = RNG.standard_normal((1, 64, 9, 9)).astype(np.float32)
+    constants = weights((64, 64, 3, 3), scale)
+    constants["w"][0] = 127
+    data = model(integer_product("ConvInteger", scale), x, [1, 64, 7, 7], constants)
     exact, hybrid, micro = (
         onnxtfl.onnx_to_tflite(data, check=False, **options)
         for options in ({}, {"dynamic_quant": "hybrid"}, {"target": "micro"})
@@ -90,6 +92,23 @@ def test_convolutions() -> None:
     assert hybrid.report.quantization is not None and hybrid.report.quantization.hybrid_ops == {"CONV_2D": 1}
     y = run_tflite(hybrid.data or b"", [x])[0][1]
     assert np.abs(y - wanted).max() <= hybrid.report.quantization.tolerance * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize("attributes", [{}, {"group": 4, "pads": [1, 1, 0, 2], "strides": [2, 1]}], ids=["", "groups"])
+def test_convolutions_whose_weights_bound_the_sums(kind: type, attributes: dict[str, Any]) -> None:
+    """576 products, or 144: the kernel adds up whole numbers in float32; the weights are stored in 8 bits."""
+    x = RNG.standard_normal((2, 64, 9, 9)).astype(np.float32)
+    scale = np.asarray(np.float32(0.01))
+    constants = weights((16, 64 // attributes.get("group", 1), 3, 3), scale, kind)
+    nodes = integer_product("ConvInteger", scale)
+    nodes[1].attribute.extend(helper.make_attribute(k, v) for k, v in attributes.items())
+    data = model(nodes, x, [None] * 4, constants)
+    conversion = onnxtfl.onnx_to_tflite(data, check=False)
+    assert conversion.report.ops_after["CONV_2D"] == 1
+    assert "CAST" not in conversion.report.ops_after and len(conversion.data or b"") < 3 * len(data)
+    found = run_tflite(conversion.data or b"", [x])[0][1]
+    np.testing.assert_allclose(found, run_onnx(data, {"x": x})["y"], rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(("channels", "window", "parts"), [(64, 3, 3), (3, 14, 3), (1, 16, 1)])

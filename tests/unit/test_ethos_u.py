@@ -71,6 +71,9 @@ FORMS: Mapping[str, onnx.ModelProto] = {
     "half pixels": quantized("Resize", IMAGE, constants=[np.array([1, 1, 4, 3], np.float32)], mode="linear"),
     "a smaller image": quantized("Resize", IMAGE, constants=[np.array([1, 1, 0.5, 2 / 3], np.float32)], mode="linear"),
     "many repetitions": quantized("Resize", IMAGE, constants=[np.array([1, 1, 16, 16], np.float32)], mode="nearest"),
+    "an error function": quantized("Erf", IMAGE, scale=0.01),
+    "a divisor": quantized("Div", IMAGE, IMAGE, scale=0.02),
+    "a square root": quantized("Sqrt", IMAGE, scale=0.01),
     "a larger image": quantized("Resize", IMAGE, constants=[np.array([1, 1, 2, 2], np.float32)], mode="linear"),
 }
 

@@ -22,6 +22,7 @@ FAMILIES: dict[str, dict[str, list[str]]] = tomllib.loads((HERE / "families.toml
 
 SERVES = {
     "approximations": "elementwise",
+    "division_of_bytes": "arithmetic",
     "reductions_by_halving": "reductions",
     "resizing_by_windows": "resizing",
 }
@@ -99,6 +100,7 @@ BESIDE = {
     *(
         "approximations",
         "comparators",
+        "division_of_bytes",
         "fourier_matrices",
         "reductions_by_halving",
         "resizing_by_windows",

@@ -35,7 +35,7 @@ _ALLOWED = {
     "mappings": {"build", "ir", "kernels", "rewriting"},
     "options": {"passes", "schemas"},
     "pipeline_report": {"ir", "formats", "passes", "rewriting"},
-    "stages": {"formats", "inputs", "options", "passes", "rewriting", "targets"},
+    "stages": {"formats", "inputs", "ir", "options", "passes", "rewriting", "targets"},
     "pipeline_run": {"ir", "formats", "options", "passes", "pipeline_report", "rewriting", "targets"},
     "pipeline": {
         "ir",
@@ -75,10 +75,6 @@ _ALLOWED = {
         *("conversion_check", "llm", "option_table", "options", "output", "pipeline", "pipeline_report", "quantizing"),
         *("rewriting", "schemas"),
     },
-    "llm": {
-        *("arguments", "checking", "formats", "inputs", "ir", "metrics", "option_table", "options", "output", "passes"),
-        *("pipeline", "pipeline_report", "runtimes", "tables", "temporary", "tracing"),
-    },
     "signature_conversion": {"api", "arguments", "conversion", "formats"},
     "inspection": {
         *("arguments", "formats", "ir", "kinds", "option_table", "options", "pipeline", "rewriting", "tables"),
@@ -87,6 +83,10 @@ _ALLOWED = {
     "op_times": {"formats", "inputs", "ir", "pipeline", "placement", "runtimes", "schemas", "tables"},
     "placement": {"formats", "ir", "rewriting", "runtimes", "schemas", "tables", "targets"},
     "reporting": {"ir", "checking", "conversion", "inspection", "output", "placement", "runtimes", "tables"},
+    "llm": {
+        *("arguments", "checking", "conversion_check", "formats", "inputs", "ir", "metrics", "option_table", "options"),
+        *("output", "passes", "pipeline", "pipeline_report", "runtimes", "tables", "temporary", "tracing"),
+    },
     "many": {"api", "arguments", "option_table", "temporary"},
     "cli": {_API, "c_source", "kinds", "llm", "option_table", "output", "schemas", "tables", "temporary"},
     "__main__": {"cli"},

@@ -18,15 +18,7 @@ STAGES = {
     ".onnx": (
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "narrow", "small types"),
         *("floats", "dynamic products", "quantized types", "simplify", "layers of scans"),
-        *(
-            "integer constants",
-            "fuse quantized",
-            "stored clamps",
-            "int8 storage",
-            "quantized io",
-            "formulas",
-            "convolutions",
-        ),
+        *("integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io", "formulas"),
         *("convolutions", "separate outputs", "legalize", "saturate", "tidy", "sink", "layout", "legalize late"),
         *("loop invariants", "cleanup", "legalize merged", "lower", "fuse activations", "pass through"),
         *("state tensors", "memory", "prepared outputs"),

@@ -33,7 +33,7 @@ def convert_decoder(models: tuple[str, ...], output: str | None, quiet: bool, op
     from onnxtfl.cli.progress import progress
     from onnxtfl.cli.streams import STREAM, is_stdout, model_of
     from onnxtfl.cli.tables import show
-    from onnxtfl.errors import UsageError
+    from onnxtfl.errors import CheckFailedError, UsageError
     from onnxtfl.output import beside
     from onnxtfl.tables import Row
 
@@ -43,8 +43,15 @@ def convert_decoder(models: tuple[str, ...], output: str | None, quiet: bool, op
     if (output is None and model == STREAM) or is_stdout(output or ""):
         raise UsageError("--llm writes a file", hint="name it with -o FILE.litertlm", code="E-USE-006")
     target = output or beside(model, ".litertlm")
+    failure: CheckFailedError | None = None
     with progress(quiet) as step:
-        found = llm.convert(model_of(model), target, on_progress=step, **keywords(LLM, options))
+        try:
+            found = llm.convert(model_of(model), target, on_progress=step, **keywords(LLM, options))
+        except CheckFailedError as error:
+            failure, found = error, error.conversion
     if not quiet:
-        show([Row("model", f"{model} -> {os.fspath(found.path)}"), *found.rows(options["verbose"])])
+        written = "(nothing written)" if found.path is None else f"-> {os.fspath(found.path)}"
+        show([Row("model", f"{model} {written}"), *found.rows(options["verbose"])])
+    if failure is not None:
+        raise failure
     return 0

@@ -151,7 +151,10 @@ class ArrayData(TensorData):
 
 
 class SourceFile:
-    """A file from which tensors are read by offset; threads may share it."""
+    """A file from which tensors are read by offset; threads may share it.
+
+    `identity`: equal for files with the same bytes, although they are opened several times.
+    """
 
     _descriptor: int | None = None
 

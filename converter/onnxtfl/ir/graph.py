@@ -412,8 +412,9 @@ class Graph:
 
     def remove(self, node: Node) -> None:
         """Remove a node; ValueError if its results have uses."""
-        if any(result.uses for result in node.results):
-            raise ValueError(f"{node.op.name} still has users")
+        for result in node.results:
+            if result.uses:
+                raise ValueError(f"{node.op.name} still has users")
         node.detach()
         self.unlink(node)
 
@@ -490,6 +491,9 @@ class Graph:
 
     def walk(self) -> Iterator[Node]:
         """All nodes; those of regions follow the first node that has them."""
+        if not self.holders:
+            yield from self.nodes
+            return
         seen: set[Graph] = set()
         for node in self.nodes:
             yield node

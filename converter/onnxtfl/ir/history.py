@@ -7,7 +7,7 @@ from typing import Literal
 
 from onnxtfl.ir.dataclass import dataclass
 
-Kind = Literal["island", "float", "bias", "kernel", "dynamic"]
+Kind = Literal["island", "faster", "float", "bias", "kernel", "dynamic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class Remark:
     `kind`:
 
     - "island": the op `op` is quantized in the source and computes in float, because of `text`.
+    - "faster": the op `op` is quantized in the source and computes in float, which is faster, as `text` says.
     - "float": the op `op` of the source has float tensors next to quantized ones; `text` names them.
     - "bias": the bias has another scale than in the source; `text` names both.
     - "dynamic": the op `op` multiplies dynamically quantized values; `text` is the name of its result.

@@ -72,6 +72,9 @@ class HasOrigins:
         added = [o for o in origins if o is not None and o not in self._origins]
         if not added:
             return
+        if not self._origins:
+            self._origins = tuple(dict.fromkeys(added))
+            return
         if isinstance(self._origins, tuple):
             self._origins = dict.fromkeys(self._origins)
         self._origins.update(dict.fromkeys(added))

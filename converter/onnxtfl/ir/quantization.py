@@ -7,13 +7,15 @@ C++ kernels round halves away from 0: ties may differ by 1 there).
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
+from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Shape, differ, is_static, product
 from onnxtfl.ir.dtypes import Array, DType
@@ -22,18 +24,69 @@ UINT8_OFFSET = 128
 """The difference between the uint8 and the int8 integer that store the same real value."""
 
 
+class StoredNumbers(Sequence[Any]):
+    """The numbers in a constant, which are read when they are needed: a language model has millions of scales.
+
+    Equal if the keys of the constants are equal.
+    """
+
+    def __init__(self, data: TensorData) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return self.data.size
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        found = self.data.numpy().reshape(-1)[index].tolist()
+        return tuple(found) if isinstance(index, slice) else found
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.data.numpy().reshape(-1).tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoredNumbers) and self.data.key == other.data.key
+
+    def __hash__(self) -> int:
+        return hash(self.data.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Zeros(Sequence[int]):
+    """As many zeros as there are scales."""
+
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        return (0,) * len(range(self.length)[index]) if isinstance(index, slice) else 0
+
+    def __iter__(self) -> Iterator[int]:
+        return itertools.repeat(0, self.length)
+
+
 @dataclass(frozen=True, slots=True)
 class Quantization:
     """How real values are stored as integers; parameters are copied exactly, never re-estimated.
 
     One scale and zero point for the tensor (`axis` None), one for each index of `axis`, or one for each block of
     `block` elements along `axis` (then `scales` is row-major over the blocked shape).
-    `scales` are the float32 values widened to Python floats, which keeps them exact.
+    `scales` are the float32 values widened to Python floats, which keeps them exact; those of blocks may be
+    `StoredNumbers`, and their zero points `Zeros`.
     """
 
     storage: str
-    scales: tuple[float, ...]
-    zero_points: tuple[int, ...]
+    scales: Sequence[float]
+    zero_points: Sequence[int]
     axis: int | None = None
     block: int | None = None
 
@@ -52,6 +105,11 @@ class Quantization:
     def dtype(self) -> DType:
         """The element type of the stored integers."""
         return DType(self.storage)
+
+    @property
+    def is_centered(self) -> bool:
+        """Whether all zero points are 0."""
+        return isinstance(self.zero_points, Zeros) or not any(self.zero_points)
 
     def stores(self, number: float) -> bool:
         """Whether `number` is quantized without rounding (per-tensor parameters)."""
@@ -119,6 +177,8 @@ class Quantization:
     def __str__(self) -> str:
         where = "" if self.axis is None else f" axis={self.axis}"
         where += "" if self.block is None else f" block={self.block}"
+        if isinstance(self.scales, StoredNumbers):
+            return f"quant<{self.storage}{where} {len(self.scales)} scales>"
         pairs = " ".join(f"{s!r}:{z}" for s, z in zip(self.scales, self.zero_points, strict=True))
         return f"quant<{self.storage}{where} {pairs}>"
 

@@ -13,7 +13,8 @@ class FloatOp:
     """An op of the result that computes in float.
 
     `op`, `target`: the op and its result; `sources`: the nodes of the source that it comes from; `source_op`: what
-    they compute, as a neutral op. `island`: whether they are quantized in the source; `reason`: why it is float.
+    they compute, as a neutral op. `island`: whether they are quantized in the source, and no integer kernel is correct;
+    `reason`: why it is float. `faster`: whether they are quantized in the source, and this kernel is faster.
     """
 
     op: str
@@ -22,6 +23,7 @@ class FloatOp:
     source_op: str
     island: bool
     reason: str
+    faster: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from onnxtfl.ir.types import DType
 
 COLUMNS = 2
 """How many columns the ends are."""
-_STEPS = 255
+STEPS = 255
+"""How many steps 8 bits have."""
 Meaning = Callable[[Node], type[Op] | None]
 """The neutral op that a node is; None for other nodes."""
 
@@ -41,6 +42,12 @@ def quantized_rows(b: Builder, x: Value, scale: Value, zero: Value, dtype: DType
     padding = np.asarray([[0, 0]] * (x.rank - 1) + [[0, COLUMNS]])
     numbers = b(ops.RoundNearestEven, b(ops.Div, b(ops.Pad, x, padding), scale))
     return b(ops.Max, b(ops.Min, numbers, b(ops.Sub, highest, zero)), b(ops.Sub, lowest, zero))
+
+
+def quantized_numbers(b: Builder, x: Value, scale: Value, zero: Value, dtype: DType) -> Value:
+    """`x` in whole steps of `scale`, clamped as 8-bit integers of `dtype` less `zero`, as in `quantized_rows`."""
+    least, most = (b(ops.Sub, b.scalar(limit, DType.FLOAT32), zero) for limit in limits(dtype))
+    return b(ops.Max, b(ops.Min, b(ops.RoundNearestEven, b(ops.Div, x, scale)), most), least)
 
 
 def _own_meaning(node: Node) -> type[Op] | None:
@@ -69,7 +76,7 @@ def _is_whole(zero: Value, least: float, meaning: Meaning) -> bool:
     if node is None or node.op.dialect != "neutral":
         return _is(zero, ops.RoundNearestEven, meaning) or _is(zero, ops.Convert, meaning)
     known = facts_of(zero)
-    return known.integral and least <= known.low and known.high <= least + _STEPS
+    return known.integral and least <= known.low and known.high <= least + STEPS
 
 
 def _pairs(value: Value, op: type[Op], meaning: Meaning) -> list[tuple[Value, Value]]:
@@ -100,4 +107,4 @@ def _has_ends(lowest: Array, highest: Array) -> bool:
     if lowest.shape != highest.shape or not lowest.size or (lowest > highest).any() or (lowest % 1).any():
         return False
     least, forced = lowest.min(), lowest[lowest == highest]
-    return bool(highest.max() == least + _STEPS and least in forced and least + _STEPS in forced)
+    return bool(highest.max() == least + STEPS and least in forced and least + STEPS in forced)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from onnxtfl import platform_calls
-from onnxtfl.arguments import conversion_options, model_kind, of_command
-from onnxtfl.errors import OutputError, UsageError
+from onnxtfl.arguments import conversion_options, model_kind, of_command, settings
+from onnxtfl.errors import CheckFailedError, OutputError, UsageError
 from onnxtfl.option_table import LLM
-from onnxtfl.options import Options
 from onnxtfl.output import Output, placed
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, ranked, shape, titled
 from onnxtfl.temporary import Folder
@@ -21,12 +21,15 @@ from onnxtfl.temporary import Folder
 if TYPE_CHECKING:
     import onnx
 
+    from onnxtfl.checking.report import CheckReport
+    from onnxtfl.conversion_check import CheckMode
     from onnxtfl.llm.metadata import Metadata
     from onnxtfl.llm.sizes import Sizes
     from onnxtfl.llm.tokenizers import Tokenizer
     from onnxtfl.pipeline_report import Report
 
 PathLike = str | os.PathLike[str]
+Tolerance = float | str | Mapping[str, float | str]
 CONTAINER, MODEL = ".litertlm", ".tflite"
 """The suffixes of results: with tokenizer and metadata, or the model alone."""
 
@@ -37,10 +40,11 @@ class LlmConversion:
 
     ``prefill``: the new tokens of each prefill signature. ``context``: the places of the caches. ``caches``: name,
     dtype and shape of each. ``ops``: nodes by op, by signature. ``metadata``: those that were written, and
-    ``tokenizer``: the path of its file, None for a .tflite. ``size``: bytes.
+    ``tokenizer``: the path of its file, None for a .tflite. ``size``: bytes. ``path``: None if the check failed and
+    nothing was kept.
     """
 
-    path: Path
+    path: Path | None
     prefill: tuple[int, ...]
     context: int
     caches: tuple[tuple[str, str, tuple[int, ...]], ...]
@@ -50,6 +54,7 @@ class LlmConversion:
     size: int
     seconds: float
     peak_memory: int | None
+    check: CheckReport | None = None
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """The report as rows of a table; ``verbose``: with the ops and caches of all signatures."""
@@ -62,7 +67,8 @@ class LlmConversion:
         rows += [] if self.tokenizer is None else [Row("tokenizer", os.fspath(self.tokenizer))]
         rows += titled("metadata", [f"{key}  {_shortened(value)}" for key, value in (self.metadata or {}).items()])
         memory = f", peak memory {byte_count(self.peak_memory)}" if self.peak_memory else ""
-        return [*rows, Row("size", byte_count(self.size)), Row("time", f"{self.seconds:.2f} s{memory}")]
+        rows += [Row("size", byte_count(self.size)), Row("time", f"{self.seconds:.2f} s{memory}")]
+        return rows + ([] if self.check is None else self.check.rows(verbose))
 
     def table(self, verbose: bool = False, width: int = WIDTH) -> str:
         """The rows as text, wrapped at spaces to ``width`` columns."""
@@ -84,6 +90,12 @@ def convert(
     prefill_logits: bool = False,
     tokenizer: PathLike | None = None,
     metadata: PathLike | Metadata | None = None,
+    check: CheckMode = "auto",
+    rtol: Tolerance = 1e-3,
+    atol: Tolerance = 1e-4,
+    seed: int = 0,
+    keep_failed: bool = False,
+    time_limit: float = 300.0,
     float16: Literal["float32", "native"] = "float32",
     min_runtime: str = "2.14",
     max_memory: float = 1024.0,
@@ -96,41 +108,68 @@ def convert(
     ``pip install 'onnxtfl[llm]'``, or a .tflite with the model only; or a folder, for a .litertlm named as the model.
     The model has the signatures ``prefill_N``, one for each number of new tokens in ``prefill``, and ``decode``, which
     share caches of ``context`` places. ``prefill_logits``: with logits in prefill signatures too.
+    The check decodes tokens greedily after several prompts, by the source in ONNX Runtime and by the result in LiteRT.
+
     ``tokenizer``: a tokenizer.json or a SentencePiece model, by default that beside the model. ``metadata``: fields of
     LlmMetadata (docs/llm.md), as a dictionary or the path of a TOML file; all others come from genai_config.json,
     config.json, generation_config.json and tokenizer_config.json beside the model, as do the default sizes.
 
-    Raises `InvalidModelError`, `UnsupportedError` for a model that is no such decoder, `UsageError`, `OutputError`, and
-    `RuntimeUnavailableError` without litert-lm-builder.
+    Raises `InvalidModelError`, `UnsupportedError` for a model that is no such decoder, `UsageError`, `OutputError`,
+    `CheckFailedError`, and `RuntimeUnavailableError` without litert-lm-builder.
     """
     started, given = time.perf_counter(), of_command(LLM, locals())
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
+    from onnxtfl.llm.encoder_decoders import encoder_decoder_at
     from onnxtfl.llm.model_files import ModelFiles
     from onnxtfl.llm.sizes import sizes_of
 
     target, files = _target(model, path), ModelFiles(model)
-    sizes = sizes_of(files, given["prefill"], given["context"])
+    sizes, several = sizes_of(files, given["prefill"], given["context"]), encoder_decoder_at(model)
+    if several is not None:
+        sizes = _of_first_tokens(sizes, given["prefill"], target)
     parts = _parts(files, given, sizes.context) if _suffix(target) == CONTAINER else None
     if parts is None and (tokenizer is not None or metadata is not None):
         name = "metadata" if tokenizer is None else "tokenizer"
         raise UsageError(f"a .tflite has no `{name}`", hint="write a .litertlm", code="E-USE-006")
     with Output(target, "model") as output:
-        reports = _write(model, output, conversion_options(given), sizes, prefill_logits, parts)
+        reports, compared = _write(several or model, output, given, sizes, parts)
         output.keep_apart([model] if isinstance(model, str | os.PathLike) else [])
-        size = output.size()
-        output.commit()
-    return LlmConversion(
-        Path(target),
+        size, problem = output.size(), _problem(compared, given["check"])
+        if not problem or keep_failed:
+            output.commit()
+    made = LlmConversion(
+        Path(target) if not problem or keep_failed else None,
         sizes.prefill,
         sizes.context,
-        tuple((name, dtype, _sizes(dims)) for name, dtype, dims in reports["decode"].inputs if name.startswith("kv_")),
+        tuple((name, dtype, _sizes(dims)) for name, dtype, dims in reports["decode"].inputs if "kv_cache" in name),
         {key: report.ops_after for key, report in reports.items()},
         None if parts is None else parts[1],
         None if parts is None else parts[0].path,
         size,
         time.perf_counter() - started,
         platform_calls.peak_memory(),
+        compared,
     )
+    if problem:
+        raise CheckFailedError(problem, conversion=made, hint=f"the result is kept in {made.path}" if made.path else "")
+    return made
+
+
+def _problem(compared: CheckReport | None, mode: CheckMode) -> str:
+    """Why the check failed; "" if it did not."""
+    if compared is None or (compared.status != "failed" and (mode != "require" or compared.status == "passed")):
+        return ""
+    return f"the {'check of the converted model' if compared.status == 'failed' else 'converted model was'} {compared}"
+
+
+def _of_first_tokens(sizes: Sizes, prefill: Sequence[int] | None, target: PathLike) -> Sizes:
+    """The sizes of an encoder-decoder: one of the first tokens. Raises UsageError for several, and for a container."""
+    if _suffix(target) == CONTAINER:
+        message = "LiteRT-LM has no encoder-decoders"
+        raise UsageError(message, hint=f"name the result *{MODEL}", code="E-USE-006")
+    if prefill is not None and len(set(prefill)) != 1:
+        raise UsageError("`prefill`: an encoder-decoder has one number of first tokens", hint="give one number")
+    return replace(sizes, prefill=tuple(prefill or (1,)))
 
 
 def _target(model: Any, path: PathLike) -> PathLike:
@@ -157,25 +196,52 @@ def _parts(files: Any, given: Mapping[str, Any], context: int) -> tuple[Tokenize
 
 
 def _write(
-    model: Any, output: Output, options: Options, sizes: Sizes, logits: bool, parts: tuple[Tokenizer, Any, bytes] | None
-) -> dict[str, Report]:
-    """Write the model, and the container around it if there are `parts`."""
+    model: Any, output: Output, given: Mapping[str, Any], sizes: Sizes, parts: tuple[Tokenizer, Any, bytes] | None
+) -> tuple[dict[str, Report], CheckReport | None]:
+    """Write the model, check it, and write the container around it if there are `parts`."""
     from onnxtfl.llm.container import write_container
+    from onnxtfl.llm.encoder_decoders import EncoderDecoder, encoder_decoder_to_tflite
     from onnxtfl.llm.signatures import decoder_to_tflite
 
+    options = conversion_options({name: value for name, value in given.items() if name != "metadata"})
+    how: dict[str, Any] = {"prefill": sizes.prefill, "prefill_logits": given["prefill_logits"]}
     with Folder(output.file.parent.parent) as folder:
         file = output.file if parts is None else folder / "model.tflite"
         try:
             with file.open("w+b") as out:
-                reports = decoder_to_tflite(
-                    model, out, options, prefill=sizes.prefill, context=sizes.context, prefill_logits=logits
-                )
+                if isinstance(model, EncoderDecoder):
+                    new = sizes.prefill[0]
+                    reports = encoder_decoder_to_tflite(model, out, options, new=new, context=sizes.context)
+                else:
+                    reports = decoder_to_tflite(model, out, options, context=sizes.context, **how)
+            compared = None if given["check"] is False else _compared(model, file, given)
             if parts is not None:
                 with output.file.open("w+b") as out:
                     write_container(file, parts[0], parts[2], out)
         except OSError as error:
             raise OutputError(f"cannot write {output.shown}: {error.strerror or error}") from error
-    return reports
+    return reports, compared
+
+
+def _compared(model: Any, file: Path, given: Mapping[str, Any]) -> CheckReport:
+    """The check by generation of the result in a file."""
+    from onnxtfl.checking.report import CheckReport
+    from onnxtfl.checking.settings import PATIENCE, Settings
+    from onnxtfl.conversion_check import as_file
+    from onnxtfl.formats import files
+    from onnxtfl.llm.decoders import decoder_of
+    from onnxtfl.llm.encoder_decoders import EncoderDecoder
+    from onnxtfl.llm.generation import check_generation
+
+    if isinstance(model, EncoderDecoder):
+        return CheckReport("not checked", "the check decodes with decoders only")
+    if given["on_progress"] is not None:
+        given["on_progress"]("check")
+    patience = None if given["check"] == "require" else PATIENCE
+    with ExitStack() as stack:
+        source = as_file(model, "source", stack)
+        how = Settings(**settings(LLM, given), patience=patience)
+        return check_generation(source, decoder_of(files.read(source).main), file, how)
 
 
 def _sizes(dims: Sequence[Any]) -> tuple[int, ...]:

@@ -63,9 +63,9 @@ def check_pair(a: Path, b: Path, settings: Settings) -> CheckReport | None:
 def check_generation(
     source: Path, decoder: Decoder, result: Path, settings: Settings, workers: Workers | None = None
 ) -> CheckReport:
-    """Compare the logits of the .tflite `result` with those of the .onnx `source`, over `STEPS` tokens after prompts of
-    several lengths. `workers`: processes that were started before, and stay open. Raises UnsupportedError for a result
-    without the signatures of a decoder.
+    """Compare the logits of the .tflite `result` with those of the .onnx `source`, over `STEPS` tokens (fewer with
+    small caches) after prompts of several lengths. `workers`: processes that were started before, and stay open. Raises
+    UnsupportedError for a result without the signatures of a decoder.
     """
     started = time.perf_counter()
     model = files.read(result)
@@ -127,10 +127,16 @@ class Entries:
         size = self.prefill[0] if self.prefill else 1
         return [(f"{PREFILL}{size}", size, size)] * (count // size if self.prefill else 0)
 
-    def lengths(self, windows: Sequence[int], steps: int) -> list[int]:
+    @property
+    def steps(self) -> int:
+        """Tokens decoded after each prompt, for which small caches have no place."""
+        return min(STEPS, max(1, self.context // 2))
+
+    def lengths(self, windows: Sequence[int]) -> list[int]:
         """Lengths of prompts, whose last token is decoded: one, around the sizes of prefill and the windows of
         attention, and the longest such that `steps` tokens follow.
         """
+        steps = self.steps
         longest = max(1, self.context - steps)
         around = [n + more for n in self.prefill for more in (0, 1, 2)]
         around += [n for window in windows for n in (window - steps // 2, window + 1)]
@@ -163,7 +169,7 @@ class _Reference:
         """The tokens and logits after a prompt; `wide`: of the source in float32. Raises RunError."""
         d = self.decoder
         names = {"tokens": d.tokens, "attention": d.attention, "positions": d.positions, "logits": d.logits}
-        plan = {"prompt": prompt, "steps": STEPS, "forced": forced, "names": names, "caches": self._caches}
+        plan = {"prompt": prompt, "steps": self.entries.steps, "forced": forced, "names": names, "caches": self._caches}
         model = self._widened if wide else self.source
         return self.worker.generate(model, plan, RunOptions(kernels, self.settings.time_limit))
 
@@ -219,7 +225,7 @@ class _Generation:
 
     def report(self) -> CheckReport:
         """The report on all prompts for which there is time, without the settings."""
-        lengths = self.reference.entries.lengths(self.reference.windows, STEPS)
+        lengths = self.reference.entries.lengths(self.reference.windows)
         outputs, done = list[OutputCheck](), list[int]()
         try:
             for length in lengths:
@@ -233,7 +239,8 @@ class _Generation:
             reason = f"the {side} model does not run: {error.message}"
             return CheckReport("not checked" if excused else "failed", reason, outputs=tuple(outputs))
         bad = next((f"{out.name}: {out.message}" for out in outputs if not out.ok), "")
-        notes = [f"{STEPS} tokens each, decoded greedily after prompts of {', '.join(map(str, done))} random tokens"]
+        steps, prompts = self.reference.entries.steps, ", ".join(map(str, done))
+        notes = [f"{steps} tokens each, decoded greedily after prompts of {prompts} random tokens"]
         if len(done) < len(lengths):
             notes.append(f"no time for prompts of {', '.join(map(str, lengths[len(done) :]))} tokens")
         return CheckReport("failed" if bad else "passed", bad, outputs=tuple(outputs), notes=tuple(notes))
@@ -256,7 +263,7 @@ class _Generation:
         ways = [(kernels, splits[0]) for kernels in self.settings.kernels]
         ways += [(self.settings.kernels[0], splits[1])] if splits[1] != splits[0] else []
         for kernels, pieces in ways:
-            plan = {"prompt": prompt, "steps": STEPS, "forced": tokens, "pieces": pieces}
+            plan = {"prompt": prompt, "steps": entries.steps, "forced": tokens, "pieces": pieces}
             chosen, got = self.worker.generate(self.result, plan, RunOptions(kernels, self.settings.time_limit))
             name = f"logits after {length} token{'s' * (length > 1)}" + _way(kernels, pieces, splits[0])
             yield self._judged(name, prompt, (tokens, logits), (chosen, got))

@@ -15,6 +15,8 @@ from onnxtfl.pipeline import onnx_to_tflite_entries
 from onnxtfl.pipeline_report import Report
 
 _FILLED = "filled"
+_RUNTIME = "litert-2.3"
+"""The oldest runtime with kernels for weights that have scales of blocks."""
 
 
 def decoder_to_tflite(
@@ -25,9 +27,16 @@ def decoder_to_tflite(
     prefill: Sequence[int],
     context: int,
     prefill_logits: bool = False,
+    has_real_products: bool = False,
 ) -> dict[str, Report]:
-    """Write the signatures of a decoder to a seekable binary file."""
+    """Write the signatures of a decoder to a seekable binary file.
+
+    Products with quantized weights use LiteRT's kernels for these, which round the other operand to int8 row by row;
+    `has_real_products`: its elements stay float, and the weights are dequantized in each run.
+    """
     decoder = decoder_of(files.read(model).main)
+    if not has_real_products:
+        options = replace(options, dynamic_quant="hybrid", min_runtime=_RUNTIME)
     entries = {f"prefill_{n}": _entry(decoder, options, n, context, prefill_logits) for n in sorted(prefill)}
     entries["decode"] = _entry(decoder, options, 1, context, True)
     return onnx_to_tflite_entries(out, {key: (model, options) for key, options in entries.items()})

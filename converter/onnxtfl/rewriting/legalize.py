@@ -122,8 +122,14 @@ def _preferred(graph: Graph, node: Node, target: Target, form: Form) -> list[Nod
     """Rewrite an accepted node to ops that run faster, or on more hardware; return the new nodes, none if it stays.
 
     A move on more than `free_rank` axes becomes one on fewer; an op that the runtime's delegate leaves to other kernels
-    becomes ops that it computes, since each change between them costs time.
+    becomes ops that it computes, since each change between them costs time; one whose integer kernel is slow computes
+    in float.
     """
+    if touches_quantized(node) and target.is_faster_in_float(node, form):
+        builder = Builder(graph, node)
+        if (values := _in_faster_float(builder, node, target)) is not None:
+            graph.replace(node, values)
+        return builder.created
     if _moves_many_axes(node, target):
         few = rules().decompositions_of(node, *target.chain, order="axes")
         if made := _rewritten_if(graph, node, few, lambda one: _has_few_axes(one, target)):
@@ -135,12 +141,31 @@ def _preferred(graph: Graph, node: Node, target: Target, form: Form) -> list[Nod
     return []
 
 
+def _in_faster_float(builder: Builder, node: Node, target: Target) -> list[Value] | None:
+    """The results of a quantized node computed in float; None if the delegate leaves an op of that to other kernels."""
+    builder.maker = "float arithmetic"
+    values = in_float(builder, node, target)
+    if not all(_is_delegated(made, target) for made in builder.created):
+        builder.undo()
+        return None
+    for made in builder.created:
+        if made.op is node.op:
+            made.remarks += (Remark("faster", node.op.name, "the kernel for floats is faster"),)
+    return values
+
+
+def _is_slow(node: Node, target: Target) -> bool:
+    form = target.accepted(node) if touches_quantized(node) else None
+    return form is not None and target.is_faster_in_float(node, form)
+
+
 def _moves_many_axes(node: Node, target: Target) -> bool:
     """Whether `node` moves one operand on more than `free_rank` axes of known sizes."""
+    if node.op.moves is None or len(node.operands[node.op.moves]) != 1 or node.op is ops.Reshape:
+        return False
     values = [v for v in (*node.operands[:1], *node.results) if v is not None]
     types = [v.type for v in values if isinstance(v.type, TensorType)]
-    moves = node.op.moves is not None and len(node.operands[node.op.moves]) == 1 and node.op is not ops.Reshape
-    if not moves or not all(type_.is_static for type_ in types):
+    if not all(type_.is_static for type_ in types):
         return False
     return max((len(type_.shape or ()) for type_ in types), default=0) > target.free_rank
 
@@ -238,6 +263,9 @@ def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: S
         return results
     builder.maker = "requantize"
     values = requantized(builder, node, target)
+    if values is not None and any(_is_slow(made, target) for made in builder.created):
+        builder.undo()
+        values = _in_faster_float(builder, node, target) or requantized(builder, node, target)
     if values is not None:
         return values
     values = _repair(builder, node, [r for r in refusals if r.kind == "rank"]) or _decompose(builder, node, target)

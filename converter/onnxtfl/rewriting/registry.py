@@ -110,7 +110,7 @@ class Form:
     @property
     def renames(self) -> bool:
         """Whether there are no computed operands or results."""
-        return self.finish is None and not any(isinstance(operand, Computed) for operand in self.operands)
+        return self.finish is None and Computed not in map(type, self.operands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +165,11 @@ class Rules:
 
     def tfl_forms(self, node: Node) -> list[Form]:
         """Return the tfl forms of `node`, sorted by rank and name."""
-        return _ranked((rank, rule(node)) for rank, rule in self.lower_tfl.get(node.op, ()))
+        return _ranked(self.lower_tfl.get(node.op, ()), node)
 
     def onnx_forms(self, node: Node, opset: int) -> list[Form]:
         """Return the ONNX forms of `node` at `opset`, sorted by rank and name."""
-        return _ranked((rank, rule(node, opset)) for rank, rule in self.lower_onnx.get(node.op, ()))
+        return _ranked(self.lower_onnx.get(node.op, ()), node, opset)
 
     def quantized_forms(self, node: Node, opset: int) -> list[Form]:
         """Return the QOperator forms of `node`, on quantized types, at `opset`."""
@@ -229,11 +229,12 @@ def _listed(found: Iterable[Any]) -> str:
     return " and ".join(sorted(map(rule_name, found)))
 
 
-def _ranked(forms: Iterable[tuple[int, Form | None]]) -> list[Form]:
-    found = [(rank, form.op, i, form) for i, (rank, form) in enumerate(forms) if form is not None]
+def _ranked(ranked: Sequence[tuple[int, Callable[..., Form | None]]], *given: Any) -> list[Form]:
+    """Return the forms of rules, given a node, sorted by the rank of the rule and the name of the op."""
+    found = [(rank, form) for rank, rule in ranked if (form := rule(*given)) is not None]
     if len(found) > 1:
-        found.sort()
-    return [form for _, _, _, form in found]
+        found.sort(key=lambda one: (one[0], one[1].op))
+    return [form for _, form in found]
 
 
 _RULES = Rules()

@@ -93,6 +93,10 @@ class Target(ABC):
         """Whether the runtime's delegate computes `form` of `node`, or there is no delegate."""
         return True
 
+    def is_faster_in_float(self, node: Node, form: Form) -> bool:
+        """Whether the delegate leaves `form` of quantized `node` to kernels that are slower than it is on floats."""
+        return False
+
     def may_compute_on_integers(self, node: Node) -> bool:
         """Whether any kernels compute on quantized types like those of `node`."""
         return self.has_integer_ops

@@ -116,8 +116,9 @@ def _run(vela: Sequence[str], folder: Path, time_limit: float) -> str:
 
 
 def _reason(match: re.Match[str]) -> str:
-    """The violation, and the constraint where Vela prints it on the next line."""
-    return ". ".join(part.strip().rstrip(".") for part in (match[3], match[4]) if part.strip())
+    """The violation without the tensor's name, and the constraint where Vela prints it on the next line."""
+    violation = re.sub(r"(DataType \w+) \(.*\)", r"\1", match[3])
+    return ". ".join(part.strip().rstrip(".") for part in (violation, match[4]) if part.strip())
 
 
 Rows = Sequence[Mapping[str, str]]

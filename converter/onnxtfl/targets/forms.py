@@ -109,7 +109,8 @@ class KernelForm:
             yield _wants("one scale", variable, f"{op.names_of(variable)} with", "one for each index of an axis")
         if self.per_axis and not self.per_axis & op.per_axis_variables:
             yield _wants("one scale for each index of an axis", min(self.per_axis), "tensors with", "one for all")
-        if any(q.block is not None for found in op.quantizations.values() for q in found):
+        of_blocks = any(q.block is not None for found in op.quantizations.values() for q in found)
+        if of_blocks and "blocks" not in self.options:
             yield _wants("one scale for each index of an axis", "", "tensors with", "one for each block")
         for condition in op.bad_scales():
             yield _wants(f"scales with {condition}", "", "tensors with", "others")

@@ -103,7 +103,7 @@ class OpInstance(BoundOp):
         """
         for _, parameter, value in (*self.operands, *self.results):
             quantization = quantization_of(value)
-            if quantization is not None and any(quantization.zero_points):
+            if quantization is not None and not quantization.is_centered:
                 wide = quantization.storage != "int8" and quantization.dtype.is_signed
                 wide |= not quantization.per_tensor and parameter.name == self.entry.unread_zero.get("operand")
                 if wide or (parameter.name == self.entry.symmetric and quantization.dtype.is_signed):
@@ -118,11 +118,9 @@ class OpInstance(BoundOp):
     def bad_scales(self) -> Iterator[str]:
         """The conditions on the scales of quantized operands that do not hold."""
         stored = {v.type.storage.value for _, _, v in self.operands if isinstance(v.type, TensorType)}
-        if not self._scales(self.operands):
-            return
         for condition in self.entry.scales:
             of, _, rest = condition.rpartition(": ")
-            if of and stored.isdisjoint(of.split()):
+            if (of and stored.isdisjoint(of.split())) or not self._scales(self.operands):
                 continue
             ratio, _, limit = rest.partition(" < ")
             above, _, below = ratio.partition(" / ")

@@ -28,6 +28,11 @@ def preferred(node: Node, channels_last: bool) -> Permuted | None:
     return None if order is None else node.op.permuted(node, 0, order)
 
 
+def has_preference(op: type[Op]) -> bool:
+    """Whether `preferred` may return a permutation for nodes of `op`."""
+    return op in _ORDERS or issubclass(op, ops.Convolution)
+
+
 def _convolution(node: Node, channels_last: bool) -> Permuted | None:
     """Input and result in the order batch, spatial, feature (or as in ONNX); the kernel separately."""
     attributes = attributes_of(node)
@@ -80,9 +85,14 @@ _ORDERS: dict[type[Op], Callable[[Node, bool], Permutation | None]] = {
 """The order of the first operand that ops with dimension numbers prefer."""
 
 
+def has_alternatives(op: type[Op]) -> bool:
+    """Whether `alternatives` returns axis orders for nodes of `op`."""
+    return op is ops.DotGeneral
+
+
 def alternatives(node: Node) -> Iterator[Permuted]:
     """All axis orders in which kernels compute a matrix product, the one without flags first; none for other nodes."""
-    if node.op is not ops.DotGeneral:
+    if not has_alternatives(node.op):
         return
     roles = ops.DotRoles.of(node)
     if roles.is_batch_matmul:

@@ -136,6 +136,12 @@ def whole_slices(op: OpInstance) -> bool:
     return not shape or shape[-1] % 4 == 0 or "C" not in axes(op)
 
 
+def blocks(op: OpInstance) -> str:
+    """Whether there are scales for blocks of a row: "none", "32n" if all have a multiple of 32 elements, or "any"."""
+    sizes = {q.block for found in op.quantizations.values() for q in found if q.block}
+    return "none" if not sizes else "32n" if all(size % 32 == 0 for size in sizes) else "any"
+
+
 PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
     found.__name__: found
     for found in (
@@ -153,6 +159,7 @@ PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
         whole_slices,
         closed_windows,
         shrinks,
+        blocks,
     )
 }
 """The properties that forms may restrict, by name."""

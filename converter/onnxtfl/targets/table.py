@@ -108,8 +108,8 @@ class Narrowed:
     """The entry of an op in the table of a target; ``schemas/targets/tflite.toml`` describes the keys.
 
     `is_missing`: whether the target has no such op. `kernels`, `hybrid`, `activations`: as in `OpEntry`; None: those of
-    the target's parent. `faults`, `unusual`: the rows of these tables. `resolver`: the method of
-    MicroMutableOpResolver that adds the op.
+    the target's parent. `faster_in_float`: types of quantized results. `faults`, `unusual`: the rows of these tables.
+    `resolver`: the method of MicroMutableOpResolver that adds the op.
     """
 
     is_missing: bool = False
@@ -124,6 +124,7 @@ class Narrowed:
     kernels: tuple[Mapping[str, Any], ...] | None = None
     hybrid: tuple[Mapping[str, Any], ...] | None = None
     activations: frozenset[str] | None = None
+    faster_in_float: frozenset[str] = frozenset()
     inexact: tuple[Mapping[str, Any], ...] = ()
     faults: tuple[Mapping[str, Any], ...] = ()
     unusual: tuple[Mapping[str, Any], ...] = ()
@@ -154,6 +155,7 @@ def narrowed(target: str, op: str) -> Narrowed:
         tuple(kernels.get(target, ())) if is_whole else None,
         tuple(hybrid.get(target, ())) if is_whole else None,
         frozenset(kernels.get("activations", "").split()) if is_whole and not is_unfused else None,
+        frozenset(table.get("faster_in_float", "").split()),
         tuple(section(f"{op}.inexact", known.file).get("rows", ())),
         tuple(section(f"{op}.faults", known.file).get("rows", ())),
         tuple(section(f"{op}.unusual", known.file).get("rows", ())),

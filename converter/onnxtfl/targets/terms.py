@@ -272,7 +272,7 @@ def _is_made_by(value: Value, op: str) -> bool:
     return node is not None and _name_of(node).upper() == op
 
 
-def _scales_of(value: Value) -> tuple[float, ...]:
+def _scales_of(value: Value) -> Sequence[float]:
     """The scales of a quantized tensor, none of another."""
     quantization = quantization_of(value)
     return () if quantization is None else quantization.scales

@@ -176,6 +176,13 @@ class TfliteTarget(Target):
     def delegates(self, node: Node, form: Form) -> bool:
         return self.delegate is None or self.delegate.refuses(node, form) is None
 
+    def is_faster_in_float(self, node: Node, form: Form) -> bool:
+        if self.delegate is None or not self.compares_costs:
+            return False
+        slow = narrowed(self.delegate.table.name, form.op).faster_in_float
+        stored = {f"q{q.storage}" for r in results_of(node, form) if (q := quantization_of(r)) is not None}
+        return not slow.isdisjoint(stored) and not self.delegates(node, form)
+
     def own_refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
         """Why the target does not accept `form`, although its fallback may; None if it does."""
         for table in self.table.chain if form.op in op_names() else ():

@@ -87,7 +87,7 @@ class EncodedData(TensorData):
 
     @property
     def key(self) -> Hashable:
-        return ("encoded", id(self.file), self.payload, self.dtype, self.shape)
+        return ("encoded", self.file.key, self.payload, self.dtype, self.shape)
 
     def numpy(self) -> Array:
         buffer, filled = np.empty(self.nbytes, np.uint8), 0

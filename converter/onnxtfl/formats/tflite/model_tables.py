@@ -13,11 +13,11 @@ from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.encode import Tables, Values
 from onnxtfl.formats.tflite.metadata import entries_of
 from onnxtfl.formats.tflite.names import TensorNames
-from onnxtfl.formats.tflite.types import encode_strings, quantization_table, type_name
+from onnxtfl.formats.tflite.types import encode_strings, quantization_table, scales_of_blocks, type_name
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.dims import size_or
-from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.metadata import Late, Property
 from onnxtfl.ir.model import Model, Signature
 from onnxtfl.ir.types import DType, ResourceType, TensorType, Type
@@ -126,6 +126,7 @@ class _Tensor(NamedTuple):
     name: str
     buffer: int = 0
     is_variable: bool = False
+    scales: int = -1
 
 
 class _Subgraph:
@@ -199,8 +200,16 @@ class _Subgraph:
             buffer = self.model.buffer_number(value.data)
         if value in self._states:
             self._check_initial(value)
-        self.tensors.append(_Tensor(value.type, self.names.of(value), buffer, value in self._states))
+        name, scales = self.names.of(value), self._scales(value.type)
+        self.tensors.append(_Tensor(value.type, name, buffer, value in self._states, scales))
         return len(self.tensors) - 1
+
+    def _scales(self, type_: Type | None) -> int:
+        """The index of the tensor with the scales of the blocks of a type; -1 for other types."""
+        quantization = type_.quantization if isinstance(type_, TensorType) else None
+        if quantization is None or quantization.block is None or not isinstance(type_, TensorType):
+            return -1
+        return self.number(constant(scales_of_blocks(quantization, type_.shape)))
 
     def _check_initial(self, value: Value) -> None:
         initial = self._states[value].initial
@@ -280,7 +289,7 @@ _OPERATOR_FIELDS = ("custom_options", "mutating_variable_inputs", "intermediates
 
 def _tensor(tensor: _Tensor) -> Values:
     """A Tensor table; unknown dimensions are 1 in `shape` and -1 in `shape_signature`."""
-    values = _typed(tensor.type_, tensor.name)
+    values = _typed(tensor.type_, tensor.name, tensor.scales)
     if tensor.buffer:
         values["buffer"] = tensor.buffer
     if tensor.is_variable:
@@ -288,8 +297,8 @@ def _tensor(tensor: _Tensor) -> Values:
     return values
 
 
-def _typed(type_: Type | None, name: str) -> dict[str, Any]:
-    """A Tensor table without buffer."""
+def _typed(type_: Type | None, name: str, scales: int) -> dict[str, Any]:
+    """A Tensor table without buffer. `scales`: the number of the tensor with the scales of blocks."""
     if isinstance(type_, ResourceType):
         kind = "VARIANT" if type_.kind == "variant" else "RESOURCE"
         return {"shape": (), "type": kind, "name": name}
@@ -308,7 +317,7 @@ def _typed(type_: Type | None, name: str) -> dict[str, Any]:
     if values["shape"] and max(values["shape"]) >= 1 << 31:
         raise InvalidModelError("a dimension does not fit into 32 bits", node=name, type_=type_, code="E-OP-008")
     if type_.quantization is not None:
-        values["quantization"] = quantization_table(type_.quantization)
+        values["quantization"] = quantization_table(type_.quantization, scales)
     return values
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.schema import enums
-from onnxtfl.ir.data import Array
+from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.dims import Dim, Shape, is_static, known_size, symbol
-from onnxtfl.ir.quantization import Quantization, limits
+from onnxtfl.ir.quantization import Quantization, StoredNumbers, limits
 from onnxtfl.ir.types import MOST_AXES, DType, ResourceType, TensorType, Type
 
 _SPECIAL = {"FLOAT8_E4M3FN": DType.FLOAT8E4M3FN, "FLOAT8_E5M2": DType.FLOAT8E5M2}
@@ -37,16 +38,40 @@ def dtype_named(name: str) -> DType:
     return _DTYPES[name]
 
 
-def quantization_table(quantization: Quantization) -> dict[str, Any]:
-    """The values of a QuantizationParameters table. Raises InvalidModelError for blockwise quantization."""
+def quantization_table(quantization: Quantization, scales: int = -1) -> dict[str, Any]:
+    """The values of a QuantizationParameters table. `scales`: the number of the tensor with the scales of blocks.
+
+    Raises InvalidModelError for scales of blocks that TFLite does not have.
+    """
     if quantization.block is not None:
-        raise InvalidModelError("TFLite has no blockwise quantization", type_=quantization, code="E-QUANT-001")
+        details = {"scales": scales, "zero_points": -1, "block_size": quantization.block}
+        return {"details_type": _DETAILS, "details": (schema.table(_BLOCKS), details)}
     _check_normal(quantization.scales, quantization.dtype, "")
     return {
         "scale": quantization.scales,
         "zero_point": quantization.zero_points,
         "quantized_dimension": quantization.axis,
     }
+
+
+_BLOCKS = "BlockwiseQuantization"
+_DETAILS = schema.unions()["QuantizationDetails"].index(_BLOCKS) + 1
+
+
+def scales_of_blocks(quantization: Quantization, shape: Shape | None) -> TensorData:
+    """The scales of the blocks of a matrix as TFLite has them: float16, [rows, blocks of a row].
+
+    Raises InvalidModelError for blocks of another axis, zero points, and scales that are no float16.
+    """
+    scales = quantization.scales
+    if not is_static(shape) or len(shape) != 2 or quantization.axis != 1 or not quantization.is_centered:
+        raise InvalidModelError("TFLite has no such blockwise quantization", type_=shape, code="E-QUANT-001")
+    if isinstance(scales, StoredNumbers) and scales.data.dtype is DType.FLOAT16:
+        return scales.data.reshape(quantization.blocked(shape))
+    halves = np.asarray(scales, np.float16)
+    if not np.array_equal(halves, np.asarray(scales, np.float64)):
+        raise InvalidModelError("scales of blocks that are no float16", type_=shape, code="E-QUANT-001")
+    return ArrayData(halves.reshape(quantization.blocked(shape)))
 
 
 def read_type(
@@ -80,7 +105,7 @@ def _read_quantization(
     if table is None or not dtype.is_integer:
         return None
     details = table["details"][0].name if table["details"] else ""
-    if details == "BlockwiseQuantization" and stored is not None:
+    if details == _BLOCKS and stored is not None:
         return _read_blocks(table["details"][1], dtype, shape, name, stored)
     if details == "MultiAxisQuantization":
         raise UnsupportedError("no TFLite kernel reads scales of several axes", node=name, code="E-QUANT-001")

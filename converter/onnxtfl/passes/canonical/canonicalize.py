@@ -9,6 +9,7 @@
     Slice(x, everything)           ->  x                        Concatenate(x)             ->  x
     Pad(x, nothing)                ->  x                        Select(all true, x, y)     ->  x
     Concatenate(Split(x), y)       ->  Concatenate(x, y)        Div(1, Sqrt(x))            ->  Rsqrt(x)
+    Reshape(Convert(constant), s)  ->  Convert(Reshape(constant, s))
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import convert_quantization
 from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.facts import fits_int32
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
@@ -28,7 +30,7 @@ from onnxtfl.ir.matching import SMALL, made_by, repeated, single_use, splat_valu
 from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.quantization import Quantization, dequantize
-from onnxtfl.ir.reshape import dim_vector, has_constant_target, reshape
+from onnxtfl.ir.reshape import dim_vector, has_constant_target, reshape, reshaped_constant
 from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.ir.types import DType, TensorType, compatible
 from onnxtfl.rewriting.patterns import Patterns
@@ -72,6 +74,20 @@ def reshape_(b: Builder, node: Node) -> Value | None:
     result = b(ops.Reshape, inner.operand(0), node.operand(1))
     result.type = node.result.type
     return result
+
+
+@MOVES.on(ops.Reshape)
+def reshape_weight(b: Builder, node: Node) -> Value | None:
+    """Reshape(Convert(%constant))    ->    Convert(%reshaped constant), which kernels take for a constant."""
+    inner, shape = made_by(node.operand(0), ops.Convert, quantized=True), node.result.tensor_type.shape
+    if inner is None or not inner.operand(0).is_constant or shape is None or not is_static(shape):
+        return None
+    stored = reshaped_constant(inner.operand(0), shape)
+    if stored is None:
+        return None
+    made = b(ops.Convert, stored, **inner.attributes)
+    made.type = node.result.type
+    return made
 
 
 @MOVES.on(ops.Concatenate, quantized=True)

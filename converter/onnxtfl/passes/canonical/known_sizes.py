@@ -1,4 +1,4 @@
-"""Repeats type inference for nodes whose sizes became known after their creation.
+"""Repeats type inference for nodes whose sizes or elements became known after their creation.
 
 ::
 
@@ -8,18 +8,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from onnxtfl.ir.builder import Builder, infer
 from onnxtfl.ir.dims import Symbol, symbols
 from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.shapes import dims_of
+from onnxtfl.ir.symbols import Unknown
 from onnxtfl.ir.types import TensorType, Type, compatible
 
 
 def infer_sizes(graph: Graph) -> bool:
     """Recreate nodes whose dynamic sizes are known by now; return whether there were any."""
-    changed = False
+    changed = _repeat_numbers(graph)
     for node in [node for node in graph.nodes if not node.regions and not all(map(_is_static, node.results))]:
         before = [r.type for r in node.results]
         open_sizes = _symbols(before)
@@ -30,6 +32,23 @@ def infer_sizes(graph: Graph) -> bool:
             graph.replace(node, Builder(graph, node, cause=node).remade(node, *node.operands))
             changed = True
     return changed
+
+
+def _repeat_numbers(graph: Graph) -> bool:
+    """Recreate nodes of which an element was computed at run time when they were created, and is known by now."""
+    changed = False
+    for node in [node for node in graph.nodes if any(_numbers(node.results)) and not node.regions]:
+        if not set(_numbers(node.results)) <= set(_numbers(v for v in node.operands if v is not None)):
+            graph.replace(node, Builder(graph, node, cause=node).remade(node, *node.operands))
+            changed = True
+    return changed
+
+
+def _numbers(values: Iterable[Value]) -> Iterator[Symbol]:
+    """The numbers computed at run time among the known elements of values."""
+    for value in values:
+        if value.known is not None and value.known.dtype == object:
+            yield from (s for dim in dims_of(value.known) for s in symbols(dim) if isinstance(s, Unknown))
 
 
 def _symbols(types: Sequence[Type | None]) -> set[Symbol]:

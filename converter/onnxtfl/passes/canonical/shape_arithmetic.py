@@ -7,6 +7,7 @@
     Concatenate(Gather(v, [2]), Gather(v, [3]))     ->  Gather(v, [2, 3])
     Reshape(Gather(v, 2)) [1]                       ->  Gather(v, [2])
     Gather(v, [0, 1, 2]), 3 entries in v            ->  v
+    Max(v, [0]), no entry of v below 0              ->  v
     Gather(Convert(v), [2])                         ->  Convert(Gather(v, [2]))
     Concatenate(Convert(a), Convert(b))             ->  Convert(Concatenate(a, b))
     Convert(Div(Convert(x) int32, c) int32) int64   ->  Div(x, c) int64, if the elements of x fit into int32
@@ -23,7 +24,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import at_most
-from onnxtfl.ir.facts import fits_int32
+from onnxtfl.ir.facts import fits_int32, never_negative
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use
 from onnxtfl.ir.shapes import normalize_axis
@@ -113,6 +114,14 @@ def entry_as_vector(b: Builder, node: Node) -> Value | None:
     found = _gathered(node.operand(0), rank=0) if _length(node.result) == 1 else None
     made = node.operand(0).producer
     return _gather(b, found, made.operand(1)) if found is not None and made is not None else None
+
+
+@SHAPE_ARITHMETIC.on(ops.Max)
+def at_least_zero(b: Builder, node: Node) -> Value | None:
+    """Sizes are at least 0."""
+    vector, least = node.operand(0), node.operand(1)
+    is_zero = least.data is not None and least.tensor_type.dtype.is_integer and not np.any(least.numpy())
+    return vector if is_zero and vector.shape == node.result.shape and never_negative(vector) else None
 
 
 def _runs(entries: Sequence[Entry]) -> list[list[Entry]]:

@@ -22,7 +22,7 @@ from onnxtfl.ir.reshape import reshaped_constant, transposed_constant
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.legalize import will_accept
 from onnxtfl.targets import Target
-from onnxtfl.targets.layouts import alternatives, preferred
+from onnxtfl.targets.layouts import alternatives, has_alternatives, has_preference, preferred
 
 MAX_ORDERS = 8
 """The most orders per value, which bounds the program; more never paid off in practice."""
@@ -119,7 +119,9 @@ class _Search:
 
     def seed(self, node: Node) -> None:
         """Add the configurations that do not depend on those of other nodes."""
-        wanted = self._once("preferred", node, lambda: preferred(node, self.target.channels_last))
+        wanted = None
+        if has_preference(node.op):
+            wanted = self._once("preferred", node, lambda: preferred(node, self.target.channels_last))
         if wanted is not None:
             self.fixed.add(node)
             self._add(node, Configuration.of(node, wanted))
@@ -128,7 +130,7 @@ class _Search:
             if isinstance(operand.type, TensorType) and operand.type.rank is not None:
                 self._propagate(node, 0, natural(operand))
                 self._propagate(node, -1, natural(node.result))
-        else:
+        elif has_alternatives(node.op):
             self._seed_alternatives(node)
 
     def _seed_alternatives(self, node: Node) -> None:
@@ -141,13 +143,15 @@ class _Search:
 
     def offer(self, value: Value, order: Order) -> None:
         """Add `order` to the candidates of `value`; a new one is propagated to its users and its producer."""
-        if value.is_constant or not isinstance(value.type, TensorType) or not order or not can_be_permuted(value.type):
-            return
-        known = self.found.of.setdefault(value, [natural(value)])
-        if order in known or len(known) >= MAX_ORDERS:
-            return
-        known.append(order)
-        self.work.append((value, order))
+        known = self.found.of.get(value)
+        if known is None:
+            type_ = value.type
+            if value.is_constant or not isinstance(type_, TensorType) or not order or not can_be_permuted(type_):
+                return
+            known = self.found.of[value] = [natural(value)]
+        if order not in known and len(known) < MAX_ORDERS:
+            known.append(order)
+            self.work.append((value, order))
 
     def spread(self) -> None:
         """Propagate orders until no value has a new one."""

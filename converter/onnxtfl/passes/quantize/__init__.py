@@ -4,6 +4,7 @@
 """
 
 from onnxtfl.ir.quantized import has_quantized
+from onnxtfl.passes.quantize.blocks import use_block_weights
 from onnxtfl.passes.quantize.constants import STORED_CLAMPS, use_integer_constants
 from onnxtfl.passes.quantize.dequantize import dequantize_all
 from onnxtfl.passes.quantize.dynamic import multiply_whole_rows
@@ -18,6 +19,7 @@ from onnxtfl.passes.quantize.hybrid import (
 from onnxtfl.passes.quantize.int8_as_uint8 import store_as_uint8
 from onnxtfl.passes.quantize.real_constants import store_real_constants
 from onnxtfl.passes.quantize.saturate import saturate_quantized
+from onnxtfl.passes.quantize.steps import write_steps
 from onnxtfl.passes.quantize.summary import summary
 from onnxtfl.passes.quantize.surround import surround_moves
 from onnxtfl.passes.quantize.types import read_quantized_types
@@ -42,6 +44,8 @@ __all__ = [
     "store_real_constants",
     "summary",
     "surround_moves",
+    "use_block_weights",
     "use_hybrid_weights",
     "use_integer_constants",
+    "write_steps",
 ]

@@ -19,15 +19,15 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, PaddedData, TensorData
-from onnxtfl.ir.facts import facts_of
+from onnxtfl.ir.facts import EXACT, facts_of
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.types import DType
-from onnxtfl.ir.whole_rows import COLUMNS, quantized_rows
+from onnxtfl.ir.whole_rows import COLUMNS, STEPS, quantized_numbers, quantized_rows
 from onnxtfl.passes.quantize.integers import shifted
-from onnxtfl.passes.quantize.weights import within_columns
+from onnxtfl.passes.quantize.weights import LARGEST, within_columns
 from onnxtfl.rewriting.patterns import Patterns
 
 _EIGHT_BITS = (DType.INT8, DType.UINT8)
@@ -57,6 +57,33 @@ def product_of_whole_rows(b: Builder, node: Node) -> Value | None:
     ends = (2.0 * Term(b, zero)) - float(sum(limits(dtype)))
     sums = Term(b, b(ops.Reduce, rows, [-1], kind="sum", keepdims=True)) + ends
     return (Term(b, total) - sums * Term(b, constant(weights.zero))).value
+
+
+@_EXACT.on(ops.Convert)
+def convolution_of_whole_numbers(b: Builder, node: Node) -> Value | None:
+    """Convert(Conv(xq - xz, wq - wz)) float32    ->    Conv(numbers, wq - wz), if float32 adds them up exactly"""
+    product = made_by(node.operand(0), ops.Conv)
+    if product is None or node.result.dtype is not DType.FLOAT32 or product.optional(2) is not None:
+        return None
+    source, weights = _quantized(product.operand(0)), shifted(product.operand(1))
+    if source is None or weights is None or not _adds_up_exactly(product, *weights):
+        return None
+    x, scale, zero = (source.operand(i) for i in range(3))
+    numbers = quantized_numbers(b, x, scale, _real_zero(b, zero), zero.dtype)
+    real = b(ops.DequantizeLinear, weights[0], b.scalar(1.0, DType.FLOAT32), weights[1], axis=0)
+    return b(ops.Conv, numbers, real, **product.attributes)
+
+
+def _adds_up_exactly(product: Node, stored: Value, zero: Value | None) -> bool:
+    """Whether all sums of 8-bit steps times constant weights with one zero point are integers up to 2**24."""
+    known = stored.data is not None and stored.data.nbytes <= LARGEST and stored.dtype in _EIGHT_BITS
+    if not known or not (zero is None or (zero.is_constant and zero.is_single)):
+        return False
+    offset = 0 if zero is None else int(zero.numpy().reshape(()))
+    axis = int(product.attr("kernel_output_feature_dimension"))
+    sizes = np.abs(stored.numpy().astype(np.int32) - offset)
+    sums = sizes.sum(axis=tuple(i for i in range(sizes.ndim) if i != axis))
+    return bool(sums.max(initial=0) * STEPS <= EXACT)
 
 
 def _is_matrix_product(node: Node) -> bool:

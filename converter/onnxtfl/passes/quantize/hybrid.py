@@ -177,7 +177,7 @@ def _by_feature(weights: Value, quantization: Quantization, axis: int | None) ->
     if data is None or axis is None:
         return weights
     count = int(data.shape[axis])
-    repeated = Quantization(quantization.storage, quantization.scales * count, quantization.zero_points * count, axis)
+    repeated = Quantization(quantization.storage, (quantization.scales[0],) * count, (0,) * count, axis)
     return constant(data, type_=weights.tensor_type.stored_as(repeated))
 
 

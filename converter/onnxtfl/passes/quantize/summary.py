@@ -128,12 +128,13 @@ def _island(node: Node) -> Remark | None:
 
 
 def _float_op(node: Node, names: Mapping[Value, str]) -> FloatOp:
-    remark = _island(node) or next((r for r in node.remarks if r.kind == "float"), None)
+    remark = _island(node) or next((r for r in node.remarks if r.kind in ("faster", "float")), None)
     reason = "it is float in the source" if remark is None else remark.text
     meaning = node.lowered_from.name if node.lowered_from is not None else ""
     source_op = meaning if remark is None else remark.op
     island = remark is not None and remark.kind == "island"
-    return FloatOp(_op_name(node), _where(node, names), node.sources, source_op, island, reason)
+    faster = remark is not None and remark.kind == "faster"
+    return FloatOp(_op_name(node), _where(node, names), node.sources, source_op, island, reason, faster)
 
 
 def _requantized(node: Node, names: Mapping[Value, str]) -> tuple[str, str] | None:

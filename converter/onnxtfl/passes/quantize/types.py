@@ -62,11 +62,10 @@ def read_quantized_types(graph: Graph, target: Target, *, is_region: bool = Fals
     for node in list(graph.nodes):
         if node.op is ops.QuantizeLinear:
             _widen(graph, node, kinds)
-    if target.name == "tfl":
-        known = extremes(graph)
-        for node in list(graph.nodes):
-            if node.op is ops.QuantizeLinear:
-                _without_kernels(graph, node, kinds, known)
+    made = [node for node in graph.nodes if node.op is ops.QuantizeLinear] if target.name == "tfl" else []
+    known = extremes(graph) if made else {}
+    for node in made:
+        _without_kernels(graph, node, kinds, known)
     for node in list(graph.nodes):
         if node.graph is not graph:
             continue

@@ -22,7 +22,7 @@ SIGNED = -127
 weights in int8, and returns wrong values for -128. Source: LiteRT kernels/internal/optimized/sse_tensor_utils.cc.
 """
 _MOST = 127
-_LARGEST = 64 << 20
+LARGEST = 64 << 20
 """The most bytes of weights with a zero point for each index of an axis, which are held in memory."""
 
 
@@ -57,7 +57,7 @@ def _moved(data: TensorData, quantization: Quantization, least: int) -> TensorDa
         (zero,) = zeros
         low, high = min_and_max(data)
         return data.cast(DType.INT8, -zero) if least <= low - zero and high - zero <= _MOST else None
-    if quantization.block is not None or data.nbytes > _LARGEST:
+    if quantization.block is not None or data.nbytes > LARGEST:
         return None
     shape = [-1 if i == quantization.axis else 1 for i in range(len(data.shape))]
     stored = data.numpy().astype(np.int16) - np.asarray(quantization.zero_points, np.int16).reshape(shape)
@@ -74,7 +74,7 @@ def within_columns(data: TensorData, zeros: Array, axis: int) -> tuple[TensorDat
     for offset in {*np.unique(zeros).astype(int).tolist()[:1], 128 if data.dtype is DType.UINT8 else 0}:
         if low - offset >= SIGNED and high - offset <= _MOST:
             return data.cast(DType.INT8, -offset), zeros - offset
-    if data.nbytes > _LARGEST:
+    if data.nbytes > LARGEST:
         return None
     stored = data.numpy().astype(np.int16)
     least, most = stored.min(axis), stored.max(axis)

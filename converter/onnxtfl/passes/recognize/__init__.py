@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from onnxtfl.passes.canonical.canonicalize import MOVES
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS
-from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.canonical.simplify import SIMPLIFY
 from onnxtfl.passes.canonical.unit_axes import SINK
 from onnxtfl.passes.recognize.clamping import CLAMP
 from onnxtfl.passes.recognize.contractions import CONTRACTIONS
@@ -50,12 +50,5 @@ RECOGNIZE_LAYERS = Group(
     needs=_NEUTRAL,
 )
 """Recognizes recurrent layers, also in the regions of loops; expects simplified steps."""
-LAYERS_OF_SCANS = Group(
-    "layers of scans",
-    (Pass("layers of scans", LAYERS_IN_SCANS.apply, EVERYWHERE), *CLEANUP),
-    dependent=True,
-    needs=_NEUTRAL,
-)
-"""Recognizes recurrent layers in loops only, for targets with layer kernels."""
 
-__all__ = ["LAST_OUTPUTS", "LAYERS_OF_SCANS", "RECOGNIZE", "RECOGNIZE_LAYERS"]
+__all__ = ["LAST_OUTPUTS", "LAYERS_IN_SCANS", "RECOGNIZE", "RECOGNIZE_LAYERS"]

@@ -6,6 +6,7 @@
     DotGeneral(Reshape(%x: bthk) h, k as n, %w: dn)      ->  Contraction(%x: bthk, %w: dhk)        result btd
     Reduce(Contraction(%x: btd, %w: hkd)) sum over k     ->  Contraction(%x: btd, sum of %w over k)
     Slice(Reshape(%x: bnn) b, n * n) every n + 1         ->  Diagonal(%x)
+    DotGeneral(Reshape(%x: nk) n1k, %w: 1km)             ->  Reshape(DotGeneral(%x, Reshape(%w) km)) n1m
 
 Applied only if it saves more than one op, and constant matrices are under `LARGEST`: ONNX Runtime packs the matrix of a
 MatMul once, that of an Einsum in every run.
@@ -59,6 +60,26 @@ def _split(count: int, splits: Mapping[int, int]) -> list[list[int]]:
     """Return the indices of `count` axes after axis i is split into splits[i] parts."""
     places = itertools.count()
     return [[next(places) for _ in range(splits.get(axis, 1))] for axis in range(count)]
+
+
+@CONTRACTIONS.on(ops.DotGeneral)
+def rows_of_one_matrix(b: Builder, node: Node) -> Value | None:
+    """A batch of single rows times one matrix is a product of matrices, such as a step of a recurrent layer has."""
+    rows, matrix, roles = made_by(node.operand(0), ops.Reshape), node.operand(1), DotRoles.of(node)
+    if rows is None or matrix.data is None or node.attr("output_permutation") or not roles.is_batch_matmul:
+        return None
+    x, shape, last = rows.operand(0), rows.result.shape, rows.result.rank - 1
+    is_plain = roles.lhs_contract == (last,) and roles.rhs_contract == (matrix.rank - 2,)
+    if not is_plain or last != 2 or x.rank != 2 or matrix.shape[0] != 1 or shape != (x.shape[0], 1, x.shape[1]):
+        return None
+    product = b(
+        ops.DotGeneral,
+        x,
+        reshape(b, matrix, matrix.shape[1:]),
+        lhs_contracting_dimensions=(1,),
+        rhs_contracting_dimensions=(0,),
+    )
+    return reshape(b, product, node.result.shape, x)
 
 
 @CONTRACTIONS.on(ops.Reshape)

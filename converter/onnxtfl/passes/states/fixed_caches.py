@@ -29,7 +29,7 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Dim, Symbol, evaluate, is_static, symbol, symbols
+from onnxtfl.ir.dims import Dim, Symbol, evaluate, is_static, substitute, symbol, symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType, TensorType
@@ -97,6 +97,7 @@ class _Rewriting:
         self.graph, self.caches = graph, caches
         self.b = Builder(graph, maker="fix caches")
         self.filled, self.total = caches.filled, caches.new
+        self.sizes: dict[Symbol, int] = {}
         self.new: dict[Value, Value] = {}
         self.inputs: list[Value] = []
 
@@ -111,7 +112,8 @@ class _Rewriting:
             self._of(value) if self.caches.names.get(name) in caches else self._moved_forward(self._of(value))
             for name, value in zip(names, self.graph.outputs, strict=True)
         ]
-        self.graph.inputs = self.inputs
+        others = self.caches.others.values()
+        self.graph.inputs = [v for v in self.inputs if v.uses or v.name not in others]
         for node in reversed(old):
             self.graph.remove(node)
         self.graph.output_names = [self.caches.names.get(name, name) for name in names]
@@ -133,6 +135,8 @@ class _Rewriting:
         written = {c.names.get(name): v for name, v in zip(self.graph.output_names, self.graph.outputs, strict=True)}
         for name in c.past:
             value, present = named[name], written[c.names[name]]
+            pairs = zip(value.shape, present.shape, strict=True)
+            self.sizes |= {s: size for dim, size in pairs if isinstance(size, int) for s in symbols(dim)}
             self.new[value] = self._input(c.names[name], value.dtype, self._shape(present))
         for name in (name for name in c.others if name in named):
             self.new[named[name]] = self._input(c.others[name], named[name].dtype, self._shape(named[name]))
@@ -172,6 +176,7 @@ class _Rewriting:
 
     def _size(self, dim: Dim) -> int:
         """The size of an axis: that of a cache for filled places, with or without the new tokens."""
+        dim = substitute(dim, self.sizes)
         if isinstance(dim, int):
             return dim
         if set(symbols(dim)) == {self.filled} and _slope(dim, self.filled) == 1:
@@ -189,11 +194,16 @@ class _Rewriting:
             return value
         found = self.new.get(value)
         if found is None:
-            known = known_dims(value)
+            known = self._known(value)
             if known is None:
                 raise UnsupportedError("a value that is known at run time only", node=value.name, code="E-OP-008")
             found = self.new[value] = self._numbers(known, value)
         return found
+
+    def _known(self, value: Value) -> list[Dim] | None:
+        """The elements of a tensor that depend on nothing but how many places are filled; None for others."""
+        known = known_dims(value)
+        return known if known is not None and {s for dim in known for s in symbols(dim)} <= {self.filled} else None
 
     def _numbers(self, known: Sequence[Dim], like: Value) -> Value:
         """A tensor of numbers that depend on how many places are filled."""
@@ -205,7 +215,7 @@ class _Rewriting:
         return self.b(ops.Reshape, self.b(ops.Add, self._like(moved, like), starts), [int(n) for n in like.shape])
 
     def _make(self, node: Node) -> None:
-        if all(result.known is not None for result in node.results):
+        if all(self._known(result) is not None for result in node.results):
             return
         if node.regions:
             raise UnsupportedError("a loop or branch in a decoder", node=node.name, op=node.op.name, code="E-OP-008")

@@ -20,6 +20,7 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.types.float16 import SMALL, may_stay_float16
 from onnxtfl.passes.types.held_types import HeldTypes
+from onnxtfl.passes.types.present import has_element_type
 
 _NARROW = {DType.FLOAT64: DType.FLOAT32, DType.COMPLEX128: DType.COMPLEX64}
 _HALF = {DType.FLOAT16: DType.FLOAT32}
@@ -110,6 +111,8 @@ class _Retyping:
         return {v for v in found if v.producer is None or v.producer.op is ops.BitcastConvert}
 
     def run(self) -> None:
+        if not has_element_type(self.graph, self.table):
+            return
         for value in self.graph.inputs:
             if value not in self.inputs and value not in self.exact:
                 self.retype(value)

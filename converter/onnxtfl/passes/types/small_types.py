@@ -27,6 +27,7 @@ from onnxtfl.ir.small_types import HELD, SMALL_FLOATS, bits_type, wrap_to
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.types.bits import decoded, encoded
 from onnxtfl.passes.types.held_types import HeldTypes
+from onnxtfl.passes.types.present import has_element_type
 from onnxtfl.passes.types.rounding import is_observed, keeps_elements
 
 IoDtype = Literal["source", "float32", "bits"]
@@ -70,6 +71,8 @@ class _Holding:
 
     def run(self) -> None:
         """Rewrite all nodes, inputs and outputs."""
+        if not has_element_type(self.graph, HELD):
+            return
         outputs = [_small(v) for v in self.graph.outputs]
         for value in self.graph.inputs:
             if (dtype := _small(value)) is not None:

@@ -32,9 +32,11 @@ _LEAST = 8
 @REPEATED.on(ops.Conv, ops.DotGeneral, ops.DotGeneralBias)
 def repeated_features(b: Builder, node: Node) -> Value | None:
     """Add the product with the features that repeat to that with the others."""
-    axes = _feature_axes(node)
     joined = made_by(node.operand(0), ops.Concatenate)
-    if axes is None or joined is None or not single_use(joined.result, b.graph) or not node.operand(1).is_constant:
+    if joined is None or not single_use(joined.result, b.graph) or not node.operand(1).is_constant:
+        return None
+    axes = _feature_axes(node)
+    if axes is None:
         return None
     of_x, of_kernel = axes
     parts = [v for v in joined.operands if v is not None]

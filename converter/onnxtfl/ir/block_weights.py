@@ -1,0 +1,153 @@
+"""Weights with a scale for each block of a row in the form of 4-bit kernels, computed when they are written.
+
+Kernels read signed integers of 4 bits, positive scales in float16, and no zero points. A row of integers q of 4 bits,
+or of bytes 16 h + l, with scales s and zero points z is, for each block, exactly ::
+
+    s (q - z)           =  s (q' + 8 - z)              q' = q - 8                  s > 0
+                        = |s| (q' + z - 7)             q' = 7 - q                  s < 0
+    s (16 h + l - z)    = 16 s h' + s l' + s (136 - z) h' = h - 8, l' = l - 8      s > 0
+                        = ... + |s| (z - 119)          h' = 7 - h, l' = 7 - l      s < 0
+
+so that a product has a term for the zero points, times the sum of the block's elements of the other operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+import numpy as np
+
+from onnxtfl.ir.data import Array, FileData, TensorData, unpack
+from onnxtfl.ir.dtypes import DType
+from onnxtfl.ir.packed import ByteData, FieldData
+
+LEAST_HALF = 2.0**-14
+"""The least scale that kernels read: the least normal float16."""
+LARGEST_HALF = 2.0**15
+
+
+class NibbleData(TensorData):
+    """The integers q' of 4 bits [rows, columns]: those of `stored`, or their high (`plane` 1) or low (0) 4 bits."""
+
+    dtype = DType.INT4
+
+    def __init__(self, stored: TensorData, scales: TensorData, plane: int = 0) -> None:
+        self.stored, self.scales, self.plane, self.shape = stored, scales, plane, stored.shape
+        self._bytes = bytes_of(stored)
+
+    @property
+    def key(self) -> Hashable:
+        return ("nibbles", self.stored.key, self.shape, self.scales.key, self.plane)
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        part = slice(start, stop) if axis == 0 else slice(None)
+        rows = unpack(self._packed(0, self.shape[0]).reshape(-1), self.dtype, self.shape) if axis else None
+        if rows is not None:
+            return rows[:, start:stop]
+        return unpack(self._packed(part.start, part.stop).reshape(-1), self.dtype, (stop - start, self.shape[1]))
+
+    def chunks(self) -> Iterator[Array]:
+        step = max(1, _STRIP // self.shape[1])
+        for start in range(0, self.shape[0], step):
+            yield self._packed(start, min(start + step, self.shape[0])).reshape(-1)
+
+    def _packed(self, start: int, stop: int) -> Array:
+        """The rows as packed bytes [rows, columns / 2]."""
+        found = self._bytes.slab(0, start, stop)
+        if self.stored.dtype.bits == 8:
+            signed = np.uint8(0x80 if self.stored.dtype.is_signed else 0)
+            even, odd = found[:, ::2] ^ signed, found[:, 1::2] ^ signed
+            found = even >> 4 | odd & 0xF0 if self.plane else even & 15 | odd << 4
+        offset = np.uint8(0 if self.stored.dtype is DType.INT4 else 0x88)  # the sign bit of both elements
+        negative = self.scales.slab(0, start, stop) < 0
+        masks = np.where(negative, ~offset, offset)
+        blocks = found.reshape(len(found), masks.shape[1], -1) ^ masks[:, :, None]
+        return np.ascontiguousarray(blocks.reshape(len(found), -1))
+
+
+class HalfScales(TensorData):
+    """The absolute values of scales [rows, blocks] times a factor, as float16, at least the least normal one."""
+
+    dtype = DType.FLOAT16
+
+    def __init__(self, scales: TensorData, factor: float) -> None:
+        self.scales, self.factor, self.shape = scales, factor, scales.shape
+
+    @property
+    def key(self) -> Hashable:
+        return ("halves", self.scales.key, self.factor)
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        return halves(self.scales.slab(axis, start, stop), self.factor)
+
+
+class OffsetData(TensorData):
+    """The terms for zero points [rows, blocks] in float32: the offset of each block times its scale."""
+
+    dtype = DType.FLOAT32
+
+    def __init__(self, stored: DType, scales: TensorData, zeros: TensorData | None, factor: float) -> None:
+        self.stored, self.scales, self.zeros, self.factor, self.shape = stored, scales, zeros, factor, scales.shape
+
+    @property
+    def key(self) -> Hashable:
+        zeros = None if self.zeros is None else self.zeros.key
+        return ("offsets", self.stored, self.scales.key, zeros, self.factor)
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        scales = self.scales.slab(axis, start, stop)
+        zeros = 0 if self.zeros is None else self.zeros.slab(axis, start, stop)
+        return offsets(self.stored, scales, zeros) * halves(scales, self.factor).astype(np.float32)
+
+
+def halves(scales: Array, factor: float) -> Array:
+    """The scales that kernels read, without their sign."""
+    found = np.maximum(np.abs(scales.astype(np.float32)) * np.float32(factor), np.float32(LEAST_HALF))
+    return found.astype(np.float16)
+
+
+def offsets(stored: DType, scales: Array, zeros: Array | int) -> Array:
+    """What is added to the integers q', in float32, so that zero points are 0."""
+    half = (1 << stored.bits - 1) if stored.is_signed else 0
+    least, largest = (8, 7) if stored.bits == 4 else (136, 119)
+    point = np.asarray(zeros, np.float32) + np.float32(half)
+    return np.where(scales < 0, point - largest, least - point).astype(np.float32)
+
+
+def bytes_of(data: TensorData) -> TensorData:
+    """The bytes [rows, bytes of a row] of a matrix of 4-bit or 8-bit integers."""
+    rows, width = data.shape[0], data.shape[1] * data.dtype.bits // 8
+    if isinstance(data, FieldData):
+        return data.base.reshape((rows, width))
+    if isinstance(data, FileData):
+        return FileData(data.file, data.offset, DType.UINT8, (rows, width))
+    if data.dtype.bits == 8:
+        return data if data.dtype is DType.UINT8 else _Unsigned(data)
+    return ByteData(data) if not data.dtype.is_signed else _SignedBytes(data)
+
+
+class _Unsigned(TensorData):
+    """int8 read as uint8."""
+
+    dtype = DType.UINT8
+
+    def __init__(self, base: TensorData) -> None:
+        self.base, self.shape = base, base.shape
+
+    @property
+    def key(self) -> Hashable:
+        return ("unsigned", self.base.key)
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        return np.ascontiguousarray(self.base.slab(axis, start, stop)).view(np.uint8)
+
+
+class _SignedBytes(ByteData):
+    """Packed elements in two's complement."""
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        return super().slab(axis, start, stop) ^ np.uint8(0x88)
+
+
+_STRIP = 16 << 20
+"""Elements that are read at a time."""

@@ -1,0 +1,144 @@
+"""Weights with a scale for each block of a row, in the form that hybrid kernels read (:mod:`ir.block_weights`).
+
+::
+
+    %w = DequantizeLinear(%q, %s, %z) {axis = 1, block_size = 32}
+    %y = DotGeneral(%x, %w)                    ->    %p = DotGeneral(%x, %q': int4, a scale for each block)
+                                                     %b = Reduce(Reshape(%x, [.., blocks, 32]), -1) {kind = "sum"}
+                                                     %y = Add(%p, DotGeneral(%b, %offsets))
+
+The second product is left out if no block has an offset: it has one for a negative scale or for a zero point other
+than mid-range. Weights of 8 bits become two products, of their high and their low 4 bits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.block_weights import LARGEST_HALF, LEAST_HALF, HalfScales, NibbleData, OffsetData, offsets
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.quantization import Quantization, StoredNumbers, Zeros
+from onnxtfl.ir.reshape import reshape
+from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.targets import Target
+
+_STRIP = 1 << 17
+
+
+def use_block_weights(graph: Graph, target: Target) -> None:
+    """Multiply by weights with scales of blocks where hybrid kernels of the target read them."""
+    for node in list(graph.nodes):
+        found = _weights_of(node) if node.op is ops.DotGeneral else None
+        if found is not None and _is_accepted(node, found, target) and (made := _made(graph, node, found)) is not None:
+            graph.replace(node, [made])
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Integers [rows, columns], scales and zero points [rows, blocks] of the constant operand of a product."""
+
+    stored: TensorData
+    scales: TensorData
+    zeros: TensorData | None
+    block: int
+
+    def plane(self, number: int, factor: float) -> Value:
+        """The integers q' as a constant of a quantized type."""
+        data = NibbleData(self.stored, self.scales, number)
+        scales = StoredNumbers(HalfScales(self.scales, factor * 16**number))
+        quantization = Quantization(DType.INT4.value, scales, Zeros(len(scales)), 1, self.block)
+        return constant(data, type_=TensorType(DType.FLOAT32, data.shape, quantization))
+
+    @property
+    def planes(self) -> range:
+        """The numbers of the planes of 4 bits, the lowest first."""
+        return range(self.stored.dtype.bits // 4)
+
+
+def _weights_of(node: Node) -> _Weights | None:
+    """The weights of a product of real rows; None if these are no blocks of entire rows."""
+    x, linear, roles = node.operand(0), made_by(node.operand(1), ops.DequantizeLinear), ops.DotRoles.of(node)
+    if linear is None or not linear.attr("block_size") or x.dtype is not DType.FLOAT32 or x.is_constant:
+        return None
+    stored, scales, zeros = (None if v is None else v.data for v in (*linear.operands, None)[:3])
+    has_zeros = linear.optional(2) is None or zeros is not None
+    if stored is None or scales is None or not has_zeros or len(stored.shape) != 2 or node.attr("output_permutation"):
+        return None
+    if roles.lhs_batch or roles.lhs_contract != (x.rank - 1,) or stored.dtype.bits not in (4, 8):
+        return None
+    axis, block = linear.attr("axis") % 2, int(linear.attr("block_size"))
+    if roles.rhs_contract != (axis,) or stored.shape[axis] % block or not stored.dtype.is_integer:
+        return None
+    order = (1 - axis, axis)
+    ordered = (None if data is None else data.transpose(order) for data in (stored, scales, zeros))
+    integers, factors, points = ordered
+    assert integers is not None and factors is not None
+    return _Weights(integers, factors, points, block)
+
+
+def _is_accepted(node: Node, weights: _Weights, target: Target) -> bool:
+    operand = weights.plane(0, 1.0)
+    product = Node(ops.DotGeneral, [Value(node.operand(0).type), operand], _rows_by_rows(node.operand(0)))
+    product.add_result(node.result.type)
+    accepted = target.accepted(product) is not None
+    product.detach()
+    return accepted
+
+
+def _rows_by_rows(x: Value) -> dict[str, tuple[int, ...]]:
+    return {"lhs_contracting_dimensions": (x.rank - 1,), "rhs_contracting_dimensions": (1,)}
+
+
+@dataclass(frozen=True)
+class _Scales:
+    """The least and the largest absolute value of scales, and whether a block has an offset."""
+
+    least: float
+    largest: float
+    has_offsets: bool
+
+    def factor(self, most: int) -> float:
+        """A power of 2 that brings the scales, and `most` times them, into the range of normal float16."""
+        if self.least >= LEAST_HALF and self.largest * most <= LARGEST_HALF:
+            return 1.0
+        return float(2.0 ** (math.log2(LARGEST_HALF) - math.ceil(math.log2(self.largest * most))))
+
+
+def _scales_of(weights: _Weights) -> _Scales:
+    rows, columns = weights.scales.shape
+    step, ends, has_offsets = max(1, _STRIP // max(columns, 1)), [], False
+    for start in range(0, rows, step):
+        scales = weights.scales.slab(0, start, min(start + step, rows))
+        zeros = 0 if weights.zeros is None else weights.zeros.slab(0, start, min(start + step, rows))
+        ends += [float(np.abs(scales).min()), float(np.abs(scales).max())]
+        has_offsets = has_offsets or bool(offsets(weights.stored.dtype, scales, zeros).any())
+    return _Scales(min(ends), max(ends), has_offsets)
+
+
+def _made(graph: Graph, node: Node, weights: _Weights) -> Value | None:
+    """The product; None if the scales are no finite numbers, or all 0."""
+    scales, x = _scales_of(weights), node.operand(0)
+    if not 0 < scales.largest < math.inf:
+        return None
+    b, factor = Builder(graph, node, maker="block weights"), scales.factor(16 ** weights.planes[-1])
+    products = [b(ops.DotGeneral, x, weights.plane(i, factor), **_rows_by_rows(x)) for i in weights.planes]
+    if scales.has_offsets:
+        terms = constant(OffsetData(weights.stored.dtype, weights.scales, weights.zeros, factor))
+        products.append(b(ops.DotGeneral, _sums(b, x, weights.block), terms, **_rows_by_rows(x)))
+    total = products[0]
+    for product in products[1:]:
+        total = b(ops.Add, total, product)
+    return total if factor == 1 else b(ops.Mul, total, b.scalar(1 / factor, total))
+
+
+def _sums(b: Builder, x: Value, block: int) -> Value:
+    """The sums of the blocks of a row."""
+    blocks = reshape(b, x, [*x.shape[:-1], x.size(-1) // block, block], x)
+    return b(ops.Reduce, blocks, [blocks.rank - 1], kind="sum", keepdims=False)
