@@ -40,6 +40,8 @@ STEPS = 32
 """Tokens decoded after each prompt."""
 BUDGET = 60.0
 """Seconds after which no further prompt is decoded, unless the check is required."""
+HEAVY = 64 << 20
+"""Bytes of a result that runs on its default kernels only, unless the check is required."""
 DECODE, PREFILL = "decode", "prefill_"
 """The key of the signature for one token, and the prefix of those for more."""
 WINDOW, WINDOWED = "local_window_size", "sliding_window_cache"
@@ -78,10 +80,14 @@ def check_generation(
         if workers.a is None or workers.b is None:
             return CheckReport("not checked", workers.problem)
         settings = for_quantized(settings, source, result)
+        heavy = settings.patience is not None and result.stat().st_size > HEAVY
+        settings = replace(settings, kernels=settings.kernels[:1]) if heavy else settings
         reference = _Reference(source, decoder, entries, workers.a, settings, stack)
         hybrid = describe(result, model).hybrid
         checked = _Generation(reference, result, workers.b, settings, hybrid, started)
         report = replace(checked.report(), runtimes=tuple(workers.runtimes))
+        note = f"builtin kernels not compared: the model has more than {HEAVY >> 20} MB"
+        report = replace(report, notes=(*report.notes, *([note] if heavy else [])))
     seconds = time.perf_counter() - started
     return replace(report, rtol=settings.rtol, atol=settings.atol, seed=settings.seed, seconds=seconds)
 
