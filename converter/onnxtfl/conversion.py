@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxtfl.errors import UsageError
-from onnxtfl.schemas.target_tables import target_tables
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, ranked, shape, some, titled
 
 if TYPE_CHECKING:
@@ -301,7 +300,7 @@ _COMPOSITE = 3
 
 def _unquantized_rows(summary: QuantizationSummary | None, placement: Placement | None, verbose: bool) -> list[Row]:
     """What to quantize in the source of a quantized model, so that its float ops run on the NPU."""
-    if summary is None or placement is None or target_tables()[placement.target].accelerator is None:
+    if summary is None or placement is None or not placement.is_of_npu:
         return []
     ops = Counter(name for op in summary.islands for name in op.sources)
     float_ops = [op for op in placement.elsewhere if op.rewrite.startswith("float")]

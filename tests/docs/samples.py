@@ -169,5 +169,10 @@ def prepare(folder: Path, text: str) -> None:
         (folder / "zoo").mkdir()
         for name in ("model.onnx", "dynamic.onnx", "unsupported.onnx"):
             (folder / "zoo" / name).write_bytes(content(name))
+    if "llm/" in text:
+        from tests.unit.tiny_decoders import write_decoder
+
+        (folder / "llm").mkdir()
+        write_decoder(folder / "llm")
     if "examples/" in text:
         shutil.copytree(ROOT / "examples", folder / "examples")

@@ -63,7 +63,7 @@ _ALLOWED = {
         "targets",
     },
     "output": {"temporary"},
-    "conversion": {"c_source", "ir", "checking", "placement", "tables"},
+    "conversion": {"c_source", "ir", "checking", "placement", "schemas", "tables"},
     "c_source": {"formats", "targets"},
     "conversion_check": {
         *("checking", "formats", "ir", "options", "pipeline_report", "quantizing", "runtimes", "temporary", "tracing"),

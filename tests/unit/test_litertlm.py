@@ -17,7 +17,7 @@ from onnxtfl.formats import files
 from onnxtfl.formats.litertlm import read_container
 from onnxtfl.formats.source import open_source
 from onnxtfl.formats.tflite import schema
-from tests.unit.tiny_decoders import CHARACTERS, TOKENS, greedy, write_decoder
+from tests.unit.tiny_decoders import CHARACTERS, TOKENS, greedy, sentence_piece, write_decoder
 
 builder = pytest.importorskip("litert_lm_builder")
 
@@ -223,12 +223,17 @@ def test_options_that_do_not_go_together(folder: Path, arguments: list[str], mes
 
 
 def test_a_tokenizer_of_sentence_piece(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "t.model").write_bytes(b"\n\x0e\n\x05<unk>\x15\x00\x00\x00\x00\x18\x02")
-    onnxtfl.llm.convert(
-        folder / "model.onnx", tmp_path / "x.litertlm", prefill=[4], context=8, tokenizer=tmp_path / "t.model"
-    )
+    (tmp_path / "t.model").write_bytes(sentence_piece())
+    how = {"prefill": [4], "context": 64, "check": False}
+    onnxtfl.llm.convert(folder / "model.onnx", tmp_path / "x.litertlm", tokenizer=tmp_path / "t.model", **how)
     shown = onnxtfl.inspect(tmp_path / "x.litertlm").summary.sections
-    assert shown[1] == "SP_Tokenizer, 16 B; SentencePiece, 1 tokens"
+    assert shown[1].endswith("SentencePiece, 64 tokens")
+    litert_lm = pytest.importorskip("litert_lm")
+    with litert_lm.Engine(str(tmp_path / "x.litertlm"), cache_dir=":nocache") as engine:
+        assert engine.tokenize("a Z3.") == list(map(TOKENS.index, "a Z3."))
+
+
+def test_a_tokenizer_of_no_known_kind(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("words")
     with pytest.raises(UsageError, match=r"neither Hugging Face's tokenizer\.json nor a SentencePiece model"):
         onnxtfl.llm.convert(folder / "model.onnx", tmp_path / "y.litertlm", tokenizer=tmp_path / "t.txt")
@@ -259,3 +264,23 @@ def test_the_check(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             folder / "model.onnx", tmp_path / "y.litertlm", rtol=0, atol="0abs", keep_failed=True, **how
         )
     assert (tmp_path / "y.litertlm").exists()
+
+
+def test_the_check_in_the_engine(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("litert_lm")
+    model, how = folder / "model.onnx", {"prefill": [4], "context": 64}
+    found = onnxtfl.llm.convert(model, tmp_path / "x.litertlm", **how)
+    assert found.check is not None and found.check.ok
+    assert any(note.startswith("LiteRT-LM 0.18") for note in found.check.notes)
+
+    from onnxtfl.runtimes import Worker
+
+    def other(*arguments: object) -> dict[str, object]:
+        answer = original(*arguments)
+        return answer | {"texts": [text + "!" for text in answer["texts"]]} if "prompts" in answer else answer
+
+    original = Worker.texts
+    monkeypatch.setattr(Worker, "texts", other)
+    monkeypatch.setattr("onnxtfl.llm.engine_check._NEAR", 0)
+    with pytest.raises(onnxtfl.CheckFailedError, match="LiteRT-LM goes on with"):
+        onnxtfl.llm.convert(model, tmp_path / "y.litertlm", **how)

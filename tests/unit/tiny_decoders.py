@@ -13,7 +13,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
-CHARACTERS = (string.ascii_letters + string.digits + " .")[:60]
+CHARACTERS = (" ." + string.ascii_letters + string.digits)[:60]
 TOKENS = [*SPECIAL, *CHARACTERS]
 POSITIONS, WIDTH, HEADS = 96, 8, 2
 KEY, VALUE = "past_key_values.0.key", "past_key_values.0.value"
@@ -95,6 +95,31 @@ def tokenizer() -> dict[str, Any]:
     added = [{"id": number, "content": token, **kinds} for number, token in enumerate(SPECIAL)]
     empty = dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor"))
     return {"version": "1.0", "added_tokens": added, **empty, "decoder": {"type": "Fuse"}, "model": model}
+
+
+def sentence_piece() -> bytes:
+    """A SentencePiece model (ModelProto) with the same tokens: unigrams without a normalizer."""
+    types = {"<unk>": 2, **dict.fromkeys(("<pad>", "<s>", "</s>"), 3)}
+    pieces = [_piece(token.replace(" ", "\u2581"), types.get(token, 1)) for token in TOKENS]
+    trainer, normalizer = _field(3, 1), _text(1, b"identity") + _field(3, 0) + _field(4, 0)
+    trainer += _field(40, TOKENS.index("<unk>")) + _field(41, 1) + _field(42, 2) + _field(43, 0)
+    return b"".join([*(_text(1, piece) for piece in pieces), _text(2, trainer), _text(3, normalizer)])
+
+
+def _piece(token: str, type_: int) -> bytes:
+    return _text(1, token.encode()) + b"\x15" + np.float32(-1).tobytes() + _field(3, type_)
+
+
+def _text(number: int, content: bytes) -> bytes:
+    return _key(number << 3 | 2) + bytes([len(content)]) + content
+
+
+def _field(number: int, value: int) -> bytes:
+    return _key(number << 3) + bytes([value])
+
+
+def _key(key: int) -> bytes:
+    return bytes([key]) if key < 128 else bytes([key & 127 | 128, key >> 7])
 
 
 def write_decoder(folder: Path, config: dict[str, Any] | None = None) -> Path:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import onnx
 
     from onnxtfl.checking.report import CheckReport
+    from onnxtfl.checking.settings import Settings
     from onnxtfl.conversion_check import CheckMode
     from onnxtfl.llm.metadata import Metadata
     from onnxtfl.llm.sizes import Sizes
@@ -201,6 +202,7 @@ def _write(
     """Write the model, check it, and write the container around it if there are `parts`."""
     from onnxtfl.llm.container import write_container
     from onnxtfl.llm.encoder_decoders import EncoderDecoder, encoder_decoder_to_tflite
+    from onnxtfl.llm.engine_check import with_engine
     from onnxtfl.llm.signatures import decoder_to_tflite
 
     options = conversion_options({name: value for name, value in given.items() if name != "metadata"})
@@ -218,6 +220,7 @@ def _write(
             if parts is not None:
                 with output.file.open("w+b") as out:
                     write_container(file, parts[0], parts[2], out)
+                compared = compared and with_engine(compared, output.file, file, _settings(given))
         except OSError as error:
             raise OutputError(f"cannot write {output.shown}: {error.strerror or error}") from error
     return reports, compared
@@ -226,7 +229,6 @@ def _write(
 def _compared(model: Any, file: Path, given: Mapping[str, Any]) -> CheckReport:
     """The check by generation of the result in a file."""
     from onnxtfl.checking.report import CheckReport
-    from onnxtfl.checking.settings import PATIENCE, Settings
     from onnxtfl.conversion_check import as_file
     from onnxtfl.formats import files
     from onnxtfl.llm.decoders import decoder_of
@@ -237,11 +239,15 @@ def _compared(model: Any, file: Path, given: Mapping[str, Any]) -> CheckReport:
         return CheckReport("not checked", "the check decodes with decoders only")
     if given["on_progress"] is not None:
         given["on_progress"]("check")
-    patience = None if given["check"] == "require" else PATIENCE
     with ExitStack() as stack:
         source = as_file(model, "source", stack)
-        how = Settings(**settings(LLM, given), patience=patience)
-        return check_generation(source, decoder_of(files.read(source).main), file, how)
+        return check_generation(source, decoder_of(files.read(source).main), file, _settings(given))
+
+
+def _settings(given: Mapping[str, Any]) -> Settings:
+    from onnxtfl.checking.settings import PATIENCE, Settings
+
+    return Settings(**settings(LLM, given), patience=None if given["check"] == "require" else PATIENCE)
 
 
 def _sizes(dims: Sequence[Any]) -> tuple[int, ...]:

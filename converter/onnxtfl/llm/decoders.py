@@ -10,6 +10,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.dims import SymDim
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.tables import some
 
 _TOKENS = ("input_ids", "tokens", "token_ids", "inputs", "ids")
 _ATTENTION = ("attention_mask", "mask")
@@ -64,19 +65,31 @@ def decoder_of(graph: Graph, has_encoder: bool = False) -> Decoder:
 def _refusal(
     graph: Graph, names: Sequence[str], caches: Sequence[Cache], tokens: str, logits: str, others: Sequence[str]
 ) -> UnsupportedError:
+    """What was looked for and is missing, what was found instead, and how to get a decoder."""
     looked = {
         "pairs of an input and an output with keys and values (past_key_values.0.key and present.0.key)": bool(caches),
         "an input of token ids (input_ids)": bool(tokens),
         "an output of logits (logits)": bool(logits),
-        f"no other inputs ({', '.join(others)})": not others,
     }
-    missing = "; ".join(what for what, is_there in looked.items() if not is_there)
-    found = f"its inputs are {', '.join(str(v.name) for v in graph.inputs)}; its outputs {', '.join(names)}"
+    missing = [what for what, is_there in looked.items() if not is_there]
+    by_words = {_words(name) for name in names}
+    states = [name for name in others if _words(name) in by_words]
+    rest = [name for name in others if name not in states]
+    found = [f"looked for {', '.join(missing)}"] if missing else []
+    found += [f"it has state that is not keys and values: {some(states)}"] if states else []
+    found += [f"it has other inputs: {some(rest)}"] if rest and caches else []
+    found.append(f"its inputs are {some([str(v.name) for v in graph.inputs])}, its outputs {some(names)}")
     return UnsupportedError(
-        f"not a decoder with caches of keys and values: looked for {missing}; {found}",
-        hint="export the decoder with its caches (`optimum-cli export onnx --task text-generation-with-past`)",
-        code="E-OP-009",
+        f"not a decoder with caches of keys and values: {'; '.join(found)}", hint=_hint(states, rest), code="E-OP-010"
     )
+
+
+def _hint(states: Sequence[str], rest: Sequence[str]) -> str:
+    if states:
+        return "LiteRT-LM keeps keys and values from token to token only: convert it as a model with state"
+    if any("encoder" in name for name in rest):
+        return "convert an encoder-decoder from the folder that `optimum-cli export onnx` writes, to a .tflite"
+    return "export the decoder with its caches (`optimum-cli export onnx --task text-generation-with-past`)"
 
 
 def _named(values: dict[str, Value], known: Sequence[str]) -> str:

@@ -60,7 +60,7 @@ def encoder_decoder_at(model: object) -> EncoderDecoder | None:
             raise UnsupportedError(
                 f"a decoder that reads an encoder's states: looked beside it for {part.name}",
                 hint="convert one of the files that `optimum-cli export onnx` writes into one folder",
-                code="E-OP-009",
+                code="E-OP-010",
             )
     return found
 

@@ -1,6 +1,7 @@
 """Running models, each in a child process: in a runtime, in onnx.reference, or by the neutral ops."""
 
 from onnxtfl.runtimes.adapters import (
+    ENGINE,
     GPU,
     LITERT,
     MICRO,
@@ -18,6 +19,7 @@ from onnxtfl.runtimes.run_errors import RunError
 from onnxtfl.runtimes.workers import Workers, fit_together
 
 __all__ = [
+    "ENGINE",
     "GPU",
     "LITERT",
     "MICRO",

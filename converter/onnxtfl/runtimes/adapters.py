@@ -100,6 +100,8 @@ GPU = Runtime("gpu", "tflite", "ai-edge-litert", "ai_edge_litert", special=True,
 REFERENCE = Runtime("reference", "onnx", "onnx", "onnx", special=True)
 NEUTRAL = Runtime("neutral", "ir", "onnxtfl", "onnxtfl")
 """The neutral ops in NumPy; it runs models of the other formats too, where it is asked for."""
+ENGINE = Runtime("litert_lm", "litertlm", "litert-lm-api", "litert_lm", special=True, install="'onnxtfl[llm]'")
+"""LiteRT-LM's engine, which runs a .litertlm with texts as inputs and outputs; it is none of `RUNTIMES`."""
 RUNTIMES = {runtime.name: runtime for runtime in (ONNXRUNTIME, LITERT, TFLITE_RUNTIME, MICRO, GPU, REFERENCE, NEUTRAL)}
 
 

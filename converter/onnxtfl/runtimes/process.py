@@ -213,6 +213,12 @@ class Worker:
         finally:
             results.unlink(missing_ok=True)
 
+    def texts(
+        self, model: str | os.PathLike[str], asked: dict[str, Any], options: RunOptions = DEFAULT
+    ) -> dict[str, Any]:
+        """Let LiteRT-LM's engine continue texts, or decode tokens to texts (see `engine_script`). Raises `RunError`."""
+        return self._answer(self._send(self._request(model, options, texts=asked), options.time_limit))
+
     def _request(self, model: str | os.PathLike[str], options: RunOptions, **asked: Any) -> dict[str, Any]:
         request: dict[str, Any] = {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}
         with contextlib.suppress(OSError):  # loading reports the error

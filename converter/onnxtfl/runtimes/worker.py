@@ -13,9 +13,10 @@ which keeps its state from run to run; an input in "feedback" gets the value of 
 after the first are skipped if that took more than "spare" seconds, unless "spare" is 0. With ``"load": true`` the model
 is only loaded, for a later request; with ``"keep": true`` it stays loaded. With ``"arena": size`` (0: large enough) the
 answer's "arena" is the number of bytes in use in an arena of TFLite Micro of that size. With a "plan", the model
-decodes tokens (see `generation_script`): the answer's "tokens", and "logits" in the results. With "source", ONNX
-Runtime multiplies real values by int8 weights as they are: by default it rounds them to int8. The process ends if a
-request takes `LATE` seconds longer than its limit: its parent would have killed it before.
+decodes tokens (see `generation_script`): the answer's "tokens", and "logits" in the results. With "texts", LiteRT-LM's
+engine answers (see `engine_script`). With "source", ONNX Runtime multiplies real values by int8 weights as they are: by
+default it rounds them to int8. The process ends if a request takes `LATE` seconds longer than its limit: its parent
+would have killed it before.
 Answer: ``{"id", "outputs": [[item]], "seconds"}`` or ``{"id", "error", "kind"}``. Item: see `encode`.
 """
 
@@ -113,6 +114,8 @@ def run(request: Item) -> Item:
         return {"arena": script("micro_script").arena(request["model"], request["arena"])}
     if "plan" in request:
         return generate(request)
+    if "texts" in request:
+        return dict(script("engine_script").texts(load_runtime("litert_lm"), request["model"], request["texts"]))
     store = np.load(request["arrays"], allow_pickle=False) if any(request["runs"]) else {}
     runs = [[decode(item, store) for item in inputs] for inputs in request["runs"]]
     runner = RUNNERS.get(request["runtime"], run_tflite)

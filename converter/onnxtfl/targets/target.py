@@ -86,12 +86,12 @@ class Target(engine.Target):
         costs are equal or unknown, those that the delegate computes; of these, the one with the smallest error of
         quantized results; if errors are equal too, the first in the order of the rules.
 
-        After layout assignment most nodes stay as they are until they are written: their forms are remembered until
-        they are asked for a second time.
+        After layout assignment most nodes stay as they are until they are written: until then their forms are
+        remembered.
         """
         if not self.is_laid_out or self.reads_values:
             return self._accepted(node)
-        state, known = _state_of(node), self._known.pop(node, None)
+        state, known = _state_of(node), self._known.get(node)
         if known is not None and len(known[0]) == len(state) and all(map(operator.is_, known[0], state)):
             self._last = known[1:]
             return known[1]
@@ -158,6 +158,7 @@ class Target(engine.Target):
         return form.op, form.domain, operands, results, form.results, form.own_version, options, self.is_laid_out
 
     def version(self, node: Node, form: Form) -> int:
+        self._known.pop(node, None)  # the node is written
         last, key = self._last
         if last is not form or key is None:
             key = self.key_of(node, form)

@@ -14,7 +14,6 @@ than mid-range. Weights of 8 bits become two products, of their high and their l
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.block_weights import LARGEST_HALF, LEAST_HALF, HalfScales, NibbleData, OffsetData, offsets, points
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, TensorData
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import made_by
