@@ -17,7 +17,7 @@ from onnxtfl.options import Options
 
 Array = np.ndarray[Any, Any]
 VOCABULARY, WIDTH, HEADS, SIZE, LAYERS, PLACES = 40, 64, 4, 16, 2, 96
-MICROSOFT = "com.microsoft"
+MICROSOFT, BLOCK = "com.microsoft", 32
 LOWEST = float(np.finfo(np.float32).min)
 
 
@@ -28,7 +28,8 @@ class TinyDecoder:
     ``groups``: heads of keys and values. ``positions``: "rotary", "learned" (in the order of `position_ids`), "flat"
     (learned, without a batch), "counted" (learned, of the sum of the attention mask, as OPT has them), "ranged"
     (learned, from the length of the cache). ``window``: the tokens that a token attends to, 0 for all. ``windowed``:
-    the cache has as many places. ``masked``: what hidden scores are. ``half``: float16 but for logits. ``has_mask``:
+    the cache has as many places. ``masked``: what hidden scores are. ``half``: float16 but for logits. ``accuracy``:
+    weights have 4 bits, and this level of accuracy (4: activations are rounded to int8); -1: they do not. ``has_mask``:
     whether there is an input `attention_mask`. ``names``: of a cache and of its new values, with the layer and its
     kind.
     """
@@ -40,6 +41,7 @@ class TinyDecoder:
     windowed: bool = False
     masked: float = LOWEST
     half: bool = False
+    accuracy: int = -1
     has_mask: bool = True
     names: tuple[str, str] = ("past_key_values.{0}.{1}", "present.{0}.{1}")
     opset: int = 23
@@ -64,8 +66,8 @@ class TinyDecoder:
             x = self.op("Add", x, self.op("Gather", self._weight(PLACES + 2, WIDTH, scale=1.0), self._places()))
         for layer in range(LAYERS):
             x = self.op("Add", x, self._attention(layer, self._normalized(x)))
-            hidden = self.op("Relu", self.op("MatMul", self._normalized(x), self._weight(WIDTH, 2 * WIDTH)))
-            x = self.op("Add", x, self.op("MatMul", hidden, self._weight(2 * WIDTH, WIDTH)))
+            hidden = self.op("Relu", self._product(self._normalized(x), WIDTH, 2 * WIDTH))
+            x = self.op("Add", x, self._product(hidden, 2 * WIDTH, WIDTH))
         logits = self.op("MatMul", self._normalized(x), self.op("Transpose", table, perm=[1, 0]))
         self.op("Cast", logits, to=TensorProto.FLOAT, out="logits")
         self.outputs.insert(0, _info("logits", TensorProto.FLOAT, ["batch", "new", VOCABULARY]))
@@ -95,6 +97,16 @@ class TinyDecoder:
 
     def _weight(self, *shape: int, scale: float = 0.0) -> str:
         return self.constant(self.rng.standard_normal(shape) * (scale or 1.5 / shape[0] ** 0.5), self._dtype)
+
+    def _product(self, x: str, rows: int, columns: int) -> str:
+        """The product with weights at random."""
+        if self.accuracy < 0:
+            return self.op("MatMul", x, self._weight(rows, columns))
+        blocks = rows // BLOCK
+        weights = self.constant(self.rng.integers(0, 256, (columns, blocks, BLOCK // 2)), np.uint8)
+        scales = self.constant(self.rng.uniform(0.2, 0.4, columns * blocks) / rows**0.5, np.float32)
+        how = {"K": rows, "N": columns, "bits": 4, "block_size": BLOCK, "accuracy_level": self.accuracy}
+        return self.op("MatMulNBits", x, weights, scales, domain=MICROSOFT, **how)
 
     def _input(self, name: str, type_: int, shape: Sequence[str | int]) -> str:
         self.inputs.append(_info(name, type_, shape))
@@ -153,7 +165,7 @@ class TinyDecoder:
 
     def _heads(self, x: str, count: int) -> str:
         """[1, count, N, size] of the products of `x` with weights."""
-        product = self.op("MatMul", x, self._weight(WIDTH, count * SIZE))
+        product = self._product(x, WIDTH, count * SIZE)
         split = self.op("Reshape", product, self.constant([0, 0, count, SIZE]))
         return self.op("Transpose", split, perm=[0, 2, 1, 3])
 
@@ -178,7 +190,7 @@ class TinyDecoder:
             self._input(past, self._real, ["batch", self.groups, sizes[0], SIZE])
             self.outputs.append(_info(present, self._real, ["batch", self.groups, sizes[1], SIZE]))
         form = {"ops": self._of_ops, "group-query": self._group_query, "attention": self._of_onnx}[self.attention]
-        return self.op("MatMul", form(x, pasts, presents), self._weight(WIDTH, WIDTH))
+        return self._product(form(x, pasts, presents), WIDTH, WIDTH)
 
     def _of_ops(self, x: str, pasts: list[str], presents: list[str]) -> str:
         q, k, v = (self._heads(x, count) for count in (HEADS, self.groups, self.groups))
@@ -208,9 +220,7 @@ class TinyDecoder:
         return self.op("Reshape", self.op("Transpose", x, perm=[0, 2, 1, 3]), self.constant([0, 0, WIDTH]))
 
     def _group_query(self, x: str, pasts: list[str], presents: list[str]) -> str:
-        q, k, v = (
-            self.op("MatMul", x, self._weight(WIDTH, count * SIZE)) for count in (HEADS, self.groups, self.groups)
-        )
+        q, k, v = (self._product(x, WIDTH, count * SIZE) for count in (HEADS, self.groups, self.groups))
         angles = np.arange(PLACES)[:, None] * 0.3 ** np.arange(SIZE // 2)
         rotary = self.positions == "rotary"
         tables = [self.constant(f(angles), self._dtype) for f in (np.cos, np.sin)] if rotary else []

@@ -72,6 +72,29 @@ def test_float16(tmp_path: Path, workers: Workers) -> None:
     assert report.ok and len(report.outputs) == 5, report.table(True)
 
 
+@pytest.mark.parametrize("accuracy", [0, 4])
+def test_4_bit_weights(accuracy: int, tmp_path: Path, workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteRT's kernels round activations to int8; so do those of ONNX Runtime at level 4.
+
+    Relu is an op of its own: the builtin kernel of products with scales of blocks ignores a fused one.
+    """
+    monkeypatch.setattr(generation, "TOLERANCE", 0.0)
+    source = saved(TinyDecoder(accuracy=accuracy).model(), tmp_path)
+    result = converted(source, (8,), 64)
+    report = checked(source, result, workers)
+    assert report.ok and any("by rounding activations to int8" in out.acceptance for out in report.outputs), (
+        report.table()
+    )
+    strict = checked(source, result, workers, accept=frozenset({"tolerance"}))
+    assert strict.status == "failed"
+    model = TinyDecoder(accuracy=accuracy).model()
+    last = [node for node in model.graph.node if node.op_type == "MatMulNBits"][-1]
+    scales = next(w for w in model.graph.initializer if w.name == last.input[2])
+    scales.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scales) * np.float32(2), scales.name))
+    onnx.save(model, source)
+    assert checked(source, result, workers).status == "failed"
+
+
 SPLITS = {
     "one by one": [],
     "smallest pieces": [("prefill_4", 4, 4)] * 9,

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.checking.evidence import Judgment, Verdict
 from onnxtfl.checking.metrics.comparison import Expectation, compare
 from onnxtfl.checking.models.widened import HALF, HALVES, may_round_operands, write_widened
 from onnxtfl.checking.quantized import for_quantized
@@ -42,6 +43,12 @@ BUDGET = 60.0
 """Seconds after which no further prompt is decoded, unless the check is required."""
 HEAVY = 64 << 20
 """Bytes of a result that runs on its default kernels only, unless the check is required."""
+ROUNDINGS = 4.0
+"""The largest mean error of a result that rounds activations to int8 by rows, relative to that of ONNX Runtime's
+kernels, which round them by blocks. Measured: 0.7 to 1.2, on tiny models with random weights.
+"""
+WIDE, ROUNDED = "wide", "rounded"
+"""Copies of the source: in float32, and with activations rounded to int8."""
 DECODE, PREFILL = "decode", "prefill_"
 """The key of the signature for one token, and the prefix of those for more."""
 WINDOW, WINDOWED = "local_window_size", "sliding_window_cache"
@@ -170,13 +177,16 @@ class _Reference:
     stack: ExitStack
 
     def decode(
-        self, prompt: Sequence[int], forced: Sequence[int] | None = None, kernels: str = "default", wide: bool = False
+        self, prompt: Sequence[int], forced: Sequence[int] | None = None, kernels: str = "default", copy: str = ""
     ) -> tuple[list[int], Array]:
-        """The tokens and logits after a prompt; `wide`: of the source in float32. Raises RunError."""
+        """The tokens and logits after a prompt; `copy`: of the source in float32 (`WIDE`), or with activations rounded
+        to int8 (`ROUNDED`). Raises RunError.
+        """
         d = self.decoder
         names = {"tokens": d.tokens, "attention": d.attention, "positions": d.positions, "logits": d.logits}
         plan = {"prompt": prompt, "steps": self.entries.steps, "forced": forced, "names": names, "caches": self._caches}
-        model = self._widened if wide else self.source
+        model = self._copies[copy] if copy else self.source
+        self.worker.is_source = copy != ROUNDED
         return self.worker.generate(model, plan, RunOptions(kernels, self.settings.time_limit))
 
     @cached_property
@@ -197,10 +207,13 @@ class _Reference:
         return halves or may_round_operands(self.source)
 
     @cached_property
-    def _widened(self) -> Path:
-        path = temporary_directory(self.stack) / "wide.onnx"
-        write_widened(self.source, path)
-        return path
+    def _copies(self) -> Mapping[str, Path]:
+        """The paths of copies of the source."""
+        folder = temporary_directory(self.stack)
+        found = {name: folder / f"{name}.onnx" for name in (WIDE, ROUNDED)}
+        for name, path in found.items():
+            write_widened(self.source, path, rounding=name == ROUNDED)
+        return found
 
     @cached_property
     def _caches(self) -> list[tuple[str, str, list[int], int]]:
@@ -277,25 +290,42 @@ class _Generation:
     def _judged(
         self, name: str, prompt: Sequence[int], expected: tuple[list[int], Array], got: tuple[list[int], Array]
     ) -> OutputCheck:
-        """Compare logits by the tolerance, then with the source in float32 where it rounds, then with its noise; those
-        of rounded activations last by their distance from the source in float32.
-        """
+        """Compare logits by the tolerance, then by further criteria as far as needed."""
         tokens, logits = expected
-        checks, wide = [compare(name, logits, got[1], self._expectation)], None
-        if not checks[-1].ok and self.reference.is_rough:
-            wide = self._other(prompt, tokens, wide=True)
-            if wide is not None:
-                checks.append(_noted(compare(name, wide, got[1], self._expectation), "the source in float32"))
-        if not checks[-1].ok and (other := self._other(prompt, tokens, kernels="builtin")) is not None:
-            error = np.abs(other.astype(np.float64) - logits)
-            noise = Noise(error, float(np.sqrt(np.mean(error**2))))
-            expect = replace(self._expectation, noise=noise)
-            checks.append(_noted(compare(name, logits, got[1], expect), "the source's own noise allowed"))
-        if not checks[-1].ok and self.hybrid:
-            checks.append(_by_distance(checks[0], logits if wide is None else wide, logits, got[1]))
+        checks = [compare(name, logits, got[1], self._expectation)]
+        others = {"float32-reference": self._in_float32, "rounding-noise": self._with_noise}
+        for criterion, further in others.items():
+            if not checks[-1].ok and (self.settings.accept is None or criterion in self.settings.accept):
+                checks += further(checks[0], prompt, expected, got[1])
         found = next((check for check in checks if check.ok), checks[0])
         words = ", ".join(part for part in (_tokens_in_words(tokens, got[0], logits), found.note) if part)
         return replace(found, note=words)
+
+    def _in_float32(
+        self, check: OutputCheck, prompt: Sequence[int], expected: tuple[list[int], Array], got: Array
+    ) -> Iterator[OutputCheck]:
+        """The comparison with the source in float32, if it rounds."""
+        wide = self._other(prompt, expected[0], copy=WIDE) if self.reference.is_rough else None
+        if wide is not None:
+            yield _noted(compare(check.name, wide, got, self._expectation), "the source in float32")
+
+    def _with_noise(
+        self, check: OutputCheck, prompt: Sequence[int], expected: tuple[list[int], Array], got: Array
+    ) -> Iterator[OutputCheck]:
+        """The comparison that allows the source's own noise: without the optimizations of its runtime; and of rounded
+        activations, if the result rounds them too.
+        """
+        tokens, logits = expected
+        if not self.hybrid and (other := self._other(prompt, tokens, kernels="builtin")) is not None:
+            expect = replace(self._expectation, noise=Noise(np.abs(_difference(other, logits)), _size(other, logits)))
+            yield _noted(compare(check.name, logits, got, expect), "the source's own noise allowed")
+        exact = self._other(prompt, tokens, copy=WIDE) if self.hybrid else None
+        rounded = self._other(prompt, tokens, copy=ROUNDED) if exact is not None else None
+        if exact is not None and rounded is not None:
+            noise, error = _size(rounded, exact), _size(got, exact)
+            reason = f"mean error {error:.3g}, where ONNX Runtime has {noise:.3g} by rounding activations to int8"
+            verdict = Verdict.ACCEPT if error <= ROUNDINGS * noise else Verdict.INCONCLUSIVE
+            yield check.judged(Judgment("rounding-noise", verdict, reason, {"noise": noise, "error": error}))
 
     def _other(self, prompt: Sequence[int], tokens: Sequence[int], **how: Any) -> Array | None:
         """The logits of the source computed in another way; None if it does not run so."""
@@ -316,6 +346,15 @@ class _Generation:
         return Expectation(rtol, atol, roundings=steps, levels=levels)
 
 
+def _difference(a: Array, b: Array) -> Array:
+    return np.asarray(a.astype(np.float64) - b)
+
+
+def _size(a: Array, b: Array) -> float:
+    """The root mean square of the difference."""
+    return float(np.sqrt(np.mean(_difference(a, b) ** 2)))
+
+
 _FIRST = "first"
 """Marks errors of the source."""
 
@@ -324,28 +363,6 @@ def _way(kernels: str, pieces: Sequence[Piece], usual: Sequence[Piece]) -> str:
     words = [] if kernels == "default" else [f"{kernels} kernels"]
     words += [] if pieces == usual else [f"in pieces of {pieces[0][1]}" if pieces else "decoded one by one"]
     return f" ({', '.join(words)})" if words else ""
-
-
-def _by_distance(check: OutputCheck, exact: Array, logits: Array, got: Array) -> OutputCheck:
-    """Accept logits that are about as far from those in float32 as the source's own, and not on one side of them."""
-    near, own = _distance(exact, got), _distance(exact, logits)
-    biased = abs(float(np.mean(got - exact))) > BIAS * float(np.sqrt(np.mean(np.square(exact))))
-    if near > max(FACTOR * own, ROUNDED_ACTIVATIONS) or biased:
-        return check
-    words = f"distance {near:.3f} of their size from the source in float32, {own:.3f} of the source itself"
-    return replace(check, ok=True, message="", note=words)
-
-
-def _distance(a: Array, b: Array) -> float:
-    """The root of the mean square of the difference over that of `a`."""
-    scale = float(np.mean(np.square(a, dtype=np.float64))) or 1.0
-    return float(np.sqrt(np.mean(np.square(b.astype(np.float64) - a)) / scale))
-
-
-FACTOR, ROUNDED_ACTIVATIONS, BIAS = 2.0, 0.1, 0.01
-"""How much farther than the source its result may be from the source in float32, the distance that rounded activations
-explain (0.03 to 0.07 in decoders of two layers), and the mean error over the size of the logits.
-"""
 
 
 def _noted(check: OutputCheck, note: str) -> OutputCheck:

@@ -22,6 +22,9 @@ _CODES = {10: 1, 16: 1}
 _ACCURACY = "accuracy_level"
 _EXACT = (0, 1)
 """Values of `accuracy_level`: unset, and float32."""
+_FLOAT32, _INT8 = 1, 4
+_FEW_BITS = {"K", "N", "bits"}
+"""Attributes of products with weights of few bits, which may round the other operand to int8."""
 _DTYPES = ("to", "dtype")
 """Attributes that are a TensorProto.DataType."""
 
@@ -34,14 +37,18 @@ def may_round_operands(source: Path) -> bool:
     return any(node.attributes.get(_ACCURACY, 0) not in _EXACT for node in files.read(source).main.walk())
 
 
-def write_widened(source: Path, target: Path) -> None:
+def write_widened(source: Path, target: Path, rounding: bool = False) -> None:
     """Write the ONNX model `source` with float32 for float16 and bfloat16, also in inputs, outputs and attributes.
 
-    No op may round its operands. Weights are streamed. Raises `OnnxtflError`.
+    No op may round its operands; with `rounding`, all products with weights of few bits round the other one to int8.
+    Weights are streamed. Raises `OnnxtflError`.
     """
     model = files.read(source)
     inline_functions(model)
     _widen(model.main)
+    for node in model.main.walk():
+        if node.attributes.get(_ACCURACY, 0) not in _EXACT or (rounding and node.attributes.keys() >= _FEW_BITS):
+            node.attributes[_ACCURACY] = _INT8 if rounding else _FLOAT32
     files.write(model, target)
 
 
@@ -63,8 +70,6 @@ def _widen_value(value: Value) -> None:
 
 
 def _widen_attributes(node: Node) -> None:
-    if node.attributes.get(_ACCURACY, 0) not in _EXACT:
-        node.attributes[_ACCURACY] = 1
     for name, attribute in node.attributes.items():
         if isinstance(attribute, TensorData) and attribute.dtype in HALVES:
             node.attributes[name] = attribute.cast(DType.FLOAT32)
