@@ -134,17 +134,26 @@ def test_without_hybrid_kernels_the_product_is_exact() -> None:
     np.testing.assert_allclose(found, weights.x @ weights.real.T, atol=1e-5)
 
 
-@pytest.mark.parametrize(("columns", "block"), [(64, 16), (80, 32)])
-def test_blocks_without_a_kernel_stay_exact(columns: int, block: int) -> None:
-    weights = Blocks(4, -(-columns // block) * block, block)
-    if columns % block:
-        weights.columns = columns
-        weights.x = weights.x[:, :columns].copy()
+def test_blocks_without_a_kernel_stay_exact() -> None:
+    weights = Blocks(4, 64, 16)
+    ((_, found),) = run_tflite(converted(weights.model()), [weights.x])
+    np.testing.assert_allclose(found, weights.x @ weights.real.T, atol=1e-5)
+
+
+@pytest.mark.parametrize("signs", [False, True])
+def test_a_last_block_that_is_not_full(signs: bool) -> None:
+    """The other operand gets zeros for its other elements."""
+    columns, block = 80, 32
+    weights = Blocks(4, 96, block, signs=signs)
     rows = {"w": weights.packed(weights.integers).reshape(ROWS, -1, block // 2), "s": weights.scales.reshape(-1)}
+    x = weights.x[:, :columns].copy()
     attributes = {"K": columns, "N": ROWS, "bits": 4, "block_size": block}
-    data = converted(made("MatMulNBits", {"a": weights.x}, 1, rows, "a,w,s", **attributes))
-    ((_, found),) = run_tflite(data, [weights.x])
-    np.testing.assert_allclose(found, weights.x @ weights.real[:, :columns].T, atol=1e-5)
+    data = converted(made("MatMulNBits", {"a": x}, 1, rows, "a,w,s", **attributes))
+    weights.x = np.concatenate([x, np.zeros((3, 96 - columns), F)], 1)
+    np.testing.assert_array_equal(stored_weights(data, block).astype(F), weights.real)
+    ((_, found),) = run_tflite(data, [x])
+    wanted = weights.x @ weights.real.T
+    np.testing.assert_allclose(found, wanted, atol=0.02 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0**-20, 2.0**30])

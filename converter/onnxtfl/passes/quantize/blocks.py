@@ -27,6 +27,7 @@ from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.quantization import Quantization, StoredNumbers, Zeros
 from onnxtfl.ir.reshape import reshape
+from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.targets import Target
 
@@ -46,12 +47,16 @@ def use_block_weights(graph: Graph, target: Target) -> None:
 
 @dataclass(frozen=True)
 class _Weights:
-    """Integers [rows, columns], scales and zero points [rows, blocks] of the constant operand of a product."""
+    """Integers [rows, columns], scales and zero points [rows, blocks] of the constant operand of a product.
+
+    `used`: the columns that the other operand has elements for.
+    """
 
     stored: TensorData
     scales: TensorData
     zeros: TensorData | None
     block: int
+    used: int
 
     def plane(self, number: int, factor: float) -> Value:
         """The integers q' as a constant of a quantized type."""
@@ -68,9 +73,10 @@ class _Weights:
 
 def _weights_of(node: Node) -> _Weights | None:
     """The weights of a product of real rows; None if these are no blocks of entire rows."""
-    x, roles, turned = node.operand(0), ops.DotRoles.of(node), made_by(node.operand(1), ops.Transpose)
-    axes = tuple(range(node.operand(1).rank)) if turned is None else turned.attr("permutation")
-    linear = made_by(node.operand(1) if turned is None else turned.operand(0), ops.DequantizeLinear)
+    x, roles, whole = node.operand(0), ops.DotRoles.of(node), _whole(node.operand(1))
+    turned = made_by(whole, ops.Transpose)
+    axes = tuple(range(whole.rank)) if turned is None else turned.attr("permutation")
+    linear = made_by(whole if turned is None else turned.operand(0), ops.DequantizeLinear)
     if linear is None or not linear.attr("block_size") or x.dtype is not DType.FLOAT32 or x.is_constant:
         return None
     stored, scales, zeros = (None if v is None else v.data for v in (*linear.operands, None)[:3])
@@ -82,16 +88,29 @@ def _weights_of(node: Node) -> _Weights | None:
     axis, block = linear.attr("axis") % 2, int(linear.attr("block_size"))
     if [axes[a] for a in roles.rhs_contract] != [axis] or stored.shape[axis] % block or not stored.dtype.is_integer:
         return None
+    if whole.shape[roles.rhs_free[0]] != node.operand(1).shape[roles.rhs_free[0]]:
+        return None
     order = (1 - axis, axis)
     ordered = (None if data is None else data.transpose(order) for data in (stored, scales, zeros))
     integers, factors, points = ordered
     assert integers is not None and factors is not None
-    return _Weights(integers, factors, points, block)
+    return _Weights(integers, factors, points, block, node.operand(1).size(roles.rhs_contract[0]))
+
+
+def _whole(value: Value) -> Value:
+    """The value of which `value` has the first elements along each axis: the last block of a row may be longer."""
+    part = made_by(value, ops.Slice)
+    starts, steps = (None, None) if part is None else (static_ints(part.operand(1)), static_ints(part.operand(3)))
+    if part is None or starts is None or steps is None or any(starts) or set(steps) != {1}:
+        return value
+    return part.operand(0)
 
 
 def _is_accepted(node: Node, weights: _Weights, target: Target) -> bool:
     operand = weights.plane(0, 1.0)
-    product = Node(ops.DotGeneral, [Value(node.operand(0).type), operand], _rows_by_rows(node.operand(0)))
+    x = node.operand(0).tensor_type
+    rows = Value(x.with_shape((*(x.shape or ())[:-1], weights.stored.shape[1])))
+    product = Node(ops.DotGeneral, [rows, operand], _rows_by_rows(rows))
     product.add_result(node.result.type)
     accepted = target.accepted(product) is not None
     product.detach()
@@ -144,23 +163,29 @@ def _have_offsets(stored: DType, scales: Array, zeros: Array | int) -> bool:
 
 def _made(graph: Graph, node: Node, weights: _Weights) -> Value | None:
     """The product; None if the scales are no finite numbers, or all 0."""
-    scales, x = _scales_of(weights), node.operand(0)
+    scales, b = _scales_of(weights), Builder(graph, node, maker="block weights")
     if not 0 < scales.largest < math.inf:
         return None
-    b, factor = Builder(graph, node, maker="block weights"), scales.factor(16 ** weights.planes[-1])
+    x, factor = _padded(b, node.operand(0), weights), scales.factor(16 ** weights.planes[-1])
     products = [b(ops.DotGeneral, x, weights.plane(i, factor), **_rows_by_rows(x)) for i in weights.planes]
     if scales.are_rounded:
         node.remarks += (Remark("rounded", node.op.name, node.result.name or ""),)
     if scales.has_offsets:
         terms = constant(OffsetData(weights.stored.dtype, weights.scales, weights.zeros, factor))
-        products.append(b(ops.DotGeneral, _sums(b, x, weights.block), terms, **_rows_by_rows(x)))
+        products.append(b(ops.DotGeneral, _sums(b, x, weights), terms, **_rows_by_rows(x)))
     total = products[0]
     for product in products[1:]:
         total = b(ops.Add, total, product)
     return total if factor == 1 else b(ops.Mul, total, b.scalar(1 / factor, total))
 
 
-def _sums(b: Builder, x: Value, block: int) -> Value:
+def _padded(b: Builder, x: Value, weights: _Weights) -> Value:
+    """Rows with zeros for the rest of the last block."""
+    more = weights.stored.shape[1] - weights.used
+    return b(ops.Pad, x, np.asarray([[0, 0]] * (x.rank - 1) + [[0, more]])) if more else x
+
+
+def _sums(b: Builder, x: Value, weights: _Weights) -> Value:
     """The sums of the blocks of a row."""
-    blocks = reshape(b, x, [*x.shape[:-1], x.size(-1) // block, block], x)
+    blocks = reshape(b, x, [*x.shape[:-1], weights.scales.shape[1], weights.block], x)
     return b(ops.Reduce, blocks, [blocks.rank - 1], kind="sum", keepdims=False)
