@@ -118,7 +118,7 @@ def _tables(op: str, measurer: measure.Measurer, options: argparse.Namespace) ->
     if options.only == "empty":
         return tables
     found = _findings(f"{op}.hybrid", hybrid_cases_of(op), measurer, options.again)
-    tables |= {"hybrid": summarize(found, {"per_axis"}) if any(map(is_accepted, found)) else ""}
+    tables |= {"hybrid": summarize(found, {"per_axis", "blocks"}) if any(map(is_accepted, found)) else ""}
     if options.only is None:
         found = _findings(op, cases_of(op), measurer, options.again)
         tables |= {"kernels": summarize(found), "inexact": inexact(found)}

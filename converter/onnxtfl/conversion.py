@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxtfl.errors import UsageError
-from onnxtfl.schemas.target_tables import target_tables
 from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, ranked, shape, some, titled
 
 if TYPE_CHECKING:
@@ -275,6 +274,9 @@ def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]
             f"{summary.dynamic_ops} {products} that the source quantizes at run time: `dynamic_quant=hybrid` computes "
             "them with kernels for int8 weights: smaller and faster, but less exact"
         )
+    if summary.rounded_scales:
+        products = "1 product has" if summary.rounded_scales == 1 else f"{summary.rounded_scales} products have"
+        lines.append(f"{products} weights whose scales are no float16, and become the nearest ones")
     if summary.coarse_ops:
         lines.append("kernels round coarsely: " + ", ".join(f"{op} {n} steps" for op, n in summary.coarse_ops.items()))
     warnings = [Row("warning", f"{name}: {text}", "yellow") for name, text in summary.kernels]
@@ -298,7 +300,7 @@ _COMPOSITE = 3
 
 def _unquantized_rows(summary: QuantizationSummary | None, placement: Placement | None, verbose: bool) -> list[Row]:
     """What to quantize in the source of a quantized model, so that its float ops run on the NPU."""
-    if summary is None or placement is None or target_tables()[placement.target].accelerator is None:
+    if summary is None or placement is None or not placement.is_of_npu:
         return []
     ops = Counter(name for op in summary.islands for name in op.sources)
     float_ops = [op for op in placement.elsewhere if op.rewrite.startswith("float")]

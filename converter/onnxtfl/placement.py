@@ -83,6 +83,12 @@ class Placement:
     compiled: bytes | None = field(default=None, repr=False)
 
     @property
+    def is_of_npu(self) -> bool:
+        """Whether the target is an NPU, which computes on integers."""
+        table = target_tables().get(self.target)
+        return table is not None and table.accelerator is not None
+
+    @property
     def elsewhere(self) -> tuple[PlacedOp, ...]:
         """The ops that do not run on the target itself."""
         return tuple(op for op in self.ops if op.reason and not op.fault)

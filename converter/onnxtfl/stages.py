@@ -15,6 +15,7 @@ from onnxtfl.passes.boundary.fixed_sizes import refuse_open_results
 from onnxtfl.passes.boundary.parts import separate_outputs, separate_region_outputs
 from onnxtfl.passes.boundary.sequences import flatten_outputs
 from onnxtfl.passes.canonical.canonicalize import MOVES
+from onnxtfl.passes.canonical.columns import transpose_columns
 from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
@@ -279,8 +280,10 @@ def float16(target: Target, options: Options) -> Passes:
 
 def legalize(target: Target, options: Options) -> Passes:
     """Return the passes that legalize all ops for the target."""
+    once = Pass("round once", partial(quantize.round_once, target=target), EVERYWHERE, needs=LEGAL)
     return [
-        Pass("legalize", partial(legalization.legalize, target=target), EVERYWHERE, needs=NEUTRAL, establishes=LEGAL)
+        Pass("legalize", partial(legalization.legalize, target=target), EVERYWHERE, needs=NEUTRAL, establishes=LEGAL),
+        *([once] if target.name == "tfl" else []),
     ]
 
 
@@ -311,11 +314,13 @@ def layout(target: Target, options: Options) -> Passes:
     late = partial(legalization.legalize, target=target, late=True)
     loops = Patterns.of(LOOP_INVARIANTS, LOOP_SIMPLIFICATION)
     steps = Pass("steps", partial(quantize.write_steps, target=target), EVERYWHERE, needs=LAID_OUT)
+    is_delegated = isinstance(target, TfliteTarget) and target.delegate is not None
     return [
         Pass("layout", partial(assign, io_layout=options.io_layout), assign, needs=LEGAL, establishes=LAID_OUT),
         *([steps] if _computes_integers_only(target) else []),
         Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
         Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
+        *([Pass("columns", transpose_columns, EVERYWHERE, needs=LAID_OUT)] if is_delegated else []),
         Group("cleanup", _tidied(target, options), needs=LAID_OUT),
         Pass("legalize merged", late, EVERYWHERE, needs=LAID_OUT, when=legalization.has_repeated_operands),
     ]

@@ -10,7 +10,6 @@ else p equal weights. All are small integers, so that results are rounded once::
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +19,7 @@ from onnxtfl.build.convolutions import channels_first, channels_last
 from onnxtfl.build.sizes import slice_axes
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onnxtfl.build.rows import Entries, row
 from onnxtfl.build.runtime_axes import transposed_by
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -30,6 +31,25 @@ def _from_tfl_transpose(b: Builder, node: Node) -> Value:
     return transposed_by(b, node.operand(0), node.operand(1))
 
 
+_MOST_TURNED, _MOST_PARTS = 1 << 16, 64
+"""The largest product of all axes but two that an NPU transposes, and the most parts that larger ones are cut into."""
+
+
+@decompose(ops.Transpose, "ethos-u", when=lambda node: node.operand(0).tensor_type.is_static)
+def _transposed_parts(b: Builder, node: Node) -> Value | None:
+    """Transpose parts along a first axis that stays."""
+    x, axes = node.operand(0), tuple(node.attr("permutation"))
+    if axes[0] != 0 or x.rank != 4:
+        return None
+    inner = sorted(x.size(axis) for axis in range(1, 4))
+    size = min(x.size(0), _MOST_TURNED // inner[-1])
+    if inner[-1] * inner[-2] > _MOST_TURNED or not x.size(0) // _MOST_PARTS < size < x.size(0):
+        return None
+    parts = [slice_axes(b, x, {0: slice(start, start + size)}) for start in range(0, x.size(0), size)]
+    return b(ops.Concatenate, *(b(ops.Transpose, part, permutation=axes) for part in parts), axis=0)
+
+
+@decompose(ops.Transpose, "ethos-u", "axes")
 @decompose(ops.Transpose, "tfl", "axes")
 def _transpose_fewer_axes(b: Builder, node: Node) -> Value | None:
     """Merge axes that stay adjacent; if there are none, first move two together that end up adjacent."""

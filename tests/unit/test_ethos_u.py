@@ -62,6 +62,7 @@ FORMS: Mapping[str, onnx.ModelProto] = {
     "a mean of the last axis": quantized("ReduceMean", (3, 7, 9), constants=[np.array([2])]),
     "rows of a table": quantized("Gather", (1, 10, 8), constants=[np.array([3, 1])], axis=1),
     "blocks": quantized("DepthToSpace", IMAGE, blocksize=2),
+    "blocks of a large image": quantized("DepthToSpace", (1, 9, 260, 260), blocksize=3),
     "a repeated axis": quantized("Expand", (1, 8, 1, 1), constants=[np.array([1, 8, 4, 4])]),
     "a fine scale": quantized("Sigmoid", IMAGE, scale=0.001),
     "a constant divisor": quantized("Div", IMAGE, constants=[np.float32(4)]),
@@ -131,6 +132,15 @@ def test_the_placement_of_a_file(target: str, tmp_path: Path, capsys: pytest.Cap
     assert f"placement    {target}: " in capsys.readouterr().out
 
 
+def test_the_report_says_what_to_quantize_in_the_source() -> None:
+    norm = quantized("LayerNormalization", IMAGE, constants=[np.ones(6, np.float32)])
+    report = onnxtfl.onnx_to_tflite(norm, target="ethos-u55", check=False).report.table(width=200)
+    assert "1 node is float in the source" in report and "op_types_to_quantize" in report
+    assert "advice" not in onnxtfl.onnx_to_tflite(norm, target="micro", check=False).report.table()
+    whole = onnxtfl.onnx_to_tflite(FORMS["blocks"], target="ethos-u55", quantized_io="int8", check=False).report
+    assert "advice" not in whole.table()
+
+
 def test_only_files_of_tflite_are_placed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"only \.tflite files"):
         onnxtfl.inspect(saved(cnn(), tmp_path / "m.onnx"), placement="micro")
@@ -177,6 +187,8 @@ SIZE = np.array([8, 10], np.int32)
         ("axes sizes < 5", _instance("MEAN", (1, 3), (1, 4, 5, 3), np.array([1, 2])), False),
         ("input turned < 61", _instance("TRANSPOSE", (3, 2, 4, 5), (2, 4, 5, 3), np.array([3, 0, 1, 2])), True),
         ("input turned < 20", _instance("TRANSPOSE", (3, 2, 4, 5), (2, 4, 5, 3), np.array([3, 0, 1, 2])), False),
+        ("input turned < 241", _instance("TRANSPOSE", (1, 3, 2, 4, 5, 1), (1, 2, 3, 4, 5, 1), np.array([0])), True),
+        ("input turned < 120", _instance("TRANSPOSE", (1, 3, 2, 4, 5, 1), (1, 2, 3, 4, 5, 1), np.array([0])), False),
         ("dim last", _instance("ARG_MAX", (4, 5), (4, 5, 3), np.array([-1])), True),
         ("dim last", _instance("ARG_MAX", (4, 3), (4, 5, 3), np.array([1])), False),
     ],

@@ -8,17 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tools.probe.case import Array, Case
+from tools.probe.case import Array, Case, Position
 from tools.probe.quantized import AXES, symmetric
 
 from onnxtfl.formats.tflite import schema
-from onnxtfl.ir.quantization import dequantize, quantize
+from onnxtfl.ir.quantization import Quantization, dequantize, quantize
 from onnxtfl.targets.table import entry
 
 STORAGES = ("int8", "int4")
 _CASES_PER_CELL = 6
 _ASYMMETRIC = "asymmetric_quantize_inputs"
 _SLACK = 1.1
+_OF_BLOCKS, _BLOCK = ("FULLY_CONNECTED",), 32
+"""The ops with scales of blocks, and the size of these."""
 
 
 def hybrid(cases: Iterable[Case]) -> Iterator[Case]:
@@ -38,6 +40,30 @@ def hybrid(cases: Iterable[Case]) -> Iterator[Case]:
                 for axis in (None, AXES[case.op]) if case.op in AXES else (None,):
                     for options in _roundings(case):
                         yield _stored(case, storage, axis, options)
+            if case.op in _OF_BLOCKS:
+                wide = _wide(case)
+                chosen = {("operands", i): _by_block(wide.operands[i]) for i in _variables(case, "W")}
+                for options in _roundings(case):
+                    yield _with(wide, chosen, {"per_axis": "W", "blocks": "32n"}, options)
+
+
+def _wide(case: Case) -> Case:
+    """The case with rows of two blocks."""
+    operands = list(case.operands)
+    for i in (*_variables(case, "T"), *_variables(case, "W")):
+        array = operands[i]
+        assert array is not None
+        times = (*(1 for _ in array.shape[:-1]), -(-2 * _BLOCK // array.shape[-1]))
+        operands[i] = np.ascontiguousarray(np.tile(array, times)[..., : 2 * _BLOCK])
+    return replace(case, operands=operands)
+
+
+def _by_block(array: Array | None) -> Quantization:
+    """Symmetric int4 with a float16 scale for each block of a row."""
+    assert array is not None
+    largest = np.max(np.abs(array.reshape(array.shape[0], -1, _BLOCK)), axis=2, initial=1e-3)
+    scales = tuple(map(float, (largest / 7).astype(np.float16).reshape(-1)))
+    return Quantization("int4", scales, (0,) * len(scales), 1, _BLOCK)
 
 
 def _variable(case: Case, index: int) -> str:
@@ -58,21 +84,31 @@ def _roundings(case: Case) -> list[dict[str, Any]]:
 
 def _stored(case: Case, storage: str, axis: int | None, rounding: dict[str, Any]) -> Case:
     """The case with quantized weights; the expected results use the dequantized weights and unrounded activations."""
-    assert case.evaluate is not None
-    operands, real, chosen = list(case.operands), list(case.operands), {}
+    chosen: dict[Position, Quantization] = {}
     for i in _variables(case, "W"):
+        array = case.operands[i]
+        assert array is not None
+        chosen["operands", i] = symmetric(array, storage, axis)
+    return _with(case, chosen, {} if axis is None else {"per_axis": "W"}, rounding)
+
+
+def _with(case: Case, chosen: dict[Position, Quantization], extra: dict[str, Any], rounding: dict[str, Any]) -> Case:
+    """The case with some operands quantized."""
+    assert case.evaluate is not None
+    operands, real = list(case.operands), list(case.operands)
+    for (_, i), quantization in chosen.items():
         array = operands[i]
         assert array is not None
-        chosen["operands", i] = quantization = symmetric(array, storage, axis)
         operands[i] = quantize(array, quantization)
         real[i] = dequantize(operands[i], quantization)
+    storage = next(iter(chosen.values())).storage
     return replace(
         case,
         types={**case.types, "W": f"q{storage}"},
         operands=operands,
         expected=case.evaluate(*real),
         bounds=_bounds(case, real),
-        extra={**_without_groups(case), **rounding, **({} if axis is None else {"per_axis": "W"})},
+        extra={**_without_groups(case), **rounding, **extra},
         quantizations=chosen,
         options={**case.options, **rounding},
         evaluate=None,

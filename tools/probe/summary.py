@@ -29,6 +29,8 @@ _SHAPES = ("equal", "scalar", "broadcast")
 _SPECIAL = ("nan",)
 """Modes that forms do not depend on."""
 _BAD = ("wrong", "abort", "absent")
+_DISTINCT = ("per_axis", "blocks")
+"""What a form either needs or does not take."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Form:
         """Whether this form accepts all nodes that `other` accepts."""
         return (
             all(key in other.sets and other.sets[key] <= values for key, values in self.sets.items())
-            and self.sets.get("per_axis") == other.sets.get("per_axis")
+            and all(self.sets.get(key) == other.sets.get(key) for key in _DISTINCT)
             and self.low <= other.low
             and self.high >= other.high
             and (self.broadcast or 0) >= (other.broadcast or 0)
@@ -160,8 +162,13 @@ def _is_by_chance(group: Sequence[Finding], runtime: str, high: int) -> bool:
 
 
 def is_correct(finding: Finding, runtime: str) -> bool:
-    """Whether all kernel sets of the runtime are correct; only the reference set may lack the op."""
-    verdicts = [verdict for kernel_set, verdict in finding.verdicts.items() if kernel_set.split()[0] == runtime]
+    """Whether all kernel sets of the runtime are correct; only the reference set may lack the op.
+
+    That set is left out where there are scales of blocks, which it reads as 0.
+    """
+    sets = [kernel_set for kernel_set in finding.verdicts if kernel_set.split()[0] == runtime]
+    read = [kernel_set for kernel_set in sets if "blocks" not in finding.extra or not kernel_set.endswith("reference")]
+    verdicts = [finding.verdicts[kernel_set] for kernel_set in read]
     return verdicts in (["correct"] * len(verdicts), ["correct", "correct", "absent"])
 
 

@@ -20,7 +20,7 @@ STAGES = {
         *("floats", "dynamic products", "quantized types", "simplify", "layers of scans"),
         *("integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io", "formulas"),
         *("convolutions", "separate outputs", "legalize", "saturate", "tidy", "sink", "layout", "legalize late"),
-        *("loop invariants", "cleanup", "legalize merged", "lower", "fuse activations", "pass through"),
+        *("loop invariants", "columns", "cleanup", "legalize merged", "lower", "fuse activations", "pass through"),
         *("state tensors", "memory", "prepared outputs"),
     ),
     ".tflite": (

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from onnxtfl.errors import InvalidModelError
@@ -18,6 +17,7 @@ from onnxtfl.formats.source import CONTAINER, Source
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.decode import Decoded, Decoder
 from onnxtfl.ir.data import SourceFile, SourcePart
+from onnxtfl.ir.dataclass import dataclass
 
 MAJOR = 1
 """The major version of the format that is read."""

@@ -25,6 +25,7 @@ __all__ = [
     "ArrayData",
     "CastData",
     "FileData",
+    "FilledData",
     "PaddedData",
     "ReshapedData",
     "RowsData",
@@ -148,6 +149,28 @@ class ArrayData(TensorData):
 
     def numpy(self) -> Array:
         return self._array
+
+
+class FilledData(TensorData):
+    """One number as often as there are elements."""
+
+    def __init__(self, number: float, dtype: DType, shape: Sequence[int]) -> None:
+        self.number, self.dtype, self.shape = number, dtype, tuple(shape)
+
+    @property
+    def key(self) -> Hashable:
+        return ("filled", self.number, self.dtype, self.size)
+
+    def reshape(self, shape: Sequence[int]) -> TensorData:
+        _check_size(self, shape)
+        return FilledData(self.number, self.dtype, shape)
+
+    def numpy(self) -> Array:
+        return np.full(self.shape, self.number, self.dtype.numpy)
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        shape = (*self.shape[:axis], stop - start, *self.shape[axis + 1 :])
+        return np.full(shape, self.number, self.dtype.numpy)
 
 
 class SourceFile:

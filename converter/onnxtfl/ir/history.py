@@ -7,7 +7,7 @@ from typing import Literal
 
 from onnxtfl.ir.dataclass import dataclass
 
-Kind = Literal["island", "faster", "float", "bias", "kernel", "dynamic"]
+Kind = Literal["island", "faster", "float", "bias", "kernel", "dynamic", "rounded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class Remark:
     - "float": the op `op` of the source has float tensors next to quantized ones; `text` names them.
     - "bias": the bias has another scale than in the source; `text` names both.
     - "dynamic": the op `op` multiplies dynamically quantized values; `text` is the name of its result.
+    - "rounded": the scales of the weights of `op` become the nearest float16; `text` is the name of its result.
     - "kernel": the source's runtime deviates from the meaning of the op `op`, as `text` describes.
     """
 

@@ -35,8 +35,9 @@ class QuantizationSummary:
     largest element, since hybrid kernels quantize activations that the source quantizes differently, or not at all.
     `kernels`: (tensor, what is computed) of each op whose kernel in the source's runtime deviates from the semantics of
     the op. `faults`: known kernel bugs of releases that were not measured, with the number of affected ops.
-    `dynamic_ops`: products of activations that are quantized at run time, which are not hybrid kernels. `coarse_ops`:
-    the number of integer ops, by name, whose kernels may have errors of several steps.
+    `rounded_scales`: products with weights whose scales become the nearest float16. `dynamic_ops`: products of
+    activations that are quantized at run time, which are not hybrid kernels. `coarse_ops`: the number of integer ops,
+    by name, whose kernels may have errors of several steps.
     """
 
     integer_ops: Mapping[str, int] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class QuantizationSummary:
     kernels: tuple[tuple[str, str], ...] = ()
     faults: Mapping[str, int] = field(default_factory=dict)
     dynamic_ops: int = 0
+    rounded_scales: int = 0
 
     @property
     def islands(self) -> tuple[FloatOp, ...]:

@@ -13,7 +13,7 @@ from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.settings import Settings
 from onnxtfl.formats import files
 from onnxtfl.ir.data import Array
-from onnxtfl.llm.generation import Entries
+from onnxtfl.llm.entries import Entries
 from onnxtfl.runtimes import ENGINE, LITERT, RunError, RunOptions, Worker
 
 _EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
@@ -53,9 +53,14 @@ class _Check:
     litert: Worker
     options: RunOptions
 
+    @property
+    def steps(self) -> int:
+        """Tokens after each prompt, at most half of the caches."""
+        return min(self.entries.steps, max(1, self.entries.context // 2))
+
     def run(self, seed: int) -> tuple[str, str]:
         """What is wrong, "" if nothing is, and a note."""
-        rng, steps = np.random.default_rng(seed), self.entries.steps
+        rng, steps = np.random.default_rng(seed), self.steps
         lengths = sorted(
             {n for n in (3, *(size + 2 for size in self.entries.prefill)) if n < self.entries.context // 4}
         )
@@ -74,7 +79,7 @@ class _Check:
     def _compared(self, prompt: Sequence[int], text: str, stops: Sequence[int]) -> str:
         """How the engine's text differs from that of LiteRT's tokens, where it is not by rounding."""
         pieces = self.entries.pieces(len(prompt) - 1)
-        plan = {"prompt": prompt, "steps": self.entries.steps, "forced": None, "pieces": pieces}
+        plan = {"prompt": prompt, "steps": self.steps, "forced": None, "pieces": pieces}
         tokens, logits = self.litert.generate(self.model, plan, self.options)
         end = next((k for k, token in enumerate(tokens) if token in stops), len(tokens))
         starts = [tokens[:k] for k in range(end + 1)]

@@ -15,6 +15,7 @@ from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import Permutation
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.permutations import is_unit_move
+from onnxtfl.ir.quantization import StoredNumbers
 from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.ir.verify import VerifyError, verify
 from onnxtfl.rewriting import target as engine
@@ -85,12 +86,12 @@ class Target(engine.Target):
         costs are equal or unknown, those that the delegate computes; of these, the one with the smallest error of
         quantized results; if errors are equal too, the first in the order of the rules.
 
-        After layout assignment most nodes stay as they are until they are written: their forms are remembered until
-        they are asked for a second time.
+        After layout assignment most nodes stay as they are until they are written: until then their forms are
+        remembered.
         """
         if not self.is_laid_out or self.reads_values:
             return self._accepted(node)
-        state, known = _state_of(node), self._known.pop(node, None)
+        state, known = _state_of(node), self._known.get(node)
         if known is not None and len(known[0]) == len(state) and all(map(operator.is_, known[0], state)):
             self._last = known[1:]
             return known[1]
@@ -157,6 +158,7 @@ class Target(engine.Target):
         return form.op, form.domain, operands, results, form.results, form.own_version, options, self.is_laid_out
 
     def version(self, node: Node, form: Form) -> int:
+        self._known.pop(node, None)  # the node is written
         last, key = self._last
         if last is not form or key is None:
             key = self.key_of(node, form)
@@ -193,16 +195,24 @@ def _state_of(node: Node) -> tuple[object, ...]:
 
 def _operand_key(operand: Operand | Computed, reads_values: bool) -> Hashable:
     if operand.__class__ is Value and not reads_values:
-        return operand.type, operand.data is not None
+        return _type_key(operand.type), operand.data is not None
     if isinstance(operand, Computed):
         return operand.type, False
     if reads_values and (known := _small_integers(operand)) is not None:
         return known.shape, known.tobytes()
     if isinstance(operand, Value):
-        return operand.type, operand.data is not None
+        return _type_key(operand.type), operand.data is not None
     if operand is None:
         return None
     return (operand.dtype, operand.shape) if isinstance(operand, TensorData) else _array_key(np.asarray(operand))
+
+
+def _type_key(type_: Type | None) -> Hashable:
+    """A type without the scales of blocks, which no table depends on."""
+    quantization = type_.quantization if isinstance(type_, TensorType) else None
+    if quantization is None or not isinstance(quantization.scales, StoredNumbers) or not isinstance(type_, TensorType):
+        return type_
+    return type_.dtype, type_.shape, quantization.storage, quantization.axis, quantization.block
 
 
 def _small_integers(operand: Operand) -> Array | None:

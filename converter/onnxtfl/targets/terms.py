@@ -293,10 +293,9 @@ def _line(sizes: Sizes) -> int:
 
 def _turned(sizes: Sizes) -> int:
     """The largest product of all axes but two; of at most three, without leading axes of size 1, the largest one."""
-    moved = list(itertools.dropwhile(lambda size: size == 1, sizes))
-    if len(moved) <= 3:
-        return max(moved, default=1)
-    return max(map(math.prod, itertools.combinations(moved, len(moved) - 2)))
+    if all(size == 1 for size in sizes[:-3]):
+        return max(sizes, default=1)
+    return max(map(math.prod, itertools.combinations(sizes, len(sizes) - 2)))
 
 
 def _size(sizes: Sizes, axis: int) -> int:

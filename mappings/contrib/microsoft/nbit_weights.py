@@ -12,7 +12,7 @@ from onnxtfl.build.stored import unpacked_rows
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.data import ArrayData, FilledData
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.packed import ByteData, FieldData
@@ -127,11 +127,14 @@ def _zero_points(zero: Value | None, dtype: DType, shape: tuple[int, int]) -> Va
     """Return a zero point per block; rows fill whole bytes. Source: ONNX Runtime, contrib_ops MatMulNBits."""
     rows, count = shape
     if zero is None:
-        return constant(ArrayData(np.full(shape, 1 << (dtype.bits - 1)).astype(dtype.numpy), dtype))
+        return constant(FilledData(1 << (dtype.bits - 1), dtype, shape))
     if zero.dtype is not DType.UINT8 or zero.data is None:
         raise UnsupportedError(f"zero points of {zero.dtype.value} that are not constant uint8")
     per = 8 // dtype.bits
-    fields = FieldData(zero.data, dtype, (rows, -(-count // per) * per)).numpy()
+    whole = FieldData(zero.data, dtype, (rows, -(-count // per) * per))
+    if count % per == 0:
+        return constant(whole)
+    fields = whole.numpy()
     return constant(ArrayData(np.ascontiguousarray(fields[:, :count]), dtype))
 
 

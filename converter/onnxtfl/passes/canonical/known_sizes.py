@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from onnxtfl.ir.builder import Builder, infer
+from onnxtfl.ir.builder import Builder, infer, propagate
+from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Symbol, symbols
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.shapes import dims_of
@@ -37,18 +38,22 @@ def infer_sizes(graph: Graph) -> bool:
 def _repeat_numbers(graph: Graph) -> bool:
     """Recreate nodes of which an element was computed at run time when they were created, and is known by now."""
     changed = False
-    for node in [node for node in graph.nodes if any(_numbers(node.results)) and not node.regions]:
-        if not set(_numbers(node.results)) <= set(_numbers(v for v in node.operands if v is not None)):
+    for node in [node for node in graph.nodes if any(_numbers(v.known for v in node.results)) and not node.regions]:
+        before, read = (set(_numbers(v.known for v in side if v is not None)) for side in (node.results, node.operands))
+        if before <= read:
+            continue
+        known = propagate(node, [v.tensor_type for v in node.results])
+        if all(one is not None for one in known) and len(set(_numbers(known))) < len(before):
             graph.replace(node, Builder(graph, node, cause=node).remade(node, *node.operands))
             changed = True
     return changed
 
 
-def _numbers(values: Iterable[Value]) -> Iterator[Symbol]:
-    """The numbers computed at run time among the known elements of values."""
-    for value in values:
-        if value.known is not None and value.known.dtype == object:
-            yield from (s for dim in dims_of(value.known) for s in symbols(dim) if isinstance(s, Unknown))
+def _numbers(known: Iterable[Array | None]) -> Iterator[Symbol]:
+    """The numbers computed at run time among known elements."""
+    for elements in known:
+        if elements is not None and elements.dtype == object:
+            yield from (s for dim in dims_of(elements) for s in symbols(dim) if isinstance(s, Unknown))
 
 
 def _symbols(types: Sequence[Type | None]) -> set[Symbol]:

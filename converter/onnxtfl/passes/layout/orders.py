@@ -136,7 +136,7 @@ class _Search:
     def _seed_alternatives(self, node: Node) -> None:
         """A matmul may use an operand before it is transposed, or a weight in another order."""
         movable = [i for i, v in enumerate(node.operands) if v is not None and _is_movable(v)]
-        for change in alternatives(node) if movable else ():
+        for change in self._alternatives(node) if movable else ():
             moved = [i for i, order in enumerate((*change.operands, *change.results)) if order is not None]
             if len(moved) == 1 and moved[0] in movable:
                 self._add_accepted(node, Configuration.of(node, change))
@@ -211,12 +211,15 @@ class _Search:
 
         Of the many for a matmul: the simplest, which propagates orders, and those with only known orders.
         """
-        every = (Configuration.of(node, way) for way in alternatives(node))
-        found = [c for c in every if (c.results[0] if index < 0 else c.operands[index]) == order]
+        ways = self._alternatives(node) if has_alternatives(node.op) else ()
+        found = [Configuration.of(node, way) for way in ways if _order_at(node, way, index) == order]
         if found:
             return [found[0], *(c for c in found[1:] if self._all_known(node, c))]
         change = node.op.permuted(node, index, order)
         return [] if change is None else [Configuration.of(node, change)]
+
+    def _alternatives(self, node: Node) -> list[Permuted]:
+        return self._once("alternatives", node, lambda: list(alternatives(node)))
 
     def _all_known(self, node: Node, configuration: Configuration) -> bool:
         return all(v.is_constant or order in self.found.known(v) for v, order in configuration.pairs(node))
@@ -249,6 +252,14 @@ class _Search:
         known.append(new)
         for value, order in new.pairs(node):
             self.offer(value, order)
+
+
+def _order_at(node: Node, change: Permuted, index: int) -> Order:
+    """Return the order of operand `index` (-1: of the first result) of `node` after `change`."""
+    values, orders = (node.operands, change.operands) if index >= 0 else (node.results, change.results)
+    order = orders[max(index, 0)] if index < len(orders) else None
+    value = values[max(index, 0)]
+    return natural(value) if order is None and value is not None else order or ()
 
 
 def _structure_of(node: Node) -> Hashable:

@@ -14,22 +14,26 @@ than mid-range. Weights of 8 bits become two products, of their high and their l
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.block_weights import LARGEST_HALF, LEAST_HALF, HalfScales, NibbleData, OffsetData, offsets
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.data import Array, TensorData
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.quantization import Quantization, StoredNumbers, Zeros
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.targets import Target
 
-_STRIP = 1 << 17
+_STRIP = 1 << 22
+"""The scales that are read at a time."""
+_FEW = 64
+"""The rows that usually tell what holds for all."""
 
 
 def use_block_weights(graph: Graph, target: Target) -> None:
@@ -64,7 +68,9 @@ class _Weights:
 
 def _weights_of(node: Node) -> _Weights | None:
     """The weights of a product of real rows; None if these are no blocks of entire rows."""
-    x, linear, roles = node.operand(0), made_by(node.operand(1), ops.DequantizeLinear), ops.DotRoles.of(node)
+    x, roles, turned = node.operand(0), ops.DotRoles.of(node), made_by(node.operand(1), ops.Transpose)
+    axes = tuple(range(node.operand(1).rank)) if turned is None else turned.attr("permutation")
+    linear = made_by(node.operand(1) if turned is None else turned.operand(0), ops.DequantizeLinear)
     if linear is None or not linear.attr("block_size") or x.dtype is not DType.FLOAT32 or x.is_constant:
         return None
     stored, scales, zeros = (None if v is None else v.data for v in (*linear.operands, None)[:3])
@@ -74,7 +80,7 @@ def _weights_of(node: Node) -> _Weights | None:
     if roles.lhs_batch or roles.lhs_contract != (x.rank - 1,) or stored.dtype.bits not in (4, 8):
         return None
     axis, block = linear.attr("axis") % 2, int(linear.attr("block_size"))
-    if roles.rhs_contract != (axis,) or stored.shape[axis] % block or not stored.dtype.is_integer:
+    if [axes[a] for a in roles.rhs_contract] != [axis] or stored.shape[axis] % block or not stored.dtype.is_integer:
         return None
     order = (1 - axis, axis)
     ordered = (None if data is None else data.transpose(order) for data in (stored, scales, zeros))
@@ -98,11 +104,15 @@ def _rows_by_rows(x: Value) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class _Scales:
-    """The least and the largest absolute value of scales, and whether a block has an offset."""
+    """The least and the largest absolute value of scales, and whether a block has an offset.
+
+    `are_rounded`: whether some of the first scales are no float16.
+    """
 
     least: float
     largest: float
     has_offsets: bool
+    are_rounded: bool
 
     def factor(self, most: int) -> float:
         """A power of 2 that brings the scales, and `most` times them, into the range of normal float16."""
@@ -118,8 +128,18 @@ def _scales_of(weights: _Weights) -> _Scales:
         scales = weights.scales.slab(0, start, min(start + step, rows))
         zeros = 0 if weights.zeros is None else weights.zeros.slab(0, start, min(start + step, rows))
         ends += [float(np.abs(scales).min()), float(np.abs(scales).max())]
-        has_offsets = has_offsets or bool(offsets(weights.stored.dtype, scales, zeros).any())
-    return _Scales(min(ends), max(ends), has_offsets)
+        has_offsets = has_offsets or _have_offsets(weights.stored.dtype, scales, zeros)
+    return _Scales(min(ends), max(ends), has_offsets, _are_rounded(weights.scales.slab(0, 0, min(rows, _FEW))))
+
+
+def _are_rounded(scales: Array) -> bool:
+    mantissas = np.frexp(scales.astype(np.float32))[0]
+    return bool((mantissas.astype(np.float16) != mantissas).any())
+
+
+def _have_offsets(stored: DType, scales: Array, zeros: Array | int) -> bool:
+    first = zeros if isinstance(zeros, int) else zeros[:_FEW]
+    return bool(offsets(stored, scales[:_FEW], first).any()) or bool(offsets(stored, scales, zeros).any())
 
 
 def _made(graph: Graph, node: Node, weights: _Weights) -> Value | None:
@@ -129,6 +149,8 @@ def _made(graph: Graph, node: Node, weights: _Weights) -> Value | None:
         return None
     b, factor = Builder(graph, node, maker="block weights"), scales.factor(16 ** weights.planes[-1])
     products = [b(ops.DotGeneral, x, weights.plane(i, factor), **_rows_by_rows(x)) for i in weights.planes]
+    if scales.are_rounded:
+        node.remarks += (Remark("rounded", node.op.name, node.result.name or ""),)
     if scales.has_offsets:
         terms = constant(OffsetData(weights.stored.dtype, weights.scales, weights.zeros, factor))
         products.append(b(ops.DotGeneral, _sums(b, x, weights.block), terms, **_rows_by_rows(x)))

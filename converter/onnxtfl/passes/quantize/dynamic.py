@@ -12,13 +12,12 @@ round (:mod:`onnxtfl.ir.whole_rows`) are multiplied as in the source, by the ker
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, PaddedData, TensorData
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.facts import EXACT, facts_of
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant

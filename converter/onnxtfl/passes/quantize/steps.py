@@ -12,13 +12,13 @@ Replaced are elements computed in float, or by an op that only the target's fall
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import evaluate_node

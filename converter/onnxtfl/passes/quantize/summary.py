@@ -60,6 +60,7 @@ def summary(graph: Graph, names: Mapping[Value, str], target: Target) -> Quantiz
         kernels=tuple(kernels.values()),
         faults=dict(faults),
         dynamic_ops=len(dynamic),
+        rounded_scales=len({r for r, _ in said if r.kind == "rounded"}),
     )
 
 

@@ -8,12 +8,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.states.fixed_caches import TOKENS, set_inputs

@@ -21,7 +21,7 @@ Fewer tokens than N are padded. Where P + N > C then, no row may be written past
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ import numpy as np
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.ir.dependencies import needed_values
 from onnxtfl.ir.dims import Dim, Symbol, evaluate, is_static, substitute, symbol, symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.shapes import known_dims
@@ -269,6 +271,18 @@ class _Rewriting:
         divisor = np.asarray([self._size(dim) for dim in sizes], node.result.dtype.numpy)
         return self.b.remade(node, self._of(node.operand(0)), divisor.reshape(node.operand(1).shape))
 
+    def _looked_up(self, node: Node) -> list[Value] | None:
+        """Refuse a table of positions that has fewer than the caches."""
+        table = node.operand(0)
+        rows = table.shape[node.attr("axis")] if table.is_constant and table.rank else self.caches.places
+        read = {v.name for v in needed_values([self._of(node.operand(1))]) if v in self.inputs}
+        if isinstance(rows, int) and rows < self.caches.places and read == {POSITIONS}:
+            raise UnsupportedError(
+                f"caches of {self.caches.places} places, but a table of {rows} positions",
+                node=node.name, op=node.op.name, hint=f"`context` of at most {rows}", code="E-OP-008",
+            )  # fmt: skip
+        return None
+
     def _slice(self, node: Node) -> list[Value] | None:
         x, starts, _, strides = (v for v in node.operands if v is not None)
         steps, begins = known_dims(strides), known_dims(starts)
@@ -348,4 +362,5 @@ _RULES: dict[Any, Callable[[_Rewriting, Node], list[Value] | None]] = {
     ops.Slice: _Rewriting._slice,
     ops.Softmax: _Rewriting._softmax,
     ops.FloorMod: _Rewriting._wrapped,
+    ops.Gather: _Rewriting._looked_up,
 }

@@ -2,9 +2,10 @@
 
 from onnxtfl.passes.canonical.fuse.activation_formulas import ACTIVATIONS
 from onnxtfl.passes.canonical.fuse.linear import LINEAR
+from onnxtfl.passes.canonical.fuse.repeated_batches import REPEATED_BATCHES
 from onnxtfl.passes.canonical.fuse.repeated_features import REPEATED
 from onnxtfl.rewriting.patterns import Patterns
 
-FUSE = Patterns.of(LINEAR, REPEATED, ACTIVATIONS)
+FUSE = Patterns.of(LINEAR, REPEATED, REPEATED_BATCHES, ACTIVATIONS)
 
 __all__ = ["FUSE"]
