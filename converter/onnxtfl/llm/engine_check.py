@@ -13,7 +13,7 @@ from onnxtfl.checking.report import CheckReport
 from onnxtfl.checking.settings import Settings
 from onnxtfl.formats import files
 from onnxtfl.ir.data import Array
-from onnxtfl.llm.generation import Entries
+from onnxtfl.llm.entries import Entries
 from onnxtfl.runtimes import ENGINE, LITERT, RunError, RunOptions, Worker
 
 _EXCUSES = frozenset({"unavailable", "unsupported", "timeout", "memory"})
