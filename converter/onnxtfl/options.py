@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onnxtfl.passes.states.exposed import StateMode
     from onnxtfl.passes.states.first_caches import FirstCaches
     from onnxtfl.passes.states.fixed_caches import FixedCaches
+    from onnxtfl.passes.states.named_caches import NamedCaches
     from onnxtfl.passes.types.small_types import IoDtype
 
 Progress = Callable[[str], None]
@@ -77,7 +78,7 @@ class Options:
     allow_custom: bool = False
     plugins: Sequence[str] = ()
     is_quantized_later: bool = False
-    caches: FixedCaches | FirstCaches | None = None
+    caches: FixedCaches | FirstCaches | NamedCaches | None = None
     signatures: Mapping[str, Mapping[str, Sequence[int | str]]] | None = None
     debug: bool = field(default_factory=lambda: bool(os.environ.get("ONNXTFL_VERIFY")))
 

@@ -17,6 +17,7 @@ from onnxtfl.formats import files
 from onnxtfl.formats.litertlm import read_container
 from onnxtfl.formats.source import open_source
 from onnxtfl.formats.tflite import schema
+from tests.unit import test_tflite_data_files as external_weights
 from tests.unit.tiny_decoders import CHARACTERS, TOKENS, greedy, sentence_piece, write_decoder
 
 builder = pytest.importorskip("litert_lm_builder")
@@ -107,6 +108,19 @@ def test_models_of_several_sections(folder: Path, tmp_path: Path) -> None:
     assert onnxtfl.signatures(tmp_path / "all.litertlm") == keys
     done = onnxtfl.tflite_to_onnx(tmp_path / "all.litertlm", signature=keys[-1], check="require")
     assert done.report.ops_after == {"Exp": 1}
+
+
+def test_weights_in_a_section_of_their_own(tmp_path: Path) -> None:
+    content = external_weights.model("tflite_weights")
+    (tmp_path / "w.bin").write_bytes(bytes(64) + external_weights.WEIGHTS.tobytes())
+    (tmp_path / "m.tflite").write_bytes(content)
+    made = builder.LitertLmFileBuilder()
+    made.add_tflite_weights(str(tmp_path / "w.bin"), builder.TfLiteModelType.EMBEDDER)
+    made.add_tflite_model(str(tmp_path / "m.tflite"), builder.TfLiteModelType.EMBEDDER)
+    with (tmp_path / "all.litertlm").open("wb") as out:
+        made.build(out)
+    done = onnxtfl.tflite_to_onnx(tmp_path / "all.litertlm", check="require")
+    assert done.report.ops_after == {"Mul": 1}
 
 
 def _edited(content: bytes, position: int, *values: int) -> bytes:
@@ -284,3 +298,28 @@ def test_the_check_in_the_engine(folder: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("onnxtfl.llm.engine_check._NEAR", 0)
     with pytest.raises(onnxtfl.CheckFailedError, match="LiteRT-LM goes on with"):
         onnxtfl.llm.convert(model, tmp_path / "y.litertlm", **how)
+
+
+def test_there_and_back(folder: Path, tmp_path: Path) -> None:
+    onnxtfl.signatures_to_onnx(folder / "model.litertlm", tmp_path, check=False)
+    decode, target = tmp_path / "decode.onnx", tmp_path / "back.litertlm"
+    how = {"tokenizer": folder / "tokenizer.json", "metadata": {"start_token": 1, "stop_tokens": [2]}}
+    with pytest.raises(UsageError, match="prefill: the sizes of this decoder are fixed"):
+        onnxtfl.llm.convert(decode, target, prefill=[8], **how)
+    found = onnxtfl.llm.convert(decode, target, **how)
+    assert (found.prefill, found.context) == ((4, 16), 64)
+    assert found.size < 1.5 * (folder / "model.litertlm").stat().st_size
+    graph = files.read(target).signatures[-1].graph
+    assert graph.output_names == ["logits", "kv_cache_k_0", "kv_cache_v_0"]
+    litert_lm = pytest.importorskip("litert_lm")
+    greedily = litert_lm.SamplerConfig(top_k=1, temperature=1.0)
+    with (
+        litert_lm.Engine(str(target), cache_dir=":nocache") as engine,
+        engine.create_session(apply_prompt_template=False, sampler_config=greedily, max_output_tokens=8) as session,
+    ):
+        session.run_prefill(["Some text."])
+        tokens = engine.tokenize(session.run_decode().texts[0])
+    assert tokens == greedy(folder / "model.onnx", [1, *map(TOKENS.index, "Some text.")], 8)
+    decode.rename(tmp_path / "other.onnx")
+    with pytest.raises(onnxtfl.UnsupportedError, match=r"looked beside it for decode\.onnx, found prefill_4"):
+        onnxtfl.llm.convert(tmp_path / "prefill_4.onnx", target, **how)

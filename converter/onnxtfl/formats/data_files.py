@@ -34,20 +34,7 @@ class DataFiles:
 
         Raises InvalidModelError if the file is missing, truncated or not allowed, or the values do not fit the shape.
         """
-        file = self._file(location, name)
-        data = FileData(file, offset, dtype, shape)
-        if length not in (None, data.nbytes):
-            raise InvalidModelError(
-                f"tensor {name!r} has {length} bytes of external data, its shape {list(shape)} needs {data.nbytes}",
-                code="E-FILE-006",
-            )
-        if offset + data.nbytes > file.size:
-            raise InvalidModelError(
-                f"external data of tensor {name!r} is truncated: {file.path} has {file.size} bytes, "
-                f"{offset + data.nbytes} are needed",
-                code="E-FILE-006",
-            )
-        return data
+        return part_of(self._file(location, name), offset, length, dtype, shape, name)
 
     def _file(self, location: str, name: str) -> SourceFile:
         if self.model is None:
@@ -93,6 +80,25 @@ class DataFiles:
         raise InvalidModelError(
             f"tensor {name!r}: external data is missing: no file {model.parent / posix}", code="E-FILE-006"
         )
+
+
+def part_of(
+    file: SourceFile, offset: int, length: int | None, dtype: DType, shape: tuple[int, ...], name: str
+) -> FileData:
+    """The values of the tensor `name` in a file; errors as for `DataFiles.part`."""
+    data = FileData(file, offset, dtype, shape)
+    if length not in (None, data.nbytes):
+        raise InvalidModelError(
+            f"tensor {name!r} has {length} bytes of external data, its shape {list(shape)} needs {data.nbytes}",
+            code="E-FILE-006",
+        )
+    if offset + data.nbytes > file.size:
+        raise InvalidModelError(
+            f"external data of tensor {name!r} is truncated: {file.path} has {file.size} bytes, "
+            f"{offset + data.nbytes} are needed",
+            code="E-FILE-006",
+        )
+    return data
 
 
 def _has_other_names(file: Path, folders: set[Path]) -> bool:

@@ -47,6 +47,9 @@ class StoredNumbers(Sequence[Any]):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.data.numpy().reshape(-1).tolist())
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.data.numpy().reshape(-1), dtype)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StoredNumbers) and self.data.key == other.data.key
 
@@ -72,6 +75,9 @@ class Zeros(Sequence[int]):
 
     def __iter__(self) -> Iterator[int]:
         return itertools.repeat(0, self.length)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.zeros(self.length, dtype or np.int64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onnxtfl.checking.report import CheckReport
     from onnxtfl.checking.settings import Settings
     from onnxtfl.conversion_check import CheckMode
+    from onnxtfl.llm.fixed_decoders import FixedDecoder
     from onnxtfl.llm.metadata import Metadata
     from onnxtfl.llm.sizes import Sizes
     from onnxtfl.llm.tokenizers import Tokenizer
@@ -121,13 +122,17 @@ def convert(
     started, given = time.perf_counter(), of_command(LLM, locals())
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
     from onnxtfl.llm.encoder_decoders import encoder_decoder_at
+    from onnxtfl.llm.fixed_decoders import fixed_decoder_at
     from onnxtfl.llm.model_files import ModelFiles
     from onnxtfl.llm.sizes import sizes_of
 
-    target, files = _target(model, path), ModelFiles(model)
-    sizes, several = sizes_of(files, given["prefill"], given["context"]), encoder_decoder_at(model)
-    if several is not None:
-        sizes = _of_first_tokens(sizes, given["prefill"], target)
+    target, files, fixed = _target(model, path), ModelFiles(model), fixed_decoder_at(model)
+    several = fixed or encoder_decoder_at(model)
+    if fixed is not None:
+        sizes = _of_files(fixed, given)
+    else:
+        sizes = sizes_of(files, given["prefill"], given["context"])
+        sizes = sizes if several is None else _of_first_tokens(sizes, given["prefill"], target)
     parts = _parts(files, given, sizes.context) if _suffix(target) == CONTAINER else None
     if parts is None and (tokenizer is not None or metadata is not None):
         name = "metadata" if tokenizer is None else "tokenizer"
@@ -161,6 +166,16 @@ def _problem(compared: CheckReport | None, mode: CheckMode) -> str:
     if compared is None or (compared.status != "failed" and (mode != "require" or compared.status == "passed")):
         return ""
     return f"the {'check of the converted model' if compared.status == 'failed' else 'converted model was'} {compared}"
+
+
+def _of_files(decoder: FixedDecoder, given: Mapping[str, Any]) -> Sizes:
+    """The sizes of a decoder whose files have them. Raises UsageError if others are asked for."""
+    from onnxtfl.llm.sizes import Sizes
+
+    for name in ("prefill", "context"):
+        if given[name] is not None:
+            raise UsageError(f"`{name}`: the sizes of this decoder are fixed", hint="leave it out", code="E-USE-006")
+    return Sizes(decoder.prefill, decoder.context)
 
 
 def _of_first_tokens(sizes: Sizes, prefill: Sequence[int] | None, target: PathLike) -> Sizes:
@@ -203,6 +218,7 @@ def _write(
     from onnxtfl.llm.container import write_container
     from onnxtfl.llm.encoder_decoders import EncoderDecoder, encoder_decoder_to_tflite
     from onnxtfl.llm.engine_check import with_engine
+    from onnxtfl.llm.fixed_decoders import FixedDecoder, fixed_decoder_to_tflite
     from onnxtfl.llm.signatures import decoder_to_tflite
 
     options = conversion_options({name: value for name, value in given.items() if name != "metadata"})
@@ -211,7 +227,9 @@ def _write(
         file = output.file if parts is None else folder / "model.tflite"
         try:
             with file.open("w+b") as out:
-                if isinstance(model, EncoderDecoder):
+                if isinstance(model, FixedDecoder):
+                    reports = fixed_decoder_to_tflite(model, out, options)
+                elif isinstance(model, EncoderDecoder):
                     new = sizes.prefill[0]
                     reports = encoder_decoder_to_tflite(model, out, options, new=new, context=sizes.context)
                 else:
@@ -233,10 +251,11 @@ def _compared(model: Any, file: Path, given: Mapping[str, Any]) -> CheckReport:
     from onnxtfl.formats import files
     from onnxtfl.llm.decoders import decoder_of
     from onnxtfl.llm.encoder_decoders import EncoderDecoder
+    from onnxtfl.llm.fixed_decoders import FixedDecoder
     from onnxtfl.llm.generation import check_generation
 
-    if isinstance(model, EncoderDecoder):
-        return CheckReport("not checked", "the check decodes with decoders only")
+    if isinstance(model, EncoderDecoder | FixedDecoder):
+        return CheckReport("not checked", "the check decodes with decoders whose caches grow")
     if given["on_progress"] is not None:
         given["on_progress"]("check")
     with ExitStack() as stack:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
-from onnxtfl.formats.data_files import DataFiles
+from onnxtfl.formats.data_files import DataFiles, part_of
 from onnxtfl.formats.source import Source
 from onnxtfl.formats.tflite.decode import Span
 from onnxtfl.formats.tflite.sparsity import SparseData
 from onnxtfl.formats.tflite.types import decode_strings
-from onnxtfl.ir.data import ArrayData, FileData, SourceBytes, TensorData
+from onnxtfl.ir.data import ArrayData, FileData, SourceBytes, SourceFile, TensorData
 from onnxtfl.ir.types import DType
 
 _SMALL = 1024
@@ -25,13 +25,14 @@ _SMALL = 1024
 
 
 class Buffers:
-    """The buffers of a model and the tensors in them."""
+    """The buffers of a model and the tensors in them. `weights`: the section of a .litertlm in place of other files."""
 
-    def __init__(self, source: Source, model: Mapping[str, Any]) -> None:
+    def __init__(self, source: Source, model: Mapping[str, Any], weights: SourceFile | None = None) -> None:
         self._source = source
         self._spans = [self._span(table) for table in model["buffers"] or ()]
         self._external = {table["id"]: table for table in model["external_buffers"] or ()}
         self._groups: Sequence[Mapping[str, Any]] = model["external_buffer_groups"] or ()
+        self._weights = weights
         self.files = DataFiles(None if isinstance(source.file, SourceBytes) else source.file.path)
 
     def span(self, number: int) -> Span | None:
@@ -73,6 +74,8 @@ class Buffers:
             raise InvalidModelError(f"there is no external buffer {number}", node=name, code="E-FILE-010")
         if (table["packing"] or "unpacked") != "unpacked":
             raise UnsupportedError(f"values in another file, packed as {table['packing']!r}", node=name)
+        if self._weights is not None:
+            return part_of(self._weights, table["offset"], table["length"], dtype, shape, name)
         file = self._groups[table["group"]]["name"] or ""
         return self.files.part(file, table["offset"], table["length"], dtype, shape, name)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
-from onnxtfl.formats.litertlm import read_container
+from onnxtfl.formats.litertlm import WEIGHTS, read_container
 from onnxtfl.formats.source import Content, PathLike, Source, format_of, is_container, named, open_source
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
@@ -53,14 +53,14 @@ def read(source: PathLike | Content) -> Model:
         return _read_container(file) if is_container(file) else _read_file(file)
 
 
-def _read_file(file: SourceFile) -> Model:
+def _read_file(file: SourceFile, weights: SourceFile | None = None) -> Model:
     opened = Source(file)
     model = Decoder(opened).root(schema.table("Model"))
     if model["version"] != _VERSION:
         opened.fail(f"unknown schema version {model['version']}, only {_VERSION} can be read")
     if not model["subgraphs"]:
         opened.fail("the model has no subgraph")
-    return _ModelReader(opened, model).read()
+    return _ModelReader(opened, model, weights).read()
 
 
 def _read_container(file: SourceFile) -> Model:
@@ -68,7 +68,10 @@ def _read_container(file: SourceFile) -> Model:
 
     A key that an earlier section has gets the type of its model in front: "vision_encoder:serving_default".
     """
-    main, *others = [(section.model_type, _read_file(section.content)) for section in read_container(file).models()]
+    container = read_container(file)
+    weights = {section.model_type: section.content for section in container.sections if section.kind == WEIGHTS}
+    read = [(one.model_type, _read_file(one.content, weights.get(one.model_type))) for one in container.models()]
+    main, *others = read
     model = main[1]
     keys = {signature.key for signature in model.signatures}
     for type_, other in others:
@@ -101,10 +104,10 @@ def overwrite_entries(path: Path, entries: Mapping[str, bytes]) -> None:
 class _ModelReader:
     """Reads the graphs of a model; stores data that subgraphs share."""
 
-    def __init__(self, source: Source, model: Decoded) -> None:
+    def __init__(self, source: Source, model: Decoded, weights: SourceFile | None) -> None:
         self.model = model
         self.source = source
-        self.buffers = Buffers(source, model)
+        self.buffers = Buffers(source, model, weights)
         self.codes = [self._code(code) for code in model["operator_codes"] or ()]
         subgraphs: Sequence[Decoded] = model["subgraphs"]
         self.has_rank_flags = any(t["has_rank"] for s in subgraphs for t in s["tensors"] or ())

@@ -16,7 +16,7 @@ from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.schema import enums
 from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.dims import Dim, Shape, is_static, known_size, symbol
-from onnxtfl.ir.quantization import Quantization, StoredNumbers, limits
+from onnxtfl.ir.quantization import Quantization, StoredNumbers, Zeros, limits
 from onnxtfl.ir.types import MOST_AXES, DType, ResourceType, TensorType, Type
 
 _SPECIAL = {"FLOAT8_E4M3FN": DType.FLOAT8E4M3FN, "FLOAT8_E5M2": DType.FLOAT8E5M2}
@@ -141,14 +141,14 @@ def _read_blocks(
     size = table["block_size"]
     if table["zero_points"] >= 0 and stored(table["zero_points"]).any():
         raise UnsupportedError("blocks with zero points", node=name, code="E-QUANT-001")
-    scales = tuple(stored(table["scales"]).reshape(-1).astype(np.float64).tolist())
+    scales = stored(table["scales"]).reshape(-1)
     if shape is None or len(shape) != 2 or size < 1:
         raise InvalidModelError(f"blocks of {size} elements", node=name, type_=shape, code="E-QUANT-001")
-    found = Quantization(dtype.value, scales, (0,) * len(scales), 1, size)
+    found = Quantization(dtype.value, StoredNumbers(ArrayData(scales)), Zeros(len(scales)), 1, size)
     if not is_static(shape) or known_size(shape[1]) % size or not found.fits(shape):
         message = f"{len(scales)} scales for blocks of {size} do not fit the shape"
         raise InvalidModelError(message, node=name, type_=shape, code="E-QUANT-001")
-    _check_parameters(scales, (0,), dtype, name)
+    _check_parameters(scales[np.isnan(scales)], (0,), dtype, name)
     return found
 
 

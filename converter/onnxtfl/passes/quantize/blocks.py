@@ -18,7 +18,7 @@ import math
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.block_weights import LARGEST_HALF, LEAST_HALF, HalfScales, NibbleData, OffsetData, offsets
+from onnxtfl.ir.block_weights import LARGEST_HALF, LEAST_HALF, HalfScales, NibbleData, OffsetData, offsets, points
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.dataclass import dataclass
@@ -126,7 +126,7 @@ def _scales_of(weights: _Weights) -> _Scales:
     step, ends, has_offsets = max(1, _STRIP // max(columns, 1)), [], False
     for start in range(0, rows, step):
         scales = weights.scales.slab(0, start, min(start + step, rows))
-        zeros = 0 if weights.zeros is None else weights.zeros.slab(0, start, min(start + step, rows))
+        zeros = points(weights.zeros, 0, start, min(start + step, rows))
         ends += [float(np.abs(scales).min()), float(np.abs(scales).max())]
         has_offsets = has_offsets or _have_offsets(weights.stored.dtype, scales, zeros)
     return _Scales(min(ends), max(ends), has_offsets, _are_rounded(weights.scales.slab(0, 0, min(rows, _FEW))))
