@@ -262,6 +262,7 @@ _LLM = (
         "Numbers of new tokens of the prefill signatures, like 32,128,1024.  [default: those that fit of these]"),
     Option("context", Integer(1, 1 << 24, optional=True), None, (LLM,),
         "Tokens that the caches hold.  [default: the model's positions, up to 4096]"),
+    Option("quantize", Choice(None, "dynamic", "float16"), None, (LLM,), flags=""),
     Option("prefill_logits", Flag(), False, (LLM,), "Prefill signatures have logits too."),
     Option("tokenizer", File(), None, (LLM,),
         "A tokenizer.json, or a SentencePiece model.  [default: that beside MODEL]", metavar="FILE"),

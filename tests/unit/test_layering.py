@@ -85,7 +85,17 @@ _ALLOWED = {
     "reporting": {"ir", "checking", "conversion", "inspection", "output", "placement", "runtimes", "tables"},
     "llm": {
         *("arguments", "checking", "conversion_check", "formats", "inputs", "ir", "metrics", "option_table", "options"),
-        *("output", "passes", "pipeline", "pipeline_report", "runtimes", "tables", "temporary", "tracing"),
+        *(
+            "output",
+            "passes",
+            "pipeline",
+            "pipeline_report",
+            "quantizing",
+            "runtimes",
+            "tables",
+            "temporary",
+            "tracing",
+        ),
     },
     "many": {"api", "arguments", "option_table", "temporary"},
     "cli": {_API, "c_source", "kinds", "llm", "option_table", "output", "schemas", "tables", "temporary"},

@@ -98,6 +98,7 @@ def convert(
     seed: int = 0,
     keep_failed: bool = False,
     time_limit: float = 300.0,
+    quantize: Literal["dynamic", "float16"] | None = None,
     float16: Literal["float32", "native"] = "float32",
     min_runtime: str = "2.14",
     max_memory: float = 1024.0,
@@ -110,7 +111,9 @@ def convert(
     ``pip install 'onnxtfl[llm]'``, or a .tflite with the model only; or a folder, for a .litertlm named as the model.
     The model has the signatures ``prefill_N``, one for each number of new tokens in ``prefill``, and ``decode``, which
     share caches of ``context`` places. ``prefill_logits``: with logits in prefill signatures too.
-    The check decodes tokens greedily after several prompts, by the source in ONNX Runtime and by the result in LiteRT.
+    ``quantize``: weights of int8, with activations rounded at run time ("dynamic"), or of float16, by litert-quantizer
+    (``pip install 'onnxtfl[quantize]'``). The check decodes tokens greedily after several prompts, by the source in
+    ONNX Runtime and by the result in LiteRT.
 
     ``tokenizer``: a tokenizer.json or a SentencePiece model, by default that beside the model. ``metadata``: fields of
     LlmMetadata (docs/llm.md), as a dictionary or the path of a TOML file; all others come from genai_config.json,
@@ -220,7 +223,12 @@ def _write(
     from onnxtfl.llm.engine_check import with_engine
     from onnxtfl.llm.fixed_decoders import FixedDecoder, fixed_decoder_to_tflite
     from onnxtfl.llm.signatures import decoder_to_tflite
+    from onnxtfl.pipeline_report import joined
+    from onnxtfl.quantizing import Quantizing
 
+    quantizing = None if given["quantize"] is None else Quantizing(given["quantize"], None, True)
+    if quantizing is not None:
+        quantizing.validate()
     options = conversion_options({name: value for name, value in given.items() if name != "metadata"})
     how: dict[str, Any] = {"prefill": sizes.prefill, "prefill_logits": given["prefill_logits"]}
     with Folder(output.file.parent.parent) as folder:
@@ -234,6 +242,8 @@ def _write(
                     reports = encoder_decoder_to_tflite(model, out, options, new=new, context=sizes.context)
                 else:
                     reports = decoder_to_tflite(model, out, options, context=sizes.context, **how)
+            if quantizing is not None:
+                quantizing.run(file, joined(reports), given["seed"])
             compared = None if given["check"] is False else _compared(model, file, given)
             if parts is not None:
                 with output.file.open("w+b") as out:

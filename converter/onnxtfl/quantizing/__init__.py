@@ -109,9 +109,12 @@ class Quantizing:
         kept = [
             name for name in before if storage is not None and not has_quantized_kernel(name, storage, self.runtimes)
         ]
-        names, graph = [info.name for info in infos], lifted_where_possible(files.read(model))
+        names, graphs = [info.name for info in infos], list(_entered(model))
+        states = [v.name or "" for v in state_values(read.main)]
         sensitive = Sensitive(
-            divisors(graph), exponents(graph), [*unsupported(graph), *(v.name or "" for v in state_values(read.main))]
+            [one for graph in graphs for one in divisors(graph)],
+            [one for graph in graphs for one in exponents(graph)],
+            [*(name for graph in graphs for name in unsupported(graph)), *states],
         )
         quantize(model, self.mode, names, every, float_io=self.float_io, float_ops=kept, sensitive=sensitive)
         read = _written_anew(model, read, {QUANTIZED: Calibrated(self.mode, spreads.by_input()).to_json()})
@@ -169,6 +172,14 @@ def state_values(graph: Graph) -> list[Value]:
         places = state_operands(node.op.name.rpartition(".")[2], len(node.operands))
         found += [value for i in places if (value := node.optional(i)) is not None]
     return found
+
+
+def _entered(model: Path) -> Iterator[Graph]:
+    """The lifted graph of each entry point of a .tflite."""
+    for signature in files.read(model).signatures:
+        entered = files.read(model)
+        entered.enter(signature.key)
+        yield lifted_where_possible(entered)
 
 
 def unsupported(graph: Graph) -> list[str]:
