@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.graph import constant
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.op import Op
 from tests.unit.lifting import INTEGERS, check_legalized, integers, lifted_onnx, lifted_tfl, onnx_target
 from tests.unit.tflite_graphs import TfliteGraph, assert_same_as_litert
@@ -67,3 +68,11 @@ def test_a_choice_of_single_elements_has_the_declared_rank(op: str) -> None:
         return g.op(op, [g.given(True, "bool"), g.constant([3], "int32"), g.constant([4], "int32")])
 
     assert_same_as_litert(build)
+
+
+def test_conditions_of_sizes_are_known() -> None:
+    """A size that a few constant bools choose, as in the function body of ONNX's Attention."""
+    b = Builder(Graph())
+    no, yes = constant(np.array([False])), constant(np.array([True]))
+    chosen = b(ops.Select, b(ops.And, b(ops.Not, no), yes), np.array([2]), np.array([1]))
+    assert chosen.is_constant and chosen.numpy().tolist() == [2]
