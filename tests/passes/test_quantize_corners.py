@@ -167,7 +167,7 @@ _OPEN_OR_EMPTY = """g (int8[{0}] x) => (int8[{0}] y) <{1}> {{
 
 def test_symbolic_tensors() -> None:
     text = _OPEN_OR_EMPTY.format("N,3", PARAMETERS)
-    assert lowered(text) == {"tfl.RELU": 1}
+    assert lowered(text) == {"tfl.DEQUANTIZE": 1, "tfl.RELU": 1, "tfl.QUANTIZE": 1}  # faster than on integers
     x = integers(4, 3)
     (y,) = run(onnx_graph(text, "legalize"), [x])
     np.testing.assert_array_equal(y, np.clip(np.maximum(x - 3.0, 0) * 2 - 3, -128, 127))
@@ -252,7 +252,7 @@ CASES = {
     "average, coarser result": (f"AveragePool(%x) {{{POOL}}}", "1x2x3x3", COARSE, True),
     "greatest, finer result": (f"MaxPool(%x) {{{POOL}}}", "1x2x3x3", FINE, True),
     "softmax, fine result": ("Softmax(%x) {axis = 3}", "1x2x4x4", "quant<int8 0.0001:-128>", False),
-    "softmax": ("Softmax(%x) {axis = 3}", "1x2x4x4", "quant<int8 0.003:-128>", True),
+    "softmax, faster in float": ("Softmax(%x) {axis = 3}", "1x2x4x4", "quant<int8 0.003:-128>", False),
     "sigmoid, fine result": ("Sigmoid(%x)", "1x2x4x4", "quant<int8 0.001:-128>", False),
     "sigmoid": ("Sigmoid(%x)", "1x2x4x4", "quant<int8 0.003:-128>", True),
     "pad with a value between steps": ("Pad(%x, %p, %third)", "1x2x6x6", FINE, True),
