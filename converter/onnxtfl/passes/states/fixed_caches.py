@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.errors import UnsupportedError
+from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dataclass import dataclass
@@ -220,21 +220,26 @@ class _Rewriting:
         if all(self._known(result) is not None for result in node.results):
             return
         if node.regions:
-            raise UnsupportedError("a loop or branch in a decoder", node=node.name, op=node.op.name, code="E-OP-008")
+            raise _refusal(node, "a loop or branch in a decoder")
         self.b.cause = node
-        rule = _RULES.get(node.op)
-        made = rule(self, node) if rule is not None else None
-        if made is None:
-            made = self.b.remade(node, *(None if v is None else self._of(v) for v in node.operands))
-        for old, new in zip(node.results, made, strict=True):
+        for old, new in zip(node.results, self._made(node), strict=True):
             if (shape := self._shape(old)) != new.shape:
-                raise UnsupportedError(
-                    f"a result of shape {list(new.shape)} where {list(shape)} was expected",
-                    node=node.name, op=node.op.name, code="E-OP-008",
-                )  # fmt: skip
+                raise _refusal(node, f"a result of shape {list(new.shape)} where {list(shape)} was expected")
             new.name, old.name = new.name or old.name, None
             new.origins = new.origins or old.origins
             self.new[old] = new
+
+    def _made(self, node: Node) -> list[Value]:
+        """The new results of a node."""
+        rule = _RULES.get(node.op)
+        made = rule(self, node) if rule is not None else None
+        if made is not None:
+            return made
+        try:
+            return self.b.remade(node, *(None if v is None else self._of(v) for v in node.operands))
+        except InvalidModelError as error:  # the decoder takes several tokens while its caches are empty, else one
+            hint = "`prefill` of 1" if self.caches.new > 1 else None
+            raise _refusal(node, f"{self.caches.new} new tokens after others: {error.message}", hint) from error
 
     def _concatenate(self, node: Node) -> list[Value] | None:
         """New tokens after those in a cache are written into it."""
@@ -277,10 +282,8 @@ class _Rewriting:
         rows = table.shape[node.attr("axis")] if table.is_constant and table.rank else self.caches.places
         read = {v.name for v in needed_values([self._of(node.operand(1))]) if v in self.inputs}
         if isinstance(rows, int) and rows < self.caches.places and read == {POSITIONS}:
-            raise UnsupportedError(
-                f"caches of {self.caches.places} places, but a table of {rows} positions",
-                node=node.name, op=node.op.name, hint=f"`context` of at most {rows}", code="E-OP-008",
-            )  # fmt: skip
+            message = f"caches of {self.caches.places} places, but a table of {rows} positions"
+            raise _refusal(node, message, f"`context` of at most {rows}")
         return None
 
     def _slice(self, node: Node) -> list[Value] | None:
@@ -319,10 +322,7 @@ class _Rewriting:
             return None
         scores = self._of(node.operand(0))
         if axis != scores.rank - 1 or scores.shape[-2] != self.caches.new:
-            raise UnsupportedError(
-                f"a softmax over the places of a cache along axis {axis} of {node.operand(0).type}",
-                node=node.name, op=node.op.name, code="E-OP-008",
-            )  # fmt: skip
+            raise _refusal(node, f"a softmax over the places of a cache along axis {axis} of {node.operand(0).type}")
         shape = [1] * (scores.rank - 2) + [self.caches.new, self.caches.places]
         mask = self._like(self.b(ops.Reshape, self.mask, shape), scores)
         return self.b.remade(node, self._masked(scores, mask))
@@ -336,6 +336,10 @@ class _Rewriting:
                 (other,) = (v for v in node.operands if v is not None and v is not small[0])
                 return self.b(ops.Add, other, self.b(ops.Add, small[0], mask))
         return self.b(ops.Add, scores, mask)
+
+
+def _refusal(node: Node, message: str, hint: str | None = None) -> UnsupportedError:
+    return UnsupportedError(message, node=node.name, op=node.op.name, hint=hint, code="E-OP-008")
 
 
 def _elements(value: Value) -> int:
