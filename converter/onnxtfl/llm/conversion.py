@@ -124,6 +124,8 @@ def convert(
     """
     started, given = time.perf_counter(), of_command(LLM, locals())
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
+    from onnxtfl.formats.files import read
+    from onnxtfl.llm.decoders import decoder_of
     from onnxtfl.llm.encoder_decoders import encoder_decoder_at
     from onnxtfl.llm.fixed_decoders import fixed_decoder_at
     from onnxtfl.llm.model_files import ModelFiles
@@ -131,6 +133,8 @@ def convert(
 
     target, files, fixed = _target(model, path), ModelFiles(model), fixed_decoder_at(model)
     several = fixed or encoder_decoder_at(model)
+    if several is None:
+        decoder_of(read(model).main)  # refuses another model
     if fixed is not None:
         sizes = _of_files(fixed, given)
     else:
