@@ -280,10 +280,8 @@ def float16(target: Target, options: Options) -> Passes:
 
 def legalize(target: Target, options: Options) -> Passes:
     """Return the passes that legalize all ops for the target."""
-    once = Pass("round once", partial(quantize.round_once, target=target), EVERYWHERE, needs=LEGAL)
     return [
-        Pass("legalize", partial(legalization.legalize, target=target), EVERYWHERE, needs=NEUTRAL, establishes=LEGAL),
-        *([once] if target.name == "tfl" else []),
+        Pass("legalize", partial(legalization.legalize, target=target), EVERYWHERE, needs=NEUTRAL, establishes=LEGAL)
     ]
 
 

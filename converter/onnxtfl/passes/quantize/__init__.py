@@ -18,7 +18,6 @@ from onnxtfl.passes.quantize.hybrid import (
 )
 from onnxtfl.passes.quantize.int8_as_uint8 import store_as_uint8
 from onnxtfl.passes.quantize.real_constants import store_real_constants
-from onnxtfl.passes.quantize.rounded_once import round_once
 from onnxtfl.passes.quantize.saturate import saturate_quantized
 from onnxtfl.passes.quantize.steps import write_steps
 from onnxtfl.passes.quantize.summary import summary
@@ -38,7 +37,6 @@ __all__ = [
     "multiply_whole_rows",
     "read_quantized_types",
     "remark_dynamic_products",
-    "round_once",
     "saturate_quantized",
     "set_quantized_io",
     "store_as_int8",
