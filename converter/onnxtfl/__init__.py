@@ -104,12 +104,12 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("onnxtfl")
+    if name not in (*__all__, "llm"):
+        raise AttributeError(f"module 'onnxtfl' has no attribute {name!r}")
     from importlib import import_module
 
     if name == "llm":
         return import_module("onnxtfl.llm")
-    if name not in __all__:
-        raise AttributeError(f"module 'onnxtfl' has no attribute {name!r}")
     value = getattr(import_module(_MODULES.get(name, "onnxtfl.errors")), name)
     globals()[name] = value
     return value

@@ -24,7 +24,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.dims import Dim, broadcast_dim, differ, is_static, known_sizes, product, size_or
+from onnxtfl.ir.dims import Dim, broadcast_dim, differ, known_sizes, product, size_or
 from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -220,8 +220,9 @@ def _fully_connected(node: Node) -> Form | None:
         "asymmetric_quantize_inputs": rhs.is_quantized and not lhs.is_quantized,
     }
     bias = node.optional(2)
-    if bias is None and (q := quantization_of(lhs)) is not None and q.storage == "int16" and is_static(rhs.shape[:1]):
-        bias = zero_bias(lhs, rhs, rhs.shape[0])
+    features = rhs.shape[order[0]]
+    if bias is None and (q := quantization_of(lhs)) is not None and q.storage == "int16" and isinstance(features, int):
+        bias = zero_bias(lhs, weights if isinstance(weights, Value) else rhs, features)
     rows = lhs if rhs.rank == 2 else _flat_rows(lhs, math.prod(rhs.size(axis) for axis in order[1:]))
     return Form("FULLY_CONNECTED", (rows, weights, bias), options)
 

@@ -142,7 +142,7 @@ def test_products_of_halves_beside_an_open_axis(keep: bool, shape: str) -> None:
 def test_more_keys_than_values_in_an_attention_of_many_lengths() -> None:
     text = """g (float[3,2,6,8] q, float[3,2,6,8] k, float[3,2,2,8] v, int64[3] n) => (float[3,2,6,8] y) {
       y = Attention <is_causal = 1> (q, k, v, "", "", "", n) }"""
-    with pytest.raises(onnxtfl.InvalidModelError, match="dimensions 2 and 6 do not broadcast"):
+    with pytest.raises(onnxtfl.InvalidModelError, match="dimensions 6 and 2 do not broadcast"):
         onnx_to_tflite(parsed(text, 24), io.BytesIO(), Options(debug=True))
 
 

@@ -47,7 +47,8 @@ def fixed_decoder_at(model: object) -> FixedDecoder | None:
     found = {match[1]: path for match, path in sorted(matches, key=lambda one: int(one[0][2] or 1 << 30))}
     if "decode" not in found:
         message = f"one signature of a decoder: looked beside it for decode.onnx, found {', '.join(found) or 'none'}"
-        raise UnsupportedError(message, hint="write all with `tfl2onnx --signature all`", code="E-OP-009")
+        hint = "convert all of them (`--signature all|signatures_to_onnx`)"
+        raise UnsupportedError(message, hint=hint, code="E-OP-009")
     return FixedDecoder(found, int(inputs[MASK].shape[-1]))
 
 

@@ -35,13 +35,16 @@ def few_taps(b: Builder, node: Node) -> Value | None:
     """Cut the kernel along its longest axis; a kernel still too large is cut again along another one::
 
     %y = Conv(%x, %k, %b)    ->    %y = Add(Conv(Slice(%p), %k[:3], %b), Conv(Slice(%p), %k[3:])), %p = Pad(%x)
+
+    A window over the whole image stays.
     """
     x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
     if x.dtype is not DType.FLOAT32 or not kernel.is_constant or not _is_depthwise(node):
         return None
     window = conv_window(attributes, kernel.shape).explicit(spatial_sizes(attributes, "input", x.shape))
-    taps = math.prod(window.shape)
-    if window.is_same or window.rank > 2 or not MOST_TAPS < taps <= MOST_TAPS * MOST_PARTS:
+    taps, positions = math.prod(window.shape), spatial_sizes(attributes, "output", node.result.shape)
+    is_whole = all(size == 1 for size in positions)
+    if is_whole or window.is_same or window.rank > 2 or not MOST_TAPS < taps <= MOST_TAPS * MOST_PARTS:
         return None
     padded = pad_axes(b, x, attributes["input_spatial_dimensions"], window.explicit_padding)
     axis, bias, parts = window.shape.index(max(window.shape)), node.optional(2), list[Value]()
