@@ -79,3 +79,19 @@ def test_constant_matrices_have_an_integer_kernel() -> None:
     found = run_tflite(conversion.data or b"", X[:1])[0][1]
     wanted = run_onnx(model("MatMul", weights), {"x0": X[0]}, optimized=False)["y"]
     assert np.abs(found - wanted).max() <= 1.01 * OPS["MatMul"][2]
+
+
+def test_activations_that_the_op_before_takes_in_stay() -> None:
+    """Add, rounded to steps, then Relu in the same steps: one kernel."""
+    n = helper.make_node
+    steps = ["s", "z"]
+    nodes = [n("QuantizeLinear", ["x", *steps], ["xq"]), n("DequantizeLinear", ["xq", *steps], ["xr"])]
+    nodes += [n("Add", ["xr", "xr"], ["a"]), n("QuantizeLinear", ["a", *steps], ["aq"])]
+    nodes += [n("DequantizeLinear", ["aq", *steps], ["ar"]), n("Relu", ["ar"], ["r"])]
+    nodes += [n("QuantizeLinear", ["r", *steps], ["rq"]), n("DequantizeLinear", ["rq", *steps], ["y"])]
+    values = {"s": np.float32(0.05), "z": np.int8(3)}
+    constants = [numpy_helper.from_array(np.asarray(v), k) for k, v in values.items()]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in ("x", "y"))
+    graph = helper.make_graph(nodes, "g", [x], [y], constants)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert onnxtfl.onnx_to_tflite(made).report.ops_after == {"QUANTIZE": 1, "ADD": 1, "DEQUANTIZE": 1}

@@ -181,7 +181,15 @@ class TfliteTarget(Target):
             return False
         slow = narrowed(self.delegate.table.name, form.op).faster_in_float
         stored = {f"q{q.storage}" for r in results_of(node, form) if (q := quantization_of(r)) is not None}
-        return not slow.isdisjoint(stored) and not self.delegates(node, form)
+        return not slow.isdisjoint(stored) and not self.delegates(node, form) and not self._will_be_fused(node, form)
+
+    def _will_be_fused(self, node: Node, form: Form) -> bool:
+        """Whether this is an activation that the op before it takes in."""
+        name, value = fused_activation_of(form.op), node.operand(0)
+        if name is None or value.producer is None or len(value.uses) > 1 or value.type != node.result.type:
+            return False
+        before = self.accepted(value.producer)
+        return before is not None and self.fuses(name, before.op)
 
     def own_refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
         """Why the target does not accept `form`, although its fallback may; None if it does."""
