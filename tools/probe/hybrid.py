@@ -18,6 +18,7 @@ from onnxtfl.targets.table import entry
 STORAGES = ("int8", "int4")
 _CASES_PER_CELL = 6
 _ASYMMETRIC = "asymmetric_quantize_inputs"
+_FUSED = "fused_activation_function"
 _SLACK = 1.1
 _OF_BLOCKS, _BLOCK = ("FULLY_CONNECTED",), 32
 """The ops with scales of blocks, and the size of these."""
@@ -44,7 +45,9 @@ def hybrid(cases: Iterable[Case]) -> Iterator[Case]:
                 wide = _wide(case)
                 chosen = {("operands", i): _by_block(wide.operands[i]) for i in _variables(case, "W")}
                 for options in _roundings(case):
-                    yield _with(wide, chosen, {"per_axis": "W", "blocks": "32n"}, options)
+                    for name in ("NONE", "RELU"):  # which a kernel ignores
+                        extra = {"per_axis": "W", "blocks": "32n", _FUSED: name}
+                        yield _with(_activated(wide, name), chosen, extra, options)
 
 
 def _wide(case: Case) -> Case:
@@ -56,6 +59,16 @@ def _wide(case: Case) -> Case:
         times = (*(1 for _ in array.shape[:-1]), -(-2 * _BLOCK // array.shape[-1]))
         operands[i] = np.ascontiguousarray(np.tile(array, times)[..., : 2 * _BLOCK])
     return replace(case, operands=operands)
+
+
+def _activated(case: Case, name: str) -> Case:
+    """The case with a fused activation."""
+    evaluate = case.evaluate
+    assert evaluate is not None
+    options = {**case.options, _FUSED: name}
+    if name == "NONE":
+        return replace(case, options=options)
+    return replace(case, options=options, evaluate=lambda *arrays: [np.maximum(a, 0) for a in evaluate(*arrays)])
 
 
 def _by_block(array: Array | None) -> Quantization:
