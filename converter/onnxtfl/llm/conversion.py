@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from onnxtfl.checking.report import CheckReport
     from onnxtfl.checking.settings import Settings
     from onnxtfl.conversion_check import CheckMode
+    from onnxtfl.llm.encoder_decoders import EncoderDecoder
     from onnxtfl.llm.fixed_decoders import FixedDecoder
     from onnxtfl.llm.metadata import Metadata
+    from onnxtfl.llm.model_files import ModelFiles
     from onnxtfl.llm.sizes import Sizes
     from onnxtfl.llm.tokenizers import Tokenizer
     from onnxtfl.pipeline_report import Report
@@ -124,22 +126,10 @@ def convert(
     """
     started, given = time.perf_counter(), of_command(LLM, locals())
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
-    from onnxtfl.formats.files import read
-    from onnxtfl.llm.decoders import decoder_of
-    from onnxtfl.llm.encoder_decoders import encoder_decoder_at
-    from onnxtfl.llm.fixed_decoders import fixed_decoder_at
     from onnxtfl.llm.model_files import ModelFiles
-    from onnxtfl.llm.sizes import sizes_of
 
-    target, files, fixed = _target(model, path), ModelFiles(model), fixed_decoder_at(model)
-    several = fixed or encoder_decoder_at(model)
-    if several is None:
-        decoder_of(read(model).main)  # refuses another model
-    if fixed is not None:
-        sizes = _of_files(fixed, given)
-    else:
-        sizes = sizes_of(files, given["prefill"], given["context"])
-        sizes = sizes if several is None else _of_first_tokens(sizes, given["prefill"], target)
+    target, files = _target(model, path), ModelFiles(model)
+    several, sizes = _kind_and_sizes(model, files, given, target)
     parts = _parts(files, given, sizes.context) if _suffix(target) == CONTAINER else None
     if parts is None and (tokenizer is not None or metadata is not None):
         name = "metadata" if tokenizer is None else "tokenizer"
@@ -166,6 +156,28 @@ def convert(
     if problem:
         raise CheckFailedError(problem, conversion=made, hint=f"the result is kept in {made.path}" if made.path else "")
     return made
+
+
+def _kind_and_sizes(
+    model: Any, files: ModelFiles, given: Mapping[str, Any], target: PathLike
+) -> tuple[FixedDecoder | EncoderDecoder | None, Sizes]:
+    """The files of a model of several, None for a decoder with growing caches; and the sizes of the signatures.
+
+    Raises UnsupportedError for other models, and UsageError for sizes that they cannot have.
+    """
+    from onnxtfl.formats.files import read
+    from onnxtfl.llm.decoders import decoder_of
+    from onnxtfl.llm.encoder_decoders import encoder_decoder_at
+    from onnxtfl.llm.fixed_decoders import fixed_decoder_at
+    from onnxtfl.llm.sizes import sizes_of
+
+    if (fixed := fixed_decoder_at(model)) is not None:
+        return fixed, _of_files(fixed, given)
+    several = encoder_decoder_at(model)
+    if several is None:
+        decoder_of(read(model).main)  # refuses another model
+    sizes = sizes_of(files, given["prefill"], given["context"])
+    return several, sizes if several is None else _of_first_tokens(sizes, given["prefill"], target)
 
 
 def _problem(compared: CheckReport | None, mode: CheckMode) -> str:
