@@ -26,7 +26,7 @@ from onnxtfl.llm.entries import Entries
 from onnxtfl.llm.generation import check_generation
 from onnxtfl.runtimes import Workers
 from onnxtfl.runtimes.generation_script import Fixed, decode_tflite
-from tests.unit.decoder_forms import VOCABULARY, TinyDecoder, converted, saved
+from tests.unit.decoder_forms import PLACES, VOCABULARY, TinyDecoder, converted, saved
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,22 @@ def test_tokens_are_the_same(form: str, tmp_path: Path, workers: Workers) -> Non
     report = checked(source, converted(source, (8,), 64), workers, kernels=("default",))
     assert report.ok, report.table(True)
     assert all("the same 32 tokens" in out.note for out in report.outputs), report.table(True)
+
+
+@pytest.mark.parametrize(
+    ("form", "rows"),
+    [
+        ("learned positions", PLACES + 2),
+        ("positions from the length of caches", PLACES + 2),
+        ("group-query attention", PLACES),
+    ],
+)
+def test_more_places_than_positions(form: str, rows: int, tmp_path: Path) -> None:
+    """LiteRT would read beyond the table."""
+    source = saved(TinyDecoder(**FORMS[form]).model(), tmp_path)
+    converted(source, (8,), rows)
+    with pytest.raises(UnsupportedError, match=f"a table of {rows} positions"):
+        converted(source, (8,), rows + 1)
 
 
 def test_float16(tmp_path: Path, workers: Workers) -> None:

@@ -68,7 +68,7 @@ def within_columns(data: TensorData, zeros: Array, axis: int) -> tuple[TensorDat
     """Matrices of 8 bits as int8 from -127, and the zero points that are left, one or one for each column.
 
     `axis`: the one that columns extend along; `zeros`: one or one for each column. None if a column has integers that
-    are further apart.
+    span more than these.
     """
     low, high = min_and_max(data)
     for offset in {*np.unique(zeros).astype(int).tolist()[:1], 128 if data.dtype is DType.UINT8 else 0}:

@@ -98,7 +98,7 @@ class _Rewriting:
     def __init__(self, graph: Graph, caches: FixedCaches) -> None:
         self.graph, self.caches = graph, caches
         self.b = Builder(graph, maker="fix caches")
-        self.filled, self.total = caches.filled, caches.new
+        self.filled = caches.filled
         self.sizes: dict[Symbol, int] = {}
         self.new: dict[Value, Value] = {}
         self.inputs: list[Value] = []
