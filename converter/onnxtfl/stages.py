@@ -26,6 +26,7 @@ from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.canonical.used_parts import slice_used_parts
+from onnxtfl.passes.canonical.used_positions import compute_used_positions
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.loops.invariants import LOOP_INVARIANTS
 from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION
@@ -238,6 +239,12 @@ def formulas(target: Target, options: Options) -> Passes:
     """Expand ops that are formulas of other ops, so that these can be simplified."""
     written = Pass("write formulas", partial(legalization.write_formulas, target=target), EVERYWHERE)
     return [Group("formulas", (written, SIMPLIFY), dependent=True, needs=NEUTRAL)]
+
+
+def used_positions(target: Target, options: Options) -> Passes:
+    """Products of which a part is read: compute this part only."""
+    positions = Pass("used positions", compute_used_positions, EVERYWHERE)
+    return [Group("used positions", (positions, *CLEANUP), dependent=True, needs=NEUTRAL)]
 
 
 def delegate_forms(target: Target, options: Options) -> Passes:
