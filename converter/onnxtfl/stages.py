@@ -21,6 +21,7 @@ from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
 from onnxtfl.passes.canonical.phases import PHASES
+from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.canonical.taps import TAPS
@@ -254,10 +255,11 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     """
     if not isinstance(target, TfliteTarget) or target.delegate is None:
         return []
-    sums = [] if options.is_quantized_later else [TAPS]
-    convolutions = Pass("convolutions", Patterns.of(PHASES, *sums).apply, EVERYWHERE)
+    is_exact = not options.is_quantized_later
+    convolutions = Pass("convolutions", Patterns.of(PHASES, *([TAPS] if is_exact else [])).apply, EVERYWHERE)
     joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
-    return [Group("convolutions", (convolutions, joined, *CLEANUP), needs=NEUTRAL)]
+    pairs = [Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if is_exact else []
+    return [Group("convolutions", (convolutions, joined, *CLEANUP), needs=NEUTRAL), *pairs]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:
