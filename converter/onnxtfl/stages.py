@@ -20,6 +20,8 @@ from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
+from onnxtfl.passes.canonical.merged_columns import merge_columns
+from onnxtfl.passes.canonical.merged_pads import pad_rows
 from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
@@ -322,12 +324,15 @@ def layout(target: Target, options: Options) -> Passes:
     loops = Patterns.of(LOOP_INVARIANTS, LOOP_SIMPLIFICATION)
     steps = Pass("steps", partial(quantize.write_steps, target=target), EVERYWHERE, needs=LAID_OUT)
     is_delegated = isinstance(target, TfliteTarget) and target.delegate is not None
+    columns = Pass("columns", transpose_columns, EVERYWHERE, needs=LAID_OUT)
+    merged = Pass("merged columns", merge_columns, EVERYWHERE, needs=LAID_OUT)
+    rows = Pass("rows", pad_rows, EVERYWHERE, needs=LAID_OUT)
     return [
         Pass("layout", partial(assign, io_layout=options.io_layout), assign, needs=LEGAL, establishes=LAID_OUT),
         *([steps] if _computes_integers_only(target) else []),
         Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
         Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
-        *([Pass("columns", transpose_columns, EVERYWHERE, needs=LAID_OUT)] if is_delegated else []),
+        *([merged, columns, rows] if is_delegated else []),
         Group("cleanup", _tidied(target, options), needs=LAID_OUT),
         Pass("legalize merged", late, EVERYWHERE, needs=LAID_OUT, when=legalization.has_repeated_operands),
     ]
