@@ -28,7 +28,7 @@ from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.halves import moved_in_halves
 from onnxtfl.rewriting.int64 import narrow_int64
 from onnxtfl.rewriting.lower import emit
-from onnxtfl.rewriting.registry import DecomposeRule, Form, rule_name, rules
+from onnxtfl.rewriting.registry import DecomposeRule, Form, rule_name, rules_for
 from onnxtfl.rewriting.requantize import in_float, requantized
 from onnxtfl.rewriting.target import Refusal, Target
 
@@ -149,12 +149,12 @@ def _preferred(graph: Graph, node: Node, target: Target, form: Form) -> list[Nod
             graph.replace(node, values)
         return builder.created
     if _moves_many_axes(node, target):
-        few = rules().decompositions_of(node, *target.chain, order="axes")
+        few = rules_for(node.op).decompositions_of(node, *target.chain, order="axes")
         if made := _rewritten_if(graph, node, few, lambda one: _has_few_axes(one, target)):
             return made
-    has_rules = rules().are_for(node.op, target.delegate_chain)
+    has_rules = rules_for(node.op).are_for(node.op, target.delegate_chain)
     if has_rules and not touches_quantized(node) and not target.delegates(node, form):
-        found = rules().own_decompositions(node, *target.delegate_chain)
+        found = rules_for(node.op).own_decompositions(node, *target.delegate_chain)
         return _rewritten_if(graph, node, found, lambda one: _is_delegated(one, target))
     return []
 
@@ -227,7 +227,7 @@ def will_accept(node: Node, target: Target) -> bool:
 
 
 def _late_rule(node: Node, target: Target) -> DecomposeRule | None:
-    late = rules().late_rule(node.op, *target.chain)
+    late = rules_for(node.op).late_rule(node.op, *target.chain)
     return late.func if late is not None and late.when(node) else None
 
 
@@ -344,9 +344,8 @@ def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[V
 def _decompose(builder: Builder, node: Node, target: Target, chain: Sequence[str] | None = None) -> list[Value] | None:
     """Rewrite `node` by the first rule that applies; `chain`: rules for these targets only, not those for all."""
     late = _late_rule(node, target) if chain is None else None
-    found = (
-        rules().decompositions_of(node, *target.chain) if chain is None else rules().own_decompositions(node, *chain)
-    )
+    known = rules_for(node.op)
+    found = known.decompositions_of(node, *target.chain) if chain is None else known.own_decompositions(node, *chain)
     for rule in [late] if late else found:
         builder.maker = rule_name(rule)
         try:

@@ -19,7 +19,7 @@ from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
 from onnxtfl.ir.whole_rows import are_whole_rows
-from onnxtfl.rewriting.registry import Form, rules
+from onnxtfl.rewriting.registry import Form, rules_for
 from onnxtfl.rewriting.target import Kind, Refusal
 from onnxtfl.schemas.sections import section
 from onnxtfl.schemas.target_tables import FEATURES, ROOT, target_tables
@@ -115,7 +115,7 @@ class TfliteTarget(Target):
         return (*(("litert",) if self.release >= MEASURED_LITERT else MEASURED), *self.table.narrowed)
 
     def forms(self, node: Node) -> Sequence[Form]:
-        return rules().tfl_forms(node)
+        return rules_for(node.op).tfl_forms(node)
 
     def operand_name(self, node: Node, index: int) -> str | None:
         """The name in the table of ops; None for custom ops and variadic operands."""
@@ -165,7 +165,7 @@ class TfliteTarget(Target):
         return entry(form.op).costs if form.op in op_names() else ()
 
     def advice(self, node: Node) -> str | None:
-        return rules().only_onnx.get(node.op, self.table.advice)
+        return rules_for(node.op).only_onnx.get(node.op, self.table.advice)
 
     def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
         refused = self.own_refusal(form, results)
