@@ -19,7 +19,7 @@ from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.options import Options
-from onnxtfl.pipeline import onnx_to_tflite_entries
+from onnxtfl.pipeline import inspect, onnx_to_tflite_entries
 from tests.harness.litert import Array, run_tflite
 from tests.unit.test_stored_weights import packed
 from tests.unit.test_weights_of_few_bits import made
@@ -232,6 +232,14 @@ def test_signatures_share_weights(tmp_path: Path) -> None:
     assert integers is not None
     stored = np.concatenate(list(ArrayData(integers.numpy(), DType.INT4).chunks())).tobytes()
     assert out.getvalue().count(stored) == 1
+
+
+@pytest.mark.parametrize("signs", [False, True])
+def test_no_pass_reads_the_real_weights_after_products(signs: bool) -> None:
+    """Their dequantization is removed: reading millions of scales to a type takes longer than all else."""
+    options = Options(dynamic_quant="hybrid", min_runtime=RUNTIME)
+    graph = inspect(Blocks(4, 64, 32, signs=signs).model(), "block weights", options)
+    assert {node.op.name for node in graph.nodes}.isdisjoint({"DequantizeLinear", "Transpose", "Slice"})
 
 
 def test_weights_are_not_held(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from onnxtfl.ir.quantization import Quantization, StoredNumbers, Zeros
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.patterns import erase_dead
 from onnxtfl.targets import Target
 
 _STRIP = 1 << 22
@@ -42,7 +43,9 @@ def use_block_weights(graph: Graph, target: Target) -> None:
     for node in list(graph.nodes):
         found = _weights_of(node) if node.op is ops.DotGeneral else None
         if found is not None and _is_accepted(node, found, target) and (made := _made(graph, node, found)) is not None:
+            producer = node.operand(1).producer
             graph.replace(node, [made])
+            erase_dead(graph, [] if producer is None else [producer])
 
 
 @dataclass(frozen=True)
@@ -146,19 +149,17 @@ def _scales_of(weights: _Weights) -> _Scales:
     for start in range(0, rows, step):
         scales = weights.scales.slab(0, start, min(start + step, rows))
         zeros = points(weights.zeros, 0, start, min(start + step, rows))
-        ends += [float(np.abs(scales).min()), float(np.abs(scales).max())]
-        has_offsets = has_offsets or _have_offsets(weights.stored.dtype, scales, zeros)
+        limits = scales.min(), scales.max()
+        signs = np.asarray(limits) if isinstance(zeros, int) else scales  # an offset depends on nothing else
+        sizes = limits if limits[0] > 0 else ((found := np.abs(scales)).min(), found.max())
+        ends += [float(size) for size in sizes]
+        has_offsets = has_offsets or bool(offsets(weights.stored.dtype, signs, zeros).any())
     return _Scales(min(ends), max(ends), has_offsets, _are_rounded(weights.scales.slab(0, 0, min(rows, _FEW))))
 
 
 def _are_rounded(scales: Array) -> bool:
     mantissas = np.frexp(scales.astype(np.float32))[0]
     return bool((mantissas.astype(np.float16) != mantissas).any())
-
-
-def _have_offsets(stored: DType, scales: Array, zeros: Array | int) -> bool:
-    first = zeros if isinstance(zeros, int) else zeros[:_FEW]
-    return bool(offsets(stored, scales[:_FEW], first).any()) or bool(offsets(stored, scales, zeros).any())
 
 
 def _made(graph: Graph, node: Node, weights: _Weights) -> Value | None:
