@@ -14,6 +14,7 @@ which there is no fast kernel, two of blocks of 32.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -176,6 +177,7 @@ class Scales:
 
 
 def scales_of(weights: Weights) -> Scales:
+    """Read all scales and zero points."""
     rows, columns = weights.scales.shape
     step, ends, has_offsets = max(1, _STRIP // max(columns, 1)), [], False
     for start in range(0, rows, step):
@@ -206,10 +208,13 @@ def _made(graph: Graph, node: Node, weights: Weights) -> Value | None:
     if scales.has_offsets:
         terms = constant(OffsetData(weights.stored.dtype, weights.scales, weights.zeros, factor))
         products.append(b(ops.DotGeneral, _sums(b, x, weights), terms, **_rows_by_rows(x)))
-    total = products[0]
-    for product in products[1:]:
-        total = b(ops.Add, total, product)
+    total = sum_of(b, products)
     return total if factor == 1 else b(ops.Mul, total, b.scalar(1 / factor, total))
+
+
+def sum_of(b: Builder, values: Sequence[Value]) -> Value:
+    """The sum of values of the same shape."""
+    return functools.reduce(lambda total, value: b(ops.Add, total, value), values)
 
 
 def _padded(b: Builder, x: Value, weights: Weights) -> Value:
