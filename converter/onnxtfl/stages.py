@@ -129,7 +129,12 @@ def real_arithmetic(target: Target, options: Options) -> Passes:
 
 
 def dynamic_products(target: Target, options: Options) -> Passes:
-    """Products of activations that are quantized at run time."""
+    """Products of activations that are quantized at run time, and rows of tables with scales of blocks."""
+    rows = Pass("block rows", partial(quantize.gather_block_rows, target=target), EVERYWHERE, needs=NEUTRAL)
+    return [*_products(target, options), rows]
+
+
+def _products(target: Target, options: Options) -> Passes:
     if options.dynamic_quant == "hybrid" or target.is_real or options.quantized == "float":
         real = Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)
         blocks = Pass("block weights", partial(quantize.use_block_weights, target=target), EVERYWHERE, needs=NEUTRAL)
