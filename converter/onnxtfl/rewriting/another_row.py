@@ -7,12 +7,14 @@ N may be the number of objects that were found, or of regions on one level of a 
 
 from __future__ import annotations
 
+import numpy as np
+
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_nonnegative, is_static, symbols
-from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.shown_sizes import is_of_inputs
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import TensorType
 
 _LAST = (1 << 31) - 1
 """A limit after the last element of any axis."""
@@ -37,7 +39,8 @@ def with_another_row(builder: Builder, node: Node) -> list[Value]:
     """The result of `node` on operands with one more row, without that row."""
     value, *others = node.operands
     assert value is not None
-    padding = constant([[0, 1], *[[0, 0]] * (value.rank - 1)], DType.INT64)
+    padding = np.zeros((value.rank, 2), np.int64)
+    padding[0, 1] = 1
     (result,) = builder.remade(node, builder(ops.Pad, value, padding), *others)
     starts, ends, steps = ([first, *[other] * (result.rank - 1)] for first, other in ((0, 0), (-1, _LAST), (1, 1)))
-    return [builder(ops.Slice, result, *(constant(bounds, DType.INT64) for bounds in (starts, ends, steps)))]
+    return [builder(ops.Slice, result, starts, ends, steps)]
