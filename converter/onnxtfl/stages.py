@@ -25,6 +25,7 @@ from onnxtfl.passes.canonical.merged_pads import pad_rows
 from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
+from onnxtfl.passes.canonical.shared_operands import share_operands
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
@@ -131,7 +132,12 @@ def real_arithmetic(target: Target, options: Options) -> Passes:
 
 
 def dynamic_products(target: Target, options: Options) -> Passes:
-    """Products of activations that are quantized at run time."""
+    """Products of activations that are quantized at run time, and rows of tables with scales of blocks."""
+    rows = Pass("block rows", partial(quantize.gather_block_rows, target=target), EVERYWHERE, needs=NEUTRAL)
+    return [*_products(target, options), rows]
+
+
+def _products(target: Target, options: Options) -> Passes:
     if options.dynamic_quant == "hybrid" or target.is_real or options.quantized == "float":
         real = Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)
         blocks = Pass("block weights", partial(quantize.use_block_weights, target=target), EVERYWHERE, needs=NEUTRAL)
@@ -155,8 +161,9 @@ def fixed_caches(target: Target, options: Options) -> Passes:
     """Caches of a fixed length, in decoders."""
     if options.caches is None:
         return []
+    decided = Pass("decide sizes", options.caches.decide, MAIN_ONLY, needs=NEUTRAL)
     fixed = Pass("fixed caches", options.caches.fix, MAIN_ONLY, needs=NEUTRAL)
-    return [fixed, SIMPLIFY]
+    return [Group("decided sizes", (decided, SIMPLIFY), dependent=True, needs=NEUTRAL), fixed, SIMPLIFY]
 
 
 def recognized(target: Target, options: Options) -> Passes:
@@ -251,7 +258,7 @@ def used_positions(target: Target, options: Options) -> Passes:
 
 
 def delegate_forms(target: Target, options: Options) -> Passes:
-    """Return the passes that write convolutions as the delegate's kernels compute them fastest.
+    """Return the passes that write convolutions and concatenations as the delegate's kernels compute them fastest.
 
     A quantizer would round each part of a sum.
     """
@@ -260,8 +267,9 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     is_exact = not options.is_quantized_later
     convolutions = Pass("convolutions", Patterns.of(PHASES, *([TAPS] if is_exact else [])).apply, EVERYWHERE)
     joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
+    shared = Pass("shared operands", share_operands, EVERYWHERE)
     pairs = [Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if is_exact else []
-    return [Group("convolutions", (convolutions, joined, *CLEANUP), needs=NEUTRAL), *pairs]
+    return [Group("convolutions", (convolutions, joined, shared, *CLEANUP), needs=NEUTRAL), *pairs]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:
