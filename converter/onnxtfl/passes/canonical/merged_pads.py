@@ -7,8 +7,8 @@
                                                           %y = Reshape(%p) [1, h + 1, w + 1, c]
 
 XNNPACK copies the elements after the last padded axis piece by piece: for the pool of a ResNet, 112 x 112 x 64 floats
-take 116 us, 60 us in rows, and 112 x 112 x 32 quantized elements 98 us, 16 us in rows. It computes a Pad before a
-convolution within the convolution.
+take 116 us, 60 us in rows, and 112 x 112 x 32 quantized elements 98 us, 16 us in rows; 8075 samples of sound take 60 us
+and 1 us. It computes a Pad before a convolution within the convolution.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def _amounts(node: Node) -> Array | None:
 
 
 def _last_padded(node: Node, amounts: Array) -> int | None:
-    """The last of several padded axes if few elements are after it and no convolution pads, else None."""
-    axes = [axis for axis, pair in enumerate(amounts) if pair.any()]
-    if len(axes) < 2 or not 1 < math.prod(node.operand(0).shape[axes[-1] + 1 :]) <= MOST_ELEMENTS:
+    """The last padded axis if there are axes of few elements after it and no convolution pads, else None."""
+    x, axis = node.operand(0), max((axis for axis, pair in enumerate(amounts) if pair.any()), default=0)
+    if not 0 < axis < x.rank - 1 or math.prod(x.shape[axis + 1 :]) > MOST_ELEMENTS:
         return None
     is_fused = any(issubclass(user.op, ops.Convolution) for user in node.result.users())
-    return None if is_fused else axes[-1]
+    return None if is_fused else axis
 
 
 def _merged(graph: Graph, node: Node, amounts: Array, axis: int) -> Value:
