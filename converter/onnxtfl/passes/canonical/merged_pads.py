@@ -25,7 +25,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import static_ints
 
-MOST_ELEMENTS = 256
+MOST_ELEMENTS = 128
 """The most elements after the last padded axis; copies of more are as fast."""
 
 
