@@ -27,6 +27,7 @@ from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.shared_operands import share_operands
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.canonical.strided_slices import slice_runs
 from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.canonical.used_parts import slice_used_parts
@@ -332,18 +333,23 @@ def layout(target: Target, options: Options) -> Passes:
     loops = Patterns.of(LOOP_INVARIANTS, LOOP_SIMPLIFICATION)
     steps = Pass("steps", partial(quantize.write_steps, target=target), EVERYWHERE, needs=LAID_OUT)
     is_delegated = isinstance(target, TfliteTarget) and target.delegate is not None
-    columns = Pass("columns", transpose_columns, EVERYWHERE, needs=LAID_OUT)
-    merged = Pass("merged columns", merge_columns, EVERYWHERE, needs=LAID_OUT)
-    rows = Pass("rows", pad_rows, EVERYWHERE, needs=LAID_OUT)
     return [
         Pass("layout", partial(assign, io_layout=options.io_layout), assign, needs=LEGAL, establishes=LAID_OUT),
         *([steps] if _computes_integers_only(target) else []),
         Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
         Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
-        *([merged, columns, rows] if is_delegated else []),
+        *([Pass(*step, EVERYWHERE, needs=LAID_OUT) for step in _MOVES_OF_DELEGATE] if is_delegated else []),
         Group("cleanup", _tidied(target, options), needs=LAID_OUT),
         Pass("legalize merged", late, EVERYWHERE, needs=LAID_OUT, when=legalization.has_repeated_operands),
     ]
+
+
+_MOVES_OF_DELEGATE = (
+    ("merged columns", merge_columns),
+    ("columns", transpose_columns),
+    ("strided slices", slice_runs),
+    ("rows", pad_rows),
+)
 
 
 def _computes_integers_only(target: Target) -> bool:
