@@ -42,6 +42,8 @@ _RULES = {
     "latency, 2 threads": "Latency of LiteRT (XNNPACK) on the result divided by that of ONNX Runtime on the source: "
     "below 1, the result is faster.",
     "latency, recurrent": "The same ratio, for an LSTM and a GRU over 25 steps.",
+    "latency, networks": "The same ratio, for a transformer that classifies by its first token, and for detectors.",
+    "latency, quantized by ONNX Runtime": "The same ratio, for float networks that ONNX Runtime's quantizer quantizes.",
     "latency, quantized": "The same ratio for quantized networks; `float`: divided by the latency of LiteRT on "
     "the converted float original.",
 }
