@@ -20,6 +20,7 @@ from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
+from onnxtfl.passes.canonical.parted_convolutions import PARTS
 from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
@@ -264,7 +265,7 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     if not isinstance(target, TfliteTarget) or target.delegate is None:
         return []
     is_exact = not options.is_quantized_later
-    convolutions = Pass("convolutions", Patterns.of(PHASES, *([TAPS] if is_exact else [])).apply, EVERYWHERE)
+    convolutions = Pass("convolutions", Patterns.of(PHASES, *([TAPS, PARTS] if is_exact else [])).apply, EVERYWHERE)
     joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
     shared = Pass("shared operands", share_operands, EVERYWHERE)
     pairs = [Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if is_exact else []
