@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current_budget
-from onnxtfl.ir.builder import Builder, ElementTypeError
+from onnxtfl.ir.builder import Builder, ElementTypeError, infers_better_sizes
 from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
@@ -22,6 +22,7 @@ from onnxtfl.ir.quantized import is_real, touches_quantized
 from onnxtfl.ir.shown_sizes import operand_types
 from onnxtfl.ir.source_names import source_name
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.another_row import may_lack_rows, with_another_row
 from onnxtfl.rewriting.collapse import collapse, with_unit_batch
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.halves import moved_in_halves
@@ -84,8 +85,12 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
     """Rewrite `node` (after `depth` rewrites) if the target does not accept it; return the new neutral nodes."""
     current_budget().step(node.name, node.op.name)
     try:
+        if infers_better_sizes(node):
+            return _remade(graph, node)
         _check_sizes(node, target)
         form = target.accepted(node)
+        if late and form is not None and target.fails_without_rows(form) and may_lack_rows(node):
+            return _with_another_row(graph, node)
         if late and form is not None and not form.renames:
             return [made for made in emit(graph, node, form, target) if made.op.dialect == "neutral"]
         if form is not None and not late and (made := _preferred(graph, node, target, form)):
@@ -116,6 +121,19 @@ def _will_vanish(node: Node, target: Target, late: bool) -> bool:
     if is_folded and all(v is None or v.is_constant for v in node.operands):
         return True
     return not late and node.op is ops.Reshape and all(refusal.kind == "rank" for refusal in _refusals(node, target))
+
+
+def _remade(graph: Graph, node: Node) -> list[Node]:
+    builder = Builder(graph, node, cause=node)
+    graph.replace(node, builder.remade(node, *node.operands))
+    return builder.created
+
+
+def _with_another_row(graph: Graph, node: Node) -> list[Node]:
+    builder = Builder(graph, node)
+    builder.maker = "legalize.rows"
+    graph.replace(node, with_another_row(builder, node))
+    return builder.created
 
 
 def _preferred(graph: Graph, node: Node, target: Target, form: Form) -> list[Node]:

@@ -26,7 +26,17 @@ from onnxtfl.schemas.target_tables import FEATURES, ROOT, target_tables
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance, dtypes_of, is_half_constant
 from onnxtfl.targets.narrowed import refusal_by
-from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, Version, entry, narrowed, op_names
+from onnxtfl.targets.table import (
+    MEASURED,
+    CostRow,
+    OpEntry,
+    Release,
+    Version,
+    entry,
+    failures_at_zero,
+    narrowed,
+    op_names,
+)
 from onnxtfl.targets.target import Target, operands_of, results_of
 from onnxtfl.targets.terms import holds, reads_producers, within
 
@@ -175,6 +185,9 @@ class TfliteTarget(Target):
 
     def delegates(self, node: Node, form: Form) -> bool:
         return self.delegate is None or self.delegate.refuses(node, form) is None
+
+    def fails_without_rows(self, form: Form) -> bool:
+        return form.op in op_names() and failures_at_zero(form.op).get("first", "refused") != "refused"
 
     def is_faster_in_float(self, node: Node, form: Form) -> bool:
         if self.delegate is None or not self.compares_costs:
