@@ -158,8 +158,9 @@ def fixed_caches(target: Target, options: Options) -> Passes:
     """Caches of a fixed length, in decoders."""
     if options.caches is None:
         return []
+    decided = Pass("decide sizes", options.caches.decide, MAIN_ONLY, needs=NEUTRAL)
     fixed = Pass("fixed caches", options.caches.fix, MAIN_ONLY, needs=NEUTRAL)
-    return [fixed, SIMPLIFY]
+    return [Group("decided sizes", (decided, SIMPLIFY), dependent=True, needs=NEUTRAL), fixed, SIMPLIFY]
 
 
 def recognized(target: Target, options: Options) -> Passes:
