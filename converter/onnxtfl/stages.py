@@ -38,13 +38,9 @@ from onnxtfl.passes.tfl.fuse_activations import fuse_activations
 from onnxtfl.passes.tfl.pass_through import pass_through
 from onnxtfl.passes.tfl.prepared_outputs import copy_prepared
 from onnxtfl.passes.tfl.shared_memory import copy_overwritten
-from onnxtfl.passes.types.complex_numbers import split_complex, split_complex_in_region
 from onnxtfl.passes.types.element_types import int64_passes, replaced_types
 from onnxtfl.passes.types.float16 import float16_passes
 from onnxtfl.passes.types.floats import hold_few_bits, hold_two_bits
-from onnxtfl.passes.types.integer_sums import INTEGER_SUMS
-from onnxtfl.passes.types.masks import saturate_masks
-from onnxtfl.passes.types.squares import scale_squares
 from onnxtfl.rewriting import legalize as legalization
 from onnxtfl.rewriting.custom import allowing_custom
 from onnxtfl.rewriting.lift import lift as lift_ops
@@ -52,7 +48,6 @@ from onnxtfl.rewriting.lower import lower as lower_ops
 from onnxtfl.rewriting.pass_manager import EVERYWHERE, MAIN_ONLY, Fact, Group, Pass, idle
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets import Target
-from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
 
 Passes = Sequence[Pass | Group]
@@ -74,7 +69,7 @@ def to_tflite(target: Target, options: Options) -> bool:
 
 def to_onnx(target: Target, options: Options) -> bool:
     """Whether the conversion is to ONNX."""
-    return isinstance(target, OnnxTarget)
+    return target.name == "onnx"
 
 
 @dataclass(frozen=True)
@@ -110,6 +105,8 @@ def element_types(target: Target, options: Options) -> Passes:
 
 def small_types(target: Target, options: Options) -> Passes:
     """Return the passes for small integers and complex numbers, for which ONNX lacks ops."""
+    from onnxtfl.passes.types.complex_numbers import split_complex, split_complex_in_region
+
     return (
         Pass("small types", hold_few_bits, hold_two_bits, needs=NEUTRAL),
         Pass("complex numbers", split_complex, split_complex_in_region, needs=NEUTRAL),
@@ -233,6 +230,8 @@ def kept_states(target: Target, options: Options) -> Passes:
 
 def opset(target: Target, options: Options) -> Passes:
     """Raise the opset if ops need a newer one."""
+    from onnxtfl.targets.onnx import OnnxTarget
+
     return [Pass("opset", target.raise_opset, EVERYWHERE)] if isinstance(target, OnnxTarget) else []
 
 
@@ -270,6 +269,8 @@ def delegate_forms(target: Target, options: Options) -> Passes:
 
 def integer_sums(target: Target, options: Options) -> Passes:
     """Sums of integers that wrap around in ONNX Runtime too."""
+    from onnxtfl.passes.types.integer_sums import INTEGER_SUMS
+
     return [Pass("integer sums", INTEGER_SUMS.apply, EVERYWHERE, needs=NEUTRAL)]
 
 
@@ -284,6 +285,8 @@ def float16(target: Target, options: Options) -> Passes:
     passes = float16_passes(target, options.float16)
     if isinstance(target, TfliteTarget) and target.table.half:
         from onnxtfl.inputs.of_graph import inputs_of
+        from onnxtfl.passes.types.masks import saturate_masks
+        from onnxtfl.passes.types.squares import scale_squares
 
         scaled = partial(scale_squares, inputs=partial(inputs_of, given=options.check_data))
         passes += [
