@@ -23,7 +23,9 @@ from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
 from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
+from onnxtfl.passes.canonical.shared_operands import share_operands
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.canonical.strided_slices import slice_runs
 from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.canonical.used_parts import slice_used_parts
@@ -254,7 +256,7 @@ def used_positions(target: Target, options: Options) -> Passes:
 
 
 def delegate_forms(target: Target, options: Options) -> Passes:
-    """Return the passes that write convolutions as the delegate's kernels compute them fastest.
+    """Return the passes that write convolutions and concatenations as the delegate's kernels compute them fastest.
 
     A quantizer would round each part of a sum.
     """
@@ -263,8 +265,9 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     is_exact = not options.is_quantized_later
     convolutions = Pass("convolutions", Patterns.of(PHASES, *([TAPS] if is_exact else [])).apply, EVERYWHERE)
     joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
+    shared = Pass("shared operands", share_operands, EVERYWHERE)
     pairs = [Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if is_exact else []
-    return [Group("convolutions", (convolutions, joined, *CLEANUP), needs=NEUTRAL), *pairs]
+    return [Group("convolutions", (convolutions, joined, shared, *CLEANUP), needs=NEUTRAL), *pairs]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:
@@ -336,10 +339,13 @@ def layout(target: Target, options: Options) -> Passes:
         *([steps] if _computes_integers_only(target) else []),
         Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
         Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
-        *([Pass("columns", transpose_columns, EVERYWHERE, needs=LAID_OUT)] if is_delegated else []),
+        *([Pass(*step, EVERYWHERE, needs=LAID_OUT) for step in _MOVES_OF_DELEGATE] if is_delegated else []),
         Group("cleanup", _tidied(target, options), needs=LAID_OUT),
         Pass("legalize merged", late, EVERYWHERE, needs=LAID_OUT, when=legalization.has_repeated_operands),
     ]
+
+
+_MOVES_OF_DELEGATE = (("columns", transpose_columns), ("strided slices", slice_runs))
 
 
 def _computes_integers_only(target: Target) -> bool:
