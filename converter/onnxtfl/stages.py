@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from onnxtfl.formats.bodies import body
 from onnxtfl.formats.tflite.schema import state_operands
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph
 from onnxtfl.options import Options
 from onnxtfl.passes import quantize
