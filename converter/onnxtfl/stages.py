@@ -20,6 +20,8 @@ from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
+from onnxtfl.passes.canonical.merged_columns import merge_columns
+from onnxtfl.passes.canonical.merged_pads import pad_rows
 from onnxtfl.passes.canonical.parted_convolutions import PARTS
 from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
@@ -346,7 +348,12 @@ def layout(target: Target, options: Options) -> Passes:
     ]
 
 
-_MOVES_OF_DELEGATE = (("columns", transpose_columns), ("strided slices", slice_runs))
+_MOVES_OF_DELEGATE = (
+    ("merged columns", merge_columns),
+    ("columns", transpose_columns),
+    ("strided slices", slice_runs),
+    ("rows", pad_rows),
+)
 
 
 def _computes_integers_only(target: Target) -> bool:
