@@ -308,6 +308,8 @@ def test_there_and_back(folder: Path, tmp_path: Path) -> None:
         onnxtfl.llm.convert(decode, target, prefill=[8], **how)
     found = onnxtfl.llm.convert(decode, target, **how)
     assert (found.prefill, found.context) == ((4, 16), 64)
+    assert found.check is not None and found.check.ok, found.check
+    assert all("the same 32 tokens" in out.note for out in found.check.outputs)
     assert found.size < 1.5 * (folder / "model.litertlm").stat().st_size
     graph = files.read(target).signatures[-1].graph
     assert graph.output_names == ["logits", "kv_cache_k_0", "kv_cache_v_0"]

@@ -36,6 +36,7 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.states.bounded_sizes import decide_comparisons
+from onnxtfl.passes.states.tables import last_row
 from onnxtfl.passes.states.unfilled_places import operands_without_unfilled, with_ends
 
 _FAR = (1 << 31) - 1
@@ -359,10 +360,15 @@ class _Rewriting:
 
     def _looked_up(self, node: Node) -> list[Value] | None:
         """Refuse a table of positions that has fewer than the caches."""
-        table = node.operand(0)
+        table, indices = node.operand(0), self._of(node.operand(1))
         rows = table.shape[node.attr("axis")] if table.is_constant and table.rank else self.caches.places
-        read = {v.name for v in needed_values([self._of(node.operand(1))]) if v in self.inputs}
-        if isinstance(rows, int) and rows < self.caches.places and read == {POSITIONS}:
+        if not isinstance(rows, int) or rows >= self.caches.places:
+            return None
+        if {v.name for v in needed_values([indices]) if v in self.inputs} != {POSITIONS}:
+            return None
+        positions = next(v for v in self.inputs if v.name == POSITIONS)
+        last = np.arange(self.caches.places - self.caches.new, self.caches.places, dtype=np.int32)
+        if last_row(self.graph, indices, positions, last, rows) >= rows:
             message = f"caches of {self.caches.places} places, but a table of {rows} positions"
             raise _refusal(node, message, f"`context` of at most {rows}")
         return None
