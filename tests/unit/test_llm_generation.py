@@ -59,6 +59,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "a softmax of separate ops": {"weights": "sum", "masks_new": True},
     "relu in place of the softmax": {"weights": "relu", "masks_new": True, "masked": -1e4},
     "experts": {"experts": 4},
+    "embeddings of tokens": {"embedded": True},
 }
 
 

@@ -9,10 +9,12 @@ A plan says what to decode::
      "files": {role: path},                                       of a model of several .onnx files
      "outputs": {signature: {output: name}},                      of .onnx files that are signatures
      "encoder": {"seed", "count", "inputs": [[name, shape, dtype, limit]]},    of an encoder-decoder
-     "crossed": [[past, present]]}                                its caches of the encoder's states
+     "crossed": [[past, present]],                                its caches of the encoder's states
+     "embedder": path}                                            a .tflite with the embeddings of tokens
 
 With "forced", the tokens that follow the prompt are these, whatever the logits say. Both functions return the token of
-the largest logit and the logits [vocabulary] of each step.
+the largest logit and the logits [vocabulary] of each step. A model that wants the embeddings of tokens gets those of
+the embedder, else random ones.
 """
 
 # ruff: noqa: B905 (zip has no "strict" on Python 3.9)
@@ -45,11 +47,11 @@ def decode_onnx(sessions: dict[str, Any], plan: Plan) -> Steps:
     return decoded(plan, logits, lambda token: state.feed([token]))
 
 
-def decode_tflite(interpreter: Any, plan: Plan) -> Steps:
+def decode_tflite(interpreter: Any, plan: Plan, embedder: Any = None) -> Steps:
     """Decode by the signatures of an interpreter, whose caches have a fixed length."""
     if "encoder" in plan:
         return decoded_from(Encoded(interpreter, plan), plan)
-    state, prompt, first = Fixed(interpreter), plan["prompt"], 0
+    state, prompt, first = Fixed(interpreter, embedder), plan["prompt"], 0
     for key, size, count in plan["pieces"]:
         state.feed(key, prompt[first : first + count], size)
         first += count
@@ -84,7 +86,10 @@ class Growing:
     def feed(self, tokens: list[int]) -> Any:
         """The logits after the last of more tokens."""
         end = self.filled + len(tokens)
-        feeds = {**self.past, self.names["tokens"]: self._integers("tokens", [tokens])}
+        slot = self.slots[self.names["tokens"]]
+        is_embedded = len(slot.shape) > 2
+        given = embedded(tokens, slot.shape[-1], dtype_of(slot)) if is_embedded else self._integers("tokens", [tokens])
+        feeds = {**self.past, self.names["tokens"]: given}
         if self.names["attention"]:
             feeds[self.names["attention"]] = self._integers("attention", np.ones((1, end)))
         if self.names["positions"]:
@@ -130,11 +135,12 @@ class Signature:
 class Fixed:
     """The state of a .tflite model: its caches, and the number of tokens in them."""
 
-    def __init__(self, interpreter: Any) -> None:
+    def __init__(self, interpreter: Any, embedder: Any = None) -> None:
+        self.embedder = embedder
         self.runners = {key: interpreter.get_signature_runner(key) for key in interpreter.get_signature_list()}
         self.inputs = self.runners["decode"].get_input_details()
         self.filled = 0
-        caches = self.inputs.keys() - {"tokens", "input_pos", "mask"}
+        caches = self.inputs.keys() - {"tokens", "embeddings", "input_pos", "mask"}
         self.caches = {name: np.zeros(self.inputs[name]["shape"], self.inputs[name]["dtype"]) for name in caches}
 
     def feed(self, key: str, tokens: list[int], size: int) -> Any:
@@ -142,11 +148,23 @@ class Fixed:
         count = len(tokens)
         row, positions = np.zeros((1, size), np.int32), np.zeros(size, np.int32)
         row[0, :count], positions[:count] = tokens, self.filled + np.arange(count)
-        found = self.runners[key](tokens=row, input_pos=positions, mask=self._mask(size, count), **self.caches)
+        given = {"input_pos": positions, "mask": self._mask(size, count), **self._read(row)}
+        found = self.runners[key](**given, **self.caches)
         self.caches = {name: found[name] for name in self.caches}
         self.filled += count
         logits = found.get("logits")
         return None if logits is None else logits.reshape(-1, logits.shape[-1])[count - 1].astype(np.float32)
+
+    def _read(self, row: Any) -> dict[str, Any]:
+        """The tokens [1, N] as the model wants them."""
+        if "embeddings" not in self.inputs:
+            return {"tokens": row}
+        slot = self.inputs["embeddings"]
+        if self.embedder is None:
+            return {"embeddings": embedded(row[0].tolist(), slot["shape"][-1], slot["dtype"])}
+        look_up = self.embedder.get_signature_runner()
+        found = [look_up(tokens=row[:, k : k + 1])["embeddings"] for k in range(row.shape[1])]
+        return {"embeddings": np.concatenate(found, axis=1)}
 
     def _mask(self, size: int, count: int) -> Any:
         """The places that each new token attends to; none for those without a token."""
@@ -252,6 +270,12 @@ def read_by_encoder(plan: Plan, sizes: dict[str, Any]) -> dict[str, Any]:
         padding = [(0, m - n) for n, m in zip(whole, sizes.get(name, whole))]
         found[name] = np.pad((values if limit != 1 else np.ones(whole)).astype(dtype), padding)
     return found
+
+
+def embedded(tokens: list[int], size: int, dtype: Any) -> Any:
+    """Embeddings [1, N, size] of tokens, at random, but the same in each process."""
+    rows = [np.random.default_rng((size, token)).standard_normal(size) for token in tokens]
+    return np.stack(rows).astype(dtype)[None]
 
 
 def dtype_of(slot: Any) -> Any:

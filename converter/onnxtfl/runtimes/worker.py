@@ -134,8 +134,12 @@ def generate(request: Item) -> Item:
     module, plan, is_onnx = script("generation_script"), request["plan"], request["runtime"] == "onnxruntime"
     files = plan.get("files") or {"": request["model"]}
     models = {role: opened({**request, "model": path}, is_onnx) for role, path in files.items()}
+    embedder = opened({**request, "model": plan["embedder"]}, False) if plan.get("embedder") else None
     try:
-        tokens, logits = module.decode_onnx(models, plan) if is_onnx else module.decode_tflite(models[""], plan)
+        if is_onnx:
+            tokens, logits = module.decode_onnx(models, plan)
+        else:
+            tokens, logits = module.decode_tflite(models[""], plan, embedder)
     except Exception as error:
         kind = onnx_error_kind(error, "run") if is_onnx else tflite_error_kind(error, "run")
         raise WorkerError(kind, str(error)) from error
