@@ -20,7 +20,7 @@ from onnxtfl.formats.tflite import states as tflite_states
 from onnxtfl.formats.tflite.metadata import of_the_file
 from onnxtfl.ir import compact_record
 from onnxtfl.ir.assumptions import assume, assumption_scope
-from onnxtfl.ir.budget import Budget, budget_scope
+from onnxtfl.ir.budget import Budget, budget_scope, current_budget
 from onnxtfl.ir.compact_record import tensor_names
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Value
@@ -159,6 +159,7 @@ class PipelineRun:
         with naming_all(graph, is_defined):
             manager.run(graph, until)
         self.report.passes = manager.timings
+        self.report.gains = current_budget().gains
         self.sections += manager.sections
         if until is None:
             if self.options.debug:

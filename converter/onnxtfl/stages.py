@@ -26,6 +26,7 @@ from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.canonical.used_parts import slice_used_parts
+from onnxtfl.passes.gains import Gains
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.loops.invariants import LOOP_INVARIANTS
 from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION
@@ -241,14 +242,16 @@ def formulas(target: Target, options: Options) -> Passes:
 
 
 def delegate_forms(target: Target, options: Options) -> Passes:
-    """Return the passes that write convolutions as the delegate's kernels compute them fastest.
+    """Return the passes that write products as the delegate's kernels compute them fastest.
 
     A quantizer would round each part of a sum.
     """
     if not isinstance(target, TfliteTarget) or target.delegate is None:
         return []
-    sums = [] if options.is_quantized_later else [TAPS]
-    convolutions = Pass("convolutions", Patterns.of(PHASES, *sums).apply, EVERYWHERE)
+    gains = Gains(target)
+    real = [] if options.is_quantized_later else [TAPS]
+    forms = Patterns.of(PHASES, *real)
+    convolutions = Pass("delegate forms", partial(forms.apply, pays=gains.pays), EVERYWHERE)
     joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
     return [Group("convolutions", (convolutions, joined, *CLEANUP), needs=NEUTRAL)]
 

@@ -26,7 +26,7 @@ from onnxtfl.schemas.target_tables import FEATURES, ROOT, target_tables
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance, dtypes_of, is_half_constant
 from onnxtfl.targets.narrowed import refusal_by
-from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, Version, entry, narrowed, op_names
+from onnxtfl.targets.table import MEASURED, Costs, OpEntry, Release, Version, entry, narrowed, op_names
 from onnxtfl.targets.target import Target, operands_of, results_of
 from onnxtfl.targets.terms import holds, reads_producers, within
 
@@ -151,8 +151,8 @@ class TfliteTarget(Target):
         found = (getattr(narrowed(table.name, op), key) for table in tables for key in (*_CONDITIONS, "preferred"))
         return [condition for conditions in found for condition in conditions if reads_producers(condition)]
 
-    def costs(self, form: Form) -> Sequence[CostRow]:
-        return entry(form.op).costs if form.op in op_names() else ()
+    def costs(self, form: Form) -> Costs:
+        return entry(form.op).costs if form.op in op_names() else {}
 
     def advice(self, node: Node) -> str | None:
         return rules().only_onnx.get(node.op, self.table.advice)
