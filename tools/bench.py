@@ -5,6 +5,7 @@
     python tools/bench.py --no-latency --strict
     python tools/bench.py --only mobilenet_v2_qdq    a quantized model of ../shared/corpus or $ONNXTFL_CORPUS
     python tools/bench.py --large           also 2.88 GB with external data, there and back (needs 9 GB for a while)
+    python tools/bench.py --decoder         also a decoder of 1.1 billion 4-bit weights (needs 2.6 GB for a while)
     python tools/bench.py --others venv/bin/python   also the converters that are installed there, side by side
 
 Each conversion alternates with `cp --reflink=never` of the same file and `python -c "import onnx, numpy, flatbuffers"`,
@@ -34,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_others import Other, installed
 from bench_page import Figure, page
 from float_twin import float_twin
+from make_decoders import SIZES, Decoder
 from make_models import MODELS
 
 _SIZES = {"chain_5000": ("chain", 5000), "chain_10000": ("chain", 10000)}
@@ -247,6 +249,8 @@ def main() -> int:
         _conversions(bench, [name for name in _CONVERTED if _wanted(name, options)])
         if options.large:
             _large(bench)
+        if options.decoder:
+            _decoder(bench)
         if options.others is not None:
             _beside(bench, options.others, [name for name in _BESIDE if _wanted(name, options)])
         _growth(bench, [name for name in _GROWING if _wanted(name, options)])
@@ -276,6 +280,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dir", type=Path, help="folder that keeps the generated files (1.5 GB)")
     parser.add_argument("--no-latency", action="store_true")
     parser.add_argument("--large", action="store_true", help="also a model of 2.88 GB")
+    parser.add_argument("--decoder", action="store_true", help="also a decoder of 1.1 billion weights")
     parser.add_argument("--others", type=Path, metavar="PYTHON", help="an interpreter with other converters")
     parser.add_argument("--page", type=Path, help="write the figures to this file, as a page of the documentation")
     parser.add_argument("--strict", action="store_true", help="exit code 1 if a limit is exceeded")
@@ -387,6 +392,25 @@ def _large(bench: Bench) -> None:
         wall = bench.check(f"{label} wall", run.wall, 4 * imports.wall + 6 * copy.wall, "s")
         memory = bench.check(f"{label} memory", run.peak, imports.peak + 100, "MB")
         print(f"  {label:15} {wall}, {memory}; import {imports.wall:.2f} s, cp {copy.wall:.2f} s", flush=True)
+
+
+def _decoder(bench: Bench) -> None:
+    """Measure and print the conversion of a decoder with 4-bit weights to a .litertlm with four signatures."""
+    bench.begin("decoder", "wall at most an import + 3 cp, peak memory the import's + 150 MB")
+    source, target = bench.folder / "decoder" / "model.onnx", bench.folder / "decoder.litertlm"
+    if not source.exists():
+        Decoder(SIZES["large"]).write(source)
+    arguments = (str(source), "--llm", "-o", str(target), "--no-check", "--prefill", "32,128,1024")
+    commands = (bench.copy(source.with_suffix(".onnx.data")), bench.process(_CONVERT, *arguments))
+    try:
+        imports, copy, conversion = bench.alternate(bench.process(_IMPORTS), *commands)
+    except FailedError as error:
+        bench.failed("decoder", error)
+        return
+    wall = bench.check("decoder wall", conversion.wall, imports.wall + 3 * copy.wall, "s")
+    memory = bench.check("decoder memory", conversion.peak, imports.peak + 150, "MB")
+    cpu = statistics.median(conversion.cpu)
+    print(f"  {'decoder':15} {wall}, {memory}; import {imports.wall:.2f} s, cp {copy.wall:.2f} s; CPU {cpu:.2f} s")
 
 
 def _beside(bench: Bench, python: Path, names: Sequence[str]) -> None:

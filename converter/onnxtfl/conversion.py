@@ -300,8 +300,8 @@ def _quantization_rows(summary: QuantizationSummary, verbose: bool) -> list[Row]
             "them with kernels for int8 weights: smaller and faster, but less exact"
         )
     if summary.rounded_scales:
-        products = "1 product has" if summary.rounded_scales == 1 else f"{summary.rounded_scales} products have"
-        lines.append(f"{products} weights whose scales are no float16, and become the nearest ones")
+        readers = "1 op has" if summary.rounded_scales == 1 else f"{summary.rounded_scales} ops have"
+        lines.append(f"{readers} weights whose scales are no float16, and become the nearest ones")
     if summary.coarse_ops:
         lines.append("kernels round coarsely: " + ", ".join(f"{op} {n} steps" for op, n in summary.coarse_ops.items()))
     warnings = [Row("warning", f"{name}: {text}", "yellow") for name, text in summary.kernels]

@@ -66,8 +66,8 @@ class Report:
         """For each rule: the number of rewrites, and the microseconds before and after them by kind of machine."""
         for rule in dict.fromkeys(gain.rule for gain in self.gains):
             gains = [gain for gain in self.gains if gain.rule == rule]
-            times = (_microseconds(getattr(gain, side) for gain in gains) for side in ("before", "after"))
-            yield rule, len(gains), *times
+            before, after = _microseconds(gain.before for gain in gains), _microseconds(gain.after for gain in gains)
+            yield rule, len(gains), before, after
 
 
 def _microseconds(found: Iterable[tuple[float, ...]]) -> dict[str, float]:

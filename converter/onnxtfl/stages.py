@@ -21,11 +21,14 @@ from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
 from onnxtfl.passes.canonical.phases import PHASES
+from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
+from onnxtfl.passes.canonical.shared_operands import share_operands
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.canonical.used_parts import slice_used_parts
+from onnxtfl.passes.canonical.used_positions import compute_used_positions
 from onnxtfl.passes.gains import Gains
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.loops.invariants import LOOP_INVARIANTS
@@ -128,7 +131,12 @@ def real_arithmetic(target: Target, options: Options) -> Passes:
 
 
 def dynamic_products(target: Target, options: Options) -> Passes:
-    """Products of activations that are quantized at run time."""
+    """Products of activations that are quantized at run time, and rows of tables with scales of blocks."""
+    rows = Pass("block rows", partial(quantize.gather_block_rows, target=target), EVERYWHERE, needs=NEUTRAL)
+    return [*_products(target, options), rows]
+
+
+def _products(target: Target, options: Options) -> Passes:
     if options.dynamic_quant == "hybrid" or target.is_real or options.quantized == "float":
         real = Pass("real products", quantize.multiply_real, EVERYWHERE, needs=NEUTRAL)
         blocks = Pass("block weights", partial(quantize.use_block_weights, target=target), EVERYWHERE, needs=NEUTRAL)
@@ -152,8 +160,9 @@ def fixed_caches(target: Target, options: Options) -> Passes:
     """Caches of a fixed length, in decoders."""
     if options.caches is None:
         return []
+    decided = Pass("decide sizes", options.caches.decide, MAIN_ONLY, needs=NEUTRAL)
     fixed = Pass("fixed caches", options.caches.fix, MAIN_ONLY, needs=NEUTRAL)
-    return [fixed, SIMPLIFY]
+    return [Group("decided sizes", (decided, SIMPLIFY), dependent=True, needs=NEUTRAL), fixed, SIMPLIFY]
 
 
 def recognized(target: Target, options: Options) -> Passes:
@@ -241,19 +250,26 @@ def formulas(target: Target, options: Options) -> Passes:
     return [Group("formulas", (written, SIMPLIFY), dependent=True, needs=NEUTRAL)]
 
 
+def used_positions(target: Target, options: Options) -> Passes:
+    """Products of which a part is read: compute this part only."""
+    positions = Pass("used positions", compute_used_positions, EVERYWHERE)
+    return [Group("used positions", (positions, *CLEANUP), dependent=True, needs=NEUTRAL)]
+
+
 def delegate_forms(target: Target, options: Options) -> Passes:
-    """Return the passes that write products as the delegate's kernels compute them fastest.
+    """Return the passes that write convolutions and concatenations as the delegate's kernels compute them fastest.
 
     A quantizer would round each part of a sum.
     """
     if not isinstance(target, TfliteTarget) or target.delegate is None:
         return []
-    gains = Gains(target)
-    real = [] if options.is_quantized_later else [TAPS]
-    forms = Patterns.of(PHASES, *real)
-    convolutions = Pass("delegate forms", partial(forms.apply, pays=gains.pays), EVERYWHERE)
+    gains, is_exact = Gains(target), not options.is_quantized_later
+    forms = Patterns.of(PHASES, *([TAPS] if is_exact else []))
+    convolutions = Pass("convolutions", partial(forms.apply, pays=gains.pays), EVERYWHERE)
     joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
-    return [Group("convolutions", (convolutions, joined, *CLEANUP), needs=NEUTRAL)]
+    shared = Pass("shared operands", share_operands, EVERYWHERE)
+    pairs = [Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if is_exact else []
+    return [Group("convolutions", (convolutions, joined, shared, *CLEANUP), needs=NEUTRAL), *pairs]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:

@@ -24,7 +24,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import OPS
 from onnxtfl.ir.packed import is_packed
-from onnxtfl.ir.quantization import limits
+from onnxtfl.ir.quantization import limits, shifted_to_int8
 from onnxtfl.ir.reshape import reshape, unsqueezed
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType
@@ -321,6 +321,23 @@ def _bitcast_to_other_width(x: Term, *, dtype: DType) -> Term | None:
 def _by_real_values(b: Builder, node: Node) -> Value:
     real = b(ops.Convert, node.operand(0), dtype=node.operand(0).dtype)
     made = b(ops.Convert, real, dtype=real.dtype)
+    made.type = node.result.type
+    return made
+
+
+def _stores_bytes(node: Node) -> bool:
+    stored = node.result.tensor_type.quantization
+    return stored is not None and stored.storage == "uint8" and not node.operand(0).is_quantized
+
+
+@decompose(ops.Convert, None, "elements", when=_stores_bytes)
+def _by_int8(b: Builder, node: Node) -> Value:
+    """Quantize to int8 first, with the same scale: TFLite Micro has no kernel from real values to uint8."""
+    quantization = node.result.tensor_type.quantization
+    assert quantization is not None
+    shifted = b(ops.Convert, node.operand(0), dtype=node.result.dtype)
+    shifted.type = node.result.tensor_type.stored_as(shifted_to_int8(quantization))
+    made = b(ops.Convert, shifted, dtype=node.result.dtype)
     made.type = node.result.type
     return made
 

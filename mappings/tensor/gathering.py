@@ -105,6 +105,8 @@ def _to_tfl_gather(node: Node) -> Form | None:
     if _reads_vectors(node):
         return None
     options = {"axis": node.attr("axis") % node.operand(0).rank, "batch_dims": node.attr("batch_dims")}
+    if node.operand(0).is_quantized and not node.result.is_quantized:  # scales of blocks
+        return Form("EMBEDDING_LOOKUP", (node.operand(1), node.operand(0))) if not any(options.values()) else None
     return Form("GATHER", (node.operand(0), narrow_constant(node.operand(1))), options)
 
 

@@ -19,7 +19,7 @@ from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.options import Options
-from onnxtfl.pipeline import onnx_to_tflite_entries
+from onnxtfl.pipeline import inspect, onnx_to_tflite_entries
 from tests.harness.litert import Array, run_tflite
 from tests.unit.test_stored_weights import packed
 from tests.unit.test_weights_of_few_bits import made
@@ -78,7 +78,7 @@ def stored_weights(data: bytes, block: int) -> Array:
     real = []
     for value in of_blocks:
         quantization = value.tensor_type.quantization
-        assert quantization is not None and quantization.block == block and value.data is not None
+        assert quantization is not None and quantization.block == max(block, 32) and value.data is not None
         real.append(dequantize(value.data.numpy(), quantization))
     real += [np.repeat(value.numpy(), block, 1) for value in terms]
     return np.sum(np.asarray(real, np.float64), axis=0)
@@ -102,6 +102,12 @@ def check_product(weights: Blocks, data: bytes, factor: float = 1.0) -> None:
         (4, 256, 128, True, False),
         (8, 64, 32, False, True),
         (8, 128, 64, True, True),
+        (2, 64, 32, False, False),
+        (2, 256, 64, True, True),
+        (2, 128, 16, True, True),
+        (4, 64, 16, False, True),
+        (4, 128, 16, True, False),
+        (8, 64, 16, True, True),
     ],
 )
 def test_weights_are_carried_bit_for_bit(bits: int, columns: int, block: int, zeros: bool, signs: bool) -> None:
@@ -125,7 +131,7 @@ def test_the_report_tells_of_rounded_scales(is_exact: bool) -> None:
     weights = Blocks(4, 64, 32)
     weights.scales *= 1 if is_exact else F(1 / 3)
     conversion = onnxtfl.onnx_to_tflite(weights.model(), check=False, dynamic_quant="hybrid", min_runtime=RUNTIME)
-    assert ("1 product has weights whose scales are no float16" in conversion.table(True)) == (not is_exact)
+    assert ("1 op has weights whose scales are no float16" in conversion.table(True)) == (not is_exact)
 
 
 def test_without_hybrid_kernels_the_product_is_exact() -> None:
@@ -134,10 +140,14 @@ def test_without_hybrid_kernels_the_product_is_exact() -> None:
     np.testing.assert_allclose(found, weights.x @ weights.real.T, atol=1e-5)
 
 
-def test_blocks_without_a_kernel_stay_exact() -> None:
-    weights = Blocks(4, 64, 16)
-    ((_, found),) = run_tflite(converted(weights.model()), [weights.x])
-    np.testing.assert_allclose(found, weights.x @ weights.real.T, atol=1e-5)
+def test_an_odd_number_of_blocks_of_16() -> None:
+    """Two of them are no block of 32: the builtin kernel reads them as they are."""
+    weights = Blocks(4, 48, 16, zeros=True)
+    data = converted(weights.model())
+    (value,) = constants_of(data)[0]
+    quantization = value.tensor_type.quantization
+    assert quantization is not None and quantization.block == 16
+    check_product(weights, data)
 
 
 @pytest.mark.parametrize("signs", [False, True])
@@ -207,6 +217,53 @@ def test_dequantized_blocks_of_a_matrix(type_: int, axis: int, is_turned: bool) 
     np.testing.assert_allclose(found, wanted, atol=0.02 * np.abs(wanted).max())
 
 
+def table_of_blocks(weights: Blocks, *, is_tied: bool) -> bytes:
+    """Rows of a table [ROWS, columns], which is also (`is_tied`) the weights of a product with them."""
+    how = {"bits": weights.bits, "block_size": weights.block, "domain": "com.microsoft"}
+    packed_rows, zeros = weights.packed(weights.integers), weights.packed(weights.zeros)
+    constants = {"w": packed_rows.reshape(ROWS, weights.columns // weights.block, -1), "s": weights.scales}
+    constants |= (
+        {"flat": np.asarray(packed_rows.shape), "z": zeros}
+        if weights.has_zeros
+        else {"flat": np.asarray(packed_rows.shape)}
+    )
+    more = ["z"] if weights.has_zeros else []
+    rows = ["t", "i", "s", *more]
+    nodes = [
+        helper.make_node("Reshape", ["w", "flat"], ["t"]),
+        helper.make_node("GatherBlockQuantized", rows, ["y"], gather_axis=0, quantize_axis=1, **how),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, weights.columns])]
+    if is_tied:
+        how |= {"K": weights.columns, "N": ROWS}
+        nodes.append(helper.make_node("MatMulNBits", ["y", "w", "s", *more], ["p"], **how))
+        outputs.append(helper.make_tensor_value_info("p", TensorProto.FLOAT, [4, ROWS]))
+    tensors = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
+    given = [helper.make_tensor_value_info("i", TensorProto.INT64, [4])]
+    graph = helper.make_graph(nodes, "g", given, outputs, tensors)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
+
+
+@pytest.mark.parametrize("is_tied", [False, True])
+@pytest.mark.parametrize(
+    ("bits", "block", "zeros"), [(4, 32, False), (4, 32, True), (4, 16, False), (8, 32, False), (8, 32, True)]
+)
+def test_rows_of_a_table_of_blocks(bits: int, block: int, zeros: bool, is_tied: bool) -> None:
+    """LiteRT's kernel reads them exactly, and products the same constants."""
+    weights = Blocks(bits, 4096, block, zeros=zeros)
+    data = converted(table_of_blocks(weights, is_tied=is_tied))
+    places = np.asarray([3, ROWS - 1, 0, 3])
+    found = {len(v[0]): v for _, v in run_tflite(data, [places])}[weights.columns]
+    np.testing.assert_array_equal(found, weights.real[places])
+    nodes = files.read(data).main.nodes
+    tables = [n.operand(1) for n in nodes if n.op.name == "tfl.EMBEDDING_LOOKUP" and n.operand(1).is_quantized]
+    assert len(tables) == (bits // 4) * (2 if block == 16 else 1)
+    if is_tied:
+        stored = np.concatenate(list(ArrayData(tables[0].data.numpy(), DType.INT4).chunks())).tobytes()  # type: ignore[union-attr]
+        assert data.count(stored) == 1 and {t.data.key for t in tables} == {v.data.key for v in constants_of(data)[0]}  # type: ignore[union-attr]
+
+
 def test_back_to_onnx() -> None:
     """The reverse conversion has the same rounding as LiteRT."""
     weights = Blocks(4, 64, 32, zeros=True)
@@ -232,6 +289,14 @@ def test_signatures_share_weights(tmp_path: Path) -> None:
     assert integers is not None
     stored = np.concatenate(list(ArrayData(integers.numpy(), DType.INT4).chunks())).tobytes()
     assert out.getvalue().count(stored) == 1
+
+
+@pytest.mark.parametrize("signs", [False, True])
+def test_no_pass_reads_the_real_weights_after_products(signs: bool) -> None:
+    """Their dequantization is removed: reading millions of scales to a type takes longer than all else."""
+    options = Options(dynamic_quant="hybrid", min_runtime=RUNTIME)
+    graph = inspect(Blocks(4, 64, 32, signs=signs).model(), "block weights", options)
+    assert {node.op.name for node in graph.nodes}.isdisjoint({"DequantizeLinear", "Transpose", "Slice"})
 
 
 def test_weights_are_not_held(tmp_path: Path) -> None:

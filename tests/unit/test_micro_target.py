@@ -107,6 +107,16 @@ def test_uint8_becomes_int8() -> None:
 
 
 @needs_micro
+def test_real_values_are_stored_as_uint8() -> None:
+    constants = {"s": np.float32(0.05), "z": np.uint8(100)}
+    nodes = [helper.make_node("Tanh", ["x"], ["h"]), helper.make_node("QuantizeLinear", ["h", "s", "z"], ["y"])]
+    conversion = micro(onnx_model(nodes, [("x", F, (2, 3))], [("y", TensorProto.UINT8, (2, 3))], constants))
+    assert conversion.check is not None
+    assert conversion.check.ok
+    assert [t.dtype for t in conversion.report.outputs] == ["uint8"]
+
+
+@needs_micro
 def test_float16_becomes_float32() -> None:
     """TFLite Micro converts no float16, so inputs and outputs are float32 too."""
     nodes = [helper.make_node("Tanh", ["x"], ["h"]), helper.make_node("Mul", ["h", "x"], ["y"])]

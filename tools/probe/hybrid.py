@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -20,8 +21,8 @@ _CASES_PER_CELL = 6
 _ASYMMETRIC = "asymmetric_quantize_inputs"
 _FUSED = "fused_activation_function"
 _SLACK = 1.1
-_OF_BLOCKS, _BLOCK = ("FULLY_CONNECTED",), 32
-"""The ops with scales of blocks, and the size of these."""
+_OF_BLOCKS, _BLOCKS = ("FULLY_CONNECTED", "EMBEDDING_LOOKUP"), (32, 16)
+"""The ops with scales of blocks, and the sizes of these."""
 
 
 def hybrid(cases: Iterable[Case]) -> Iterator[Case]:
@@ -41,23 +42,37 @@ def hybrid(cases: Iterable[Case]) -> Iterator[Case]:
                 for axis in (None, AXES[case.op]) if case.op in AXES else (None,):
                     for options in _roundings(case):
                         yield _stored(case, storage, axis, options)
-            if case.op in _OF_BLOCKS:
-                wide = _wide(case)
-                chosen = {("operands", i): _by_block(wide.operands[i]) for i in _variables(case, "W")}
-                for options in _roundings(case):
-                    for name in ("NONE", "RELU"):  # which a kernel ignores
-                        extra = {"per_axis": "W", "blocks": "32n", _FUSED: name}
-                        yield _with(_activated(wide, name), chosen, extra, options)
+            if case.op in _OF_BLOCKS and _is_matrix(case):
+                yield from _of_blocks(case)
 
 
-def _wide(case: Case) -> Case:
+def _is_matrix(case: Case) -> bool:
+    """Whether the weights have two axes, as those with scales of blocks."""
+    return all(np.ndim(case.operands[i]) == 2 for i in _variables(case, "W"))
+
+
+def _of_blocks(case: Case) -> Iterator[Case]:
+    for block, name in itertools.product(_BLOCKS, ("NONE", "RELU")):  # a kernel ignores the fused activation
+        wide = _wide(case, block)
+        chosen = {("operands", i): _by_block(wide.operands[i], block) for i in _variables(case, "W")}
+        extra = {"per_axis": "W", "blocks": "32n" if block % 32 == 0 else "any"}
+        table = schema.options_table(case.op)
+        if table is not None and _FUSED in table.by_name:
+            wide, extra = _activated(wide, name), {**extra, _FUSED: name}
+        elif name != "NONE":
+            continue
+        for options in _roundings(case):
+            yield _with(wide, chosen, extra, options)
+
+
+def _wide(case: Case, block: int) -> Case:
     """The case with rows of two blocks."""
     operands = list(case.operands)
     for i in (*_variables(case, "T"), *_variables(case, "W")):
         array = operands[i]
         assert array is not None
-        times = (*(1 for _ in array.shape[:-1]), -(-2 * _BLOCK // array.shape[-1]))
-        operands[i] = np.ascontiguousarray(np.tile(array, times)[..., : 2 * _BLOCK])
+        times = (*(1 for _ in array.shape[:-1]), -(-2 * block // array.shape[-1]))
+        operands[i] = np.ascontiguousarray(np.tile(array, times)[..., : 2 * block])
     return replace(case, operands=operands)
 
 
@@ -71,12 +86,12 @@ def _activated(case: Case, name: str) -> Case:
     return replace(case, options=options, evaluate=lambda *arrays: [np.maximum(a, 0) for a in evaluate(*arrays)])
 
 
-def _by_block(array: Array | None) -> Quantization:
+def _by_block(array: Array | None, block: int) -> Quantization:
     """Symmetric int4 with a float16 scale for each block of a row."""
     assert array is not None
-    largest = np.max(np.abs(array.reshape(array.shape[0], -1, _BLOCK)), axis=2, initial=1e-3)
+    largest = np.max(np.abs(array.reshape(array.shape[0], -1, block)), axis=2, initial=1e-3)
     scales = tuple(map(float, (largest / 7).astype(np.float16).reshape(-1)))
-    return Quantization("int4", scales, (0,) * len(scales), 1, _BLOCK)
+    return Quantization("int4", scales, (0,) * len(scales), 1, block)
 
 
 def _variable(case: Case, index: int) -> str:
@@ -151,5 +166,5 @@ def _bounds(case: Case, operands: list[Array | None]) -> list[Array]:
         for i, a in enumerate(operands)
     ]
     assert case.evaluate is not None
-    found = case.evaluate(*errors) if activations else [np.zeros_like(a) for a in case.expected]
+    found = case.evaluate(*errors) if activations else [np.zeros_like(a) for a in case.evaluate(*operands)]
     return [_SLACK * a for a in found]

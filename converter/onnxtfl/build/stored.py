@@ -9,9 +9,10 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
-from onnxtfl.ir.packed import fields_per_byte, is_packed, packed_bytes, zero_offset
-from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.packed import is_packed, packed_bytes, zero_offset
+from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.unpacking import fields_of
 
 
 def stored_dequantized(b: Builder, x: Value) -> Value:
@@ -40,21 +41,3 @@ def unpack_constant(b: Builder, x: Value) -> tuple[Term, int] | None:
     fields = fields_of(Term(b, constant(data)).to(DType.FLOAT32), x.dtype.bits)
     whole = b(ops.Concatenate, *(field.value for field in fields), axis=0)
     return Term(b, reshape(b, whole, x.shape)), zero_offset(x.dtype)
-
-
-def fields_of(rest: Term, bits: int) -> list[Term]:
-    """The fields of `bits` bits in bytes, which are floats; the lowest field first."""
-    fields = []
-    for _ in range(8 // bits - 1):
-        higher = (rest * 0.5**bits).apply(ops.Floor)
-        fields.append(rest - higher * float(1 << bits))
-        rest = higher
-    return [*fields, rest]
-
-
-def unpacked_rows(b: Builder, packed: Value, dtype: DType) -> Term:
-    """Unpack bytes [..., n] at run time to float32 [..., n * fields]: the fields of each byte are adjacent."""
-    fields = fields_of(Term(b, packed).to(DType.FLOAT32), dtype.bits)
-    whole = b(ops.Concatenate, *(unsqueezed(b, f.value, [packed.rank]) for f in fields), axis=packed.rank)
-    shape = packed.shape
-    return Term(b, reshape(b, whole, [*shape[:-1], shape[-1] * fields_per_byte(dtype)], packed))

@@ -8,11 +8,14 @@ or of bytes 16 h + l, with scales s and zero points z is, for each block, exactl
     s (16 h + l - z)    = 16 s h' + s l' + s (136 - z) h' = h - 8, l' = l - 8      s > 0
                         = ... + |s| (z - 119)          h' = 7 - h, l' = 7 - l      s < 0
 
-so that a product has a term for the zero points, times the sum of the block's elements of the other operand.
+so that a product has a term for the zero points, times the sum of the block's elements of the other operand. For
+integers of 2 bits, 2 and 1 replace 8 and 7. Blocks of 16 elements are the sum of two matrices with blocks of 32, in
+each of which every other half of a block is 0 (`HalvesData`).
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Hashable, Iterator
 
 import numpy as np
@@ -26,10 +29,30 @@ LEAST_HALF = 2.0**-14
 LARGEST_HALF = 2.0**15
 
 
-class NibbleData(TensorData):
-    """The integers q' of 4 bits [rows, columns]: those of `stored`, or their high (`plane` 1) or low (0) 4 bits."""
+class PackedRows(TensorData):
+    """Integers of 4 bits [rows, columns], which `packed` computes as bytes."""
 
     dtype = DType.INT4
+
+    @abstractmethod
+    def packed(self, start: int, stop: int) -> Array:
+        """Some rows as packed bytes [rows, columns / 2]."""
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        part = slice(start, stop) if axis == 0 else slice(None)
+        rows = unpack(self.packed(0, self.shape[0]).reshape(-1), self.dtype, self.shape) if axis else None
+        if rows is not None:
+            return rows[:, start:stop]
+        return unpack(self.packed(part.start, part.stop).reshape(-1), self.dtype, (stop - start, self.shape[1]))
+
+    def chunks(self) -> Iterator[Array]:
+        step = max(1, _STRIP // self.shape[1])
+        for start in range(0, self.shape[0], step):
+            yield self.packed(start, min(start + step, self.shape[0])).reshape(-1)
+
+
+class NibbleData(PackedRows):
+    """The integers q' of 4 bits: those of `stored`, or their high (`plane` 1) or low (0) 4 bits."""
 
     def __init__(self, stored: TensorData, scales: TensorData, plane: int = 0) -> None:
         self.stored, self.scales, self.plane, self.shape = stored, scales, plane, stored.shape
@@ -39,28 +62,60 @@ class NibbleData(TensorData):
     def key(self) -> Hashable:
         return ("nibbles", self.stored.key, self.shape, self.scales.key, self.plane)
 
-    def slab(self, axis: int, start: int, stop: int) -> Array:
-        part = slice(start, stop) if axis == 0 else slice(None)
-        rows = unpack(self._packed(0, self.shape[0]).reshape(-1), self.dtype, self.shape) if axis else None
-        if rows is not None:
-            return rows[:, start:stop]
-        return unpack(self._packed(part.start, part.stop).reshape(-1), self.dtype, (stop - start, self.shape[1]))
-
-    def chunks(self) -> Iterator[Array]:
-        step = max(1, _STRIP // self.shape[1])
-        for start in range(0, self.shape[0], step):
-            yield self._packed(start, min(start + step, self.shape[0])).reshape(-1)
-
-    def _packed(self, start: int, stop: int) -> Array:
-        """The rows as packed bytes [rows, columns / 2]."""
-        found = self._bytes.slab(0, start, stop)
-        if self.stored.dtype.bits == 8:
-            signed = np.uint8(0x80 if self.stored.dtype.is_signed else 0)
+    def packed(self, start: int, stop: int) -> Array:
+        found, dtype = self._bytes.slab(0, start, stop), self.stored.dtype
+        offset = np.uint8(0 if dtype.bits == 2 or dtype is DType.INT4 else 0x88)  # the sign bit of both elements
+        if dtype.bits == 8:
+            signed = np.uint8(0x80 if dtype.is_signed else 0)
             even, odd = found[:, ::2] ^ signed, found[:, 1::2] ^ signed
             found = even >> 4 | odd & 0xF0 if self.plane else even & 15 | odd << 4
-        offset = np.uint8(0 if self.stored.dtype is DType.INT4 else 0x88)  # the sign bit of both elements
+        elif dtype.bits == 2:
+            found = np.take(_of_two_bits(dtype.is_signed), found).view(np.uint8).reshape(len(found), -1)
         negative = self.scales.slab(0, start, stop) < 0
         return _inverted(found, np.where(negative, ~offset, offset))
+
+
+class HalvesData(PackedRows):
+    """The integers of `base`, of which those in every other half of blocks of 32 are 0: in the second halves for
+    `half` 0, in the first for 1.
+    """
+
+    def __init__(self, base: NibbleData, half: int) -> None:
+        self.base, self.half, self.shape = base, half, base.shape
+
+    @property
+    def key(self) -> Hashable:
+        return ("halves of blocks", self.base.key, self.half)
+
+    def packed(self, start: int, stop: int) -> Array:
+        found = self.base.packed(start, stop)
+        found.reshape(-1, 2, 8)[:, 1 - self.half] = 0
+        return found
+
+
+class AlternateData(TensorData):
+    """Every other column of a matrix, from the first or the second on."""
+
+    def __init__(self, base: TensorData, first: int) -> None:
+        self.base, self.first, self.dtype = base, first, base.dtype
+        self.shape = (base.shape[0], len(range(first, base.shape[1], 2)))
+
+    @property
+    def key(self) -> Hashable:
+        return ("alternate", self.base.key, self.base.shape, self.first)
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        if axis:
+            return self.numpy()[:, start:stop]
+        return self.base.slab(0, start, stop)[:, self.first :: 2]
+
+
+def _of_two_bits(is_signed: bool) -> Array:
+    """For each byte of four integers of 2 bits, these minus 2 (unsigned ones) as two bytes of 4 bits."""
+    fields = unpack(np.arange(256, dtype=np.uint8), DType.INT2 if is_signed else DType.UINT2, (256, 4)).astype(np.int8)
+    nibbles = (fields if is_signed else fields - 2) & 15
+    pairs = (nibbles[:, ::2] | nibbles[:, 1::2] << 4).astype(np.uint8)
+    return np.ascontiguousarray(pairs).view(np.uint16).reshape(256)
 
 
 def _inverted(rows: Array, masks: Array) -> Array:
@@ -129,13 +184,13 @@ def points(zeros: TensorData | None, axis: int, start: int, stop: int) -> Array 
 def offsets(stored: DType, scales: Array, zeros: Array | int) -> Array:
     """What is added to the integers q', in float32, so that zero points are 0."""
     half = (1 << stored.bits - 1) if stored.is_signed else 0
-    least, largest = (8, 7) if stored.bits == 4 else (136, 119)
+    least, largest = {2: (2, 1), 4: (8, 7), 8: (136, 119)}[stored.bits]
     point = np.asarray(zeros, np.float32) + np.float32(half)
     return np.where(scales < 0, point - largest, least - point).astype(np.float32)
 
 
 def bytes_of(data: TensorData) -> TensorData:
-    """The bytes [rows, bytes of a row] of a matrix of 4-bit or 8-bit integers."""
+    """The bytes [rows, bytes of a row] of a matrix of 2-bit, 4-bit or 8-bit integers."""
     rows, width = data.shape[0], data.shape[1] * data.dtype.bits // 8
     if isinstance(data, FieldData):
         return data.base.reshape((rows, width))
@@ -166,7 +221,7 @@ class _SignedBytes(ByteData):
     """Packed elements in two's complement."""
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
-        return super().slab(axis, start, stop) ^ np.uint8(0x88)
+        return super().slab(axis, start, stop) ^ np.uint8(0x88 if self.base.dtype.bits == 4 else 0xAA)
 
 
 _STRIP = 16 << 20

@@ -8,7 +8,6 @@ from onnxtfl.mappings.math.contraction import contracted
 from onnxtfl.build.indices import nonnegative
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.sizes import slice_axes
-from onnxtfl.build.stored import unpacked_rows
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -19,6 +18,7 @@ from onnxtfl.ir.packed import ByteData, FieldData
 from onnxtfl.ir.reshape import reshape, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType
+from onnxtfl.ir.unpacking import unpacked_rows
 from onnxtfl.rewriting.registry import lift_onnx, refuse_onnx
 
 
@@ -145,11 +145,13 @@ def _gather_blocks(b: Builder, node: Node) -> Value:
     A uint8 table has several elements per byte of its last axis; its default zero point is mid-range.
     """
     data, indices, scale, zero = node.operand(0), node.operand(1), node.operand(2), node.optional(3)
-    rank, dtype = data.rank, _element_type(node)
+    rank, dtype, block = data.rank, _element_type(node), int(node.attr("block_size", 128))
     axis, along = (normalize_axis(node.attr(name, i), rank) for i, name in enumerate(("gather_axis", "quantize_axis")))
     if axis == along or axis == rank - 1 or (dtype.bits < 8 and not data.is_constant):
         raise UnsupportedError("gathering along the axis of the blocks or the last axis, or of a computed table")
     rows = nonnegative(b, indices, data.shape[axis], data)
+    if rank == 2 and all(v is None or v.data is not None for v in (data, scale, zero)):
+        return b(ops.Gather, _real_table(b, node, dtype, block), rows, axis=0)
     real = _picked(b, data, rows, axis, dtype)
     if zero is None:
         half = 1 << (dtype.bits - 1)
@@ -158,8 +160,18 @@ def _gather_blocks(b: Builder, node: Node) -> Value:
         zero = _picked(b, zero, rows, axis, dtype).value  # both have the same offset
     scale = b(ops.Gather, scale, rows, axis=axis)
     moved = along + indices.rank - 1 if along > axis else along
-    block = int(node.attr("block_size", 128))
     return b(ops.DequantizeLinear, real.value, scale, zero, axis=moved, block_size=block)
+
+
+def _real_table(b: Builder, node: Node, dtype: DType, block: int) -> Value:
+    """Return the constant table [rows, columns] dequantized; passes gather rows before they dequantize them."""
+    table, scale, zero = node.operand(0), node.operand(2), node.optional(3)
+    rows, columns = table.size(0), table.size(1)
+    integers, count = table, scale.size(1)
+    if table.dtype is DType.UINT8 and table.data is not None:
+        integers = constant(FieldData(table.data, dtype, (rows, columns * (8 // dtype.bits))))
+        zero = _zero_points(zero, dtype, (rows, count))
+    return b(ops.DequantizeLinear, integers, scale, zero, axis=1, block_size=block)
 
 
 def _element_type(node: Node) -> DType:

@@ -20,7 +20,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder, check
 from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, TensorData
-from onnxtfl.ir.dims import known_sizes
+from onnxtfl.ir.dims import known_sizes, size_or
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect
@@ -156,12 +156,17 @@ def _constant(data: TensorData, result: Value) -> Value:
 
 
 def _result_bytes(node: Node) -> int | None:
-    """The bytes of the results; None if a size is unknown."""
+    """The bytes of the results, at most; None if a rank is unknown.
+
+    A size that depends on elements (how many are nonzero, or distinct) is at most the number of elements read.
+    """
+    read = sum(math.prod(known_sizes(v.shape)) for v in node.operands if v is not None)
     result_bytes = 0
     for result in node.results:
-        if not isinstance(result.type, TensorType) or not result.type.is_static:
+        if not isinstance(result.type, TensorType) or result.type.shape is None:
             return None
-        result_bytes += math.prod(map(int, result.shape)) * max(1, result.type.storage.bits // 8)
+        sizes = [size_or(dim, read) for dim in result.shape]
+        result_bytes += math.prod(sizes) * max(1, result.type.storage.bits // 8)
     return result_bytes
 
 

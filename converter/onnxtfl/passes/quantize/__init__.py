@@ -4,6 +4,7 @@
 """
 
 from onnxtfl.ir.quantized import has_quantized
+from onnxtfl.passes.quantize.block_rows import gather_block_rows
 from onnxtfl.passes.quantize.blocks import use_block_weights
 from onnxtfl.passes.quantize.constants import STORED_CLAMPS, use_integer_constants
 from onnxtfl.passes.quantize.dequantize import dequantize_all
@@ -32,6 +33,7 @@ __all__ = [
     "count_steps_of_outputs",
     "dequantize_all",
     "fuse_quantized",
+    "gather_block_rows",
     "has_quantized",
     "multiply_real",
     "multiply_whole_rows",

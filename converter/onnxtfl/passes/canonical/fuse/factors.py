@@ -44,7 +44,7 @@ def factor_before_moves(b: Builder, node: Node) -> Value | None:
     if not steps:
         return None
     first, place = steps[-1]
-    moved = b(node.op, first.operand(place), np.float32(number))
+    moved = b(node.op, first.operand(place), np.asarray(number, np.float32))
     for step, operand in reversed(steps):
         operands = [moved if i == operand else v for i, v in enumerate(step.operands)]
         moved = b.remade(step, *operands)[0]
