@@ -25,6 +25,7 @@ from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.shared_operands import share_operands
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.canonical.strided_slices import slice_runs
 from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.canonical.used_parts import slice_used_parts
@@ -337,10 +338,13 @@ def layout(target: Target, options: Options) -> Passes:
         *([steps] if _computes_integers_only(target) else []),
         Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
         Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
-        *([Pass("columns", transpose_columns, EVERYWHERE, needs=LAID_OUT)] if is_delegated else []),
+        *([Pass(*step, EVERYWHERE, needs=LAID_OUT) for step in _MOVES_OF_DELEGATE] if is_delegated else []),
         Group("cleanup", _tidied(target, options), needs=LAID_OUT),
         Pass("legalize merged", late, EVERYWHERE, needs=LAID_OUT, when=legalization.has_repeated_operands),
     ]
+
+
+_MOVES_OF_DELEGATE = (("columns", transpose_columns), ("strided slices", slice_runs))
 
 
 def _computes_integers_only(target: Target) -> bool:

@@ -5,8 +5,9 @@
     %y = Add(%constant, %constant)            %y = constant
     %t = Transpose(%weight) [1, 0]      ->    %t = weight, transposed lazily when it is written
 
-Transposes and reshapes of large weights are lazy. A node that would enlarge the model (a Range or BroadcastTo to
-megabytes) stays. An empty result is a constant for any operands, except for a copy: an output that is an input stays.
+Transposes and reshapes of large weights are lazy. A node that would enlarge the model much (a Range or BroadcastTo to
+megabytes) stays; constants of up to a hundredth of its weights (a mask of attention) are computed. An empty result is a
+constant for any operands, except for a copy: an output that is an input stays.
 """
 
 from __future__ import annotations
@@ -89,8 +90,11 @@ def fold_node(node: Node) -> list[Value] | None:
 
 
 def _largest() -> int:
-    """The most bytes of a folded result: more for a target whose kernels do not compute on constants alone."""
-    return LARGEST if current_budget().folds_all else SMALL
+    """The most bytes of a folded result: more for a target whose kernels do not compute on constants alone, and for a
+    model with many weights.
+    """
+    budget = current_budget()
+    return LARGEST if budget.folds_all else max(SMALL, budget.growth - budget.held)
 
 
 def _is_empty(result: Value) -> bool:
