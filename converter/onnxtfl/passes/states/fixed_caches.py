@@ -447,11 +447,14 @@ def _refusal(node: Node, message: str, hint: str | None = None) -> UnsupportedEr
 
 def _computed_from_numbers(values: Sequence[Value | None]) -> Iterator[Node]:
     """The nodes of which scalars depend, back to the numbers that are known and to tensors."""
-    for value in values:
-        node = None if value is None or value.is_constant else value.producer
-        if node is not None and value is not None and all(v is None or not v.rank for v in (value, *node.operands)):
+    work, seen = list(values), set[Node]()
+    while work:
+        value = work.pop()
+        node = None if value is None or value.is_constant or value.rank else value.producer
+        if node is not None and node not in seen and all(v is None or not v.rank for v in node.operands):
+            seen.add(node)
+            work.extend(node.operands)
             yield node
-            yield from _computed_from_numbers(node.operands)
 
 
 def _elements(value: Value) -> int:
