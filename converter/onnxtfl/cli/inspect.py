@@ -17,16 +17,17 @@ from onnxtfl.option_table import INSPECT
 STAGES = {
     ".onnx": (
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "narrow", "small types"),
-        *("floats", "dynamic products", "remark dynamic products", "quantized types", "simplify", "layers of scans"),
-        *("integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io", "hybrid", "formulas"),
-        *("convolutions", "separate outputs", "legalize", "saturate", "tidy", "sink", "layout", "legalize late"),
-        *("loop invariants", "columns", "cleanup", "legalize merged", "lower", "fuse activations", "pass through"),
+        *("floats", "dynamic products", "remark dynamic products", "block rows", "quantized types", "simplify"),
+        *("layers of scans", "integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io"),
+        *("hybrid", "formulas", "used positions", "convolutions", "pairs of rows", "separate outputs", "legalize"),
+        *("saturate", "tidy", "sink", "layout", "legalize late", "loop invariants", "merged columns", "columns"),
+        *("strided slices", "rows", "cleanup", "legalize merged", "lower", "fuse activations", "pass through"),
         *("state tensors", "memory", "prepared outputs"),
     ),
     ".tflite": (
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "small types", "complex numbers"),
-        *("recognize", "recognize layers", "quantized types", "simplify", "fuse quantized", "uint8 storage"),
-        *("quantized io", "int32 outputs", "opset", "formulas", "integer sums"),
+        *("recognize", "recognize layers", "block rows", "quantized types", "simplify", "fuse quantized"),
+        *("uint8 storage", "quantized io", "int32 outputs", "opset", "formulas", "integer sums"),
         *("separate outputs", "legalize", "tidy", "sink", "layout", "legalize late", "loop invariants", "cleanup"),
         *("legalize merged", "surround moves", "lower"),
     ),
