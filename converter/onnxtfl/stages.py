@@ -19,6 +19,7 @@ from onnxtfl.passes.canonical.columns import transpose_columns
 from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
+from onnxtfl.passes.canonical.few_axes import leave_out_unit_axes
 from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
 from onnxtfl.passes.canonical.merged_columns import merge_columns
 from onnxtfl.passes.canonical.merged_pads import pad_rows
@@ -357,6 +358,7 @@ _MOVES_OF_DELEGATE = (
     ("columns", transpose_columns),
     ("strided slices", slice_runs),
     ("rows", pad_rows),
+    ("few axes", leave_out_unit_axes),
 )
 
 

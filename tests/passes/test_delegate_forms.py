@@ -10,6 +10,7 @@ from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.canonical.dead_code import remove_dead
+from onnxtfl.passes.canonical.few_axes import leave_out_unit_axes
 from onnxtfl.passes.canonical.fold import fold
 from onnxtfl.passes.canonical.merged_columns import merge_columns
 from onnxtfl.passes.canonical.merged_pads import pad_rows
@@ -27,12 +28,15 @@ def read(graph: Graph) -> Graph:
     return graph
 
 
-def test_pairs_of_rows_are_one_convolution() -> None:
+@pytest.mark.parametrize("has_few_axes", [True, False])
+def test_pairs_of_rows_are_one_convolution(has_few_axes: bool) -> None:
     graph = test_row_pairs.convolution((1, 64, 6, 5))
     x = np.random.default_rng(1).standard_normal((1, 64, 6, 5)).astype(np.float32)
     (before,) = [node.operand(1).numpy() for node in graph.nodes if node.op is ops.Conv]
     wanted = run(graph, [x])[0]
     assert compute_pairs_of_rows(graph)
+    if has_few_axes:
+        leave_out_unit_axes(graph)
     fold(graph)
     read(graph)
     (convolution,) = [node for node in graph.nodes if node.op is ops.Conv]

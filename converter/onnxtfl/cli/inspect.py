@@ -21,7 +21,16 @@ STAGES = {
         *("layers of scans", "integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io"),
         *("hybrid", "formulas", "used positions", "convolutions", "pairs of rows", "separate outputs", "legalize"),
         *("saturate", "tidy", "sink", "layout", "legalize late", "loop invariants", "merged columns", "columns"),
-        *("strided slices", "rows", "cleanup", "legalize merged", "lower", "fuse activations", "pass through"),
+        *(
+            "strided slices",
+            "rows",
+            "few axes",
+            "cleanup",
+            "legalize merged",
+            "lower",
+            "fuse activations",
+            "pass through",
+        ),
         *("state tensors", "memory", "prepared outputs"),
     ),
     ".tflite": (

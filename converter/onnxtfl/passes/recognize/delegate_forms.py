@@ -190,19 +190,22 @@ def pairs_of_rows(b: Builder, node: Node) -> Value | None:
 
 
 def _in_turn(node: Node) -> tuple[Value, Value, int] | None:
-    """Values whose positions along an axis are in turn in the result, and the axis."""
+    """Values whose positions along an axis are in turn in the result, and the axis; one sample may have no axis."""
     joined = made_by(node.operand(0), ops.Concatenate)
     if joined is None or len(joined.operands) != 2:
         return None
     rows = [made_by(v, ops.Reshape) for v in joined.operands]
-    axis = joined.attr("axis") - 1
     even, odd = (None if row is None else row.operand(0) for row in rows)
-    if even is None or odd is None or axis < 0 or even.tensor_type.shape is None or even.rank <= axis:
+    if even is None or odd is None or even.tensor_type.shape is None or even.shape != odd.shape:
         return None
-    with_unit = (*even.shape[: axis + 1], 1, *even.shape[axis + 1 :])
+    has_batch = joined.result.rank > even.rank
+    axis = joined.attr("axis") - has_batch
+    if not 0 <= axis < even.rank or not (has_batch or even.shape[0] == 1):
+        return None
+    stacked = (*even.shape[0 if has_batch else 1 : axis + 1], 1, *even.shape[axis + 1 :])
     whole = (*even.shape[:axis], 2 * even.shape[axis], *even.shape[axis + 1 :])
-    is_so = even.shape == odd.shape and joined.operand(0).shape == joined.operand(1).shape == with_unit
-    return (even, odd, axis) if is_so and node.result.shape == whole else None
+    is_so = joined.operand(0).shape == joined.operand(1).shape == stacked and node.result.shape == whole
+    return (even, odd, axis) if is_so else None
 
 
 def _products(even: Value, odd: Value) -> list[Product] | None:
