@@ -136,13 +136,25 @@ def generate(request: Item) -> Item:
     if loaded is None:
         loaded = new_session(load_runtime("onnxruntime"), request) if is_onnx else open_interpreter(request)
     LOADED[key] = loaded, 0.0
+    decoded = module.decode_onnx if is_onnx else module.decode_tflite
     try:
-        tokens, logits = (module.decode_onnx if is_onnx else module.decode_tflite)(loaded, request["plan"])
+        try:
+            tokens, logits = decoded(loaded, request["plan"])
+        except Exception as error:
+            if OTHER_SIZES not in str(error):
+                raise
+            loaded = new_session(load_runtime("onnxruntime"), request, reuses=False)
+            LOADED[key] = loaded, 0.0
+            tokens, logits = decoded(loaded, request["plan"])
     except Exception as error:
         kind = onnx_error_kind(error, "run") if is_onnx else tflite_error_kind(error, "run")
         raise WorkerError(kind, str(error)) from error
     np.savez(request["results"], logits=logits)
     return {"tokens": tokens}
+
+
+OTHER_SIZES = "attempting to re-use buffer"
+"""ONNX Runtime's error where a model declares the sizes of inner tensors wrong, as the masks of some decoders."""
 
 
 def load(request: Item) -> None:
@@ -232,9 +244,13 @@ def run_session(ort: Any, session: Any, inputs: list[Any]) -> list[tuple[Any, st
         raise WorkerError(onnx_error_kind(error, "run"), str(error)) from error
 
 
-def new_session(ort: Any, request: Item) -> Any:
-    """Load the model. Weights of a large one are not packed for faster runs, since it runs only a few times."""
+def new_session(ort: Any, request: Item, reuses: bool = True) -> Any:
+    """Load the model. Weights of a large one are not packed for faster runs, since it runs only a few times.
+
+    `reuses`: whether results may be stored in place of earlier ones of the same declared size.
+    """
     options = ort.SessionOptions()
+    options.enable_mem_reuse = reuses
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3

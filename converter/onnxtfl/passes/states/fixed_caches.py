@@ -29,12 +29,14 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
 from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dependencies import needed_values
 from onnxtfl.ir.dims import Dim, Symbol, evaluate, is_static, substitute, symbol, symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.passes.states.grown_masks import grown_masks
 
 TOKENS, POSITIONS, MASK = "tokens", "input_pos", "mask"
 """The names of the inputs besides the caches, as LiteRT-LM has them."""
@@ -104,8 +106,10 @@ class _Rewriting:
         self.inputs: list[Value] = []
 
     def run(self) -> None:
-        old = list(self.graph.nodes)
+        old, masks = list(self.graph.nodes), grown_masks(self.graph, self.filled, self.caches.new)
         self._make_inputs()
+        for value, (before, after) in masks.items():
+            self.new[value] = self._causal(before, after)
         for node in old:
             self._make(node)
         names = self.graph.output_names
@@ -161,6 +165,13 @@ class _Rewriting:
             return value
         rows = self.b(ops.Add, constant(np.arange(new, dtype=np.int32)), self.shift)
         return self.b(ops.Gather, value, self.b(ops.Min, rows, np.asarray([new - 1], np.int32)), axis=1)
+
+    def _causal(self, before: Array, after: Array) -> Value:
+        """A mask [.., N, C]: one element for places up to that of the row's token, and another for those after it."""
+        places = constant(np.arange(self.caches.places, dtype=np.int32).reshape(1, -1))
+        at = self.b(ops.Reshape, self.at, [self.caches.new, 1])
+        is_before = self.b(ops.Compare, places, at, comparison_direction="LE")
+        return self.b(ops.Select, is_before, constant(before), constant(after))
 
     def _input(self, name: str, dtype: DType, shape: tuple[int, ...]) -> Value:
         value = Value(TensorType(dtype, shape), name)
