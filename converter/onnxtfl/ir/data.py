@@ -24,6 +24,7 @@ __all__ = [
     "Array",
     "ArrayData",
     "CastData",
+    "ColumnsData",
     "FileData",
     "FilledData",
     "PaddedData",
@@ -412,6 +413,22 @@ class RowsData(TensorData):
             return self.base.slab(0, self.start + start, self.start + stop)
         part: Array = self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
         return part
+
+
+class ColumnsData(TensorData):
+    """The columns of a matrix in another order."""
+
+    def __init__(self, base: TensorData, order: Array) -> None:
+        self.base, self.order, self.dtype, self.shape = base, order, base.dtype, base.shape
+
+    @property
+    def key(self) -> Hashable:
+        return ("columns", self.base.key, self.shape, _digest(self.order))
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        if axis == 0:
+            return np.take(self.base.slab(0, start, stop), self.order, 1)
+        return np.take(self.base.numpy(), self.order[start:stop], 1)
 
 
 class PaddedData(TensorData):
