@@ -1,7 +1,7 @@
 """Build the documentation: the pages that are generated from the code, then the site (Sphinx).
 
     python tools/docs.py              docs/ops.md, neutral-ops.md, command-line.md, then build/docs/index.html
-    python tools/docs.py --pages      only these three pages
+    python tools/docs.py --pages      only these three pages, and mappings/rule_modules.txt
 
 The site is built from a copy of docs/ in build/docs-source, to which the changelog, CONTRIBUTING.md, SECURITY.md and a
 page for each error code are added. Sphinx warnings are errors.
@@ -45,6 +45,7 @@ def main() -> int:
     options = parser.parse_args()
     for name, text in generated().items():
         _write(DOCS / name, text)
+    _write(ROOT / "mappings" / "rule_modules.txt", rule_modules())
     if options.pages:
         return 0
     try:
@@ -62,6 +63,12 @@ def main() -> int:
 def generated() -> dict[str, str]:
     """The text of the generated pages by path in docs/; tests compare them with the files."""
     return {"ops.md": coverage() + "\n", "neutral-ops.md": neutral_page(), "command-line.md": command_line()}
+
+
+def rule_modules() -> str:
+    """The text of mappings/rule_modules.txt, made by a process in which no rules are registered."""
+    command = [sys.executable, str(ROOT / "tools" / "rule_modules.py")]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def build(source: Path, site: Path) -> int:

@@ -64,6 +64,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("opset", of.opset, to_onnx),
     Stage("real constants", of.real_constants),
     Stage("formulas", of.formulas),
+    Stage("used positions", of.used_positions, to_tflite),
     Stage("delegate forms", of.delegate_forms, to_tflite),
     Stage("integer sums", of.integer_sums, to_onnx),
     Stage("outputs", of.separate),

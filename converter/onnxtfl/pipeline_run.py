@@ -20,7 +20,7 @@ from onnxtfl.formats.tflite import states as tflite_states
 from onnxtfl.formats.tflite.metadata import of_the_file
 from onnxtfl.ir import compact_record
 from onnxtfl.ir.assumptions import assume, assumption_scope
-from onnxtfl.ir.budget import Budget, budget_scope
+from onnxtfl.ir.budget import Budget, budget_scope, current_budget
 from onnxtfl.ir.compact_record import tensor_names
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Value
@@ -58,6 +58,8 @@ from onnxtfl.targets import Target
 from onnxtfl.targets.stored_types import check_declared_results, plain_integers
 from onnxtfl.targets.tflite import lowest_runtime
 
+GROWTH = 100
+"""Which part of the bytes of its weights constants computed before run time may add to a model."""
 TELL_EVERY = 0.5
 """Seconds between two calls of the user's callback while weights are written."""
 
@@ -152,6 +154,7 @@ class PipelineRun:
     def run(self, source: Model, until: str | None = None) -> Graph:
         """The main graph of `source` after all passes, or after the one called `until`."""
         graph = self.part(source)
+        current_budget().growth = _bytes_of_constants(graph) // GROWTH
         if self.target.name == "onnx":
             check_declared_results(graph)
             self.states = expose_states(graph, self.options.state)
@@ -260,3 +263,8 @@ def _evaluated(graph: Graph) -> list[Array]:
     if any(node.op.effect_of(node) is not Effect.PURE for node in graph.nodes):
         raise UnsupportedError("the initial values of variables cannot be computed before run time", code="E-OP-007")
     return evaluate_graph(graph, [])
+
+
+def _bytes_of_constants(graph: Graph) -> int:
+    read = {v for node in graph.nodes for v in node.operands if v is not None}
+    return sum(v.data.nbytes for v in read if v.data is not None)

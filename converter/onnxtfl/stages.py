@@ -21,11 +21,15 @@ from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
 from onnxtfl.passes.canonical.phases import PHASES
+from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
+from onnxtfl.passes.canonical.shared_operands import share_operands
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.canonical.strided_slices import slice_runs
 from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.canonical.used_parts import slice_used_parts
+from onnxtfl.passes.canonical.used_positions import compute_used_positions
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.loops.invariants import LOOP_INVARIANTS
 from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION
@@ -156,8 +160,9 @@ def fixed_caches(target: Target, options: Options) -> Passes:
     """Caches of a fixed length, in decoders."""
     if options.caches is None:
         return []
+    decided = Pass("decide sizes", options.caches.decide, MAIN_ONLY, needs=NEUTRAL)
     fixed = Pass("fixed caches", options.caches.fix, MAIN_ONLY, needs=NEUTRAL)
-    return [fixed, SIMPLIFY]
+    return [Group("decided sizes", (decided, SIMPLIFY), dependent=True, needs=NEUTRAL), fixed, SIMPLIFY]
 
 
 def recognized(target: Target, options: Options) -> Passes:
@@ -245,17 +250,25 @@ def formulas(target: Target, options: Options) -> Passes:
     return [Group("formulas", (written, SIMPLIFY), dependent=True, needs=NEUTRAL)]
 
 
+def used_positions(target: Target, options: Options) -> Passes:
+    """Products of which a part is read: compute this part only."""
+    positions = Pass("used positions", compute_used_positions, EVERYWHERE)
+    return [Group("used positions", (positions, *CLEANUP), dependent=True, needs=NEUTRAL)]
+
+
 def delegate_forms(target: Target, options: Options) -> Passes:
-    """Return the passes that write convolutions as the delegate's kernels compute them fastest.
+    """Return the passes that write convolutions and concatenations as the delegate's kernels compute them fastest.
 
     A quantizer would round each part of a sum.
     """
     if not isinstance(target, TfliteTarget) or target.delegate is None:
         return []
-    sums = [] if options.is_quantized_later else [TAPS]
-    convolutions = Pass("convolutions", Patterns.of(PHASES, *sums).apply, EVERYWHERE)
+    is_exact = not options.is_quantized_later
+    convolutions = Pass("convolutions", Patterns.of(PHASES, *([TAPS] if is_exact else [])).apply, EVERYWHERE)
     joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
-    return [Group("convolutions", (convolutions, joined, *CLEANUP), needs=NEUTRAL)]
+    shared = Pass("shared operands", share_operands, EVERYWHERE)
+    pairs = [Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if is_exact else []
+    return [Group("convolutions", (convolutions, joined, shared, *CLEANUP), needs=NEUTRAL), *pairs]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:
@@ -323,10 +336,13 @@ def layout(target: Target, options: Options) -> Passes:
         *([steps] if _computes_integers_only(target) else []),
         Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
         Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
-        *([Pass("columns", transpose_columns, EVERYWHERE, needs=LAID_OUT)] if is_delegated else []),
+        *([Pass(*step, EVERYWHERE, needs=LAID_OUT) for step in _MOVES_OF_DELEGATE] if is_delegated else []),
         Group("cleanup", _tidied(target, options), needs=LAID_OUT),
         Pass("legalize merged", late, EVERYWHERE, needs=LAID_OUT, when=legalization.has_repeated_operands),
     ]
+
+
+_MOVES_OF_DELEGATE = (("columns", transpose_columns), ("strided slices", slice_runs))
 
 
 def _computes_integers_only(target: Target) -> bool:

@@ -121,6 +121,21 @@ def test_constants_fold_but_do_not_blow_up() -> None:
     assert op_counts(graph)["BroadcastTo"] == 1
 
 
+def test_the_places_of_nonzero_constants_fold() -> None:
+    """How many there are is no size before that; PyTorch repeats elements this way."""
+    graph = transformed(
+        """graph main(%x: tensor<4xfloat32>) -> (%y) {
+         %c = constant tensor<4xbool> [true, false, true, true]
+         %n = NonZero(%c)
+         %s = constant tensor<1xint64> [-1]
+         %i = Reshape(%n, %s)
+         %y = Gather(%x, %i) {axis = 0}
+        }""",
+        simplify,
+    )
+    assert op_counts(graph) == {"Gather": 1} and graph.outputs[0].shape == (3,)
+
+
 def test_equal_nodes_become_one() -> None:
     text = """graph main(%x: tensor<3xfloat32>) -> (%y) {
       %a = Exp(%x)

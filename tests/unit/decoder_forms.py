@@ -31,7 +31,10 @@ class TinyDecoder:
     the cache has as many places. ``masked``: what hidden scores are. ``half``: float16 but for logits. ``accuracy``:
     weights have 4 bits, and this level of accuracy (4: activations are rounded to int8); -1: they do not. ``has_mask``:
     whether there is an input `attention_mask`. ``names``: of a cache and of its new values, with the layer and its
-    kind.
+    kind. ``weights``: of values, from scores: "softmax", "sink last" or "sink first" (with one more score), "sum" (a
+    softmax of separate ops), "relu". ``masks_new``: the mask hides new tokens only, and is zeros for those before.
+    ``experts``: the number of those of which each token has two, 0 for none. ``short``: the most tokens for which the
+    first of two tables of positions is used, as long ropes have them; 0 for one table.
     """
 
     attention: str = "ops"
@@ -44,6 +47,10 @@ class TinyDecoder:
     accuracy: int = -1
     has_mask: bool = True
     names: tuple[str, str] = ("past_key_values.{0}.{1}", "present.{0}.{1}")
+    weights: str = "softmax"
+    masks_new: bool = False
+    experts: int = 0
+    short: int = 0
     opset: int = 23
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
@@ -63,11 +70,11 @@ class TinyDecoder:
         table = self._weight(VOCABULARY, WIDTH, scale=1.0)
         x = self.op("Gather", table, tokens)
         if self.positions != "rotary":
-            x = self.op("Add", x, self.op("Gather", self._weight(PLACES + 2, WIDTH, scale=1.0), self._places()))
+            x = self.op("Add", x, self.op("Gather", self._table(), self._places()))
         for layer in range(LAYERS):
             x = self.op("Add", x, self._attention(layer, self._normalized(x)))
-            hidden = self.op("Relu", self._product(self._normalized(x), WIDTH, 2 * WIDTH))
-            x = self.op("Add", x, self._product(hidden, 2 * WIDTH, WIDTH))
+            inner = self._normalized(x)
+            x = self.op("Add", x, self._mixture(inner) if self.experts else self._expert(inner))
         logits = self.op("MatMul", self._normalized(x), self.op("Transpose", table, perm=[1, 0]))
         self.op("Cast", logits, to=TensorProto.FLOAT, out="logits")
         self.outputs.insert(0, _info("logits", TensorProto.FLOAT, ["batch", "new", VOCABULARY]))
@@ -112,6 +119,41 @@ class TinyDecoder:
         self.inputs.append(_info(name, type_, shape))
         return name
 
+    def _table(self) -> str:
+        """Weights of positions."""
+        if not self.short:
+            return self._weight(PLACES + 2, WIDTH, scale=1.0)
+        is_long = self.op("Greater", self.op("Squeeze", self._total()), self.constant(self.short))
+        tables = [numpy_helper.from_array(self.rng.standard_normal((PLACES, WIDTH)).astype(np.float32)) for _ in "ab"]
+        branches = [
+            helper.make_graph(
+                [helper.make_node("Constant", [], [name], value=table)],
+                name, [], [_info(name, TensorProto.FLOAT, [PLACES, WIDTH])],
+            ) for name, table in zip(("long", "short"), tables, strict=True)
+        ]  # fmt: skip
+        return self.op("If", is_long, then_branch=branches[0], else_branch=branches[1])
+
+    def _expert(self, x: str) -> str:
+        hidden = self.op("Relu", self._product(x, WIDTH, 2 * WIDTH))
+        return self._product(hidden, 2 * WIDTH, WIDTH)
+
+    def _mixture(self, x: str) -> str:
+        """The two best experts of each token, each for the tokens that chose it, as PyTorch's index_add has it."""
+        rows = self.op("Reshape", x, self.constant([-1, WIDTH]))
+        values, chosen = f"t{len(self.nodes)}", f"i{len(self.nodes)}"
+        router = self.op("Softmax", self._product(rows, WIDTH, self.experts), axis=-1)
+        self.nodes.append(helper.make_node("TopK", [router, self.constant([2])], [values, chosen]))
+        total = self.op("Mul", rows, self.constant(0, self._dtype))
+        for expert in range(self.experts):
+            places = self.op("NonZero", self.op("Equal", chosen, self.constant(expert)))
+            row = self.op("Gather", places, self.constant(0), axis=0)
+            weights = self.op("GatherND", values, self.op("Transpose", places, perm=[1, 0]))
+            made = self._expert(self.op("Gather", rows, row, axis=0))
+            weighted = self.op("Mul", made, self.op("Unsqueeze", weights, self.constant([1])))
+            at = self.op("Unsqueeze", row, self.constant([1]))
+            total = self.op("ScatterND", total, at, weighted, reduction="add")
+        return self.op("Reshape", total, self.op("Shape", x))
+
     def _normalized(self, x: str) -> str:
         ones = np.ones(WIDTH), np.zeros(WIDTH)
         return self.op("LayerNormalization", x, *(self.constant(one, self._dtype) for one in ones), axis=-1)
@@ -154,6 +196,8 @@ class TinyDecoder:
         total = self._total()
         first = self.op("Sub", total, self._size("input_ids", 1))
         start, end = (self.op("Squeeze", value, zero) for value in (first, total))
+        if self.masks_new:
+            start, end = self.constant(0), self.op("Sub", end, start)
         rows = self.op("Unsqueeze", self.op("Range", start, end, one), self.constant([1]))
         columns = self.op("Unsqueeze", self.op("Range", self.constant(0), end, one), zero)
         hidden = self.op("Greater", columns, rows)
@@ -161,6 +205,12 @@ class TinyDecoder:
             old = self.op("LessOrEqual", columns, self.op("Sub", rows, self.constant([self.window])))
             hidden = self.op("Or", hidden, old)
         scores = [self.constant(value, self._dtype) for value in (self.masked, 0)]
+        if self.masks_new:
+            new = self.op("Where", hidden, *scores)
+            shape = self.op("Concat", self._size("input_ids", 1), first, axis=0)
+            old = self.op("Expand", scores[1], shape)
+            self.op("Unsqueeze", self.op("Concat", old, new, axis=1), self.constant([0, 1]), out="mask")
+            return
         self.op("Unsqueeze", self.op("Where", hidden, *scores), self.constant([0, 1]), out="mask")
 
     def _heads(self, x: str, count: int) -> str:
@@ -204,7 +254,25 @@ class TinyDecoder:
             keys, values = self._repeated(keys), self._repeated(values)
         scaled = self.op("Mul", q, self.constant(SIZE**-0.5, self._dtype))
         scores = self.op("Add", self.op("MatMul", scaled, self.op("Transpose", keys, perm=[0, 1, 3, 2])), "mask")
-        return self._joined(self.op("MatMul", self.op("Softmax", scores, axis=-1), values))
+        return self._joined(self.op("MatMul", self._weights(scores), values))
+
+    def _weights(self, scores: str) -> str:
+        """The weights of values."""
+        if self.weights == "relu":
+            return self.op("Relu", scores)
+        if self.weights == "sum":
+            last = self.constant([-1])
+            raised = self.op("Exp", self.op("Sub", scores, self.op("ReduceMax", scores, last)))
+            return self.op("Div", raised, self.op("ReduceSum", raised, last))
+        if not self.weights.startswith("sink"):
+            return self.op("Softmax", scores, axis=-1)
+        sink, end = self.constant(self.rng.standard_normal((1, HEADS, 1, 1)), self._dtype), self.constant([1 << 31])
+        shape = self.op("Concat", self.constant([1, HEADS]), self._size(scores, 2), self.constant([1]), axis=0)
+        both = [scores, self.op("Expand", sink, shape)]
+        is_last = self.weights == "sink last"
+        weights = self.op("Softmax", self.op("Concat", *(both if is_last else both[::-1]), axis=-1), axis=-1)
+        bounds = (self.constant([0]), self.constant([-1])) if is_last else (self.constant([1]), end)
+        return self.op("Slice", weights, *bounds, self.constant([3]))
 
     def _repeated(self, x: str) -> str:
         """Each head of keys or values for all heads of its group, as transformers has it."""

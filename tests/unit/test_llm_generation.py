@@ -55,6 +55,12 @@ FORMS: dict[str, dict[str, Any]] = {
     "attention of ONNX": {"attention": "attention"},
     "attention of ONNX, window": {"attention": "attention", "window": 6, "groups": 1},
     "attention-24": {"attention": "attention", "opset": 24},
+    "a sink after the scores": {"weights": "sink last"},
+    "a sink before the scores": {"weights": "sink first"},
+    "a mask of new tokens": {"masks_new": True},
+    "a softmax of separate ops": {"weights": "sum", "masks_new": True},
+    "relu in place of the softmax": {"weights": "relu", "masks_new": True, "masked": -1e4},
+    "experts": {"experts": 4},
 }
 
 
@@ -80,6 +86,15 @@ def test_more_places_than_positions(form: str, rows: int, tmp_path: Path) -> Non
     converted(source, (8,), rows)
     with pytest.raises(UnsupportedError, match=f"a table of {rows} positions"):
         converted(source, (8,), rows + 1)
+
+
+def test_a_branch_for_many_tokens(tmp_path: Path, workers: Workers) -> None:
+    """In caches of few places only one branch is taken; in others a padded prompt would take the wrong one."""
+    source = saved(TinyDecoder(positions="learned", short=40).model(), tmp_path)
+    report = checked(source, converted(source, (8,), 40), workers, kernels=("default",))
+    assert report.ok, report.table(True)
+    with pytest.raises(UnsupportedError, match="a smaller context"):
+        converted(source, (8,), 41)
 
 
 def test_float16(tmp_path: Path, workers: Workers) -> None:

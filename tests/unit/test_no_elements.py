@@ -270,3 +270,71 @@ def test_a_scan_over_a_batch_of_no_rows() -> None:
     }"""
     made = onnxtfl.onnx_to_tflite(onnx.parser.parse_model(text).SerializeToString(), check=False)
     assert made.data
+
+
+FOUND = {
+    "Conv": helper.make_node("Conv", ["f", "w", "b"], ["y"], pads=[1, 1, 1, 1]),
+    "depthwise Conv": helper.make_node("Conv", ["f", "d", "b"], ["y"], group=4),
+    "MaxPool": helper.make_node("MaxPool", ["f"], ["y"], kernel_shape=[2, 2], strides=[2, 2]),
+    "AveragePool": helper.make_node("AveragePool", ["f"], ["y"], kernel_shape=[2, 2], strides=[2, 2]),
+    "DepthToSpace": helper.make_node("DepthToSpace", ["f"], ["y"], blocksize=2),
+}
+
+
+@pytest.mark.parametrize("count", [0, 3])
+@pytest.mark.parametrize("op", FOUND)
+def test_no_object_is_found(op: str, count: int) -> None:
+    """The number of rows is known only at run time: that of the objects in an image, often 0."""
+    nodes = [
+        helper.make_node("NonZero", ["score"], ["places"]),
+        helper.make_node("Squeeze", ["places", "zero"], ["rows"]),
+        helper.make_node("Gather", ["x", "rows"], ["f"]),
+        FOUND[op],
+        helper.make_node("Shape", ["y"], ["sizes"]),
+    ]
+    random = np.random.default_rng(0)
+    weights = {
+        "zero": np.zeros(1, np.int64),
+        "w": random.normal(size=(4, 4, 3, 3)).astype(np.float32),
+        "d": random.normal(size=(4, 1, 3, 3)).astype(np.float32),
+        "b": random.normal(size=4).astype(np.float32),
+    }
+    used = {name: array for name, array in weights.items() if name in (*FOUND[op].input, "zero")}
+    outputs = [("y", FLOAT, [None] * 4), ("sizes", INT64, (4,))]
+    model = onnx_model(nodes, [("x", FLOAT, (5, 4, 6, 6)), ("score", FLOAT, (5,))], outputs, used)
+    x, score = random.normal(size=(5, 4, 6, 6)).astype(np.float32), (np.arange(5) < count).astype(np.float32)
+    expected = run_onnx(model.SerializeToString(), {"x": x, "score": score})
+    for name, array in run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, {"x": x, "score": score}):
+        assert array.shape == expected[name].shape
+        np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_quantized_rows_that_are_found(count: int) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[4, 3, 6, 6] x, float[4] score) => (float[a, b, c, d] y)
+        <int64[1] zero = {0}, float s = {0.02}, int8 z = {3}, int8[2, 3, 1, 1] w = {9, -20, 30, -40, 50, 60}> {
+        places = NonZero (score)  rows = Squeeze (places, zero)
+        q = QuantizeLinear (x, s, z)  some = Gather (q, rows)  f = DequantizeLinear (some, s, z)
+        i = Cast <to = 3> (zero)  zw = Squeeze (i)  k = DequantizeLinear (w, s, zw)
+        c = Conv (f, k)  p = QuantizeLinear (c, s, z)  y = DequantizeLinear (p, s, z) }"""
+    model = onnx.parser.parse_model(text)
+    x = np.random.default_rng(0).normal(size=(4, 3, 6, 6)).astype(np.float32)
+    feed = {"x": x, "score": (np.arange(4) < count).astype(np.float32)}
+    expected = run_onnx(model.SerializeToString(), feed)["y"]
+    ((_, got),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, feed)
+    assert got.shape == expected.shape
+    assert np.max(np.abs(got - expected), initial=0) <= 0.021  # one step
+
+
+def test_sizes_computed_from_values_before_rows_are_gathered() -> None:
+    """As masks of objects are resized to their boxes."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1, 1, 8, 8] x, int64[2] s) => (float[a, b] y)
+        <int64 zero = {0}, int64[2] ones = {1, 1}> {
+        sizes = Concat <axis = 0> (ones, s)
+        r = Resize <coordinate_transformation_mode = "half_pixel", mode = "linear"> (x, , , sizes)
+        a = Gather <axis = 0> (r, zero)  y = Gather <axis = 0> (a, zero) }"""
+    model = onnx.parser.parse_model(text)
+    feed = {"x": np.random.default_rng(0).normal(size=(1, 1, 8, 8)).astype(np.float32), "s": np.array([5, 13])}
+    expected = run_onnx(model.SerializeToString(), feed)["y"]
+    ((_, got),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, feed)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)

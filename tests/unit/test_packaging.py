@@ -55,6 +55,7 @@ def test_one_top_level_module_with_everything_inside(wheel: Path) -> None:
     wanted = {f"{inside}/{p.relative_to(at).as_posix()}" for inside, at in sources.items() for p in at.rglob("*.py")}
     wanted |= {f"onnxtfl/schemas/{path.name}" for path in (ROOT / "schemas").glob("*.t*")}
     wanted |= {f"onnxtfl/schemas/targets/{path.name}" for path in (ROOT / "schemas" / "targets").glob("*.toml")}
+    wanted |= {"onnxtfl/mappings/rule_modules.txt"}
     wanted |= {f"onnxtfl/reporting/{name}" for name in ("elements.html", "page.css", "page.html", "page.js")}
     assert wanted | {"onnxtfl/py.typed"} <= names
 
@@ -69,6 +70,16 @@ def test_the_wheel_imports(wheel: Path, tmp_path: Path) -> None:
     modules = {".".join(("onnxtfl", *path.parts)) for path in paths}
     assert len(modules) > len(paths) // 2 > 30
     assert modules <= set(out[1].split())
+
+
+def test_the_wheel_finds_rules_by_op_without_being_unpacked(wheel: Path, tmp_path: Path) -> None:
+    code = (
+        "from onnxtfl.rewriting import rule_modules\n"
+        "by_op, others = rule_modules._table()\n"
+        "print(rule_modules.__file__, by_op['Softmax'], others)"
+    )
+    out = _python("-c", code, cwd=tmp_path, PYTHONPATH=str(wheel))
+    assert out.split() == [f"{wheel}/onnxtfl/rewriting/rule_modules.py", "['nn.softmax']", "[]"]
 
 
 def test_the_python_versions_are_those_of_the_classifiers() -> None:

@@ -68,7 +68,7 @@ with tempfile.TemporaryDirectory() as name:
     from onnxtfl.ir.builder import Builder
     from onnxtfl.ir.graph import Node, Value
     from onnxtfl.option_table import kind_of
-    from onnxtfl.rewriting.registry import decompose, rules
+    from onnxtfl.rewriting.registry import all_rules, decompose
 
     def converted(text, target="npu-demo"):
         model = parser.parse_model('<ir_version: 8, opset_import: ["" : 17]> g ' + text)
@@ -81,7 +81,7 @@ with tempfile.TemporaryDirectory() as name:
             return str(error)
 
     assert {"tflite", "micro", "npu-demo"} <= set(kind_of("target").words)
-    rules()
+    all_rules()
     absolute = "(float[2] x) => (float[2] y) { y = Abs (x) }"
     assert "the demo NPU cannot run this: the demo NPU has no op ABS" in refused(absolute)
 RULE

@@ -20,7 +20,7 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import foreign_op
 from onnxtfl.ir.reshape import transposed
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import lift_onnx, rules
+from onnxtfl.rewriting.registry import lift_onnx, rules_for
 
 MICROSOFT = "com.microsoft"
 
@@ -106,7 +106,7 @@ def lift_op(
     node = Node(foreign_op("onnx", name, version), operands, attributes)
     node.add_result(None)
     try:
-        found = rules().lift_onnx[("", name)][version](b, node)
+        found = rules_for(node.op).lift_onnx[("", name)][version](b, node)
     finally:
         node.detach()
     return found if isinstance(found, Value) else found[0]

@@ -46,7 +46,8 @@ are quantized later; or never, for targets without loops: all iterations are wri
 class Budget:
     """The limits of a conversion, and what it has used so far: `max_memory` bytes of constants computed before run
     time, and `seconds`. `loops`: how loops are written, see `Loops`.
-    `folds_all`: nodes of constants are computed whatever their size.
+    `folds_all`: nodes of constants are computed whatever their size. `growth`: the bytes that constants computed before
+    run time may add to a large model.
 
     `elements`: read, written or multiplied by nodes that were computed before run time. `held`: bytes of the constants
     made from them. `terms`: products of terms in symbolic sizes. `unknown`: sizes that became unknown since their
@@ -57,6 +58,7 @@ class Budget:
         "deadline",
         "elements",
         "folds_all",
+        "growth",
         "held",
         "limited",
         "loops",
@@ -73,7 +75,7 @@ class Budget:
         self.max_memory, self.seconds, self.limited, self.loops = max_memory, seconds, limited, loops
         self.folds_all = False
         self.deadline = time.monotonic() + seconds
-        self.elements = self.held = self.terms = self.unknown = self.steps = 0
+        self.growth = self.elements = self.held = self.terms = self.unknown = self.steps = 0
 
     @property
     def has_small_loops(self) -> bool:

@@ -15,14 +15,24 @@ from onnxtfl.ir.budget import MOST_NODES_OF_RULE, current_budget
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import ANY, Effect
 from onnxtfl.ir.declaration import Operand as Declared
-from onnxtfl.ir.dims import SymDim, at_most, is_nonnegative, is_static, known_size, known_sizes, product
+from onnxtfl.ir.dims import (
+    Symbol,
+    SymDim,
+    at_most,
+    is_nonnegative,
+    is_static,
+    known_size,
+    known_sizes,
+    product,
+    symbols,
+)
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
 from onnxtfl.ir.op import Op, attributes_of, foreign_op
 from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.quantized import with_kept
 from onnxtfl.ir.shapes import dims_of, normalize_axes, possible_rank
 from onnxtfl.ir.shown_sizes import operand_types
-from onnxtfl.ir.types import DType, ResourceType, TensorType, TupleType, Type
+from onnxtfl.ir.types import DType, ResourceType, TensorType, TupleType, Type, compatible
 
 Operand = Value | Array | TensorData | Sequence[int] | None
 Made = TypeVar("Made")
@@ -253,6 +263,26 @@ def _infer(node: Node) -> list[Type]:
         raise InvalidModelError(
             f"operands do not fit: {reason(error)}", op=node.op.name, type_=operand_types(node), code="E-FILE-009"
         ) from error
+
+
+def infers_better_sizes(node: Node) -> bool:
+    """Whether inference finds fewer unknown sizes of the results by now, or those of its operands instead of others:
+    an operand was replaced by a value whose sizes have other names, so that these cannot be computed from it.
+    """
+    before = [r.type for r in node.results]
+    if node.regions or all(isinstance(type_, TensorType) and type_.is_static for type_ in before):
+        return False
+    own, read = _symbols(before), _symbols([v.type for v in node.operands if v is not None])
+    if own <= read:
+        return False
+    after = infer(node)
+    found = _symbols(after)
+    return (len(found) < len(own) or found <= read) and all(map(compatible, before, after))
+
+
+def _symbols(types: Sequence[Type | None]) -> set[Symbol]:
+    shapes = (type_.shape or () for type_ in types if isinstance(type_, TensorType))
+    return {symbol for shape in shapes for dim in shape for symbol in symbols(dim)}
 
 
 def check(node: Node) -> None:

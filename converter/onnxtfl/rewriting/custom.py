@@ -11,7 +11,7 @@ from onnxtfl.ir.custom_attributes import from_options
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.lift import Expand, op_name
-from onnxtfl.rewriting.registry import rules
+from onnxtfl.rewriting.registry import rules_for
 
 CUSTOM_DOMAIN = "tflite.custom"
 """The ONNX domain of TFLite's custom ops."""
@@ -31,7 +31,7 @@ def allowing_custom(expand: Expand) -> Expand:
 def _custom(node: Node) -> Graph | None:
     """Return a graph with a Custom for `node`; None for ops of ONNX's default domain and most TFLite builtins."""
     name = node.op.name.partition(".")[2]
-    call = rules().custom_calls.get(name) if node.op.dialect == "tfl" else None
+    call = rules_for(node.op).custom_calls.get(name) if node.op.dialect == "tfl" else None
     if node.op.dialect == "tfl" and not name.startswith(_CUSTOM) and call is None:
         return None
     if node.op.dialect == "onnx" and not node.op.domain:

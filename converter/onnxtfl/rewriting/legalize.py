@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current_budget
-from onnxtfl.ir.builder import Builder, ElementTypeError
+from onnxtfl.ir.builder import Builder, ElementTypeError, infers_better_sizes
 from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
@@ -22,12 +22,13 @@ from onnxtfl.ir.quantized import is_real, touches_quantized
 from onnxtfl.ir.shown_sizes import operand_types
 from onnxtfl.ir.source_names import source_name
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.rewriting.another_row import may_lack_rows, with_another_row
 from onnxtfl.rewriting.collapse import collapse, with_unit_batch
 from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.halves import moved_in_halves
 from onnxtfl.rewriting.int64 import narrow_int64
 from onnxtfl.rewriting.lower import emit
-from onnxtfl.rewriting.registry import DecomposeRule, Form, rule_name, rules
+from onnxtfl.rewriting.registry import DecomposeRule, Form, rule_name, rules_for
 from onnxtfl.rewriting.requantize import in_float, requantized
 from onnxtfl.rewriting.target import Refusal, Target
 
@@ -84,8 +85,12 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
     """Rewrite `node` (after `depth` rewrites) if the target does not accept it; return the new neutral nodes."""
     current_budget().step(node.name, node.op.name)
     try:
+        if infers_better_sizes(node):
+            return _remade(graph, node)
         _check_sizes(node, target)
         form = target.accepted(node)
+        if late and form is not None and target.fails_without_rows(form) and may_lack_rows(node):
+            return _with_another_row(graph, node)
         if late and form is not None and not form.renames:
             return [made for made in emit(graph, node, form, target) if made.op.dialect == "neutral"]
         if form is not None and not late and (made := _preferred(graph, node, target, form)):
@@ -118,6 +123,19 @@ def _will_vanish(node: Node, target: Target, late: bool) -> bool:
     return not late and node.op is ops.Reshape and all(refusal.kind == "rank" for refusal in _refusals(node, target))
 
 
+def _remade(graph: Graph, node: Node) -> list[Node]:
+    builder = Builder(graph, node, cause=node)
+    graph.replace(node, builder.remade(node, *node.operands))
+    return builder.created
+
+
+def _with_another_row(graph: Graph, node: Node) -> list[Node]:
+    builder = Builder(graph, node)
+    builder.maker = "legalize.rows"
+    graph.replace(node, with_another_row(builder, node))
+    return builder.created
+
+
 def _preferred(graph: Graph, node: Node, target: Target, form: Form) -> list[Node]:
     """Rewrite an accepted node to ops that run faster, or on more hardware; return the new nodes, none if it stays.
 
@@ -131,12 +149,12 @@ def _preferred(graph: Graph, node: Node, target: Target, form: Form) -> list[Nod
             graph.replace(node, values)
         return builder.created
     if _moves_many_axes(node, target):
-        few = rules().decompositions_of(node, *target.chain, order="axes")
+        few = rules_for(node.op).decompositions_of(node, *target.chain, order="axes")
         if made := _rewritten_if(graph, node, few, lambda one: _has_few_axes(one, target)):
             return made
-    has_rules = rules().are_for(node.op, target.delegate_chain)
+    has_rules = rules_for(node.op).are_for(node.op, target.delegate_chain)
     if has_rules and not touches_quantized(node) and not target.delegates(node, form):
-        found = rules().own_decompositions(node, *target.delegate_chain)
+        found = rules_for(node.op).own_decompositions(node, *target.delegate_chain)
         return _rewritten_if(graph, node, found, lambda one: _is_delegated(one, target))
     return []
 
@@ -209,7 +227,7 @@ def will_accept(node: Node, target: Target) -> bool:
 
 
 def _late_rule(node: Node, target: Target) -> DecomposeRule | None:
-    late = rules().late_rule(node.op, *target.chain)
+    late = rules_for(node.op).late_rule(node.op, *target.chain)
     return late.func if late is not None and late.when(node) else None
 
 
@@ -326,9 +344,8 @@ def _repair(builder: Builder, node: Node, refusals: Sequence[Refusal]) -> list[V
 def _decompose(builder: Builder, node: Node, target: Target, chain: Sequence[str] | None = None) -> list[Value] | None:
     """Rewrite `node` by the first rule that applies; `chain`: rules for these targets only, not those for all."""
     late = _late_rule(node, target) if chain is None else None
-    found = (
-        rules().decompositions_of(node, *target.chain) if chain is None else rules().own_decompositions(node, *chain)
-    )
+    known = rules_for(node.op)
+    found = known.decompositions_of(node, *target.chain) if chain is None else known.own_decompositions(node, *chain)
     for rule in [late] if late else found:
         builder.maker = rule_name(rule)
         try:

@@ -21,7 +21,7 @@ from onnxtfl.ir.types import DType, TensorType, Type
 from onnxtfl.rewriting.branches import take_valid_branch
 from onnxtfl.rewriting.declared import as_declared, reinterpret_stored
 from onnxtfl.rewriting.regions import prepare_region, set_regions
-from onnxtfl.rewriting.registry import ANY_VERSION, Inlined, LiftRule, Rules, Steps, rule_name, rules, rules_of
+from onnxtfl.rewriting.registry import ANY_VERSION, Inlined, LiftRule, Steps, rule_name, rules_for
 from onnxtfl.rewriting.stored_integers import (
     check_axes,
     check_parameters,
@@ -114,7 +114,7 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
 
 def _no_conversion(node: Node) -> UnsupportedError:
     """Return the error for an op without a rule, with the advice of its family."""
-    message, known, key = "there is no conversion for this op", _rules_of(node), _onnx_key(node)
+    message, known, key = "there is no conversion for this op", rules_for(node.op), _onnx_key(node)
     advice = known.refused.get(key) if node.op.dialect == "onnx" else known.refused_tfl.get(key[1])
     call = known.custom_calls.get(key[1]) if node.op.dialect == "tfl" else None
     if advice is None:
@@ -260,7 +260,7 @@ MOST_CHANGING = 8
 
 def _lift_regions(node: Node, expand: Expand) -> None:
     """Lift the regions of `node`; those of a loop again while its body returns other types than it takes as inputs."""
-    carried = rules().carried.get(node.op.name)
+    carried = rules_for(node.op).carried.get(node.op.name)
     widened: set[Dim] = set()
     is_deep = carried is not None and _loops_within(node) > MOST_CHANGING
     for attempt in range(1 if is_deep else MOST_LIFTS):
@@ -287,7 +287,7 @@ def _lift_regions(node: Node, expand: Expand) -> None:
 def _loops_within(node: Node) -> int:
     """The depth of nested loops in the regions of `node`."""
     inner = (n for region in node.regions for n in region.nodes if n.regions)
-    return max((_loops_within(n) + (n.op.name in rules().carried) for n in inner), default=0)
+    return max((_loops_within(n) + (n.op.name in rules_for(n.op).carried) for n in inner), default=0)
 
 
 def _wider(
@@ -368,12 +368,6 @@ def _onnx_key(node: Node) -> tuple[str, str]:
     return node.op.domain, node.op.name.partition(".")[2]
 
 
-def _rules_of(node: Node) -> Rules:
-    """The rules, with those of the domain of an op of a file."""
-    _, name = _onnx_key(node)
-    return rules_of(node.op.domain or name.partition(":")[0])
-
-
 def count_ops(graph: Graph) -> dict[str, int]:
     """The number of nodes by op in the graph and its regions, in descending order."""
     return dict(Counter(op_name(node) for node in graph.walk()).most_common())
@@ -383,17 +377,17 @@ def has_conversion(node: Node, is_defined: Callable[[Node], bool]) -> bool:
     """Whether there is a rule for a node of a file's dialect, or (`is_defined`) a definition by other ops."""
     name = node.op.name.partition(".")[2]
     if node.op.dialect == "tfl":
-        return name in _rules_of(node).lift_tfl or is_defined(node)
+        return name in rules_for(node.op).lift_tfl or is_defined(node)
     key = (node.op.domain, name)
-    found = _rules_of(node).lift_onnx.get(key, {})
+    found = rules_for(node.op).lift_onnx.get(key, {})
     if not found:
         return is_defined(node)
-    return not {node.op.version, ANY_VERSION}.isdisjoint({*found, *rules().upgrades.get(key, {})})
+    return not {node.op.version, ANY_VERSION}.isdisjoint({*found, *rules_for(node.op).upgrades.get(key, {})})
 
 
 def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
     key = _onnx_key(node)
-    known = _rules_of(node)
+    known = rules_for(node.op)
     found, upgrades = known.lift_onnx.get(key, {}), known.upgrades.get(key, {})
     if node.op.version in upgrades:
         upgrades[node.op.version](Builder(graph, node), node)
@@ -408,7 +402,7 @@ def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
 
 
 def _tfl_rule(node: Node) -> LiftRule | None:
-    return _rules_of(node).lift_tfl.get(node.op.name.partition(".")[2])
+    return rules_for(node.op).lift_tfl.get(node.op.name.partition(".")[2])
 
 
 def _replace(graph: Graph, node: Node, values: Sequence[Value]) -> None:

@@ -18,7 +18,7 @@ from onnxtfl.ir.interpret import evaluate_node, is_small
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.ops.sequences import Assembled
 from onnxtfl.ir.shapes import known_dims
-from onnxtfl.rewriting.registry import Inlined, Steps, rules
+from onnxtfl.rewriting.registry import Inlined, Steps, rules_for
 
 MAX_DEPTH = 8
 """The most producers that are evaluated for a condition."""
@@ -30,7 +30,7 @@ def prepare_region(node: Node) -> Inlined | Steps | None:
     """Run the rule for the regions of `node`; UnsupportedError if there is none."""
     if node.attributes.get("captures"):
         _capture_elements(node)
-    rule = rules().regions.get(node.op.name)
+    rule = rules_for(node.op).regions.get(node.op.name)
     if rule is None:
         raise UnsupportedError(
             "subgraphs of this op are not supported",

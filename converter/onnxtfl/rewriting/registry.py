@@ -1,7 +1,8 @@
 """The registry of mapping rules, from ops of a file to neutral ops and back.
 
-Modules in ``mappings/`` call the decorators below, and ``rules.row``, while they are imported; :func:`rules` imports
-them all (once) and returns the tables to the engine. No other module imports a mapping module.
+Modules in ``mappings/`` call the decorators below, and ``rules.row``, while they are imported; :func:`rules_for`
+imports those with rules for an op (:mod:`rule_modules`) and returns the tables to the engine. No other module imports a
+mapping module.
 
 The order of imports has no effect. A duplicate is an error (RuleError) at import: two lift rules, or a lift rule and an
 upgrade, for the same op and version; two decompositions without conditions for the same op, target, :data:`Order` and
@@ -30,9 +31,7 @@ decompose_late      the same, after layout assignment
 from __future__ import annotations
 
 import functools
-import importlib
 import itertools
-import pkgutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -43,6 +42,7 @@ from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.rewriting import rule_modules
 from onnxtfl.schemas.target_tables import target_tables
 
 Lifted = Value | Sequence[Value]
@@ -240,44 +240,30 @@ def _ranked(ranked: Sequence[tuple[int, Callable[..., Form | None]]], *given: An
 _RULES = Rules()
 
 
-_CONTRIB = {
-    "ai.onnx.ml": "ml",
-    "ai.onnx.preview.training": "training",
-    "com.microsoft": "microsoft",
-    "com.microsoft.nchwc": "nchwc",
-    "custom": "mediapipe",
-}
-"""The packages of ``onnxtfl.mappings.contrib``, by domain of their ops (custom: TFLite's custom ops)."""
+_REGISTERED: set[type[Op]] = set()
+"""The ops whose rules are in the tables."""
 
 
-@functools.cache
-def rules() -> Rules:
-    """Return the tables; the first call imports the core modules in ``onnxtfl.mappings``."""
-    _import("onnxtfl.mappings", but="onnxtfl.mappings.contrib")
+def rules_for(op: type[Op]) -> Rules:
+    """Return the tables, with all rules for an op, neutral or of a file; those for other ops may be missing."""
+    if op not in _REGISTERED:
+        rule_modules.import_contrib(op)
+        rule_modules.import_for(rule_modules.op_key(op))
+        _REGISTERED.add(op)
+    return _RULES
+
+
+def quantized_rules() -> Rules:
+    """Return the tables, with all rules for QOperator ops."""
+    rule_modules.import_for(rule_modules.QUANTIZED)
     return _RULES
 
 
 @functools.cache
-def rules_of(domain: str) -> Rules:
-    """Return the tables after importing the rules of a domain."""
-    if domain in _CONTRIB:
-        _import(f"onnxtfl.mappings.contrib.{_CONTRIB[domain]}")
-    return rules()
-
-
 def all_rules() -> Rules:
-    """Return the tables after importing the rules of all domains."""
-    for domain in _CONTRIB:
-        rules_of(domain)
-    return rules()
-
-
-def _import(package: str, but: str = "-") -> None:
-    """Import the modules of a package, except the package `but`."""
-    path = importlib.import_module(package).__path__
-    for module in pkgutil.walk_packages(path, f"{package}."):
-        if not module.name.startswith(but):
-            importlib.import_module(module.name)
+    """Return the tables with all rules of all domains."""
+    rule_modules.import_all()
+    return _RULES
 
 
 def expand(b: Builder, node: Node) -> list[Value]:

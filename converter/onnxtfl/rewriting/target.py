@@ -93,6 +93,10 @@ class Target(ABC):
         """Whether the runtime's delegate computes `form` of `node`, or there is no delegate."""
         return True
 
+    def fails_without_rows(self, form: Form) -> bool:
+        """Whether the kernel of `form` ends the process or is wrong where the first axis of an operand has size 0."""
+        return False
+
     def is_faster_in_float(self, node: Node, form: Form) -> bool:
         """Whether the delegate leaves `form` of quantized `node` to kernels that are slower than it is on floats."""
         return False

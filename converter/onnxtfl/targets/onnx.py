@@ -19,7 +19,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantized import quantization_of, touches_quantized
 from onnxtfl.ir.source_names import source_name
 from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
-from onnxtfl.rewriting.registry import Form, rules
+from onnxtfl.rewriting.registry import Form, quantized_rules, rules_for
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.instance import BoundOp
 from onnxtfl.targets.table import CostRow, Parameter
@@ -77,9 +77,9 @@ class OnnxTarget(Target):
         return f"ask for opset {needed} or a newer one" if needed > self.opset else None
 
     def forms(self, node: Node) -> Sequence[Form]:
-        forms = rules().onnx_forms(node, self.opset)
+        forms = rules_for(node.op).onnx_forms(node, self.opset)
         stored = self.has_integer_ops and touches_quantized(node)
-        return [*rules().quantized_forms(node, self.opset), *forms] if stored else forms
+        return [*quantized_rules().quantized_forms(node, self.opset), *forms] if stored else forms
 
     def may_compute_on_integers(self, node: Node) -> bool:
         found = [quantization_of(v) for v in node.results]
@@ -104,7 +104,7 @@ class OnnxTarget(Target):
         op, operands, attributes = form.op, operands_of(form), dict(form.attributes)
         captures = attributes.pop("captures", 0)  # values that ONNX's regions refer to by name, not as operands
         operands = operands[: len(operands) - captures]
-        explicit = self.has_integer_ops and (form.domain, op) in rules().quantized_ops
+        explicit = self.has_integer_ops and (form.domain, op) in quantized_rules().quantized_ops
         of_runtime = self.runtime and (form.domain, op) in _OF_RUNTIME
         schema = _schema(op, 21, "") if of_runtime else _schema(op, self.opset, form.domain)
         if schema is None and explicit:
@@ -136,7 +136,7 @@ class OnnxTarget(Target):
 
 def _lowest_opset(node: Node) -> int:
     """The lowest opset with ops for `node`, as far as rules say; 0 if all have them."""
-    rule = rules().opsets.get(node.op)
+    rule = rules_for(node.op).opsets.get(node.op)
     return 0 if rule is None else rule(node)
 
 

@@ -19,14 +19,24 @@ from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
 from onnxtfl.ir.whole_rows import are_whole_rows
-from onnxtfl.rewriting.registry import Form, rules
+from onnxtfl.rewriting.registry import Form, rules_for
 from onnxtfl.rewriting.target import Kind, Refusal
 from onnxtfl.schemas.sections import section
 from onnxtfl.schemas.target_tables import FEATURES, ROOT, target_tables
 from onnxtfl.targets.forms import KernelForm, Violation, intersect, read_form
 from onnxtfl.targets.instance import OpInstance, dtypes_of, is_half_constant
 from onnxtfl.targets.narrowed import refusal_by
-from onnxtfl.targets.table import MEASURED, CostRow, OpEntry, Release, Version, entry, narrowed, op_names
+from onnxtfl.targets.table import (
+    MEASURED,
+    CostRow,
+    OpEntry,
+    Release,
+    Version,
+    entry,
+    failures_at_zero,
+    narrowed,
+    op_names,
+)
 from onnxtfl.targets.target import Target, operands_of, results_of
 from onnxtfl.targets.terms import holds, reads_producers, within
 
@@ -105,7 +115,7 @@ class TfliteTarget(Target):
         return (*(("litert",) if self.release >= MEASURED_LITERT else MEASURED), *self.table.narrowed)
 
     def forms(self, node: Node) -> Sequence[Form]:
-        return rules().tfl_forms(node)
+        return rules_for(node.op).tfl_forms(node)
 
     def operand_name(self, node: Node, index: int) -> str | None:
         """The name in the table of ops; None for custom ops and variadic operands."""
@@ -155,7 +165,7 @@ class TfliteTarget(Target):
         return entry(form.op).costs if form.op in op_names() else ()
 
     def advice(self, node: Node) -> str | None:
-        return rules().only_onnx.get(node.op, self.table.advice)
+        return rules_for(node.op).only_onnx.get(node.op, self.table.advice)
 
     def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
         refused = self.own_refusal(form, results)
@@ -175,6 +185,9 @@ class TfliteTarget(Target):
 
     def delegates(self, node: Node, form: Form) -> bool:
         return self.delegate is None or self.delegate.refuses(node, form) is None
+
+    def fails_without_rows(self, form: Form) -> bool:
+        return form.op in op_names() and failures_at_zero(form.op).get("first", "refused") != "refused"
 
     def is_faster_in_float(self, node: Node, form: Form) -> bool:
         if self.delegate is None or not self.compares_costs:

@@ -19,7 +19,7 @@ from onnxtfl.checking.models.side import Side
 from onnxtfl.formats import files
 from onnxtfl.ir.model import Model
 from onnxtfl.kernels.onnxruntime_products import EXACT_SUM, LARGEST_OPERANDS, saturating_model, use_unsigned_weights
-from onnxtfl.rewriting.registry import rules_of
+from onnxtfl.rewriting.registry import rules_for
 from onnxtfl.runtimes import ONNXRUNTIME, RunError
 from onnxtfl.temporary import Folder
 from onnxtfl.tracing.parts import temporary_directory
@@ -86,7 +86,7 @@ def _sort_results(model: Model) -> bool:
     changed = False
     for graph in model.graphs():
         for node in graph.walk():
-            wanted = rules_of(node.op.domain).ordered.get((node.op.domain, node.op.name.partition(".")[2]), {})
+            wanted = rules_for(node.op).ordered.get((node.op.domain, node.op.name.partition(".")[2]), {})
             for key, value in wanted.items():
                 if node.attributes.get(key, value) != value:
                     node.attributes[key] = value

@@ -5,8 +5,9 @@
     %y = Add(%constant, %constant)            %y = constant
     %t = Transpose(%weight) [1, 0]      ->    %t = weight, transposed lazily when it is written
 
-Transposes and reshapes of large weights are lazy. A node that would enlarge the model (a Range or BroadcastTo to
-megabytes) stays. An empty result is a constant for any operands, except for a copy: an output that is an input stays.
+Transposes and reshapes of large weights are lazy. A node that would enlarge the model much (a Range or BroadcastTo to
+megabytes) stays; constants of up to a hundredth of its weights (a mask of attention) are computed. An empty result is a
+constant for any operands, except for a copy: an output that is an input stays.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder, check
 from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, TensorData
-from onnxtfl.ir.dims import known_sizes
+from onnxtfl.ir.dims import known_sizes, size_or
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect
@@ -89,8 +90,11 @@ def fold_node(node: Node) -> list[Value] | None:
 
 
 def _largest() -> int:
-    """The most bytes of a folded result: more for a target whose kernels do not compute on constants alone."""
-    return LARGEST if current_budget().folds_all else SMALL
+    """The most bytes of a folded result: more for a target whose kernels do not compute on constants alone, and for a
+    model with many weights.
+    """
+    budget = current_budget()
+    return LARGEST if budget.folds_all else max(SMALL, budget.growth - budget.held)
 
 
 def _is_empty(result: Value) -> bool:
@@ -156,12 +160,17 @@ def _constant(data: TensorData, result: Value) -> Value:
 
 
 def _result_bytes(node: Node) -> int | None:
-    """The bytes of the results; None if a size is unknown."""
+    """The bytes of the results, at most; None if a rank is unknown.
+
+    A size that depends on elements (how many are nonzero, or distinct) is at most the number of elements read.
+    """
+    read = sum(math.prod(known_sizes(v.shape)) for v in node.operands if v is not None)
     result_bytes = 0
     for result in node.results:
-        if not isinstance(result.type, TensorType) or not result.type.is_static:
+        if not isinstance(result.type, TensorType) or result.type.shape is None:
             return None
-        result_bytes += math.prod(map(int, result.shape)) * max(1, result.type.storage.bits // 8)
+        sizes = [size_or(dim, read) for dim in result.shape]
+        result_bytes += math.prod(sizes) * max(1, result.type.storage.bits // 8)
     return result_bytes
 
 

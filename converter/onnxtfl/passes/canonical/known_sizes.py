@@ -8,28 +8,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator
 
-from onnxtfl.ir.builder import Builder, infer, propagate
+from onnxtfl.ir.builder import Builder, infers_better_sizes, propagate
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Symbol, symbols
-from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.shapes import dims_of
 from onnxtfl.ir.symbols import Unknown
-from onnxtfl.ir.types import TensorType, Type, compatible
 
 
 def infer_sizes(graph: Graph) -> bool:
     """Recreate nodes whose dynamic sizes are known by now; return whether there were any."""
     changed = _repeat_numbers(graph)
-    for node in [node for node in graph.nodes if not node.regions and not all(map(_is_static, node.results))]:
-        before = [r.type for r in node.results]
-        open_sizes = _symbols(before)
-        if open_sizes <= _symbols([v.type for v in node.operands if v is not None]):
-            continue
-        after = infer(node)
-        if len(_symbols(after)) < len(open_sizes) and all(map(compatible, before, after)):
+    for node in list(graph.nodes):
+        if infers_better_sizes(node):
             graph.replace(node, Builder(graph, node, cause=node).remade(node, *node.operands))
             changed = True
     return changed
@@ -54,12 +47,3 @@ def _numbers(known: Iterable[Array | None]) -> Iterator[Symbol]:
     for elements in known:
         if elements is not None and elements.dtype == object:
             yield from (s for dim in dims_of(elements) for s in symbols(dim) if isinstance(s, Unknown))
-
-
-def _symbols(types: Sequence[Type | None]) -> set[Symbol]:
-    shapes = (t.shape or () for t in types if isinstance(t, TensorType))
-    return set(chain.from_iterable(map(symbols, chain.from_iterable(shapes))))
-
-
-def _is_static(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and value.type.is_static

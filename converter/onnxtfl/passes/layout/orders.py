@@ -19,9 +19,9 @@ from onnxtfl.ir.op import Elementwise, Permutation, Permuted
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.reshape import reshaped_constant, transposed_constant
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.legalize import will_accept
-from onnxtfl.targets import Target
+from onnxtfl.targets import FEW, Target
 from onnxtfl.targets.layouts import alternatives, has_alternatives, has_preference, preferred
 
 MAX_ORDERS = 8
@@ -182,10 +182,10 @@ class _Search:
     def _once(self, what: str, node: Node, answer: Callable[[], T], asked: Configuration | None = None) -> T:
         """The answer to a question about `node`, in the configuration `asked`; the same for all nodes of one structure.
 
-        A question to the target in a configuration may depend on constants.
+        A question to the target in a configuration may depend on small constants.
         """
-        key = _structure_of(node)
-        if key is None or (asked is not None and (self.target.reads_values or _reads_constants(node))):
+        key = _structure_of(node, with_elements=asked is not None)
+        if key is None:
             return answer()
         place = (what, key, asked and (asked.operands, asked.results))
         if place not in self.answers:
@@ -262,22 +262,34 @@ def _order_at(node: Node, change: Permuted, index: int) -> Order:
     return natural(value) if order is None and value is not None else order or ()
 
 
-def _structure_of(node: Node) -> Hashable:
-    """The op, attributes and types of `node`, and which operands are constant; None for attributes that are not plain,
-    for regions, and for operands with known elements.
+def _structure_of(node: Node, with_elements: bool) -> Hashable:
+    """The op, attributes and types of `node`, which operands are constant, and the elements of axes and sizes or, with
+    `with_elements`, of all small constants.
+
+    None for attributes that are not plain, for regions, and for operands whose elements are known otherwise or may
+    matter.
     """
-    if any(v is not None and v.known is not None for v in node.operands):
-        return None
     try:
         attributes = marshal.dumps(node.attributes, 2)
     except ValueError:
         return None
-    operands = [None if v is None else (v.type, v.data is None) for v in node.operands]
+    operands: list[Hashable] = []
+    for value in node.operands:
+        elements = None
+        if value is not None and (value.known is not None or (with_elements and value.data is not None)):
+            elements = _elements_of(value)
+            if elements is None:
+                return None
+        operands.append(value and (value.type, value.data is None, elements))
     return node.op, attributes, tuple(operands), tuple([r.type for r in node.results])
 
 
-def _reads_constants(node: Node) -> bool:
-    return any(v is not None and v.data is not None for v in node.operands)
+def _elements_of(value: Value) -> bytes | None:
+    """The elements of a small constant; empty for weights, of which rules read the type only; None for others."""
+    data = value.data
+    if data is not None and data.size <= FEW and data.dtype is not DType.STRING:
+        return data.numpy().tobytes()
+    return b"" if data is not None and data.dtype.is_float and not value.is_quantized else None
 
 
 def can_be_permuted(type_: TensorType) -> bool:

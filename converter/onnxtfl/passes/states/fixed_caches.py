@@ -20,7 +20,7 @@ Fewer tokens than N are padded. Where P + N > C then, no row may be written past
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -32,12 +32,15 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dependencies import needed_values
-from onnxtfl.ir.dims import Dim, Symbol, evaluate, is_static, substitute, symbol, symbols
+from onnxtfl.ir.dims import Dim, Symbol, differ, evaluate, is_static, known_sizes, size_or, substitute, symbol, symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.passes.states.bounded_sizes import decide_comparisons
 from onnxtfl.passes.states.grown_masks import grown_masks
+from onnxtfl.passes.states.unfilled_places import operands_without_unfilled, with_ends
 
+_FAR = (1 << 31) - 1
 TOKENS, POSITIONS, MASK = "tokens", "input_pos", "mask"
 """The names of the inputs besides the caches, as LiteRT-LM has them."""
 
@@ -77,6 +80,10 @@ class FixedCaches:
             elif isinstance(value.type, TensorType) and value.name in shapes:
                 value.type = value.type.with_shape(shapes[value.name][-value.rank :])
 
+    def decide(self, graph: Graph) -> bool:
+        """Decide what depends on whether all tokens fit into the caches of a neutral graph; return whether any did."""
+        return decide_comparisons(graph, self.filled, self.places - self.new)
+
     def fix(self, graph: Graph) -> None:
         """Give the caches of a neutral graph their fixed length.
 
@@ -102,6 +109,7 @@ class _Rewriting:
         self.b = Builder(graph, maker="fix caches")
         self.filled = caches.filled
         self.sizes: dict[Symbol, int] = {}
+        self.ends: dict[Dim, tuple[int, int]] = {}
         self.new: dict[Value, Value] = {}
         self.inputs: list[Value] = []
 
@@ -143,9 +151,9 @@ class _Rewriting:
             value, present = named[name], written[c.names[name]]
             pairs = zip(value.shape, present.shape, strict=True)
             self.sizes |= {s: size for dim, size in pairs if isinstance(size, int) for s in symbols(dim)}
-            self.new[value] = self._input(c.names[name], value.dtype, self._shape(present))
+            self.new[value] = self._input(c.names[name], value.dtype, self._static_shape(present))
         for name in (name for name in c.others if name in named):
-            self.new[named[name]] = self._input(c.others[name], named[name].dtype, self._shape(named[name]))
+            self.new[named[name]] = self._input(c.others[name], named[name].dtype, self._static_shape(named[name]))
 
     def _move_back(self, tokens: Value) -> Value:
         """Let all rows end within the caches: set the moved positions and masks, and return the moved tokens."""
@@ -187,19 +195,37 @@ class _Rewriting:
         places = constant(np.arange(self.caches.places, dtype=np.int32).reshape(1, -1))
         return self.b(ops.Compare, places, end, comparison_direction="LT")
 
-    def _size(self, dim: Dim) -> int:
-        """The size of an axis: that of a cache for filled places, with or without the new tokens."""
+    def _is_filled(self, dim: Dim) -> Value:
+        """Which places along an axis of this size hold tokens, or other elements than those of a cache."""
+        return with_ends(self.b, self._filled_places(), self.ends.get(dim, (0, 0)), True)
+
+    def _has_places(self, dim: Dim) -> bool:
+        """Whether an axis of this size has the places of a cache, since it depends on how many are filled."""
+        return self.filled in symbols(dim)
+
+    def _size(self, dim: Dim) -> Dim:
+        """The size of an axis: that of a cache for filled places, with or without the new tokens, and with elements
+        that were concatenated to these. Sizes that are computed at run time remain.
+        """
         dim = substitute(dim, self.sizes)
-        if isinstance(dim, int):
+        if not self._has_places(dim):
             return dim
         if set(symbols(dim)) == {self.filled} and _slope(dim, self.filled) == 1:
-            start = evaluate(dim, {self.filled: 0})
-            if start in (0, self.caches.new):
+            if evaluate(dim, {self.filled: 0}) in (0, self.caches.new):
                 return self.caches.places
+            if dim in self.ends:
+                return self.caches.places + sum(self.ends[dim])
         raise UnsupportedError(f"an axis of size {dim} in a decoder with caches of a fixed length", code="E-OP-008")
 
-    def _shape(self, value: Value) -> tuple[int, ...]:
+    def _shape(self, value: Value) -> tuple[Dim, ...]:
         return tuple(map(self._size, value.shape))
+
+    def _static_shape(self, value: Value) -> tuple[int, ...]:
+        """The sizes of an input or output."""
+        shape = self._shape(value)
+        if not is_static(shape):
+            raise UnsupportedError(f"a shape {list(shape)}, which is not known", node=value.name, code="E-OP-008")
+        return tuple(map(int, shape))
 
     def _of(self, value: Value) -> Value:
         """The new value of an old one."""
@@ -230,15 +256,28 @@ class _Rewriting:
     def _make(self, node: Node) -> None:
         if all(self._known(result) is not None for result in node.results):
             return
-        if node.regions:
-            raise _refusal(node, "a loop or branch in a decoder")
+        if node.regions and self._counts_tokens(node):
+            message = "a loop or branch that depends on how many tokens are in the caches"
+            raise _refusal(node, message, "a smaller `context`, for which one branch is always taken")
         self.b.cause = node
         for old, new in zip(node.results, self._made(node), strict=True):
-            if (shape := self._shape(old)) != new.shape:
+            shape = self._shape(old)
+            if any(differ(*pair) for pair in zip(shape, new.shape, strict=True)):
                 raise _refusal(node, f"a result of shape {list(new.shape)} where {list(shape)} was expected")
             new.name, old.name = new.name or old.name, None
             new.origins = new.origins or old.origins
             self.new[old] = new
+
+    def _counts_tokens(self, node: Node) -> bool:
+        """Whether a size in a node or in its regions, or a number that it reads, depends on how many places are filled.
+
+        The last tokens of a prompt are padded, so such a number says how many there are at most.
+        """
+        inner = [n for region in node.regions for n in region.walk()]
+        values = [v for n in (node, *inner) for v in (*n.operands, *n.results) if v is not None]
+        values += [v for n in _computed_from_numbers(node.operands) for v in n.operands if v is not None]
+        known = [dim for v in values for dim in (*(v.tensor_type.shape or ()), *(known_dims(v) or ()))]
+        return any(map(self._has_places, known))
 
     def _made(self, node: Node) -> list[Value]:
         """The new results of a node."""
@@ -246,17 +285,22 @@ class _Rewriting:
         made = rule(self, node) if rule is not None else None
         if made is not None:
             return made
+        new = [None if v is None else self._of(v) for v in node.operands]
+        operands = operands_without_unfilled(node, new, self.b, self._has_places, self._is_filled)
+        if operands is None:
+            raise _refusal(node, f"the places of caches, combined in {node.operand(0).type}")
         try:
-            return self.b.remade(node, *(None if v is None else self._of(v) for v in node.operands))
+            return self.b.remade(node, *operands)
         except InvalidModelError as error:  # the decoder takes several tokens while its caches are empty, else one
             hint = "`prefill` of 1" if self.caches.new > 1 else None
             raise _refusal(node, f"{self.caches.new} new tokens after others: {error.message}", hint) from error
 
     def _concatenate(self, node: Node) -> list[Value] | None:
-        """New tokens after those in a cache are written into it."""
+        """New tokens after those in a cache are written into it; other elements are before or after all places."""
         axis = node.attr("axis") % node.result.rank
         sizes = [v.shape[axis] for v in node.operands if v is not None]
         if len(sizes) != 2 or not _is_symbol(sizes[0], self.filled) or sizes[1] != self.caches.new:
+            self._note_ends(node, sizes, node.result.shape[axis])
             return None
         cache, new = (self._of(v) for v in node.operands if v is not None)
         starts = self._starts(cache.rank, axis)
@@ -266,23 +310,60 @@ class _Rewriting:
             new = self.b(ops.Select, self.b(ops.Reshape, self.is_new, shape), new, old)
         return [self.b(ops.DynamicUpdateSlice, cache, new, starts)]
 
+    def _note_ends(self, node: Node, sizes: Sequence[Dim], total: Dim) -> None:
+        """Note how many elements are before and after the places in an axis of this size."""
+        at = [k for k, size in enumerate(sizes) if self._has_places(size)]
+        if len(at) != 1 or not is_static([*sizes[: at[0]], *sizes[at[0] + 1 :]]):
+            return
+        before, after = (sum(known_sizes(part)) for part in (sizes[: at[0]], sizes[at[0] + 1 :]))
+        inner = self.ends.get(sizes[at[0]], (0, 0))
+        if evaluate(sizes[at[0]], {self.filled: 0}) != self.caches.new + sum(inner):
+            raise _refusal(node, "elements between the tokens in a cache and the new ones")
+        ends = (before + inner[0], after + inner[1])
+        if ends != (0, 0) and self.ends.setdefault(total, ends) != ends:
+            raise _refusal(
+                node, f"{ends[0]} elements before the places of a cache, and {self.ends[total][0]} elsewhere"
+            )
+
     def _starts(self, rank: int, axis: int) -> Value:
         """The position of the first new token along an axis, 0 along others."""
         return self.b(ops.Mul, self.first, np.eye(rank, dtype=np.int32)[axis])
 
     def _range(self, node: Node) -> list[Value] | None:
         start, _, delta = (self._of(v) for v in node.operands if v is not None)
-        count = constant(np.arange(self._shape(node.result)[0]), node.result.dtype)
+        size = self._shape(node.result)[0]
+        if not isinstance(size, int):
+            return None
+        count = constant(np.arange(size), node.result.dtype)
         return [self.b(ops.Add, self.b(ops.Mul, count, delta), start)]
 
     def _sized(self, node: Node) -> list[Value] | None:
-        """Reshape, BroadcastTo: the shape is that of the result."""
-        return self.b.remade(node, self._of(node.operand(0)), list(self._shape(node.result)))
+        """Reshape, BroadcastTo: the shape is that of the result, as far as it is known."""
+        shape = self._shape(node.result)
+        if is_static(shape):
+            return self.b.remade(node, self._of(node.operand(0)), list(shape))
+        if any(map(self._has_places, node.result.shape)):
+            raise _refusal(node, f"a shape {list(node.result.shape)} of places of a cache and of unknown sizes")
+        return None
+
+    def _sizes_of(self, node: Node) -> list[Value] | None:
+        """Sizes of a tensor of which some are computed at run time; a number of places is that of filled ones."""
+        axes = node.attributes.get("axes")
+        x = node.operand(0)
+        read = [x.shape[axis] for axis in (range(x.rank) if axes is None else axes)]
+        if not any(map(self._has_places, read)):
+            return None
+        (sizes,), like = self.b.remade(node, self._of(x)), constant(np.zeros(1), node.result.dtype)
+        parts = [
+            self._numbers([dim], like) if self._has_places(dim) else self.b(ops.Slice, sizes, [k], [k + 1], [1])
+            for k, dim in enumerate(read)
+        ]
+        return [self.b(ops.Concatenate, *parts, axis=0)]
 
     def _wrapped(self, node: Node) -> list[Value] | None:
         """Indices that wrap around at the ends of axes."""
         sizes = known_dims(node.operand(1))
-        if sizes is None or is_static(sizes):
+        if sizes is None or not any(map(self._has_places, sizes)):
             return None
         divisor = np.asarray([self._size(dim) for dim in sizes], node.result.dtype.numpy)
         return self.b.remade(node, self._of(node.operand(0)), divisor.reshape(node.operand(1).shape))
@@ -306,36 +387,45 @@ class _Rewriting:
         found = [self._part(*place) for place in places]
         at = self._of(x)
         if is_static(firsts := [begin for begin, _ in found]) and is_static(steps):
-            ends = [first + n * step for first, (_, n), step in zip(firsts, found, steps, strict=True)]
+            numbers = [size_or(n, _FAR) for _, n in found]  # a whole axis of unknown size
+            ends = [min(first + n * step, _FAR) for first, n, step in zip(firsts, numbers, steps, strict=True)]
             return [self.b(ops.Slice, at, firsts, ends, steps)]
-        if any(step != 1 for step in steps):
-            return None
+        counts = [n for _, n in found]
+        if any(step != 1 for step in steps) or not is_static(counts):
+            raise _refusal(node, f"a part {node.result.type} of {x.type} at a place that depends on the tokens before")
         begin = self._numbers([b for b, _ in found], constant(np.zeros(len(found), np.int64)))
-        return [self.b(ops.DynamicSlice, at, begin, slice_sizes=[n for _, n in found])]
+        return [self.b(ops.DynamicSlice, at, begin, slice_sizes=known_sizes(counts))]
 
     def _varies(self, node: Node) -> bool:
         dims = [*node.operand(0).shape, *node.result.shape]
         known = [dim for v in node.operands[1:] if v is not None for dim in known_dims(v) or ()]
-        return not is_static([*dims, *known])
+        return any(map(self._has_places, [*dims, *known]))
 
-    def _part(self, size: Dim, made: Dim, begin: Dim, step: Dim) -> tuple[Dim, int]:
+    def _part(self, size: Dim, made: Dim, begin: Dim, step: Dim) -> tuple[Dim, Dim]:
         """The first place and the number of places of a slice along one axis."""
         if size == made:
             return 0, self._size(made)
         if isinstance(begin, int) and begin < 0:
             begin = size + begin
+        ends = self.ends.get(size)
+        if ends is not None and self._has_places(begin):
+            after = size - begin  # elements from there to the end, which are after the places
+            if not isinstance(after, int) or after > ends[1]:
+                raise UnsupportedError(f"a part from {begin} of an axis of size {size}", code="E-OP-008")
+            begin = self.caches.places + sum(ends) - after
         return begin, self._size(made)
 
     def _softmax(self, node: Node) -> list[Value] | None:
         """Places after the new tokens get no weight."""
         axis = node.attr("axis") % node.result.rank
-        if isinstance(node.result.shape[axis], int):
+        if not self._has_places(size := node.result.shape[axis]):
             return None
         scores = self._of(node.operand(0))
         if axis != scores.rank - 1 or scores.shape[-2] != self.caches.new:
             raise _refusal(node, f"a softmax over the places of a cache along axis {axis} of {node.operand(0).type}")
         shape = [1] * (scores.rank - 2) + [self.caches.new, self.caches.places]
         mask = self._like(self.b(ops.Reshape, self.mask, shape), scores)
+        mask = with_ends(self.b, mask, self.ends.get(size, (0, 0)), 0)
         return self.b.remade(node, self._masked(scores, mask))
 
     def _masked(self, scores: Value, mask: Value) -> Value:
@@ -351,6 +441,15 @@ class _Rewriting:
 
 def _refusal(node: Node, message: str, hint: str | None = None) -> UnsupportedError:
     return UnsupportedError(message, node=node.name, op=node.op.name, hint=hint, code="E-OP-008")
+
+
+def _computed_from_numbers(values: Sequence[Value | None]) -> Iterator[Node]:
+    """The nodes of which scalars depend, back to the numbers that are known and to tensors."""
+    for value in values:
+        node = None if value is None or value.is_constant else value.producer
+        if node is not None and value is not None and all(v is None or not v.rank for v in (value, *node.operands)):
+            yield node
+            yield from _computed_from_numbers(node.operands)
 
 
 def _elements(value: Value) -> int:
@@ -373,6 +472,7 @@ _RULES: dict[Any, Callable[[_Rewriting, Node], list[Value] | None]] = {
     ops.Concatenate: _Rewriting._concatenate,
     ops.Range: _Rewriting._range,
     ops.Reshape: _Rewriting._sized,
+    ops.Shape: _Rewriting._sizes_of,
     ops.BroadcastTo: _Rewriting._sized,
     ops.Slice: _Rewriting._slice,
     ops.Softmax: _Rewriting._softmax,

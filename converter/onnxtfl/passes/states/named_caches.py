@@ -17,6 +17,10 @@ class NamedCaches:
     def declare(self, graph: Graph) -> None:
         """Leave the inputs of a file's graph as they are."""
 
+    def decide(self, graph: Graph) -> bool:
+        """False: no size depends on how many places are filled."""
+        return False
+
     def fix(self, graph: Graph) -> None:
         """Rename the outputs of a neutral graph."""
         graph.output_names = [self.names.get(name, name) for name in graph.output_names]

@@ -1,0 +1,100 @@
+"""Convolutions over three rows are computed for pairs of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.interpret import run
+from onnxtfl.ir.types import tensor
+from onnxtfl.ir.verify import verify
+from onnxtfl.passes.canonical import row_pairs
+from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
+from tests.passes.helpers import op_counts
+
+
+def convolution(
+    shape: tuple[int, ...] = (1, 64, 6, 5),
+    kernel: tuple[int, ...] = (64, 64, 3, 3),
+    strides: tuple[int, int] = (1, 1),
+    padding: tuple[int, int, int, int] = (1, 1, 1, 1),
+    groups: int = 1,
+    others: int = 3_000_000,
+) -> Graph:
+    """A convolution with a bias, in a graph with `others` elements of other constants."""
+    random, graph = np.random.default_rng(0), Graph()
+    b, x = Builder(graph), graph.add_input(tensor("float32", *shape), "x")
+    spatial = {f"{side}_spatial_dimensions": (2, 3) for side in ("input", "kernel", "output")}
+    window = {"window_strides": strides, "padding": padding, "rhs_dilation": (1, 1), "feature_group_count": groups}
+    weights = (random.standard_normal(size).astype(np.float32) for size in (kernel, kernel[:1]))
+    y = b(ops.Conv, x, *weights, **{**spatial, **window})
+    table = np.zeros((others // 2, 2), np.float32)
+    graph.outputs = [y, b(ops.Gather, table, b(ops.ArgMax, x, axis=1), axis=0)]
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "padding"),
+    [
+        ((1, 64, 6, 5), (1, 1), (1, 1, 1, 1)),
+        ((2, 64, 4, 7), (1, 2), (1, 0, 1, 2)),
+        ((1, 64, 5, 8), (1, 1), (1, 1, 1, 1)),
+        ((1, 64, 9, 4), (2, 1), (0, 1, 0, 1)),
+    ],
+)
+def test_pairs_have_two_thirds_of_the_products(
+    shape: tuple[int, ...], strides: tuple[int, int], padding: tuple[int, int, int, int]
+) -> None:
+    graph = convolution(shape, strides=strides, padding=padding)
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    wanted = run(graph, [x])
+    assert compute_pairs_of_rows(graph)
+    verify(graph, "after")
+    got = run(graph, [x])
+    assert np.abs(got[0] - wanted[0]).max() <= 1e-6 * np.abs(wanted[0]).max()
+    dense = [n for n in graph.nodes if n.op is ops.Conv and n.attr("feature_group_count") == 1]
+    assert len(dense) == 4
+    assert {np.prod(n.operand(1).shape[2:]) for n in dense} == {3}
+    assert not compute_pairs_of_rows(graph)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"kernel": (64, 64, 5, 5), "padding": (2, 2, 2, 2)},
+        {"kernel": (32, 64, 3, 3)},
+        {"strides": (2, 2)},
+        {"padding": (0, 0, 0, 0)},
+        {"shape": (1, 64, 5, 5)},
+        {"shape": (1, 128, 6, 5), "groups": 2},
+        {"others": 100},
+    ],
+    ids=["five taps", "few features", "strides", "no padding", "odd sizes", "groups", "constants grow too much"],
+)
+def test_others_stay(changed: dict[str, object]) -> None:
+    graph = convolution(**changed)  # type: ignore[arg-type]
+    before = op_counts(graph)
+    assert not compute_pairs_of_rows(graph)
+    assert op_counts(graph) == before
+
+
+def test_constants_grow_for_the_largest_images_first() -> None:
+    random, graph = np.random.default_rng(0), Graph()
+    b = Builder(graph)
+    spatial = {f"{side}_spatial_dimensions": (2, 3) for side in ("input", "kernel", "output")}
+    window = {"window_strides": (1, 1), "padding": (1, 1, 1, 1), "rhs_dilation": (1, 1), "feature_group_count": 1}
+    for size in (8, 16):
+        x = graph.add_input(tensor("float32", 1, 64, size, size), f"x{size}")
+        kernel = random.standard_normal((64, 64, 3, 3)).astype(np.float32)
+        graph.outputs.append(b(ops.Conv, x, kernel, **{**spatial, **window}))
+    row_pairs_growth = row_pairs.MOST_GROWTH
+    assert row_pairs_growth < 1 / 6  # else both
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_pairs, "MOST_GROWTH", 1 / 6)
+        assert compute_pairs_of_rows(graph)
+    small, large = (output.producer for output in graph.outputs)
+    assert small is not None and small.op is ops.Conv
+    assert large is not None and large.op is ops.Reshape
