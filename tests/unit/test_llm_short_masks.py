@@ -11,8 +11,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxtfl.checking.settings import Settings
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.formats import files
-from onnxtfl.llm.decoders import decoder_of
 from onnxtfl.llm.generation import check_generation
 from onnxtfl.runtimes import Workers
 from tests.unit.decoder_forms import TinyDecoder, converted, saved
@@ -67,8 +65,7 @@ def test_several_tokens_after_others(half: bool, tmp_path: Path) -> None:
     source = saved(model(half=half), tmp_path)
     result = converted(source, (4, 16), 64)
     with Workers() as workers:
-        decoder = decoder_of(files.read(source).main)
-        report = check_generation(source, decoder, result, Settings(kernels=("default",)), workers)
+        report = check_generation(source, result, Settings(kernels=("default",)), workers)
     assert report.ok and all("the same 32 tokens" in out.note for out in report.outputs), report.table(True)
 
 

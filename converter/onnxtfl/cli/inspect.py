@@ -19,9 +19,10 @@ STAGES = {
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "narrow", "small types"),
         *("floats", "dynamic products", "remark dynamic products", "block rows", "quantized types", "simplify"),
         *("layers of scans", "integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io"),
-        *("hybrid", "formulas"),
-        *("convolutions", "separate outputs", "legalize", "saturate", "tidy", "sink", "layout", "legalize late"),
-        *("loop invariants", "columns", "cleanup", "legalize merged", "lower", "fuse activations", "pass through"),
+        *("hybrid", "formulas", "used positions", "convolutions", "pairs of rows", "fold", "merge equal"),
+        *("separate outputs", "legalize", "saturate", "tidy", "sink", "layout", "legalize late", "loop invariants"),
+        *("merged columns", "columns", "strided slices", "rows", "cleanup", "legalize merged", "lower"),
+        *("fuse activations", "pass through"),
         *("state tensors", "memory", "prepared outputs"),
     ),
     ".tflite": (

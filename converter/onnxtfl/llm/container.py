@@ -16,12 +16,19 @@ from onnxtfl.temporary import Folder
 Result = TypeVar("Result")
 
 
-def write_container(model: Path, tokenizer: Tokenizer, metadata: bytes, out: BinaryIO) -> None:
+def write_container(
+    model: Path, tokenizer: Tokenizer, metadata: bytes, out: BinaryIO, embedder: Path | None = None
+) -> None:
     """Write the model (a .tflite with signatures prefill_N and decode), its tokenizer and LlmMetadata to a seekable
-    binary file. Raises RuntimeUnavailableError without litert-lm-builder.
+    binary file; `embedder`: a .tflite that looks up the embeddings of tokens for the model.
+
+    Raises RuntimeUnavailableError without litert-lm-builder.
     """
     with Folder() as folder:
-        _builder(model, tokenizer, metadata, folder).build(out)
+        builder = _builder(model, tokenizer, metadata, folder)
+        if embedder is not None:
+            builder.add_tflite_model(str(embedder), builder_package().TfLiteModelType.EMBEDDER)
+        builder.build(out)
 
 
 def write_container_around(

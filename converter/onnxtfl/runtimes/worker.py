@@ -130,22 +130,23 @@ def run(request: Item) -> Item:
 
 
 def generate(request: Item) -> Item:
-    """Decode tokens as the request's plan says; the model stays loaded."""
-    module, key, is_onnx = script("generation_script"), file_key(request), request["runtime"] == "onnxruntime"
-    loaded = LOADED.pop(key, (None,))[0]
-    if loaded is None:
-        loaded = new_session(load_runtime("onnxruntime"), request) if is_onnx else open_interpreter(request)
-    LOADED[key] = loaded, 0.0
-    decoded = module.decode_onnx if is_onnx else module.decode_tflite
+    """Decode tokens as the request's plan says; the models stay loaded."""
+    module, plan, is_onnx = script("generation_script"), request["plan"], request["runtime"] == "onnxruntime"
+    files = plan.get("files") or {"": request["model"]}
+    requests = {role: {**request, "model": path} for role, path in files.items()}
+    models = {role: opened(each, is_onnx) for role, each in requests.items()}
+    embedder = opened({**request, "model": plan["embedder"]}, False) if plan.get("embedder") else None
     try:
-        try:
-            tokens, logits = decoded(loaded, request["plan"])
-        except Exception as error:
-            if OTHER_SIZES not in str(error):
-                raise
-            loaded = new_session(load_runtime("onnxruntime"), request, reuses=False)
-            LOADED[key] = loaded, 0.0
-            tokens, logits = decoded(loaded, request["plan"])
+        if is_onnx:
+            try:
+                tokens, logits = module.decode_onnx(models, plan)
+            except Exception as error:
+                if OTHER_SIZES not in str(error):
+                    raise
+                models = {role: opened(each, True, reuses=False) for role, each in requests.items()}
+                tokens, logits = module.decode_onnx(models, plan)
+        else:
+            tokens, logits = module.decode_tflite(models[""], plan, embedder)
     except Exception as error:
         kind = onnx_error_kind(error, "run") if is_onnx else tflite_error_kind(error, "run")
         raise WorkerError(kind, str(error)) from error
@@ -155,6 +156,16 @@ def generate(request: Item) -> Item:
 
 OTHER_SIZES = "attempting to re-use buffer"
 """ONNX Runtime's error where a model declares the sizes of inner tensors wrong, as the masks of some decoders."""
+
+
+def opened(request: Item, is_onnx: bool, reuses: bool = True) -> Any:
+    """The session or interpreter of a model, which stays loaded; `reuses`: as for `new_session`."""
+    key = file_key(request)
+    loaded = LOADED.pop(key, (None,))[0] if reuses else None
+    if loaded is None:
+        loaded = new_session(load_runtime("onnxruntime"), request, reuses) if is_onnx else open_interpreter(request)
+    LOADED[key] = loaded, 0.0
+    return loaded
 
 
 def load(request: Item) -> None:

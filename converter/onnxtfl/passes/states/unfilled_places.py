@@ -85,23 +85,24 @@ def _combined(node: Node) -> tuple[Sequence[int] | None, Neutral | None]:
         axes = static_ints(node.operand(1))
         found = None if axes is None else [normalize_axis(axes[0], rank)]
         return ([], None) if found is not None and not node.attr("reverse") else (found, _NEUTRAL["sum"])
-    if node.op in (ops.Softmax, ops.LogSoftmax, ops.TopK, ops.Reverse, ops.Pad):
-        axes = [node.attributes["axis"]] if "axis" in node.attributes else node.attributes.get("dimensions")
-        return [normalize_axis(axis, rank) for axis in axes or range(rank)], None
-    return None, None
+    if node.op is ops.Pad:
+        padding = static_ints(node.operand(1))
+        return (None if padding is None else [k // 2 for k, count in enumerate(padding) if count]), None
+    axis = node.attributes.get("axis")
+    return (None if axis is None else [normalize_axis(axis, rank)]), None
 
 
 def _is_zero(value: Value, places: Callable[[Dim], bool]) -> bool:
     """Whether a value of the source is 0 at places without tokens once a softmax over places has a mask."""
     node = value.producer
-    if node is None:
+    if node is None or not any(map(places, value.shape)):
         return False
     if node.op is ops.Softmax and places(node.result.shape[node.attr("axis") % node.result.rank]):
         return True
-    read = [_is_zero(v, places) for v in node.operands[:2] if v is not None]
+    read = (_is_zero(v, places) for v in node.operands[:2] if v is not None)
     if node.op in (ops.Add, ops.Sub):
         return all(read)
-    return any(read) if node.op is ops.Mul else node.op in _KEEP_ZEROS and read[0]
+    return any(read) if node.op is ops.Mul else node.op in _KEEP_ZEROS and next(read)
 
 
 def with_ends(b: Builder, value: Value, ends: tuple[int, int], fill: float) -> Value:
