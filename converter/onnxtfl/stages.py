@@ -134,7 +134,7 @@ def real_arithmetic(target: Target, options: Options) -> Passes:
 def dynamic_products(target: Target, options: Options) -> Passes:
     """Products of activations that are quantized at run time, and rows of tables with scales of blocks."""
     rows = Pass("block rows", partial(quantize.gather_block_rows, target=target), EVERYWHERE, needs=NEUTRAL)
-    return [*_products(target, options), rows]
+    return [*_products(target, options), *([rows] if to_tflite(target, options) else [])]
 
 
 def _products(target: Target, options: Options) -> Passes:
