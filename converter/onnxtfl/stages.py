@@ -267,7 +267,7 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     gains, is_exact = Gains(target), not options.is_quantized_later
     forms = Patterns.of(PHASES, *([TAPS] if is_exact else []))
     convolutions = Pass("convolutions", partial(forms.apply, pays=gains.pays), EVERYWHERE)
-    joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
+    joined = Pass("joined convolutions", partial(join_convolutions, pays=partial(gains.pays, surely=True)), EVERYWHERE)
     shared = Pass("shared operands", share_operands, EVERYWHERE)
     pairs = [Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if is_exact else []
     return [Group("convolutions", (convolutions, joined, shared, *CLEANUP), needs=NEUTRAL), *pairs]
@@ -338,13 +338,19 @@ def layout(target: Target, options: Options) -> Passes:
         *([steps] if _computes_integers_only(target) else []),
         Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
         Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
-        *([Pass(*step, EVERYWHERE, needs=LAID_OUT) for step in _MOVES_OF_DELEGATE] if is_delegated else []),
+        *(_moves_of_delegate(target) if is_delegated else []),
         Group("cleanup", _tidied(target, options), needs=LAID_OUT),
         Pass("legalize merged", late, EVERYWHERE, needs=LAID_OUT, when=legalization.has_repeated_operands),
     ]
 
 
-_MOVES_OF_DELEGATE = (("columns", transpose_columns), ("strided slices", slice_runs))
+def _moves_of_delegate(target: Target) -> Passes:
+    """Moves as the delegate's kernels do them fastest."""
+    columns = partial(transpose_columns, target=target)
+    return [
+        Pass("columns", columns, EVERYWHERE, needs=LAID_OUT),
+        Pass("strided slices", slice_runs, EVERYWHERE, needs=LAID_OUT),
+    ]
 
 
 def _computes_integers_only(target: Target) -> bool:
