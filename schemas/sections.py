@@ -32,7 +32,8 @@ def names(file: str = OPS) -> tuple[str, ...]:
 
 def section(name: str, file: str = OPS) -> dict[str, Any]:
     """The contents of a section ("ADD", "ADD.kernels"), empty where there is none."""
-    return tomllib.loads(texts(file).get(name, ""))
+    text = texts(file).get(name)
+    return tomllib.loads(text) if text else {}
 
 
 @functools.cache

@@ -19,7 +19,6 @@ from onnxtfl.errors import UnsupportedError, UsageError, suggestion
 from onnxtfl.formats import files
 from onnxtfl.formats.bodies import body
 from onnxtfl.formats.onnx import state_metadata
-from onnxtfl.formats.onnx import writer as onnx_writer
 from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.formats.tflite.model_tables import default_signature
@@ -28,7 +27,6 @@ from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.options import Options, of_signatures
 from onnxtfl.passes.canonical.inline import inline_functions
-from onnxtfl.passes.states.exposed import ExposedState
 from onnxtfl.pipeline_report import Report, joined
 from onnxtfl.pipeline_run import PipelineRun, explicit_states
 from onnxtfl.rewriting.lift import lift_where_possible
@@ -37,11 +35,13 @@ from onnxtfl.rewriting.unsupported import UnsupportedOp, unsupported_ops
 from onnxtfl.stages import Stage, to_onnx, to_tflite
 from onnxtfl.targets import Target
 from onnxtfl.targets.empty import assume_elements
-from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget, refuse_unknown_versions
 
 if TYPE_CHECKING:
     import onnx
+
+    from onnxtfl.passes.states.exposed import ExposedState
+    from onnxtfl.targets.onnx import OnnxTarget
 
     OnnxSource: TypeAlias = str | os.PathLike[str] | bytes | onnx.ModelProto
 
@@ -130,6 +130,8 @@ def _converted(model: OnnxSource, conversion: PipelineRun) -> Model:
 
 def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options: Options) -> Report:
     """Convert a TFLite model and write the .onnx to `out`, a seekable binary file; errors as for `onnx_to_tflite`."""
+    from onnxtfl.formats.onnx import writer as onnx_writer
+
     name = getattr(out, "name", None)  # the weights of a model of more than 2 GB go to a second file
     external = f"{os.fspath(name)}.data" if isinstance(name, str | os.PathLike) else None
     with _begun(target := _onnx_target(options), options) as conversion:
@@ -167,6 +169,8 @@ def _tflite_target(options: Options) -> TfliteTarget:
 
 
 def _onnx_target(options: Options) -> OnnxTarget:
+    from onnxtfl.targets.onnx import OnnxTarget
+
     return OnnxTarget(options.opset, integer_ops=options.quantized == "qoperator")
 
 

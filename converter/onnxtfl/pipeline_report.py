@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.ir.assumptions import Assumption
 from onnxtfl.ir.budget import MACHINES, Gain
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.record import Record
 from onnxtfl.ir.signatures import Description
 from onnxtfl.ir.summary import QuantizationSummary

@@ -1,4 +1,7 @@
-"""One run of a pipeline over a model: its options, its report, the name of the running step, and its limits."""
+"""One run of a pipeline over a model: its options, its report, the name of the running step, and its limits.
+
+What only one direction needs is imported where it is used.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +20,6 @@ from onnxtfl.formats import files
 from onnxtfl.formats.bodies import body, is_defined
 from onnxtfl.formats.metadata import carried
 from onnxtfl.formats.source import counting_written
-from onnxtfl.formats.tflite import states as tflite_states
 from onnxtfl.formats.tflite.metadata import of_the_file
 from onnxtfl.ir import compact_record
 from onnxtfl.ir.assumptions import assume, assumption_scope
@@ -43,8 +46,6 @@ from onnxtfl.passes.boundary.sequences import check_names, elements_of, flatten_
 from onnxtfl.passes.boundary.user_sizes import GivenSizes
 from onnxtfl.passes.canonical.inline import inline_functions
 from onnxtfl.passes.quantize import TOLERANCE, summary
-from onnxtfl.passes.states.exposed import ExposedState, expose_states
-from onnxtfl.passes.types.complex_numbers import ComplexPairs
 from onnxtfl.passes.types.float16 import in_words
 from onnxtfl.passes.types.held_types import as_property, held_types
 from onnxtfl.pipeline_report import Report
@@ -55,8 +56,10 @@ from onnxtfl.rewriting.plugins import load
 from onnxtfl.rewriting.sections import Section, sections_of
 from onnxtfl.rewriting.unsupported import naming_all
 from onnxtfl.targets import Target
-from onnxtfl.targets.stored_types import check_declared_results, plain_integers
 from onnxtfl.targets.tflite import lowest_runtime
+
+if TYPE_CHECKING:
+    from onnxtfl.passes.states.exposed import ExposedState
 
 GROWTH = 100
 """Which part of the bytes of its weights constants computed before run time may add to a model."""
@@ -156,6 +159,9 @@ class PipelineRun:
         graph = self.part(source)
         current_budget().growth = _bytes_of_constants(graph) // GROWTH
         if self.target.name == "onnx":
+            from onnxtfl.passes.states.exposed import expose_states
+            from onnxtfl.targets.stored_types import check_declared_results
+
             check_declared_results(graph)
             self.states = expose_states(graph, self.options.state)
         manager = PassManager(self.passes, observe=self.observe, check=self.options.debug)
@@ -239,7 +245,10 @@ class PipelineRun:
         self.report.inputs, self.report.outputs = (list(map(describe_value, v)) for v in (graph.inputs, graph.outputs))
         self.report.unranked = of_unknown_rank(graph.inputs)
         self.report.elements, self.report.io_types = elements_of(self.sections), held_types(self.sections)
-        self.report.complex_names = [n for pairs in sections_of(ComplexPairs, self.sections) for n in pairs.names]
+        if self.target.name == "onnx":
+            from onnxtfl.passes.types.complex_numbers import ComplexPairs
+
+            self.report.complex_names = [n for pairs in sections_of(ComplexPairs, self.sections) for n in pairs.names]
         self.report.float16 = in_words(self.sections, self.options.float16)
         self.report.record = record_of(graph, names)
         if self.options.lstm == "fused":
@@ -254,6 +263,9 @@ class PipelineRun:
 def explicit_states(model: Model) -> None:
     """Make the states of a TFLite model's main graph explicit, and integers plain whose scale no kernel reads."""
     if model.format == "tflite":
+        from onnxtfl.formats.tflite import states as tflite_states
+        from onnxtfl.targets.stored_types import plain_integers
+
         tflite_states.explicit_states(model, _evaluated)
         plain_integers(model.main)
 

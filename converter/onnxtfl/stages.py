@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from onnxtfl.formats.bodies import body
 from onnxtfl.formats.tflite.schema import state_operands
+from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph
 from onnxtfl.options import Options
 from onnxtfl.passes import quantize
@@ -20,6 +20,9 @@ from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
+from onnxtfl.passes.canonical.merged_columns import merge_columns
+from onnxtfl.passes.canonical.merged_pads import pad_rows
+from onnxtfl.passes.canonical.parted_convolutions import FEATURES, READ_TAPS
 from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
@@ -41,13 +44,9 @@ from onnxtfl.passes.tfl.fuse_activations import fuse_activations
 from onnxtfl.passes.tfl.pass_through import pass_through
 from onnxtfl.passes.tfl.prepared_outputs import copy_prepared
 from onnxtfl.passes.tfl.shared_memory import copy_overwritten
-from onnxtfl.passes.types.complex_numbers import split_complex, split_complex_in_region
 from onnxtfl.passes.types.element_types import int64_passes, replaced_types
 from onnxtfl.passes.types.float16 import float16_passes
 from onnxtfl.passes.types.floats import hold_few_bits, hold_two_bits
-from onnxtfl.passes.types.integer_sums import INTEGER_SUMS
-from onnxtfl.passes.types.masks import saturate_masks
-from onnxtfl.passes.types.squares import scale_squares
 from onnxtfl.rewriting import legalize as legalization
 from onnxtfl.rewriting.custom import allowing_custom
 from onnxtfl.rewriting.lift import lift as lift_ops
@@ -55,7 +54,6 @@ from onnxtfl.rewriting.lower import lower as lower_ops
 from onnxtfl.rewriting.pass_manager import EVERYWHERE, MAIN_ONLY, Fact, Group, Pass, idle
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets import Target
-from onnxtfl.targets.onnx import OnnxTarget
 from onnxtfl.targets.tflite import TfliteTarget
 
 Passes = Sequence[Pass | Group]
@@ -77,7 +75,7 @@ def to_tflite(target: Target, options: Options) -> bool:
 
 def to_onnx(target: Target, options: Options) -> bool:
     """Whether the conversion is to ONNX."""
-    return isinstance(target, OnnxTarget)
+    return target.name == "onnx"
 
 
 @dataclass(frozen=True)
@@ -113,6 +111,8 @@ def element_types(target: Target, options: Options) -> Passes:
 
 def small_types(target: Target, options: Options) -> Passes:
     """Return the passes for small integers and complex numbers, for which ONNX lacks ops."""
+    from onnxtfl.passes.types.complex_numbers import split_complex, split_complex_in_region
+
     return (
         Pass("small types", hold_few_bits, hold_two_bits, needs=NEUTRAL),
         Pass("complex numbers", split_complex, split_complex_in_region, needs=NEUTRAL),
@@ -236,6 +236,8 @@ def kept_states(target: Target, options: Options) -> Passes:
 
 def opset(target: Target, options: Options) -> Passes:
     """Raise the opset if ops need a newer one."""
+    from onnxtfl.targets.onnx import OnnxTarget
+
     return [Pass("opset", target.raise_opset, EVERYWHERE)] if isinstance(target, OnnxTarget) else []
 
 
@@ -265,16 +267,19 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     if not isinstance(target, TfliteTarget) or target.delegate is None:
         return []
     gains, is_exact = Gains(target), not options.is_quantized_later
-    forms = Patterns.of(PHASES, *([TAPS] if is_exact else []))
+    forms = Patterns.of(PHASES, *([TAPS, READ_TAPS] if is_exact else []))
     convolutions = Pass("convolutions", partial(forms.apply, pays=gains.pays), EVERYWHERE)
+    features = [Pass("features in parts", partial(FEATURES.apply, pays=gains.pays), EVERYWHERE)] if is_exact else []
     joined = Pass("joined convolutions", partial(join_convolutions, pays=partial(gains.pays, surely=True)), EVERYWHERE)
     shared = Pass("shared operands", share_operands, EVERYWHERE)
     pairs = [Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if is_exact else []
-    return [Group("convolutions", (convolutions, joined, shared, *CLEANUP), needs=NEUTRAL), *pairs]
+    return [Group("convolutions", (convolutions, *features, joined, shared, *CLEANUP), needs=NEUTRAL), *pairs]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:
     """Sums of integers that wrap around in ONNX Runtime too."""
+    from onnxtfl.passes.types.integer_sums import INTEGER_SUMS
+
     return [Pass("integer sums", INTEGER_SUMS.apply, EVERYWHERE, needs=NEUTRAL)]
 
 
@@ -289,6 +294,8 @@ def float16(target: Target, options: Options) -> Passes:
     passes = float16_passes(target, options.float16)
     if isinstance(target, TfliteTarget) and target.table.half:
         from onnxtfl.inputs.of_graph import inputs_of
+        from onnxtfl.passes.types.masks import saturate_masks
+        from onnxtfl.passes.types.squares import scale_squares
 
         scaled = partial(scale_squares, inputs=partial(inputs_of, given=options.check_data))
         passes += [
@@ -346,11 +353,13 @@ def layout(target: Target, options: Options) -> Passes:
 
 def _moves_of_delegate(target: Target) -> Passes:
     """Moves as the delegate's kernels do them fastest."""
-    columns = partial(transpose_columns, target=target)
-    return [
-        Pass("columns", columns, EVERYWHERE, needs=LAID_OUT),
-        Pass("strided slices", slice_runs, EVERYWHERE, needs=LAID_OUT),
-    ]
+    steps: dict[str, Callable[[Graph], None]] = {
+        "merged columns": merge_columns,
+        "columns": partial(transpose_columns, target=target),
+        "strided slices": slice_runs,
+        "rows": pad_rows,
+    }
+    return [Pass(name, step, EVERYWHERE, needs=LAID_OUT) for name, step in steps.items()]
 
 
 def _computes_integers_only(target: Target) -> bool:

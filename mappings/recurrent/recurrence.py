@@ -16,7 +16,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements, current_budget
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import RowsData, TensorData
+from onnxtfl.ir.data import PartData, TensorData
 from onnxtfl.ir.dims import at_most, differ, is_static, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -83,7 +83,7 @@ def _dequantized(b: Builder, weights: Value, scale: Value, zero: Value | None, i
 def _part(b: Builder, x: Value, index: int) -> Value:
     """Return x[index]."""
     if x.data is not None and not x.is_quantized:
-        return constant(RowsData(x.data, index, index + 1).reshape(x.data.shape[1:]))
+        return constant(PartData(x.data, index, index + 1).reshape(x.data.shape[1:]))
     return reshape(b, slice_axes(b, x, {0: slice(index, index + 1)}), x.shape[1:], x)
 
 
@@ -510,4 +510,4 @@ def _lstm_kernel(node: Node) -> Form | None:
 def _rows(data: TensorData, index: int, count: int) -> TensorData:
     """Return part `index` of `count` equal parts of `data` along axis 0."""
     size = data.shape[0] // count
-    return RowsData(data, index * size, (index + 1) * size)
+    return PartData(data, index * size, (index + 1) * size)

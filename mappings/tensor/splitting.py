@@ -11,12 +11,11 @@ from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
 from onnxtfl.build.sizes import INT32_MAX, clamp_to_int32, int32_operands, narrow_constant, sizes_as_int64
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import RowsData
+from onnxtfl.ir.data import PartData
 from onnxtfl.ir.dims import Dim, ceildiv, is_static, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import single_use
-from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantized import is_real
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape, spread
 from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
@@ -145,9 +144,7 @@ def _is_real_constant(value: Value | None) -> bool:
 def _rows(value: Value, axis: int, start: int, stop: int) -> Value:
     """A part of a constant along an axis."""
     assert value.data is not None
-    to_front = (axis, *(i for i in range(value.rank) if i != axis))
-    rows = RowsData(value.data.transpose(to_front), start, stop)
-    return constant(rows.transpose(inverse(to_front)))
+    return constant(PartData(value.data, start, stop, axis))
 
 
 @lower_onnx(ops.Split)

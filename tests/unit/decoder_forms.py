@@ -34,7 +34,8 @@ class TinyDecoder:
     kind. ``weights``: of values, from scores: "softmax", "sink last" or "sink first" (with one more score), "sum" (a
     softmax of separate ops), "relu". ``masks_new``: the mask hides new tokens only, and is zeros for those before.
     ``experts``: the number of those of which each token has two, 0 for none. ``short``: the most tokens for which the
-    first of two tables of positions is used, as long ropes have them; 0 for one table.
+    first of two tables of positions is used, as long ropes have them; 0 for one table. ``embedded``: the input is
+    `inputs_embeds`; `embedder` makes the model of these.
     """
 
     attention: str = "ops"
@@ -51,6 +52,7 @@ class TinyDecoder:
     masks_new: bool = False
     experts: int = 0
     short: int = 0
+    embedded: bool = False
     opset: int = 23
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
@@ -59,7 +61,9 @@ class TinyDecoder:
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(5))
 
     def model(self) -> onnx.ModelProto:
-        tokens = self._input("input_ids", TensorProto.INT64, ["batch", "new"])
+        tokens = "inputs_embeds" if self.embedded else self._input("input_ids", TensorProto.INT64, ["batch", "new"])
+        if self.embedded:
+            self._input(tokens, TensorProto.FLOAT, ["batch", "new", WIDTH])
         if self.has_mask:
             self._input("attention_mask", TensorProto.INT64, ["batch", "past + new"])
         if self.attention != "group-query" and self.positions in ("rotary", "learned"):
@@ -68,7 +72,7 @@ class TinyDecoder:
             self._input("cache_position", TensorProto.INT64, ["new"])
         self._make_masks()
         table = self._weight(VOCABULARY, WIDTH, scale=1.0)
-        x = self.op("Gather", table, tokens)
+        x = tokens if self.embedded else self.op("Gather", table, tokens)
         if self.positions != "rotary":
             x = self.op("Add", x, self.op("Gather", self._table(), self._places()))
         for layer in range(LAYERS):
@@ -82,6 +86,15 @@ class TinyDecoder:
         graph = helper.make_graph(self.nodes, "decoder", self.inputs, self.outputs, weights)
         domains = [helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)]
         return helper.make_model(graph, opset_imports=domains, ir_version=10)
+
+    def embedder(self) -> onnx.ModelProto:
+        """The embeddings of tokens, which are those of the logits."""
+        table = next(w for w in self.model().graph.initializer if list(w.dims) == [VOCABULARY, WIDTH])
+        node = helper.make_node("Gather", [table.name, "input_ids"], ["inputs_embeds"])
+        ids = _info("input_ids", TensorProto.INT64, ["batch", "new"])
+        found = _info("inputs_embeds", TensorProto.FLOAT, ["batch", "new", WIDTH])
+        graph = helper.make_graph([node], "embedder", [ids], [found], [table])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=10)
 
     def op(self, name: str, *operands: str, out: str = "", domain: str = "", **attributes: Any) -> str:
         """Add a node and return its result."""
@@ -194,7 +207,7 @@ class TinyDecoder:
             return
         zero, one = self.constant([0]), self.constant(1)
         total = self._total()
-        first = self.op("Sub", total, self._size("input_ids", 1))
+        first = self.op("Sub", total, self._size("inputs_embeds" if self.embedded else "input_ids", 1))
         start, end = (self.op("Squeeze", value, zero) for value in (first, total))
         if self.masks_new:
             start, end = self.constant(0), self.op("Sub", end, start)

@@ -39,3 +39,32 @@ def test_instances_are_shown_and_copied() -> None:
     point = Point(1, 2, "a")
     assert repr(point) == "Point(x=1, y=2, note='a')"
     assert pickle.loads(pickle.dumps(point)) == copy.deepcopy(point) == point
+
+
+@dataclass
+class Parts:
+    """Fields with all kinds of defaults."""
+
+    name: str
+    items: list[int] = field(default_factory=list)
+    size: int = field(default=3, init=False)
+    known: dict[str, int] = field(default_factory=dict, init=False)
+    total: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.total = len(self.items) + self.size
+
+
+class MoreParts(Parts):
+    """A subclass that is no dataclass, whose instance is the first of both."""
+
+
+def test_instances_have_the_given_fields_and_the_defaults_of_the_others() -> None:
+    one, other = MoreParts("a", [1]), Parts(items=[], name="b")
+    assert (one.name, one.items, one.size, one.known, one.total) == ("a", [1], 3, {}, 4)
+    assert type(one) is MoreParts and other.items == [] and other.total == 3
+    assert Parts("c").items is not Parts("d").items
+    with pytest.raises(TypeError, match=r"Parts.__init__\(\) missing 1 required positional argument: 'name'"):
+        Parts()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'size'"):
+        Parts("e", size=1)  # type: ignore[call-arg]

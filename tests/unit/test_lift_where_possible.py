@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import parser
 
-from onnxtfl.formats.onnx import read
+from onnxtfl.formats.onnx.reader import read
 from onnxtfl.pipeline import lifted_where_possible
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17, "other" : 1]>\n'

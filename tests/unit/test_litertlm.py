@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import shutil
 import struct
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -18,6 +21,7 @@ from onnxtfl.formats.litertlm import read_container
 from onnxtfl.formats.source import open_source
 from onnxtfl.formats.tflite import schema
 from tests.unit import test_tflite_data_files as external_weights
+from tests.unit.decoder_forms import TinyDecoder, saved
 from tests.unit.tiny_decoders import CHARACTERS, TOKENS, greedy, sentence_piece, write_decoder
 
 builder = pytest.importorskip("litert_lm_builder")
@@ -308,6 +312,8 @@ def test_there_and_back(folder: Path, tmp_path: Path) -> None:
         onnxtfl.llm.convert(decode, target, prefill=[8], **how)
     found = onnxtfl.llm.convert(decode, target, **how)
     assert (found.prefill, found.context) == ((4, 16), 64)
+    assert found.check is not None and found.check.ok, found.check
+    assert all("the same 32 tokens" in out.note for out in found.check.outputs)
     assert found.size < 1.5 * (folder / "model.litertlm").stat().st_size
     graph = files.read(target).signatures[-1].graph
     assert graph.output_names == ["logits", "kv_cache_k_0", "kv_cache_v_0"]
@@ -323,3 +329,20 @@ def test_there_and_back(folder: Path, tmp_path: Path) -> None:
     decode.rename(tmp_path / "other.onnx")
     with pytest.raises(onnxtfl.UnsupportedError, match=r"looked beside it for decode\.onnx, found prefill_4"):
         onnxtfl.llm.convert(tmp_path / "prefill_4.onnx", target, **how)
+
+
+def test_a_decoder_with_embeddings(folder: Path, tmp_path: Path) -> None:
+    """LiteRT-LM looks them up in a model of its own, which exporters write beside the decoder."""
+    form = TinyDecoder(embedded=True)
+    source = saved(form.model(), tmp_path)
+    shutil.copy(folder / "tokenizer.json", tmp_path)
+    how: dict[str, Any] = {"prefill": [4], "context": 64, "metadata": {"start_token": 1, "stop_tokens": [2]}}
+    with pytest.raises(UsageError, match=r"looked for embed_tokens\.onnx"):
+        onnxtfl.llm.convert(source, tmp_path / "m.litertlm", **how)
+    onnx.save(TinyDecoder(embedded=True).embedder(), tmp_path / "embed_tokens.onnx")
+    done = onnxtfl.llm.convert(source, tmp_path / "m.litertlm", **how, check="require")
+    assert done.check is not None and all("the same 32 tokens" in out.note for out in done.check.outputs)
+    found = read_container(open_source(tmp_path / "m.litertlm"))
+    assert [s.model_type for s in found.sections if s.model_type] == ["prefill_decode", "embedder"]
+    if importlib.util.find_spec("litert_lm") is not None:
+        assert any("goes on as LiteRT" in note for note in done.check.notes), done.check.notes

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxtfl import llm
+from onnxtfl import check, llm
 from onnxtfl.errors import UnsupportedError, UsageError
 
 pytest.importorskip("ai_edge_litert")
@@ -159,11 +159,25 @@ def test_the_same_logits(save: Any, start: list[int], tmp_path: Path) -> None:
     read = [5, 9, 2, 11, 4, 0, 1, 8, 3, 12, 6, 7]
     _save_encoder(tmp_path)
     path = save(tmp_path)
-    done = llm.convert(path, tmp_path / "m.tflite", context=CONTEXT, prefill=[len(start)])
+    done = llm.convert(path, tmp_path / "m.tflite", context=CONTEXT, prefill=[len(start)], check="require")
+    assert done.check is not None and "the same " in done.check.outputs[0].note
     tokens, logits = _expected(tmp_path, read, start, 6)
     found = _found(tmp_path / "m.tflite", read, start, tokens)
     assert list(done.ops) == ["encode", "prefill", "decode"]
     assert np.allclose(found, logits, atol=1e-4)
+
+
+@pytest.mark.parametrize("part", ["encoder_model", "decoder_model", "decoder_with_past_model"])
+def test_the_check_finds_other_weights(part: str, tmp_path: Path) -> None:
+    _save_encoder(tmp_path)
+    path = _save_pair(tmp_path)
+    llm.convert(path, tmp_path / "m.tflite", context=CONTEXT, check=False)
+    model = onnx.load(tmp_path / f"{part}.onnx")
+    for weight in model.graph.initializer:
+        if weight.name in ("words", "wo"):
+            weight.raw_data = _random(f"another {weight.name}", *weight.dims).raw_data
+    onnx.save(model, tmp_path / f"{part}.onnx")
+    assert check(path, tmp_path / "m.tflite").status == "failed"
 
 
 def test_weights_of_several_files_are_stored_once(tmp_path: Path) -> None:

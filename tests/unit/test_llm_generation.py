@@ -19,9 +19,7 @@ from onnxtfl.checking.settings import Settings
 from onnxtfl.cli.check import check_command
 from onnxtfl.cli.running import exit_code
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.formats import files
 from onnxtfl.llm import generation
-from onnxtfl.llm.decoders import decoder_of
 from onnxtfl.llm.entries import Entries
 from onnxtfl.llm.generation import check_generation
 from onnxtfl.runtimes import Workers
@@ -36,7 +34,7 @@ def workers() -> Iterator[Workers]:
 
 
 def checked(source: Path, result: Path, workers: Workers, **settings: Any) -> CheckReport:
-    return check_generation(source, decoder_of(files.read(source).main), result, Settings(**settings), workers)
+    return check_generation(source, result, Settings(**settings), workers)
 
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -61,6 +59,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "a softmax of separate ops": {"weights": "sum", "masks_new": True},
     "relu in place of the softmax": {"weights": "relu", "masks_new": True, "masked": -1e4},
     "experts": {"experts": 4},
+    "embeddings of tokens": {"embedded": True},
 }
 
 
@@ -221,7 +220,7 @@ def test_other_models_are_compared_as_ever(tmp_path: Path) -> None:
     assert report.ok and not any("decoded" in note for note in report.notes), report.table()
     (tmp_path / "other.tflite").write_bytes(made.data)
     with pytest.raises(UnsupportedError, match="no signature decode with tokens, input_pos and mask"):
-        check_generation(source, decoder_of(files.read(source).main), tmp_path / "other.tflite", Settings())
+        check_generation(source, tmp_path / "other.tflite", Settings())
 
 
 def test_time_is_limited(tmp_path: Path, workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:

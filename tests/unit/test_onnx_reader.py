@@ -15,10 +15,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
-from onnxtfl.formats.onnx import read as read_model
-from onnxtfl.formats.onnx import write
 from onnxtfl.formats.onnx.payload import decode_varints, encode_varint
+from onnxtfl.formats.onnx.reader import read as read_model
 from onnxtfl.formats.onnx.tensors import MessageData
+from onnxtfl.formats.onnx.writer import write
 from onnxtfl.ir.data import ArrayData, FileData
 from onnxtfl.ir.dims import symbol
 from onnxtfl.ir.graph import Graph, Node
@@ -630,11 +630,11 @@ import sys
 import onnx, numpy
 def peak():
     return next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')) / 1024
-import onnxtfl.formats.onnx as formats
+from onnxtfl.formats.onnx import reader, writer
 before = peak()
-graph = formats.read(sys.argv[1])
+graph = reader.read(sys.argv[1])
 with open(sys.argv[2], 'wb') as out:
-    formats.write(graph, out)
+    writer.write(graph, out)
 print(peak() - before)
 """
 

@@ -13,8 +13,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 from onnxtfl.errors import OutputError, UnsupportedError
-from onnxtfl.formats.onnx import read as read_model
-from onnxtfl.formats.onnx import write
+from onnxtfl.formats.onnx.reader import read as read_model
+from onnxtfl.formats.onnx.writer import write
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import fresh_symbol, symbol

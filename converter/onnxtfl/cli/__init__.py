@@ -12,24 +12,25 @@ if TYPE_CHECKING:
 
 def onnx2tfl() -> NoReturn:
     """Run the command `onnx2tfl` on the arguments of the process."""
-    _run("onnx2tfl")
+    _run("convert", "onnx2tfl")
 
 
 def tfl2onnx() -> NoReturn:
     """Run the command `tfl2onnx` on the arguments of the process."""
-    _run("tfl2onnx")
+    _run("convert", "tfl2onnx")
 
 
 def main() -> NoReturn:
     """Run the command `onnxtfl` on the arguments of the process."""
-    _run("onnxtfl")
+    _run("commands", "onnxtfl")
 
 
-def _run(name: str) -> NoReturn:
+def _run(module: str, name: str) -> NoReturn:
     from onnxtfl.cli import interrupts
 
     interrupts.leave_at_once()
-    from onnxtfl.cli import commands
+    from importlib import import_module
+
     from onnxtfl.cli.running import run
 
-    run(getattr(commands, name))
+    run(getattr(import_module(f"onnxtfl.cli.{module}"), name))

@@ -154,7 +154,6 @@ def _convert_signatures(model: str, output: str | None, quiet: bool, options: di
 def _convert(command: str, model: str, output: str | None, quiet: bool, options: dict[str, Any]) -> int:
     """Convert one model, show what was done, and return the exit code."""
     from onnxtfl import onnx_to_tflite, tflite_to_onnx
-    from onnxtfl.c_source import split_path
     from onnxtfl.cli.compiled import uncompiled, write_compiled
     from onnxtfl.cli.progress import progress
     from onnxtfl.cli.streams import STREAM, is_stdout, model_of, tables_to_stderr, write_to_stdout
@@ -164,6 +163,8 @@ def _convert(command: str, model: str, output: str | None, quiet: bool, options:
     convert, suffix = (onnx_to_tflite, ".tflite") if command == TO_TFLITE else (tflite_to_onnx, ".onnx")
     page, source, compiled = requested(options), options.get("emit_c"), options.pop("compile", False)
     if source is not None:
+        from onnxtfl.c_source import split_path
+
         split_path(source, "model")  # a path that is not possible is refused first
     output = output or (STREAM if model == STREAM else beside(model, suffix))
     output = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,6 +63,8 @@ def _show(outcomes: Sequence[Outcome]) -> None:
         sys.stdout.write(_line(outcome) + "\n")
         if outcome.excluded:
             before, text = " " * CHECK, printable(f"except {outcome.excluded}")
+            import textwrap
+
             sys.stdout.write(textwrap.fill(text, WIDTH, initial_indent=before, subsequent_indent=before) + "\n")
     counts = Counter(outcome.status for outcome in outcomes)
     counted = ", ".join(

@@ -27,8 +27,8 @@ __all__ = [
     "FileData",
     "FilledData",
     "PaddedData",
+    "PartData",
     "ReshapedData",
-    "RowsData",
     "ScaledData",
     "SourceBytes",
     "SourceFile",
@@ -396,21 +396,22 @@ class ReshapedData(TensorData):
         return self.base.chunks()
 
 
-class RowsData(TensorData):
-    """The elements of `base` with `start <= index < stop` along its first axis."""
+class PartData(TensorData):
+    """The elements of `base` with `start <= index < stop` along an axis."""
 
-    def __init__(self, base: TensorData, start: int, stop: int) -> None:
-        self.base, self.start, self.dtype = base, start, base.dtype
-        self.shape = (stop - start, *base.shape[1:])
+    def __init__(self, base: TensorData, start: int, stop: int, axis: int = 0) -> None:
+        self.base, self.start, self.axis, self.dtype = base, start, axis, base.dtype
+        self.shape = tuple(stop - start if i == axis else n for i, n in enumerate(base.shape))
 
     @property
     def key(self) -> Hashable:
-        return ("rows", self.base.key, self.base.shape, self.start, self.shape)
+        return ("part", self.base.key, self.base.shape, self.axis, self.start, self.shape)
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
-        if axis == 0:
-            return self.base.slab(0, self.start + start, self.start + stop)
-        part: Array = self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
+        if axis == self.axis:
+            return self.base.slab(axis, self.start + start, self.start + stop)
+        whole, first = self.base.slab(axis, start, stop), self.start
+        part: Array = whole[(slice(None),) * self.axis + (slice(first, first + self.shape[self.axis]),)]
         return part
 
 

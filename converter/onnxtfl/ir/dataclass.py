@@ -1,7 +1,8 @@
 """The decorator of the converter's own classes of fields: `dataclasses.dataclass`, at a third of its cost.
 
 The standard library compiles up to six functions for each class, which took a fifth of the start of the commands. Here
-only ``__init__`` is compiled; the other methods are closures over the names of the fields. ``frozen`` is checked by the
+only ``__init__`` is compiled, for the first instance of a class; the other methods are closures over the names of the
+fields. ``frozen`` is checked by the
 type checker only: a frozen class of the standard library takes three times as long to make an instance. Classes of the
 public interface are the standard library's.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 __all__ = ["dataclass"]
 
@@ -26,12 +27,48 @@ else:
         if cls is None:
             return lambda given: dataclass(given, frozen=frozen, slots=slots, eq=eq)
         own = set(cls.__dict__)
-        made = dataclasses.dataclass(cls, repr=False, eq=False, slots=slots)
+        made = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots)
+        if "__init__" not in own:
+            _initialize(made)
         if "__repr__" not in own:
             made.__repr__ = _shown
         if eq and "__eq__" not in own:
             _compare_fields(made, frozen)
         return made
+
+
+def _initialize(cls: Any) -> None:
+    """Give `cls` an ``__init__`` that replaces itself by the compiled one when it is called."""
+
+    def initialize(self: object, *given: Any, **named: Any) -> None:
+        cls.__init__ = _compiled(cls)
+        cls.__init__(self, *given, **named)
+
+    cls.__init__ = initialize
+
+
+def _compiled(cls: Any) -> Callable[..., None]:
+    """The function that sets the fields of an instance of `cls` to its arguments or their defaults."""
+    arguments, body = ["self"], list[str]()
+    known: dict[str, Any] = {"missing": dataclasses.MISSING}
+    for one in dataclasses.fields(cls):
+        value, default = one.name, ""
+        if one.default_factory is not dataclasses.MISSING:
+            known[f"make_{one.name}"], default = one.default_factory, "=missing"
+            value = f"make_{one.name}() if {one.name} is missing else {one.name}" if one.init else f"make_{one.name}()"
+        elif one.default is not dataclasses.MISSING:
+            known[f"default_{one.name}"], default = one.default, f"=default_{one.name}"
+            value = one.name if one.init else f"default_{one.name}"
+        elif not one.init:
+            continue
+        arguments += [one.name + default] if one.init else []
+        body.append(f"self.{one.name} = {value}")
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    exec(f"def __init__({', '.join(arguments)}):\n " + "\n ".join(body or ["pass"]), known)
+    made = known["__init__"]
+    made.__qualname__ = f"{cls.__qualname__}.__init__"
+    return cast(Callable[..., None], made)
 
 
 def _compare_fields(cls: Any, frozen: bool) -> None:

@@ -48,27 +48,27 @@ class DType(Enum):
     def __repr__(self) -> str:
         return self.value
 
-    @property
+    @functools.cached_property
     def bits(self) -> int:
         """The number of bits of one packed element; 0 for strings."""
         return _BITS[self.value]
 
-    @property
+    @functools.cached_property
     def is_float(self) -> bool:
         """Whether this is a real floating-point type."""
         return "float" in self.value
 
-    @property
+    @functools.cached_property
     def is_complex(self) -> bool:
         """Whether this is complex64 or complex128."""
         return self.value.startswith("complex")
 
-    @property
+    @functools.cached_property
     def is_integer(self) -> bool:
         """Whether this is a signed or unsigned integer type (bool is not)."""
         return "int" in self.value
 
-    @property
+    @functools.cached_property
     def is_signed(self) -> bool:
         """Whether the type has negative values."""
         return not self.value.startswith(("uint", "bool"))

@@ -31,8 +31,15 @@ MOST_AXES = 32
 """The most axes of a tensor: those of NumPy."""
 
 
+class _Hashed:
+    """The slot for the hash of a type, by which a conversion looks up most of what it remembers."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
 @dataclass(frozen=True, slots=True)
-class TensorType:
+class TensorType(_Hashed):
     """A tensor type. `dtype`: the type of the elements, a float type for quantized tensors. `shape`: None if even the
     rank is unknown. `quantization`: how quantized elements are stored.
     """
@@ -40,6 +47,13 @@ class TensorType:
     dtype: DType
     shape: Shape | None
     quantization: Quantization | None = None
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(self, "_hash", hash((self.dtype, self.shape, self.quantization)))
+            return self._hash
 
     @property
     def rank(self) -> int | None:

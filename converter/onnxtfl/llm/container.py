@@ -11,9 +11,13 @@ from onnxtfl.llm.tokenizers import Tokenizer
 from onnxtfl.temporary import Folder
 
 
-def write_container(model: Path, tokenizer: Tokenizer, metadata: bytes, out: BinaryIO) -> None:
+def write_container(
+    model: Path, tokenizer: Tokenizer, metadata: bytes, out: BinaryIO, embedder: Path | None = None
+) -> None:
     """Write the model (a .tflite with signatures prefill_N and decode), its tokenizer and LlmMetadata to a seekable
-    binary file. Raises RuntimeUnavailableError without litert-lm-builder.
+    binary file; `embedder`: a .tflite that looks up the embeddings of tokens for the model.
+
+    Raises RuntimeUnavailableError without litert-lm-builder.
     """
     package = builder_package()
     with Folder() as folder:
@@ -26,4 +30,6 @@ def write_container(model: Path, tokenizer: Tokenizer, metadata: bytes, out: Bin
         else:
             builder.add_sentencepiece_tokenizer(str(tokenizer.path))
         builder.add_tflite_model(str(model), package.TfLiteModelType.PREFILL_DECODE)
+        if embedder is not None:
+            builder.add_tflite_model(str(embedder), package.TfLiteModelType.EMBEDDER)
         builder.build(out)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from onnxtfl.llm.model_files import ModelFiles
     from onnxtfl.llm.sizes import Sizes
     from onnxtfl.llm.tokenizers import Tokenizer
+    from onnxtfl.options import Options
     from onnxtfl.pipeline_report import Report
 
 PathLike = str | os.PathLike[str]
@@ -129,8 +130,8 @@ def convert(
     from onnxtfl.llm.model_files import ModelFiles
 
     target, files = _target(model, path), ModelFiles(model)
-    several, sizes = _kind_and_sizes(model, files, given, target)
-    parts = _parts(files, given, sizes.context) if _suffix(target) == CONTAINER else None
+    several, sizes, has_embeddings = _kind_and_sizes(model, files, given, target)
+    parts = _parts(files, given, sizes.context, has_embeddings) if _suffix(target) == CONTAINER else None
     if parts is None and (tokenizer is not None or metadata is not None):
         name = "metadata" if tokenizer is None else "tokenizer"
         raise UsageError(f"a .tflite has no `{name}`", hint="write a .litertlm", code="E-USE-006")
@@ -146,8 +147,8 @@ def convert(
         sizes.context,
         tuple((name, dtype, _sizes(dims)) for name, dtype, dims in reports["decode"].inputs if "kv_cache" in name),
         {key: report.ops_after for key, report in reports.items()},
-        None if parts is None else parts[1],
-        None if parts is None else parts[0].path,
+        None if parts is None else parts.metadata,
+        None if parts is None else parts.tokenizer.path,
         size,
         time.perf_counter() - started,
         platform_calls.peak_memory(),
@@ -160,8 +161,9 @@ def convert(
 
 def _kind_and_sizes(
     model: Any, files: ModelFiles, given: Mapping[str, Any], target: PathLike
-) -> tuple[FixedDecoder | EncoderDecoder | None, Sizes]:
-    """The files of a model of several, None for a decoder with growing caches; and the sizes of the signatures.
+) -> tuple[FixedDecoder | EncoderDecoder | None, Sizes, bool]:
+    """The files of a model of several, None for a decoder with growing caches; the sizes of the signatures; and whether
+    the decoder reads embeddings.
 
     Raises UnsupportedError for other models, and UsageError for sizes that they cannot have.
     """
@@ -172,12 +174,12 @@ def _kind_and_sizes(
     from onnxtfl.llm.sizes import sizes_of
 
     if (fixed := fixed_decoder_at(model)) is not None:
-        return fixed, _of_files(fixed, given)
+        return fixed, _of_files(fixed, given), False
     several = encoder_decoder_at(model)
-    if several is None:
-        decoder_of(read(model).main)  # refuses another model
+    has_embeddings = several is None and decoder_of(read(model).main).has_embeddings  # refuses another model
     sizes = sizes_of(files, given["prefill"], given["context"])
-    return several, sizes if several is None else _of_first_tokens(sizes, given["prefill"], target)
+    sizes = sizes if several is None else _of_first_tokens(sizes, given["prefill"], target)
+    return several, sizes, has_embeddings
 
 
 def _problem(compared: CheckReport | None, mode: CheckMode) -> str:
@@ -221,22 +223,31 @@ def _suffix(path: PathLike) -> str:
     return os.path.splitext(path)[1].lower()
 
 
-def _parts(files: Any, given: Mapping[str, Any], context: int) -> tuple[Tokenizer, dict[str, Any], bytes]:
-    """The tokenizer and the metadata of a container, the latter also in bytes."""
+@dataclass(frozen=True)
+class _Parts:
+    """What a container has besides the model: `message`: the metadata in bytes; `embedder`: an .onnx, if needed."""
+
+    tokenizer: Tokenizer
+    metadata: dict[str, Any]
+    message: bytes
+    embedder: Path | None
+
+
+def _parts(files: ModelFiles, given: Mapping[str, Any], context: int, has_embeddings: bool) -> _Parts:
+    from onnxtfl.llm.embedders import embedder_of
     from onnxtfl.llm.metadata import message_bytes, metadata_of
     from onnxtfl.llm.tokenizers import tokenizer_of
 
     metadata = metadata_of(files, given["metadata"], context)
-    return tokenizer_of(files, given["tokenizer"]), metadata, message_bytes(metadata)
+    embedder = embedder_of(files) if has_embeddings else None
+    return _Parts(tokenizer_of(files, given["tokenizer"]), metadata, message_bytes(metadata), embedder)
 
 
 def _write(
-    model: Any, output: Output, given: Mapping[str, Any], sizes: Sizes, parts: tuple[Tokenizer, Any, bytes] | None
+    model: Any, output: Output, given: Mapping[str, Any], sizes: Sizes, parts: _Parts | None
 ) -> tuple[dict[str, Report], CheckReport | None]:
     """Write the model, check it, and write the container around it if there are `parts`."""
-    from onnxtfl.llm.container import write_container
     from onnxtfl.llm.encoder_decoders import EncoderDecoder, encoder_decoder_to_tflite
-    from onnxtfl.llm.engine_check import with_engine
     from onnxtfl.llm.fixed_decoders import FixedDecoder, fixed_decoder_to_tflite
     from onnxtfl.llm.signatures import decoder_to_tflite
     from onnxtfl.pipeline_report import joined
@@ -262,31 +273,43 @@ def _write(
                 quantizing.run(file, joined(reports), given["seed"])
             compared = None if given["check"] is False else _compared(model, file, given)
             if parts is not None:
-                with output.file.open("w+b") as out:
-                    write_container(file, parts[0], parts[2], out)
-                compared = compared and with_engine(compared, output.file, file, _settings(given))
+                compared = _packed(file, output.file, parts, options, compared, given)
         except OSError as error:
             raise OutputError(f"cannot write {output.shown}: {error.strerror or error}") from error
     return reports, compared
 
 
+def _packed(
+    model: Path, target: Path, parts: _Parts, options: Options, compared: CheckReport | None, given: Mapping[str, Any]
+) -> CheckReport | None:
+    """Write the container around a model; the report of its check, also in the engine."""
+    from onnxtfl.llm.container import write_container
+    from onnxtfl.llm.embedders import embedder_to_tflite
+    from onnxtfl.llm.engine_check import with_engine
+
+    embedder = None if parts.embedder is None else model.with_name("embedder.tflite")
+    if embedder is not None and parts.embedder is not None:
+        with embedder.open("w+b") as out:
+            embedder_to_tflite(parts.embedder, out, options)
+    with target.open("w+b") as out:
+        write_container(model, parts.tokenizer, parts.message, out, embedder)
+    return compared and with_engine(compared, target, model, _settings(given), embedder)
+
+
 def _compared(model: Any, file: Path, given: Mapping[str, Any]) -> CheckReport:
     """The check by generation of the result in a file."""
-    from onnxtfl.checking.report import CheckReport
     from onnxtfl.conversion_check import as_file
-    from onnxtfl.formats import files
-    from onnxtfl.llm.decoders import decoder_of
     from onnxtfl.llm.encoder_decoders import EncoderDecoder
     from onnxtfl.llm.fixed_decoders import FixedDecoder
     from onnxtfl.llm.generation import check_generation
 
     if isinstance(model, EncoderDecoder | FixedDecoder):
-        return CheckReport("not checked", "the check decodes with decoders whose caches grow")
+        model = model.file
     if given["on_progress"] is not None:
         given["on_progress"]("check")
     with ExitStack() as stack:
         source = as_file(model, "source", stack)
-        return check_generation(source, decoder_of(files.read(source).main), file, _settings(given))
+        return check_generation(source, file, _settings(given))
 
 
 def _settings(given: Mapping[str, Any]) -> Settings:

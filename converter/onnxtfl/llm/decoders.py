@@ -13,6 +13,7 @@ from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.tables import some
 
 _TOKENS = ("input_ids", "tokens", "token_ids", "inputs", "ids")
+_EMBEDDINGS = ("inputs_embeds", "input_embeds", "inputs_embeddings", "embeddings")
 _ATTENTION = ("attention_mask", "mask")
 _POSITIONS = ("position_ids", "cache_position", "positions", "input_pos")
 _INTEGERS = (DType.INT32, DType.INT64)
@@ -36,13 +37,17 @@ class Cache:
 
 @dataclass(frozen=True)
 class Decoder:
-    """The inputs and outputs of a decoder by name; "" for those that it lacks."""
+    """The inputs and outputs of a decoder by name; "" for those that it lacks.
+
+    ``tokens``: their ids, or their embeddings (`has_embeddings`).
+    """
 
     tokens: str
     attention: str
     positions: str
     logits: str
     caches: tuple[Cache, ...]
+    has_embeddings: bool = False
 
 
 def decoder_of(graph: Graph, has_encoder: bool = False) -> Decoder:
@@ -55,11 +60,13 @@ def decoder_of(graph: Graph, has_encoder: bool = False) -> Decoder:
     caches = tuple(_caches(graph, names))
     rest = {name: value for name, value in inputs.items() if name not in {c.past for c in caches}}
     tokens, attention, positions = (_named(rest, known) for known in (_TOKENS, _ATTENTION, _POSITIONS))
+    embeddings = "" if tokens else next((name for name, v in rest.items() if _are_embeddings(v)), "")
+    tokens = tokens or embeddings
     others = [name for name in rest if name not in (tokens, attention, positions)]
     logits = next((n for n in names if n not in {c.present for c in caches} and "logits" in n.lower()), "")
     if not caches or not tokens or not logits or (others and not has_encoder):
         raise _refusal(graph, names, caches, tokens, logits, others)
-    return Decoder(tokens, attention, positions, logits, caches)
+    return Decoder(tokens, attention, positions, logits, caches, bool(embeddings))
 
 
 def _refusal(
@@ -68,7 +75,7 @@ def _refusal(
     """What was looked for and is missing, what was found instead, and how to get a decoder."""
     looked = {
         "pairs of an input and an output with keys and values (past_key_values.0.key and present.0.key)": bool(caches),
-        "an input of token ids (input_ids)": bool(tokens),
+        "an input of token ids (input_ids) or of their embeddings (inputs_embeds)": bool(tokens),
         "an output of logits (logits)": bool(logits),
     }
     missing = [what for what, is_there in looked.items() if not is_there]
@@ -98,13 +105,19 @@ def _named(values: dict[str, Value], known: Sequence[str]) -> str:
     return names[0] if names else ""
 
 
+def _are_embeddings(value: Value) -> bool:
+    """Whether an input is the embeddings of tokens: [batch, tokens, size]."""
+    dtype = _dtype(value)
+    return str(value.name).lower() in _EMBEDDINGS and dtype is not None and dtype.is_float and value.rank == 3
+
+
 def _dtype(value: Value) -> DType | None:
     return value.type.dtype if isinstance(value.type, TensorType) else None
 
 
 def _caches(graph: Graph, names: Sequence[str]) -> Iterator[Cache]:
     """The caches, paired by kind and layer, or by their order where names do not tell these."""
-    floats = [v for v in graph.inputs if (t := _dtype(v)) is not None and t.is_float]
+    floats = [v for v in graph.inputs if (t := _dtype(v)) is not None and t.is_float and not _are_embeddings(v)]
     presents = dict(zip(names, graph.outputs, strict=True))
     listed = [name for name in names if "logits" not in name.lower()]
     by_words = {_words(name): name for name in listed}

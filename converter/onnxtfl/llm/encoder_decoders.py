@@ -39,6 +39,11 @@ class EncoderDecoder:
     first: Path
     later: Path
 
+    @property
+    def file(self) -> Path:
+        """The file that stands for all of them."""
+        return self.first
+
 
 def encoder_decoder_at(model: object) -> EncoderDecoder | None:
     """The files of which a decoder (decoder_model.onnx, decoder_with_past_model.onnx or decoder_model_merged.onnx, as

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +22,11 @@ _NEAR = 1e-3
 """The distance of two logits, relative to the largest, that may be rounding."""
 
 
-def with_engine(report: CheckReport, container: Path, model: Path, settings: Settings) -> CheckReport:
+def with_engine(
+    report: CheckReport, container: Path, model: Path, settings: Settings, embedder: Path | None = None
+) -> CheckReport:
     """The report on a .litertlm, also checked in the engine: failed if it goes on with another text than LiteRT does
-    through the signatures of the `model` in it. Unchanged if litert-lm-api is not installed.
+    through the signatures of the `model` in it (and of its `embedder`). Unchanged if litert-lm-api is not installed.
     """
     if report.status == "failed" or not (ENGINE.available() and LITERT.available()):
         return report
@@ -33,7 +36,8 @@ def with_engine(report: CheckReport, container: Path, model: Path, settings: Set
     try:
         with ExitStack() as stack:
             engine, litert = (stack.enter_context(runtime.worker()) for runtime in (ENGINE, LITERT))
-            check = _Check(container, model, entries, engine, litert, RunOptions(time_limit=settings.time_limit))
+            options = RunOptions(time_limit=settings.time_limit)
+            check = _Check(container, model, entries, engine, litert, options, embedder)
             problem, note = check.run(settings.seed)
     except RunError as error:
         excused = error.kind in _EXCUSES
@@ -52,6 +56,7 @@ class _Check:
     engine: Worker
     litert: Worker
     options: RunOptions
+    embedder: Path | None
 
     @property
     def steps(self) -> int:
@@ -79,7 +84,8 @@ class _Check:
     def _compared(self, prompt: Sequence[int], text: str, stops: Sequence[int]) -> str:
         """How the engine's text differs from that of LiteRT's tokens, where it is not by rounding."""
         pieces = self.entries.pieces(len(prompt) - 1)
-        plan = {"prompt": prompt, "steps": self.steps, "forced": None, "pieces": pieces}
+        plan: dict[str, Any] = {"prompt": prompt, "steps": self.steps, "forced": None, "pieces": pieces}
+        plan |= {"embedder": str(self.embedder)} if self.embedder is not None else {}
         tokens, logits = self.litert.generate(self.model, plan, self.options)
         end = next((k for k, token in enumerate(tokens) if token in stops), len(tokens))
         starts = [tokens[:k] for k in range(end + 1)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from onnxtfl.checking.models.widened import HALVES
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.model import Model, Signature
-from onnxtfl.passes.states.fixed_caches import MASK, POSITIONS, TOKENS
+from onnxtfl.passes.states.fixed_caches import EMBEDDINGS, MASK, POSITIONS, TOKENS
 
 STEPS = 32
 """Tokens decoded after each prompt."""
@@ -37,7 +37,9 @@ class Entries:
         if decode is None:
             return None
         inputs, outputs = _values(decode, "inputs"), _values(decode, "outputs")
-        if not {TOKENS, POSITIONS, MASK} <= inputs.keys() or "logits" not in outputs:
+        if not {POSITIONS, MASK} <= inputs.keys() or "logits" not in outputs:
+            return None
+        if not {TOKENS, EMBEDDINGS} & inputs.keys():
             return None
         sizes = [s.key.removeprefix(PREFILL) for s in model.signatures if s.key.startswith(PREFILL)]
         shapes = {name: _shape(value) for name, value in inputs.items() if name in outputs}

@@ -29,6 +29,11 @@ class FixedDecoder:
     context: int
 
     @property
+    def file(self) -> Path:
+        """The file that stands for all of them."""
+        return self.files["decode"]
+
+    @property
     def prefill(self) -> tuple[int, ...]:
         """The new tokens of each prefill."""
         return tuple(int(key.rpartition("_")[2]) for key in self.files if key != "decode")
@@ -56,12 +61,12 @@ def fixed_decoder_to_tflite(decoder: FixedDecoder, out: BinaryIO, options: Optio
     """Write the signatures of a decoder to a seekable binary file."""
     entries = {}
     for key, path in decoder.files.items():
-        names = dict(_names(files.read(path).main))
+        names = dict(cache_names(files.read(path).main))
         entries[key] = (path, replace(options, caches=NamedCaches(names), record=False))
     return onnx_to_tflite_entries(out, entries)
 
 
-def _names(graph: Graph) -> Iterator[tuple[str, str]]:
+def cache_names(graph: Graph) -> Iterator[tuple[str, str]]:
     """The names of caches by those of the outputs, which end with a number more."""
     inputs = {str(v.name) for v in graph.inputs}
     for name in graph.output_names or [str(v.name) for v in graph.outputs]:

@@ -27,9 +27,12 @@ from onnxtfl.errors import OnnxtflError, UnsupportedError
 from onnxtfl.formats import files
 from onnxtfl.inputs.description import describe
 from onnxtfl.ir.data import Array
-from onnxtfl.llm.decoders import Decoder, decoder_of
-from onnxtfl.llm.entries import DECODE, Entries, Piece
-from onnxtfl.llm.reference import ROUNDED, WIDE, Reference
+from onnxtfl.ir.model import Model
+from onnxtfl.llm.decoders import decoder_of
+from onnxtfl.llm.encoder_decoders import PREFILL, encoder_decoder_at
+from onnxtfl.llm.entries import DECODE, Entries
+from onnxtfl.llm.fixed_decoders import fixed_decoder_at
+from onnxtfl.llm.reference import ROUNDED, WIDE, Encoded, Fixed, Growing, Plan, Source
 from onnxtfl.metrics.noise import Noise
 from onnxtfl.passes.quantize import TOLERANCE
 from onnxtfl.passes.states.fixed_caches import MASK, POSITIONS, TOKENS
@@ -53,23 +56,26 @@ def check_pair(a: Path, b: Path, settings: Settings) -> CheckReport | None:
     if files.sniff(a) != "onnx" or files.sniff(b) != "tflite" or Entries.of(files.read(b)) is None:
         return None
     try:
-        return check_generation(a, decoder_of(files.read(a).main), b, settings)
+        return check_generation(a, b, settings)
     except UnsupportedError as error:
         return CheckReport("not checked", str(error))
 
 
-def check_generation(
-    source: Path, decoder: Decoder, result: Path, settings: Settings, workers: Workers | None = None
-) -> CheckReport:
-    """Compare the logits of the .tflite `result` with those of the .onnx `source`, over `STEPS` tokens (fewer with
-    small caches) after prompts of several lengths. `workers`: processes that were started before, and stay open. Raises
-    UnsupportedError for a result without the signatures of a decoder.
+def check_generation(source: Path, result: Path, settings: Settings, workers: Workers | None = None) -> CheckReport:
+    """Compare the logits of the .tflite `result` with those of `source`, an .onnx decoder or one of the files of a
+    model of several, over `STEPS` tokens (fewer with small caches) after prompts of several lengths.
+
+    ``workers``: processes that were started before, and stay open. Raises UnsupportedError for a source that is no
+    decoder, and for a result without the signatures of one.
     """
     started = time.perf_counter()
     model = files.read(result)
     entries = Entries.of(model)
     if entries is None:
         raise UnsupportedError(f"the result has no signature {DECODE} with {TOKENS}, {POSITIONS} and {MASK}")
+    fixed = fixed_decoder_at(source)
+    encoded = None if fixed is not None else encoder_decoder_at(source)
+    decoder = None if fixed is not None or encoded is not None else decoder_of(files.read(source).main)
     with ExitStack() as stack:
         workers = workers or stack.enter_context(Workers(settings.runtime))
         workers.start("onnx", "tflite", result.stat().st_size)
@@ -78,7 +84,15 @@ def check_generation(
         settings = for_quantized(settings, source, result)
         heavy = settings.patience is not None and result.stat().st_size > HEAVY
         settings = replace(settings, kernels=settings.kernels[:1]) if heavy else settings
-        reference = Reference(source, decoder, entries, workers.a, settings, stack)
+        common = (source, entries, workers.a, settings, stack)
+        reference: Source
+        if fixed is not None:
+            reference = Fixed(*common, fixed)
+        elif encoded is not None:
+            reference = Encoded(*common, encoded, _first_tokens(model))
+        else:
+            assert decoder is not None
+            reference = Growing(*common, decoder)
         hybrid = describe(result, model).hybrid
         checked = _Generation(reference, result, workers.b, settings, hybrid, started)
         report = replace(checked.report(), runtimes=tuple(workers.runtimes))
@@ -92,7 +106,7 @@ def check_generation(
 class _Generation:
     """A check: the source, the result with its process, and when the check started."""
 
-    reference: Reference
+    reference: Source
     result: Path
     worker: Worker
     settings: Settings
@@ -101,7 +115,7 @@ class _Generation:
 
     def report(self) -> CheckReport:
         """The report on all prompts for which there is time, without the settings."""
-        lengths = self.reference.entries.lengths(self.reference.windows)
+        lengths, subject = self.reference.lengths, self.reference.subject
         outputs, done = list[OutputCheck](), list[int]()
         try:
             for length in lengths:
@@ -116,9 +130,9 @@ class _Generation:
             return CheckReport("not checked" if excused else "failed", reason, outputs=tuple(outputs))
         bad = next((f"{out.name}: {out.message}" for out in outputs if not out.ok), "")
         steps, prompts = self.reference.entries.steps, ", ".join(map(str, done))
-        notes = [f"{steps} tokens each, decoded greedily after prompts of {prompts} random tokens"]
+        notes = [f"{steps} tokens each, decoded greedily after prompts of {prompts} random {subject}s"]
         if len(done) < len(lengths):
-            notes.append(f"no time for prompts of {', '.join(map(str, lengths[len(done) :]))} tokens")
+            notes.append(f"no time for prompts of {', '.join(map(str, lengths[len(done) :]))} {subject}s")
         return CheckReport("failed" if bad else "passed", bad, outputs=tuple(outputs), notes=tuple(notes))
 
     @property
@@ -127,25 +141,25 @@ class _Generation:
 
     def _checks(self, length: int) -> Iterator[OutputCheck]:
         """Compare the logits after a prompt, for each set of kernels and for another split of a long prompt."""
-        entries = self.reference.entries
-        rng = np.random.default_rng((self.settings.seed, length))
-        prompt = rng.integers(0, entries.vocabulary, length).tolist()
+        plans = self.reference.plans(length)
+        usual = plans[0][1]
         try:
-            tokens, logits = self.reference.decode(prompt)
+            tokens, logits = self.reference.decode(usual)
         except RunError as error:
             error.args = (*error.args, _FIRST)
             raise
-        splits = [entries.pieces(length - 1), entries.small_pieces(length - 1)]
-        ways = [(kernels, splits[0]) for kernels in self.settings.kernels]
-        ways += [(self.settings.kernels[0], splits[1])] if splits[1] != splits[0] else []
-        for kernels, pieces in ways:
-            plan = {"prompt": prompt, "steps": entries.steps, "forced": tokens, "pieces": pieces}
-            chosen, got = self.worker.generate(self.result, plan, RunOptions(kernels, self.settings.time_limit))
-            name = f"logits after {length} token{'s' * (length > 1)}" + _way(kernels, pieces, splits[0])
-            yield self._judged(name, prompt, (tokens, logits), (chosen, got))
+        ways = [(kernels, *plans[0]) for kernels in self.settings.kernels]
+        ways += [(self.settings.kernels[0], *plan) for plan in plans[1:]]
+        for kernels, way, plan in ways:
+            options = RunOptions(kernels, self.settings.time_limit)
+            chosen, got = self.worker.generate(self.result, plan | {"forced": tokens}, options)
+            words = ", ".join(filter(None, ["" if kernels == "default" else f"{kernels} kernels", way]))
+            after = f"logits after {length} {self.reference.subject}{'s' * (length > 1)}"
+            name = after + (f" ({words})" if words else "")
+            yield self._judged(name, usual, (tokens, logits), (chosen, got))
 
     def _judged(
-        self, name: str, prompt: Sequence[int], expected: tuple[list[int], Array], got: tuple[list[int], Array]
+        self, name: str, plan: Plan, expected: tuple[list[int], Array], got: tuple[list[int], Array]
     ) -> OutputCheck:
         """Compare logits by the tolerance, then by further criteria as far as needed."""
         tokens, logits = expected
@@ -153,41 +167,41 @@ class _Generation:
         others = {"float32-reference": self._in_float32, "rounding-noise": self._with_noise}
         for criterion, further in others.items():
             if not checks[-1].ok and (self.settings.accept is None or criterion in self.settings.accept):
-                checks += further(checks[0], prompt, expected, got[1])
+                checks += further(checks[0], plan, expected, got[1])
         found = next((check for check in checks if check.ok), checks[0])
         words = ", ".join(part for part in (_tokens_in_words(tokens, got[0], logits), found.note) if part)
         return replace(found, note=words)
 
     def _in_float32(
-        self, check: OutputCheck, prompt: Sequence[int], expected: tuple[list[int], Array], got: Array
+        self, check: OutputCheck, plan: Plan, expected: tuple[list[int], Array], got: Array
     ) -> Iterator[OutputCheck]:
         """The comparison with the source in float32, if it rounds."""
-        wide = self._other(prompt, expected[0], copy=WIDE) if self.reference.is_rough else None
+        wide = self._other(plan, expected[0], copy=WIDE) if self.reference.is_rough else None
         if wide is not None:
             yield _noted(compare(check.name, wide, got, self._expectation), "the source in float32")
 
     def _with_noise(
-        self, check: OutputCheck, prompt: Sequence[int], expected: tuple[list[int], Array], got: Array
+        self, check: OutputCheck, plan: Plan, expected: tuple[list[int], Array], got: Array
     ) -> Iterator[OutputCheck]:
         """The comparison that allows the source's own noise: without the optimizations of its runtime; and of rounded
         activations, if the result rounds them too.
         """
         tokens, logits = expected
-        if not self.hybrid and (other := self._other(prompt, tokens, kernels="builtin")) is not None:
+        if not self.hybrid and (other := self._other(plan, tokens, kernels="builtin")) is not None:
             expect = replace(self._expectation, noise=Noise(np.abs(error := _difference(other, logits)), _size(error)))
             yield _noted(compare(check.name, logits, got, expect), "the source's own noise allowed")
         if self.hybrid:
-            yield self._by_distance(check, prompt, expected, got)
+            yield self._by_distance(check, plan, expected, got)
 
     def _by_distance(
-        self, check: OutputCheck, prompt: Sequence[int], expected: tuple[list[int], Array], got: Array
+        self, check: OutputCheck, plan: Plan, expected: tuple[list[int], Array], got: Array
     ) -> OutputCheck:
         """Accept logits that are about as far from those in float32 as ONNX Runtime's where it rounds activations too,
         and not on one side of them.
         """
-        exact = self._other(prompt, expected[0], copy=WIDE)
+        exact = self._other(plan, expected[0], copy=WIDE)
         exact = expected[1] if exact is None else exact
-        rounded = self._other(prompt, expected[0], copy=ROUNDED)
+        rounded = self._other(plan, expected[0], copy=ROUNDED)
         error, own = _distance(exact, got), 0.0 if rounded is None else _distance(exact, rounded)
         bias = abs(float(np.mean(_difference(got, exact)))) / (_size(exact) or 1.0)
         reason = (
@@ -199,10 +213,10 @@ class _Generation:
             Judgment("rounding-noise", Verdict.ACCEPT if near else Verdict.INCONCLUSIVE, reason, evidence)
         )
 
-    def _other(self, prompt: Sequence[int], tokens: Sequence[int], **how: Any) -> Array | None:
+    def _other(self, plan: Plan, tokens: Sequence[int], **how: Any) -> Array | None:
         """The logits of the source computed in another way; None if it does not run so."""
         try:
-            return self.reference.decode(prompt, tokens, **how)[1]
+            return self.reference.decode(plan, tokens, **how)[1]
         except (RunError, OnnxtflError):
             return None
 
@@ -211,7 +225,7 @@ class _Generation:
         """The tolerance; as large as that of other outputs where kernels of the result round activations, or caches are
         rounded.
         """
-        rtol, atol = self.settings.tolerances(self.reference.decoder.logits)
+        rtol, atol = self.settings.tolerances(self.reference.logits)
         rounding = HALF if self.reference.entries.half else 0.0
         rtol, atol = max(rtol, rounding), max(atol, rounding, TOLERANCE if self.hybrid else 0.0)
         steps, levels = self.settings.max_steps, self.settings.levels
@@ -236,10 +250,10 @@ _FIRST = "first"
 """Marks errors of the source."""
 
 
-def _way(kernels: str, pieces: Sequence[Piece], usual: Sequence[Piece]) -> str:
-    words = [] if kernels == "default" else [f"{kernels} kernels"]
-    words += [] if pieces == usual else [f"in pieces of {pieces[0][1]}" if pieces else "decoded one by one"]
-    return f" ({', '.join(words)})" if words else ""
+def _first_tokens(model: Model) -> int:
+    """The number of tokens that the signature prefill of an encoder-decoder reads."""
+    prefill = next(s for s in model.signatures if s.key == PREFILL)
+    return int(prefill.graph.inputs[dict(prefill.inputs)[TOKENS]].shape[-1])
 
 
 def _noted(check: OutputCheck, note: str) -> OutputCheck:

@@ -1,21 +1,31 @@
-"""The source of a converted decoder, which decodes in ONNX Runtime, also in float32 and with rounded activations."""
+"""The sources of converted language models, which decode in ONNX Runtime: with growing caches (also in float32 and with
+rounded activations), with caches of a fixed length, and after an encoder.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from onnxtfl.checking.models.widened import HALVES, may_round_operands, write_widened
 from onnxtfl.checking.settings import Settings
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.formats import files
 from onnxtfl.ir.data import Array
+from onnxtfl.ir.dims import SymDim
+from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.types import TensorType
-from onnxtfl.llm.decoders import Decoder
-from onnxtfl.llm.entries import Entries
+from onnxtfl.llm.decoders import Decoder, cross_name, decoder_of
+from onnxtfl.llm.encoder_decoders import EncoderDecoder
+from onnxtfl.llm.entries import Entries, Piece
+from onnxtfl.llm.fixed_decoders import FixedDecoder, cache_names
 from onnxtfl.runtimes import RunOptions, Worker
 from onnxtfl.tracing.parts import temporary_directory
 
@@ -23,35 +33,95 @@ WIDE, ROUNDED = "wide", "rounded"
 """Copies of the source: in float32, and with activations rounded to int8."""
 WINDOW, WINDOWED = "local_window_size", "sliding_window_cache"
 """Attributes of attention: places that a token attends to, and whether the cache has these only."""
+Plan = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Reference:
-    """The source, which decodes freely, or the tokens that it is given."""
+class Source:
+    """What a converted language model is compared with: it decodes freely, or the tokens that it is given."""
 
-    source: Path
-    decoder: Decoder
+    file: Path
     entries: Entries
     worker: Worker
     settings: Settings
     stack: ExitStack
 
+    @property
+    def logits(self) -> str:
+        """The name of the output."""
+        return "logits"
+
+    @property
+    def subject(self) -> str:
+        """What the lengths count."""
+        return "token"
+
+    @property
+    def lengths(self) -> list[int]:
+        """The lengths of prompts to compare."""
+        return self.entries.lengths(self.windows)
+
+    @cached_property
+    def windows(self) -> list[int]:
+        """The windows of attention that the model's ops have as an attribute."""
+        return []
+
+    @cached_property
+    def is_rough(self) -> bool:
+        """Whether it computes in float16, or rounds operands of products."""
+        types = [v.type for node in files.read(self.file).main.walk() for v in node.operands if v is not None]
+        halves = any(isinstance(t, TensorType) and t.dtype in HALVES for t in types)
+        return halves or may_round_operands(self.file)
+
+    def plans(self, length: int) -> list[tuple[str, Plan]]:
+        """How the result decodes after a prompt of a length, in words and as a plan: the usual way first."""
+        rng = np.random.default_rng((self.settings.seed, length))
+        prompt = rng.integers(0, self.entries.vocabulary, length).tolist()
+        usual, small = self.entries.pieces(length - 1), self.entries.small_pieces(length - 1)
+        ways = [("", usual)] + ([(_way(small), small)] if small != usual else [])
+        return [(words, {"prompt": prompt, "steps": self.entries.steps, "pieces": pieces}) for words, pieces in ways]
+
     def decode(
-        self, prompt: Sequence[int], forced: Sequence[int] | None = None, kernels: str = "default", copy: str = ""
+        self, plan: Plan, forced: Sequence[int] | None = None, kernels: str = "default", copy: str = ""
     ) -> tuple[list[int], Array]:
-        """The tokens and logits after a prompt; `copy`: of the source in float32 (`WIDE`), or with activations rounded
-        to int8 (`ROUNDED`). Raises RunError.
+        """The tokens and logits after the prompt of a plan; `copy`: of the source in float32 (`WIDE`), or with
+        activations rounded to int8 (`ROUNDED`). Raises RunError, and UnsupportedError for a copy that there is not.
         """
-        d = self.decoder
-        names = {"tokens": d.tokens, "attention": d.attention, "positions": d.positions, "logits": d.logits}
-        plan = {"prompt": prompt, "steps": self.entries.steps, "forced": forced, "names": names, "caches": self._caches}
-        model = self._copies[copy] if copy else self.source
+        if copy and not self._copies:
+            raise UnsupportedError("a model of several files has no copy that computes in another way")
+        model = self._copies[copy] if copy else self.file
         self.worker.is_source = copy != ROUNDED
-        return self.worker.generate(model, plan, RunOptions(kernels, self.settings.time_limit))
+        given = plan | {"forced": forced} | self._how
+        return self.worker.generate(model, given, RunOptions(kernels, self.settings.time_limit))
+
+    @property
+    def _how(self) -> Plan:
+        """What the plan of the source has besides."""
+        raise NotImplementedError
+
+    @cached_property
+    def _copies(self) -> Mapping[str, Path]:
+        """The paths of copies of the source."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Growing(Source):
+    """A decoder whose caches grow."""
+
+    decoder: Decoder
+
+    @property
+    def logits(self) -> str:
+        return self.decoder.logits
+
+    @property
+    def _how(self) -> Plan:
+        return {"names": _names(self.decoder), "caches": self._caches}
 
     @cached_property
     def _model(self) -> Model:
-        return files.read(self.source)
+        return files.read(self.file)
 
     @cached_property
     def windows(self) -> list[int]:
@@ -60,19 +130,12 @@ class Reference:
         return sorted(int(n) for n in found if n > 0)
 
     @cached_property
-    def is_rough(self) -> bool:
-        """Whether it computes in float16, or rounds operands of products."""
-        types = [v.type for node in self._model.main.walk() for v in node.operands if v is not None]
-        halves = any(isinstance(t, TensorType) and t.dtype in HALVES for t in types)
-        return halves or may_round_operands(self.source)
-
-    @cached_property
     def _copies(self) -> Mapping[str, Path]:
         """The paths of copies of the source."""
         folder = temporary_directory(self.stack)
         found = {name: folder / f"{name}.onnx" for name in (WIDE, ROUNDED)}
         for name, path in found.items():
-            write_widened(self.source, path, rounding=name == ROUNDED)
+            write_widened(self.file, path, rounding=name == ROUNDED)
         return found
 
     @cached_property
@@ -89,3 +152,78 @@ class Reference:
             shape[cache.axis] = max(window, self.entries.context) if window else 0
             found.append((cache.past, cache.present, shape, cache.axis))
         return found
+
+
+@dataclass(frozen=True)
+class Fixed(Source):
+    """A decoder with caches of a fixed length, a file for each signature."""
+
+    decoder: FixedDecoder
+
+    @property
+    def _how(self) -> Plan:
+        paths = {key: str(path) for key, path in self.decoder.files.items()}
+        outputs = {key: dict(cache_names(files.read(path).main)) for key, path in self.decoder.files.items()}
+        return {"files": paths, "outputs": outputs}
+
+
+@dataclass(frozen=True)
+class Encoded(Source):
+    """An encoder-decoder; a length is that of what its encoder reads, where it has a mask."""
+
+    parts: EncoderDecoder
+    new: int
+
+    @property
+    def subject(self) -> str:
+        return "encoded token" if self._has_mask else "first token"
+
+    @property
+    def lengths(self) -> list[int]:
+        whole = self.entries.context
+        return sorted({1, max(1, whole // 2), whole}) if self._has_mask else [self.new]
+
+    def plans(self, length: int) -> list[tuple[str, Plan]]:
+        rng = np.random.default_rng((self.settings.seed, length))
+        prompt = rng.integers(0, self.entries.vocabulary, self.new).tolist()
+        count = length if self._has_mask else self.entries.context
+        read = {"seed": [self.settings.seed, length], "count": count, "inputs": self._inputs}
+        steps = max(1, min(self.entries.steps, self.entries.context - self.new))
+        return [("", {"prompt": prompt, "steps": steps, "encoder": read})]
+
+    @property
+    def _how(self) -> Plan:
+        later = files.read(self.parts.later).main
+        decoder = decoder_of(later, has_encoder=True)
+        presents = {cross_name(name): name for name in files.read(self.parts.first).main.output_names}
+        crossed = [[name, presents[cross]] for v in later.inputs if (cross := cross_name(name := str(v.name)))]
+        caches: list[Any] = [(cache.past, cache.present, [], 0) for cache in decoder.caches]
+        paths = {"encoder": self.parts.encoder, "first": self.parts.first, "later": self.parts.later}
+        named = {"names": _names(decoder), "caches": caches, "crossed": crossed}
+        return named | {"files": {role: str(path) for role, path in paths.items()}}
+
+    @property
+    def _has_mask(self) -> bool:
+        """Whether the encoder may read less than it has place for."""
+        return any(limit == 1 for *_, limit in self._inputs)
+
+    @cached_property
+    def _inputs(self) -> list[tuple[str, list[int | None], str, int]]:
+        """Name, sizes (None: open), dtype and limit of the encoder's inputs: 1 for masks, 0 for other real values."""
+        return list(_encoder_inputs(files.read(self.parts.encoder).main, self.entries.vocabulary))
+
+
+def _encoder_inputs(graph: Graph, vocabulary: int) -> Iterator[tuple[str, list[int | None], str, int]]:
+    for value in graph.inputs:
+        sizes = [None if isinstance(dim, SymDim) else int(dim) for dim in value.shape]
+        limit = 1 if "mask" in str(value.name) else vocabulary if value.dtype.is_integer else 0
+        yield str(value.name), sizes, value.dtype.numpy.name, limit
+
+
+def _names(decoder: Decoder) -> dict[str, str]:
+    d = decoder
+    return {"tokens": d.tokens, "attention": d.attention, "positions": d.positions, "logits": d.logits}
+
+
+def _way(pieces: Sequence[Piece]) -> str:
+    return f"in pieces of {pieces[0][1]}" if pieces else "decoded one by one"

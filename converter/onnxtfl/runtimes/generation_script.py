@@ -5,10 +5,16 @@ A plan says what to decode::
     {"prompt": [token], "steps": number, "forced": [token] | null,
      "names": {"tokens", "attention", "positions", "logits"},     of an .onnx model, "" for those that it lacks
      "caches": [[past, present, shape, axis]],                    of an .onnx model, `shape` when empty
-     "pieces": [[signature, size, count]]}                        of a .tflite model
+     "pieces": [[signature, size, count]],                        of a model with caches of a fixed length
+     "files": {role: path},                                       of a model of several .onnx files
+     "outputs": {signature: {output: name}},                      of .onnx files that are signatures
+     "encoder": {"seed", "count", "inputs": [[name, shape, dtype, limit]]},    of an encoder-decoder
+     "crossed": [[past, present]],                                its caches of the encoder's states
+     "embedder": path}                                            a .tflite with the embeddings of tokens
 
 With "forced", the tokens that follow the prompt are these, whatever the logits say. Both functions return the token of
-the largest logit and the logits [vocabulary] of each step.
+the largest logit and the logits [vocabulary] of each step. A model that wants the embeddings of tokens gets those of
+the embedder, else random ones.
 """
 
 # ruff: noqa: B905 (zip has no "strict" on Python 3.9)
@@ -23,29 +29,40 @@ CHUNK = 256
 """Tokens of a prompt that an .onnx model gets at once: the scores of attention take memory for each pair."""
 MASKED = -0.7 * float(np.finfo(np.float32).max)
 """The mask of a place that is not attended to, as LiteRT-LM has it."""
-TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
+TYPES = {"float": "float32", "double": "float64"}
 Plan = dict[str, Any]
 Steps = tuple[list[int], Any]
 
 
-def decode_onnx(session: Any, plan: Plan) -> Steps:
-    """Decode by an ONNX Runtime session, whose caches grow."""
-    state = Growing(session, plan)
+def decode_onnx(sessions: dict[str, Any], plan: Plan) -> Steps:
+    """Decode by ONNX Runtime sessions, by role: one whose caches grow (""), signatures, or those of `EncodedOnnx`."""
+    if "encoder" in plan:
+        return decoded_from(EncodedOnnx(sessions, plan), plan)
+    if "outputs" in plan:
+        return decode_tflite(Signatures(sessions, plan["outputs"]), plan)
+    state = Growing(sessions[""], plan)
     prompt = plan["prompt"]
     for start in range(0, len(prompt), CHUNK):
         logits = state.feed(prompt[start : start + CHUNK])
     return decoded(plan, logits, lambda token: state.feed([token]))
 
 
-def decode_tflite(interpreter: Any, plan: Plan) -> Steps:
+def decode_tflite(interpreter: Any, plan: Plan, embedder: Any = None) -> Steps:
     """Decode by the signatures of an interpreter, whose caches have a fixed length."""
-    state, prompt, first = Fixed(interpreter), plan["prompt"], 0
+    if "encoder" in plan:
+        return decoded_from(Encoded(interpreter, plan), plan)
+    state, prompt, first = Fixed(interpreter, embedder), plan["prompt"], 0
     for key, size, count in plan["pieces"]:
         state.feed(key, prompt[first : first + count], size)
         first += count
     for token in prompt[first:]:
         logits = state.feed("decode", [token], 1)
     return decoded(plan, logits, lambda token: state.feed("decode", [token], 1))
+
+
+def decoded_from(state: Any, plan: Plan) -> Steps:
+    """Decode by a model whose first tokens are those of the prompt."""
+    return decoded(plan, state.begin(plan["prompt"]), state.feed)
 
 
 def decoded(plan: Plan, logits: Any, feed: Callable[[int], Any]) -> Steps:
@@ -64,12 +81,15 @@ class Growing:
         self.session, self.names, self.caches, self.filled = session, plan["names"], plan["caches"], 0
         self.slots = {slot.name: slot for slot in session.get_inputs()}
         self.outputs = [slot.name for slot in session.get_outputs()]
-        self.past = {past: np.zeros(shape, TYPES[self.slots[past].type]) for past, _, shape, _ in self.caches}
+        self.past = {past: np.zeros(shape, dtype_of(self.slots[past])) for past, _, shape, _ in self.caches}
 
     def feed(self, tokens: list[int]) -> Any:
         """The logits after the last of more tokens."""
         end = self.filled + len(tokens)
-        feeds = {**self.past, self.names["tokens"]: self._integers("tokens", [tokens])}
+        slot = self.slots[self.names["tokens"]]
+        is_embedded = len(slot.shape) > 2
+        given = embedded(tokens, slot.shape[-1], dtype_of(slot)) if is_embedded else self._integers("tokens", [tokens])
+        feeds = {**self.past, self.names["tokens"]: given}
         if self.names["attention"]:
             feeds[self.names["attention"]] = self._integers("attention", np.ones((1, end)))
         if self.names["positions"]:
@@ -85,14 +105,42 @@ class Growing:
         return array.reshape(array.shape[2 - len(slot.shape) :])
 
 
+class Signatures:
+    """Sessions as the signatures of an interpreter; `outputs`: the names of outputs, by those in files."""
+
+    def __init__(self, sessions: dict[str, Any], outputs: dict[str, dict[str, str]]) -> None:
+        self.sessions, self.outputs = sessions, outputs
+
+    def get_signature_list(self) -> list[str]:
+        return list(self.sessions)
+
+    def get_signature_runner(self, key: str) -> Any:
+        return Signature(self.sessions[key], self.outputs[key])
+
+
+class Signature:
+    """A session as a signature."""
+
+    def __init__(self, session: Any, names: dict[str, str]) -> None:
+        self.session = session
+        self.names = [names.get(slot.name, slot.name) for slot in session.get_outputs()]
+
+    def get_input_details(self) -> dict[str, Any]:
+        return {slot.name: {"shape": slot.shape, "dtype": dtype_of(slot)} for slot in self.session.get_inputs()}
+
+    def __call__(self, **inputs: Any) -> dict[str, Any]:
+        return dict(zip(self.names, self.session.run(None, inputs)))
+
+
 class Fixed:
     """The state of a .tflite model: its caches, and the number of tokens in them."""
 
-    def __init__(self, interpreter: Any) -> None:
+    def __init__(self, interpreter: Any, embedder: Any = None) -> None:
+        self.embedder = embedder
         self.runners = {key: interpreter.get_signature_runner(key) for key in interpreter.get_signature_list()}
         self.inputs = self.runners["decode"].get_input_details()
         self.filled = 0
-        caches = self.inputs.keys() - {"tokens", "input_pos", "mask"}
+        caches = self.inputs.keys() - {"tokens", "embeddings", "input_pos", "mask"}
         self.caches = {name: np.zeros(self.inputs[name]["shape"], self.inputs[name]["dtype"]) for name in caches}
 
     def feed(self, key: str, tokens: list[int], size: int) -> Any:
@@ -100,11 +148,23 @@ class Fixed:
         count = len(tokens)
         row, positions = np.zeros((1, size), np.int32), np.zeros(size, np.int32)
         row[0, :count], positions[:count] = tokens, self.filled + np.arange(count)
-        found = self.runners[key](tokens=row, input_pos=positions, mask=self._mask(size, count), **self.caches)
+        given = {"input_pos": positions, "mask": self._mask(size, count), **self._read(row)}
+        found = self.runners[key](**given, **self.caches)
         self.caches = {name: found[name] for name in self.caches}
         self.filled += count
         logits = found.get("logits")
         return None if logits is None else logits.reshape(-1, logits.shape[-1])[count - 1].astype(np.float32)
+
+    def _read(self, row: Any) -> dict[str, Any]:
+        """The tokens [1, N] as the model wants them."""
+        if "embeddings" not in self.inputs:
+            return {"tokens": row}
+        slot = self.inputs["embeddings"]
+        if self.embedder is None:
+            return {"embeddings": embedded(row[0].tolist(), slot["shape"][-1], slot["dtype"])}
+        look_up = self.embedder.get_signature_runner()
+        found = [look_up(tokens=row[:, k : k + 1])["embeddings"] for k in range(row.shape[1])]
+        return {"embeddings": np.concatenate(found, axis=1)}
 
     def _mask(self, size: int, count: int) -> Any:
         """The places that each new token attends to; none for those without a token."""
@@ -113,3 +173,112 @@ class Fixed:
         visible[count:] = False
         is_bool = self.inputs["mask"]["dtype"] == np.bool_
         return (visible if is_bool else np.where(visible, np.float32(0), np.float32(MASKED)))[None, None]
+
+
+class Encoded:
+    """The state of an encoder-decoder with the signatures encode, prefill and decode."""
+
+    def __init__(self, interpreter: Any, plan: Plan) -> None:
+        encode, self.prefill, self.decode = map(interpreter.get_signature_runner, ("encode", "prefill", "decode"))
+        self.places = self.decode.get_input_details()["mask"]["shape"][-1]
+        slots = encode.get_input_details()
+        read = read_by_encoder(plan, {name: slot["shape"] for name, slot in slots.items()})
+        given = {name: array.astype(slots[name]["dtype"]) for name, array in read.items() if name in slots}
+        others = {name.replace("encoder_", ""): name for name in self.decode.get_input_details()}
+        kept = {**read, **{name: read[short] for short, name in others.items() if short in read}}
+        self.others = {**kept, **encode(**given)}
+        self.filled = 0
+        self.caches: dict[str, Any] = {}
+
+    def begin(self, tokens: list[int]) -> Any:
+        """The logits after the first tokens."""
+        found = self._run(self.prefill, {"tokens": np.asarray([tokens], np.int32)})
+        self.filled = len(tokens)
+        return found
+
+    def feed(self, token: int) -> Any:
+        """The logits after one more token."""
+        visible = np.arange(self.places) <= self.filled
+        mask = np.where(visible, np.float32(0), np.float32(MASKED)).reshape(1, 1, 1, -1)
+        at = np.asarray([self.filled], np.int32)
+        self.filled += 1
+        return self._run(self.decode, {"tokens": np.asarray([[token]], np.int32), "input_pos": at, "mask": mask})
+
+    def _run(self, runner: Any, inputs: dict[str, Any]) -> Any:
+        given = {**self.others, **self.caches, **inputs}
+        slots = runner.get_input_details()
+        found = runner(**{name: given[name].astype(slot["dtype"]) for name, slot in slots.items()})
+        self.caches = {**self.caches, **{name: value for name, value in found.items() if name != "logits"}}
+        return found["logits"][0, -1].astype(np.float32)
+
+
+class EncodedOnnx:
+    """The state of the files of an encoder-decoder: "encoder", "first" (tokens) and "later"; the latter are the same
+    file where both are merged.
+    """
+
+    def __init__(self, sessions: dict[str, Any], plan: Plan) -> None:
+        encoder, self.first, self.later = (sessions[role] for role in ("encoder", "first", "later"))
+        self.names, self.crossed = plan["names"], dict(plan["crossed"])
+        self.caches = {**{past: present for past, present, _, _ in plan["caches"]}, **self.crossed}
+        slots = {slot.name: slot for slot in encoder.get_inputs()}
+        read = read_by_encoder(plan, {})
+        given = {name: array.astype(dtype_of(slots[name])) for name, array in read.items() if name in slots}
+        (states,) = encoder.run(None, given)
+        others = {slot.name for session in (self.first, self.later) for slot in session.get_inputs()}
+        self.given = {"encoder_hidden_states": states}
+        self.given.update({f"encoder_{name}": array for name, array in read.items() if f"encoder_{name}" in others})
+        self.filled = 0
+        self.past: dict[str, Any] = {}
+
+    def begin(self, tokens: list[int]) -> Any:
+        """The logits after the first tokens."""
+        slots = {slot.name: slot for slot in self.first.get_inputs()}
+        empty = {name: self._empty(slots[name]) for name in self.caches if name in slots}
+        return self._run(self.first, tokens, {**empty, "use_cache_branch": np.asarray([False])})
+
+    def feed(self, token: int) -> Any:
+        """The logits after one more token."""
+        return self._run(self.later, [token], {**self.past, "use_cache_branch": np.asarray([True])})
+
+    @staticmethod
+    def _empty(slot: Any) -> Any:
+        return np.zeros([n if isinstance(n, int) else 1 for n in slot.shape], dtype_of(slot))
+
+    def _run(self, session: Any, tokens: list[int], inputs: dict[str, Any]) -> Any:
+        end, slots = self.filled + len(tokens), {slot.name: slot for slot in session.get_inputs()}
+        rows = {"tokens": [tokens], "attention": np.ones((1, end)), "positions": [list(range(self.filled, end))]}
+        given = {**self.given, **inputs, **{self.names[key]: np.asarray(row) for key, row in rows.items()}}
+        feeds = {name: given[name].astype(dtype_of(slot)) for name, slot in slots.items()}
+        found = dict(zip([slot.name for slot in session.get_outputs()], session.run(None, feeds)))
+        is_first, self.filled = not self.filled, end
+        kept = self.caches if is_first else self.caches.keys() - self.crossed.keys()
+        self.past = {**self.past, **{past: found[self.caches[past]] for past in kept}}
+        return found[self.names["logits"]][0, -1].astype(np.float32)
+
+
+def read_by_encoder(plan: Plan, sizes: dict[str, Any]) -> dict[str, Any]:
+    """The inputs of an encoder, at random: `count` tokens or masks of 1, filled up with 0 to their sizes in the result.
+
+    Inputs of a fixed size are whole.
+    """
+    asked = plan["encoder"]
+    rng, found = np.random.default_rng(asked["seed"]), {}
+    for name, shape, dtype, limit in asked["inputs"]:
+        whole = [1, *(asked["count"] if n is None else n for n in shape[1:])]
+        values = rng.integers(0, limit, whole) if "int" in dtype else rng.standard_normal(whole)
+        padding = [(0, m - n) for n, m in zip(whole, sizes.get(name, whole))]
+        found[name] = np.pad((values if limit != 1 else np.ones(whole)).astype(dtype), padding)
+    return found
+
+
+def embedded(tokens: list[int], size: int, dtype: Any) -> Any:
+    """Embeddings [1, N, size] of tokens, at random, but the same in each process."""
+    rows = [np.random.default_rng((size, token)).standard_normal(size) for token in tokens]
+    return np.stack(rows).astype(dtype)[None]
+
+
+def dtype_of(slot: Any) -> Any:
+    """The NumPy type of an input of a session."""
+    name = slot.type[len("tensor(") : -1]
+    return np.dtype(TYPES.get(name, name))

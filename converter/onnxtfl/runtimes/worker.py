@@ -130,19 +130,31 @@ def run(request: Item) -> Item:
 
 
 def generate(request: Item) -> Item:
-    """Decode tokens as the request's plan says; the model stays loaded."""
-    module, key, is_onnx = script("generation_script"), file_key(request), request["runtime"] == "onnxruntime"
-    loaded = LOADED.pop(key, (None,))[0]
-    if loaded is None:
-        loaded = new_session(load_runtime("onnxruntime"), request) if is_onnx else open_interpreter(request)
-    LOADED[key] = loaded, 0.0
+    """Decode tokens as the request's plan says; the models stay loaded."""
+    module, plan, is_onnx = script("generation_script"), request["plan"], request["runtime"] == "onnxruntime"
+    files = plan.get("files") or {"": request["model"]}
+    models = {role: opened({**request, "model": path}, is_onnx) for role, path in files.items()}
+    embedder = opened({**request, "model": plan["embedder"]}, False) if plan.get("embedder") else None
     try:
-        tokens, logits = (module.decode_onnx if is_onnx else module.decode_tflite)(loaded, request["plan"])
+        if is_onnx:
+            tokens, logits = module.decode_onnx(models, plan)
+        else:
+            tokens, logits = module.decode_tflite(models[""], plan, embedder)
     except Exception as error:
         kind = onnx_error_kind(error, "run") if is_onnx else tflite_error_kind(error, "run")
         raise WorkerError(kind, str(error)) from error
     np.savez(request["results"], logits=logits)
     return {"tokens": tokens}
+
+
+def opened(request: Item, is_onnx: bool) -> Any:
+    """The session or interpreter of a model, which stays loaded."""
+    key = file_key(request)
+    loaded = LOADED.pop(key, (None,))[0]
+    if loaded is None:
+        loaded = new_session(load_runtime("onnxruntime"), request) if is_onnx else open_interpreter(request)
+    LOADED[key] = loaded, 0.0
+    return loaded
 
 
 def load(request: Item) -> None:

@@ -1,6 +1,1 @@
-"""ONNX files: `read` and `write`."""
-
-from onnxtfl.formats.onnx.reader import read
-from onnxtfl.formats.onnx.writer import write
-
-__all__ = ["read", "write"]
+"""ONNX files: :func:`reader.read` and :func:`writer.write`; a conversion imports one of the two."""

@@ -13,6 +13,7 @@ constant for any operands, except for a copy: an output that is an input stays.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,13 +21,14 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder, check
-from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, TensorData
+from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, PartData, TensorData
 from onnxtfl.ir.dims import known_sizes, size_or
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantized import moves_stored, touches_quantized
 from onnxtfl.ir.reshape import broadcast_to_sizes
+from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.source_names import source_name
 from onnxtfl.ir.types import DType, TensorType
 
@@ -210,4 +212,17 @@ def _moved_lazily(node: Node, data: TensorData) -> TensorData | None:
         return data.reshape(node.result.shape)
     if node.op is ops.Convert and node.attr("dtype").bits <= data.dtype.bits:
         return data.cast(node.attr("dtype"))
+    if node.op is ops.Slice and node.result.tensor_type.is_static and not data.in_memory:
+        return _sliced(data, *(static_ints(node.operand(i)) for i in (1, 2, 3)))
     return None
+
+
+def _sliced(data: TensorData, *vectors: Sequence[int] | None) -> TensorData | None:
+    """The elements of a slice; None if it has unknown bounds, or strides."""
+    starts, limits, strides = vectors
+    if starts is None or limits is None or strides is None or set(strides) - {1}:
+        return None
+    for axis, (start, limit, size) in enumerate(zip(starts, limits, data.shape, strict=True)):
+        first, last, _ = slice(start, limit).indices(size)
+        data = data if (first, last) == (0, size) else PartData(data, first, max(first, last), axis)
+    return data

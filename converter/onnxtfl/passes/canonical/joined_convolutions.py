@@ -48,7 +48,7 @@ def _key(node: Node) -> Hashable | None:
     if node.op is not ops.Conv or not may_match(node, False) or node.attr("feature_group_count") != 1:
         return None
     x, *weights = (v for v in node.operands if v is not None)
-    if x.dtype is not DType.FLOAT32 or not all(v.is_constant for v in weights):
+    if len(x.uses) == 1 or x.dtype is not DType.FLOAT32 or not all(v.is_constant for v in weights):
         return None
     taps = [n for axis, n in enumerate(weights[0].shape) if axis != node.attr("kernel_output_feature_dimension")]
     if not node.result.tensor_type.is_static:

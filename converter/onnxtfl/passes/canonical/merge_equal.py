@@ -24,7 +24,7 @@ def merge_equal(graph: Graph) -> None:
     A node that is the only reader of an operand has no equal, unless later another node is merged with the operand's
     producer.
     """
-    seen: dict[Hashable, Node] = {}
+    seen = _Seen()
     alone: set[Node] = set()
     merged: dict[Node, list[Node]] = {}
     outputs = graph.output_set()
@@ -34,12 +34,12 @@ def merge_equal(graph: Graph) -> None:
         if _reads_alone(node):
             alone.add(node)
             continue
-        first = seen.setdefault(_key(node), node)
+        first = seen.first(node)
         if first is not node and not any(r in outputs for r in node.results):
             merged.setdefault(first, []).append(node)
             readers = [reader for result in first.results if len(result.uses) == 1 for reader in result.users()]
             for reader in alone.intersection(readers):
-                seen[_key(reader)] = reader
+                seen.first(reader)
             graph.replace(node, first.results)
     for first, others in merged.items():
         first.add_history(*others)
@@ -50,10 +50,30 @@ def _reads_alone(node: Node) -> bool:
     return 1 in [len(v.uses) for v in node.operands if v is not None and v.data is None]
 
 
-def _key(node: Node) -> Hashable:
-    operands = tuple(None if v is None else _value_key(v) for v in node.operands)
-    stored = tuple(map(quantization_of, node.results))
-    return node.op, operands, stored, tuple(sorted((k, _attribute_key(v)) for k, v in node.attributes.items()))
+class _Seen:
+    """The first of equal nodes. Attributes are compared only if op and operands are equal, which few nodes are."""
+
+    def __init__(self) -> None:
+        self._by_operands: dict[Hashable, Node | dict[Hashable, Node]] = {}
+
+    def first(self, node: Node) -> Node:
+        """The first node that is equal to `node`, which may be `node` itself."""
+        key = _operands_key(node)
+        known = self._by_operands.setdefault(key, node)
+        if known is node:
+            return node
+        if isinstance(known, Node):
+            known = self._by_operands[key] = {_attributes_key(known): known}
+        return known.setdefault(_attributes_key(node), node)
+
+
+def _operands_key(node: Node) -> Hashable:
+    operands = tuple([None if v is None else _value_key(v) for v in node.operands])
+    return node.op, operands, tuple(map(quantization_of, node.results))
+
+
+def _attributes_key(node: Node) -> Hashable:
+    return tuple(sorted((k, _attribute_key(v)) for k, v in node.attributes.items()))
 
 
 def _value_key(value: Value) -> Hashable:

@@ -46,15 +46,18 @@ def remark_dynamic_products(graph: Graph) -> None:
             node.remarks += (Remark("dynamic", found.product.op.name, node.result.name or ""),)
 
 
-def use_hybrid_weights(graph: Graph, *, exactly: bool = False) -> None:
-    """Store constant 8-bit weights of products and convolutions of float activations as int8.
+def use_hybrid_weights(graph: Graph, *, exactly: bool = False) -> bool:
+    """Store constant 8-bit weights of products and convolutions of float activations as int8; return whether there are
+    any.
 
     `exactly`: only those of activations that the kernels do not round.
     """
+    changed = False
     for node in list(graph.nodes):
         multiplies = issubclass(node.op, ops.DotGeneral | ops.Conv) and node.graph is graph
         if multiplies and (not exactly or are_whole_rows(node.operand(0))):
-            _read_stored(graph, node)
+            changed |= _read_stored(graph, node)
+    return changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +141,15 @@ def rounding_of_activations(b: Builder, node: Node) -> Value | None:
     return source.operand(0) if source.optional(2) is node.optional(2) else None
 
 
-def _read_stored(graph: Graph, node: Node) -> None:
+def _read_stored(graph: Graph, node: Node) -> bool:
+    """Let `node` read stored weights; return whether it has any."""
     x, convert = node.operand(0), made_by(node.operand(1), ops.Convert, quantized=True)
     if x.is_quantized or x.dtype is not DType.FLOAT32 or x.is_constant or node.result.is_quantized or convert is None:
-        return
+        return False
     stored = convert.operand(0)
     weights = centered(stored, SIGNED) if is_eight_bit(stored) else None
     if weights is None or weights.tensor_type.quantization is None:
-        return
+        return False
     quantization = weights.tensor_type.quantization
     if node.op is ops.Conv:
         _read_filter(node, weights, quantization)
@@ -153,6 +157,7 @@ def _read_stored(graph: Graph, node: Node) -> None:
         node.set_operand(1, weights)
     elif quantization.axis == _output_axis(node):
         _scale_afterwards(graph, node, weights, quantization)
+    return True
 
 
 def _read_filter(node: Node, weights: Value, quantization: Quantization) -> None:

@@ -12,6 +12,7 @@ from onnxtfl.passes.canonical.unit_axes import SINK
 from onnxtfl.passes.recognize.clamping import CLAMP
 from onnxtfl.passes.recognize.contractions import CONTRACTIONS
 from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
+from onnxtfl.passes.recognize.delegate_forms import DELEGATE_FORMS
 from onnxtfl.passes.recognize.loops import LOOPS
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
 from onnxtfl.passes.recognize.recurrence import (
@@ -26,13 +27,16 @@ from onnxtfl.passes.recognize.tfl_formulas import recognize_formulas
 from onnxtfl.rewriting.pass_manager import EVERYWHERE, Fact, Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
-_PATTERNS = Patterns.of(CONVOLUTIONS, NORMALIZATION, CLAMP, CONTRACTIONS, RECURRENCE, MOVES, SINK, CONVERSIONS, LOOPS)
+_PATTERNS = Patterns.of(
+    DELEGATE_FORMS, CONVOLUTIONS, NORMALIZATION, CLAMP, CONTRACTIONS, RECURRENCE, MOVES, SINK, CONVERSIONS, LOOPS
+)
 MAX_ROUNDS = 32
 
 _NEUTRAL: frozenset[Fact] = frozenset({"neutral"})
 RECOGNIZE = Group(
     "recognize",
     (
+        Pass("delegate forms", DELEGATE_FORMS.apply, EVERYWHERE),
         SIMPLIFY,
         Pass("formulas", recognize_formulas, EVERYWHERE),
         Pass("patterns", _PATTERNS.apply, EVERYWHERE),

@@ -36,10 +36,11 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.states.bounded_sizes import decide_comparisons
+from onnxtfl.passes.states.tables import last_row
 from onnxtfl.passes.states.unfilled_places import operands_without_unfilled, with_ends
 
 _FAR = (1 << 31) - 1
-TOKENS, POSITIONS, MASK = "tokens", "input_pos", "mask"
+TOKENS, EMBEDDINGS, POSITIONS, MASK = "tokens", "embeddings", "input_pos", "mask"
 """The names of the inputs besides the caches, as LiteRT-LM has them."""
 
 
@@ -76,7 +77,9 @@ class FixedCaches:
                 axis = self.past[str(value.name)]
                 value.type = value.type.with_shape((1, *value.shape[1:axis], filled, *value.shape[axis + 1 :]))
             elif isinstance(value.type, TensorType) and value.name in shapes:
-                value.type = value.type.with_shape(shapes[value.name][-value.rank :])
+                is_embedded = value.name == self.tokens and value.rank > 2
+                new = (1, self.new, *value.shape[2:]) if is_embedded else shapes[value.name][-value.rank :]
+                value.type = value.type.with_shape(new)
 
     def decide(self, graph: Graph) -> bool:
         """Decide what depends on whether all tokens fit into the caches of a neutral graph; return whether any did."""
@@ -85,9 +88,10 @@ class FixedCaches:
     def fix(self, graph: Graph) -> None:
         """Give the caches of a neutral graph their fixed length.
 
-        The inputs become `tokens` (int32 [1, N]), `input_pos` (int32 [N]), `mask` (float32 [1, 1, N, C], added to the
-        scores of all attention to the caches), the caches, and the others. Raises UnsupportedError for an op whose
-        result would depend on how many places are filled in another way than the ops of decoders do.
+        The inputs become `tokens` (int32 [1, N]; or `embeddings`, float32 [1, N, size]), `input_pos` (int32 [N]),
+        `mask` (float32 [1, 1, N, C], added to the scores of all attention to the caches), the caches, and the others.
+        Raises UnsupportedError for an op whose result would depend on how many places are filled in another way than
+        the ops of decoders do.
         """
         _Rewriting(graph, self).run()
 
@@ -130,16 +134,20 @@ class _Rewriting:
 
     def _make_inputs(self) -> None:
         c, named = self.caches, {v.name: v for v in self.graph.inputs}
-        tokens = self._input(TOKENS, DType.INT32, (1, c.new))
+        ids, old = (1, c.new), named[c.tokens]
+        embedded = old.rank > len(ids)
+        shape = (*ids, *self._static_shape(old)[2:]) if embedded else ids
+        dtype = DType.FLOAT32 if embedded else DType.INT32
+        tokens = self._input(EMBEDDINGS if embedded else TOKENS, dtype, shape)
         self.at = self._input(POSITIONS, DType.INT32, (c.new,))
         self.mask = self._input(MASK, DType.FLOAT32, (1, 1, c.new, c.places))
         self.first = self.b(ops.Slice, self.at, [0], [1], [1])
         if c.new > 1:
             tokens = self._move_back(tokens)
-        self.new[named[c.tokens]] = self.b(ops.Convert, tokens, dtype=named[c.tokens].dtype)
+        self.new[old] = self.b(ops.Convert, tokens, dtype=old.dtype)
         if c.positions:
-            old = named[c.positions]
-            self.new[old] = self._like(self.b(ops.Reshape, self.at, list(old.shape)), old)
+            positions = named[c.positions]
+            self.new[positions] = self._like(self.b(ops.Reshape, self.at, list(positions.shape)), positions)
         if c.attention:
             self.new[named[c.attention]] = self._like(self._filled_places(), named[c.attention])
         written = {c.names.get(name): v for name, v in zip(self.graph.output_names, self.graph.outputs, strict=True)}
@@ -359,10 +367,15 @@ class _Rewriting:
 
     def _looked_up(self, node: Node) -> list[Value] | None:
         """Refuse a table of positions that has fewer than the caches."""
-        table = node.operand(0)
+        table, indices = node.operand(0), self._of(node.operand(1))
         rows = table.shape[node.attr("axis")] if table.is_constant and table.rank else self.caches.places
-        read = {v.name for v in needed_values([self._of(node.operand(1))]) if v in self.inputs}
-        if isinstance(rows, int) and rows < self.caches.places and read == {POSITIONS}:
+        if not isinstance(rows, int) or rows >= self.caches.places:
+            return None
+        if {v.name for v in needed_values([indices]) if v in self.inputs} != {POSITIONS}:
+            return None
+        positions = next(v for v in self.inputs if v.name == POSITIONS)
+        last = np.arange(self.caches.places - self.caches.new, self.caches.places, dtype=np.int32)
+        if last_row(self.graph, indices, positions, last, rows) >= rows:
             message = f"caches of {self.caches.places} places, but a table of {rows} positions"
             raise _refusal(node, message, f"`context` of at most {rows}")
         return None

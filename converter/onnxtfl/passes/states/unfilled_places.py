@@ -85,10 +85,11 @@ def _combined(node: Node) -> tuple[Sequence[int] | None, Neutral | None]:
         axes = static_ints(node.operand(1))
         found = None if axes is None else [normalize_axis(axes[0], rank)]
         return ([], None) if found is not None and not node.attr("reverse") else (found, _NEUTRAL["sum"])
-    if node.op in (ops.Softmax, ops.LogSoftmax, ops.TopK, ops.Reverse, ops.Pad):
-        axes = [node.attributes["axis"]] if "axis" in node.attributes else node.attributes.get("dimensions")
-        return [normalize_axis(axis, rank) for axis in axes or range(rank)], None
-    return None, None
+    if node.op is ops.Pad:
+        padding = static_ints(node.operand(1))
+        return (None if padding is None else [k // 2 for k, count in enumerate(padding) if count]), None
+    axis = node.attributes.get("axis")
+    return (None if axis is None else [normalize_axis(axis, rank)]), None
 
 
 def _is_zero(value: Value, places: Callable[[Dim], bool]) -> bool:

@@ -1,0 +1,257 @@
+"""Forms that TFLite's delegate computes fastest, which one op of ONNX computes.
+
+::
+
+    Reshape(Pad(Reshape(%x: [1, h, w, c]) [1, h, 1, w c]))      ->   Pad(%x)         (`canonical.merged_pads`)
+    Conv(Pad(Reshape(%x: [1, h, w, 3]) [1, h, w / 2, 6]))       ->   Conv(%x)        (`canonical.merged_columns`)
+    %even and %odd in turn, of sums of %m0, %m1, %m2, %m3       ->   Conv(%x)        (`canonical.row_pairs`)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array, ArrayData
+from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.ir.dims import Shape, known_sizes
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.matching import made_by, splat_value
+from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.spatial import Window
+from onnxtfl.passes.canonical.fuse.linear import window_padding
+from onnxtfl.rewriting.patterns import Patterns
+
+DELEGATE_FORMS = Patterns()
+_COMBINED = (((1, 0, -1), (1, 0)), ((1, 1), (0, 0)), ((-1, 1), (0, 0)), ((-1, 0, 1), (0, 1)))
+"""For each product of pairs of rows, the factors of the rows and the padding."""
+
+
+@DELEGATE_FORMS.on(ops.Reshape, quantized=True)
+def pad_of_rows(b: Builder, node: Node) -> Value | None:
+    """Reshape(Pad(Reshape(%x)))    ->    Pad(%x), where the last axis of the first Reshape has the last ones of %x."""
+    pad = made_by(node.operand(0), ops.Pad, quantized=True)
+    rows = None if pad is None else made_by(pad.operand(0), ops.Reshape, quantized=True)
+    amounts = None if pad is None else static_ints(pad.operand(1))
+    if pad is None or rows is None or amounts is None or rows.operand(0).rank != node.result.rank != 0:
+        return None
+    x, pairs, merged = rows.operand(0), np.reshape(amounts, (-1, 2)), rows.result.shape
+    axis, rank = _merged_axis(x.shape, merged), x.rank
+    if axis is None or pad.attr("mode") != "constant":
+        return None
+    inner = math.prod(known_sizes(x.shape[axis + 1 :]))
+    if pairs[axis:-1].any() or (pairs[-1] % inner).any():
+        return None
+    table = np.zeros((rank, 2), np.int64)
+    table[:axis], table[axis] = pairs[:axis], pairs[-1] // inner
+    result = b.remade(pad, x, table, *pad.operands[2:])[0]
+    return result if result.shape == node.result.shape else None
+
+
+def _merged_axis(before: Shape, after: Shape) -> int | None:
+    """The last axis of `before` that is merged with those after it to the last axis of `after`, of as many axes."""
+    rank = len(before)
+    for axis in range(rank - 2, -1, -1):
+        sizes, ones = known_sizes(before[axis:]), (1,) * (rank - axis - 1)
+        if len(sizes) == rank - axis and 0 not in sizes and after == (*before[:axis], *ones, math.prod(sizes)):
+            return axis
+    return None
+
+
+@DELEGATE_FORMS.on(ops.Conv, quantized=True)
+def columns_of_features(b: Builder, node: Node) -> Value | None:
+    """Read the columns that are merged as features one by one; zero taps at both ends are left out."""
+    kernel, quantization = node.operand(1), quantization_of(node.operand(1))
+    found = _merged_columns(node)
+    if found is None or kernel.data is None or quantization is None or quantization.block is not None:
+        return None
+    x, count, window = found
+    stored, zeros = kernel.data.numpy(), np.asarray(quantization.zero_points, kernel.data.dtype.numpy)
+    zeros = zeros.reshape([-1 if i == quantization.axis else 1 for i in range(4)]) if zeros.size > 1 else zeros
+    taps = stored.reshape(*stored.shape[:2], stored.shape[2] * count, stored.shape[3] // count)
+    used = np.flatnonzero((taps != zeros).any(axis=(0, 1, 3)))
+    if not used.size:
+        return None
+    first, last = int(used[0]), int(used[-1]) + 1
+    x, added = _before_pad(x)
+    amounts = np.multiply(window.explicit_padding, (1, count, 1, count)) + added
+    amounts -= (0, first, 0, taps.shape[2] - last)
+    taps = np.ascontiguousarray(taps[:, :, first:last])
+    strides, ones = (window.strides[0], window.strides[1] * count), (window.dilations[0], 1)
+    part = Window.of((window.shape[0], last - first), strides, ones, tuple(amounts.tolist()))
+    weights = constant(ArrayData(taps), type_=kernel.tensor_type.with_shape(taps.shape))
+    return b.remade(node, x, weights, *node.operands[2:], **window_attributes(part))[0]
+
+
+def _merged_columns(node: Node) -> tuple[Value, int, Window] | None:
+    """Images channels last, how many of their columns are features, and the window with all padding."""
+    attributes, x = attributes_of(node), node.operand(0)
+    is_last = attributes["input_feature_dimension"] == attributes["kernel_input_feature_dimension"] == 3
+    is_image = attributes["input_spatial_dimensions"] == attributes["kernel_spatial_dimensions"] == (1, 2)
+    merged, added = _before_pad(x)
+    split = made_by(merged, ops.Reshape, quantized=True)
+    if not is_last or not is_image or attributes["feature_group_count"] != 1 or split is None:
+        return None
+    before, after = split.operand(0).tensor_type.shape, merged.shape
+    sizes = None if before is None else (*before[2:], *after[2:])
+    if (
+        before is None
+        or len(before) != 4
+        or before[:2] != after[:2]
+        or not all(isinstance(n, int) for n in sizes or ())
+    ):
+        return None
+    window = conv_window(attributes, node.operand(1).shape).explicit(spatial_sizes(attributes, "input", x.shape))
+    count = int(before[2] // after[2]) if after[2] else 0
+    if count < 2 or before[2] != count * after[2] or window.dilations[1] != 1:
+        return None
+    amounts = tuple(np.add(window.explicit_padding, added).tolist())
+    return split.operand(0), count, Window.of(window.shape, window.strides, window.dilations, amounts)
+
+
+def _before_pad(x: Value) -> tuple[Value, Array]:
+    """The operand of the Pad of images with zeros that makes `x`, and its amounts; else `x`."""
+    pad = made_by(x, ops.Pad, quantized=True)
+    is_zero = pad is not None and (pad.optional(2) is None or splat_value(pad.operand(2)) == 0)
+    amounts = window_padding(pad, (1, 2)) if pad is not None and is_zero else None
+    return (x, np.zeros(4, np.int64)) if pad is None or amounts is None else (pad.operand(0), amounts)
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A product of pairs of rows: the convolution, its window, and the convolution that combines rows."""
+
+    node: Node
+    window: Window
+    rows: Node
+
+    @classmethod
+    def of(cls, value: Value) -> Product | None:
+        """Return the product that makes `value`, else None."""
+        node = made_by(value, ops.Conv)
+        rows = None if node is None else made_by(node.operand(0), ops.Conv)
+        if node is None or rows is None or not node.operand(1).is_constant or not rows.operand(1).is_constant:
+            return None
+        attributes, x = attributes_of(node), node.operand(0)
+        window = conv_window(attributes, node.operand(1).shape)
+        is_known = x.tensor_type.is_static and node.attr("feature_group_count") == 1
+        return cls(node, window.explicit(spatial_sizes(attributes, "input", x.shape)), rows) if is_known else None
+
+    def combines(self, factors: Sequence[int], padding: Sequence[int], axis: int) -> bool:
+        """Whether this one multiplies the sum of rows times `factors`, along a spatial axis."""
+        attributes, kernel = attributes_of(self.rows), self.rows.operand(1)
+        window = conv_window(attributes, kernel.shape)
+        sizes, strides, amounts = [1] * window.rank, [1] * window.rank, [0] * 2 * window.rank
+        sizes[axis], strides[axis] = len(factors), 2
+        amounts[axis], amounts[window.rank + axis] = padding
+        wanted = Window.of(tuple(sizes), tuple(strides), (1,) * window.rank, tuple(amounts))
+        features = self.rows.operand(0).shape[attributes["input_feature_dimension"]]
+        if window != wanted or attributes["feature_group_count"] != features or not _no_bias(self.rows):
+            return False
+        shape = [1] * kernel.rank
+        shape[attributes["kernel_spatial_dimensions"][axis]] = len(factors)
+        return bool((kernel.numpy() == np.reshape(factors, shape)).all())
+
+
+def _no_bias(node: Node) -> bool:
+    bias = node.optional(2)
+    return bias is None or (bias.is_constant and not bias.numpy().any())
+
+
+@DELEGATE_FORMS.on(ops.Reshape)
+def pairs_of_rows(b: Builder, node: Node) -> Value | None:
+    """The convolution of which the positions along an axis are computed in pairs."""
+    found = _in_turn(node)
+    if found is None:
+        return None
+    even, odd, place = found
+    products = _products(even, odd)
+    if products is None:
+        return None
+    center = products[1].node
+    spatial = center.attr("output_spatial_dimensions")
+    if place not in spatial or any(p.rows.operand(0) is not products[0].rows.operand(0) for p in products):
+        return None
+    axis = spatial.index(place)
+    each = zip(products, _COMBINED, strict=True)
+    if not all(p.combines(factors, padding, axis) for p, (factors, padding) in each):
+        return None
+    if not _are_alike(products) or not all(_no_bias(p.node) for i, p in enumerate(products) if i != 1):
+        return None
+    kernel = _kernel(b, products, axis)
+    return None if kernel is None else _direct(b, products, axis, kernel)
+
+
+def _in_turn(node: Node) -> tuple[Value, Value, int] | None:
+    """Values whose positions along an axis are in turn in the result, and the axis."""
+    joined = made_by(node.operand(0), ops.Concatenate)
+    if joined is None or len(joined.operands) != 2:
+        return None
+    rows = [made_by(v, ops.Reshape) for v in joined.operands]
+    axis = joined.attr("axis") - 1
+    even, odd = (None if row is None else row.operand(0) for row in rows)
+    if even is None or odd is None or axis < 0 or even.tensor_type.shape is None or even.rank <= axis:
+        return None
+    with_unit = (*even.shape[: axis + 1], 1, *even.shape[axis + 1 :])
+    whole = (*even.shape[:axis], 2 * even.shape[axis], *even.shape[axis + 1 :])
+    is_so = even.shape == odd.shape and joined.operand(0).shape == joined.operand(1).shape == with_unit
+    return (even, odd, axis) if is_so and node.result.shape == whole else None
+
+
+def _products(even: Value, odd: Value) -> list[Product] | None:
+    """%m0, %m1, %m2, %m3 of %m0 + %m1 + %m2 and %m1 - %m2 + %m3."""
+    terms, total = _terms(even), made_by(odd, ops.Add)
+    if total is None or len(terms) != 3:
+        return None
+    differences = [made_by(v, ops.Sub) for v in (total.operand(0), total.operand(1))]
+    place = 0 if differences[0] is not None else 1
+    difference = differences[place]
+    if difference is None:
+        return None
+    m1, m2, m3 = difference.operand(0), difference.operand(1), total.operand(1 - place)
+    first = [v for v in terms if v is not m1 and v is not m2]
+    if len(first) != 1:
+        return None
+    found = [Product.of(v) for v in (first[0], m1, m2, m3)]
+    products = [p for p in found if p is not None]
+    return products if len(products) == 4 else None
+
+
+def _terms(value: Value) -> list[Value]:
+    """The terms of a sum."""
+    node = made_by(value, ops.Add)
+    return [value] if node is None else [*_terms(node.operand(0)), *_terms(node.operand(1))]
+
+
+def _are_alike(products: Sequence[Product]) -> bool:
+    """Whether the products differ in their operands only."""
+    numbers = [{k: v for k, v in attributes_of(p.node).items() if k != "padding"} for p in products]
+    return all(n == numbers[0] and p.window == products[0].window for n, p in zip(numbers, products, strict=True))
+
+
+def _kernel(b: Builder, products: Sequence[Product], axis: int) -> Value | None:
+    """The kernel of three taps; None if the kernels of the products are not computed from one."""
+    first, total, difference, last = (p.node.operand(1) for p in products)
+    ends: list[Array] = [v.numpy() for v in (first, last)]
+    sums: Array = total.numpy() + difference.numpy()
+    if np.abs(sums - ends[0] - ends[1]).max() > 1e-5 * max(np.abs(sums).max(), *(np.abs(e).max() for e in ends)):
+        return None
+    place = products[0].node.attr("kernel_spatial_dimensions")[axis]
+    return b(ops.Concatenate, first, b(ops.Sub, total, difference), last, axis=place)
+
+
+def _direct(b: Builder, products: Sequence[Product], axis: int, kernel: Value) -> Value:
+    window, center = products[1].window, products[1].node
+    amounts, sizes = list(window.explicit_padding), list(window.shape)
+    amounts[axis] = amounts[window.rank + axis] = 1
+    sizes[axis] = 3
+    whole = Window.of(tuple(sizes), window.strides, window.dilations, tuple(amounts))
+    attributes = {**attributes_of(center), **window_attributes(whole)}
+    return b(ops.Conv, products[0].rows.operand(0), kernel, *center.operands[2:], **attributes)

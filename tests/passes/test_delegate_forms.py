@@ -1,0 +1,76 @@
+"""What is written as the delegate computes it fastest is read as one op."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.graph import Graph, constant
+from onnxtfl.ir.interpret import run
+from onnxtfl.ir.verify import verify
+from onnxtfl.passes.canonical.dead_code import remove_dead
+from onnxtfl.passes.canonical.fold import fold
+from onnxtfl.passes.canonical.merged_columns import merge_columns
+from onnxtfl.passes.canonical.merged_pads import pad_rows
+from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
+from onnxtfl.passes.recognize.delegate_forms import DELEGATE_FORMS
+from tests.passes import test_merged_columns, test_merged_pads, test_row_pairs
+from tests.passes.helpers import op_counts
+
+
+def read(graph: Graph) -> Graph:
+    DELEGATE_FORMS.apply(graph)
+    fold(graph)
+    remove_dead(graph)
+    verify(graph, "after")
+    return graph
+
+
+def test_pairs_of_rows_are_one_convolution() -> None:
+    graph = test_row_pairs.convolution((1, 64, 6, 5))
+    x = np.random.default_rng(1).standard_normal((1, 64, 6, 5)).astype(np.float32)
+    (before,) = [node.operand(1).numpy() for node in graph.nodes if node.op is ops.Conv]
+    wanted = run(graph, [x])[0]
+    assert compute_pairs_of_rows(graph)
+    fold(graph)
+    read(graph)
+    (convolution,) = [node for node in graph.nodes if node.op is ops.Conv]
+    assert np.abs(convolution.operand(1).numpy() - before).max() <= 1e-6
+    assert np.abs(run(graph, [x])[0] - wanted).max() <= 1e-6 * np.abs(wanted).max()
+
+
+def test_products_of_other_kernels_stay() -> None:
+    graph = test_row_pairs.convolution((1, 64, 6, 5))
+    compute_pairs_of_rows(graph)
+    fold(graph)
+    last = [node for node in graph.nodes if node.op is ops.Conv and node.attr("feature_group_count") == 1][-1]
+    last.set_operand(1, constant(2 * last.operand(1).numpy()))
+    before = op_counts(graph)
+    DELEGATE_FORMS.apply(graph)
+    assert op_counts(graph) == before
+
+
+@pytest.mark.parametrize("padding", [(3, 3, 3, 3), (3, 2, 2, 4)])
+@pytest.mark.parametrize("storage", ["uint8", "int8"])
+def test_merged_columns_are_read_one_by_one(padding: tuple[int, int, int, int], storage: str) -> None:
+    graph = test_merged_columns.convolution((8, 8), (4, 7, 7), (2, 2), padding, storage)
+    x = test_merged_columns.stored_input(graph)
+    wanted, kernel = run(graph, [x])[0], test_merged_columns.the_convolution(graph).operand(1).numpy()
+    merge_columns(graph)
+    assert test_merged_columns.the_convolution(graph).attr("window_strides") == (2, 1)
+    read(graph)
+    convolution = test_merged_columns.the_convolution(graph)
+    assert convolution.attr("window_strides") == (2, 2)
+    assert np.array_equal(convolution.operand(1).numpy(), kernel)
+    assert np.array_equal(run(graph, [x])[0], wanted)
+    assert op_counts(graph)["Reshape"] == 0
+
+
+@pytest.mark.parametrize("shape", ["1x6x5x4", "2x6x5x1"])
+def test_pads_of_rows_are_pads_of_the_axes(shape: str) -> None:
+    graph = test_merged_pads.padded(shape, "0, 0, 1, 2, 3, 0, 0, 0")
+    assert op_counts(graph)["Reshape"] == 2
+    read(graph)
+    assert op_counts(graph) == {"Pad": 1, "Relu": 1}
+    assert pad_rows(graph) is None
