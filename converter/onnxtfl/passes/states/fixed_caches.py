@@ -395,8 +395,21 @@ class _Rewriting:
         counts = [n for _, n in found]
         if any(step != 1 for step in steps) or not is_static(counts):
             raise _refusal(node, f"a part {node.result.type} of {x.type} at a place that depends on the tokens before")
-        begin = self._numbers([b for b, _ in found], constant(np.zeros(len(found), np.int64)))
-        return [self.b(ops.DynamicSlice, at, begin, slice_sizes=known_sizes(counts))]
+        sizes, begins = known_sizes(counts), [b for b, _ in found]
+        for place in zip(x.shape, begins, sizes, strict=True):
+            self._require_rows(node, *place)
+        begin = self._numbers(begins, constant(np.zeros(len(found), np.int64)))
+        return [self.b(ops.DynamicSlice, at, begin, slice_sizes=sizes)]
+
+    def _require_rows(self, node: Node, rows: Dim, begin: Dim, count: int) -> None:
+        """Refuse a part that would end after the last row of a table, since the kernel moves it to before that."""
+        if isinstance(begin, int) or not isinstance(rows, int):
+            return
+        last = self.caches.places - self.caches.new
+        missing = max(evaluate(begin, {self.filled: n}) for n in (0, last)) + count - rows
+        if missing > 0:
+            message = f"caches of {self.caches.places} places, but a table of {rows} positions"
+            raise _refusal(node, message, f"`context` of at most {max(1, self.caches.places - missing)}")
 
     def _varies(self, node: Node) -> bool:
         dims = [*node.operand(0).shape, *node.result.shape]
