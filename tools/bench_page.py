@@ -19,6 +19,10 @@ so that `make bench` detects regressions.
 
 Figures are medians of {runs} runs. Compared commands ran alternately, so that other load on the machine
 affects both. "import" is `python -c "import onnx, numpy, flatbuffers"`, "cp" a copy of the model file.
+
+To repeat it: `make bench`, ten minutes on an idle machine. `python tools/bench.py` alone writes no page, and has
+switches: `--only` some models, `--thorough` growth on larger models, `--large` a model of 2.88 GB there and back, and
+`--others` other converters side by side.
 """
 _BUSY = """\
 **The machine was busy with other work during this run.** Memory is exact; times and ratios above their limit are not
@@ -28,8 +32,8 @@ _RULES = {
     "growth": "CPU time of a conversion divided by that of a model with half as many outputs, operands, nodes, readers "
     "of a value or inputs: at most 2.2. `back`: the conversion of the result to ONNX.",
     "conversion": "Wall time of `onnx2tfl --no-check`: at most 4 imports and 6 copies of the file (chains of 5,000 "
-    "and 10,000 nodes: 10 s). Peak memory of the process: at most that of the import and 100 MB. `growth`: the time "
-    "for 10,000 nodes divided by that for 5,000.",
+    "and 10,000 nodes: 4 more imports for each 1,000 nodes). Peak memory of the process: at most that of the import "
+    "and 100 MB. `growth`: the time for 10,000 nodes divided by that for 5,000.",
     "large model": "90 linear layers, 2.88 GB of weights in external data, to TFLite and back: at most 4 imports and 6 "
     "copies of the weights each, and the import's memory and 100 MB.",
     "side by side": "Wall time and peak memory of `onnx2tfl --no-check` divided by those of other converters that are "
@@ -42,6 +46,7 @@ _RULES = {
     "latency, 2 threads": "Latency of LiteRT (XNNPACK) on the result divided by that of ONNX Runtime on the source: "
     "below 1, the result is faster.",
     "latency, recurrent": "The same ratio, for an LSTM and a GRU over 25 steps.",
+    "latency, rewrites": "The same ratio for models that rewrites change so that XNNPACK computes them, or faster.",
     "latency, quantized": "The same ratio for quantized networks; `float`: divided by the latency of LiteRT on "
     "the converted float original.",
 }

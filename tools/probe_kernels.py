@@ -44,6 +44,7 @@ from tools.probe.summary import is_accepted, is_correct, list_text, summarize
 from tools.probe.tables import rewrite, rows_text
 from tools.probe.unusual import unusual_cases_of, unusual_rows
 
+from onnxtfl.ir.budget import MACHINES
 from onnxtfl.targets.tflite import TfliteTarget
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -156,8 +157,8 @@ def _findings(name: str, cases: Iterable[Case], measurer: measure.Measurer, agai
 
 
 def _costs(options: argparse.Namespace) -> int:
-    found = costs(TfliteTarget("litert-2.3"), options.ops)
-    tables = {op: rows_text(rows) for op, rows in found.items()}
+    found = {machine: costs(TfliteTarget("litert-2.3"), options.ops, machine) for machine in MACHINES}
+    tables = {op: rows_text({machine: found[machine][op] for machine in MACHINES}) for op in found[MACHINES[0]]}
     for op, text in tables.items():
         print(f"[{op}]\n{text}")
     if not options.dry:

@@ -89,7 +89,7 @@ def _section(op: str, versions: Mapping[str, Mapping[str, str]], rows: Sequence[
     for version, variables in sorted(versions.items(), key=lambda item: int(item[0])):
         lines += [f'{version}.{variable} = "{types}"\n' for variable, types in sorted(variables.items())]
     if rows is not None:
-        lines.append(f"{chr(10) if versions else ''}[{op}.costs]\n{rows_text(rows)}")
+        lines.append(f"{chr(10) if versions else ''}[{op}.costs]\n{rows_text({'rows': rows})}")
     return "".join(lines)
 
 

@@ -20,7 +20,7 @@ from onnxtfl.arguments import (
     of_command,
     settings,
 )
-from onnxtfl.conversion import Conversion, ConversionReport, IoType, StateReport, TensorReport
+from onnxtfl.conversion import Conversion, ConversionReport, ExpectedGain, IoType, StateReport, TensorReport
 from onnxtfl.conversion_check import (
     CheckMode,
     Job,
@@ -494,6 +494,8 @@ def _report(job: Job, result: Report, output: Output, seconds: float) -> Convers
         float16=result.float16,
         io_types=tuple(IoType(*entry) for entry in result.io_types),
         opset=result.opset,
+        gains=tuple(ExpectedGain(*gain) for gain in result.expected_gains()),
+        not_loaded=result.not_loaded,
         minor_assumptions=frozenset(one.text for one in result.assumptions if one.is_minor),
     )
 

@@ -87,6 +87,27 @@ class StateReport:
 
 
 @dataclass(frozen=True)
+class ExpectedGain:
+    """What all rewrites by one rule, which only saves time, were expected to save, by measured costs.
+
+    ``count``: the number of rewrites. ``before``, ``after``: the microseconds of the ops in one thread, by kind of
+    machine: "avx512" (x86 with AVX-512) and "avx2" (without); only ratios count on other machines of that kind.
+    """
+
+    rule: str
+    count: int
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+
+    def __str__(self) -> str:
+        saved = (
+            f"{before:.3g} us -> {self.after[machine]:.3g} us ({machine})" for machine, before in self.before.items()
+        )
+        times = f"{self.count} time{'s' * (self.count > 1)}"
+        return ", ".join([f"{self.rule}, {times}", *saved])
+
+
+@dataclass(frozen=True)
 class ConversionReport:
     """What a conversion did.
 
@@ -107,7 +128,8 @@ class ConversionReport:
     type than in the source. ``opset``: the ONNX opset and why it is newer than the default, "" if it is not.
     ``float16``: which ops compute in float16, if that was requested. ``placement``: where each op runs on a target with
     an NPU, with a fallback to the CPU, or if times per op were requested; else None. ``faults``: what other runtimes
-    than the checked one compute wrongly of the result, without saying so.
+    than the checked one compute wrongly of the result, without saying so. ``gains``: of rewrites that only save time.
+    ``not_loaded``: why the result was not loaded in its runtime, although that was requested.
     """
 
     inputs: tuple[TensorReport, ...]
@@ -135,6 +157,8 @@ class ConversionReport:
     minor_assumptions: frozenset[str] = frozenset()
     placement: Placement | None = None
     faults: tuple[str, ...] = ()
+    gains: tuple[ExpectedGain, ...] = ()
+    not_loaded: str = ""
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """Return the report as rows of a table.
@@ -167,10 +191,11 @@ class ConversionReport:
         rows += [] if self.placement is None else self.placement.rows(verbose)
         rows += _unquantized_rows(self.quantization, self.placement, verbose)
         rows += titled("warning", self.faults, "yellow")
+        rows += [Row("warning", f"not loaded: {self.not_loaded}", "yellow")] if self.not_loaded else []
         memory = f", peak memory {byte_count(self.peak_memory)}" if self.peak_memory else ""
         rows.append(Row("time", f"{self.seconds:.2f} s{memory}"))
         passes = [f"{name:18} {1000 * seconds:8.1f} ms {nodes:6} nodes" for name, seconds, nodes in self.passes]
-        return rows + (titled("passes", passes) if verbose else [])
+        return rows + (titled("gains", map(str, self.gains)) + titled("passes", passes) if verbose else [])
 
     def table(self, verbose: bool = False, width: int = WIDTH) -> str:
         """The rows as text, wrapped at spaces to ``width`` columns."""

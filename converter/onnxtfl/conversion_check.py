@@ -300,13 +300,16 @@ _LOAD_HINTS = {
 def check_loads(job: Job, result: Report, converted: Path, stack: ExitStack, workers: Workers | None) -> None:
     """Load the result in its runtime (if installed) without running it. UnsupportedError if it refuses the model.
 
-    The memory of a .tflite with static sizes is allocated too. `workers`: the processes of a check that did not load
-    it.
+    If there is too little memory for it, `result` says so. The memory of a .tflite with static sizes is allocated too.
+    `workers`: the processes of a check that did not load it.
     """
     if not job.load or result.custom_ops or os.environ.get(NO_LOAD):
         return
-    from onnxtfl.runtimes import RunError, RunOptions, runtime_for
+    from onnxtfl.runtimes import RunError, RunOptions, runtime_for, shortage
 
+    if missing := shortage((converted,)):
+        result.not_loaded = missing
+        return
     format_: FormatName = "tflite" if job.format == "onnx" else "onnx"
     try:
         worker = None if workers is None else workers.b

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
 from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.ir.assumptions import Assumption
+from onnxtfl.ir.budget import MACHINES, Gain
 from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.record import Record
 from onnxtfl.ir.signatures import Description
@@ -31,7 +32,8 @@ class Report:
     `source_files`: the source's files with external data. `assumptions`: what has to be true of dynamic sizes.
     `io_types`: see `HeldType`. `custom_ops`: those of users. `opset`: ONNX's and why, if not the default. `float16`:
     which ops compute in it. `input_shapes`: those of all inputs, if the options have `dims`. `entries`: the keys of the
-    result's signatures, if the options have them.
+    result's signatures, if the options have them. `gains`: of rewrites that only save time.
+    `not_loaded`: why the result was not loaded, although that was requested.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -58,6 +60,20 @@ class Report:
     opset: str = ""
     float16: str = ""
     entries: tuple[str, ...] = ()
+    gains: list[Gain] = field(default_factory=list)
+    not_loaded: str = ""
+
+    def expected_gains(self) -> Iterator[tuple[str, int, dict[str, float], dict[str, float]]]:
+        """For each rule: the number of rewrites, and the microseconds before and after them by kind of machine."""
+        for rule in dict.fromkeys(gain.rule for gain in self.gains):
+            gains = [gain for gain in self.gains if gain.rule == rule]
+            before, after = _microseconds(gain.before for gain in gains), _microseconds(gain.after for gain in gains)
+            yield rule, len(gains), before, after
+
+
+def _microseconds(found: Iterable[tuple[float, ...]]) -> dict[str, float]:
+    known = zip(*filter(None, found), strict=True)
+    return {machine: sum(each) / 1000 for machine, each in zip(MACHINES, known, strict=False)}
 
 
 def joined(reports: Mapping[str, Report]) -> Report:

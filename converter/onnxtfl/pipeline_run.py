@@ -168,6 +168,7 @@ class PipelineRun:
         with naming_all(graph, is_defined):
             manager.run(graph, until)
         self.report.passes = manager.timings
+        self.report.gains = current_budget().gains
         self.sections += manager.sections
         if until is None:
             if self.options.debug:

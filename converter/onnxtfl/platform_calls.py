@@ -80,8 +80,44 @@ def open_pipe(path: str | os.PathLike[str]) -> int:
 
 
 def memory_available() -> int | None:
-    """Bytes of memory that processes may still take (Linux); None if unknown."""
-    return _field("/proc/meminfo", "MemAvailable:")
+    """Bytes of memory that a process may still take on this machine, in its control group and by its limit of address
+    space (Linux); None if unknown.
+    """
+    found = [_field("/proc/meminfo", "MemAvailable:"), _left_in_group(), _address_space()]
+    return min((size for size in found if size is not None), default=None)
+
+
+def _left_in_group(root: str = "/sys/fs/cgroup", groups: str = "/proc/self/cgroup") -> int | None:
+    """The bytes that are left to the processes of this one's control group (version 2, else 1); None without a limit.
+
+    Memory of files that are not in use is free.
+    """
+    try:
+        with open(groups, encoding="ascii", errors="replace") as lines:
+            names = dict(line.strip().split(":", 2)[1:] for line in lines)
+        is_old = "memory" in names
+        folder = f"{root}/memory{names['memory']}" if is_old else f"{root}{names['']}"
+        limit, used = ["limit_in_bytes", "usage_in_bytes"] if is_old else ("max", "current")
+        with open(f"{folder}/memory.stat", encoding="ascii") as lines:
+            unused = dict(line.split() for line in lines)["total_inactive_file" if is_old else "inactive_file"]
+        return max(0, _number(f"{folder}/memory.{limit}") - _number(f"{folder}/memory.{used}") + int(unused))
+    except (OSError, KeyError, ValueError):  # ValueError: "max", no limit
+        return None
+
+
+def _number(path: str) -> int:
+    with open(path, encoding="ascii") as file:
+        return int(file.read())
+
+
+def _address_space() -> int | None:
+    """The limit of address space of this process and those that it starts; None without one."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def peak_memory() -> int | None:

@@ -22,7 +22,7 @@ from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
 from onnxtfl.passes.canonical.merged_columns import merge_columns
 from onnxtfl.passes.canonical.merged_pads import pad_rows
-from onnxtfl.passes.canonical.parted_convolutions import PARTS
+from onnxtfl.passes.canonical.parted_convolutions import FEATURES, READ_TAPS
 from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
@@ -33,6 +33,7 @@ from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.canonical.used_parts import slice_used_parts
 from onnxtfl.passes.canonical.used_positions import compute_used_positions
+from onnxtfl.passes.gains import Gains
 from onnxtfl.passes.layout import assign_layouts
 from onnxtfl.passes.loops.invariants import LOOP_INVARIANTS
 from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION
@@ -265,12 +266,14 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     """
     if not isinstance(target, TfliteTarget) or target.delegate is None:
         return []
-    is_exact = not options.is_quantized_later
-    convolutions = Pass("convolutions", Patterns.of(PHASES, *([TAPS, PARTS] if is_exact else [])).apply, EVERYWHERE)
+    gains, is_exact = Gains(target), not options.is_quantized_later
+    forms = Patterns.of(PHASES, *([TAPS, READ_TAPS] if is_exact else []))
+    convolutions = Pass("convolutions", partial(forms.apply, pays=gains.pays), EVERYWHERE)
+    features = [Pass("features in parts", FEATURES.apply, EVERYWHERE)] if is_exact else []
     joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
     shared = Pass("shared operands", share_operands, EVERYWHERE)
     pairs = [Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if is_exact else []
-    return [Group("convolutions", (convolutions, joined, shared, *CLEANUP), needs=NEUTRAL), *pairs]
+    return [Group("convolutions", (convolutions, *features, joined, shared, *CLEANUP), needs=NEUTRAL), *pairs]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:

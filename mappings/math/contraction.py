@@ -21,7 +21,6 @@ from onnxtfl.build.sizes import slice_axes
 from onnxtfl.build.stablehlo import int_list, summing_type
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
-from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.dims import Dim, broadcast_dim, differ, known_sizes, product, size_or
@@ -30,7 +29,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import is_weight
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.quantized import quantization_of, touches_quantized
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import broadcast, broadcast_to_sizes, dim_vector, reshape, transpose_and_merge, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.shapes import check_spreads
@@ -203,7 +202,7 @@ def _fully_connected(node: Node) -> Form | None:
     int16 gets a bias: without one, LiteRT accumulates in int32, which may overflow (fully_connected.cc).
     """
     lhs, rhs, order = node.operand(0), node.operand(1), _filter_order(node)
-    if order is None or _is_two_products(node):
+    if order is None:
         return None
     weights: Value | TensorData = rhs
     if rhs.data is not None and rhs.tensor_type.quantization is None and order != (0, 1):
@@ -231,45 +230,6 @@ def _flat_rows(lhs: Value, features: int) -> Computed:
     """Return lhs [n, k...] as the matrix [n, features]."""
     type_ = lhs.tensor_type.with_shape((lhs.shape[0], features))
     return Computed(type_, lambda b: b(ops.Reshape, lhs, [size_or(lhs.shape[0], -1), features]))
-
-
-LEAST_OF_TWO, MOST_OF_TWO = 1 << 12, 1 << 21
-"""The sizes of a matrix by which two rows are multiplied one by one: below, the call takes the time; above, it does not
-stay in the cache for the second row."""
-
-
-def _is_two_products(node: Node) -> bool:
-    """Whether two rows are multiplied by a matrix one by one.
-
-    XNNPACK has kernels for one row and for seven: 2 x 160 elements times a matrix 160 x 640 take 13.1 us, as a batch of
-    two rows 7.8 us, 2 x 512 times 512 x 2048 127 and 88 us; of three rows, 13.1 and 11.3 us, 127 and 131 us. With a
-    bias this is for the steps of a layer, which share a matrix: others stay one op.
-    """
-    lhs, rhs = node.operand(0), node.operand(1)
-    if current_budget().loops != "fast" or rhs.data is None or touches_quantized(node) or lhs.rank != 2:
-        return False
-    is_large = rhs.rank == 2 and LEAST_OF_TWO <= math.prod(rhs.data.shape) <= MOST_OF_TWO
-    is_float = lhs.dtype is rhs.dtype is DType.FLOAT32
-    return is_float and is_large and node.result.shape[0] == 2 and (node.optional(2) is None or len(rhs.uses) > 1)
-
-
-@lower_tfl(ops.DotGeneral, rank=-2)
-@lower_tfl(ops.DotGeneralBias, rank=-2)
-def _two_products(node: Node) -> Form | None:
-    lhs, rhs, order = node.operand(0), node.operand(1), _filter_order(node)
-    if order is None or rhs.data is None or not _is_two_products(node):
-        return None
-    matrix = rhs.data if order == (1, 0) else rhs.data.transpose((1, 0))
-    inputs, outputs = matrix.shape
-    rows = Computed(lhs.tensor_type.with_shape((2, 1, inputs)), lambda b: b(ops.Reshape, lhs, [2, 1, inputs]))
-
-    def finish(b: Builder, made: Sequence[Value]) -> list[Value]:
-        product = b(ops.Reshape, made[0], [2, outputs])
-        return [product if (bias := node.optional(2)) is None else b(ops.Add, product, bias)]
-
-    types = (node.result.tensor_type.with_shape((2, 1, outputs)),)
-    flags = {"adj_x": False, "adj_y": False, **_EXACT}
-    return Form("BATCH_MATMUL", (rows, matrix.reshape((1, inputs, outputs))), flags, types=types, finish=finish)
 
 
 @lower_tfl(ops.DotGeneral, rank=-1)

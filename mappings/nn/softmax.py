@@ -88,11 +88,14 @@ row(ops.Softmax, tfl="SOFTMAX", fixed_tfl={"beta": 1.0}, when=_is_last, lifts=Fa
 row(ops.LogSoftmax, tfl="LOG_SOFTMAX", when=_is_last, lifts=False)
 
 
-@formula(ops.LogSoftmax, "gpu")
 def _log_softmax(x: Term, *, axis: int) -> Term:
-    """x - max - log(sum(exp(x - max))): the accelerator has no LOG_SOFTMAX."""
+    """x - max - log(sum(exp(x - max))): neither the GPU accelerator nor XNNPACK has LOG_SOFTMAX."""
     shifted = x - x.reduce("max", [axis])
     return shifted - shifted.exp().reduce("sum", [axis]).log()
+
+
+for _target in ("gpu", "xnnpack"):
+    formula(ops.LogSoftmax, _target)(_log_softmax)
 
 
 _LEAST = -65504.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from onnxtfl.build.rows import Spelled, row
 from onnxtfl.build.sizes import merge_whole
 from onnxtfl.errors import UnsupportedError
@@ -56,6 +58,14 @@ def _concatenate_halves(b: Builder, node: Node) -> Value | None:
         return None
     parts = (b(ops.Concatenate, *found, **node.attributes) for found in (node.operands[:half], node.operands[half:]))
     return b(ops.Concatenate, *parts, **node.attributes)
+
+
+@decompose(ops.Concatenate, "xnnpack", when=lambda node: len(node.operands) > 3)
+def _concatenate_groups(b: Builder, node: Node) -> Value:
+    """Concatenate groups of operands first, as many as there are operands in each: XNNPACK takes few at a time."""
+    count = math.isqrt(len(node.operands) - 1) + 1
+    groups = [node.operands[i : i + count] for i in range(0, len(node.operands), count)]
+    return b(ops.Concatenate, *(b(ops.Concatenate, *group, **node.attributes) for group in groups), **node.attributes)
 
 
 @lift_tfl("PACK")

@@ -237,3 +237,31 @@ def test_features_that_repeat_are_multiplied_once(kernel: str, product: str) -> 
 def test_few_features_that_repeat_stay() -> None:
     text = _on_points(2, "tensor<2x4x1x1xfloat32>", f"Conv(%j, %w, %b) {{{CONV2D}}}")
     assert op_counts(transformed(text, simplify)) == {"BroadcastTo": 1, "Concatenate": 1, "Conv": 1}
+
+
+HEADS = """graph main(%x: tensor<1x4x6xfloat32>, %k: tensor<1x2x3x4xfloat32>) -> (%y) {
+  %w = constant tensor<6x6xfloat32> [WEIGHTS]
+  %c = constant tensor<float32> [0.5]
+  %shape = constant tensor<4xint64> [1, 4, 2, 3]
+  %p = DotGeneral(%x, %w) {lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [0]}
+  %r = Reshape(%p, %shape)
+  %t = Transpose(%r) {permutation = [0, 2, 1, 3]}
+  %s = DotGeneral(%t, %k) {lhs_batching_dimensions = [0, 1], rhs_batching_dimensions = [0, 1], AXES}
+""".replace("WEIGHTS", ", ".join(map(str, range(36)))).replace(
+    "AXES", "lhs_contracting_dimensions = [3], rhs_contracting_dimensions = [2]"
+)
+
+
+@pytest.mark.parametrize("op", ["Mul(%s, %c)", "Mul(%c, %s)", "Div(%s, %c)"])
+def test_the_scale_of_scores_goes_into_the_weights_of_a_projection(op: str) -> None:
+    counts = op_counts(transformed(f"{HEADS}  %y = {op}\n}}", FUSE.apply))
+    assert counts == {"DotGeneral": 2, "Reshape": 1, "Transpose": 1}
+
+
+def test_a_scale_stays_where_scores_are_read_twice() -> None:
+    text = f"{HEADS}  %m = Mul(%s, %c)\n  %y = Add(%m, %s)\n}}"
+    assert op_counts(transformed(text, FUSE.apply))["Mul"] == 1
+
+
+def test_a_dividend_stays() -> None:
+    assert op_counts(transformed(f"{HEADS}  %y = Div(%c, %s)\n}}", FUSE.apply))["Div"] == 1

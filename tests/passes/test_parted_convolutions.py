@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from onnxtfl.passes.canonical.parted_convolutions import MOST_SUMMED, PARTS
+from onnxtfl.passes.canonical.parted_convolutions import FEATURES, MOST_SUMMED, READ_TAPS
+from onnxtfl.rewriting.patterns import Patterns
 from tests.passes.helpers import op_counts, transformed
 
 
@@ -39,14 +40,14 @@ def convolution(
 def test_taps_that_read_padding(
     size: str, kernel: str, padding: str, strides: str, dilation: str, kernels: list[str]
 ) -> None:
-    graph = transformed(convolution(200, size, kernel, padding, strides, dilation), PARTS.apply)
+    graph = transformed(convolution(200, size, kernel, padding, strides, dilation), READ_TAPS.apply)
     found = ["x".join(map(str, node.operand(1).shape[2:])) for node in graph.nodes if node.op.name == "Conv"]
     assert found == kernels
     assert op_counts(graph)["Add"] == len(kernels) - 1
 
 
 def test_parts_of_the_features() -> None:
-    graph = transformed(convolution(700, "6x6", "3x3", "[1, 1, 1, 1]"), PARTS.apply)
+    graph = transformed(convolution(700, "6x6", "3x3", "[1, 1, 1, 1]"), FEATURES.apply)
     kernels = [node.operand(1).shape for node in graph.nodes if node.op.name == "Conv"]
     assert kernels == [(2, 350, 3, 3)] * 2
     assert op_counts(graph) == {"Conv": 2, "Slice": 2, "Add": 1}
@@ -64,4 +65,4 @@ def test_parts_of_the_features() -> None:
 def test_others_stay(features: int, size: str, dilation: str) -> None:
     padding = {"1, 1": "[1, 1, 1, 1]", "3, 3": "[3, 3, 3, 3]", "7, 7": "[20, 20, 20, 20]"}[dilation]
     text = convolution(features, size, "3x3", padding, dilation=dilation)
-    assert op_counts(transformed(text, PARTS.apply)) == {"Conv": 1}
+    assert op_counts(transformed(text, Patterns.of(READ_TAPS, FEATURES).apply)) == {"Conv": 1}

@@ -22,9 +22,9 @@ from onnxtfl.rewriting.registry import Form
 from onnxtfl.targets import Target
 from onnxtfl.targets.instance import OpInstance
 from onnxtfl.targets.onnx import OnnxTarget
-from onnxtfl.targets.table import CostRow, entry
+from onnxtfl.targets.table import costs_of, entry
 from onnxtfl.targets.tflite import TfliteTarget
-from onnxtfl.targets.work import along_last, amounts_of, estimate
+from onnxtfl.targets.work import along_last, amounts_of, estimates
 
 TARGETS: tuple[Target, ...] = (TfliteTarget(), OnnxTarget(21))
 
@@ -72,11 +72,14 @@ def test_transposes_that_move_the_last_axis(shape: tuple[int, ...], order: tuple
 
 def test_the_first_row_about_an_op_counts() -> None:
     table = [{"constant": "filter", "call": 10, "macs": 1.0}, {"last": True, "call": 5}, {"last": False, "read": 0.5}]
-    known = [CostRow.of(row) for row in table]
+    known = costs_of({"avx512": table, "avx2": [{**row, "call": 7} for row in table]})
     weight = constant(np.ones((3, 8), np.float32))
-    assert estimate(known, instance("FULLY_CONNECTED", [value(5, 8), weight, None], 5, 3)) == 130
-    assert estimate(known, instance("FULLY_CONNECTED", [value(5, 8), value(3, 8), None], 5, 8)) == 0.5 * 256
-    assert estimate(known[:1], instance("FULLY_CONNECTED", [value(5, 8), value(3, 8), None], 5, 3)) is None
+    assert estimates(known, instance("FULLY_CONNECTED", [value(5, 8), weight, None], 5, 3)) == (130, 127)
+    assert estimates(known, instance("FULLY_CONNECTED", [value(5, 8), value(3, 8), None], 5, 8)) == (128, 7 + 128)
+    assert (
+        estimates(costs_of({"avx512": table[:1]}), instance("FULLY_CONNECTED", [value(5, 8), value(3, 8), None], 5, 3))
+        is None
+    )
 
 
 def dot(lhs: Value, rhs: Value, rhs_axis: int) -> Node:
@@ -104,24 +107,28 @@ def test_the_cheapest_form_is_taken() -> None:
 class _Priced(TfliteTarget):
     """A target with costs of its own."""
 
-    def __init__(self, **nanoseconds: float) -> None:
+    def __init__(self, **nanoseconds: tuple[float, ...]) -> None:
         super().__init__()
         self.nanoseconds = nanoseconds
 
-    def cost(self, node: Node, form: Form) -> float | None:
+    def cost(self, node: Node, form: Form) -> tuple[float, ...] | None:
         return self.nanoseconds.get(form.op)
 
 
 @pytest.mark.parametrize(
     ("costs", "op"),
     [
-        ({"FULLY_CONNECTED": 1000.0, "BATCH_MATMUL": 1050.0}, "FULLY_CONNECTED"),
-        ({"FULLY_CONNECTED": 1050.0, "BATCH_MATMUL": 1000.0}, "FULLY_CONNECTED"),  # as good as equal: by rank
-        ({"FULLY_CONNECTED": 5000.0, "BATCH_MATMUL": 1000.0}, "BATCH_MATMUL"),
-        ({"BATCH_MATMUL": 1000.0}, "FULLY_CONNECTED"),  # nothing is known of the other
+        ({"FULLY_CONNECTED": (1000.0, 1000.0), "BATCH_MATMUL": (1050.0, 900.0)}, "FULLY_CONNECTED"),
+        # as good as equal: by rank
+        ({"FULLY_CONNECTED": (1050.0, 1050.0), "BATCH_MATMUL": (1000.0, 1000.0)}, "FULLY_CONNECTED"),
+        ({"FULLY_CONNECTED": (5000.0, 5000.0), "BATCH_MATMUL": (1000.0, 1000.0)}, "BATCH_MATMUL"),
+        ({"FULLY_CONNECTED": (5000.0, 1000.0), "BATCH_MATMUL": (1000.0, 1000.0)}, "BATCH_MATMUL"),
+        # not at the expense of one machine
+        ({"FULLY_CONNECTED": (5000.0, 1000.0), "BATCH_MATMUL": (1000.0, 5000.0)}, "FULLY_CONNECTED"),
+        ({"BATCH_MATMUL": (1000.0, 1000.0)}, "FULLY_CONNECTED"),  # nothing is known of the other
     ],
 )
-def test_equal_costs_leave_the_choice_to_the_rank(costs: dict[str, float], op: str) -> None:
+def test_equal_costs_leave_the_choice_to_the_rank(costs: dict[str, tuple[float, ...]], op: str) -> None:
     weight = constant(np.ones((32, 64), np.float32))
     form = _Priced(**costs).accepted(dot(value(128, 64), weight, 1))
     assert form is not None and form.op == op
@@ -129,7 +136,7 @@ def test_equal_costs_leave_the_choice_to_the_rank(costs: dict[str, float], op: s
 
 def test_of_equal_costs_the_delegate_computes_its_own_ops() -> None:
     """XNNPACK leaves FULLY_CONNECTED with a computed filter to other kernels."""
-    form = _Priced(FULLY_CONNECTED=1000.0, BATCH_MATMUL=1050.0).accepted(dot(value(128, 64), value(32, 64), 1))
+    form = _Priced(FULLY_CONNECTED=(1000.0,), BATCH_MATMUL=(1050.0,)).accepted(dot(value(128, 64), value(32, 64), 1))
     assert form is not None and form.op == "BATCH_MATMUL"
 
 
@@ -142,10 +149,12 @@ def test_forms_that_compete_were_measured(target: Target) -> None:
 
 
 def timing(nanoseconds: float, last: bool = False, **amounts: float) -> Timing:
-    return Timing(frozenset(), last, False, {"call": 1.0, **dict.fromkeys(_REST, 0.0), **amounts}, nanoseconds)
+    return Timing(
+        "SUM", frozenset(), {}, last, False, {"call": 1.0, **dict.fromkeys(_REST, 0.0), **amounts}, nanoseconds
+    )
 
 
-_REST = ("read", "written", "rows", "pieces", "blocks")
+_REST = ("read", "written", "rows", "pieces", "blocks", "parts")
 
 
 def test_rows_explain_times_with_the_fewest_kinds_of_work() -> None:
@@ -160,7 +169,7 @@ def test_axes_have_rows_of_their_own_where_that_matters() -> None:
     sizes = (1000, 20_000, 300_000, 5_000_000, 6_000_000, 7_000_000)
     timings = [timing((0.5 if last else 0.05) * n, last, read=n) for n in sizes for last in (True, False)]
     assert rows(timings) == [{"last": True, "read": 0.5}, {"last": False, "read": 0.05}]
-    assert tomllib.loads(rows_text(rows(timings)))["rows"] == rows(timings)
+    assert tomllib.loads(rows_text({"avx2": rows(timings)}))["avx2"] == rows(timings)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
@@ -168,5 +177,5 @@ def test_models_of_candidates_run(target: Target) -> None:
     sample = Sample(ops.Transpose, [(2, 3, 4)], {"permutation": (0, 2, 1)})
     (candidate,) = candidates(sample, target)
     kernels = {"tfl": "litert", "onnx": "onnxruntime"}[target.name]
-    whole, before, after, least = times((kernels, [*candidate.models, minimal(target)]))
+    whole, before, after, least = times(("avx512", kernels, [*candidate.models, minimal(target)]))
     assert min(whole, before, after, least) > 0

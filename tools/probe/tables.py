@@ -32,9 +32,13 @@ def _op(part: str) -> str:
     return _name(part).partition(".")[0]
 
 
-def rows_text(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Rows of costs in TOML."""
-    return "rows = [\n" + "".join(f"  {{ {_row(row)} }},\n" for row in rows) + "]\n"
+def rows_text(rows: Mapping[str, Iterable[Mapping[str, Any]]]) -> str:
+    """Lists of rows of costs in TOML."""
+    return "".join(f"{name} = [\n{_lines(each)}]\n" for name, each in rows.items())
+
+
+def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(f"  {{ {_row(row)} }},\n" for row in rows)
 
 
 def _row(row: Mapping[str, Any]) -> str:

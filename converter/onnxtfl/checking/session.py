@@ -43,7 +43,7 @@ from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.formats import files
 from onnxtfl.inputs.description import MismatchError
 from onnxtfl.inputs.generation import UnknownInputError
-from onnxtfl.runtimes import GPU, RunError, Workers
+from onnxtfl.runtimes import GPU, RunError, Workers, shortage
 from onnxtfl.tracing.real_source import real_source
 
 PathLike = str | os.PathLike[str]
@@ -69,6 +69,8 @@ def check_models(
     if settings.runtime is not None and "tflite" not in map(files.sniff, (a, b)):
         raise UsageError("`runtime` selects the runtime of a .tflite model, but both models are .onnx")
     cases = cases_of(inputs, settings.random, settings.seed)
+    if missing := shortage((a, b)):
+        return CheckReport("not checked", missing, rtol=settings.rtol, atol=settings.atol, seed=settings.seed)
     with ExitStack() as stack:
         stack.enter_context(np.errstate(all="ignore"))  # values of models, and errors of them, may be infinite
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,10 @@ def _xml(subjects: Sequence[Subject]) -> str:
 
 
 def _json(subject: Subject) -> str:
-    return _as_json(_check(subject).to_json(subject.a, subject.b))
+    values = _check(subject).to_json(subject.a, subject.b)
+    if subject.conversion is not None:
+        values["gains"] = [asdict(gain) for gain in subject.conversion.report.gains]
+    return _as_json(values)
 
 
 def _as_json(values: Any) -> str:

@@ -28,6 +28,7 @@ from onnxtfl.rewriting.declared import as_declared
 from onnxtfl.rewriting.halves import moved_in_halves
 from onnxtfl.rewriting.int64 import narrow_int64
 from onnxtfl.rewriting.lower import emit
+from onnxtfl.rewriting.patterns import replaced
 from onnxtfl.rewriting.registry import DecomposeRule, Form, rule_name, rules_for
 from onnxtfl.rewriting.requantize import in_float, requantized
 from onnxtfl.rewriting.target import Refusal, Target
@@ -140,7 +141,7 @@ def _preferred(graph: Graph, node: Node, target: Target, form: Form) -> list[Nod
     """Rewrite an accepted node to ops that run faster, or on more hardware; return the new nodes, none if it stays.
 
     A move on more than `free_rank` axes becomes one on fewer; an op that the runtime's delegate leaves to other kernels
-    becomes ops that it computes, since each change between them costs time; one whose integer kernel is slow computes
+    becomes ops that it computes, where these do not cost more time; one whose integer kernel is slow computes
     in float.
     """
     if touches_quantized(node) and target.is_faster_in_float(node, form):
@@ -150,12 +151,17 @@ def _preferred(graph: Graph, node: Node, target: Target, form: Form) -> list[Nod
         return builder.created
     if _moves_many_axes(node, target):
         few = rules_for(node.op).decompositions_of(node, *target.chain, order="axes")
-        if made := _rewritten_if(graph, node, few, lambda one: _has_few_axes(one, target)):
+        if made := _rewritten_if(graph, node, few, lambda _, made: all(_has_few_axes(one, target) for one in made)):
             return made
     has_rules = rules_for(node.op).are_for(node.op, target.delegate_chain)
-    if has_rules and not touches_quantized(node) and not target.delegates(node, form):
+    is_equal = not touches_quantized(node) or node.op.moves is not None
+    if has_rules and is_equal and not target.delegates(node, form):
         found = rules_for(node.op).own_decompositions(node, *target.delegate_chain)
-        return _rewritten_if(graph, node, found, lambda one: _is_delegated(one, target))
+
+        def is_better(rule: str, made: Sequence[Node]) -> bool:
+            return all(_is_delegated(one, target) for one in made) and target.saves(rule, replaced(graph, node), made)
+
+        return _rewritten_if(graph, node, found, is_better)
     return []
 
 
@@ -198,14 +204,14 @@ def _is_delegated(node: Node, target: Target) -> bool:
 
 
 def _rewritten_if(
-    graph: Graph, node: Node, found: Iterable[DecomposeRule], is_better: Callable[[Node], bool]
+    graph: Graph, node: Node, found: Iterable[DecomposeRule], is_better: Callable[[str, Sequence[Node]], bool]
 ) -> list[Node]:
-    """Rewrite `node` by the first rule all of whose nodes are better; return these, none if there is no such rule."""
+    """Rewrite `node` by the first rule whose nodes are better; return these, none if there is no such rule."""
     for rule in found:
         builder = Builder(graph, node)
         builder.maker = rule_name(rule)
         values = builder.tried(rule, node)
-        if values is not None and all(map(is_better, builder.created)):
+        if values is not None and is_better(builder.maker, builder.created):
             graph.replace(node, [values] if isinstance(values, Value) else list(values))
             return builder.created
         builder.undo()

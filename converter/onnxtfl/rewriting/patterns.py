@@ -17,6 +17,8 @@ Rewrite = Callable[[Builder, Node], "Value | Sequence[Value] | None"]
 removed. Before a match is certain, it may change the graph only through the builder.
 """
 
+Pays = Callable[[str, Sequence[Node], Sequence[Node]], bool]
+
 MANY_USES = 1000
 """For values with more uses, only uses that a rewrite adds are visited again."""
 
@@ -54,8 +56,11 @@ class Patterns:
         """Whether there is a rewrite for nodes of this op."""
         return op in self._by_op
 
-    def apply(self, graph: Graph) -> bool:
-        """Rewrite `graph` until nothing matches; return whether anything changed."""
+    def apply(self, graph: Graph, pays: Pays | None = None) -> bool:
+        """Rewrite `graph` until nothing matches; return whether anything changed.
+
+        `pays`: says whether a rewrite is made, by its name, the nodes that it removes and those that it adds.
+        """
         work = deque(node for node in graph.nodes if node.op in self._by_op)
         waiting = set(work)
         changed = False
@@ -64,7 +69,7 @@ class Patterns:
             waiting.discard(node)
             if node.graph is not graph:
                 continue
-            touched = self._step(graph, node)
+            touched = self._step(graph, node, pays)
             changed |= touched is not None
             for other in touched or ():
                 if other.op in self._by_op and other.graph is graph and other not in waiting:
@@ -72,7 +77,7 @@ class Patterns:
                     work.append(other)
         return changed
 
-    def _step(self, graph: Graph, node: Node) -> list[Node] | None:
+    def _step(self, graph: Graph, node: Node, pays: Pays | None) -> list[Node] | None:
         current_budget().step(node.name, node.op.name)
         plain = may_match(node, quantized=False)
         builder = Builder(graph, node)
@@ -81,6 +86,9 @@ class Patterns:
                 continue
             result = builder.tried(rewrite, node)
             if result is None:
+                continue
+            if pays is not None and not pays(builder.maker, replaced(graph, node), builder.created):
+                builder.undo()
                 continue
             values = [result] if isinstance(result, Value) else list(result)
             producers = [v.producer for v in node.operands if v is not None and v.producer]
@@ -98,6 +106,20 @@ class Patterns:
 def _concrete(op: type[Op]) -> list[type[Op]]:
     """Return the concrete subclasses of an abstract op, else `op`."""
     return [op] if OPS.get(op.name) is op else [inner for each in op.__subclasses__() for inner in _concrete(each)]
+
+
+def replaced(graph: Graph, root: Node) -> list[Node]:
+    """The nodes that are unused once `root` is: itself and, of the nodes before it, those without another use."""
+    found = {root: None}
+    for node in (work := [root]):
+        for value in node.operands:
+            made = None if value is None else value.producer
+            if made is None or made in found or made.op.effect_of(made) is not Effect.PURE:
+                continue
+            if all(u in found for r in made.results for u in r.users()) and not any(map(graph.is_output, made.results)):
+                found[made] = None
+                work.append(made)
+    return work
 
 
 def erase_dead(graph: Graph, candidates: Iterable[Node]) -> list[Node]:

@@ -101,6 +101,13 @@ class Target(ABC):
         """Whether the delegate leaves `form` of quantized `node` to kernels that are slower than it is on floats."""
         return False
 
+    def saves(self, rule: str, before: Sequence[Node], after: Sequence[Node]) -> bool:
+        """Whether the nodes `after` a rule do not take longer than those `before` it, of which the first is the root.
+
+        True if the cost of the root is not known.
+        """
+        return True
+
     def may_compute_on_integers(self, node: Node) -> bool:
         """Whether any kernels compute on quantized types like those of `node`."""
         return self.has_integer_ops

@@ -16,7 +16,7 @@ from onnxtfl.runtimes.adapters import (
 )
 from onnxtfl.runtimes.process import Run, RunOptions, Worker
 from onnxtfl.runtimes.run_errors import RunError
-from onnxtfl.runtimes.workers import Workers, fit_together
+from onnxtfl.runtimes.workers import Workers, fit_together, shortage
 
 __all__ = [
     "ENGINE",
@@ -37,4 +37,5 @@ __all__ = [
     "fit_together",
     "is_fixed",
     "runtime_for",
+    "shortage",
 ]

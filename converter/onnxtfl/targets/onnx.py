@@ -22,7 +22,7 @@ from onnxtfl.ir.types import DType, OptionalType, SequenceType, TensorType, Type
 from onnxtfl.rewriting.registry import Form, quantized_rules, rules_for
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.instance import BoundOp
-from onnxtfl.targets.table import CostRow, Parameter
+from onnxtfl.targets.table import Costs, Parameter, costs_of
 from onnxtfl.targets.target import Target, operands_of
 
 _ON_QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "Identity", "If", "Loop", "Scan"})
@@ -95,8 +95,8 @@ class OnnxTarget(Target):
         schema = _schema(form.op, self.opset, form.domain)
         return None if schema is None else _bound(schema, operands_of(form), results, form.attributes)
 
-    def costs(self, form: Form) -> Sequence[CostRow]:
-        return () if form.domain else _costs(form.op)
+    def costs(self, form: Form) -> Costs:
+        return {} if form.domain else _costs(form.op)
 
     def refusal(self, form: Form, results: Sequence[Value]) -> Refusal | None:
         if form.own_version is not None:
@@ -253,6 +253,6 @@ def _gaps(op: str, version: int) -> Mapping[str, frozenset[str]]:
 
 
 @functools.cache
-def _costs(op: str) -> tuple[CostRow, ...]:
-    """The rows measured for `op`."""
-    return tuple(map(CostRow.of, _table().get(op, {}).get("costs", {}).get("rows", ())))
+def _costs(op: str) -> Costs:
+    """The rows measured for `op`, on one kind of machine."""
+    return costs_of(_table().get(op, {}).get("costs", {}))

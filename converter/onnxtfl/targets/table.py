@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import field
@@ -42,19 +43,39 @@ class Version:
 class CostRow:
     """Nanoseconds for each unit of work (see :mod:`work`).
 
-    The row applies to instances whose operands `constant` are constants, and that work along the last axis (`last`
-    True), along another one (False), or along either (None).
+    The row applies to instances whose operands `constant` are constants, that work along the last axis (`last` True),
+    along another one (False), or along either (None), that have these `options`, and whose amounts of work are in
+    `ranges` (lowest, highest).
     """
 
     constant: frozenset[str]
     last: bool | None
     rates: Mapping[str, float]
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    options: Mapping[str, bool] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> CostRow:
         """Read a row of a table."""
-        rates = {name: float(rate) for name, rate in table.items() if name not in ("constant", "last")}
-        return cls(frozenset(table.get("constant", "").split()), table.get("last"), rates)
+        ranges = {name: _range(text) for name, text in table.items() if isinstance(text, str) and name != "constant"}
+        options = {name: value for name, value in table.items() if isinstance(value, bool) and name != "last"}
+        rates = {name: float(r) for name, r in table.items() if name not in ("constant", "last", *ranges, *options)}
+        return cls(frozenset(table.get("constant", "").split()), table.get("last"), rates, ranges, options)
+
+
+def _range(text: str) -> tuple[float, float]:
+    """The bounds of "3-8", "3" or "3-", which has no upper one."""
+    low, dash, high = text.partition("-")
+    return float(low), float(high) if high else math.inf if dash else float(low)
+
+
+Costs = Mapping[str, tuple[CostRow, ...]]
+"""The rows of an op by kind of machine."""
+
+
+def costs_of(table: Mapping[str, Any]) -> Costs:
+    """Read the rows of a table of costs."""
+    return {machine: tuple(map(CostRow.of, rows)) for machine, rows in table.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +108,7 @@ class OpEntry:
     scales: tuple[str, ...]
     reads: Reading
     kernels: Mapping[str, tuple[Mapping[str, Any], ...]]
-    costs: tuple[CostRow, ...] = ()
+    costs: Costs = field(default_factory=dict)
     in_place: tuple[int, ...] = ()
     same_memory: bool = False
     hybrid: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
@@ -191,7 +212,7 @@ def entry(op: str) -> OpEntry:
         reads=reads,
         fixed_results={kind: (float(scale), zero) for kind, (scale, zero) in table.get("fixed_results", {}).items()},
         kernels=_by_runtime(kernels),
-        costs=tuple(map(CostRow.of, costs.get("rows", ()))),
+        costs=costs_of(costs),
         in_place=tuple(table.get("in_place", ())),
         same_memory=table.get("same_memory", False),
         hybrid=_by_runtime(section(f"{op}.hybrid")),

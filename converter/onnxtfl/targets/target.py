@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.budget import Gain, current_budget
 from onnxtfl.ir.builder import Operand
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import Permutation
@@ -22,10 +23,10 @@ from onnxtfl.rewriting import target as engine
 from onnxtfl.rewriting.registry import Computed, Form
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.instance import BoundOp
-from onnxtfl.targets.table import CostRow
-from onnxtfl.targets.work import estimate
+from onnxtfl.targets.table import Costs
+from onnxtfl.targets.work import estimates
 
-EQUAL, SOME = 1.2, 200.0
+EQUAL, SOME = 1.25, 200.0
 """Costs that differ by less than this factor, and this many nanoseconds, count as equal: measurements vary as much."""
 FEW = 64
 """The most elements of constants like axes and sizes."""
@@ -76,15 +77,15 @@ class Target(engine.Target):
         return ""
 
     @abstractmethod
-    def costs(self, form: Form) -> Sequence[CostRow]:
+    def costs(self, form: Form) -> Costs:
         """The costs measured for the op of `form`."""
 
     def accepted(self, node: Node) -> Form | None:
         """The form of `node` that is written; None if the target accepts none.
 
-        Of several, those that do not fall back; of these, the cheapest (those of one op, if costs do not count); if
-        costs are equal or unknown, those that the delegate computes; of these, the one with the smallest error of
-        quantized results; if errors are equal too, the first in the order of the rules.
+        Of several, those that do not fall back; of these, the cheapest on each kind of machine (those of one op, if
+        costs do not count); if costs are equal or unknown, those that the delegate computes; of these, the one with the
+        smallest error of quantized results; if errors are equal too, the first in the order of the rules.
 
         After layout assignment most nodes stay as they are until they are written: until then their forms are
         remembered.
@@ -108,23 +109,38 @@ class Target(engine.Target):
             return forms[0] if forms else None
         costs = [cost for form in forms if self.compares_costs and (cost := self.cost(node, form)) is not None]
         if len(costs) == len(forms):
-            limit = min(costs) * EQUAL + SOME
-            forms = [form for form, cost in zip(forms, costs, strict=True) if cost <= limit]
+            forms = [form for form, kept in zip(forms, cheapest(costs), strict=True) if kept]
         forms = [form for form in forms if self.delegates(node, form)] or forms
         if len(forms) < 2 or not any(result.is_quantized for result in node.results):
             return forms[0]
         return min(forms, key=lambda form: self.steps_off(form, results_of(node, form)))
 
-    def cost(self, node: Node, form: Form) -> float | None:
-        """The run time of `form` of `node` in nanoseconds; None if it was not measured."""
-        rows = self.costs(form)
-        op = self.bound(form, results_of(node, form)) if rows else None
-        return None if op is None else estimate(rows, op)
+    def cost(self, node: Node, form: Form) -> tuple[float, ...] | None:
+        """The run time of `form` of `node` in nanoseconds on each kind of machine; None if it was not measured."""
+        costs = self.costs(form)
+        op = self.bound(form, results_of(node, form)) if costs else None
+        return None if op is None else estimates(costs, op)
+
+    def saves(self, rule: str, before: Sequence[Node], after: Sequence[Node]) -> bool:
+        had, have = self.time(before) if self.time(before[:1]) else (), self.time(after)
+        saved = not had or not have or is_within(have, had)
+        if saved:
+            current_budget().gains.append(Gain(rule, had, have))
+        return saved
+
+    def time(self, nodes: Iterable[Node]) -> tuple[float, ...]:
+        """The run time of accepted nodes together in nanoseconds on each kind of machine; () if no cost is known."""
+        total: tuple[float, ...] = ()
+        for node in nodes:
+            form = self.accepted(node)
+            if form is not None and (found := self.cost(node, form)) is not None:
+                total = tuple(map(sum, zip(total or (0.0,) * len(found), found, strict=True)))
+        return total
 
     def node_cost(self, node: Node) -> float:
-        """The run time of the accepted form of `node` in microseconds; 0 if unknown."""
+        """The mean run time of the accepted form of `node` in microseconds; 0 if unknown."""
         form = self.accepted(node)
-        return (self.cost(node, form) or 0.0) / 1000 if form is not None else 0.0
+        return _mean(self.cost(node, form) or (0.0,)) / 1000 if form is not None else 0.0
 
     def transpose_cost(self, type_: TensorType, order: Permutation) -> float:
         """Microseconds to permute the axes of a tensor, as one or several ops; 0 if only axes of size 1 move."""
@@ -134,7 +150,7 @@ class Target(engine.Target):
             moves = not is_unit_move(shape, order)
             node = Node(ops.Transpose if moves else ops.Copy, [Value(type_)], {"permutation": order} if moves else {})
             node.add_result(type_.permuted(order) if moves else type_)
-            costs = [cost for form in self.forms(node) if (cost := self.cost(node, form)) is not None]
+            costs = [_mean(cost) for form in self.forms(node) if (cost := self.cost(node, form)) is not None]
             node.detach()
             self._transposes[key] = min(costs, default=0.0) / 1000
         return self._transposes[key]
@@ -178,6 +194,23 @@ class Target(engine.Target):
             refusal = self.refusal(form, node.results)
             if refusal is not None:
                 raise VerifyError(f"{self.title} does not accept it: {refusal.message}", node=node.name, op=form.op)
+
+
+def cheapest(costs: Sequence[tuple[float, ...]]) -> list[bool]:
+    """Which of several forms have the lowest costs; the first form is the one to write where machines disagree."""
+    first = costs[0]
+    harmless = [cost for cost in costs if is_within(cost, first)]
+    best = min(harmless, key=lambda cost: sum(c / max(f, 1.0) for c, f in zip(cost, first, strict=True)))
+    return [is_within(cost, first) and is_within(cost, best) for cost in costs]
+
+
+def _mean(cost: tuple[float, ...]) -> float:
+    return sum(cost) / len(cost)
+
+
+def is_within(cost: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Whether `cost` is not higher than `other` on any machine, as far as measurements can tell."""
+    return all(c <= o * EQUAL + SOME for c, o in zip(cost, other, strict=True))
 
 
 def as_form(node: Node) -> Form:

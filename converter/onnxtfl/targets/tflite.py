@@ -28,7 +28,7 @@ from onnxtfl.targets.instance import OpInstance, dtypes_of, is_half_constant
 from onnxtfl.targets.narrowed import refusal_by
 from onnxtfl.targets.table import (
     MEASURED,
-    CostRow,
+    Costs,
     OpEntry,
     Release,
     Version,
@@ -161,8 +161,8 @@ class TfliteTarget(Target):
         found = (getattr(narrowed(table.name, op), key) for table in tables for key in (*_CONDITIONS, "preferred"))
         return [condition for conditions in found for condition in conditions if reads_producers(condition)]
 
-    def costs(self, form: Form) -> Sequence[CostRow]:
-        return entry(form.op).costs if form.op in op_names() else ()
+    def costs(self, form: Form) -> Costs:
+        return entry(form.op).costs if form.op in op_names() else {}
 
     def advice(self, node: Node) -> str | None:
         return rules_for(node.op).only_onnx.get(node.op, self.table.advice)

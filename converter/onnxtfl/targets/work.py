@@ -8,6 +8,11 @@ macs       multiply-adds of a product of matrices, or a convolution
 rows       lines of elements along the last axis: 1,6,6,64 has 36
 pieces     contiguous parts after the last axis that the op works along: 1,6,6,64 gathered along axis 1 has 6
 blocks     contiguous parts from that axis on: 1,6,6,64 concatenated along axis 2 has 6
+tiles      `macs`, with as many features of the result as kernels compute: a multiple of 16
+wide       likewise, a multiple of 32
+lines      rows of each matrix that is multiplied by another one
+taps       positions of the window of a convolution
+parts      tensors that are joined, or made by a split
 =========  ==========================================================================================================
 """
 
@@ -22,21 +27,31 @@ from onnxtfl.ir.graph import Value
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import TensorType
 from onnxtfl.targets.instance import BoundOp, is_prepared
-from onnxtfl.targets.table import CostRow
+from onnxtfl.targets.table import CostRow, Costs
 
 Amounts = Mapping[str, float]
+_TILE = 16
 _AXES = ("axis", "axes", "dim", "perm")
 """Options and operands that list the axes along which an op works, of both formats."""
 
 
-def estimate(rows: Sequence[CostRow], op: BoundOp) -> float | None:
-    """The run time of `op` in nanoseconds, by the first row that applies; None if none does."""
-    amounts, last = amounts_of(op), None
+def estimates(costs: Costs, op: BoundOp) -> tuple[float, ...] | None:
+    """The run time of `op` in nanoseconds on each kind of machine; None if it was not measured."""
+    amounts = amounts_of(op)
+    found = [time for rows in costs.values() if (time := _estimate(rows, op, amounts)) is not None]
+    return tuple(found) if found and len(found) == len(costs) else None
+
+
+def _estimate(rows: Sequence[CostRow], op: BoundOp, amounts: Amounts) -> float | None:
+    """The run time by the first row that applies."""
+    last = None
     for row in rows:
         if row.last is not None and last is None:
             last = along_last(op)
         weights = all(is_prepared(value) for name in row.constant for value in op.named(name))
-        if weights and row.last in (None, last):
+        in_range = all(low <= amounts[name] <= high for name, (low, high) in row.ranges.items())
+        as_asked = all(bool(op.options.get(name)) == value for name, value in row.options.items())
+        if weights and in_range and as_asked and row.last in (None, last):
             return sum(rate * amounts[name] for name, rate in row.rates.items())
     return None
 
@@ -56,7 +71,7 @@ def amounts_of(op: BoundOp) -> Amounts:
         "call": 1,
         "read": sum(map(_bytes, read)),
         "written": sum(map(_bytes, results)),
-        "macs": _multiply_adds(op),
+        **_products(op),
         **_parts(op),
     }
 
@@ -73,15 +88,19 @@ def _product(shape: Iterable[Any]) -> int:
     return math.prod(max(1, estimated_size(d)) for d in shape)
 
 
-def _multiply_adds(op: BoundOp) -> float:
+def _products(op: BoundOp) -> Amounts:
     """The elements of the result times the contracted ones: second operand without batches / last axis of the
     result.
     """
     values = [v for _, _, v in (*op.operands[:2], *op.results[:1])]
     if len(values) < 3 or not all(isinstance(v.type, TensorType) and v.type.shape for v in values):
-        return 0
+        return dict.fromkeys(("macs", "tiles", "wide", "lines", "taps"), 0)
     kernel, result = values[1].shape, values[2].shape
-    return _size(values[2]) * _product(kernel[-op.matrix_rank :]) / _product(result[-1:])
+    features = _product(result[-1:])
+    macs = _size(values[2]) * _product(kernel[-op.matrix_rank :]) / features
+    lines = _product(result[-2:-1]) if op.matrix_rank else _size(values[2]) / features
+    tiles, wide = (macs * -(-features // tile) * tile / features for tile in (_TILE, 2 * _TILE))
+    return {"macs": macs, "tiles": tiles, "wide": wide, "lines": lines, "taps": _product(kernel[1:-1])}
 
 
 def _parts(op: BoundOp) -> dict[str, float]:
@@ -89,6 +108,7 @@ def _parts(op: BoundOp) -> dict[str, float]:
     last = max(_axes(op, source), default=-1) if source else -1
     shapes = _moved(op, len(source), last)
     return {
+        "parts": len(shapes),
         "rows": sum(_product(shape[:-1]) for shape in shapes),
         "pieces": sum(_product(shape[: last + 1]) for shape in shapes),
         "blocks": sum(_product(shape[: max(last, 0)]) for shape in shapes),
@@ -96,10 +116,13 @@ def _parts(op: BoundOp) -> dict[str, float]:
 
 
 def _moved(op: BoundOp, rank: int, last: int) -> list[Shape]:
-    """The shapes of the results; of the operands where these are more, or the axis `last` is reduced to size 1."""
+    """The shapes of the results; of the operands where these are more, where the axis `last` is reduced to size 1, and
+    where axes are reordered.
+    """
     read = [shape for _, p, v in op.operands if p.variable == op.main and len(shape := _shape(v)) == rank]
     written = [shape for _, _, v in op.results if len(shape := _shape(v)) == rank]
-    return read if len(read) > len(written) or (last >= 0 and written[0][last] == 1) else written
+    is_read = len(read) > len(written) or (last >= 0 and written[0][last] == 1)
+    return read if is_read or _given_axes(op, "perm") is not None else written
 
 
 def _source(op: BoundOp) -> Shape:

@@ -12,9 +12,22 @@ import numpy as np
 
 from onnxtfl.targets.work import Amounts
 
-KINDS = ("call", "read", "written", "rows", "pieces", "blocks")
-PRODUCT = ("call", "read", "written", "macs")
-_IMPROVEMENT = 0.9
+KINDS = ("call", "read", "written", "rows", "pieces", "blocks", "parts")
+PRODUCT = ("call", "read", "written", "macs", "tiles", "wide")
+RANGES: Mapping[str, tuple[str, tuple[int, ...]]] = {
+    "BATCH_MATMUL": ("lines", (2, 4)),
+    "CONCATENATION": ("parts", (6,)),
+    "CONV_2D": ("taps", (2,)),
+    "DEPTHWISE_CONV_2D": ("taps", (26,)),
+    "FULLY_CONNECTED": ("lines", (2, 4)),
+    "SPLIT": ("parts", (5,)),
+}
+"""Amounts by which an op has rows of its own, from these on: XNNPACK has kernels for one row and for several, for up to
+25 taps, and takes operands and results of up to so many parts.
+"""
+OPTIONS = {"BATCH_MATMUL": ("adj_x",)}
+"""Options by which an op has rows of its own: XNNPACK transposes that operand."""
+_IMPROVEMENT = 0.95
 """A further kind of work has to reduce the error to at most this fraction."""
 _MIN_TIMINGS = 6
 """The minimum number of timings for a row."""
@@ -26,9 +39,13 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Timing:
-    """One form of one node: names of constant operands, whether it works along the last axis, work, nanoseconds."""
+    """One form of one node: names of constant operands, options that matter, whether it works along the last axis,
+    amounts of work, nanoseconds.
+    """
 
+    op: str
     weights: frozenset[str]
+    options: Mapping[str, bool]
     last: bool
     is_product: bool
     amounts: Amounts
@@ -45,24 +62,44 @@ Row = dict[str, Any]
 
 def rows(timings: Iterable[Timing]) -> list[Row]:
     """The rows of one op, those with conditions first."""
-    groups: defaultdict[frozenset[str], list[Timing]] = defaultdict(list)
+    groups: defaultdict[tuple[frozenset[str], tuple[tuple[str, bool], ...]], list[Timing]] = defaultdict(list)
     for timing in timings:
-        groups[timing.weights].append(timing)
-    shared = frozenset.intersection(*groups)
-    ordered = sorted(groups, key=lambda weights: (-len(weights), sorted(weights)))
-    return [row for weights in ordered for row in _rows(weights - shared, groups[weights])]
+        groups[timing.weights, tuple(timing.options.items())].append(timing)
+    shared = frozenset.intersection(*(weights for weights, _ in groups))
+    ordered = sorted(groups, key=lambda key: (-len(key[0]), sorted(key[0]), key[1]))
+    made: list[Row] = []
+    for weights, options in ordered:
+        constant = {"constant": " ".join(sorted(weights - shared))} if weights - shared else {}
+        for within, part in _in_ranges(groups[weights, options]):
+            made += _rows({**constant, **dict(options), **within}, part)
+    return made
 
 
-def _rows(weights: frozenset[str], timings: Sequence[Timing]) -> Iterator[Row]:
+def _in_ranges(timings: Sequence[Timing]) -> Iterator[tuple[Row, list[Timing]]]:
+    """The timings in each range of amounts; one with few timings is part of the next."""
+    amount, starts = RANGES.get(timings[0].op, ("", ()))
+    low, part, rest = 0, list[Timing](), list(timings)
+    for start in (*starts, None):
+        part += [t for t in rest if start is None or t.amounts[amount] < start]
+        rest = [t for t in rest if t not in part]
+        if len(part) >= _MIN_TIMINGS or start is None:
+            within = f"{low}-" if start is None else f"{low}-{start - 1}"
+            yield {amount: within} if within != "0-" else {}, part
+            low, part = start or 0, []
+
+
+def _rows(conditions: Row, timings: Sequence[Timing]) -> Iterator[Row]:
     """One row, or, if they fit better, two: for work along the last axis, and for other axes."""
+    if not timings:
+        return
     parts = {last: [t for t in timings if t.last == last] for last in (True, False)}
     single = best_fit(timings)
     split = {last: best_fit(part) for last, part in parts.items() if len(part) >= _MIN_TIMINGS}
     if len(split) == 2 and _error(split, parts) < single[0] * _IMPROVEMENT:
         for last, (_, rates) in split.items():
-            yield _row(weights, {"last": last}, rates)
+            yield _row({**conditions, "last": last}, rates)
     else:
-        yield _row(weights, {}, single[1])
+        yield _row(conditions, single[1])
 
 
 def _error(fits: Mapping[bool, Fit], parts: Mapping[bool, Sequence[Timing]]) -> float:
@@ -71,10 +108,9 @@ def _error(fits: Mapping[bool, Fit], parts: Mapping[bool, Sequence[Timing]]) -> 
     return float(np.sqrt(squares / sum(map(len, parts.values()))))
 
 
-def _row(weights: frozenset[str], conditions: Mapping[str, bool], rates: Mapping[str, float]) -> Row:
+def _row(conditions: Row, rates: Mapping[str, float]) -> Row:
     """A row; rates have two significant digits, the precision of the measurement."""
-    constant = {"constant": " ".join(sorted(weights))} if weights else {}
-    return {**constant, **conditions, **{kind: float(f"{rate:.1e}") for kind, rate in rates.items()}}
+    return {**conditions, **{kind: float(f"{rate:.1e}") for kind, rate in rates.items()}}
 
 
 def best_fit(timings: Sequence[Timing]) -> Fit:

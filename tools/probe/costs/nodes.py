@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.build.convolutions import channels_last
 from onnxtfl.ir import ops
 from onnxtfl.ir.op import Op
+from onnxtfl.ir.ops.convolution import window_attributes
+from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
 
 Shape = tuple[int, ...]
@@ -25,6 +28,8 @@ FEATURE_MAPS = (
     (1, 64, 56, 56),
     (1, 3, 256, 256),
     (1, 256, 256, 3),
+    (1, 197, 4, 32),
+    (1, 32, 8, 64),
 )
 _ALL = np.iinfo(np.int32).max
 
@@ -41,9 +46,16 @@ class Sample:
 def samples() -> Iterator[Sample]:
     """All samples."""
     yield from products()
+    yield from convolutions()
+    yield from parts()
     for shape in FEATURE_MAPS:
         yield from data_movement(shape)
+        yield from elementwise(shape)
         yield from along_axes(shape)
+
+
+_ATTENTION = ((4, 197, 32, 197), (4, 197, 197, 32), (8, 49, 49, 32), (8, 49, 32, 49), (2, 256, 16, 64), (4, 32, 32, 32))
+"""Heads, positions, and the sizes of the products of an attention."""
 
 
 def products() -> Iterator[Sample]:
@@ -59,12 +71,53 @@ def products() -> Iterator[Sample]:
             rhs = ((k, n), (n, k))[j]
             axes = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (j,)}
             yield Sample(ops.DotGeneral, [(b, m, k), _weight(rhs) if weight else rhs], axes)
-    for b, m, k, n in ((8, 64, 64, 64), (12, 128, 32, 128), (4, 1, 64, 200)):
+    for b, m, k, n in (*_ATTENTION, (8, 64, 64, 64), (12, 128, 32, 128), (4, 1, 64, 200)):
         for i, j in itertools.product((1, 2), repeat=2):
             lhs, rhs = ((b, m, k), (b, k, m))[i == 1], ((b, k, n), (b, n, k))[j == 2]
             axes = {f"{side}_batching_dimensions": (0,) for side in ("lhs", "rhs")}
             axes |= {"lhs_contracting_dimensions": (i,), "rhs_contracting_dimensions": (j,)}
             yield Sample(ops.DotGeneral, [lhs, rhs], axes)
+    for heads, s, e, d in itertools.product((4,), (16, 197), (64, 384), (8, 24, 32, 64)):
+        axes = {f"{side}_batching_dimensions": (0,) for side in ("lhs", "rhs")}
+        axes |= {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (1,)}
+        yield Sample(ops.DotGeneral, [(1, s, e), _weight((heads, e, d))], axes)
+
+
+def convolutions() -> Iterator[Sample]:
+    """Convolutions of few and many features and taps; depthwise ones of more taps than XNNPACK's kernels take."""
+    maps = ((32, 32, 8), (32, 32, 32), (14, 14, 96), (7, 7, 256), (64, 64, 16))
+    for (height, width, features), out, taps in itertools.product(maps, (4, 16, 24, 64), (1, 3, 5)):
+        yield _convolution((1, height, width, features), (out, taps, taps, features), 1)
+    for (height, width, features), taps in itertools.product(maps, ((3, 3), (5, 5), (1, 9), (7, 7), (5, 6), (9, 9))):
+        yield _convolution((1, height + 8, width + 8, features), (1, *taps, features), features)
+
+
+def _convolution(shape: Shape, kernel: Shape, groups: int) -> Sample:
+    numbers = channels_last(2, 3, 0, (1, 2)) if groups == 1 else channels_last(2, 0, 3, (1, 2))
+    window = window_attributes(Window.of(kernel[1:3], (1, 1), (1, 1), (0, 0, 0, 0)))
+    bias = np.ones(kernel[0] if groups == 1 else kernel[-1], np.float32)
+    if kernel[1] > shape[1] or kernel[2] > shape[2]:
+        raise ValueError(f"a kernel {kernel} for {shape}")
+    return Sample(ops.Conv, [shape, _weight(kernel), bias], {**numbers, **window, "feature_group_count": groups})
+
+
+def parts() -> Iterator[Sample]:
+    """Splits into many parts, and their concatenation: the steps of a recurrent layer."""
+    for shape, axis in (((25, 1, 128), 0), ((25, 1, 512), 0), ((10, 2, 64), 0), ((1, 16, 16, 64), 3), ((8, 40, 32), 0)):
+        size = shape[axis]
+        for count in (count for count in (2, 4, 5, 8, 10, 16, 25) if size % count == 0):
+            yield Sample(ops.Split, [shape, np.full(count, size // count)], {"axis": axis})
+            part = (*shape[:axis], size // count, *shape[axis + 1 :])
+            yield Sample(ops.Concatenate, [part] * count, {"axis": axis})
+
+
+def elementwise(shape: Shape) -> Iterator[Sample]:
+    """Arithmetic on one tensor, on two, and on one and a vector."""
+    for op in (ops.Add, ops.Sub, ops.Mul, ops.Div, ops.Max, ops.Min):
+        yield Sample(op, [shape, shape])
+        yield Sample(op, [shape, _weight(shape[-1:])])
+    for op in (ops.Exp, ops.Sigmoid, ops.Tanh, ops.Sqrt, ops.Rsqrt, ops.Neg, ops.Abs, ops.Log, ops.Sign):
+        yield Sample(op, [shape])
 
 
 def _weight(shape: Shape) -> Any:
@@ -84,7 +137,8 @@ def data_movement(shape: Shape) -> Iterator[Sample]:
         yield Sample(ops.Concatenate, [shape, shape], {"axis": axis})
         for part in (size // 2, 1):
             yield Sample(ops.Split, [shape, np.asarray([part, size - part])], {"axis": axis})
-        yield _slice(shape, axis, 1, size // 2 + 1)
+        for start, limit in ((1, size // 2 + 1), (0, -(-size // 8)), (size // 8, size)):
+            yield _slice(shape, axis, start, limit)
         yield Sample(ops.Pad, [shape, _pads(axis), np.float32(0)])
         yield Sample(ops.Gather, [shape, np.arange(0, size, 2)], {"axis": axis})
         yield Sample(ops.Reverse, [shape], {"dimensions": (axis,)})
@@ -110,5 +164,5 @@ def along_axes(shape: Shape) -> Iterator[Sample]:
         yield Sample(ops.Softmax, [shape], {"axis": axis})
         yield Sample(ops.LogSoftmax, [shape], {"axis": axis})
         yield Sample(ops.CumSum, [shape, np.asarray(axis)])
-        for op in (ops.ArgMax, ops.ArgMin):
-            yield Sample(op, [shape], {"axis": axis, "dtype": DType.INT64})
+        for op, dtype in itertools.product((ops.ArgMax, ops.ArgMin), (DType.INT32, DType.INT64)):
+            yield Sample(op, [shape], {"axis": axis, "dtype": dtype, "keepdims": False})

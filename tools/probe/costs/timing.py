@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from tools.probe.costs.machines import become
 
 _MEASUREMENT_NS = 1_000_000
 """The duration in nanoseconds of one measurement, which calls a model several times."""
@@ -15,11 +16,16 @@ _MEASUREMENTS = 25
 Run = Callable[[], object]
 
 
-def times(job: tuple[str, Sequence[bytes]]) -> list[float]:
-    """The time of one run of each model in ns; `job`: "litert", "litert builtin" or "onnxruntime", and the models."""
-    kernels, models = job
-    opener = _onnxruntime if kernels == "onnxruntime" else _litert
-    return quartiles([opener(model, kernels) for model in models])
+def times(job: tuple[str, str, Sequence[bytes]]) -> list[float]:
+    """The time of one run of each model in ns.
+
+    `job`: the kind of machine (see :mod:`machines`), "litert" or "onnxruntime", and the models.
+    """
+    machine, runtime, models = job
+    if runtime == "onnxruntime":
+        return quartiles(list(map(_onnxruntime, models)))
+    become(machine)
+    return quartiles(list(map(_litert, models)))
 
 
 def quartiles(runs: Sequence[Run]) -> list[float]:
@@ -45,19 +51,17 @@ def _count(run: Run) -> int:
     return count
 
 
-def _litert(model: bytes, kernels: str) -> Run:
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+def _litert(model: bytes) -> Run:
+    from ai_edge_litert.interpreter import Interpreter
 
-    types = OpResolverType
-    resolver = types.AUTO if kernels == "litert" else types.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    interpreter = Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
+    interpreter = Interpreter(model_content=model, num_threads=1)
     interpreter.allocate_tensors()
     for detail in interpreter.get_input_details():
         interpreter.set_tensor(detail["index"], _random_array(detail["shape"]))
     return interpreter.invoke  # type: ignore[no-any-return]
 
 
-def _onnxruntime(model: bytes, kernels: str) -> Run:
+def _onnxruntime(model: bytes) -> Run:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

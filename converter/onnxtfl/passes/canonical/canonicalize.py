@@ -9,6 +9,7 @@
     Slice(x, everything)           ->  x                        Concatenate(x)             ->  x
     Pad(x, nothing)                ->  x                        Select(all true, x, y)     ->  x
     Concatenate(Split(x), y)       ->  Concatenate(x, y)        Div(1, Sqrt(x))            ->  Rsqrt(x)
+    Mul(Sign(x), Abs(x))           ->  x                        Relu(x), x >= 0        ->  x
     Reshape(Convert(constant), s)  ->  Convert(Reshape(constant, s))
 """
 
@@ -23,7 +24,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import convert_quantization
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import is_static
-from onnxtfl.ir.facts import fits_int32
+from onnxtfl.ir.facts import fits_int32, never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import SMALL, made_by, repeated, single_use, splat_value, uniform_scalar
@@ -265,6 +266,26 @@ def power(b: Builder, node: Node) -> Value | None:
         case -1 if is_float:
             return (1 / x).value
     return None
+
+
+@CANONICAL.on(ops.Relu)
+def relu(b: Builder, node: Node) -> Value | None:
+    """Replace Relu(%x) by %x, if it is never negative."""
+    return node.operand(0) if never_negative(node.operand(0)) else None
+
+
+@CANONICAL.on(ops.Mul)
+def sign_and_magnitude(b: Builder, node: Node) -> Value | None:
+    """Replace Mul(Sign(%x), Abs(%x)) by %x, as in exported Lp pools."""
+    one, other = (node.operand(i).producer for i in (0, 1))
+    if (
+        one is None
+        or other is None
+        or {one.op, other.op} != {ops.Sign, ops.Abs}
+        or one.operand(0) is not other.operand(0)
+    ):
+        return None
+    return one.operand(0) if one.operand(0).type == node.result.type else None
 
 
 @CANONICAL.on(ops.Real)

@@ -33,7 +33,7 @@ from onnxtfl.ir.types import DType
 from onnxtfl.ir.window_padding import pad_axes
 from onnxtfl.rewriting.patterns import Patterns
 
-PARTS = Patterns()
+READ_TAPS, FEATURES = Patterns(), Patterns()
 
 MOST_SUMMED = 6144
 """The most products in a sum: with more, a tile of the kernel does not stay in the cache of a core."""
@@ -54,7 +54,7 @@ class Tap:
     stop: int
 
 
-@PARTS.on(ops.Conv)
+@READ_TAPS.on(ops.Conv)
 def taps_that_read(b: Builder, node: Node) -> Value | None:
     """Compute each tap along an axis only where it reads elements, if most read padding, and none that never does::
 
@@ -138,7 +138,7 @@ def _spread(b: Builder, node: Node, axis: int, y: Value, tap: Tap) -> Value:
     return pad_axes(b, y, [attributes["output_spatial_dimensions"][axis]], (tap.start, count - tap.stop))
 
 
-@PARTS.on(ops.Conv)
+@FEATURES.on(ops.Conv)
 def features_in_parts(b: Builder, node: Node) -> Value | None:
     """Add up the convolutions of some input features each, if too many products are added up for one element::
 

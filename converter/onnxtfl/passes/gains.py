@@ -1,0 +1,87 @@
+"""What rewrites that only save time are expected to gain, by the measured costs of the ops before and after them.
+
+Such a rewrite is made if the ops after it cost less on a kind of machine, and not more on any other. Costs are those of
+the target's ops that a node becomes, with operands in the axis order that its kernels prefer; nodes of constants, and
+ops whose costs were not measured, are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from onnxtfl.errors import OnnxtflError
+from onnxtfl.ir.budget import Gain, current_budget
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import known_sizes
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.op import Permuted
+from onnxtfl.ir.reshape import transposed_constant
+from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.legalize import legalize
+from onnxtfl.targets import Target
+from onnxtfl.targets.layouts import preferred
+from onnxtfl.targets.target import is_within
+
+Times = tuple[float, ...]
+"""Nanoseconds on each kind of machine."""
+
+
+class Gains:
+    """The rewrites of a conversion that are made if they save time on `target`; the budget keeps their gains."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def pays(self, rule: str, before: Sequence[Node], after: Sequence[Node]) -> bool:
+        """Whether the nodes `after` are to replace those `before`; the gain is recorded if so.
+
+        True if the cost of the first one before, the root, is not known.
+        """
+        had, have = self.time(before) if self.time(before[:1]) else (), self.time(after)
+        if had and have and not is_within(have, had):
+            return False
+        current_budget().gains.append(Gain(rule, had, have))
+        return True
+
+    def time(self, nodes: Iterable[Node]) -> Times:
+        """The run time of nodes together; () if no cost is known."""
+        total: Times = ()
+        constants = set[Value]()
+        for node in nodes:
+            if all(v is None or v.is_constant or v in constants for v in node.operands):
+                constants.update(node.results)
+            elif found := self._time_of(node, constants):
+                total = tuple(map(sum, zip(total or (0.0,) * len(found), found, strict=True)))
+        return total
+
+    def _time_of(self, node: Node, constants: set[Value]) -> Times:
+        """The run time of one node, written alone in a graph; () if it is not known."""
+        if node.regions:
+            return ()
+        graph = Graph()
+        change = preferred(node, self.target.channels_last) or Permuted((), (), {})
+        orders = (*change.operands, *(None,) * len(node.operands))
+        try:
+            operands = [_operand(graph, v, order, constants) for v, order in zip(node.operands, orders, strict=False)]
+            attributes = {**node.attributes, **change.attributes}
+            graph.outputs = Builder(graph).many(node.op, *operands, **attributes)
+            legalize(graph, self.target)
+        except OnnxtflError:
+            return ()
+        return self.target.time(graph.nodes)
+
+
+def _operand(graph: Graph, value: Value | None, order: Sequence[int] | None, constants: set[Value]) -> Value | None:
+    """A value of the type of `value` in `order`: a constant for a constant (zeros for one of `constants`)."""
+    if value is None:
+        return None
+    type_ = value.type
+    if value in constants and isinstance(type_, TensorType) and type_.is_static:
+        value = constant(np.broadcast_to(type_.dtype.numpy.type(0), known_sizes(type_.shape or ())), type_=type_)
+    if value.data is not None:
+        return constant(value.data, type_=type_) if order is None else transposed_constant(value, tuple(order))
+    if order is not None and isinstance(type_, TensorType):
+        type_ = type_.permuted(tuple(order))
+    return graph.add_input(type_)
