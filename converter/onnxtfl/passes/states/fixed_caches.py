@@ -396,20 +396,26 @@ class _Rewriting:
         if any(step != 1 for step in steps) or not is_static(counts):
             raise _refusal(node, f"a part {node.result.type} of {x.type} at a place that depends on the tokens before")
         sizes, begins = known_sizes(counts), [b for b, _ in found]
-        for place in zip(x.shape, begins, sizes, strict=True):
-            self._require_rows(node, *place)
+        at = self._long_enough(node, at, begins, sizes)
         begin = self._numbers(begins, constant(np.zeros(len(found), np.int64)))
         return [self.b(ops.DynamicSlice, at, begin, slice_sizes=sizes)]
 
-    def _require_rows(self, node: Node, rows: Dim, begin: Dim, count: int) -> None:
-        """Refuse a part that would end after the last row of a table, since the kernel moves it to before that."""
-        if isinstance(begin, int) or not isinstance(rows, int):
-            return
-        last = self.caches.places - self.caches.new
-        missing = max(evaluate(begin, {self.filled: n}) for n in (0, last)) + count - rows
-        if missing > 0:
-            message = f"caches of {self.caches.places} places, but a table of {rows} positions"
-            raise _refusal(node, message, f"`context` of at most {max(1, self.caches.places - missing)}")
+    def _long_enough(self, node: Node, x: Value, begins: Sequence[Dim], counts: Sequence[int]) -> Value:
+        """`x`, padded where a part for all places would end after it, since the kernel moves such a part.
+
+        What follows the filled places has no meaning. A part for new tokens that ends after a table is refused.
+        """
+        padding = np.zeros((x.rank, 2), np.int64)
+        for axis, (begin, count) in enumerate(zip(begins, counts, strict=True)):
+            if isinstance(begin, int):
+                continue
+            ends = [evaluate(begin, {self.filled: n}) + count for n in (0, self.caches.places - self.caches.new)]
+            missing = max(ends) - int(x.shape[axis])
+            if missing > 0 and not self._has_places(node.result.shape[axis]):
+                message = f"caches of {self.caches.places} places, but a table of {x.shape[axis]} positions"
+                raise _refusal(node, message, f"`context` of at most {max(1, self.caches.places - missing)}")
+            padding[axis, 1] = max(missing, 0)
+        return self.b(ops.Pad, x, padding) if padding.any() else x
 
     def _varies(self, node: Node) -> bool:
         dims = [*node.operand(0).shape, *node.result.shape]
