@@ -347,7 +347,7 @@ def _used() -> float:
 
 
 def _conversions(bench: Bench, names: Sequence[str]) -> None:
-    limits = "wall at most 4 imports (and 4 for each 1,000 nodes of a chain) + 6 cp"
+    limits = "wall at most 4 imports (and 3 for each 1,000 nodes of a chain) + 6 cp"
     bench.begin("conversion", f"{limits}, peak memory at most the import's + 100 MB")
     walls = {}
     for name in names:
@@ -393,7 +393,7 @@ def _conversion(bench: Bench, name: str) -> float:
     commands = (bench.process(_IMPORTS), bench.copy(source), bench.convert(source, _target(bench, name)))
     imports, copy, conversion = bench.alternate(*commands)
     thousands = _SIZES[name][1] / 1000 if name in _SIZES else 0
-    limit = (4 + 4 * thousands) * imports.wall + 6 * copy.wall
+    limit = (4 + 3 * thousands) * imports.wall + 6 * copy.wall
     print(
         f"  {name:15} {source.stat().st_size / _MB:6.0f} MB: "
         f"{bench.check(f'{name} wall', conversion.wall, limit, 's')}, "

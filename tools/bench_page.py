@@ -32,7 +32,7 @@ _RULES = {
     "growth": "CPU time of a conversion divided by that of a model with half as many outputs, operands, nodes, readers "
     "of a value or inputs: at most 2.2. `back`: the conversion of the result to ONNX.",
     "conversion": "Wall time of `onnx2tfl --no-check`: at most 4 imports and 6 copies of the file (chains of 5,000 "
-    "and 10,000 nodes: 4 more imports for each 1,000 nodes). Peak memory of the process: at most that of the import "
+    "and 10,000 nodes: 3 more imports for each 1,000 nodes). Peak memory of the process: at most that of the import "
     "and 100 MB. `growth`: the time for 10,000 nodes divided by that for 5,000.",
     "large model": "90 linear layers, 2.88 GB of weights in external data, to TFLite and back: at most 4 imports and 6 "
     "copies of the weights each, and the import's memory and 100 MB.",

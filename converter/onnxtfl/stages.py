@@ -135,7 +135,7 @@ def real_arithmetic(target: Target, options: Options) -> Passes:
 def dynamic_products(target: Target, options: Options) -> Passes:
     """Products of activations that are quantized at run time, and rows of tables with scales of blocks."""
     rows = Pass("block rows", partial(quantize.gather_block_rows, target=target), EVERYWHERE, needs=NEUTRAL)
-    return [*_products(target, options), rows]
+    return [*_products(target, options), *([rows] if to_tflite(target, options) else [])]
 
 
 def _products(target: Target, options: Options) -> Passes:
@@ -270,8 +270,8 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     gains, is_exact = Gains(target), not options.is_quantized_later
     forms = Patterns.of(PHASES, *([TAPS, READ_TAPS] if is_exact else []))
     convolutions = Pass("convolutions", partial(forms.apply, pays=gains.pays), EVERYWHERE)
-    features = [Pass("features in parts", FEATURES.apply, EVERYWHERE)] if is_exact else []
-    joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
+    features = [Pass("features in parts", partial(FEATURES.apply, pays=gains.pays), EVERYWHERE)] if is_exact else []
+    joined = Pass("joined convolutions", partial(join_convolutions, pays=partial(gains.pays, surely=True)), EVERYWHERE)
     shared = Pass("shared operands", share_operands, EVERYWHERE)
     pairs = Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE)
     in_pairs = [Group("pairs of rows", (pairs, *CLEANUP), dependent=True, needs=NEUTRAL)] if is_exact else []
@@ -347,19 +347,22 @@ def layout(target: Target, options: Options) -> Passes:
         *([steps] if _computes_integers_only(target) else []),
         Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
         Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
-        *([Pass(*step, EVERYWHERE, needs=LAID_OUT) for step in _MOVES_OF_DELEGATE] if is_delegated else []),
+        *(_moves_of_delegate(target) if is_delegated else []),
         Group("cleanup", _tidied(target, options), needs=LAID_OUT),
         Pass("legalize merged", late, EVERYWHERE, needs=LAID_OUT, when=legalization.has_repeated_operands),
     ]
 
 
-_MOVES_OF_DELEGATE = (
-    ("merged columns", merge_columns),
-    ("columns", transpose_columns),
-    ("strided slices", slice_runs),
-    ("rows", pad_rows),
-    ("few axes", leave_out_unit_axes),
-)
+def _moves_of_delegate(target: Target) -> Passes:
+    """Moves as the delegate's kernels do them fastest."""
+    steps: dict[str, Callable[[Graph], None]] = {
+        "merged columns": merge_columns,
+        "columns": partial(transpose_columns, target=target),
+        "strided slices": slice_runs,
+        "rows": pad_rows,
+        "few axes": leave_out_unit_axes,
+    }
+    return [Pass(name, step, EVERYWHERE, needs=LAID_OUT) for name, step in steps.items()]
 
 
 def _computes_integers_only(target: Target) -> bool:

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from onnxtfl.errors import OnnxtflError
+from onnxtfl.ir import ops
 from onnxtfl.ir.budget import Gain, current_budget
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.op import Permuted
+from onnxtfl.ir.op import Permutation, Permuted
 from onnxtfl.ir.reshape import transposed_constant
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.legalize import legalize
@@ -34,13 +35,15 @@ class Gains:
     def __init__(self, target: Target) -> None:
         self.target = target
 
-    def pays(self, rule: str, before: Sequence[Node], after: Sequence[Node]) -> bool:
+    def pays(self, rule: str, before: Sequence[Node], after: Sequence[Node], surely: bool = False) -> bool:
         """Whether the nodes `after` are to replace those `before`; the gain is recorded if so.
 
-        True if the cost of the first one before, the root, is not known.
+        True if the cost of the first one before, the root, is not known. `surely`: equal costs are not enough.
         """
         had, have = self.time(before) if self.time(before[:1]) else (), self.time(after)
         if had and have and not is_within(have, had):
+            return False
+        if surely and not all(a < b for a, b in zip(have, had, strict=False)):
             return False
         current_budget().gains.append(Gain(rule, had, have))
         return True
@@ -48,25 +51,36 @@ class Gains:
     def time(self, nodes: Iterable[Node]) -> Times:
         """The run time of nodes together; () if no cost is known."""
         total: Times = ()
-        constants = set[Value]()
+        constants, orders = set[Value](), dict[Value, Permutation]()
         for node in nodes:
             if all(v is None or v.is_constant or v in constants for v in node.operands):
                 constants.update(node.results)
-            elif found := self._time_of(node, constants):
+            elif found := self._time_of(node, constants, self._change(node, orders)):
                 total = tuple(map(sum, zip(total or (0.0,) * len(found), found, strict=True)))
         return total
 
-    def _time_of(self, node: Node, constants: set[Value]) -> Times:
-        """The run time of one node, written alone in a graph; () if it is not known."""
+    def _change(self, node: Node, orders: dict[Value, Permutation]) -> Permuted:
+        """The axis orders that the kernels of `node` prefer, else those after the order of its operand in `orders`."""
+        change = preferred(node, self.target.channels_last)
+        if change is None and node.operands and (order := orders.get(node.operand(0))) is not None:
+            change = node.op.permuted(node, 0, order)
+        change = change or Permuted((), (), {})
+        orders.update({v: order for v, order in zip(node.results, change.results, strict=False) if order is not None})
+        return change
+
+    def _time_of(self, node: Node, constants: set[Value], change: Permuted) -> Times:
+        """The run time of one node after `change`, written alone in a graph; () if it is not known."""
         if node.regions:
             return ()
         graph = Graph()
-        change = preferred(node, self.target.channels_last) or Permuted((), (), {})
         orders = (*change.operands, *(None,) * len(node.operands))
         try:
             operands = [_operand(graph, v, order, constants) for v, order in zip(node.operands, orders, strict=False)]
-            attributes = {**node.attributes, **change.attributes}
-            graph.outputs = Builder(graph).many(node.op, *operands, **attributes)
+            builder, attributes = Builder(graph), {**node.attributes, **change.attributes}
+            for i, permutation in change.vectors.items():
+                if operands[i] is not None:
+                    operands[i] = builder.computed(ops.Gather, operands[i], list(permutation), axis=0)
+            graph.outputs = builder.many(node.op, *operands, **attributes)
             legalize(graph, self.target)
         except OnnxtflError:
             return ()

@@ -29,6 +29,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
 from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dependencies import needed_values
 from onnxtfl.ir.dims import Dim, Symbol, differ, evaluate, is_static, known_sizes, size_or, substitute, symbol, symbols
@@ -36,6 +37,7 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.states.bounded_sizes import decide_comparisons
+from onnxtfl.passes.states.grown_masks import grown_masks
 from onnxtfl.passes.states.tables import last_row
 from onnxtfl.passes.states.unfilled_places import operands_without_unfilled, with_ends
 
@@ -116,8 +118,10 @@ class _Rewriting:
         self.inputs: list[Value] = []
 
     def run(self) -> None:
-        old = list(self.graph.nodes)
+        old, masks = list(self.graph.nodes), grown_masks(self.graph, self.filled, self.caches.new)
         self._make_inputs()
+        for value, (before, after) in masks.items():
+            self.new[value] = self._causal(before, after)
         for node in old:
             self._make(node)
         names = self.graph.output_names
@@ -177,6 +181,13 @@ class _Rewriting:
             return value
         rows = self.b(ops.Add, constant(np.arange(new, dtype=np.int32)), self.shift)
         return self.b(ops.Gather, value, self.b(ops.Min, rows, np.asarray([new - 1], np.int32)), axis=1)
+
+    def _causal(self, before: Array, after: Array) -> Value:
+        """A mask [.., N, C]: one element for places up to that of the row's token, and another for those after it."""
+        places = constant(np.arange(self.caches.places, dtype=np.int32).reshape(1, -1))
+        at = self.b(ops.Reshape, self.at, [self.caches.new, 1])
+        is_before = self.b(ops.Compare, places, at, comparison_direction="LE")
+        return self.b(ops.Select, is_before, constant(before), constant(after))
 
     def _input(self, name: str, dtype: DType, shape: tuple[int, ...]) -> Value:
         value = Value(TensorType(dtype, shape), name)
@@ -395,8 +406,27 @@ class _Rewriting:
         counts = [n for _, n in found]
         if any(step != 1 for step in steps) or not is_static(counts):
             raise _refusal(node, f"a part {node.result.type} of {x.type} at a place that depends on the tokens before")
-        begin = self._numbers([b for b, _ in found], constant(np.zeros(len(found), np.int64)))
-        return [self.b(ops.DynamicSlice, at, begin, slice_sizes=known_sizes(counts))]
+        sizes, begins = known_sizes(counts), [b for b, _ in found]
+        at = self._long_enough(node, at, begins, sizes)
+        begin = self._numbers(begins, constant(np.zeros(len(found), np.int64)))
+        return [self.b(ops.DynamicSlice, at, begin, slice_sizes=sizes)]
+
+    def _long_enough(self, node: Node, x: Value, begins: Sequence[Dim], counts: Sequence[int]) -> Value:
+        """`x`, padded where a part for all places would end after it, since the kernel moves such a part.
+
+        What follows the filled places has no meaning. A part for new tokens that ends after a table is refused.
+        """
+        padding = np.zeros((x.rank, 2), np.int64)
+        for axis, (begin, count) in enumerate(zip(begins, counts, strict=True)):
+            if isinstance(begin, int):
+                continue
+            ends = [evaluate(begin, {self.filled: n}) + count for n in (0, self.caches.places - self.caches.new)]
+            missing = max(ends) - int(x.shape[axis])
+            if missing > 0 and not self._has_places(node.result.shape[axis]):
+                message = f"caches of {self.caches.places} places, but a table of {x.shape[axis]} positions"
+                raise _refusal(node, message, f"`context` of at most {max(1, self.caches.places - missing)}")
+            padding[axis, 1] = max(missing, 0)
+        return self.b(ops.Pad, x, padding) if padding.any() else x
 
     def _varies(self, node: Node) -> bool:
         dims = [*node.operand(0).shape, *node.result.shape]
