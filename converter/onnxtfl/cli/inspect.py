@@ -35,7 +35,7 @@ STAGES = {
     ),
     ".tflite": (
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "small types", "complex numbers"),
-        *("recognize", "recognize layers", "block rows", "quantized types", "simplify", "fuse quantized"),
+        *("recognize", "recognize layers", "quantized types", "simplify", "fuse quantized"),
         *("uint8 storage", "quantized io", "int32 outputs", "opset", "formulas", "integer sums"),
         *("separate outputs", "legalize", "tidy", "sink", "layout", "legalize late", "loop invariants", "cleanup"),
         *("legalize merged", "surround moves", "lower"),
