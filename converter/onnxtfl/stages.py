@@ -134,7 +134,7 @@ def real_arithmetic(target: Target, options: Options) -> Passes:
 def dynamic_products(target: Target, options: Options) -> Passes:
     """Products of activations that are quantized at run time, and rows of tables with scales of blocks."""
     rows = Pass("block rows", partial(quantize.gather_block_rows, target=target), EVERYWHERE, needs=NEUTRAL)
-    return [*_products(target, options), rows]
+    return [*_products(target, options), *([rows] if to_tflite(target, options) else [])]
 
 
 def _products(target: Target, options: Options) -> Passes:
@@ -270,7 +270,7 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     forms = Patterns.of(PHASES, *([TAPS, READ_TAPS] if is_exact else []))
     convolutions = Pass("convolutions", partial(forms.apply, pays=gains.pays), EVERYWHERE)
     features = [Pass("features in parts", partial(FEATURES.apply, pays=gains.pays), EVERYWHERE)] if is_exact else []
-    joined = Pass("joined convolutions", partial(join_convolutions, pays=partial(gains.pays, surely=True)), EVERYWHERE)
+    joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
     shared = Pass("shared operands", share_operands, EVERYWHERE)
     pairs = [Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if is_exact else []
     return [Group("convolutions", (convolutions, *features, joined, shared, *CLEANUP), needs=NEUTRAL), *pairs]

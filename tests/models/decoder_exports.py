@@ -101,7 +101,8 @@ def by_dynamo(kind: str, folder: Path, opset: int = 18) -> None:
             for layer, (keys, values) in enumerate(past):
                 cache.update(keys, values, layer)
             has_positions = {} if kind == "opt" else {"position_ids": position_ids}
-            found = self.model(input_ids, attention_mask, past_key_values=cache, use_cache=True, **has_positions)
+            given = {"attention_mask": attention_mask, "past_key_values": cache, **has_positions}
+            found = self.model(input_ids, use_cache=True, **given)
             return found.logits, [(layer.keys, layer.values) for layer in found.past_key_values.layers]
 
     with torch.no_grad():

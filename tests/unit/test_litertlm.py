@@ -58,6 +58,17 @@ def test_the_sections(folder: Path) -> None:
     assert "model_type tf_lite_prefill_decode" in shown[2]
 
 
+def test_the_file_without_a_check_is_the_same(folder: Path, tmp_path: Path) -> None:
+    """Its model is written to its place in the container, with a check copied to it."""
+    onnxtfl.llm.convert(folder / "model.onnx", tmp_path / "m.litertlm", prefill=[16, 4], context=64, check=False)
+    pairs = (
+        read_container(open_source(path)).sections for path in (folder / "model.litertlm", tmp_path / "m.litertlm")
+    )
+    for copied, written in zip(*pairs, strict=True):
+        assert (copied.kind, copied.properties) == (written.kind, written.properties)
+        assert copied.content.read(0, copied.content.size) == written.content.read(0, written.content.size)
+
+
 def test_the_builder_reads_it(folder: Path, tmp_path: Path) -> None:
     builder.unpack(str(folder / "model.litertlm"), str(tmp_path))
     assert any(path.suffix == ".tflite" for path in tmp_path.iterdir())

@@ -130,8 +130,10 @@ def test_a_decoder_that_reads_an_encoder() -> None:
 
 def test_embeddings_instead_of_tokens() -> None:
     inputs, outputs = caches("past_key_values.{0}.{1}", "present.{0}.{1}")
-    said = refusal([state("inputs_embeds", "new", 64), MASK, *inputs], [LOGITS, *outputs])
-    assert "looked for an input of token ids (input_ids); it has other inputs: inputs_embeds" in said
+    found = decoder([state("inputs_embeds", "new", 64), MASK, *inputs], [LOGITS, *outputs])
+    assert (found.tokens, found.has_embeddings, len(found.caches)) == ("inputs_embeds", True, len(inputs))
+    said = refusal([state("inputs_embeds", 64), MASK, *inputs], [LOGITS, *outputs])
+    assert "looked for an input of token ids (input_ids) or of their embeddings (inputs_embeds)" in said
 
 
 def test_open_batch() -> None:

@@ -140,6 +140,26 @@ def test_without_hybrid_kernels_the_product_is_exact() -> None:
     np.testing.assert_allclose(found, weights.x @ weights.real.T, atol=1e-5)
 
 
+@pytest.mark.parametrize("is_shuffled", [False, True])
+def test_columns_in_any_order_of_blocks(is_shuffled: bool) -> None:
+    """`g_idx` tells the block of each column: columns and the elements of activations are sorted by it."""
+    weights = Blocks(4, 128, 32)
+    groups = np.arange(128) // 32
+    groups = np.random.default_rng(2).permutation(groups) if is_shuffled else groups
+    rows = {"w": weights.packed(weights.integers).reshape(ROWS, 4, -1), "s": weights.scales.reshape(-1)}
+    rows["g"] = groups.astype(np.int32)
+    attributes = {"K": 128, "N": ROWS, "bits": 4, "block_size": 32}
+    data = converted(made("MatMulNBits", {"a": weights.x}, 1, rows, "a,w,s,,g", **attributes))
+    real = (weights.integers - 8) * weights.scales[:, groups]
+    order = np.argsort(groups, kind="stable")
+    np.testing.assert_array_equal(stored_weights(data, 32).astype(F), real[:, order].astype(F))
+    ops_ = [node.op.name for node in files.read(data).main.nodes]
+    assert ("tfl.GATHER" in ops_) == is_shuffled and "tfl.DEQUANTIZE" not in ops_
+    ((_, found),) = run_tflite(data, [weights.x])
+    wanted = weights.x @ real.T
+    np.testing.assert_allclose(found, wanted, atol=0.02 * np.abs(wanted).max())
+
+
 def test_an_odd_number_of_blocks_of_16() -> None:
     """Two of them are no block of 32: the builtin kernel reads them as they are."""
     weights = Blocks(4, 48, 16, zeros=True)

@@ -17,10 +17,12 @@ from onnxtfl.option_table import INSPECT
 STAGES = {
     ".onnx": (
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "narrow", "small types"),
-        *("floats", "dynamic products", "remark dynamic products", "quantized types", "simplify", "layers of scans"),
-        *("integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io", "hybrid", "formulas"),
-        *("convolutions", "separate outputs", "legalize", "saturate", "tidy", "sink", "layout", "legalize late"),
-        *("loop invariants", "columns", "cleanup", "legalize merged", "lower", "fuse activations", "pass through"),
+        *("floats", "dynamic products", "remark dynamic products", "block rows", "quantized types", "simplify"),
+        *("layers of scans", "integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io"),
+        *("hybrid", "formulas", "used positions", "convolutions", "pairs of rows", "fold", "merge equal"),
+        *("separate outputs", "legalize", "saturate", "tidy", "sink", "layout", "legalize late", "loop invariants"),
+        *("merged columns", "columns", "strided slices", "rows", "cleanup", "legalize merged", "lower"),
+        *("fuse activations", "pass through"),
         *("state tensors", "memory", "prepared outputs"),
     ),
     ".tflite": (

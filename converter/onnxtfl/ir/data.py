@@ -24,6 +24,7 @@ __all__ = [
     "Array",
     "ArrayData",
     "CastData",
+    "ColumnsData",
     "FileData",
     "FilledData",
     "PaddedData",
@@ -413,6 +414,22 @@ class PartData(TensorData):
         whole, first = self.base.slab(axis, start, stop), self.start
         part: Array = whole[(slice(None),) * self.axis + (slice(first, first + self.shape[self.axis]),)]
         return part
+
+
+class ColumnsData(TensorData):
+    """The columns of a matrix in another order."""
+
+    def __init__(self, base: TensorData, order: Array) -> None:
+        self.base, self.order, self.dtype, self.shape = base, order, base.dtype, base.shape
+
+    @property
+    def key(self) -> Hashable:
+        return ("columns", self.base.key, self.shape, _digest(self.order))
+
+    def slab(self, axis: int, start: int, stop: int) -> Array:
+        if axis == 0:
+            return np.take(self.base.slab(0, start, stop), self.order, 1)
+        return np.take(self.base.numpy(), self.order[start:stop], 1)
 
 
 class PaddedData(TensorData):

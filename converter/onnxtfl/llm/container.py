@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
+import io
+import os
+import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from onnxtfl.llm.builder import builder_package
 from onnxtfl.llm.tokenizers import Tokenizer
 from onnxtfl.temporary import Folder
+
+Result = TypeVar("Result")
 
 
 def write_container(
@@ -19,17 +24,62 @@ def write_container(
 
     Raises RuntimeUnavailableError without litert-lm-builder.
     """
-    package = builder_package()
     with Folder() as folder:
-        (folder / "metadata.pb").write_bytes(metadata)
-        builder = package.LitertLmFileBuilder()
-        builder.add_llm_metadata(str(folder / "metadata.pb"))
-        if tokenizer.kind == "Hugging Face":
-            named = shutil.copyfile(tokenizer.path, folder / "tokenizer.json")  # the builder wants this suffix
-            builder.add_hf_tokenizer(str(named))
-        else:
-            builder.add_sentencepiece_tokenizer(str(tokenizer.path))
-        builder.add_tflite_model(str(model), package.TfLiteModelType.PREFILL_DECODE)
+        builder = _builder(model, tokenizer, metadata, folder)
         if embedder is not None:
-            builder.add_tflite_model(str(embedder), package.TfLiteModelType.EMBEDDER)
+            builder.add_tflite_model(str(embedder), builder_package().TfLiteModelType.EMBEDDER)
         builder.build(out)
+
+
+def write_container_around(
+    write: Callable[[BinaryIO], Result], tokenizer: Tokenizer, metadata: bytes, out: BinaryIO
+) -> Result:
+    """As `write_container`, for a model that `write` writes to its place in the file, and so once only. Returns what
+    `write` does.
+    """
+    with Folder() as folder:
+        model = folder / "model.tflite"
+        model.write_bytes(b"0")
+        builder, whole = _builder(model, tokenizer, metadata, folder), io.BytesIO()
+        builder.build(whole)
+        start = whole.getbuffer().nbytes - 1
+        out.seek(start)
+        result = write(out)
+        os.truncate(model, out.tell() - start)  # a file without blocks, of which the builder sees the size
+        beginning = _Beginning(start)
+        builder.build(beginning)
+        out.seek(0)
+        out.write(beginning.getvalue())
+        out.seek(0, os.SEEK_END)
+    return result
+
+
+def _builder(model: Path, tokenizer: Tokenizer, metadata: bytes, folder: Path) -> Any:
+    """The builder of a container whose last section is the model; `folder`: where the other sections are stored."""
+    package = builder_package()
+    (folder / "metadata.pb").write_bytes(metadata)
+    builder = package.LitertLmFileBuilder()
+    builder.add_llm_metadata(str(folder / "metadata.pb"))
+    if tokenizer.kind == "Hugging Face":
+        content = tokenizer.path.read_bytes()
+        packed = folder / "tokenizer.zlib"  # the builder would compress a .json each time that it writes it
+        packed.write_bytes(len(content).to_bytes(8, "little") + zlib.compress(content))
+        builder.add_hf_tokenizer(str(packed))
+    else:
+        builder.add_sentencepiece_tokenizer(str(tokenizer.path))
+    builder.add_tflite_model(str(model), package.TfLiteModelType.PREFILL_DECODE)
+    return builder
+
+
+class _Beginning(io.BytesIO):
+    """A file of which only the first `most` bytes are kept."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def write(self, content: Any) -> int:
+        place, size = self.tell(), memoryview(content).nbytes
+        super().write(memoryview(content).cast("B")[: max(0, self.most - place)])
+        self.seek(place + size)
+        return size

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from onnxtfl import platform_calls
 from onnxtfl.arguments import conversion_options, model_kind, of_command, settings
@@ -247,9 +248,7 @@ def _write(
     model: Any, output: Output, given: Mapping[str, Any], sizes: Sizes, parts: _Parts | None
 ) -> tuple[dict[str, Report], CheckReport | None]:
     """Write the model, check it, and write the container around it if there are `parts`."""
-    from onnxtfl.llm.encoder_decoders import EncoderDecoder, encoder_decoder_to_tflite
-    from onnxtfl.llm.fixed_decoders import FixedDecoder, fixed_decoder_to_tflite
-    from onnxtfl.llm.signatures import decoder_to_tflite
+    from onnxtfl.llm.container import write_container_around
     from onnxtfl.pipeline_report import joined
     from onnxtfl.quantizing import Quantizing
 
@@ -257,26 +256,38 @@ def _write(
     if quantizing is not None:
         quantizing.validate()
     options = conversion_options({name: value for name, value in given.items() if name != "metadata"})
-    how: dict[str, Any] = {"prefill": sizes.prefill, "prefill_logits": given["prefill_logits"]}
-    with Folder(output.file.parent.parent) as folder:
-        file = output.file if parts is None else folder / "model.tflite"
-        try:
+    write = partial(_write_model, model, options=options, sizes=sizes, prefill_logits=given["prefill_logits"])
+    is_read = quantizing is not None or given["check"] is not False  # by itself, before the container is made
+    try:
+        if parts is not None and parts.embedder is None and not is_read:
+            with output.file.open("w+b") as out:
+                return write_container_around(write, parts.tokenizer, parts.message, out), None
+        with Folder(output.file.parent.parent) as folder:
+            file = output.file if parts is None else folder / "model.tflite"
             with file.open("w+b") as out:
-                if isinstance(model, FixedDecoder):
-                    reports = fixed_decoder_to_tflite(model, out, options)
-                elif isinstance(model, EncoderDecoder):
-                    new = sizes.prefill[0]
-                    reports = encoder_decoder_to_tflite(model, out, options, new=new, context=sizes.context)
-                else:
-                    reports = decoder_to_tflite(model, out, options, context=sizes.context, **how)
+                reports = write(out)
             if quantizing is not None:
                 quantizing.run(file, joined(reports), given["seed"])
             compared = None if given["check"] is False else _compared(model, file, given)
             if parts is not None:
                 compared = _packed(file, output.file, parts, options, compared, given)
-        except OSError as error:
-            raise OutputError(f"cannot write {output.shown}: {error.strerror or error}") from error
+    except OSError as error:
+        raise OutputError(f"cannot write {output.shown}: {error.strerror or error}") from error
     return reports, compared
+
+
+def _write_model(model: Any, out: BinaryIO, options: Options, sizes: Sizes, prefill_logits: bool) -> dict[str, Report]:
+    """Write the signatures of a model, from the position of the file on."""
+    from onnxtfl.llm.encoder_decoders import EncoderDecoder, encoder_decoder_to_tflite
+    from onnxtfl.llm.fixed_decoders import FixedDecoder, fixed_decoder_to_tflite
+    from onnxtfl.llm.signatures import decoder_to_tflite
+
+    if isinstance(model, FixedDecoder):
+        return fixed_decoder_to_tflite(model, out, options)
+    if isinstance(model, EncoderDecoder):
+        return encoder_decoder_to_tflite(model, out, options, new=sizes.prefill[0], context=sizes.context)
+    how: dict[str, Any] = {"prefill": sizes.prefill, "prefill_logits": prefill_logits}
+    return decoder_to_tflite(model, out, options, context=sizes.context, **how)
 
 
 def _packed(

@@ -9,7 +9,7 @@ from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import OPS, Graph, Node, Value
 from onnxtfl.ir.op import Effect, Op
-from onnxtfl.ir.quantized import may_match
+from onnxtfl.ir.quantized import may_match, touches_quantized
 from onnxtfl.rewriting.registry import rule_name
 
 Rewrite = Callable[[Builder, Node], "Value | Sequence[Value] | None"]
@@ -63,12 +63,13 @@ class Patterns:
         """
         work = deque(node for node in graph.nodes if node.op in self._by_op)
         waiting = set(work)
-        changed = False
+        budget, changed = current_budget(), False
         while work:
             node = work.popleft()
             waiting.discard(node)
             if node.graph is not graph:
                 continue
+            budget.step(node.name, node.op.name)
             touched = self._step(graph, node, pays)
             changed |= touched is not None
             for other in touched or ():
@@ -78,8 +79,7 @@ class Patterns:
         return changed
 
     def _step(self, graph: Graph, node: Node, pays: Pays | None) -> list[Node] | None:
-        current_budget().step(node.name, node.op.name)
-        plain = may_match(node, quantized=False)
+        plain = not touches_quantized(node)
         builder = Builder(graph, node)
         for rewrite, quantized, builder.maker in self._by_op[node.op]:
             if not plain and not (quantized and may_match(node, quantized)):

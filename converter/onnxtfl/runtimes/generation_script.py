@@ -43,7 +43,7 @@ def decode_onnx(sessions: dict[str, Any], plan: Plan) -> Steps:
     state = Growing(sessions[""], plan)
     prompt = plan["prompt"]
     for start in range(0, len(prompt), CHUNK):
-        logits = state.feed(prompt[start : start + CHUNK])
+        logits = state.feed_all(prompt[start : start + CHUNK])
     return decoded(plan, logits, lambda token: state.feed([token]))
 
 
@@ -82,6 +82,15 @@ class Growing:
         self.slots = {slot.name: slot for slot in session.get_inputs()}
         self.outputs = [slot.name for slot in session.get_outputs()]
         self.past = {past: np.zeros(shape, dtype_of(self.slots[past])) for past, _, shape, _ in self.caches}
+
+    def feed_all(self, tokens: list[int]) -> Any:
+        """The logits after the last of more tokens: one by one where a model takes several with empty caches only."""
+        try:
+            return self.feed(tokens)
+        except Exception:
+            if not self.filled:
+                raise
+        return [self.feed([token]) for token in tokens][-1]
 
     def feed(self, tokens: list[int]) -> Any:
         """The logits after the last of more tokens."""

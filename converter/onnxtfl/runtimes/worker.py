@@ -133,11 +133,18 @@ def generate(request: Item) -> Item:
     """Decode tokens as the request's plan says; the models stay loaded."""
     module, plan, is_onnx = script("generation_script"), request["plan"], request["runtime"] == "onnxruntime"
     files = plan.get("files") or {"": request["model"]}
-    models = {role: opened({**request, "model": path}, is_onnx) for role, path in files.items()}
+    requests = {role: {**request, "model": path} for role, path in files.items()}
+    models = {role: opened(each, is_onnx) for role, each in requests.items()}
     embedder = opened({**request, "model": plan["embedder"]}, False) if plan.get("embedder") else None
     try:
         if is_onnx:
-            tokens, logits = module.decode_onnx(models, plan)
+            try:
+                tokens, logits = module.decode_onnx(models, plan)
+            except Exception as error:
+                if OTHER_SIZES not in str(error):
+                    raise
+                models = {role: opened(each, True, reuses=False) for role, each in requests.items()}
+                tokens, logits = module.decode_onnx(models, plan)
         else:
             tokens, logits = module.decode_tflite(models[""], plan, embedder)
     except Exception as error:
@@ -147,12 +154,16 @@ def generate(request: Item) -> Item:
     return {"tokens": tokens}
 
 
-def opened(request: Item, is_onnx: bool) -> Any:
-    """The session or interpreter of a model, which stays loaded."""
+OTHER_SIZES = "attempting to re-use buffer"
+"""ONNX Runtime's error where a model declares the sizes of inner tensors wrong, as the masks of some decoders."""
+
+
+def opened(request: Item, is_onnx: bool, reuses: bool = True) -> Any:
+    """The session or interpreter of a model, which stays loaded; `reuses`: as for `new_session`."""
     key = file_key(request)
-    loaded = LOADED.pop(key, (None,))[0]
+    loaded = LOADED.pop(key, (None,))[0] if reuses else None
     if loaded is None:
-        loaded = new_session(load_runtime("onnxruntime"), request) if is_onnx else open_interpreter(request)
+        loaded = new_session(load_runtime("onnxruntime"), request, reuses) if is_onnx else open_interpreter(request)
     LOADED[key] = loaded, 0.0
     return loaded
 
@@ -244,9 +255,13 @@ def run_session(ort: Any, session: Any, inputs: list[Any]) -> list[tuple[Any, st
         raise WorkerError(onnx_error_kind(error, "run"), str(error)) from error
 
 
-def new_session(ort: Any, request: Item) -> Any:
-    """Load the model. Weights of a large one are not packed for faster runs, since it runs only a few times."""
+def new_session(ort: Any, request: Item, reuses: bool = True) -> Any:
+    """Load the model. Weights of a large one are not packed for faster runs, since it runs only a few times.
+
+    `reuses`: whether results may be stored in place of earlier ones of the same declared size.
+    """
     options = ort.SessionOptions()
+    options.enable_mem_reuse = reuses
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3

@@ -11,7 +11,7 @@ from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import ArrayData, FilledData
+from onnxtfl.ir.data import Array, ArrayData, ColumnsData, FilledData, TensorData
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.packed import ByteData, FieldData
@@ -36,20 +36,43 @@ def _matmul_of_blocks(b: Builder, node: Node) -> Value:
     zero, order = node.optional(3), node.optional(4)
     if order is not None and (bits != 4 or (zero is not None and zero.dtype is DType.UINT8)):
         raise UnsupportedError("the operand g_idx with integer zero points or with weights of other than 4 bits")
-    real = _real_blocks(b, node, _OF_BITS[bits], (n, k), block)
-    product = contracted(b, node.operand(0), real, node.operand(0).rank - 1, 1)
+    x, columns = node.operand(0), _sorted_columns(node, k, block)
+    if columns is not None and not np.array_equal(columns, np.arange(k)):
+        x = b(ops.Gather, x, columns, axis=x.rank - 1)
+    real = _real_blocks(b, node, _OF_BITS[bits], (n, k), block, columns)
+    product = contracted(b, x, real, x.rank - 1, 1)
     bias = node.optional(5)
     return product if bias is None else b(ops.Add, product, bias)
 
 
-def _real_blocks(b: Builder, node: Node, dtype: DType, shape: tuple[int, int], block: int) -> Value:
-    """Return the real weights [n, k]: a quantized constant if all operands are constant, else computed."""
+def _sorted_columns(node: Node, k: int, block: int) -> Array | None:
+    """The columns of constant weights in the order of their blocks, which `g_idx` tells; None where it does not say
+    that each block has as many columns, as by default, or where there are zero points of reals.
+    """
+    order = node.optional(4)
+    if order is None or not order.is_constant or not node.operand(1).is_constant or node.optional(3) is not None:
+        return None
+    groups = order.numpy().reshape(-1)[:k].astype(np.int64)
+    columns = np.argsort(groups, kind="stable")
+    return columns if np.array_equal(groups[columns], np.arange(k) // block) else None
+
+
+def _real_blocks(
+    b: Builder, node: Node, dtype: DType, shape: tuple[int, int], block: int, columns: Array | None
+) -> Value:
+    """Return the real weights [n, k]: a quantized constant if all operands are constant, else computed.
+
+    `columns`: their order, where it is not that of `g_idx`.
+    """
     (n, k), packed, zero = shape, node.operand(1), node.optional(3)
     count = -(-k // block)
     scale = reshape(b, node.operand(2), [n, count])
     integers = zero is None or (zero.dtype is DType.UINT8 and zero.data is not None)
-    if packed.data is not None and integers and node.optional(4) is None:
-        weights = constant(FieldData(packed.data, dtype, (n, count * block)))
+    if packed.data is not None and integers and (node.optional(4) is None or columns is not None):
+        fields: TensorData = FieldData(packed.data, dtype, (n, count * block))
+        if columns is not None and not np.array_equal(columns, np.arange(k)):
+            fields = ColumnsData(fields, np.concatenate([columns, np.arange(k, count * block)]))
+        weights = constant(fields)
         points = _zero_points(zero, dtype, (n, count))
         return slice_axes(
             b, b(ops.DequantizeLinear, weights, scale, points, axis=1, block_size=block), {1: slice(0, k)}

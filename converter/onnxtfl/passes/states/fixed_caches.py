@@ -29,6 +29,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import Array
 from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dependencies import needed_values
 from onnxtfl.ir.dims import Dim, Symbol, differ, evaluate, is_static, known_sizes, size_or, substitute, symbol, symbols
@@ -36,6 +37,7 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.states.bounded_sizes import decide_comparisons
+from onnxtfl.passes.states.grown_masks import grown_masks
 from onnxtfl.passes.states.tables import last_row
 from onnxtfl.passes.states.unfilled_places import operands_without_unfilled, with_ends
 
@@ -116,8 +118,10 @@ class _Rewriting:
         self.inputs: list[Value] = []
 
     def run(self) -> None:
-        old = list(self.graph.nodes)
+        old, masks = list(self.graph.nodes), grown_masks(self.graph, self.filled, self.caches.new)
         self._make_inputs()
+        for value, (before, after) in masks.items():
+            self.new[value] = self._causal(before, after)
         for node in old:
             self._make(node)
         names = self.graph.output_names
@@ -177,6 +181,13 @@ class _Rewriting:
             return value
         rows = self.b(ops.Add, constant(np.arange(new, dtype=np.int32)), self.shift)
         return self.b(ops.Gather, value, self.b(ops.Min, rows, np.asarray([new - 1], np.int32)), axis=1)
+
+    def _causal(self, before: Array, after: Array) -> Value:
+        """A mask [.., N, C]: one element for places up to that of the row's token, and another for those after it."""
+        places = constant(np.arange(self.caches.places, dtype=np.int32).reshape(1, -1))
+        at = self.b(ops.Reshape, self.at, [self.caches.new, 1])
+        is_before = self.b(ops.Compare, places, at, comparison_direction="LE")
+        return self.b(ops.Select, is_before, constant(before), constant(after))
 
     def _input(self, name: str, dtype: DType, shape: tuple[int, ...]) -> Value:
         value = Value(TensorType(dtype, shape), name)
@@ -447,11 +458,14 @@ def _refusal(node: Node, message: str, hint: str | None = None) -> UnsupportedEr
 
 def _computed_from_numbers(values: Sequence[Value | None]) -> Iterator[Node]:
     """The nodes of which scalars depend, back to the numbers that are known and to tensors."""
-    for value in values:
-        node = None if value is None or value.is_constant else value.producer
-        if node is not None and value is not None and all(v is None or not v.rank for v in (value, *node.operands)):
+    work, seen = list(values), set[Node]()
+    while work:
+        value = work.pop()
+        node = None if value is None or value.is_constant or value.rank else value.producer
+        if node is not None and node not in seen and all(v is None or not v.rank for v in node.operands):
+            seen.add(node)
+            work.extend(node.operands)
             yield node
-            yield from _computed_from_numbers(node.operands)
 
 
 def _elements(value: Value) -> int:

@@ -95,14 +95,14 @@ def _combined(node: Node) -> tuple[Sequence[int] | None, Neutral | None]:
 def _is_zero(value: Value, places: Callable[[Dim], bool]) -> bool:
     """Whether a value of the source is 0 at places without tokens once a softmax over places has a mask."""
     node = value.producer
-    if node is None:
+    if node is None or not any(map(places, value.shape)):
         return False
     if node.op is ops.Softmax and places(node.result.shape[node.attr("axis") % node.result.rank]):
         return True
-    read = [_is_zero(v, places) for v in node.operands[:2] if v is not None]
+    read = (_is_zero(v, places) for v in node.operands[:2] if v is not None)
     if node.op in (ops.Add, ops.Sub):
         return all(read)
-    return any(read) if node.op is ops.Mul else node.op in _KEEP_ZEROS and read[0]
+    return any(read) if node.op is ops.Mul else node.op in _KEEP_ZEROS and next(read)
 
 
 def with_ends(b: Builder, value: Value, ends: tuple[int, int], fill: float) -> Value:
