@@ -38,6 +38,7 @@ from bench_page import Figure, page
 from float_twin import float_twin
 from make_decoders import SIZES, Decoder
 from make_models import MODELS
+from quantized_twin import quantized_twin
 
 _SIZES = {"chain_5000": ("chain", 5000), "chain_10000": ("chain", 10000)}
 _GROWING = {
@@ -61,12 +62,15 @@ _QUANTIZED = {
 """Quantized CNNs of the corpus, and the minimum speedup over their float originals (0: not compared)."""
 _RECURRENT = ("lstm_h128_dynamo", "gru_uni1")
 """Recurrent layers of the corpus: an LSTM of 128 cells and a GRU of 256, over 25 steps."""
+_TWINS = ("audio_conv1d",)
+"""Float networks of the corpus that ONNX Runtime's quantizer quantizes."""
 _THOROUGH = 5
 """The factor of these sizes with --thorough."""
 _REWRITTEN = (
     "vit_tiny",
     "whisper_encoder",
     "detr_slim",
+    "ssd_blazeface",
     "segformer_b0_fp16",
     "densenet",
     "diffusion_unet_dynamo",
@@ -74,8 +78,8 @@ _REWRITTEN = (
     "vnet3d_convtranspose3d",
     "espcn_pixelshuffle",
 )
-"""Models of the corpus that rewrites for XNNPACK change: attentions, normalizations, long concatenations, resampling,
-convolutions over three axes and transposed ones.
+"""Models of the corpus that rewrites for XNNPACK change: attentions, first tokens, heads of detectors, normalizations,
+long concatenations, resampling, convolutions over three axes and transposed ones.
 """
 _CORPUS = Path(os.environ.get("ONNXTFL_CORPUS", Path(__file__).resolve().parents[2] / "shared" / "corpus")) / "onnx"
 _LATENCY = ("resnet50", "mobilenet_v2", "bert_base")
@@ -282,6 +286,8 @@ def main() -> int:
                 _latencies(bench, "recurrent", layers, 1.2)
                 rewritten = {name: _CORPUS / name / "model.onnx" for name in _REWRITTEN if _wanted(name, options)}
                 _latencies(bench, "rewrites", rewritten, 1.2)
+                twins = {f"{name}_qdq": _twin(bench, name) for name in _TWINS if _wanted(name, options)}
+                _latencies(bench, "quantized by ONNX Runtime", twins, 1.2)
                 _quantized_latencies(bench, [name for name in _QUANTIZED if _wanted(name, options)])
     finally:
         if not options.dir:
@@ -568,6 +574,13 @@ def _quantized_latencies(bench: Bench, names: Sequence[str]) -> None:
             share = bench.check(f"{name} float", result_run.wall / run.wall, 1 / _QUANTIZED[name], "times")
             text += f"; float {1000 * run.wall:.2f} ms: {share}"
         print(text, flush=True)
+
+
+def _twin(bench: Bench, name: str) -> Path:
+    """The path of a float model of the corpus that ONNX Runtime quantized."""
+    path = bench.folder / f"{name}_qdq.onnx"
+    quantized_twin(_CORPUS / name / "model.onnx", path)
+    return path
 
 
 def _float_result(bench: Bench, name: str, source: Path) -> Path:

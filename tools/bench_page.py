@@ -47,6 +47,7 @@ _RULES = {
     "below 1, the result is faster.",
     "latency, recurrent": "The same ratio, for an LSTM and a GRU over 25 steps.",
     "latency, rewrites": "The same ratio for models that rewrites change so that XNNPACK computes them, or faster.",
+    "latency, quantized by ONNX Runtime": "The same ratio, for float networks that ONNX Runtime's quantizer quantizes.",
     "latency, quantized": "The same ratio for quantized networks; `float`: divided by the latency of LiteRT on "
     "the converted float original.",
 }

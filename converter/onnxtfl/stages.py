@@ -270,10 +270,11 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     forms = Patterns.of(PHASES, *([TAPS, READ_TAPS] if is_exact else []))
     convolutions = Pass("convolutions", partial(forms.apply, pays=gains.pays), EVERYWHERE)
     features = [Pass("features in parts", partial(FEATURES.apply, pays=gains.pays), EVERYWHERE)] if is_exact else []
-    joined = Pass("joined convolutions", join_convolutions, EVERYWHERE)
+    joined = Pass("joined convolutions", partial(join_convolutions, pays=partial(gains.pays, surely=True)), EVERYWHERE)
     shared = Pass("shared operands", share_operands, EVERYWHERE)
-    pairs = [Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE, needs=NEUTRAL), *CLEANUP] if is_exact else []
-    return [Group("convolutions", (convolutions, *features, joined, shared, *CLEANUP), needs=NEUTRAL), *pairs]
+    pairs = Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE)
+    in_pairs = [Group("pairs of rows", (pairs, *CLEANUP), dependent=True, needs=NEUTRAL)] if is_exact else []
+    return [Group("convolutions", (convolutions, *features, joined, shared, *CLEANUP), needs=NEUTRAL), *in_pairs]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:

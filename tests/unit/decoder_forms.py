@@ -26,16 +26,16 @@ class TinyDecoder:
     """Builds a decoder. ``attention``: "ops" (separate ops), "group-query" (of ONNX Runtime), "attention" (of ONNX).
 
     ``groups``: heads of keys and values. ``positions``: "rotary", "learned" (in the order of `position_ids`), "flat"
-    (learned, without a batch), "counted" (learned, of the sum of the attention mask, as OPT has them), "ranged"
-    (learned, from the length of the cache). ``window``: the tokens that a token attends to, 0 for all. ``windowed``:
-    the cache has as many places. ``masked``: what hidden scores are. ``half``: float16 but for logits. ``accuracy``:
-    weights have 4 bits, and this level of accuracy (4: activations are rounded to int8); -1: they do not. ``has_mask``:
-    whether there is an input `attention_mask`. ``names``: of a cache and of its new values, with the layer and its
-    kind. ``weights``: of values, from scores: "softmax", "sink last" or "sink first" (with one more score), "sum" (a
-    softmax of separate ops), "relu". ``masks_new``: the mask hides new tokens only, and is zeros for those before.
-    ``experts``: the number of those of which each token has two, 0 for none. ``short``: the most tokens for which the
-    first of two tables of positions is used, as long ropes have them; 0 for one table. ``embedded``: the input is
-    `inputs_embeds`; `embedder` makes the model of these.
+    (learned, without a batch), "sliced" (learned, a part of the table), "counted" (learned, of the sum of the
+    attention mask, as OPT has them), "ranged" (learned, from the length of the cache). ``window``: the tokens that a
+    token attends to, 0 for all. ``windowed``: the cache has as many places. ``masked``: what hidden scores are.
+    ``half``: float16 but for logits. ``accuracy``: weights have 4 bits, and this level of accuracy (4: activations
+    are rounded to int8); -1: they do not. ``has_mask``: whether there is an input `attention_mask`. ``names``: of a
+    cache and of its new values, with the layer and its kind. ``weights``: of values, from scores: "softmax", "sink
+    last" or "sink first" (with one more score), "sum" (a softmax of separate ops), "relu". ``masks_new``: the mask
+    hides new tokens only, and is zeros for those before. ``experts``: the number of those of which each token has
+    two, 0 for none. ``short``: the most tokens for which the first of two tables of positions is used, as long ropes
+    have them; 0 for one table. ``embedded``: the input is `inputs_embeds`; `embedder` makes the model of these.
     """
 
     attention: str = "ops"
@@ -73,7 +73,12 @@ class TinyDecoder:
         self._make_masks()
         table = self._weight(VOCABULARY, WIDTH, scale=1.0)
         x = tokens if self.embedded else self.op("Gather", table, tokens)
-        if self.positions != "rotary":
+        if self.positions == "sliced":
+            total = self._total()
+            first = self.op("Sub", total, self._size("input_ids", 1))
+            rows = self.op("Slice", self._table(), first, total, self.constant([0]))
+            x = self.op("Add", x, self.op("Unsqueeze", rows, self.constant([0])))
+        elif self.positions != "rotary":
             x = self.op("Add", x, self.op("Gather", self._table(), self._places()))
         for layer in range(LAYERS):
             x = self.op("Add", x, self._attention(layer, self._normalized(x)))

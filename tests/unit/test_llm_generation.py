@@ -45,6 +45,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "masked by infinity": {"window": 6, "masked": float("-inf")},
     "learned positions": {"positions": "learned"},
     "positions without a batch": {"positions": "flat"},
+    "positions that are part of a table": {"positions": "sliced"},
     "positions from the attention mask": {"positions": "counted"},
     "positions from the length of caches": {"positions": "ranged", "has_mask": False},
     "group-query attention": {"attention": "group-query"},
@@ -76,6 +77,7 @@ def test_tokens_are_the_same(form: str, tmp_path: Path, workers: Workers) -> Non
     [
         ("learned positions", PLACES + 2),
         ("positions from the length of caches", PLACES + 2),
+        ("positions that are part of a table", PLACES + 2),
         ("group-query attention", PLACES),
     ],
 )

@@ -338,3 +338,18 @@ def test_sizes_computed_from_values_before_rows_are_gathered() -> None:
     expected = run_onnx(model.SerializeToString(), feed)["y"]
     ((_, got),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, feed)
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_rows_that_are_found_times_a_matrix(count: int) -> None:
+    """As an expert for which no token is chosen: 64 x 128 elements are multiplied by XNNPACK."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[4, 64] x, float[4] score) => (float[a, 128] y)
+        <int64[1] zero = {0}> {
+        places = NonZero (score)  rows = Squeeze (places, zero)  some = Gather (x, rows)  y = MatMul (some, w) }"""
+    model, random = onnx.parser.parse_model(text), np.random.default_rng(0)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(random.normal(size=(64, 128)).astype(np.float32), "w"))
+    feed = {"x": random.normal(size=(4, 64)).astype(np.float32), "score": (np.arange(4) < count).astype(np.float32)}
+    expected = run_onnx(model.SerializeToString(), feed)["y"]
+    ((_, got),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, feed)
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)

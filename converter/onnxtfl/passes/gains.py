@@ -35,13 +35,15 @@ class Gains:
     def __init__(self, target: Target) -> None:
         self.target = target
 
-    def pays(self, rule: str, before: Sequence[Node], after: Sequence[Node]) -> bool:
+    def pays(self, rule: str, before: Sequence[Node], after: Sequence[Node], surely: bool = False) -> bool:
         """Whether the nodes `after` are to replace those `before`; the gain is recorded if so.
 
-        True if the cost of the first one before, the root, is not known.
+        True if the cost of the first one before, the root, is not known. `surely`: equal costs are not enough.
         """
         had, have = self.time(before) if self.time(before[:1]) else (), self.time(after)
         if had and have and not is_within(have, had):
+            return False
+        if surely and not all(a < b for a, b in zip(have, had, strict=False)):
             return False
         current_budget().gains.append(Gain(rule, had, have))
         return True

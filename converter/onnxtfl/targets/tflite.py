@@ -33,7 +33,7 @@ from onnxtfl.targets.table import (
     Release,
     Version,
     entry,
-    failures_at_zero,
+    fails_without_rows,
     narrowed,
     op_names,
 )
@@ -187,7 +187,7 @@ class TfliteTarget(Target):
         return self.delegate is None or self.delegate.refuses(node, form) is None
 
     def fails_without_rows(self, form: Form) -> bool:
-        return form.op in op_names() and failures_at_zero(form.op).get("first", "refused") != "refused"
+        return form.op in op_names() and fails_without_rows(form.op)
 
     def is_faster_in_float(self, node: Node, form: Form) -> bool:
         if self.delegate is None or not self.compares_costs:

@@ -22,23 +22,21 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.slicing import END
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.types import DType
+from onnxtfl.rewriting.patterns import Pays
 
 FEATURES = 16
 """The features of a small block."""
 SLICED = Fraction(5, 4)
 """The time of a slice of one feature, in that of half a small block's multiplications of one element."""
-LEAST_WORK = 1 << 15
-"""The least multiply-adds of so many features for which slices of the result are worth it."""
 
 
-def join_convolutions(graph: Graph) -> None:
-    """Join convolutions that differ in their kernels only, where that takes less time."""
+def join_convolutions(graph: Graph, pays: Pays) -> None:
+    """Join convolutions that differ in their kernels only, where their blocks then take less time, and that pays."""
     groups: dict[Hashable, list[list[Node]]] = {}
     for node in graph.nodes:
         if (key := _key(node)) is None:
@@ -47,19 +45,18 @@ def join_convolutions(graph: Graph) -> None:
         group = next((group for group in known if _helps(group, node)), None)
         known.append([node]) if group is None else group.append(node)
     for group in (group for known in groups.values() for group in known if len(group) > 1):
-        _join(graph, group)
+        _join(graph, group, pays)
 
 
 def _key(node: Node) -> Hashable | None:
-    """What convolutions have in common that can be joined; None for other nodes, and for very small ones."""
+    """What convolutions have in common that can be joined; None for other nodes."""
     if node.op is not ops.Conv or not may_match(node, False) or node.attr("feature_group_count") != 1:
         return None
     x, *weights = (v for v in node.operands if v is not None)
     if len(x.uses) == 1 or x.dtype is not DType.FLOAT32 or not all(v.is_constant for v in weights):
         return None
     taps = [n for axis, n in enumerate(weights[0].shape) if axis != node.attr("kernel_output_feature_dimension")]
-    sizes = known_sizes(node.result.shape)
-    if len(sizes) < node.result.rank or math.prod(sizes) // _features(node) * math.prod(taps) * FEATURES < LEAST_WORK:
+    if not node.result.tensor_type.is_static:
         return None
     return x, tuple(taps), repr(sorted(attributes_of(node).items()))
 
@@ -84,7 +81,7 @@ def _helps(group: Sequence[Node], node: Node) -> bool:
     return bool(saved * products >= SLICED * (total + more))
 
 
-def _join(graph: Graph, group: Sequence[Node]) -> None:
+def _join(graph: Graph, group: Sequence[Node], pays: Pays) -> None:
     first, axis = group[0], group[0].attr("output_feature_dimension")
     b = Builder(graph, first, maker="joined convolutions")
     kernel = b(
@@ -96,6 +93,9 @@ def _join(graph: Graph, group: Sequence[Node]) -> None:
         limits[axis] = starts[axis] + _features(node)
         parts.append(b(ops.Slice, whole, starts, limits, [1] * whole.rank))
         starts[axis] = limits[axis]
+    if not pays("joined convolutions", group, b.created):
+        b.undo()
+        return
     for node, part in zip(group, parts, strict=True):
         graph.replace(node, [part])
 

@@ -406,8 +406,27 @@ class _Rewriting:
         counts = [n for _, n in found]
         if any(step != 1 for step in steps) or not is_static(counts):
             raise _refusal(node, f"a part {node.result.type} of {x.type} at a place that depends on the tokens before")
-        begin = self._numbers([b for b, _ in found], constant(np.zeros(len(found), np.int64)))
-        return [self.b(ops.DynamicSlice, at, begin, slice_sizes=known_sizes(counts))]
+        sizes, begins = known_sizes(counts), [b for b, _ in found]
+        at = self._long_enough(node, at, begins, sizes)
+        begin = self._numbers(begins, constant(np.zeros(len(found), np.int64)))
+        return [self.b(ops.DynamicSlice, at, begin, slice_sizes=sizes)]
+
+    def _long_enough(self, node: Node, x: Value, begins: Sequence[Dim], counts: Sequence[int]) -> Value:
+        """`x`, padded where a part for all places would end after it, since the kernel moves such a part.
+
+        What follows the filled places has no meaning. A part for new tokens that ends after a table is refused.
+        """
+        padding = np.zeros((x.rank, 2), np.int64)
+        for axis, (begin, count) in enumerate(zip(begins, counts, strict=True)):
+            if isinstance(begin, int):
+                continue
+            ends = [evaluate(begin, {self.filled: n}) + count for n in (0, self.caches.places - self.caches.new)]
+            missing = max(ends) - int(x.shape[axis])
+            if missing > 0 and not self._has_places(node.result.shape[axis]):
+                message = f"caches of {self.caches.places} places, but a table of {x.shape[axis]} positions"
+                raise _refusal(node, message, f"`context` of at most {max(1, self.caches.places - missing)}")
+            padding[axis, 1] = max(missing, 0)
+        return self.b(ops.Pad, x, padding) if padding.any() else x
 
     def _varies(self, node: Node) -> bool:
         dims = [*node.operand(0).shape, *node.result.shape]
