@@ -14,8 +14,8 @@ python tools/probe_kernels.py --costs                measure the times of ops th
 Measures LiteRT (ai-edge-litert) in this Python and tflite-runtime 2.14 in --runtime-python (default: the environment
 variable ONNXTFL_TFLITE_RUNTIME_PYTHON); with --micro, tflite-micro in this Python; with --gpu, LiteRT on the Vulkan
 device of the driver that is installed (or named by VK_DRIVER_FILES); with --vela, what Vela (in this one) puts on the
-NPU. All ops take half an hour, also those of the GPU, those of TFLite Micro ten minutes, those of an NPU and the costs
-one minute.
+NPU. All ops take half an hour, also those of the GPU, those of TFLite Micro ten minutes, the costs (on two kinds of
+machine, which needs AVX-512, gcc and objdump) five minutes, those of an NPU one minute.
 """
 
 from __future__ import annotations
