@@ -62,7 +62,8 @@ def failures(batch: Batch) -> list[str]:
 
 def _try(data: bytes) -> str:
     from onnxtfl.errors import OnnxtflError
-    from onnxtfl.formats.onnx import read, write
+    from onnxtfl.formats.onnx.reader import read
+    from onnxtfl.formats.onnx.writer import write
 
     try:
         write(read(data), io.BytesIO())

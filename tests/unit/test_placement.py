@@ -127,7 +127,7 @@ def test_an_op_that_is_left_to_other_kernels_has_a_reason(tmp_path: Path, monkey
     ]
 
 
-@pytest.mark.parametrize(("count", "where"), [(4, "XNNPACK"), (6, "builtin kernels")])
+@pytest.mark.parametrize(("count", "where"), [(4, "XNNPACK"), (26, "builtin kernels")])
 def test_more_parts_than_the_delegate_takes(
     count: int, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

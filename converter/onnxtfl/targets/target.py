@@ -14,6 +14,7 @@ from onnxtfl.ir.budget import Gain, current_budget
 from onnxtfl.ir.builder import Operand
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import Permutation
+from onnxtfl.ir.dims import is_nonnegative
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.permutations import is_unit_move
 from onnxtfl.ir.quantization import StoredNumbers
@@ -105,6 +106,8 @@ class Target(engine.Target):
         forms = [form for form in forms if not self.falls_back(node, form)] or forms
         if not self.compares_costs:
             forms = [form for form in forms if form.renames] or forms
+        if len(forms) > 1 and _may_be_empty(node):
+            forms = [form for form in forms if not self.fails_without_rows(form)] or forms
         if len(forms) < 2:
             return forms[0] if forms else None
         costs = [cost for form in forms if self.compares_costs and (cost := self.cost(node, form)) is not None]
@@ -288,3 +291,10 @@ def _as_value(operand: Operand | Computed) -> Value | None:
     if isinstance(operand, TensorData):
         return constant(operand)
     return constant(np.asarray(operand))
+
+
+def _may_be_empty(node: Node) -> bool:
+    """Whether an axis of the first operand may have size 0 at run time."""
+    value = node.operands[0] if node.operands else None
+    shape = value.type.shape or () if value is not None and isinstance(value.type, TensorType) else ()
+    return any(not isinstance(size, int) and not is_nonnegative(size - 1) for size in shape)
