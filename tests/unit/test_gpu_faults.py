@@ -51,7 +51,7 @@ _MODELS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], dict[str, Any]]]
     "a mask": ([helper.make_node("Add", ["x", "c"], ["z"]), helper.make_node("Softmax", ["z"], ["y"])], (1, 2, 3, 6),
         {"c": np.float32([[-np.inf] * 4 + [0, 1]])}),
     "padding below 0": ([helper.make_node("Sub", ["x", "c"], ["z"]), helper.make_node("Pad", ["z", "p"], ["t"]),
-        helper.make_node("MaxPool", ["t"], ["y"], kernel_shape=[3, 3])], (1, 132, 3, 3),  # of fewer features, rows are padded
+        helper.make_node("MaxPool", ["t"], ["y"], kernel_shape=[3, 3])], (1, 132, 3, 3),  # many features
         {"c": np.float32([[[[2]]]]), "p": [0, 0, 1, 1, 0, 0, 1, 1]}),
     "parts of a split": ([helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Split", ["z"], ["a", "b"],
         axis=1, num_outputs=2), helper.make_node("Sigmoid", ["a"], ["s"]), helper.make_node("Mul", ["b", "s"], ["y"])],
