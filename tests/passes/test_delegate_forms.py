@@ -17,7 +17,7 @@ from onnxtfl.passes.canonical.merged_pads import pad_rows
 from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.recognize.delegate_forms import DELEGATE_FORMS
 from tests.passes import test_merged_columns, test_merged_pads, test_row_pairs
-from tests.passes.helpers import op_counts
+from tests.passes.helpers import op_counts, transformed
 
 
 def read(graph: Graph) -> Graph:
@@ -78,3 +78,18 @@ def test_pads_of_rows_are_pads_of_the_axes(shape: str) -> None:
     read(graph)
     assert op_counts(graph) == {"Pad": 1, "Relu": 1}
     assert pad_rows(graph) is None
+
+
+def test_groups_of_a_concatenation_are_joined() -> None:
+    """A group along another axis, and one that is read twice, stay."""
+    text = """graph main(%a: tensor<2x2xfloat32>, %b: tensor<2x2xfloat32>) -> (%y, %d) {
+      %c = Concatenate(%a, %b) {axis = 1}
+      %d = Concatenate(%b, %b) {axis = -1}
+      %g = Concatenate(%a, %a) {axis = 1}
+      %e = Concatenate(%c, %g, %d) {axis = 1}
+      %f = Concatenate(%d, %c, %c) {axis = -1}
+      %y = Concatenate(%e, %f) {axis = 0}
+    }"""
+    graph = transformed(text, DELEGATE_FORMS.apply)
+    sizes = [len(node.operands) for node in graph.nodes if node.op is ops.Concatenate]
+    assert sorted(sizes) == [2, 2, 2, 3, 4]

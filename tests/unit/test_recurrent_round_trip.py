@@ -58,11 +58,9 @@ def test_forms(kind: str, direction: str) -> None:
 
 @pytest.mark.parametrize("kind", GATES)
 def test_two_sequences_of_many_cells(kind: str) -> None:
-    """Their rows are multiplied one by one."""
     for direction, steps, cells in (("bidirectional", 3, 80), ("forward", 12, 512 if kind == "RNN" else 256)):
         form = {"linear_before_reset": 1} if kind == "GRU" else {}
         model, feeds = layer(kind, batch=2, direction=direction, steps=steps, cells=cells, **form)
-        assert onnx_to_tflite(model, io.BytesIO(), Options()).ops_after["BATCH_MATMUL"] > 0
         compare(kind, model, feeds, direction)
 
 

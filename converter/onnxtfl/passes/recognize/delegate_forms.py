@@ -4,6 +4,7 @@
 
     Reshape(Pad(Reshape(%x: [1, h, w, c]) [1, h, 1, w c]))      ->   Pad(%x)         (`canonical.merged_pads`)
     Conv(Pad(Reshape(%x: [1, h, w, 3]) [1, h, w / 2, 6]))       ->   Conv(%x)        (`canonical.merged_columns`)
+    Concatenate(Concatenate(%a, %b), Concatenate(%c, %d))       ->   Concatenate(%a, %b, %c, %d)
     %even and %odd in turn, of sums of %m0, %m1, %m2, %m3       ->   Conv(%x)        (`canonical.row_pairs`)
 """
 
@@ -20,11 +21,11 @@ from onnxtfl.ir.data import Array, ArrayData
 from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Shape, known_sizes
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import made_by, splat_value
+from onnxtfl.ir.matching import made_by, single_use, splat_value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.spatial import Window
 from onnxtfl.passes.canonical.fuse.linear import window_padding
 from onnxtfl.rewriting.patterns import Patterns
@@ -63,6 +64,18 @@ def _merged_axis(before: Shape, after: Shape) -> int | None:
         if len(sizes) == rank - axis and 0 not in sizes and after == (*before[:axis], *ones, math.prod(sizes)):
             return axis
     return None
+
+
+@DELEGATE_FORMS.on(ops.Concatenate, quantized=True)
+def concatenation_in_groups(b: Builder, node: Node) -> Value | None:
+    """Concatenate the parts of groups that nothing else reads, along the same axis."""
+    parts, axis = list[Value](), normalize_axis(node.attr("axis"), node.result.rank)
+    for value in filter(None, node.operands):
+        group = made_by(value, ops.Concatenate, quantized=True) if single_use(value, b.graph) else None
+        is_along = group is not None and normalize_axis(group.attr("axis"), value.rank) == axis
+        is_stored_alike = value.tensor_type.quantization == node.result.tensor_type.quantization
+        parts += [v for v in group.operands if v] if group and is_along and is_stored_alike else [value]
+    return b.remade(node, *parts)[0] if len(parts) > len(node.operands) else None
 
 
 @DELEGATE_FORMS.on(ops.Conv, quantized=True)
