@@ -353,3 +353,16 @@ def test_rows_that_are_found_times_a_matrix(count: int) -> None:
     ((_, got),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, feed)
     assert got.shape == expected.shape
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_product_of_no_rows() -> None:
+    """XNNPACK refuses a BATCH_MATMUL of no rows at run time; FULLY_CONNECTED computes it."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (float[n, m, k] x) => (float[n, m, k] y)
+        <float[1, 1] w = {-0.5}> { p = MatMul (x, w)  z = Max (x, p)  y = Tanh (z) }"""
+    )
+    conversion = onnxtfl.onnx_to_tflite(model, check=False)
+    for shape in ((0, 0, 1), (2, 0, 1), (2, 3, 1)):
+        x = np.ones(shape, np.float32)
+        ((_, got),) = run_tflite(conversion.data, {"x": x})
+        np.testing.assert_allclose(got, np.tanh(x), rtol=1e-6)

@@ -41,7 +41,7 @@ class EncoderDecoder:
 
     @property
     def file(self) -> Path:
-        """The file that stands for all of them."""
+        """The file that reports and errors name."""
         return self.first
 
 

@@ -30,7 +30,7 @@ class FixedDecoder:
 
     @property
     def file(self) -> Path:
-        """The file that stands for all of them."""
+        """The file that reports and errors name."""
         return self.files["decode"]
 
     @property

@@ -74,7 +74,7 @@ class Source:
         return halves or may_round_operands(self.file)
 
     def plans(self, length: int) -> list[tuple[str, Plan]]:
-        """How the result decodes after a prompt of a length, in words and as a plan: the usual way first."""
+        """The plans to decode after a prompt of a length, each with its description: the usual one first."""
         rng = np.random.default_rng((self.settings.seed, length))
         prompt = rng.integers(0, self.entries.vocabulary, length).tolist()
         usual, small = self.entries.pieces(length - 1), self.entries.small_pieces(length - 1)

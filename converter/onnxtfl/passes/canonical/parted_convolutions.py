@@ -27,7 +27,7 @@ from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
-from onnxtfl.ir.ops.slicing import END
+from onnxtfl.ir.ops.slicing import slice_axes
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
 from onnxtfl.ir.window_padding import pad_axes
@@ -68,7 +68,7 @@ def taps_that_read(b: Builder, node: Node) -> Value | None:
     for axis in range(window.rank):
         taps = _taps(node, window, axis)
         if taps and _saves(node, window, axis, taps):
-            return functools.reduce(lambda total, part: b(ops.Add, total, part), _apart(b, node, window, axis, taps))
+            return functools.reduce(lambda total, part: b(ops.Add, total, part), _by_taps(b, node, window, axis, taps))
     return None
 
 
@@ -108,7 +108,7 @@ def _saves(node: Node, window: Window, axis: int, taps: Sequence[Tap]) -> bool:
     return bool(saved > WORTH * (len(taps) - 1) and saved > products / 4)
 
 
-def _apart(b: Builder, node: Node, window: Window, axis: int, taps: Sequence[Tap]) -> list[Value]:
+def _by_taps(b: Builder, node: Node, window: Window, axis: int, taps: Sequence[Tap]) -> list[Value]:
     """The convolution of each tap, at its positions, padded to all; the first has the bias."""
     x, kernel, bias, attributes = node.operand(0), node.operand(1), node.optional(2), attributes_of(node)
     rows, size = attributes["input_spatial_dimensions"][axis], spatial_sizes(attributes, "input", x.shape)[axis]
@@ -167,6 +167,4 @@ def _cut(b: Builder, value: Value, axis: int, start: int, stop: int) -> Value:
         return value
     if value.data is not None:
         return constant(PartData(value.data, start, stop, axis))
-    starts, limits = [0] * value.rank, [END] * value.rank
-    starts[axis], limits[axis] = start, stop
-    return b(ops.Slice, value, starts, limits, [1] * value.rank)
+    return slice_axes(b, value, {axis: slice(start, stop)})

@@ -36,7 +36,7 @@ from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
-from onnxtfl.ir.ops.slicing import END
+from onnxtfl.ir.ops.slicing import slice_axes
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
@@ -122,9 +122,7 @@ def _tap(b: Builder, pairs: Pairs, tap: int) -> Value:
     """One of the three taps of the kernel along the axis."""
     kernel = pairs.node.operand(1)
     axis = pairs.node.attr("kernel_spatial_dimensions")[pairs.axis]
-    starts, limits = [0] * kernel.rank, [END] * kernel.rank
-    starts[axis], limits[axis] = tap, tap + 1
-    return b(ops.Slice, kernel, starts, limits, [1] * kernel.rank)
+    return slice_axes(b, kernel, {axis: slice(tap, tap + 1)})
 
 
 def _combined(b: Builder, pairs: Pairs, factors: tuple[int, ...], padding: tuple[int, int]) -> Value:

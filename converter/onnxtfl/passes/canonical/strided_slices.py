@@ -51,8 +51,8 @@ def _runs(node: Node) -> list[Run] | None:
         read = range(*slice(*bounds).indices(size))
         if not read or (read.step > 1 and (size % read.step or len(read) != size // read.step)):
             return None
-        apart = [(len(read), 0, len(read)), (read.step, read[0], read[0] + 1)]
-        runs += apart if read.step > 1 else [(size, read[0], read[-1] + 1)]
+        split = [(len(read), 0, len(read)), (read.step, read[0], read[0] + 1)]
+        runs += split if read.step > 1 else [(size, read[0], read[-1] + 1)]
     merged = list(_merged(runs))
     return merged if len(merged) <= MOST_AXES else None
 

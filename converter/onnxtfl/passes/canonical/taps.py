@@ -16,7 +16,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
-from onnxtfl.ir.ops.slicing import END
+from onnxtfl.ir.ops.slicing import slice_axes
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
 from onnxtfl.ir.window_padding import pad_axes
@@ -49,7 +49,8 @@ def few_taps(b: Builder, node: Node) -> Value | None:
     padded = pad_axes(b, x, attributes["input_spatial_dimensions"], window.explicit_padding)
     axis, bias, parts = window.shape.index(max(window.shape)), node.optional(2), list[Value]()
     for start, part in _parts(window, axis):
-        cut = _cut(b, kernel, attributes["kernel_spatial_dimensions"][axis], start, part.shape[axis])
+        along = attributes["kernel_spatial_dimensions"][axis]
+        cut = slice_axes(b, kernel, {along: slice(start, start + part.shape[axis])})
         parts.append(b(node.op, padded, cut, None if parts else bias, **{**attributes, **window_attributes(part)}))
     return functools.reduce(lambda total, part: b(ops.Add, total, part), parts)
 
@@ -70,10 +71,3 @@ def _parts(window: Window, axis: int) -> Iterator[tuple[int, Window]]:
         crops[axis], crops[window.rank + axis] = -start * dilation, -(size - end) * dilation
         shape = tuple(end - start if i == axis else n for i, n in enumerate(window.shape))
         yield start, Window.of(shape, window.strides, window.dilations, tuple(crops))
-
-
-def _cut(b: Builder, kernel: Value, axis: int, start: int, count: int) -> Value:
-    """`count` taps of the kernel from `start` on."""
-    starts, limits = [0] * kernel.rank, [END] * kernel.rank
-    starts[axis], limits[axis] = start, start + count
-    return b(ops.Slice, kernel, starts, limits, [1] * kernel.rank)
