@@ -41,7 +41,7 @@ class Ramp:
         for axis, size in enumerate(wide.shape):
             second = (*origin[:axis], 1, *origin[axis + 1 :])
             steps.append(int(wide[second]) - start if size > 1 else 0)
-        expected = np.int64(start)
+        expected: Array = np.asarray(start)
         for axis, (size, step) in enumerate(zip(wide.shape, steps, strict=True)):
             expected = expected + (np.arange(size) * step).reshape(-1, *[1] * (wide.ndim - axis - 1))
         return cls(wide.shape, start, tuple(steps)) if np.array_equal(wide, expected) else None
@@ -82,7 +82,7 @@ def columns_of(indices: Value) -> list[Ramp] | None:
     """The entries of index vectors [..., depth] as ramps [...]; None if they are not known to be such."""
     if not indices.tensor_type.is_static or 0 in indices.shape or not indices.rank:
         return None
-    node = indices.producer
+    node, found = indices.producer, list[Ramp | None]()
     if indices.data is not None:
         array = indices.numpy() if indices.data.size <= MOST_ELEMENTS else None
         found = [] if array is None else [Ramp.of(array[..., k]) for k in range(array.shape[-1])]
@@ -90,7 +90,8 @@ def columns_of(indices: Value) -> list[Ramp] | None:
         return None
     elif node.op is ops.Concatenate and normalize_axis(node.attr("axis"), indices.rank) == indices.rank - 1:
         parts = [columns_of(v) for v in node.operands if v is not None]
-        found = [column for part in parts for column in (part or [None])]
+        for part in parts:
+            found += part or [None]
     elif node.op is ops.FloorMod:
         return _unwrapped(node)
     else:
