@@ -13,6 +13,7 @@ from onnxtfl.passes.recognize.clamping import CLAMP
 from onnxtfl.passes.recognize.contractions import CONTRACTIONS
 from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
 from onnxtfl.passes.recognize.delegate_forms import DELEGATE_FORMS
+from onnxtfl.passes.recognize.joined_slices import join_slices
 from onnxtfl.passes.recognize.loops import LOOPS
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
 from onnxtfl.passes.recognize.recurrence import (
@@ -38,6 +39,7 @@ _NEUTRAL: frozenset[Fact] = frozenset({"neutral"})
 RECOGNIZE = Group(
     "recognize",
     (
+        Pass("joined slices", join_slices, EVERYWHERE),
         Pass("delegate forms", _FORMS.apply, EVERYWHERE),
         SIMPLIFY,
         Pass("formulas", recognize_formulas, EVERYWHERE),
