@@ -7,8 +7,8 @@
     %y = Conv(Concatenate(%x, %x[3]), %v: int8 0.5:0)      the weight 135 of feature 3 as 127, and 8 of its repetition
 
 This is exact. A quantizer that takes zero points from the range of the weights leaves one or two of them outside int8,
-at one end. XNNPACK's kernels for int8 take a third of the time of those for uint8, whose weights have a zero point (x86,
-one thread: a ResNet-18 of 32 to 256 features 3.0 instead of 9.7 ms; without AVX-512, 4.9 instead of 13.4 ms).
+at one end. XNNPACK's kernels for int8 take a third of the time of those for uint8, which have a zero point (x86, one
+thread: a ResNet-18 of 32 to 256 features 3.0 instead of 9.7 ms; without AVX-512, 4.9 instead of 13.4 ms).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class WideWeights:
     def growth(self) -> int:
         """The number of elements that are added."""
         axis = self.node.attr("kernel_input_feature_dimension")
-        return len(self.repeated) * math.prod(size for i, size in enumerate(self.weights.shape) if i != axis)
+        return len(self.repeated) * math.prod(int(size) for i, size in enumerate(self.weights.shape) if i != axis)
 
     def apply(self, graph: Graph) -> None:
         """Let the convolution read the repeated features."""
