@@ -93,3 +93,20 @@ def test_a_target_without_uint8_repeats_any_features() -> None:
     store_as_int8(graph, always=True)
     assert the_convolution(graph).operand(1).shape == (2, 2 * FEATURES, 1, 1)
     check(graph, convolution(wide))
+
+
+@pytest.mark.parametrize(("x_type", "repeated"), [("quant<uint8 0.5:100>", 1), ("", 0)])
+def test_products_repeat_features_of_integers(x_type: str, repeated: int) -> None:
+    weights = np.full((FEATURES, 2), 120)
+    weights[3, 1] = 255
+    text = f"""graph main(%x: tensor<3x{FEATURES}xfloat32{x_type and ", "}{x_type}>) -> (%y) {{
+      %w = constant tensor<{FEATURES}x2xfloat32, quant<uint8 0.25:120>> {weights.ravel().tolist()}
+      %y = DotGeneral(%x, %w) {{lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]}}
+        : tensor<3x2xfloat32{x_type and ", quant<uint8 16.0:128>"}>
+    }}""".replace("}\n        :", "} :")
+    graph = parse_graph(text)
+    store_as_int8(graph)
+    (node,) = [node for node in graph.nodes if node.op is ops.DotGeneral]
+    assert node.operand(1).shape == (FEATURES + repeated, 2)
+    x = np.random.default_rng(0).integers(0, 256, (3, FEATURES)).astype(np.uint8 if x_type else np.float32)
+    np.testing.assert_array_equal(run(graph, [x])[0], run(parse_graph(text), [x])[0])

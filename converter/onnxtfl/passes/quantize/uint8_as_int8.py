@@ -59,13 +59,14 @@ def _center_weights(graph: Graph, always: bool) -> bool:
     unsigned = {node for node, value in found.items() if _shifted(value.type) is not None}
     whole = unsigned - {node for node, value in moved.items() if value is not None} - {wide.node for wide in sums}
     elements = sum(math.prod(value.shape) for value in found.values())
-    is_small = sum(wide.growth for wide in sums) <= MOST_GROWTH * elements
+    convolutions = [wide for wide in sums if issubclass(wide.node.op, ops.Convolution)]
+    is_small = sum(wide.growth for wide in convolutions) <= MOST_GROWTH * elements
     as_int8 = always or (is_small and not any(_needs_uint8(node, found[node]) for node in whole))
     for node, value in moved.items():
         if value is not None and (as_int8 or node not in unsigned):
             node.set_operand(1, value)
     for wide in sums:
-        if as_int8:
+        if as_int8 and (always or wide.growth <= MOST_GROWTH * elements):
             wide.apply(graph)
     return as_int8
 
