@@ -5,10 +5,13 @@
     %y = Relu(%x) : uint8 0.25:128    ->    %y = Relu(%x) : int8 0.25:0
 
 Inputs and outputs keep their type and are converted. int8 kernels have no zero point for weights: weights get zero
-point 0 if that is exact; if it is not for some uint8 weights, the graph stays uint8, whose kernels have a zero point.
+point 0, some of them as sums (`wide_weights`); if that is not possible for some uint8 weights, the graph stays uint8,
+whose kernels have a zero point.
 """
 
 from __future__ import annotations
+
+import math
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -18,6 +21,7 @@ from onnxtfl.ir.quantization import UINT8_OFFSET, shifted_to_int8
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType, TensorType, Type
 from onnxtfl.passes.quantize.weights import centered, weights_of
+from onnxtfl.passes.quantize.wide_weights import MOST_GROWTH, wide_weights
 
 _MAKER = "int8 storage"
 
@@ -48,14 +52,22 @@ def store_as_int8(graph: Graph, *, always: bool = False) -> None:
 
 
 def _center_weights(graph: Graph, always: bool) -> bool:
-    """Store weights with zero point 0 if exact; return whether the weights of all convolutions can be int8 then."""
+    """Store weights with zero point 0 where possible; return whether those of all convolutions can be int8 then."""
     found = {node: value for node in graph.nodes if (value := weights_of(node)) is not None}
     moved = {node: centered(value) for node, value in found.items()}
+    sums = [wide for node, value in found.items() if moved[node] is None and (wide := wide_weights(node, value))]
     unsigned = {node for node, value in found.items() if _shifted(value.type) is not None}
-    as_int8 = always or not any(_needs_uint8(node, found[node]) for node in unsigned if moved[node] is None)
+    whole = unsigned - {node for node, value in moved.items() if value is not None} - {wide.node for wide in sums}
+    elements = sum(math.prod(value.shape) for value in found.values())
+    convolutions = [wide for wide in sums if issubclass(wide.node.op, ops.Convolution)]
+    is_small = sum(wide.growth for wide in convolutions) <= MOST_GROWTH * elements
+    as_int8 = always or (is_small and not any(_needs_uint8(node, found[node]) for node in whole))
     for node, value in moved.items():
         if value is not None and (as_int8 or node not in unsigned):
             node.set_operand(1, value)
+    for wide in sums:
+        if as_int8 and (always or wide.growth <= MOST_GROWTH * elements):
+            wide.apply(graph)
     return as_int8
 
 

@@ -43,11 +43,22 @@ def centered(weights: Value, least: int = -128) -> Value | None:
     """The same real values stored as int8 from `least` with zero point 0; None if an integer does not fit."""
     quantization, data = weights.tensor_type.quantization, weights.data
     assert quantization is not None and data is not None
-    new = replace(quantization, storage="int8", zero_points=(0,) * len(quantization.zero_points))
+    new = with_zeros(quantization)
     if new == quantization and least == -128:
         return weights
     moved = _moved(data, quantization, least)
     return None if moved is None else constant(moved, type_=weights.tensor_type.stored_as(new))
+
+
+def with_zeros(quantization: Quantization) -> Quantization:
+    """The parameters of int8 with zero point 0 and the same scales."""
+    return replace(quantization, storage="int8", zero_points=(0,) * len(quantization.zero_points))
+
+
+def zero_points_along(quantization: Quantization, rank: int) -> Array:
+    """The zero points as int16 that broadcast to a tensor of `rank` axes."""
+    shape = [1] * rank if quantization.axis is None else [-1 if i == quantization.axis else 1 for i in range(rank)]
+    return np.asarray(quantization.zero_points, np.int16).reshape(shape)
 
 
 def _moved(data: TensorData, quantization: Quantization, least: int) -> TensorData | None:
@@ -59,8 +70,7 @@ def _moved(data: TensorData, quantization: Quantization, least: int) -> TensorDa
         return data.cast(DType.INT8, -zero) if least <= low - zero and high - zero <= _MOST else None
     if quantization.block is not None or data.nbytes > LARGEST:
         return None
-    shape = [-1 if i == quantization.axis else 1 for i in range(len(data.shape))]
-    stored = data.numpy().astype(np.int16) - np.asarray(quantization.zero_points, np.int16).reshape(shape)
+    stored = data.numpy().astype(np.int16) - zero_points_along(quantization, len(data.shape))
     return ArrayData(stored.astype(np.int8)) if least <= stored.min() and stored.max() <= _MOST else None
 
 

@@ -11,6 +11,7 @@ from onnxtfl.passes.canonical.simplify import SIMPLIFY
 from onnxtfl.passes.canonical.unit_axes import SINK
 from onnxtfl.passes.recognize.clamping import CLAMP
 from onnxtfl.passes.recognize.contractions import CONTRACTIONS
+from onnxtfl.passes.recognize.convolution_parts import CONVOLUTION_PARTS
 from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
 from onnxtfl.passes.recognize.delegate_forms import DELEGATE_FORMS
 from onnxtfl.passes.recognize.joined_slices import join_slices
@@ -31,7 +32,17 @@ from onnxtfl.rewriting.patterns import Patterns
 
 _FORMS = Patterns.of(DELEGATE_FORMS, REPEATED_ELEMENTS)
 _PATTERNS = Patterns.of(
-    _FORMS, CONVOLUTIONS, NORMALIZATION, CLAMP, CONTRACTIONS, RECURRENCE, MOVES, SINK, CONVERSIONS, LOOPS
+    _FORMS,
+    CONVOLUTION_PARTS,
+    CONVOLUTIONS,
+    NORMALIZATION,
+    CLAMP,
+    CONTRACTIONS,
+    RECURRENCE,
+    MOVES,
+    SINK,
+    CONVERSIONS,
+    LOOPS,
 )
 MAX_ROUNDS = 32
 
