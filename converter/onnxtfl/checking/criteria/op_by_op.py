@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.checking.criteria.base import Attempt, Ruling
+from onnxtfl.checking.criteria.selections import agrees_with_selections
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.localize import naming
 from onnxtfl.checking.localize.coverage import Coverage, coverage, first_failure, needed_matches, says_nothing
@@ -26,7 +27,6 @@ from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.metrics.noise import FACTOR, distance, is_amplified
-from onnxtfl.metrics.rows import share_without_counterpart
 from onnxtfl.tracing.matches import Match, Way
 from onnxtfl.tracing.parts import temporary_directory
 from onnxtfl.tracing.record import known_matches
@@ -34,10 +34,8 @@ from onnxtfl.tracing.trace import InnerModel
 
 QUANTIZED = "in quantized models a difference of one step is amplified"
 DYNAMIC = "the source quantizes at run time: a change in the last place moves values by a step"
-SELECTED = "a few elements differ that are selected by values: a change in the last place selects others"
+SELECTED = "near-ties: with the elements that the source selects, the outputs agree within the tolerance"
 UNUSUAL = "inputs of another magnitude may amplify rounding"
-FEW = 0.02
-"""The largest share of elements that may differ because other elements were selected."""
 Differing = dict[int, list[int]]
 """Number of a run -> the outputs (positions in the report) that differ in it."""
 
@@ -148,31 +146,26 @@ def _why(attempt: Attempt, differing: Differing) -> str:
         return DYNAMIC
     if attempt.is_unusual:
         return UNUSUAL
-    if attempt.a.facts.selects and all(_are_few(attempt, k, number) for number in differing for k in differing[number]):
+    if attempt.a.facts.selects and all(agrees_with_selections(attempt, *differ) for differ in differing.items()):
         return SELECTED
-    largest = 0.0
-    for number, positions in differing.items():
-        expected = attempt.reference.runs[number].outputs
-        pairs = [attempt.out_pairs[k] for k in positions]
-        own = dict.fromkeys(positions, 0.0)
-        for other in attempt.reference.others(number):
-            far = [distance(expected[pair.a], other[pair.a]) for pair in pairs]
-            own = {k: max(own[k], d) for k, d in zip(positions, far, strict=True)}
-        for k, pair in zip(positions, pairs, strict=True):
-            error = _distance(attempt, k, expected[pair.a], attempt.alone[number][pair.b])
-            is_noise = 0 < error <= FACTOR * own[k]
-            if not is_noise or not is_amplified(own[k], expected[pair.a]):
-                return ""
-        largest = max(largest, *own.values())
-    return f"the source's own outputs differ by {largest:.2g} on average where nothing but rounding differs"
+    noises = [_amplified_noise(attempt, number, positions) for number, positions in differing.items()]
+    if not all(noises):
+        return ""
+    return f"the source's own outputs differ by {max(noises):.2g} on average where nothing but rounding differs"
 
 
-def _are_few(attempt: Attempt, k: int, number: int) -> bool:
-    """Whether few elements of an output differ, or few rows at any position."""
-    measured, pair = attempt.compare(k, number).judgments, attempt.out_pairs[k]
-    few = bool(measured) and 0 < measured[0].evidence.get("differing", 1.0) <= FEW
-    expected, got = attempt.reference.runs[number].outputs[pair.a], attempt.alone[number][pair.b]
-    return few or share_without_counterpart(expected, got) <= FEW
+def _amplified_noise(attempt: Attempt, number: int, positions: Sequence[int]) -> float:
+    """The largest noise of the source's outputs in a run; 0 if it does not explain each error, or is not amplified."""
+    outputs, pairs = attempt.reference.runs[number].outputs, [attempt.out_pairs[k] for k in positions]
+    got = attempt.alone[number]
+    errors = [_distance(attempt, k, outputs[p.a], got[p.b]) for k, p in zip(positions, pairs, strict=True)]
+    own = [0.0] * len(pairs)
+    for other in attempt.reference.others(number):
+        own = [max(o, distance(outputs[p.a], other[p.a])) for o, p in zip(own, pairs, strict=True)]
+        explained = [0 < e <= FACTOR * o for e, o in zip(errors, own, strict=True)]
+        if all(explained) and all(is_amplified(o, outputs[p.a]) for o, p in zip(own, pairs, strict=True)):
+            return max(own)
+    return 0.0
 
 
 def _distance(attempt: Attempt, k: int, expected: Any, got: Any) -> float:
@@ -189,7 +182,8 @@ def _compared(attempt: Attempt, number: int, positions: Sequence[int], stack: Ex
     b = attempt.b.traced(attempt.fed[number], replace(options, **attempt.b.run_options), folder)
     ends = [_end(attempt, a, b, k, number) for k in positions]
     matches = _matches(attempt, a, b, [end for end in ends if end is not None])
-    engine = Engine(a, b, matches, attempt.expect, time.perf_counter() + options.time_limit)
+    until = time.perf_counter() + options.time_limit
+    engine = Engine(a, b, matches, attempt.expect, until, sigmoids=attempt.a.facts.sigmoids)
     return engine, coverage(engine.run(), [-1 if end is None else end.b for end in ends])
 
 
