@@ -415,7 +415,7 @@ def test_why_outputs_may_differ_though_the_conversion_is_correct(
     monkeypatch: pytest.MonkeyPatch, unusual: bool, selects: bool, agrees: bool, why: str
 ) -> None:
     """`agrees`: with the selections of the first model, the outputs do."""
-    monkeypatch.setattr(op_by_op, "agrees_with_selections", lambda *_: agrees)
+    monkeypatch.setattr(op_by_op, "_selects_alike", lambda *_: agrees)
     x = np.arange(400, dtype=np.float32).reshape(1, 100, 4)
     attempt: Any = SimpleNamespace(
         a=SimpleNamespace(facts=SimpleNamespace(rounds=False, selects=selects)),
@@ -426,7 +426,7 @@ def test_why_outputs_may_differ_though_the_conversion_is_correct(
         moved=False,
         tolerance=SimpleNamespace(ways=lambda *_: [(0,)]),
     )
-    assert op_by_op._why(attempt, {0: [0]}) == why
+    assert op_by_op._why(attempt, {0: [0]}, {0: attempt}) == why
 
 
 def difference(name: str) -> FirstDifference:
@@ -480,5 +480,5 @@ def test_a_source_that_is_not_defined_inside_says_nothing_on_unusual_inputs(monk
     monkeypatch.setattr(op_by_op, "_compared", lambda *_: (engine, covered))
     for is_unusual in (True, False):
         attempt: Any = SimpleNamespace(is_unusual=is_unusual, settings=SimpleNamespace(patience=None))
-        ruling = op_by_op.OpByOp()._judged(attempt, [0], {0: [0]}, "")
+        ruling = op_by_op.OpByOp()._judged(attempt, [0], {0: [0]}, {0: attempt}, "")
         assert not ruling.judgments and bool(ruling.unfinished) == is_unusual

@@ -22,9 +22,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from onnxtfl.checking.localize.steps import coarseness, dequantized_step, roundings
+from onnxtfl.checking.localize.steps import coarseness, dequantized_step, least_error, roundings
 from onnxtfl.checking.metrics.comparison import Expectation, compare
-from onnxtfl.checking.models.facts import SIGMOID_ERROR
 from onnxtfl.checking.models.widened import HALF
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.data import Array
@@ -291,8 +290,8 @@ class Engine:
             return self.b.number.get(inner) in known
 
         if grid is None:
-            least = SIGMOID_ERROR if self.a.values[layer.match.a].name in self.sigmoids else 0.0
-            found = replace(self.expect, step=dequantized_step(value, is_known), least=least)
+            step, least = dequantized_step(value, is_known), least_error(self.a.values[layer.match.a], self.sigmoids)
+            found = replace(self.expect, step=step, least=least)
         else:
             nodes = [*layer.nodes, *([] if self.a.format == "onnx" else self.a.between(layer.match.a, self._stops)[0])]
             steps = roundings(value, is_known)
