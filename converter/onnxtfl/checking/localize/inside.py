@@ -26,7 +26,7 @@ class Inside:
     b: InnerModel
     entries: Sequence[TensorEntry]
     expect: Expectation
-    sigmoids: Collection[str]
+    sigmoids: Collection[str] = ()
 
     @cached_property
     def matches(self) -> dict[int, Match]:
