@@ -35,15 +35,16 @@ def with_equal_selections(inside: Inside, ends: Mapping[int, Match]) -> Outputs 
     None if the models select the same, or from real values that do not agree within the tolerance, or a tensor cannot
     be computed.
     """
-    found = _Selections(inside)
-    return found.outputs(ends) if found.differ else None
+    found = _Selections(inside, ends)
+    return found.outputs() if found.differ else None
 
 
 @dataclass(frozen=True)
 class _Selections:
-    """The integers and bools that differ in both models."""
+    """The integers and bools that differ in both models. ``ends``: the outputs."""
 
     inside: Inside
+    ends: Mapping[int, Match]
 
     @property
     def a(self) -> InnerModel:
@@ -53,17 +54,28 @@ class _Selections:
     def b(self) -> InnerModel:
         return self.inside.b
 
-    @property
-    def matches(self) -> Mapping[int, Match]:
-        return self.inside.matches
+    @cached_property
+    def operands(self) -> dict[int, list[Match]]:
+        """For each integer or bool tensor the real ones from which it is selected, up to the first other selection."""
+        matches = self.inside.matches
+        read = {j: self.b.between(j, matches)[1] for j in matches if _is_exact(self.b, j)}
+        return {
+            j: [matches[i] for i in found if i in matches and not _is_exact(self.b, i)] for j, found in read.items()
+        }
+
+    @cached_property
+    def expected(self) -> dict[int, Array]:
+        """The tensors of the first model."""
+        real = (match for matches in self.operands.values() for match in matches)
+        exact = (self.inside.matches[j] for j in self.operands)
+        return self.a.fetch({match.a for match in (*exact, *real, *self.ends.values())})
 
     @cached_property
     def differ(self) -> dict[int, Array]:
         """The values of the first model of integer and bool tensors that the second computes otherwise."""
-        exact = {j: m for j, m in self.matches.items() if _is_exact(self.b, j)}
-        expected = self.a.fetch({m.a for m in exact.values()})
-        got = self.b.fetch([j for j, m in exact.items() if m.a in expected])
-        made = {j: self._made(exact[j], expected[exact[j].a], array) for j, array in got.items()}
+        exact = {j: self.inside.matches[j] for j in self.operands if self.inside.matches[j].a in self.expected}
+        got = self.b.fetch(list(exact))
+        made = {j: self._made(exact[j], self.expected[exact[j].a], array) for j, array in got.items()}
         return {j: array for j, array in made.items() if array is not None and not np.array_equal(array, got[j])}
 
     def _made(self, match: Match, array: Array, like: Array) -> Array | None:
@@ -74,21 +86,16 @@ class _Selections:
         resolved = converter.resolved(match, array, like)
         return None if resolved is None else converter.made(resolved, array, like)
 
-    def outputs(self, ends: Mapping[int, Match]) -> Outputs | None:
+    def outputs(self) -> Outputs | None:
         """See `with_equal_selections`."""
-        read = self._operands()
-        wanted = [*ends.values(), *read]
-        expected, got = self.a.fetch({m.a for m in wanted}), self.b.isolated(self.differ, {m.b for m in wanted})
+        read = {match for j in self.differ for match in self.operands[j]}
+        wanted = [*self.ends.values(), *read]
+        expected, got = self.expected, self.b.isolated(self.differ, {m.b for m in wanted})
         if any(m.a not in expected or m.b not in got for m in wanted):
             return None
         if not all(self._is_near(m, expected[m.a], got[m.b]) for m in read):
             return None
-        return {k: (expected[m.a], got[m.b]) for k, m in ends.items()}
-
-    def _operands(self) -> list[Match]:
-        """The real tensors from which the second model selects, up to the first other selection."""
-        read = {i for j in self.differ for i in self.b.between(j, self.matches)[1] if i in self.matches}
-        return [self.matches[i] for i in sorted(read) if not _is_exact(self.b, i)]
+        return {k: (expected[m.a], got[m.b]) for k, m in self.ends.items()}
 
     def _is_near(self, match: Match, array: Array, got: Array) -> bool:
         expected = self._made(match, array, got)
