@@ -403,32 +403,30 @@ def test_a_mean_error_of_the_kernel_is_none_of_the_conversion(monkeypatch, exact
 
 
 @pytest.mark.parametrize(
-    ("unusual", "selects", "differing", "moved", "why"),
+    ("unusual", "selects", "agrees", "why"),
     [
-        (True, False, 1.0, False, UNUSUAL),
-        (False, True, 0.01, False, SELECTED),
-        (False, True, 0.5, False, ""),
-        (False, True, 0.5, True, SELECTED),
-        (False, False, 0.01, True, ""),
+        (True, False, False, UNUSUAL),
+        (False, True, True, SELECTED),
+        (False, True, False, ""),
+        (False, False, True, ""),
     ],
 )
 def test_why_outputs_may_differ_though_the_conversion_is_correct(
-    unusual: bool, selects: bool, differing: float, moved: bool, why: str
+    monkeypatch: pytest.MonkeyPatch, unusual: bool, selects: bool, agrees: bool, why: str
 ) -> None:
-    """`moved`: the second model did not select the first row, so that the others are one place further up."""
+    """`agrees`: with the selections of the first model, the outputs do."""
+    monkeypatch.setattr(op_by_op, "_selects_alike", lambda *_: agrees)
     x = np.arange(400, dtype=np.float32).reshape(1, 100, 4)
-    measured = SimpleNamespace(judgments=[SimpleNamespace(evidence={"differing": differing})])
     attempt: Any = SimpleNamespace(
         a=SimpleNamespace(facts=SimpleNamespace(rounds=False, selects=selects)),
         is_unusual=unusual,
-        compare=lambda k, number: measured,
         reference=SimpleNamespace(runs=[SimpleNamespace(outputs=[x])], others=lambda number: [[x]]),
         out_pairs=[SimpleNamespace(a=0, b=0)],
-        alone=[[np.concatenate([x[:, 1:], x[:, :1] - 7], axis=1) if moved else x + 1]],
+        alone=[[x + 1]],
         moved=False,
         tolerance=SimpleNamespace(ways=lambda *_: [(0,)]),
     )
-    assert op_by_op._why(attempt, {0: [0]}) == why
+    assert op_by_op._why(attempt, {0: [0]}, {0: attempt}) == why
 
 
 def difference(name: str) -> FirstDifference:
@@ -482,5 +480,5 @@ def test_a_source_that_is_not_defined_inside_says_nothing_on_unusual_inputs(monk
     monkeypatch.setattr(op_by_op, "_compared", lambda *_: (engine, covered))
     for is_unusual in (True, False):
         attempt: Any = SimpleNamespace(is_unusual=is_unusual, settings=SimpleNamespace(patience=None))
-        ruling = op_by_op.OpByOp()._judged(attempt, [0], {0: [0]}, "")
+        ruling = op_by_op.OpByOp()._judged(attempt, [0], {0: [0]}, {0: attempt}, "")
         assert not ruling.judgments and bool(ruling.unfinished) == is_unusual

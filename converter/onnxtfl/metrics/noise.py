@@ -82,6 +82,11 @@ class Noise:
         return float(self.elements.max(initial=0.0, where=np.isfinite(self.elements)))
 
 
+def unlimited(shape: tuple[int, ...]) -> Noise:
+    """Noise that explains all errors up to `LIMIT` times the tolerance."""
+    return Noise(np.broadcast_to(np.float32(np.inf), shape), math.inf)
+
+
 def floor(elements: Array, largest: float, allowed: Array) -> Array:
     """The error that noise explains, for each of ``elements``: a multiple of its noise, or of the ``largest``.
 

@@ -9,9 +9,10 @@ within the tolerance, quantized ones within the steps that their kernel was meas
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,23 +22,20 @@ from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.localize import naming
 from onnxtfl.checking.localize.coverage import Coverage, coverage, first_failure, needed_matches, says_nothing
 from onnxtfl.checking.localize.engine import Engine
+from onnxtfl.checking.localize.inside import Inside
+from onnxtfl.checking.localize.selections import with_equal_selections
 from onnxtfl.checking.pairing.interface import is_moved
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.metrics.noise import FACTOR, distance, is_amplified
-from onnxtfl.metrics.rows import share_without_counterpart
 from onnxtfl.tracing.matches import Match, Way
 from onnxtfl.tracing.parts import temporary_directory
-from onnxtfl.tracing.record import known_matches
-from onnxtfl.tracing.trace import InnerModel
 
 QUANTIZED = "in quantized models a difference of one step is amplified"
 DYNAMIC = "the source quantizes at run time: a change in the last place moves values by a step"
-SELECTED = "a few elements differ that are selected by values: a change in the last place selects others"
+SELECTED = "near-ties: with the elements that the source selects, the outputs agree within the tolerance"
 UNUSUAL = "inputs of another magnitude may amplify rounding"
-FEW = 0.02
-"""The largest share of elements that may differ because other elements were selected."""
 Differing = dict[int, list[int]]
 """Number of a run -> the outputs (positions in the report) that differ in it."""
 
@@ -66,29 +64,33 @@ class OpByOp:
 
     def _ruling(self, attempt: Attempt, pending: Sequence[int], quantized: bool) -> Ruling:
         differing = _differing(attempt, pending)
-        why = (QUANTIZED if quantized else _why(attempt, differing)) if differing else ""
-        if not why:
-            return Ruling()
-        if _is_over(attempt, self.spent):
-            reason = f"outputs differ, ops would have to be compared again ({self.spent:.1f} s): {why}"
-            return Ruling(unfinished=reason)
-        return self._judged(attempt, pending, differing, why)
+        with ExitStack() as stack:
+            folder = temporary_directory(stack)
+            inside = {number: _inside(attempt, number, folder) for number in differing}
+            why = (QUANTIZED if quantized else _why(attempt, differing, inside)) if differing else ""
+            if not why:
+                return Ruling()
+            if _is_over(attempt, self.spent):
+                reason = f"outputs differ, ops would have to be compared again ({self.spent:.1f} s): {why}"
+                return Ruling(unfinished=reason)
+            return self._judged(attempt, pending, differing, inside, why)
 
-    def _judged(self, attempt: Attempt, pending: Sequence[int], differing: Differing, why: str) -> Ruling:
+    def _judged(
+        self, attempt: Attempt, pending: Sequence[int], differing: Differing, inside: Mapping[int, Inside], why: str
+    ) -> Ruling:
         found, done, started = list[Coverage](), set[int](), time.perf_counter()
         for number, positions in differing.items():
             if done.issuperset(positions) and _is_over(attempt, time.perf_counter() - started):
                 continue
             done.update(positions)
-            with ExitStack() as stack:
-                engine, covered = _compared(attempt, number, positions, stack)
-                found.append(covered)
-                if not covered.agrees:
-                    ruling = self._refused(engine, covered, pending, why)
-                    undefined = any(layer.check for layer in covered.wrong if says_nothing(layer))
-                    if ruling.judgments or not (attempt.is_unusual and undefined):
-                        return ruling
-                    return Ruling(unfinished="the source has tensors without a finite value inside")
+            engine, covered = _compared(attempt, number, positions, inside[number])
+            found.append(covered)
+            if not covered.agrees:
+                ruling = self._refused(engine, covered, pending, why)
+                undefined = any(layer.check for layer in covered.wrong if says_nothing(layer))
+                if ruling.judgments or not (attempt.is_unusual and undefined):
+                    return ruling
+                return Ruling(unfinished="the source has tensors without a finite value inside")
         return self._accepted(found, pending, why)
 
     def _accepted(self, found: Sequence[Coverage], pending: Sequence[int], why: str) -> Ruling:
@@ -142,37 +144,32 @@ def _differing(attempt: Attempt, pending: Sequence[int]) -> Differing:
     return found if set(pending) == {k for differ in found.values() for k in differ} else {}
 
 
-def _why(attempt: Attempt, differing: Differing) -> str:
+def _why(attempt: Attempt, differing: Differing, inside: Mapping[int, Inside]) -> str:
     """Return why the outputs may differ although the conversion is correct; "" if there is no reason."""
     if attempt.a.facts.rounds:
         return DYNAMIC
     if attempt.is_unusual:
         return UNUSUAL
-    if attempt.a.facts.selects and all(_are_few(attempt, k, number) for number in differing for k in differing[number]):
+    if attempt.a.facts.selects and all(_selects_alike(attempt, i, differing[i], inside[i]) for i in differing):
         return SELECTED
-    largest = 0.0
-    for number, positions in differing.items():
-        expected = attempt.reference.runs[number].outputs
-        pairs = [attempt.out_pairs[k] for k in positions]
-        own = dict.fromkeys(positions, 0.0)
-        for other in attempt.reference.others(number):
-            far = [distance(expected[pair.a], other[pair.a]) for pair in pairs]
-            own = {k: max(own[k], d) for k, d in zip(positions, far, strict=True)}
-        for k, pair in zip(positions, pairs, strict=True):
-            error = _distance(attempt, k, expected[pair.a], attempt.alone[number][pair.b])
-            is_noise = 0 < error <= FACTOR * own[k]
-            if not is_noise or not is_amplified(own[k], expected[pair.a]):
-                return ""
-        largest = max(largest, *own.values())
-    return f"the source's own outputs differ by {largest:.2g} on average where nothing but rounding differs"
+    noises = [_amplified_noise(attempt, number, positions) for number, positions in differing.items()]
+    if not all(noises):
+        return ""
+    return f"the source's own outputs differ by {max(noises):.2g} on average where nothing but rounding differs"
 
 
-def _are_few(attempt: Attempt, k: int, number: int) -> bool:
-    """Whether few elements of an output differ, or few rows at any position."""
-    measured, pair = attempt.compare(k, number).judgments, attempt.out_pairs[k]
-    few = bool(measured) and 0 < measured[0].evidence.get("differing", 1.0) <= FEW
-    expected, got = attempt.reference.runs[number].outputs[pair.a], attempt.alone[number][pair.b]
-    return few or share_without_counterpart(expected, got) <= FEW
+def _amplified_noise(attempt: Attempt, number: int, positions: Sequence[int]) -> float:
+    """The largest noise of the source's outputs in a run; 0 if it does not explain each error, or is not amplified."""
+    outputs, pairs = attempt.reference.runs[number].outputs, [attempt.out_pairs[k] for k in positions]
+    got = attempt.alone[number]
+    errors = [_distance(attempt, k, outputs[p.a], got[p.b]) for k, p in zip(positions, pairs, strict=True)]
+    own = [0.0] * len(pairs)
+    for other in attempt.reference.others(number):
+        own = [max(o, distance(outputs[p.a], other[p.a])) for o, p in zip(own, pairs, strict=True)]
+        explained = [0 < e <= FACTOR * o for e, o in zip(errors, own, strict=True)]
+        if all(explained) and all(is_amplified(o, outputs[p.a]) for o, p in zip(own, pairs, strict=True)):
+            return max(own)
+    return 0.0
 
 
 def _distance(attempt: Attempt, k: int, expected: Any, got: Any) -> float:
@@ -181,21 +178,36 @@ def _distance(attempt: Attempt, k: int, expected: Any, got: Any) -> float:
     return min(distance(expected, one) for one in moved)
 
 
-def _compared(attempt: Attempt, number: int, positions: Sequence[int], stack: ExitStack) -> tuple[Engine, Coverage]:
-    """Compare the ops that compute some outputs in a run."""
-    folder, options = temporary_directory(stack), attempt.b_options
-    values = attempt.reference.runs[number].values
+def _inside(attempt: Attempt, number: int, folder: Path) -> Inside:
+    """The tensors inside of both models in a run. ``folder``: for parts of the models."""
+    values, options = attempt.reference.runs[number].values, attempt.b_options
     a = attempt.a.traced(values, replace(attempt.options, kernels="builtin"), folder)
     b = attempt.b.traced(attempt.fed[number], replace(options, **attempt.b.run_options), folder)
-    ends = [_end(attempt, a, b, k, number) for k in positions]
-    matches = _matches(attempt, a, b, [end for end in ends if end is not None])
-    engine = Engine(a, b, matches, attempt.expect, time.perf_counter() + options.time_limit)
+    return Inside(a, b, attempt.settings.tensors, attempt.expect, attempt.a.facts.sigmoids)
+
+
+def _selects_alike(attempt: Attempt, number: int, positions: Sequence[int], inside: Inside) -> bool:
+    """Whether outputs agree if the second model selects as the first one does."""
+    ends = {k: end for k in positions if (end := _end(attempt, k, number, inside)) is not None}
+    outputs = with_equal_selections(inside, ends)
+    if outputs is None or len(ends) < len(positions):
+        return False
+    return all(attempt.compare(k, number, got, expected).ok for k, (expected, got) in outputs.items())
+
+
+def _compared(attempt: Attempt, number: int, positions: Sequence[int], inside: Inside) -> tuple[Engine, Coverage]:
+    """Compare the ops that compute some outputs in a run."""
+    ends = [_end(attempt, k, number, inside) for k in positions]
+    known = inside.matches | {end.b: end for end in ends if end is not None}
+    matches = needed_matches(inside.b, [known[i] for i in sorted(known)], [end.b for end in ends if end is not None])
+    until = time.perf_counter() + attempt.options.time_limit
+    engine = Engine(inside.a, inside.b, matches, attempt.expect, until, sigmoids=inside.sigmoids)
     return engine, coverage(engine.run(), [-1 if end is None else end.b for end in ends])
 
 
-def _end(attempt: Attempt, a: InnerModel, b: InnerModel, k: int, number: int) -> Match | None:
+def _end(attempt: Attempt, k: int, number: int, inside: Inside) -> Match | None:
     """Return the match of an output in a layout that the comparison allows; None if there is none."""
-    pair = attempt.out_pairs[k]
+    pair, a, b = attempt.out_pairs[k], inside.a, inside.b
     names = attempt.a.info.outputs[pair.a].name, attempt.b.info.outputs[pair.b].name
     values = [
         dict(zip(m.graph.output_names, m.graph.outputs, strict=False)).get(name, Value(None))
@@ -208,13 +220,6 @@ def _end(attempt: Attempt, a: InnerModel, b: InnerModel, k: int, number: int) ->
     ways = attempt.tolerance.ways(pair, expected, got, attempt.moved)
     way = Way(ways[0] if is_moved(ways[0]) else None) if len(ways) == 1 else None
     return Match(i, j, way, recorded=True)
-
-
-def _matches(attempt: Attempt, a: InnerModel, b: InnerModel, ends: Sequence[Match]) -> list[Match]:
-    """The matches among the tensors from which the outputs are computed."""
-    known = {match.b: match for match in known_matches(a, b, attempt.settings.tensors)[0]}
-    known |= {end.b: end for end in ends}
-    return needed_matches(b, [known[number] for number in sorted(known)], [end.b for end in ends])
 
 
 def _steps(found: Sequence[Coverage]) -> dict[str, float]:

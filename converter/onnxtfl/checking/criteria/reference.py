@@ -56,7 +56,7 @@ class Reference:
                 path = temporary_directory(stack) / "float32.onnx"
                 write_widened(self.side.info.path, path)
                 side = replace(self.side, info=replace(self.side.info, path=path))
-                self._widened = [side.run([_wide(v) for v in run.values], self.options) for run in self.runs]
+                self._widened = [side.run([as_float32(v) for v in run.values], self.options) for run in self.runs]
         return self._widened
 
     def noise_in(self, number: int, sums: bool) -> list[Noise | None]:
@@ -93,6 +93,7 @@ class Reference:
             return replace(self.side, info=replace(self.side.info, path=path)).run(values, self.options)
 
 
-def _wide(value: Any) -> Any:
+def as_float32(value: Any) -> Any:
+    """An input of the source for its version in float32."""
     halves = isinstance(value, np.ndarray) and value.dtype.name in ("float16", "bfloat16")
     return value.astype(np.float32) if halves else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from onnxtfl.checking.criteria.base import Attempt, PerOutput
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.report import OutputCheck
+from onnxtfl.metrics.noise import LIMIT, unlimited
 
 
 class RoundingNoise(PerOutput):
@@ -19,8 +20,16 @@ class RoundingNoise(PerOutput):
         return not (attempt.keeps_state or attempt.reference.is_rough or quantized)
 
     def judgment(self, attempt: Attempt, k: int) -> Judgment | None:
+        if not all(self._is_explicable(attempt, k, number) for number in attempt.runs):
+            reason = f"beyond {LIMIT:.0f} times the tolerance, which no noise explains"
+            return Judgment(self.name, Verdict.INCONCLUSIVE, reason)
         found = self._judgment(attempt, k, sums=False)
         return found if found is None or found.accepts else self._judgment(attempt, k, sums=True)
+
+    def _is_explicable(self, attempt: Attempt, k: int, number: int) -> bool:
+        """Whether some noise would explain the errors; if not, it need not be measured."""
+        expected = attempt.reference.runs[number].outputs[attempt.out_pairs[k].a]
+        return attempt.compare(k, number, noise=unlimited(expected.shape)).ok
 
     def _judgment(self, attempt: Attempt, k: int, sums: bool) -> Judgment | None:
         """Compare again, with a tolerance for the noise; ``sums``: the noise of long sums."""

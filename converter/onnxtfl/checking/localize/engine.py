@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
-from onnxtfl.checking.localize.steps import coarseness, dequantized_step, roundings
+from onnxtfl.checking.localize.steps import coarseness, dequantized_step, least_error, roundings
 from onnxtfl.checking.metrics.comparison import Expectation, compare
 from onnxtfl.checking.models.widened import HALF
 from onnxtfl.checking.report import OutputCheck
@@ -79,7 +79,8 @@ class Engine:
     """Compares `matches` of two models. `expect`: the tolerance; `until`: when to stop, in seconds of the clock.
 
     `accumulated`: also measure the errors if each model reads its own values (`Layer.error`; else 0), for which the
-    second model runs from its inputs. `layers`: the compared ones.
+    second model runs from its inputs. `sigmoids`: names of tensors of the first model (see `Facts`). `layers`: the
+    compared ones.
     """
 
     a: InnerModel
@@ -88,6 +89,7 @@ class Engine:
     expect: Expectation
     until: float
     accumulated: bool = False
+    sigmoids: Collection[str] = ()
     layers: list[Layer] = field(default_factory=list)
     converter: Converter = field(init=False)
     _resolved: dict[int, Match] = field(default_factory=dict, init=False)
@@ -288,7 +290,8 @@ class Engine:
             return self.b.number.get(inner) in known
 
         if grid is None:
-            found = replace(self.expect, step=dequantized_step(value, is_known))
+            step, least = dequantized_step(value, is_known), least_error(self.a.values[layer.match.a], self.sigmoids)
+            found = replace(self.expect, step=step, least=least)
         else:
             nodes = [*layer.nodes, *([] if self.a.format == "onnx" else self.a.between(layer.match.a, self._stops)[0])]
             steps = roundings(value, is_known)

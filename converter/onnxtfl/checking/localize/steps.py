@@ -1,9 +1,10 @@
-"""The allowed error of a tensor in quantization steps, from the kernels that compute it."""
+"""The allowed error of a tensor from the kernels that compute it: in quantization steps, or as a real value."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
+from onnxtfl.checking.models.facts import SIGMOID_ERROR
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.targets.target import as_form
@@ -37,3 +38,8 @@ def roundings(value: Value, is_known: Callable[[Value], bool]) -> float:
     if quantization is not None and inner is not None and quantization.per_tensor and inner.per_tensor:
         found += inner.scales[0] / quantization.scales[0]
     return found
+
+
+def least_error(value: Value, sigmoids: Collection[str]) -> float:
+    """The error that a real value of the first model may always have; ``sigmoids``: see `Facts`."""
+    return SIGMOID_ERROR if value.name in sigmoids else 0.0

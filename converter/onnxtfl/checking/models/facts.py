@@ -37,12 +37,12 @@ class Facts:
     """``ranges``: values of inputs, by name. ``drawn``: outputs that depend on random numbers.
 
     ``steps``: the scale of outputs that are dequantized tensors, whose values are multiples of it. ``selections``:
-    outputs that are positions (ArgMax, TopK), which may differ if two elements are nearly equal. ``sigmoids``: outputs
-    that are a Sigmoid or its mean. ``quantized``: whether the model quantizes or dequantizes tensors. ``shapes``:
-    constraints on the sizes of the inputs, from the shapes inside. ``logits``: for outputs that are a Sigmoid, its
-    operand. ``halves``: whether the model computes in float16 or bfloat16. ``float16``: whether one of its ops does
-    more with float16 than move or convert it. ``rounds``: whether it rounds real values, also with scales that are
-    computed. ``unsorted``: whether it has an op that need not sort its results. ``dropped``: whether ONNX Runtime's
+    outputs that are positions (ArgMax, TopK), which may differ if two elements are nearly equal. ``sigmoids``: tensors
+    that are Sigmoids, or elements and means of such. ``quantized``: whether the model quantizes or dequantizes tensors.
+    ``shapes``: constraints on the sizes of the inputs, from the shapes inside. ``logits``: for outputs that are a
+    Sigmoid, its operand. ``halves``: whether the model computes in float16 or bfloat16. ``float16``: whether one of its
+    ops does more with float16 than move or convert it. ``rounds``: whether it rounds real values, also with scales that
+    are computed. ``unsorted``: whether it has an op that need not sort its results. ``dropped``: whether ONNX Runtime's
     graph optimizations drop a Relu in it. ``selects``: whether an op selects by its values
     (:attr:`onnxtfl.ir.declaration.Declaration.discrete`).
     """
@@ -79,7 +79,7 @@ def analyze(graph: Graph) -> Facts:
         steps,
         selections,
         any(node.op in QUANTIZING or _reads_steps(node) for node in graph.walk()),
-        frozenset(name for name, value in outputs if _is_sigmoid(value)),
+        _sigmoids(graph),
         shape_facts(graph),
         {name: logits for name, value in outputs if (logits := _logits(value)) is not None},
         _computes_in_halves(graph),
@@ -151,14 +151,15 @@ def _step(value: Value) -> float | None:
     return None
 
 
-def _is_sigmoid(value: Value) -> bool:
-    """Whether a value is a Sigmoid or its mean, possibly moved."""
-    node = value.producer
-    while node is not None and (
-        node.op.keeps_all is not None or (node.op is ops.Reduce and node.attr("kind") == "mean")
-    ):
-        node = node.operand(0).producer
-    return node is not None and node.op is ops.Sigmoid
+def _sigmoids(graph: Graph) -> frozenset[str]:
+    """The names of tensors that are Sigmoids, or elements and means of such: each has the error of a Sigmoid."""
+    found: set[Value] = set()
+    for node in graph.walk():
+        keeps_errors = node.op.moves or node.op.positions is not None or node.op.picks(node.attributes)
+        if node.op is ops.Sigmoid or (keeps_errors and any(value in found for value in node.operands)):
+            found.update(node.results)
+    outputs = {name for name, value in zip(graph.output_names, graph.outputs, strict=True) if value in found}
+    return frozenset(outputs | {value.name for value in found if value.name is not None})
 
 
 def _logits(value: Value) -> str | None:

@@ -90,23 +90,23 @@ def as_corners(boxes: Array, centered: bool) -> Array:
 
 def select(corners: Array, scores: Array, limit: int, overlap: float, least: Any) -> list[int]:
     """Return the indices of the selected boxes, at most `limit`."""
-    order = np.argsort(-scores.astype(np.float64), kind="stable")
+    waiting = np.argsort(-scores.astype(np.float64), kind="stable")
+    waiting = waiting if least is None else waiting[scores[waiting] > least]
     chosen: list[int] = []
-    for i in order if least is None else order[scores[order] > least]:
-        if len(chosen) >= limit:
-            break
-        if all(_overlap(corners[i], corners[j]) <= overlap for j in chosen):
-            chosen.append(int(i))
+    while waiting.size and len(chosen) < limit:
+        chosen.append(int(waiting[0]))
+        waiting = waiting[1:]
+        waiting = waiting[_overlaps(corners[chosen[-1]], corners[waiting]) <= overlap]
     return chosen
 
 
-def _overlap(a: Array, b: Array) -> float:
-    """Intersection over union."""
-    areas = [float(np.prod(box[2:] - box[:2])) for box in (a, b)]
-    if min(areas) <= 0:
-        return 0.0
-    shared = float(np.prod(np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0)))
-    return shared / (areas[0] + areas[1] - shared)
+def _overlaps(box: Array, others: Array) -> Array:
+    """Intersection over union of a box [4] and others [n, 4], float64[n]; 0 for boxes without an area."""
+    area, areas = np.prod(box[2:] - box[:2]), np.prod(others[:, 2:] - others[:, :2], axis=1)
+    sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
+    shared = np.prod(np.maximum(sides, 0), axis=1).astype(np.float64)
+    empty = (area <= 0) | (areas <= 0)
+    return np.where(empty, 0.0, shared / np.where(empty, 1.0, np.float64(area) + areas - shared))
 
 
 class SelectBoxes(Op):
@@ -165,8 +165,8 @@ def _select_softly(
     while waiting and len(chosen) < limit:
         before, index, compared = heapq.heappop(waiting)
         score, seen = -before, len(chosen)
-        for other, _ in reversed(chosen[compared:]):
-            shared = _overlap(corners[index], corners[other])
+        others = [other for other, _ in reversed(chosen[compared:])]
+        for shared in _overlaps(corners[index], corners[others]) if others else ():
             if shared >= overlap:
                 score = np.float32(-np.inf)
             elif sigma > 0:
