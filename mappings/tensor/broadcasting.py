@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from contextlib import suppress
 
 import numpy as np
@@ -15,6 +17,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.quantized import is_real
 from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, transposed
 from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
 from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl, upgrade
@@ -26,13 +29,9 @@ decompose(ops.Tile, "tfl", "operands")(int32_operands(1))
 decompose(ops.BroadcastTo, "tfl", "operands")(int32_operands(1))
 
 
-@decompose(ops.Tile, "tfl")
-def _tile_by_broadcasting(b: Builder, node: Node) -> Value | None:
-    """Tile without a TILE kernel: each tiled axis broadcasts along a new axis before it.
-
-    ::
-
-        Tile(%x: [2,3], [1,4])    ->    Reshape(BroadcastTo(Reshape(%x, [2,1,3]), [2,4,3]), [2,12])
+def _tiled_axes(node: Node) -> tuple[list[int], list[int]] | None:
+    """The sizes of the operand and of the result of a Tile as a broadcast, where each tiled axis has a new one before
+    it; None if they are not static.
     """
     x, times = node.operand(0), static_ints(node.operand(1))
     if times is None or not x.tensor_type.is_static or not node.result.tensor_type.is_static:
@@ -48,7 +47,33 @@ def _tile_by_broadcasting(b: Builder, node: Node) -> Value | None:
             wide.append(count)
         narrow.append(size)
         wide.append(size)
-    return reshape(b, b(ops.BroadcastTo, reshape(b, x, narrow), wide), node.result.shape)
+    return narrow, wide
+
+
+@decompose(ops.Tile, "tfl")
+def _tile_by_broadcasting(b: Builder, node: Node) -> Value | None:
+    """Tile without a TILE kernel.
+
+    ::
+
+        Tile(%x: [2,3], [1,4])    ->    Reshape(BroadcastTo(Reshape(%x, [2,1,3]), [2,4,3]), [2,12])
+    """
+    if (axes := _tiled_axes(node)) is None:
+        return None
+    return reshape(b, b(ops.BroadcastTo, reshape(b, node.operand(0), axes[0]), axes[1]), node.result.shape)
+
+
+def _merged_axes(node: Node) -> tuple[list[int], list[int]] | None:
+    """The sizes of the operand and of the result of a broadcast, with adjacent axes merged that both broadcast, or that
+    both do not; None if they are not static.
+    """
+    x, full = node.operand(0), node.result.tensor_type.shape
+    if not is_static(full) or not is_static(x.tensor_type.shape) or not full:
+        return None
+    own = (1,) * (len(full) - x.rank) + x.shape
+    groups = itertools.groupby(zip(own, full, strict=True), key=lambda pair: pair[0] != pair[1])
+    sizes = [tuple(map(math.prod, zip(*group, strict=True))) for _, group in groups]
+    return [narrow for narrow, _ in sizes], [wide for _, wide in sizes]
 
 
 @decompose(ops.BroadcastTo, "gpu")
@@ -60,18 +85,37 @@ def _broadcast_by_tiling(b: Builder, node: Node) -> Value | None:
 
         BroadcastTo(%x: [1,1,5], [3,4,5])    ->    Reshape(Tile(Reshape(%x, [1,5]), [12,1]), [3,4,5])
     """
-    x, full = node.operand(0), node.result.tensor_type.shape
-    if not is_static(full) or not is_static(x.tensor_type.shape) or not full:
+    merged = _merged_axes(node)
+    if merged is None:
         return None
-    own = (1,) * (len(full) - x.rank) + x.shape
-    narrow, times, before = [], [], None
-    for size, wide in zip(own, full, strict=True):
-        is_repeated = size != wide
-        if is_repeated != before:
-            narrow.append(1)
-            times.append(1)
-        narrow[-1], times[-1], before = narrow[-1] * size, times[-1] * (wide // size if size else 0), is_repeated
-    return reshape(b, b(ops.Tile, reshape(b, x, narrow), np.asarray(times, np.int32)), full)
+    narrow, wide = merged
+    times = [full // size if size else 0 for size, full in zip(narrow, wide, strict=True)]
+    tiled = b(ops.Tile, reshape(b, node.operand(0), narrow), np.asarray(times, np.int32))
+    return reshape(b, tiled, node.result.shape)
+
+
+MOST_ONES = 1 << 12
+"""The most elements of a constant that repeats axes as a factor."""
+
+
+@decompose(ops.BroadcastTo, "xnnpack")
+@decompose(ops.Tile, "xnnpack")
+def _repeat_by_multiplying(b: Builder, node: Node) -> Value | None:
+    """Multiply by ones on the axes that broadcast: XNNPACK has neither BROADCAST_TO nor TILE. All floats stay as they
+    are.
+
+    ::
+
+        BroadcastTo(%x: [2,1,5], [2,4,5])    ->    Mul(%x, ones: [1,4,1])
+    """
+    x, axes = node.operand(0), (_merged_axes if node.op is ops.BroadcastTo else _tiled_axes)(node)
+    if axes is None or not x.dtype.is_float or not is_real(x.type):
+        return None
+    ones = [full if size != full else 1 for size, full in zip(*axes, strict=True)]
+    if math.prod(ones) > MOST_ONES:
+        return None
+    product = b(ops.Mul, reshape(b, x, axes[0]), np.ones(ones, x.dtype.numpy))
+    return reshape(b, product, node.result.shape)
 
 
 @upgrade("Tile", since=(1,))

@@ -11,6 +11,7 @@
     Concatenate(Split(x), y)       ->  Concatenate(x, y)        Div(1, Sqrt(x))            ->  Rsqrt(x)
     Mul(Sign(x), Abs(x))           ->  x                        Relu(x), x >= 0        ->  x
     Reshape(Convert(constant), s)  ->  Convert(Reshape(constant, s))
+    Transpose(BroadcastTo(x))      ->  BroadcastTo(Transpose(x))
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import convert_quantization
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dims import is_static
+from onnxtfl.ir.dims import Shape, is_static
 from onnxtfl.ir.facts import fits_int32, never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
@@ -32,7 +33,7 @@ from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.quantization import Quantization, dequantize
 from onnxtfl.ir.reshape import dim_vector, has_constant_target, reshape, reshaped_constant
-from onnxtfl.ir.shapes import known_dims, static_ints
+from onnxtfl.ir.shapes import broadcast_shapes, known_dims, static_ints
 from onnxtfl.ir.types import DType, TensorType, compatible
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -168,6 +169,19 @@ def _keeps_values(node: Node) -> bool:
     if before is DType.INT64 and after is DType.INT32:
         return fits_int32(node.operand(0))
     return same_kind and after.bits >= before.bits and signs and before.is_float == after.is_float
+
+
+@CANONICAL.on(ops.Transpose, quantized=True)
+def broadcast_later(b: Builder, node: Node) -> Value | None:
+    """Move fewer elements, so that ops after it, which broadcast by themselves, need no broadcast."""
+    wide, order = made_by(node.operand(0), ops.BroadcastTo, quantized=True), node.attr("permutation")
+    if wide is None or not single_use(node.operand(0), b.graph) or not node.result.tensor_type.is_static:
+        return None
+    x, full = wide.operand(0), node.result.shape
+    if not x.tensor_type.is_static or (x.is_quantized and x.rank < len(full)):
+        return None
+    narrow = reshape(b, x, (1,) * (len(full) - x.rank) + x.shape)
+    return b(ops.BroadcastTo, b(ops.Transpose, narrow, permutation=order), dim_vector(b, full, x))
 
 
 @CANONICAL.on(ops.BroadcastTo, quantized=True)
@@ -371,16 +385,22 @@ def select(b: Builder, node: Node) -> Value | None:
 
 @CANONICAL.on(Elementwise, quantized=True)
 def drop_broadcasts(b: Builder, node: Node) -> Value | None:
-    """Remove the repetition of an operand of an elementwise op if another operand has the full shape."""
+    """Remove the repetition of an operand of an elementwise op if it and the others spread to the full shape."""
     full = node.result.tensor_type.shape if isinstance(node.result.type, TensorType) else None
     operands = list(node.operands)
     for i, value in enumerate(operands):
         inner = repeated(value)
         others = [v for j, v in enumerate(operands) if j != i and v is not None]
         is_free = i > 0 or node.op is not ops.PRelu
-        if is_free and inner is not None and full is not None and any(v.tensor_type.shape == full for v in others):
+        if is_free and inner is not None and full is not None and _spread_to(full, inner, others):
             operands[i] = inner
     return None if operands == node.operands else b.remade(node, *operands)[0]
+
+
+def _spread_to(full: Shape, inner: Value, others: Sequence[Value]) -> bool:
+    """Whether operands broadcast to `full`, whatever sizes there are at run time."""
+    shapes = [inner.tensor_type.shape, *(v.tensor_type.shape for v in others)]
+    return full in shapes[1:] or (all(map(is_static, shapes)) and broadcast_shapes(*shapes) == full)
 
 
 def _same_type(a: Value, b: Value) -> bool:
