@@ -42,6 +42,7 @@ from onnxtfl.passes.loops.simplification import LOOP_SIMPLIFICATION
 from onnxtfl.passes.states.kept import keep_states
 from onnxtfl.passes.states.state_tensors import own_state_tensors
 from onnxtfl.passes.tfl.constant_outputs import join_constant_outputs
+from onnxtfl.passes.tfl.first_op import begin_with_builtin_op
 from onnxtfl.passes.tfl.fuse_activations import fuse_activations
 from onnxtfl.passes.tfl.pass_through import pass_through
 from onnxtfl.passes.tfl.prepared_outputs import copy_prepared
@@ -387,6 +388,7 @@ def written_for_tflite(target: Target, options: Options) -> Passes:
     assert isinstance(target, TfliteTarget)
     fixed = Pass("fixed sizes", partial(refuse_open_results, title=target.title), MAIN_ONLY, needs=LOWERED)
     owned = partial(own_state_tensors, target=target, operands=state_operands)
+    first = Pass("first op", partial(begin_with_builtin_op, target=target), MAIN_ONLY, needs=LOWERED)
     joined = Pass("constant outputs", partial(join_constant_outputs, target=target), MAIN_ONLY, needs=LOWERED)
     return [
         *([] if target.has_open_sizes else [fixed]),
@@ -394,6 +396,7 @@ def written_for_tflite(target: Target, options: Options) -> Passes:
         Pass("fuse activations", partial(fuse_activations, target=target), EVERYWHERE, needs=LOWERED),
         Pass("pass through", pass_through, EVERYWHERE, needs=LOWERED),
         Pass("state tensors", owned, EVERYWHERE, needs=LOWERED),
+        *([first] if target.delegate is not None else []),
         Pass("memory", partial(copy_overwritten, target=target), EVERYWHERE, needs=LOWERED),
         Pass("prepared outputs", idle, partial(copy_prepared, target=target), needs=LOWERED),
     ]

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from onnxtfl.mappings.nn.repeated_elements import repeats_of
 
 from onnxtfl.build.convolutions import channels_first, channels_last
 from onnxtfl.build.sizes import slice_axes
@@ -147,14 +148,9 @@ def _repeated(b: Builder, x: Value, dims: Sequence[int], counts: Sequence[int]) 
 @decompose(ops.Resize, "ethos-u", when=_is_resized_image)
 def _repeated_by_broadcasting(b: Builder, node: Node) -> Value | None:
     """Repeat elements: by 8 and the rest, or along new axes by BroadcastTo."""
-    sampling, x, dims, sizes = Sampling.of(attributes_of(node)), node.operand(0), node.attr("dims"), _sizes(node)
-    if sampling.mode != "nearest" or product(x.shape) == 0:
+    x, dims, counts = node.operand(0), node.attr("dims"), repeats_of(node)
+    if counts is None:
         return None
-    counts = [resized // size for size, resized, _ in sizes]
-    for (size, resized, scale), count in zip(sizes, counts, strict=True):
-        where = sampling.coordinates(size, resized, resized / size if scale is None else scale)
-        if size * count != resized or (sampling.nearest(where, size) != np.arange(resized) // count).any():
-            return None
     most = next((k for k in _SCALED if counts[0] % k == 0), 1)
     if most > 1 and counts[0] == counts[1] > most and x.shape[0] == 1:
         rest = counts[0] // most

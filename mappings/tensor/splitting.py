@@ -106,6 +106,8 @@ def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value]:
     return [b(ops.Slice, x, start, stop, [1] * x.rank) for start, stop in zip(starts, stops, strict=True)]
 
 
+decompose(ops.Split, "xnnpack", when=lambda node: is_static(_parts(node)[1]), benefit=-1)(_split_by_slicing)
+
 MOST_PRODUCTS = 4
 """The most parts of a product that are separate products: each reads the other operand."""
 

@@ -211,3 +211,17 @@ def test_constants_that_no_kernel_dequantizes_become_arithmetic_on_wider_ones() 
     assert not any(v is not None and v.is_quantized for node in graph.nodes for v in node.operands)
     legalize(graph, TfliteTarget())
     np.testing.assert_array_equal(run(graph, [x]), [[-1.0, 32764.0], [4.0, -3.5]])
+
+
+@pytest.mark.parametrize(("addend", "stays"), [(0.2, False), (-0.2, False), (0.3, True)])
+@pytest.mark.parametrize("result", ["0.5:3", "0.25:3"])
+def test_an_addend_of_less_than_half_a_step_is_left_out(addend: float, stays: bool, result: str) -> None:
+    text = f"""graph main(%q: tensor<2x128xfloat32, quant<int8 0.5:3>>) -> (%y) {{
+      %x = Convert(%q) {CONVERT}
+      %epsilon = constant tensor<1xfloat32> [{addend}]
+      %a = Add(%x, %epsilon)
+      %y = Convert(%a) {CONVERT} : tensor<2x128xfloat32, quant<int8 {result}>>
+    }}"""
+    graph = _fused(text)
+    assert op_counts(graph)["Add"] == (stays or result != "0.5:3")
+    assert _steps(graph, parse_graph(text), _every_integer(2, 128)) == 0

@@ -207,7 +207,7 @@ def test_zero_points_of_weights_are_subtracted_before_run_time() -> None:
     conversion = onnxtfl.onnx_to_tflite(data, check=False)
     wanted = run_onnx(data, {"x": X})["y"]
     np.testing.assert_allclose(run_tflite(conversion.data or b"", [X])[0][1], wanted, rtol=1e-6, atol=1e-6)
-    assert conversion.report.ops_after["SUB"] == 2 + 2  # range, zero point; ends of the rows
+    assert conversion.report.ops_after["SUB"] == 3 + 2  # range, scale of an empty range, zero point; ends of the rows
 
 
 @pytest.mark.parametrize("zeros", [np.asarray(90, np.uint8), RNG.integers(60, 200, 32).astype(np.uint8)])
@@ -272,3 +272,15 @@ def test_ranges_on_one_side_of_zero(x: Array) -> None:
     conversion = onnxtfl.onnx_to_tflite(data, check=False)
     found = run_tflite(conversion.data or b"", [x])[0][1]
     np.testing.assert_allclose(found, run_onnx(data, {"x": x})["y"], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("largest", [0.0, 1e-30, 1.0, 3e38])
+@pytest.mark.parametrize("kernels", ["default", "builtin"])
+def test_scale_of_a_range(largest: float, kernels: str) -> None:
+    """An empty range has scale 1; XNNPACK computes that without comparing."""
+    nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "y", "z"])]
+    x = np.asarray([[0, largest, largest]], np.float32)
+    converted = onnxtfl.onnx_to_tflite(model(nodes, x, [], {}), check=False)
+    assert {"EQUAL", "SELECT_V2"}.isdisjoint(converted.report.ops_after)
+    ((_, found),) = run_tflite(converted.data or b"", [x], kernels=kernels)
+    np.testing.assert_allclose(found, np.float32(largest) / np.float32(255) if largest else 1.0, rtol=1e-6)

@@ -14,6 +14,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.types import tensor
 from tests.harness.litert import run_tflite
+from tests.harness.rounds import floats, there_and_back
 from tests.unit.lifting import inferred
 from tests.unit.onnx_nodes import onnx_file
 from tests.unit.tflite_graphs import SAMPLE, assert_same_as_litert
@@ -60,3 +61,13 @@ def test_sizes_of_parts_known_at_run_time() -> None:
             num_splits=2,
         )
     )
+
+
+@pytest.mark.parametrize("count", [3, 6])
+def test_more_parts_than_xnnpack_makes_are_slices_there_and_a_split_again(count: int) -> None:
+    parts = [f"p{i}" for i in range(count)]
+    text = f"""g (float[{2 * count}, 3] x) => (float[2, 3] y) <int64[{count}] s = {{{", ".join("2" * count)}}}> {{
+      {", ".join(parts)} = Split <axis = 0> (x, s)  y = Sum ({", ".join(parts)}) }}"""
+    there, back = there_and_back(text, {"x": floats(2 * count, 3)})
+    assert (there["SPLIT"], there["SLICE"]) == ((1, 0) if count == 3 else (0, count))
+    assert (back["Split"], back["Slice"]) == (1, 0)

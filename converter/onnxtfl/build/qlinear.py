@@ -151,10 +151,15 @@ def quantized_over_range(b: Builder, x: Value) -> tuple[Value, Value, Value]:
     low = Term(b, b(ops.Reduce, x, None, kind="min")).min(0.0)
     high = Term(b, b(ops.Reduce, x, None, kind="max")).max(0.0)
     width = high - low
-    scale = width.equals(0.0).choose(width.constant(1.0), width / 255.0)
+    scale = width / 255.0 + (1.0 - _is_positive(width))
     zero = (0.0 - low / scale).apply(ops.Clamp, 0.0, 255.0).apply(ops.RoundNearestEven).to(DType.UINT8)
     y = b(ops.QuantizeLinear, real.value, scale.value, zero.value, dtype=DType.UINT8, axis=0)
     return y, scale.value, zero.value
+
+
+def _is_positive(x: Term) -> Term:
+    """1 where `x` (0 or more) is above 0, else 0: arithmetic that delegates compute, unlike comparisons and Select."""
+    return ((x * 2.0**100).min(1.0) * 2.0**60).min(1.0)  # the smallest positive float32 is 2**-149
 
 
 def dequantized_bias(b: Builder, bias: Value, x_scale: Value, w_scale: Value) -> Value:

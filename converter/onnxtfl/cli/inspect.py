@@ -31,7 +31,7 @@ STAGES = {
             "fuse activations",
             "pass through",
         ),
-        *("state tensors", "memory", "prepared outputs"),
+        *("state tensors", "first op", "memory", "prepared outputs"),
     ),
     ".tflite": (
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "small types", "complex numbers"),

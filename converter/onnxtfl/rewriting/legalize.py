@@ -92,10 +92,10 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
         form = target.accepted(node)
         if late and form is not None and target.fails_without_rows(form) and may_lack_rows(node):
             return _with_another_row(graph, node)
+        if form is not None and (made := _preferred(graph, node, target, form, late)):
+            return made
         if late and form is not None and not form.renames:
             return [made for made in emit(graph, node, form, target) if made.op.dialect == "neutral"]
-        if form is not None and not late and (made := _preferred(graph, node, target, form)):
-            return made
         waits = not late and _late_rule(node, target) is not None
         legal = form is not None or waits or _will_vanish(node, target, late)
         if not legal and depth > MAX_DEPTH:
@@ -140,13 +140,15 @@ def _with_another_row(graph: Graph, node: Node) -> list[Node]:
     return builder.created
 
 
-def _preferred(graph: Graph, node: Node, target: Target, form: Form) -> list[Node]:
+def _preferred(graph: Graph, node: Node, target: Target, form: Form, late: bool) -> list[Node]:
     """Rewrite an accepted node to ops that run faster, or on more hardware; return the new nodes, none if it stays.
 
     A move on more than `free_rank` axes becomes one on fewer; an op that the runtime's delegate leaves to other kernels
     becomes ops that it computes, where these do not cost more time; one whose integer kernel is slow computes
     in float.
     """
+    if late:
+        return _delegated_late(graph, node, target, form)
     if touches_quantized(node) and target.is_faster_in_float(node, form):
         builder = Builder(graph, node)
         if (values := _in_faster_float(builder, node, target)) is not None:
@@ -157,15 +159,31 @@ def _preferred(graph: Graph, node: Node, target: Target, form: Form) -> list[Nod
         if made := _rewritten_if(graph, node, few, lambda _, made: all(_has_few_axes(one, target) for one in made)):
             return made
     has_rules = rules_for(node.op).are_for(node.op, target.delegate_chain)
-    is_equal = not touches_quantized(node) or node.op.moves is not None
-    if has_rules and is_equal and not target.delegates(node, form):
+    if has_rules and not target.delegates(node, form):
         found = rules_for(node.op).own_decompositions(node, *target.delegate_chain)
-
-        def is_better(rule: str, made: Sequence[Node]) -> bool:
-            return all(_is_delegated(one, target) for one in made) and target.saves(rule, replaced(graph, node), made)
-
-        return _rewritten_if(graph, node, found, is_better)
+        return _delegated(graph, node, target, found)
     return []
+
+
+def _delegated_late(graph: Graph, node: Node, target: Target, form: Form) -> list[Node]:
+    """Rewrite a node by the rule that depends on the axis order; return the new nodes, none if it stays."""
+    rule = rules_for(node.op).late_rule(node.op, *target.delegate_chain)
+    if rule is None or not rule.when(node) or target.delegates(node, form):
+        return []
+    return _delegated(graph, node, target, [rule.func])
+
+
+def _delegated(graph: Graph, node: Node, target: Target, rules: Iterable[DecomposeRule]) -> list[Node]:
+    """Rewrite `node` by the first of `rules` whose nodes the delegate computes, if that takes no more time; quantized
+    elements are only moved.
+    """
+
+    def is_better(rule: str, made: Sequence[Node]) -> bool:
+        is_equal = not touches_quantized(node) or all(map(_moves, made))
+        is_delegated = is_equal and all(_is_delegated(one, target) for one in made)
+        return is_delegated and target.saves(rule, replaced(graph, node), made)
+
+    return _rewritten_if(graph, node, rules, is_better)
 
 
 def _in_faster_float(builder: Builder, node: Node, target: Target) -> list[Value] | None:

@@ -446,7 +446,8 @@ def _checked(target: Target | None) -> Target | None:
 def decompose_late(op: type[Op], target: Target, when: Condition) -> Callable[[DecomposeRule], DecomposeRule]:
     """Register a decomposition that depends on the axis order, and so runs after layout assignment.
 
-    Until then a node that satisfies `when` counts as legal. The new nodes must not depend on layout.
+    Until then a node that satisfies `when` counts as legal. The new nodes must not depend on layout. A rule for a
+    delegate is one for accepted nodes, and made where it saves time.
     """
 
     table, what = _RULES.late.setdefault(op, {}), f"decomposing {op.name} late for {target}"

@@ -133,7 +133,8 @@ class Target(engine.Target):
 
     def gains(self, rule: str, before: Sequence[Node], after: Sequence[Node]) -> bool:
         """As :meth:`saves`, for a rewrite that makes more nodes: these have to be clearly faster on some machine."""
-        is_faster = not is_within(self.time(before), self.time(after))
+        had, have = self.time(before), self.time(after)
+        is_faster = not had or not have or not is_within(had, have)
         return is_faster and self.saves(rule, before, after)
 
     def time(self, nodes: Iterable[Node]) -> tuple[float, ...]:

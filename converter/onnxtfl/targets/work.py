@@ -121,7 +121,7 @@ def _moved(op: BoundOp, rank: int, last: int) -> list[Shape]:
     """
     read = [shape for _, p, v in op.operands if p.variable == op.main and len(shape := _shape(v)) == rank]
     written = [shape for _, _, v in op.results if len(shape := _shape(v)) == rank]
-    is_read = len(read) > len(written) or (last >= 0 and written[0][last] == 1)
+    is_read = len(read) > len(written) or (last >= 0 and len(written) == 1 and written[0][last] == 1)
     return read if is_read or _given_axes(op, "perm") is not None else written
 
 

@@ -99,7 +99,7 @@ def _largest(node: Node) -> int:
     budget = current_budget()
     if budget.folds_all:
         return LARGEST
-    return SMALL if node.op is ops.Convert else max(SMALL, budget.growth - budget.held)
+    return SMALL if node.op in (ops.Convert, ops.BroadcastTo) else max(SMALL, budget.growth - budget.held)
 
 
 def _is_empty(result: Value) -> bool:

@@ -257,3 +257,16 @@ def _quantized_to(graph: Graph, value: Value) -> Quantization | None:
     found = {quantization_of(user.result) for user in value.users()}
     quantization = found.pop() if len(found) == 1 else None
     return quantization if quantization is not None and quantization.per_tensor else None
+
+
+@STORED_CLAMPS.on(ops.Add, quantized=True)
+def without_small_addend(b: Builder, node: Node) -> Value | None:
+    """Leave out an addend of less than half a step, like the epsilon of a normalization: each step stays the same."""
+    for x, addend in ((node.operand(0), node.operand(1)), (node.operand(1), node.operand(0))):
+        kept = quantization_of(x)
+        if kept is None or not kept.per_tensor or x.type != node.result.type or not addend.is_constant:
+            continue
+        numbers = real_constant(addend).numpy() if addend.data is not None and addend.data.size <= SMALL else None
+        if numbers is not None and np.abs(numbers).max(initial=0) < _ROUNDING * kept.scales[0]:
+            return x
+    return None

@@ -13,6 +13,7 @@ from onnxtfl.passes.recognize.clamping import CLAMP
 from onnxtfl.passes.recognize.contractions import CONTRACTIONS
 from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
 from onnxtfl.passes.recognize.delegate_forms import DELEGATE_FORMS
+from onnxtfl.passes.recognize.joined_slices import join_slices
 from onnxtfl.passes.recognize.loops import LOOPS
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
 from onnxtfl.passes.recognize.recurrence import (
@@ -23,12 +24,14 @@ from onnxtfl.passes.recognize.recurrence import (
     join_parts,
     recognize_layers,
 )
+from onnxtfl.passes.recognize.repeated_elements import REPEATED_ELEMENTS
 from onnxtfl.passes.recognize.tfl_formulas import recognize_formulas
 from onnxtfl.rewriting.pass_manager import EVERYWHERE, Fact, Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
+_FORMS = Patterns.of(DELEGATE_FORMS, REPEATED_ELEMENTS)
 _PATTERNS = Patterns.of(
-    DELEGATE_FORMS, CONVOLUTIONS, NORMALIZATION, CLAMP, CONTRACTIONS, RECURRENCE, MOVES, SINK, CONVERSIONS, LOOPS
+    _FORMS, CONVOLUTIONS, NORMALIZATION, CLAMP, CONTRACTIONS, RECURRENCE, MOVES, SINK, CONVERSIONS, LOOPS
 )
 MAX_ROUNDS = 32
 
@@ -36,7 +39,8 @@ _NEUTRAL: frozenset[Fact] = frozenset({"neutral"})
 RECOGNIZE = Group(
     "recognize",
     (
-        Pass("delegate forms", DELEGATE_FORMS.apply, EVERYWHERE),
+        Pass("joined slices", join_slices, EVERYWHERE),
+        Pass("delegate forms", _FORMS.apply, EVERYWHERE),
         SIMPLIFY,
         Pass("formulas", recognize_formulas, EVERYWHERE),
         Pass("patterns", _PATTERNS.apply, EVERYWHERE),
