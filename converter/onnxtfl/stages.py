@@ -16,6 +16,7 @@ from onnxtfl.passes.boundary.parts import separate_outputs, separate_region_outp
 from onnxtfl.passes.boundary.sequences import flatten_outputs
 from onnxtfl.passes.canonical.canonicalize import MOVES
 from onnxtfl.passes.canonical.columns import transpose_columns
+from onnxtfl.passes.canonical.converted_weights import CONVERTED_WEIGHTS
 from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
@@ -269,7 +270,7 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     if not isinstance(target, TfliteTarget) or target.delegate is None:
         return []
     gains, is_exact = Gains(target), not options.is_quantized_later
-    forms = Patterns.of(PHASES, *([TAPS, READ_TAPS] if is_exact else []))
+    forms = Patterns.of(PHASES, CONVERTED_WEIGHTS, *([TAPS, READ_TAPS] if is_exact else []))
     convolutions = Pass("convolutions", partial(forms.apply, pays=gains.pays), EVERYWHERE)
     features = [Pass("features in parts", partial(FEATURES.apply, pays=gains.pays), EVERYWHERE)] if is_exact else []
     joined = Pass("joined convolutions", partial(join_convolutions, pays=partial(gains.pays, surely=True)), EVERYWHERE)

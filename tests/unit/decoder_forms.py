@@ -12,6 +12,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from onnxtfl.formats import files
+from onnxtfl.llm.decoders import decoder_of
 from onnxtfl.llm.signatures import decoder_to_tflite
 from onnxtfl.options import Options
 
@@ -343,7 +345,9 @@ def saved(model: onnx.ModelProto, folder: Path) -> Path:
 def converted(source: Path, prefill: Sequence[int] = (4, 16), context: int = 64, **how: Any) -> Path:
     """The path of the signatures of a decoder."""
     out = io.BytesIO()
-    decoder_to_tflite(source, out, Options(), prefill=prefill, context=context, **how)
+    decoder_to_tflite(
+        source, decoder_of(files.read(source).main), out, Options(), prefill=prefill, context=context, **how
+    )
     path = source.with_suffix(".tflite")
     path.write_bytes(out.getvalue())
     return path

@@ -349,3 +349,17 @@ def test_weights_are_not_held(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert (tmp_path / "m.tflite").stat().st_size > rows * columns // 2
     assert peak < 48 << 20, peak
+
+
+def test_float16_weights_of_two_signatures_are_stored_once() -> None:
+    """The fastest kernel for one row and that for many read weights in different orders, unless both are as fast."""
+    weights = np.random.default_rng(0).standard_normal((512, 768)).astype(np.float16)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    values = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT16, [1, "n", size]) for n, size in (("x", 512), ("y", 768))
+    ]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], [numpy_helper.from_array(weights, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    out = io.BytesIO()
+    onnx_to_tflite_entries(out, {f"of_{n}": (model, Options(input_shapes={"x": (1, n, 512)})) for n in (32, 1)})
+    assert weights.nbytes < len(out.getvalue()) < 1.1 * weights.nbytes

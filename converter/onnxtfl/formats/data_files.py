@@ -22,6 +22,7 @@ class DataFiles:
     def __init__(self, model: Path | None) -> None:
         self.model = model
         self._open: dict[Path, SourceFile] = {}
+        self._at: dict[str, SourceFile] = {}  # by location, which is resolved once
 
     def paths(self) -> tuple[Path, ...]:
         """The paths of the opened files."""
@@ -43,10 +44,12 @@ class DataFiles:
                 hint="pass the model as a path, not as bytes",
                 code="E-FILE-006",
             )
-        path = self._path(self.model, location, name)
-        if path not in self._open:
-            self._open[path] = SourceFile(path)
-        return self._open[path]
+        if location not in self._at:
+            path = self._path(self.model, location, name)
+            if path not in self._open:
+                self._open[path] = SourceFile(path)
+            self._at[location] = self._open[path]
+        return self._at[location]
 
     def _path(self, model: Path, location: str, name: str) -> Path:
         """The path of `location`. Raises InvalidModelError if it is outside of the model's directory or missing."""

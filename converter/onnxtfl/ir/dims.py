@@ -52,8 +52,11 @@ class SymDim:
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
         self.terms = terms
-        self.weight = sum(1 + sum(_weight(atom) * power for atom, power in monomial) for monomial, _ in terms)
+        self.weight = len(terms)
         """The number of terms, and of the factors in them."""
+        for monomial, _ in terms:
+            for atom, power in monomial:
+                self.weight += _weight(atom) * power
         self.facts: Any = None
         """What the value analysis knows of it (ir/intervals.py), once it was asked."""
         self._hash = hash(terms)
@@ -66,7 +69,15 @@ class SymDim:
         return self._hash
 
     def __add__(self, other: Dim) -> Dim:
+        if other.__class__ is int:
+            return self._plus(other)
         return _from_terms(itertools.chain(self.terms, _terms(other)))
+
+    def _plus(self, number: int) -> Dim:
+        """The sum with a number, whose term is the last one."""
+        last, constant = self.terms[-1]
+        rest, total = (self.terms, number) if last else (self.terms[:-1], constant + number)
+        return _bounded(SymDim((*rest, ((), total)) if total else rest)) if number else self
 
     __radd__ = __add__
 
@@ -145,7 +156,7 @@ def _too_large() -> SymDim:
 
 
 def _weight(atom: Atom) -> int:
-    return 1 + sum(d.weight if isinstance(d, SymDim) else 1 for d in parts(atom))
+    return 1 if isinstance(atom, Symbol) else 1 + sum(d.weight if isinstance(d, SymDim) else 1 for d in parts(atom))
 
 
 def parts(atom: Atom) -> tuple[Dim, ...]:

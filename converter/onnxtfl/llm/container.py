@@ -40,17 +40,15 @@ def write_container_around(
     with Folder() as folder:
         model = folder / "model.tflite"
         model.write_bytes(b"0")
-        builder, whole = _builder(model, tokenizer, metadata, folder), io.BytesIO()
-        builder.build(whole)
-        start = whole.getbuffer().nbytes - 1
-        out.seek(start)
-        result = write(out)
-        os.truncate(model, out.tell() - start)  # a file without blocks, of which the builder sees the size
-        beginning = _Beginning(start)
-        builder.build(beginning)
-        out.seek(0)
-        out.write(beginning.getvalue())
-        out.seek(0, os.SEEK_END)
+        whole = io.BytesIO()
+        _builder(model, tokenizer, metadata, folder).build(whole)
+    end = len(whole.getvalue())
+    out.seek(end - 1)
+    result = write(out)
+    known, wanted = (n.to_bytes(8, "little") for n in (end, out.tell()))
+    out.seek(0)
+    out.write(whole.getvalue()[:-1].replace(known, wanted, 1))  # in the header; the builder would read the whole model
+    out.seek(0, os.SEEK_END)
     return result
 
 
@@ -69,17 +67,3 @@ def _builder(model: Path, tokenizer: Tokenizer, metadata: bytes, folder: Path) -
         builder.add_sentencepiece_tokenizer(str(tokenizer.path))
     builder.add_tflite_model(str(model), package.TfLiteModelType.PREFILL_DECODE)
     return builder
-
-
-class _Beginning(io.BytesIO):
-    """A file of which only the first `most` bytes are kept."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self.most = most
-
-    def write(self, content: Any) -> int:
-        place, size = self.tell(), memoryview(content).nbytes
-        super().write(memoryview(content).cast("B")[: max(0, self.most - place)])
-        self.seek(place + size)
-        return size

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from onnxtfl.checking.report import CheckReport
     from onnxtfl.checking.settings import Settings
     from onnxtfl.conversion_check import CheckMode
-    from onnxtfl.llm.encoder_decoders import EncoderDecoder
     from onnxtfl.llm.fixed_decoders import FixedDecoder
+    from onnxtfl.llm.kinds import Kind
     from onnxtfl.llm.metadata import Metadata
     from onnxtfl.llm.model_files import ModelFiles
     from onnxtfl.llm.sizes import Sizes
@@ -128,16 +128,18 @@ def convert(
     """
     started, given = time.perf_counter(), of_command(LLM, locals())
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
+    from onnxtfl.llm.decoders import Decoder
+    from onnxtfl.llm.kinds import kind_of
     from onnxtfl.llm.model_files import ModelFiles
 
-    target, files = _target(model, path), ModelFiles(model)
-    several, sizes, has_embeddings = _kind_and_sizes(model, files, given, target)
+    target, files, kind = _target(model, path), ModelFiles(model), kind_of(model)
+    sizes, has_embeddings = _sizes_of(kind, files, given, target), isinstance(kind, Decoder) and kind.has_embeddings
     parts = _parts(files, given, sizes.context, has_embeddings) if _suffix(target) == CONTAINER else None
     if parts is None and (tokenizer is not None or metadata is not None):
         name = "metadata" if tokenizer is None else "tokenizer"
         raise UsageError(f"a .tflite has no `{name}`", hint="write a .litertlm", code="E-USE-006")
     with Output(target, "model") as output:
-        reports, compared = _write(several or model, output, given, sizes, parts)
+        reports, compared = _write(model, kind, output, given, sizes, parts)
         output.keep_apart([model] if isinstance(model, str | os.PathLike) else [])
         size, problem = output.size(), _problem(compared, given["check"])
         if not problem or keep_failed:
@@ -160,27 +162,16 @@ def convert(
     return made
 
 
-def _kind_and_sizes(
-    model: Any, files: ModelFiles, given: Mapping[str, Any], target: PathLike
-) -> tuple[FixedDecoder | EncoderDecoder | None, Sizes, bool]:
-    """The files of a model of several, None for a decoder with growing caches; the sizes of the signatures; and whether
-    the decoder reads embeddings.
-
-    Raises UnsupportedError for other models, and UsageError for sizes that they cannot have.
-    """
-    from onnxtfl.formats.files import read
-    from onnxtfl.llm.decoders import decoder_of
-    from onnxtfl.llm.encoder_decoders import encoder_decoder_at
-    from onnxtfl.llm.fixed_decoders import fixed_decoder_at
+def _sizes_of(kind: Kind, files: ModelFiles, given: Mapping[str, Any], target: PathLike) -> Sizes:
+    """The sizes of the signatures. Raises UsageError for those that a decoder of this kind cannot have."""
+    from onnxtfl.llm.encoder_decoders import EncoderDecoder
+    from onnxtfl.llm.fixed_decoders import FixedDecoder
     from onnxtfl.llm.sizes import sizes_of
 
-    if (fixed := fixed_decoder_at(model)) is not None:
-        return fixed, _of_files(fixed, given), False
-    several = encoder_decoder_at(model)
-    has_embeddings = several is None and decoder_of(read(model).main).has_embeddings  # refuses another model
+    if isinstance(kind, FixedDecoder):
+        return _of_files(kind, given)
     sizes = sizes_of(files, given["prefill"], given["context"])
-    sizes = sizes if several is None else _of_first_tokens(sizes, given["prefill"], target)
-    return several, sizes, has_embeddings
+    return _of_first_tokens(sizes, given["prefill"], target) if isinstance(kind, EncoderDecoder) else sizes
 
 
 def _problem(compared: CheckReport | None, mode: CheckMode) -> str:
@@ -245,7 +236,7 @@ def _parts(files: ModelFiles, given: Mapping[str, Any], context: int, has_embedd
 
 
 def _write(
-    model: Any, output: Output, given: Mapping[str, Any], sizes: Sizes, parts: _Parts | None
+    model: Any, kind: Kind, output: Output, given: Mapping[str, Any], sizes: Sizes, parts: _Parts | None
 ) -> tuple[dict[str, Report], CheckReport | None]:
     """Write the model, check it, and write the container around it if there are `parts`."""
     from onnxtfl.llm.container import write_container_around
@@ -256,7 +247,7 @@ def _write(
     if quantizing is not None:
         quantizing.validate()
     options = conversion_options({name: value for name, value in given.items() if name != "metadata"})
-    write = partial(_write_model, model, options=options, sizes=sizes, prefill_logits=given["prefill_logits"])
+    write = partial(_write_model, model, kind, options=options, sizes=sizes, prefill_logits=given["prefill_logits"])
     is_read = quantizing is not None or given["check"] is not False  # by itself, before the container is made
     try:
         if parts is not None and parts.embedder is None and not is_read:
@@ -268,7 +259,7 @@ def _write(
                 reports = write(out)
             if quantizing is not None:
                 quantizing.run(file, joined(reports), given["seed"])
-            compared = None if given["check"] is False else _compared(model, file, given)
+            compared = None if given["check"] is False else _compared(getattr(kind, "file", model), file, given)
             if parts is not None:
                 compared = _packed(file, output.file, parts, options, compared, given)
     except OSError as error:
@@ -276,18 +267,20 @@ def _write(
     return reports, compared
 
 
-def _write_model(model: Any, out: BinaryIO, options: Options, sizes: Sizes, prefill_logits: bool) -> dict[str, Report]:
+def _write_model(
+    model: Any, kind: Kind, out: BinaryIO, options: Options, sizes: Sizes, prefill_logits: bool
+) -> dict[str, Report]:
     """Write the signatures of a model, from the position of the file on."""
     from onnxtfl.llm.encoder_decoders import EncoderDecoder, encoder_decoder_to_tflite
     from onnxtfl.llm.fixed_decoders import FixedDecoder, fixed_decoder_to_tflite
     from onnxtfl.llm.signatures import decoder_to_tflite
 
-    if isinstance(model, FixedDecoder):
-        return fixed_decoder_to_tflite(model, out, options)
-    if isinstance(model, EncoderDecoder):
-        return encoder_decoder_to_tflite(model, out, options, new=sizes.prefill[0], context=sizes.context)
+    if isinstance(kind, FixedDecoder):
+        return fixed_decoder_to_tflite(kind, out, options)
+    if isinstance(kind, EncoderDecoder):
+        return encoder_decoder_to_tflite(kind, out, options, new=sizes.prefill[0], context=sizes.context)
     how: dict[str, Any] = {"prefill": sizes.prefill, "prefill_logits": prefill_logits}
-    return decoder_to_tflite(model, out, options, context=sizes.context, **how)
+    return decoder_to_tflite(model, kind, out, options, context=sizes.context, **how)
 
 
 def _packed(
@@ -310,12 +303,8 @@ def _packed(
 def _compared(model: Any, file: Path, given: Mapping[str, Any]) -> CheckReport:
     """The check by generation of the result in a file."""
     from onnxtfl.conversion_check import as_file
-    from onnxtfl.llm.encoder_decoders import EncoderDecoder
-    from onnxtfl.llm.fixed_decoders import FixedDecoder
     from onnxtfl.llm.generation import check_generation
 
-    if isinstance(model, EncoderDecoder | FixedDecoder):
-        model = model.file
     if given["on_progress"] is not None:
         given["on_progress"]("check")
     with ExitStack() as stack:

@@ -45,12 +45,12 @@ class EncoderDecoder:
         return self.first
 
 
-def encoder_decoder_at(model: object) -> EncoderDecoder | None:
+def encoder_decoder_at(model: object, graph: Graph) -> EncoderDecoder | None:
     """The files of which a decoder (decoder_model.onnx, decoder_with_past_model.onnx or decoder_model_merged.onnx, as
-    Optimum names them) is one; None for another model. Raises UnsupportedError where one is missing.
+    Optimum names them) with this graph is one; None for another model. Raises UnsupportedError where one is missing.
     """
     path = Path(os.fspath(model)) if isinstance(model, str | os.PathLike) else None
-    if path is None or not any(str(v.name).startswith("encoder_") for v in files.read(path).main.inputs):
+    if path is None or not any(str(v.name).startswith("encoder_") for v in graph.inputs):
         return None
     match = _NAME.fullmatch(path.name)
     rest = match["rest"] if match is not None else ""

@@ -39,14 +39,12 @@ class FixedDecoder:
         return tuple(int(key.rpartition("_")[2]) for key in self.files if key != "decode")
 
 
-def fixed_decoder_at(model: object) -> FixedDecoder | None:
-    """The decoder of which a file is one signature; None for another model. Raises UnsupportedError where the one for
-    `decode` is missing.
+def fixed_decoder_at(model: object, graph: Graph) -> FixedDecoder | None:
+    """The decoder of which a file, with this graph, is one signature; None for another model. Raises UnsupportedError
+    where the one for `decode` is missing.
     """
-    if not isinstance(model, str | os.PathLike):
-        return None
-    inputs = {str(v.name): v for v in files.read(model).main.inputs}
-    if not {TOKENS, POSITIONS, MASK} <= inputs.keys():
+    inputs = {str(v.name): v for v in graph.inputs}
+    if not isinstance(model, str | os.PathLike) or not {TOKENS, POSITIONS, MASK} <= inputs.keys():
         return None
     matches = [(match, path) for path in Path(model).parent.iterdir() if (match := _FILE.fullmatch(path.name))]
     found = {match[1]: path for match, path in sorted(matches, key=lambda one: int(one[0][2] or 1 << 30))}

@@ -28,10 +28,10 @@ from onnxtfl.formats import files
 from onnxtfl.inputs.description import describe
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.model import Model
-from onnxtfl.llm.decoders import decoder_of
-from onnxtfl.llm.encoder_decoders import PREFILL, encoder_decoder_at
+from onnxtfl.llm.encoder_decoders import PREFILL, EncoderDecoder
 from onnxtfl.llm.entries import DECODE, Entries
-from onnxtfl.llm.fixed_decoders import fixed_decoder_at
+from onnxtfl.llm.fixed_decoders import FixedDecoder
+from onnxtfl.llm.kinds import kind_of
 from onnxtfl.llm.reference import ROUNDED, WIDE, Encoded, Fixed, Growing, Plan, Source
 from onnxtfl.metrics.noise import Noise
 from onnxtfl.passes.quantize import TOLERANCE
@@ -73,9 +73,7 @@ def check_generation(source: Path, result: Path, settings: Settings, workers: Wo
     entries = Entries.of(model)
     if entries is None:
         raise UnsupportedError(f"the result has no signature {DECODE} with {TOKENS}, {POSITIONS} and {MASK}")
-    fixed = fixed_decoder_at(source)
-    encoded = None if fixed is not None else encoder_decoder_at(source)
-    decoder = None if fixed is not None or encoded is not None else decoder_of(files.read(source).main)
+    kind = kind_of(source)
     with ExitStack() as stack:
         workers = workers or stack.enter_context(Workers(settings.runtime))
         workers.start("onnx", "tflite", result.stat().st_size)
@@ -86,13 +84,12 @@ def check_generation(source: Path, result: Path, settings: Settings, workers: Wo
         settings = replace(settings, kernels=settings.kernels[:1]) if heavy else settings
         common = (source, entries, workers.a, settings, stack)
         reference: Source
-        if fixed is not None:
-            reference = Fixed(*common, fixed)
-        elif encoded is not None:
-            reference = Encoded(*common, encoded, _first_tokens(model))
+        if isinstance(kind, FixedDecoder):
+            reference = Fixed(*common, kind)
+        elif isinstance(kind, EncoderDecoder):
+            reference = Encoded(*common, kind, _first_tokens(model))
         else:
-            assert decoder is not None
-            reference = Growing(*common, decoder)
+            reference = Growing(*common, kind)
         hybrid = describe(result, model).hybrid
         checked = _Generation(reference, result, workers.b, settings, hybrid, started)
         report = replace(checked.report(), runtimes=tuple(workers.runtimes))

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import BinaryIO
 
-from onnxtfl.formats import files
-from onnxtfl.llm.decoders import Decoder, decoder_of
+from onnxtfl.llm.decoders import Decoder
 from onnxtfl.options import Options
 from onnxtfl.passes.states.fixed_caches import FixedCaches
 from onnxtfl.pipeline import onnx_to_tflite_entries
@@ -21,6 +20,7 @@ _RUNTIME = "litert-2.3"
 
 def decoder_to_tflite(
     model: str | os.PathLike[str] | bytes,
+    decoder: Decoder,
     out: BinaryIO,
     options: Options,
     *,
@@ -29,12 +29,11 @@ def decoder_to_tflite(
     prefill_logits: bool = False,
     has_real_products: bool = False,
 ) -> dict[str, Report]:
-    """Write the signatures of a decoder to a seekable binary file.
+    """Write the signatures of a model, whose inputs and outputs `decoder` names, to a seekable binary file.
 
     Products with quantized weights use LiteRT's kernels for these, which round the other operand to int8 row by row;
     `has_real_products`: its elements stay float, and the weights are dequantized in each run.
     """
-    decoder = decoder_of(files.read(model).main)
     if not has_real_products:
         options = replace(options, dynamic_quant="hybrid", min_runtime=_RUNTIME)
     entries = {f"prefill_{n}": _entry(decoder, options, n, context, prefill_logits) for n in sorted(prefill)}

@@ -32,7 +32,7 @@ from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import evaluate_node
-from onnxtfl.ir.matching import SMALL, is_close, product_of, same_value, single_use, splat_value
+from onnxtfl.ir.matching import SMALL, Product, is_close, product_of, same_value, single_use, splat_value
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.types import DType, TensorType
@@ -114,6 +114,22 @@ class Template:
     @property
     def nodes(self) -> Sequence[Node]:
         return list(self.root.graph.nodes) if self.root.graph is not None else []
+
+    def factors(self, node: Node) -> Product:
+        """The factors of a product in the formula; what depends on constants and parameters only is a number."""
+        if node not in self._factors:
+            self._factors[node] = product_of(node.result, self._is_number)
+        return self._factors[node]
+
+    @functools.cached_property
+    def _factors(self) -> dict[Node, Product]:
+        return {}
+
+    def _is_number(self, value: Value) -> bool:
+        if value.data is not None or value in self.parameters:
+            return True
+        made = value.producer.operands if value.producer is not None else []
+        return bool(made) and all(v is not None and self._is_number(v) for v in made)
 
     def match(self, node: Node) -> tuple[list[Value | None], dict[str, Any]] | None:
         """The op's operands and attributes if `node` computes it; else None."""
@@ -265,7 +281,7 @@ class _Match:
         """Match both as products of the same operands; numbers are compared when all are bound."""
         if not given.result.dtype.is_float:
             return False
-        mine = product_of(wanted.result, self._is_number)
+        mine = self.template.factors(wanted)
         theirs = product_of(given.result, lambda v: bool(splat_value(v)))
         if len(mine.operands) != len(theirs.operands) or bool(mine.numbers) > bool(theirs.numbers):
             return False
@@ -274,13 +290,6 @@ class _Match:
         factor = math.prod((splat_value(v) or 1.0) ** e for v, e in theirs.numbers)
         self.products.append((mine.numbers, factor))
         return self._bind_factor(mine.numbers, factor) and self._in_any_order(mine.operands, theirs.operands)
-
-    def _is_number(self, value: Value) -> bool:
-        """Whether a value of the template depends only on constants and parameters."""
-        if value.data is not None or value in self.template.parameters:
-            return True
-        made = value.producer.operands if value.producer is not None else []
-        return bool(made) and all(v is not None and self._is_number(v) for v in made)
 
     def _bind_factor(self, numbers: Sequence[tuple[Value, int]], factor: float) -> bool:
         """Solve for the only unbound parameter of a factor."""

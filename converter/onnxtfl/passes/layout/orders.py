@@ -23,6 +23,7 @@ from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.legalize import will_accept
 from onnxtfl.targets import FEW, Target
 from onnxtfl.targets.layouts import alternatives, has_alternatives, has_preference, preferred
+from onnxtfl.targets.target import is_within
 
 MAX_ORDERS = 8
 """The most orders per value, which bounds the program; more never paid off in practice."""
@@ -139,7 +140,14 @@ class _Search:
         for change in self._alternatives(node) if movable else ():
             moved = [i for i, order in enumerate((*change.operands, *change.results)) if order is not None]
             if len(moved) == 1 and moved[0] in movable:
-                self._add_accepted(node, Configuration.of(node, change))
+                configuration = Configuration.of(node, change)
+                if not is_weight(node.operand(moved[0])) or self._is_faster(node, configuration):
+                    self._add_accepted(node, configuration)
+
+    def _is_faster(self, node: Node, configuration: Configuration) -> bool:
+        """Whether a node is faster in a configuration, as far as measurements can tell; True if no cost is known."""
+        before, after = (self._cost(node, one) for one in (Configuration.of(node), configuration))
+        return not before or not after or not is_within((before * 1000,), (after * 1000,))
 
     def offer(self, value: Value, order: Order) -> None:
         """Add `order` to the candidates of `value`; a new one is propagated to its users and its producer."""

@@ -209,13 +209,13 @@ class _Rewriting:
 
     def _has_places(self, dim: Dim) -> bool:
         """Whether an axis of this size has the places of a cache, since it depends on how many are filled."""
-        return self.filled in symbols(dim)
+        return not isinstance(dim, int) and self.filled in symbols(dim)
 
     def _size(self, dim: Dim) -> Dim:
         """The size of an axis: that of a cache for filled places, with or without the new tokens, and with elements
         that were concatenated to these. Sizes that are computed at run time remain.
         """
-        dim = substitute(dim, self.sizes)
+        dim = dim if isinstance(dim, int) else substitute(dim, self.sizes)
         if not self._has_places(dim):
             return dim
         if set(symbols(dim)) == {self.filled} and _slope(dim, self.filled) == 1:
