@@ -10,6 +10,8 @@
     Add(x, m) = -inf              ->  x = -inf or m = -inf                m: Select(c, 0, -inf), perhaps broadcast
     Max(Add(x, m)) = -inf         ->  all of Add(x, m) = -inf             Max: along axes
     Select(IsNaN(Softmax(s)), ..) ->  Select(all of s = -inf, ..)         s: a sum with such masks
+    Select(.., 0, Softmax(s))     ->  Mul(Softmax(s'), any of s > -inf)   s': numbers in place of -inf
+    Select(IsNaN(Softmax(s)), ..) ->  Softmax(s)                          s: a finite sum
 
 Computed as arithmetic, results depend on kernels: LiteRT without XNNPACK clamps infinite sums and products to the
 largest finite values.
@@ -22,6 +24,7 @@ import functools
 import numpy as np
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.graph import Node, Value, constant
@@ -86,30 +89,65 @@ def hidden_by_mask(b: Builder, node: Node) -> Value | None:
 
 @INFINITE.on(ops.Select)
 def hidden_rows(b: Builder, node: Node) -> Value | None:
-    """Test the masks instead of a Softmax for NaN rows, which PyTorch's attention replaces by zeros."""
+    """Test the masks instead of a Softmax for NaN rows, which PyTorch's attention replaces by zeros.
+
+    Rows are NaN where all their elements are hidden; products of matrices are taken to be finite. Zeros come from a
+    factor, which delegates compute: then the mask has large numbers in place of infinities, so that no row is NaN.
+    """
     test = made_by(node.operand(0), ops.IsNaN)
     softmax = made_by(test.operand(0), ops.Softmax) if test is not None else None
-    if softmax is None or softmax.result.type != node.result.type:
+    if softmax is None or softmax.result.type != node.result.type or node.operand(2).type != node.result.type:
         return None
-    if _masked(softmax.operand(0)) is None or node.operand(2).type != node.result.type:
+    terms = _terms(softmax.operand(0))
+    masks = [v for v in terms if _is_mask(v)]
+    if not masks and not all(_is_product(v) or _is_finite(v) for v in terms):
         return None
-    hidden = functools.reduce(functools.partial(b, ops.Or), _low_terms(b, softmax.operand(0)))
+    assume("products of queries and keys are finite, so that only hidden rows of attention are NaN", is_minor=True)
+    if not masks:
+        return node.operand(2)
+    hidden = functools.reduce(functools.partial(b, ops.Or), [low for v in terms for low in _low(b, v)])
     axis = softmax.attr("axis") % softmax.result.rank - softmax.result.rank
     if -axis <= hidden.rank:
         hidden = b(ops.Reduce, hidden, [hidden.rank + axis], kind="all", keepdims=True)
-    return b(ops.Select, hidden, *node.operands[1:])
+    is_plain = node.operand(2) is softmax.result and splat_value(node.operand(1)) == 0 and node.result.dtype.bits >= 32
+    if not is_plain or not all(_is_mask(v) or _is_product(v) for v in terms):
+        return b(ops.Select, hidden, *node.operands[1:])
+    (shown,) = b.remade(softmax, _with_large_numbers(b, softmax.operand(0)), *softmax.operands[1:])
+    return b(ops.Mul, shown, b(ops.Convert, b(ops.Not, hidden), dtype=node.result.dtype))
 
 
-def _low_terms(b: Builder, value: Value) -> list[Value]:
-    """Return where each term of a sum is -infinity (a matrix product never is)."""
+def _terms(value: Value) -> list[Value]:
+    """The terms of a sum."""
+    total = made_by(value, ops.Add)
+    return [value] if total is None else [*_terms(total.operand(0)), *_terms(total.operand(1))]
+
+
+def _low(b: Builder, term: Value) -> list[Value]:
+    """Where a term of a sum is -infinity (a matrix product never is)."""
+    if _is_mask(term):
+        return [_is_low(b, term)]
+    return [] if _is_product(term) else [b(ops.Compare, term, b.scalar(-np.inf, term), comparison_direction="EQ")]
+
+
+def _is_finite(value: Value) -> bool:
+    """Whether all elements are finite: of a constant, or a choice of two."""
+    if (spread := _spread(value)) is not None:
+        return _is_finite(spread.operand(0))
+    if value.data is not None:
+        few = value.dtype.is_float and not value.is_quantized and value.data.size <= _MOST_READ
+        return few and bool(np.isfinite(value.numpy().astype(np.float32)).all())
+    chosen = _chosen(value)
+    return chosen is not None and all(np.isfinite(_number(v) or 0.0) for v in chosen.operands[1:])
+
+
+def _with_large_numbers(b: Builder, value: Value) -> Value:
+    """The sum with numbers in place of the infinities of its masks: sums of them are finite, their exponentials 0."""
     total = made_by(value, ops.Add)
     if total is not None:
-        return [term for v in (total.operand(0), total.operand(1)) for term in _low_terms(b, v)]
-    if _is_mask(value):
-        return [_is_low(b, value)]
-    if _is_product(value):
-        return []
-    return [b(ops.Compare, value, b.scalar(-np.inf, value), comparison_direction="EQ")]
+        return b(ops.Add, *(_with_large_numbers(b, v) for v in (total.operand(0), total.operand(1))))
+    if not _is_mask(value):
+        return value
+    return b(ops.Select, _is_low(b, value), b.scalar(-_LARGEST / 16, value), b.scalar(0.0, value))
 
 
 def _is_product(value: Value) -> bool:
