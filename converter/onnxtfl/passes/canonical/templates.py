@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import symbol
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Formula, Term

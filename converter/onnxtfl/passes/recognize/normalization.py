@@ -21,10 +21,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import at_most, is_static, known_sizes, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
