@@ -61,7 +61,7 @@ from onnxtfl.targets.tflite import lowest_runtime
 if TYPE_CHECKING:
     from onnxtfl.passes.states.exposed import ExposedState
 
-GROWTH = 100
+GROWTH = 8
 """Which part of the bytes of its weights constants computed before run time may add to a model."""
 TELL_EVERY = 0.5
 """Seconds between two calls of the user's callback while weights are written."""

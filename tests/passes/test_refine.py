@@ -22,6 +22,10 @@ GROUP_NORM = f"""graph main(%x: tensor<2x3x4x4xfloat32>) -> (%y) {{
   %y = Conv(%b, %v) {{{CONV2D}}}
 }}""".replace("%y = Conv", "%v = constant tensor<1x6x1x1xfloat32> [1, 2, 3, 4, 5, 6]\n  %y = Conv")
 
+ONE_GROUP = GROUP_NORM.replace("[2, 3, 32]", "[2, 1, 96]").replace(
+    "tensor<1x3x1xfloat32> [1.0, 2.0, 3.0]", "tensor<1x1x1xfloat32> [2.0]"
+)
+
 
 def test_group_normalization_takes_the_layout_of_its_convolutions() -> None:
     def step(graph):
@@ -29,6 +33,17 @@ def test_group_normalization_takes_the_layout_of_its_convolutions() -> None:
         assign_layouts(graph, TfliteTarget())
 
     graph = transformed(GROUP_NORM, step)
+    assert [n.operand(0).name for n in graph.nodes if n.op.name == "Transpose"] == ["x"]
+
+
+def test_so_does_the_normalization_of_one_group() -> None:
+    """The statistics of whole images: Reshape merges all their axes."""
+
+    def step(graph):
+        simplify(graph)
+        assign_layouts(graph, TfliteTarget())
+
+    graph = transformed(ONE_GROUP, step)
     assert [n.operand(0).name for n in graph.nodes if n.op.name == "Transpose"] == ["x"]
 
 
@@ -50,5 +65,7 @@ def test_refinements() -> None:
     assert found is not None and found.fine == (1, 4, 8, 64) and found.axes == ((0,), (1,), (2, 3))
     assert found.shape((4, 1)) == (1, 4, 1, 1)
     assert common_refinement((6, 4), (4, 6)) is None
-    same = common_refinement((2, 3), (6,))
-    assert same is not None and same.fine == (6,)
+    features = common_refinement((2, 3, 4, 5), (2, 60))
+    assert features is not None and features.fine == (2, 3, 20) and features.axes == ((0,), (1, 2))
+    same = common_refinement((2, 3, 4, 5), (2, 3, 20))
+    assert same is not None and same.fine == (2, 3, 20)

@@ -17,7 +17,7 @@ from onnxtfl.ir.builder import Builder, ElementTypeError, infers_better_sizes
 from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.history import Remark
-from onnxtfl.ir.op import Effect
+from onnxtfl.ir.op import Effect, Elementwise
 from onnxtfl.ir.quantized import is_real, touches_quantized
 from onnxtfl.ir.shown_sizes import operand_types
 from onnxtfl.ir.source_names import source_name
@@ -115,13 +115,16 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
 
 
 def _will_vanish(node: Node, target: Target, late: bool) -> bool:
-    """Whether simplification may remove `node`: a node of constants, or before layout assignment a Reshape whose rank
-    alone is refused, which with those around it may be one of fewer axes.
+    """Whether simplification may remove `node`: a node of constants, or before layout assignment one whose rank alone
+    is refused: a Reshape, which with those around it may be one of fewer axes, or elementwise arithmetic, of which
+    axes are merged in the order that the layout gives them.
     """
     is_folded = current_budget().folds_all and node.op.effect is Effect.PURE and not node.regions and node.operands
     if is_folded and all(v is None or v.is_constant for v in node.operands):
         return True
-    return not late and node.op is ops.Reshape and all(refusal.kind == "rank" for refusal in _refusals(node, target))
+    if late or not (node.op is ops.Reshape or issubclass(node.op, Elementwise)):
+        return False
+    return {refusal.kind for refusal in _refusals(node, target)} == {"rank"}
 
 
 def _remade(graph: Graph, node: Node) -> list[Node]:

@@ -6,8 +6,9 @@
     %t = Transpose(%weight) [1, 0]      ->    %t = weight, transposed lazily when it is written
 
 Transposes and reshapes of large weights are lazy. A node that would enlarge the model much (a Range or BroadcastTo to
-megabytes) stays; constants of up to a hundredth of its weights (a mask of attention) are computed. An empty result is a
-constant for any operands, except for a copy: an output that is an input stays.
+megabytes) stays; constants of up to an eighth of its weights (a mask or the position biases of attention) are computed,
+since kernels would compute them in each run. Weights of few bits stay so: runtimes widen them once. An empty result is
+a constant for any operands, except for a copy: an output that is an input stays.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def fold_node(node: Node) -> list[Value] | None:
         return [lazy]
     operand_bytes = sum(v.data.nbytes for v in set(node.operands) if v is not None and v.data is not None)
     result_bytes = _result_bytes(node)
-    if operand_bytes > LARGEST or result_bytes is None or result_bytes > max(_largest(), operand_bytes):
+    if operand_bytes > LARGEST or result_bytes is None or result_bytes > max(_largest(node), operand_bytes):
         return None
     if not current_budget().may_compute(work_of(node)) or not current_budget().may_hold(result_bytes):
         return None
@@ -91,12 +92,14 @@ def fold_node(node: Node) -> list[Value] | None:
     return [_result(array, r) for array, r in zip(results, node.results, strict=True)]
 
 
-def _largest() -> int:
+def _largest(node: Node) -> int:
     """The most bytes of a folded result: more for a target whose kernels do not compute on constants alone, and for a
     model with many weights.
     """
     budget = current_budget()
-    return LARGEST if budget.folds_all else max(SMALL, budget.growth - budget.held)
+    if budget.folds_all:
+        return LARGEST
+    return SMALL if node.op is ops.Convert else max(SMALL, budget.growth - budget.held)
 
 
 def _is_empty(result: Value) -> bool:

@@ -69,13 +69,13 @@ def _plan(graph: Graph, head: Node) -> tuple[Refinement, list[Node], list[Node]]
 def common_refinement(before: Shape, after: Shape) -> Refinement | None:
     """Return the coarsest common refinement of both shapes, in which each axis of both is a product of axes.
 
-    Adjacent axes of `before` that are not split stay merged, since kernels limit the rank. None if the sizes have no
-    common factors.
+    Adjacent axes of `before` that are not split stay merged, since kernels limit the rank; but axis 1, the features,
+    which other layouts have last. None if the sizes have no common factors.
     """
     factors = Factors.of(before, after)
     if factors is None:
         return None
-    whole = {places[0] for places in factors.before if len(places) == 1}
+    whole = {places[0] for axis, places in enumerate(factors.before) if len(places) == 1 and axis != 1}
     fine: list[Dim] = []
     axes: list[tuple[int, ...]] = []
     for places in factors.after:
