@@ -172,6 +172,8 @@ class Walker:
     def _varint(self, position: int, stop: int) -> tuple[int, int]:
         length = min(LONGEST, stop - position)
         page, offset = self.source.view(position, length)
+        if length and page[offset] < 0x80:  # most are of one byte
+            return page[offset], position + 1
         value = shift = 0
         for byte in page[offset : offset + length]:
             value |= (byte & 0x7F) << shift
