@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import functools
-import importlib.resources
 import re
 import tomllib
-from importlib.resources.abc import Traversable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 OPS = "tflite_ops.toml"
 
 
 @functools.cache
 def folder() -> Traversable:
-    """The folder of the files."""
+    """The folder of the files, which may be in an archive."""
+    here = Path(__file__).parent
+    if here.is_dir():
+        return here
+    import importlib.resources
+
     return importlib.resources.files("onnxtfl.schemas")
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Literal
 
 from onnxtfl.schemas.sections import section, tables_in
+
+from onnxtfl.dataclass import dataclass
 
 FOLDER, ROOT = "targets", "tflite"
 _INHERITED = (

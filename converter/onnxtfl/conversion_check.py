@@ -8,11 +8,12 @@ import os
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from onnxtfl import temporary
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError
 from onnxtfl.formats import TEXT_HEADS, files
 from onnxtfl.options import of_signatures

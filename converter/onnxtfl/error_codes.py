@@ -6,10 +6,10 @@ A code is stable: it keeps its meaning in later versions, and the code of a remo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.wording import Interface, worded
 
 FAMILIES = {

@@ -8,8 +8,9 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from onnxtfl.dataclass import dataclass
 
 LARGEST_SIZE = 2**31 - 1
 Size = int | str | None

@@ -7,9 +7,10 @@ parameter of the functions that have it (a test compares them), and code that us
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.kinds import (
     Callback,
     Channels,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.schemas.target_tables import target_tables
 
 if TYPE_CHECKING:

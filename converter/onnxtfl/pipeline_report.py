@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.ir.assumptions import Assumption
 from onnxtfl.ir.budget import MACHINES, Gain
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.record import Record
 from onnxtfl.ir.signatures import Description
 from onnxtfl.ir.summary import QuantizationSummary

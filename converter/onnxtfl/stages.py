@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.formats.bodies import body
 from onnxtfl.formats.tflite.schema import state_operands
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph
 from onnxtfl.options import Options
 from onnxtfl.passes import quantize

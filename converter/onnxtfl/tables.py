@@ -5,7 +5,6 @@ Reports define their rows; the formatting of numbers and lists is defined here.
 
 from __future__ import annotations
 
-import html
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -57,6 +56,8 @@ def _bold(text: str) -> str:
 
 def as_html(rows: Iterable[Row]) -> str:
     """The table for a notebook."""
+    import html
+
     cells = [
         f'<tr><th style="text-align:left;vertical-align:top">{html.escape(row.title)}</th>'
         f'<td style="text-align:left{";color:" + row.style if row.style in ("green", "red") else ""}">'

@@ -9,11 +9,11 @@ import numpy as np
 from onnxtfl.mappings.control.loop_lowering import number_type
 
 from onnxtfl.build.sequences import elements_of, is_absent, one_shape, stacked
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import clone
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, is_static, known_size, size_or, symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.reshape import unsqueezed

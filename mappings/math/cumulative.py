@@ -9,9 +9,9 @@ import numpy as np
 from onnxtfl.build.rows import Spelled, row
 from onnxtfl.build.sizes import int32_operands
 from onnxtfl.build.uint64 import on_signed
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import is_static, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value

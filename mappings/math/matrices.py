@@ -9,10 +9,10 @@ from onnxtfl.mappings.math.contraction import batched
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import range_below, slice_axes
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, at_most, differ, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value

@@ -13,9 +13,9 @@ import numpy as np
 
 from onnxtfl.build.custom_options import custom_options
 from onnxtfl.build.sizes import slice_axes
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import reshape, transposed, unsqueezed

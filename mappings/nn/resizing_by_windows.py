@@ -18,9 +18,9 @@ from onnxtfl.mappings.nn.repeated_elements import repeats_of
 
 from onnxtfl.build.convolutions import channels_first, channels_last
 from onnxtfl.build.sizes import slice_axes
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of

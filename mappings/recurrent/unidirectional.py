@@ -12,11 +12,11 @@ import numpy as np
 from onnxtfl.mappings.recurrent.unrolling import KERNEL_ACTIVATIONS
 
 from onnxtfl.build.hybrid import is_hybrid
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant

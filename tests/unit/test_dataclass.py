@@ -8,7 +8,7 @@ from dataclasses import field, replace
 
 import pytest
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import Any
 
 from onnxtfl.build.dtypes import dtype_from, number_of
 from onnxtfl.build.sizes import clamp_to_int32, constant_elements, narrow_constant, widen_constant
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.attributes import REQUIRED
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.build.sizes import HUGE, vector_length
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, differ, fresh_symbol, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant

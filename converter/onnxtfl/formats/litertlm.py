@@ -12,12 +12,12 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.source import CONTAINER, Source
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.decode import Decoded, Decoder
 from onnxtfl.ir.data import SourceFile, SourcePart
-from onnxtfl.ir.dataclass import dataclass
 
 MAJOR = 1
 """The major version of the format that is read."""

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.dims import with_texts
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.origin import Origin

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import numeric
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import at_most, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Value, constant

@@ -6,7 +6,6 @@ the same bytes (their shapes may differ), so shared weights are stored once.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 import os
@@ -19,6 +18,11 @@ import numpy as np
 
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir.dtypes import Array, DType, dtype_of
+
+try:
+    from _blake2 import blake2b  # that of `hashlib`, without OpenSSL, which takes 5 ms to load
+except ImportError:
+    from hashlib import blake2b
 
 __all__ = [
     "Array",
@@ -64,7 +68,7 @@ class TensorData:  # no ABC, for which isinstance takes ten times as long
     @property
     def content_key(self) -> Hashable:
         """A key that is equal for all data with equal bytes, which are read for it."""
-        found = hashlib.blake2b(digest_size=16)
+        found = blake2b(digest_size=16)
         for chunk in self.chunks():
             found.update(chunk.data)
         return self.dtype, self.nbytes, found.digest()
@@ -95,7 +99,7 @@ class TensorData:  # no ABC, for which isinstance takes ten times as long
         return self.slab(0, 0, self.shape[0])
 
     def chunks(self) -> Iterator[Array]:
-        """The packed little-endian bytes in C order, as uint8 arrays that are valid until the next one is read."""
+        """The packed little-endian bytes in C order, as uint8 arrays, which do not change later."""
         if not self.shape or self.dtype.bits < 8 or not self.nbytes:
             yield _packed(self.numpy(), self.dtype)
             return
@@ -300,9 +304,8 @@ class FileData(TensorData):
         return unpack(buffer, self.dtype, self.shape)
 
     def chunks(self) -> Iterator[Array]:
-        buffer = np.empty(min(CHUNK, self.nbytes), np.uint8)
         for start in range(0, self.nbytes, CHUNK):
-            part = buffer[: min(CHUNK, self.nbytes - start)]
+            part = np.empty(min(CHUNK, self.nbytes - start), np.uint8)
             self.file.read_into(self.offset + start, part)
             yield part if self.dtype is not DType.BOOL else np.not_equal(part, 0).view(np.uint8)
 
@@ -592,4 +595,4 @@ def _digest(array: Array) -> Hashable:
     if array.dtype == object:
         return tuple(map(str, array.reshape(-1).tolist()))
     raw = np.ascontiguousarray(array).tobytes()
-    return raw if len(raw) <= 64 else hashlib.blake2b(raw, digest_size=16).digest()
+    return raw if len(raw) <= 64 else blake2b(raw, digest_size=16).digest()

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.attributes import REQUIRED, Attribute
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.intervals import Facts
 from onnxtfl.ir.numeric import widened
 from onnxtfl.ir.types import DType, TensorType, dtype_of

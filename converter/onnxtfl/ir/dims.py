@@ -18,9 +18,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.budget import LARGEST_EXPRESSION, current_budget
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.symbols import Unknown, next_number, reserve
 
 

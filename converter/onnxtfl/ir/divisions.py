@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.declaration import Attributes, SharedAxes
 from onnxtfl.ir.dtypes import Array
 

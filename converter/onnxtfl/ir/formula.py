@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.attributes import REQUIRED, Attribute, of_annotation
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.graph import OPS, Graph, Node, Value, constant
 from onnxtfl.ir.interpret import run

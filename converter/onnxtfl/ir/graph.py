@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InternalError
 from onnxtfl.ir.attributes import REQUIRED
 from onnxtfl.ir.data import Array, ArrayData, TensorData
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.declaration import Declaration, Effect, Permutation, Permuted, SharedAxes, UnknownRankError
 from onnxtfl.ir.dims import Shape, known_size
 from onnxtfl.ir.divisions import Division, of_shared_axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Literal
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 
 Kind = Literal["island", "faster", "float", "bias", "kernel", "dynamic", "rounded"]
 

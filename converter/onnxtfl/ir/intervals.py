@@ -16,8 +16,8 @@ from typing import cast
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Atom, Dim, FloorDiv, Monomial, SymDim, floordiv, parts
 from onnxtfl.ir.dtypes import DType
 

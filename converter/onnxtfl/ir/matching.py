@@ -10,9 +10,9 @@ from dataclasses import field
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value, attributes_of, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantized import may_match

@@ -7,8 +7,8 @@ import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Value
 
 RECORD = "onnxtfl.record"

@@ -7,9 +7,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import UsageError, suggestion
 from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.metadata import Metadata
 from onnxtfl.ir.types import DType

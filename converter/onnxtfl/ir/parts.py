@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.declaration import Attributes
 from onnxtfl.ir.divisions import Division, Index, Part, at
 from onnxtfl.ir.dtypes import Array, DType

@@ -15,8 +15,8 @@ from typing import Any, overload
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Shape, differ, is_static, product
 from onnxtfl.ir.dtypes import Array, DType
 

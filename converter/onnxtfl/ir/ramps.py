@@ -17,10 +17,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.ops.convolution import window_attributes

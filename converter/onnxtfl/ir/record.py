@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, field
 from typing import Any
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.dims import Shape, with_texts
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.origin import Origin

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 
 PLACES = (
     "asymmetric", "half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn", "align_corners", "half_pixel_symmetric",

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, Shape, Symbol, dim_text, symbol, symbols
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.types import TensorType, Type

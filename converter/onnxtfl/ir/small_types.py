@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.dtypes import Array, DType
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.numeric import cast

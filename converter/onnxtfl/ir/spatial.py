@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.budget import check_count
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, at_most, ceildiv, exceeds, is_static, known_sizes, size_or
 
 Index = tuple[Any, ...]

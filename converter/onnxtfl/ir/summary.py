@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

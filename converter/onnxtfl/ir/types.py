@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, Shape, differ, is_static, parse_dim
 from onnxtfl.ir.dtypes import DType, dtype_of
 from onnxtfl.ir.quantization import Quantization

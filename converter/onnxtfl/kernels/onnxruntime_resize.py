@@ -14,9 +14,9 @@ import functools
 import operator
 from collections.abc import Iterator
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InternalError
 from onnxtfl.ir.budget import current_budget
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.verify import verify
 from onnxtfl.rewriting.sections import Section

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 from onnxtfl.schemas.sections import OPS, section
 
 

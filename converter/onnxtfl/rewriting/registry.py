@@ -36,8 +36,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import field
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Op

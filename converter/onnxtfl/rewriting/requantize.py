@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import convert_quantization, dequantized_constant
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import SMALL
 from onnxtfl.ir.quantization import UINT8_OFFSET, Quantization, limits, quantize, shifted_to_int8, shifted_to_uint8

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import OnnxtflError, UnsupportedError
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.rewriting.lift import Expand, has_conversion, lift_where_possible, op_name
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.target import Kind
 from onnxtfl.targets.instance import OpInstance, dtypes_of

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 from onnxtfl.rewriting.readings import Reading, reading_of
 from onnxtfl.schemas.sections import names, section
 from onnxtfl.schemas.target_tables import target_tables
@@ -237,6 +237,7 @@ def failures_at_zero(op: str) -> Mapping[str, str]:
     return {row["axis"]: row["verdict"] for row in rows if row["verdict"] != "refused" or row["kernels"] == "all"}
 
 
+@functools.cache
 def fails_without_rows(op: str) -> bool:
     """Whether a kernel of `op` fails at run time where the first axis of its first operand has size 0, and the result
     is empty: also if it is XNNPACK's in LiteRT that refuses, since the builtin kernel does not step in then.

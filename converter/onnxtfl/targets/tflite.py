@@ -309,12 +309,11 @@ class TfliteTarget(Target):
         return largest if largest > limit else None
 
     def _too_new(self, known: OpEntry, instance: OpInstance) -> Refusal | None:
-        if all(version.since[:2] <= self.release for version in known.versions):
+        """Refuse an op version that only later runtimes have."""
+        later = [v for v in known.versions if v.since[:2] > self.release and _is_needed(v, instance)]
+        if not later:
             return None
-        number, since = _version(instance), max(version.since for version in _needed(instance))
-        if since[:2] <= self.release:
-            return None
-        release = ".".join(map(str, since))
+        number, release = _version(instance), ".".join(map(str, max(version.since for version in later)))
         return Refusal("op", f"{known.name} version {number} needs runtime {release}, not {self.min_runtime}")
 
 
@@ -345,7 +344,12 @@ def _version(instance: OpInstance) -> int:
 def _needed(instance: OpInstance) -> list[Version]:
     """The first version and those whose conditions hold; empty for an op without versions."""
     first, later = instance.entry.versions[:1], instance.entry.versions[1:]
-    return [*first, *(v for v in later if any(all(holds(t, instance) for t in c) for c in v.conditions))]
+    return [*first, *(version for version in later if _is_needed(version, instance))]
+
+
+def _is_needed(version: Version, instance: OpInstance) -> bool:
+    """Whether a condition of `version` holds."""
+    return any(all(holds(term, instance) for term in condition) for condition in version.conditions)
 
 
 def _rounds_rows(options: Mapping[str, Any]) -> bool:

@@ -17,10 +17,10 @@ from __future__ import annotations
 import numpy as np
 from onnxtfl.mappings.contrib.ml.trees import Forest
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import constant

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
 """The tests of inner nodes; their indices are the values of `nodes_modes` in TreeEnsemble-5."""

@@ -8,10 +8,10 @@ from typing import Any
 
 from onnx import AttributeProto, NodeProto, OperatorSetIdProto, defs
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.onnx.attributes import NAMES, attribute_kind
 from onnxtfl.formats.onnx.names import name_of
-from onnxtfl.ir.dataclass import dataclass
 
 _ONNX_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training")
 _LATEST = (1 << 31) - 1

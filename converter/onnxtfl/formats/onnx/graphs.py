@@ -9,6 +9,7 @@ from typing import Any
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
 from onnxtfl.formats.onnx.attributes import FIELDS, ITEMS, attribute_kind
 from onnxtfl.formats.onnx.definitions import (
@@ -38,7 +39,6 @@ from onnxtfl.formats.onnx.tensors import Tensors
 from onnxtfl.formats.onnx.value_types import ValueTypes
 from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.data import TensorData
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.model import FunctionKey
 from onnxtfl.ir.op import Op, foreign_op

@@ -11,10 +11,10 @@ from typing import Any
 
 from onnx import GraphProto, NodeProto, ValueInfoProto, helper
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.onnx.names import display_name, text_of
 from onnxtfl.formats.onnx.tensors import element_type
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.types import DType, TensorType
 

@@ -6,6 +6,7 @@ from typing import BinaryIO
 
 from onnxtfl.formats.onnx.payload import BYTES, encode_varint
 from onnxtfl.formats.source import copy_data
+from onnxtfl.formats.write_ahead import writing_ahead
 from onnxtfl.ir.data import TensorData
 
 
@@ -50,8 +51,9 @@ class Message:
 
     def write(self, out: BinaryIO) -> None:
         """Stream the message. Raises InvalidModelError if a source file has changed since it was read."""
-        for part in self.parts:
-            if isinstance(part, TensorData):
-                copy_data(part, out)
-            else:
-                out.write(part)
+        with writing_ahead(out) as ahead:
+            for part in self.parts:
+                if isinstance(part, TensorData):
+                    copy_data(part, ahead)
+                else:
+                    ahead.write(part)

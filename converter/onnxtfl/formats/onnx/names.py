@@ -83,13 +83,13 @@ def derived_names(node: NodeProto) -> list[str]:
     return [name.decode(errors="replace") for name in (*lists[0], *lists[1], *last)]
 
 
-def needed_names(node: NodeProto) -> dict[str, None]:
-    """The names that `node` uses, free names of its subgraphs included."""
-    needed = dict.fromkeys((*node.input, *derived_names(node)))
-    needed.pop("", None)
-    for graph in graphs_of(node):
-        needed |= free_names(graph)
-    return needed
+def needed_names(node: NodeProto) -> Iterator[str]:
+    """The names that `node` uses, free names of its subgraphs included; "" for an absent operand."""
+    yield from node.input
+    if node.attribute:
+        yield from derived_names(node)
+        for graph in graphs_of(node):
+            yield from free_names(graph)
 
 
 def topological_order(nodes: Sequence[NodeProto], known: Container[str] = ()) -> list[NodeProto]:

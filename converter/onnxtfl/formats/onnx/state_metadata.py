@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir.data import Array, TensorData
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.metadata import STATES
 
 KEY = STATES

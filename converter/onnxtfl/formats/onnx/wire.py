@@ -9,18 +9,18 @@ without its payload holds the payload's index and a random number as a mark, whi
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Iterator
 from dataclasses import field
 from typing import NamedTuple, NoReturn
 
 from onnx import ModelProto, TensorProto
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.formats.onnx.payload import BYTES, LONGEST, VARINT, WIDTHS, WIRES, Payload, encode_varint
 from onnxtfl.formats.source import Source
 from onnxtfl.ir.data import SourceFile
-from onnxtfl.ir.dataclass import dataclass
 
 SMALL = 1024
 """Messages of up to this many bytes are copied unchanged."""
@@ -66,7 +66,7 @@ class DetachedPayloads:
 
     def __init__(self, source: SourceFile) -> None:
         self.source = source
-        self.mark = secrets.randbits(62)
+        self.mark = int.from_bytes(os.urandom(8), "little") >> 2
         self.payloads: list[Payload] = []
 
     def add(self, payload: Payload) -> bytes:
@@ -172,6 +172,8 @@ class Walker:
     def _varint(self, position: int, stop: int) -> tuple[int, int]:
         length = min(LONGEST, stop - position)
         page, offset = self.source.view(position, length)
+        if length and page[offset] < 0x80:  # most are of one byte
+            return page[offset], position + 1
         value = shift = 0
         for byte in page[offset : offset + length]:
             value |= (byte & 0x7F) << shift

@@ -15,6 +15,7 @@ from onnxtfl.formats.onnx.graph_messages import GraphWriter
 from onnxtfl.formats.onnx.message import Message
 from onnxtfl.formats.onnx.metadata import fill
 from onnxtfl.formats.source import copy_data
+from onnxtfl.formats.write_ahead import writing_ahead
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.metadata import Late, Property
@@ -130,9 +131,12 @@ def _write_external(path: Path, placed: Iterable[tuple[int, TensorData]]) -> Non
     part = path.with_name(path.name + ".part")
     try:
         with open(part, "wb") as file:
-            for offset, data in placed:
-                file.write(b"\0" * (offset - file.tell()))
-                copy_data(data, file)
+            end = 0
+            with writing_ahead(file) as ahead:
+                for offset, data in placed:
+                    ahead.write(b"\0" * (offset - end))
+                    copy_data(data, ahead)
+                    end = offset + data.nbytes
         os.replace(part, path)
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from error

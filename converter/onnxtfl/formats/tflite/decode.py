@@ -9,10 +9,10 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.formats.source import Source
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.schema import SIZES, Field, Table
-from onnxtfl.ir.dataclass import dataclass
 
 Decoded = dict[str, Any]
 _BUDGET_FACTOR = 16

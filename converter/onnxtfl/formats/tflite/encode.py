@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.schema import SIZES, Field, Table
-from onnxtfl.ir.dataclass import dataclass
 
 Values = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ import functools
 import struct
 from typing import Any, Literal
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 from onnxtfl.schemas.sections import texts
 
 Kind = Literal["scalar", "string", "strings", "vector", "table", "tables", "union"]

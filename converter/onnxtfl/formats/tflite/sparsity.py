@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.data import Array, ArrayData, TensorData, unpack
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.types import DType
 
 _LIMIT = 1 << 31

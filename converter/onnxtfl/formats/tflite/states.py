@@ -31,13 +31,13 @@ from dataclasses import field
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.resources import resource_name
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData, TensorData
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import fresh_symbol, is_static
 from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.ir.model import Model

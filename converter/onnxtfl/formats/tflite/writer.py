@@ -15,6 +15,7 @@ from onnxtfl.formats.source import copy_data
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.encode import Deferred, Encoder, Tables, Values
 from onnxtfl.formats.tflite.model_tables import Content, model_tables
+from onnxtfl.formats.write_ahead import writing_ahead
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.metadata import Late
@@ -84,15 +85,16 @@ def _stream(tables: bytearray, contents: list[Content], out: BinaryIO, count: bo
     """Write the tables, then the contents, with `count` each after a word with its size. Returns the total size."""
     out.write(tables)
     position = len(tables)
-    for content, start in zip(contents, _starts(position, contents, 4 * count), strict=True):
-        size = _size(content)
-        head = struct.pack("<I", size) if count else b""
-        out.write(bytes(start - position - len(head)) + head)
-        if isinstance(content, bytes):
-            out.write(content)
-        else:
-            copy_data(content, out)
-        position = start + size
+    with writing_ahead(out) as ahead:
+        for content, start in zip(contents, _starts(position, contents, 4 * count), strict=True):
+            size = _size(content)
+            head = struct.pack("<I", size) if count else b""
+            ahead.write(bytes(start - position - len(head)) + head)
+            if isinstance(content, bytes):
+                ahead.write(content)
+            else:
+                copy_data(content, ahead)
+            position = start + size
     return position
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.ir.attributes import REQUIRED, Attribute, Choice, Float, Several, of_annotation
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import ANY, Op, Operand, attributes_of
 from onnxtfl.ir.types import TensorType, Type

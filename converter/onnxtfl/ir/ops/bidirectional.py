@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.attributes import Choice, Flag, Float, Several, Text
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import OPS, Node, Value
 from onnxtfl.ir.op import Attributes, Operand, attributes_of

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import UnsupportedError, UsageError, suggestion
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.types import OptionalType, SequenceType, TensorType, TupleType, Type

@@ -20,10 +20,10 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import PartData
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
@@ -65,7 +65,8 @@ def taps_that_read(b: Builder, node: Node) -> Value | None:
     window = _plain_window(node)
     if window is None:
         return None
-    for axis in range(window.rank):
+    padded = [a for a in range(window.rank) if window.shape[a] > 1 and (window.before[a] > 0 or window.after[a] > 0)]
+    for axis in padded:
         taps = _taps(node, window, axis)
         if taps and _saves(node, window, axis, taps):
             return functools.reduce(lambda total, part: b(ops.Add, total, part), _by_taps(b, node, window, axis, taps))
@@ -144,14 +145,16 @@ def features_in_parts(b: Builder, node: Node) -> Value | None:
 
     %y = Conv(%x, %k, %b)    ->    %y = Add(Conv(%x[..., :512], %k[:512], %b), Conv(%x[..., 512:], %k[512:]))
     """
-    window, attributes = _plain_window(node), attributes_of(node)
-    positions = math.prod(spatial_sizes(attributes, "output", node.result.shape)) if window is not None else 0
-    if window is None or attributes["feature_group_count"] != 1 or positions < FEWEST_POSITIONS:
+    x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
+    if not kernel.is_constant:
         return None
-    x, kernel, taps = node.operand(0), node.operand(1), math.prod(window.shape)
     places = attributes["input_feature_dimension"], attributes["kernel_input_feature_dimension"]
-    features = kernel.shape[places[1]]
-    if features * taps <= MOST_SUMMED or taps > PART:
+    features, taps = kernel.shape[places[1]], math.prod(spatial_sizes(attributes, "kernel", kernel.shape))
+    if attributes["feature_group_count"] != 1 or features * taps <= MOST_SUMMED or taps > PART:
+        return None
+    if _plain_window(node) is None:
+        return None
+    if math.prod(spatial_sizes(attributes, "output", node.result.shape)) < FEWEST_POSITIONS:
         return None
     count = math.ceil(features * taps / PART)
     bounds, made = [features * i // count for i in range(count + 1)], list[Value]()

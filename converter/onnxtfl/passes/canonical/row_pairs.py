@@ -30,9 +30,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes

@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import symbol
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Formula, Term
@@ -168,9 +168,13 @@ def patterns_of(*templates: Template) -> Patterns:
 
 
 def _formula(b: Builder, node: Node, templates: Sequence[Template]) -> Value | None:
+    return next((value for t in fitting(templates, node) if (value := t.rewrite(b, node)) is not None), None)
+
+
+def fitting(templates: Sequence[Template], node: Node) -> Iterator[Template]:
+    """Those of `templates` that `node` may match, by the ops that produce its operands."""
     nearest = set(_made_before(node))
-    fitting = (t for t in templates if t.shared or t.nearest <= nearest)
-    return next((value for t in fitting if (value := t.rewrite(b, node)) is not None), None)
+    return (template for template in templates if template.shared or template.nearest <= nearest)
 
 
 def _expanded(graph: Graph) -> None:

@@ -19,10 +19,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import made_by, single_use

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.declaration import Effect
 from onnxtfl.ir.divisions import Index, Part, at
 from onnxtfl.ir.factors import factor_groups

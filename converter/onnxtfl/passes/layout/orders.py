@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, TypeVar
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import is_weight
 from onnxtfl.ir.op import Elementwise, Permutation, Permuted

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import Elementwise
 from onnxtfl.passes.layout.orders import Boundary, Configuration, Order, Orders, natural, transposition
@@ -153,13 +153,17 @@ _MOVED = 0.05
 
 
 class _Chooser:
-    """Builds the program. `taken[node]`: the amount of each configuration; `inputs`, `outputs`: of each order."""
+    """Builds the program. `taken[node]`: the amount of each configuration; `inputs`, `outputs`: of each order.
+
+    `followed`: the values whose only reader has the order in which they are written; no transpose of them is needed.
+    """
 
     def __init__(self, graph: Graph, found: Orders, target: Target, boundary: Boundary) -> None:
         self.graph, self.found, self.target = graph, found, target
         self.program = _Program()
         self.seen_outside = graph.output_set()
         self.taken: dict[Node, Sequence[Amount]] = {}
+        self.followed: set[Value] = set()
         self.inputs = {v: self._boundary(boundary[v]) for v in graph.inputs if v in boundary}
         self.outputs = {v: self._boundary(boundary[v]) for v in graph.outputs if v in boundary}
 
@@ -170,7 +174,8 @@ class _Chooser:
                 costs = [configuration.cost for configuration in configurations]
                 self.taken[node] = self._followed(node, configurations) or self._decision(costs)
         for value in self.found.of:
-            self._price(value)
+            if value not in self.followed:
+                self._price(value)
         return self._read(self.program.solve() if self.program.cost else ())
 
     def _decision(self, costs: Sequence[float]) -> list[Amount]:
@@ -203,6 +208,7 @@ class _Chooser:
             return None
         if any(c.results[0] != order for c, order in zip(configurations, orders, strict=True)):
             return None
+        self.followed.add(value)
         return [given.get(order, {}) if order is not None else {} for order in orders]
 
     def _price(self, value: Value) -> None:

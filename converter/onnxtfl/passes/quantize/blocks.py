@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.block_weights import (
     LARGEST_HALF,
@@ -34,7 +35,6 @@ from onnxtfl.ir.block_weights import (
 )
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, TensorData
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import made_by

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, PaddedData, TensorData
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.facts import EXACT, facts_of
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant

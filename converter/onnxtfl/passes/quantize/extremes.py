@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.intervals import FINITE

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Shape, known_sizes
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use, splat_value

@@ -17,10 +17,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dependencies import needed_inputs
 from onnxtfl.ir.dims import Dim, exceeds, fresh_symbol, is_nonnegative, size_or
 from onnxtfl.ir.graph import Graph, Node, Value

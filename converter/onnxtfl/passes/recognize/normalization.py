@@ -21,17 +21,17 @@ from collections.abc import Callable
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import at_most, is_static, known_sizes, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import SMALL, along_axis, made_by, single_use, with_constant
 from onnxtfl.ir.shapes import normalize_axes, static_ints
 from onnxtfl.ir.types import DType
-from onnxtfl.passes.canonical.templates import Template
+from onnxtfl.passes.canonical.templates import Template, fitting
 from onnxtfl.rewriting.patterns import Patterns
 
 NORMALIZATION = Patterns()
@@ -89,7 +89,7 @@ class Standard:
 def standardized(value: Value, distributed: bool = False) -> Standard | None:
     """Return the standardization that computes `value` (`distributed`: with bias and optional scale), or None."""
     node = made_by(value)
-    found = (t.match(node) for t in _templates(distributed)) if node is not None else ()
+    found = (t.match(node) for t in fitting(_templates(distributed), node)) if node is not None else ()
     operands, attributes = next((match for match in found if match is not None), ((), {}))
     x, axes, *vectors = operands or (None, None)
     given = static_ints(axes) if axes is not None else None

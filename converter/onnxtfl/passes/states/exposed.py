@@ -12,9 +12,9 @@ from typing import Literal
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.data import ArrayData, TensorData
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.graph import Graph, State, Value, constant
 from onnxtfl.ir.quantization import Quantization

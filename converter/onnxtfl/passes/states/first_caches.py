@@ -12,9 +12,9 @@ from dataclasses import field
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.states.fixed_caches import TOKENS, set_inputs

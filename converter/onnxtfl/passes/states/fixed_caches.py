@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dependencies import needed_values
 from onnxtfl.ir.dims import Dim, Symbol, differ, evaluate, is_static, known_sizes, size_or, substitute, symbol, symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant

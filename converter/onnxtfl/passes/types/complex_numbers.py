@@ -18,10 +18,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Op, Value, constant
 from onnxtfl.ir.ops.complex_numbers import REAL_OF

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Literal
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantized import touches_quantized
 from onnxtfl.ir.types import DType, TensorType

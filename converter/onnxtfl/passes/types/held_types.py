@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from onnxtfl.ir.dataclass import dataclass
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.metadata import IO_TYPES
 from onnxtfl.rewriting.sections import Section, sections_of

@@ -21,10 +21,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.formula import Term

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import along_axis, is_weight, made_by, single_use, splat_value, with_constant

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import without_reshapes

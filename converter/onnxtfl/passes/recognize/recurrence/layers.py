@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, product
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.matching import made_by, without_reshapes

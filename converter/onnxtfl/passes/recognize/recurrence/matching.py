@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.op import Op

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Value
 
 Monomial = tuple["Atom", ...]

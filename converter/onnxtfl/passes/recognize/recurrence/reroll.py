@@ -19,8 +19,8 @@ import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import without_reshapes
 from onnxtfl.passes.recognize.recurrence.chains import Chain, source_of

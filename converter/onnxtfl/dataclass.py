@@ -1,10 +1,9 @@
-"""The decorator of the converter's own classes of fields: `dataclasses.dataclass`, at a third of its cost.
+"""The decorator of the package's own classes of fields: `dataclasses.dataclass`, at a third of its cost.
 
 The standard library compiles up to six functions for each class, which took a fifth of the start of the commands. Here
 only ``__init__`` is compiled, for the first instance of a class; the other methods are closures over the names of the
-fields. ``frozen`` is checked by the
-type checker only: a frozen class of the standard library takes three times as long to make an instance. Classes of the
-public interface are the standard library's.
+fields. ``frozen`` is checked by the type checker only: a frozen class of the standard library takes three times as long
+to make an instance. Classes that users get are the standard library's.
 """
 
 from __future__ import annotations
