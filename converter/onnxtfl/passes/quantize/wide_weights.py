@@ -19,10 +19,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData
-from onnxtfl.ir.dataclass import dataclass
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.ops.slicing import slice_axes
 from onnxtfl.passes.quantize.weights import LARGEST, with_zeros, zero_points_along
