@@ -58,4 +58,9 @@ def scalable(values: Sequence[Any], choices: Sequence[str]) -> list[bool]:
 
 
 def _moved(values: Sequence[Any], may: Sequence[bool], factor: float, shift: float) -> list[Any]:
-    return [(v * factor + shift).astype(v.dtype) if yes else v for v, yes in zip(values, may, strict=True)]
+    """Inputs times `factor` plus `shift`, in units of their largest value where that is less than 1: sound of small
+    values would be lost beside a large offset.
+    """
+    units = [min(1.0, float(np.abs(v).max(initial=0.0))) if yes else 0.0 for v, yes in zip(values, may, strict=True)]
+    moves = zip(values, may, units, strict=True)
+    return [(v * factor + shift * unit).astype(v.dtype) if yes else v for v, yes, unit in moves]
