@@ -13,7 +13,7 @@ from onnxtfl.inputs.sizes import ShapeFacts, shape_facts
 from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import made_by
-from onnxtfl.ir.op import Effect
+from onnxtfl.ir.op import Effect, attributes_of
 from onnxtfl.ir.quantized import quantization_of, touches_quantized
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.types.float16 import computes_in_float16
@@ -155,7 +155,7 @@ def _sigmoids(graph: Graph) -> frozenset[str]:
     """The names of tensors that are Sigmoids, or elements and means of such: each has the error of a Sigmoid."""
     found: set[Value] = set()
     for node in graph.walk():
-        keeps_errors = node.op.moves or node.op.positions is not None or node.op.picks(node.attributes)
+        keeps_errors = node.op.moves or node.op.positions is not None or node.op.picks(attributes_of(node))
         if node.op is ops.Sigmoid or (keeps_errors and any(value in found for value in node.operands)):
             found.update(node.results)
     outputs = {name for name, value in zip(graph.output_names, graph.outputs, strict=True) if value in found}
