@@ -22,8 +22,10 @@ FAMILIES: dict[str, dict[str, list[str]]] = tomllib.loads((HERE / "families.toml
 
 SERVES = {
     "approximations": "elementwise",
+    "box_assignment": "scattering",
     "division_of_bytes": "arithmetic",
     "reductions_by_halving": "reductions",
+    "repeated_elements": "resizing",
     "resizing_by_windows": "resizing",
 }
 """Modules with parts of another family's rules, which are in the same folder."""
@@ -99,10 +101,12 @@ def test_every_op_of_the_formats_has_a_family() -> None:
 BESIDE = {
     *(
         "approximations",
+        "box_assignment",
         "comparators",
         "division_of_bytes",
         "fourier_matrices",
         "reductions_by_halving",
+        "repeated_elements",
         "resizing_by_windows",
         "unrolling",
         "loop_lowering",

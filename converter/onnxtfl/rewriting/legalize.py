@@ -10,12 +10,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
+
 from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder, ElementTypeError, infers_better_sizes
 from onnxtfl.ir.dims import known_sizes
-from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.op import Effect, Elementwise
 from onnxtfl.ir.quantized import is_real, touches_quantized
@@ -124,7 +126,17 @@ def _will_vanish(node: Node, target: Target, late: bool) -> bool:
         return True
     if late or not (node.op is ops.Reshape or issubclass(node.op, Elementwise)):
         return False
-    return {refusal.kind for refusal in _refusals(node, target)} == {"rank"}
+    if {refusal.kind for refusal in _refusals(node, target)} != {"rank"}:
+        return False
+    return node.op is ops.Reshape or _reshapes(node.result, target)
+
+
+def _reshapes(value: Value, target: Target) -> bool:
+    """Whether the target has a Reshape to the axes of `value`."""
+    axes = constant(np.ones(value.tensor_type.rank or 0, np.int32))
+    node = Node(ops.Reshape, [Value(value.tensor_type), axes], {})
+    node.add_result(value.tensor_type)
+    return target.accepted(node) is not None
 
 
 def _remade(graph: Graph, node: Node) -> list[Node]:
