@@ -106,7 +106,15 @@ def _split_by_slicing(b: Builder, node: Node) -> Sequence[Value]:
     return [b(ops.Slice, x, start, stop, [1] * x.rank) for start, stop in zip(starts, stops, strict=True)]
 
 
-decompose(ops.Split, "xnnpack", when=lambda node: is_static(_parts(node)[1]), benefit=-1)(_split_by_slicing)
+MOST_SLICES = 64
+"""The most parts that are slices for the sake of the delegate: each is an op of the file."""
+
+
+def _has_few_parts(node: Node) -> bool:
+    return len(node.results) <= MOST_SLICES and is_static(_parts(node)[1])
+
+
+decompose(ops.Split, "xnnpack", when=_has_few_parts, benefit=-1)(_split_by_slicing)
 
 MOST_PRODUCTS = 4
 """The most parts of a product that are separate products: each reads the other operand."""
