@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnxtfl.build.ramps import columns_of
+from onnxtfl.build.affine_indices import columns_of
 from onnxtfl.build.sizes import slice_axes
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder

@@ -27,23 +27,13 @@ ONE_GROUP = GROUP_NORM.replace("[2, 3, 32]", "[2, 1, 96]").replace(
 )
 
 
-def test_group_normalization_takes_the_layout_of_its_convolutions() -> None:
+@pytest.mark.parametrize("text", [GROUP_NORM, ONE_GROUP], ids=["groups", "one group"])
+def test_group_normalization_takes_the_layout_of_its_convolutions(text: str) -> None:
     def step(graph):
         simplify(graph)
         assign_layouts(graph, TfliteTarget())
 
-    graph = transformed(GROUP_NORM, step)
-    assert [n.operand(0).name for n in graph.nodes if n.op.name == "Transpose"] == ["x"]
-
-
-def test_so_does_the_normalization_of_one_group() -> None:
-    """The statistics of whole images: Reshape merges all their axes."""
-
-    def step(graph):
-        simplify(graph)
-        assign_layouts(graph, TfliteTarget())
-
-    graph = transformed(ONE_GROUP, step)
+    graph = transformed(text, step)
     assert [n.operand(0).name for n in graph.nodes if n.op.name == "Transpose"] == ["x"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxtfl
-from onnxtfl.build.ramps import Ramp
+from onnxtfl.build.affine_indices import AffineIndices
 from onnxtfl.formats.tflite.reader import read
 from tests.harness.litert import run_onnx, run_tflite
 
@@ -80,9 +80,9 @@ def test_an_assignment_to_everything_is_the_updates() -> None:
     assert sum(1 for _ in read(data).main.nodes) <= 2
 
 
-def test_ramps() -> None:
-    found = Ramp.of(np.arange(12).reshape(3, 4) * 2 + 5)
+def test_affine_indices() -> None:
+    found = AffineIndices.of(np.arange(12).reshape(3, 4) * 2 + 5)
     assert found is not None and (found.start, found.steps, found.last) == (5, (8, 2), 27)
-    assert Ramp.of(np.asarray([0, 1, 3])) is None
+    assert AffineIndices.of(np.asarray([0, 1, 3])) is None
     moved = found.reshaped((3, 1, 4))
     assert moved is not None and moved.steps == (8, 0, 2) and found.reshaped((4, 3)) is None

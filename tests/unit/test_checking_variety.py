@@ -104,8 +104,8 @@ def test_offsets_of_quiet_sound_are_small_too() -> None:
     """An offset of 64 would leave few bits of it: a mean over its steps is then all rounding."""
     sound = np.random.default_rng(0).standard_normal(1000).astype(np.float32) * np.float32(0.03)
     sets = list(varied(lambda number: ([sound], ["quiet sound"]), [sound], 1, 12))
-    assert all(np.abs(values[0]).max() <= 1025 * np.abs(sound).max() for values in sets)
-    assert any(abs(values[0].mean()) > 20 * sound.std() for values in sets)
+    offsets = [abs(values[0].mean()) / values[0].std() for values in sets]
+    assert 20 < max(offsets) < 400
 
 
 def without_axes_of_1(shape: tuple[str | int, ...]) -> ModelProto:

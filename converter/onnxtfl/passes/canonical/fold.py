@@ -37,6 +37,8 @@ SMALL = 16 << 10
 """The most bytes of a folded result that is larger than its operands."""
 LARGEST = 64 << 20
 """The most bytes of operands that are folded eagerly."""
+_REDUNDANT = (ops.Convert, ops.BroadcastTo)
+"""Ops whose results hold no more than their operand, which kernels widen or repeat by themselves."""
 
 
 def fold(graph: Graph) -> None:
@@ -99,7 +101,7 @@ def _largest(node: Node) -> int:
     budget = current_budget()
     if budget.folds_all:
         return LARGEST
-    return SMALL if node.op in (ops.Convert, ops.BroadcastTo) else max(SMALL, budget.growth - budget.held)
+    return SMALL if node.op in _REDUNDANT else max(SMALL, budget.growth - budget.held)
 
 
 def _is_empty(result: Value) -> bool:

@@ -24,7 +24,7 @@ MOST_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Ramp:
+class AffineIndices:
     """A tensor of integers of `shape` whose element at i is start + the sum of steps[axis] * i[axis]; a step is 0 along
     axes of size 1.
     """
@@ -34,8 +34,8 @@ class Ramp:
     steps: tuple[int, ...]
 
     @classmethod
-    def of(cls, array: Array) -> Ramp | None:
-        """`array`, if it is a ramp; it is not empty."""
+    def of(cls, array: Array) -> AffineIndices | None:
+        """`array`, if it is affine; it is not empty."""
         wide, origin = array.astype(np.int64), (0,) * array.ndim
         start, steps = int(wide[origin]), []
         for axis, size in enumerate(wide.shape):
@@ -51,41 +51,41 @@ class Ramp:
         """The element at the largest index."""
         return self.start + sum((size - 1) * step for size, step in zip(self.shape, self.steps, strict=True))
 
-    def reshaped(self, shape: Sequence[int]) -> Ramp | None:
-        """The ramp with axes of size 1 inserted or removed; None for other shapes."""
+    def reshaped(self, shape: Sequence[int]) -> AffineIndices | None:
+        """The same with axes of size 1 inserted or removed; None for other shapes."""
         moved = [(size, step) for size, step in zip(self.shape, self.steps, strict=True) if size != 1]
         if [size for size, _ in moved] != [size for size in shape if size != 1]:
             return None
         steps = iter([step for _, step in moved])
-        return Ramp(tuple(shape), self.start, tuple(next(steps) if size != 1 else 0 for size in shape))
+        return AffineIndices(tuple(shape), self.start, tuple(next(steps) if size != 1 else 0 for size in shape))
 
 
-def ramp_of(value: Value) -> Ramp | None:
-    """`value` as a ramp; None if it is not known to be one. All sizes are static, and none is 0."""
+def affine_of(value: Value) -> AffineIndices | None:
+    """`value`; None if it is not known to be affine. All sizes are static, and none is 0."""
     type_, node = value.tensor_type, value.producer
     if not type_.is_static or 0 in value.shape or not type_.dtype.is_integer:
         return None
     if value.data is not None:
-        return Ramp.of(value.numpy()) if value.data.size <= MOST_ELEMENTS else None
+        return AffineIndices.of(value.numpy()) if value.data.size <= MOST_ELEMENTS else None
     shape = tuple(map(int, value.shape))
     if node is None or node.op not in (ops.Convert, ops.Reshape, ops.BroadcastTo):
         return None
-    inner = ramp_of(node.operand(0))
+    inner = affine_of(node.operand(0))
     if inner is None or node.op is ops.Convert:
         return inner
     if node.op is ops.Reshape:
         return inner.reshaped(shape)
-    return Ramp(shape, inner.start, (0,) * (len(shape) - len(inner.steps)) + inner.steps)
+    return AffineIndices(shape, inner.start, (0,) * (len(shape) - len(inner.steps)) + inner.steps)
 
 
-def columns_of(indices: Value) -> list[Ramp] | None:
-    """The entries of index vectors [..., depth] as ramps [...]; None if they are not known to be such."""
+def columns_of(indices: Value) -> list[AffineIndices] | None:
+    """The entries of index vectors [..., depth] as affine tensors [...]; None if they are not known to be such."""
     if not indices.tensor_type.is_static or 0 in indices.shape or not indices.rank:
         return None
-    node, found = indices.producer, list[Ramp | None]()
+    node, found = indices.producer, list[AffineIndices | None]()
     if indices.data is not None:
         array = indices.numpy() if indices.data.size <= MOST_ELEMENTS else None
-        found = [] if array is None else [Ramp.of(array[..., k]) for k in range(array.shape[-1])]
+        found = [] if array is None else [AffineIndices.of(array[..., k]) for k in range(array.shape[-1])]
     elif node is None:
         return None
     elif node.op is ops.Concatenate and normalize_axis(node.attr("axis"), indices.rank) == indices.rank - 1:
@@ -95,13 +95,13 @@ def columns_of(indices: Value) -> list[Ramp] | None:
     elif node.op is ops.FloorMod:
         return _unwrapped(node)
     else:
-        ramp = ramp_of(indices) if indices.shape[-1] == 1 else None
-        found = [None if ramp is None else ramp.reshaped(ramp.shape[:-1])]
+        only = affine_of(indices) if indices.shape[-1] == 1 else None
+        found = [None if only is None else only.reshaped(only.shape[:-1])]
     columns = [column for column in found if column is not None]
     return columns if columns and len(columns) == len(found) else None
 
 
-def _unwrapped(node: Node) -> list[Ramp] | None:
+def _unwrapped(node: Node) -> list[AffineIndices] | None:
     """The entries of index vectors before negative ones count from the end, if there are none."""
     columns, sizes = columns_of(node.operand(0)), node.operand(1)
     if columns is None or sizes.data is None:
