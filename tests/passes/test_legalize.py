@@ -41,7 +41,7 @@ def test_axes_are_merged_where_a_kernel_takes_fewer() -> None:
 
     def late(graph: Graph) -> None:
         legalize(graph, TARGET)
-        assert [n.result.rank for n in graph.nodes] == [8]
+        assert op_counts(graph)["Reshape"] == 0
         legalize(graph, TARGET, late=True)
 
     text = """graph main(%x: tensor<2x1x2x3x2x3x2x2xfloat32>, %z: tensor<1x1x1x3x2x3x2x2xfloat32>) -> (%y) {
