@@ -31,6 +31,7 @@ from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.shared_operands import share_operands
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.canonical.sizes_of_inputs import read_sizes_of_inputs
 from onnxtfl.passes.canonical.strided_slices import slice_runs
 from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
@@ -335,7 +336,9 @@ def _tidied(target: Target, options: Options) -> Passes:
 def tidy(target: Target, options: Options) -> Passes:
     """Remove moves that cancel, and parts of tensors that no op reads."""
     parts = Pass("parts", slice_used_parts, EVERYWHERE)
+    sizes = Pass("sizes of inputs", read_sizes_of_inputs, MAIN_ONLY, needs=LEGAL)
     return [
+        *([sizes] if to_tflite(target, options) else []),
         Group("tidy", (*_tidied(target, options), parts), needs=LEGAL),
         Pass("sink", sink_reshapes, EVERYWHERE, needs=LEGAL),
     ]
