@@ -30,7 +30,6 @@ from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.shared_operands import share_operands
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
-from onnxtfl.passes.canonical.split_slices import split_slices
 from onnxtfl.passes.canonical.strided_slices import slice_runs
 from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
@@ -278,9 +277,7 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     shared = Pass("shared operands", share_operands, EVERYWHERE)
     pairs = Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE)
     in_pairs = [Group("pairs of rows", (pairs, *CLEANUP), dependent=True, needs=NEUTRAL)] if is_exact else []
-    is_delegated = partial(legalization.is_delegated, target=target)
-    parts = Pass("split slices", partial(split_slices, is_delegated=is_delegated), EVERYWHERE)
-    return [Group("convolutions", (convolutions, *features, joined, shared, parts, *CLEANUP), needs=NEUTRAL), *in_pairs]
+    return [Group("convolutions", (convolutions, *features, joined, shared, *CLEANUP), needs=NEUTRAL), *in_pairs]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:

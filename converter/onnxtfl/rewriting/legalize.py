@@ -192,8 +192,8 @@ def _delegated(graph: Graph, node: Node, target: Target, rules: Iterable[Decompo
 
     def is_better(rule: str, made: Sequence[Node]) -> bool:
         is_equal = not touches_quantized(node) or all(map(_moves, made))
-        are_delegated = is_equal and all(is_delegated(one, target) for one in made)
-        return are_delegated and target.saves(rule, replaced(graph, node), made)
+        is_delegated = is_equal and all(_is_delegated(one, target) for one in made)
+        return is_delegated and target.saves(rule, replaced(graph, node), made)
 
     return _rewritten_if(graph, node, rules, is_better)
 
@@ -202,7 +202,7 @@ def _in_faster_float(builder: Builder, node: Node, target: Target) -> list[Value
     """The results of a quantized node computed in float; None if the delegate leaves an op of that to other kernels."""
     builder.maker = "float arithmetic"
     values = in_float(builder, node, target)
-    if not all(is_delegated(made, target) for made in builder.created):
+    if not all(_is_delegated(made, target) for made in builder.created):
         builder.undo()
         return None
     for made in builder.created:
@@ -231,8 +231,7 @@ def _has_few_axes(node: Node, target: Target) -> bool:
     return node.op is ops.Reshape or node.result.rank <= target.free_rank
 
 
-def is_delegated(node: Node, target: Target) -> bool:
-    """Whether the runtime's delegate computes the accepted form of `node`."""
+def _is_delegated(node: Node, target: Target) -> bool:
     form = target.accepted(node)
     return form is not None and target.delegates(node, form)
 

@@ -11,7 +11,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, at_most, ceildiv, exceeds, fresh_symbol, is_static, lower_bound, positive_part
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
-from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.arithmetic import Add, Sub
 from onnxtfl.ir.ops.casts import Convert
@@ -21,7 +21,7 @@ from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.scattering import ScatterND
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.permutations import rank_of
-from onnxtfl.ir.shapes import entry_of, normalize_axes, normalize_axis, required_ints, static_ints
+from onnxtfl.ir.shapes import entry_of, normalize_axes, normalize_axis, required_ints
 from onnxtfl.ir.types import DType, shapes_compatible
 
 HUGE = 1 << 31
@@ -196,20 +196,6 @@ def slice_axes(b: Builder, x: Value, parts: Mapping[int, slice]) -> Value:
     places = dict(zip(cut, bounds, strict=True))
     vectors = zip(*(places.get(axis, (0, INT32_MAX, 1)) for axis in range(x.rank)), strict=True)
     return b(Slice, x, *(list(vector) for vector in vectors))
-
-
-def cut_of(node: Node) -> tuple[int, int, int] | None:
-    """The only axis that a Slice of a tensor cuts, and the first position that it reads of it and the one after the
-    last; None if it cuts several axes or goes in strides, and where sizes of the cut axis are not known.
-    """
-    x, y, (starts, limits, strides) = node.operand(0), node.result, map(static_ints, node.operands[1:])
-    if starts is None or limits is None or strides is None or {*strides} != {1} or y.tensor_type.shape is None:
-        return None
-    cut = [axis for axis, (size, part) in enumerate(zip(x.shape, y.shape, strict=True)) if size != part]
-    if len(cut) != 1 or not isinstance(size := x.shape[cut[0]], int):
-        return None
-    first, last, _ = slice(starts[cut[0]], limits[cut[0]]).indices(size)
-    return cut[0], first, last
 
 
 def _is_whole(part: slice, size: Dim) -> bool:

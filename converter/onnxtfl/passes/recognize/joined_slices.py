@@ -9,10 +9,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.ops.slicing import cut_of
+from onnxtfl.ir.shapes import static_ints
 
 FEWEST = 5
 """The fewest parts; the delegate makes up to four."""
@@ -33,7 +35,7 @@ def _joined(graph: Graph, first: Node, x: Value) -> bool:
     slices = [user for user in x.users() if user.op is ops.Slice and user.graph is graph]
     if len(slices) < FEWEST or not x.tensor_type.is_static:
         return False
-    placed = {cut[:2]: node for node in slices if (cut := cut_of(node)) is not None}
+    placed = {(axis, start): node for node in slices if (found := _part(x, node)) for axis, start in [found]}
     axis = next(iter(placed), (0, 0))[0]
     size = first.result.size(axis)
     parts = [placed.get((axis, start)) for start in range(0, x.size(axis), size or 1)]
@@ -45,3 +47,16 @@ def _joined(graph: Graph, first: Node, x: Value) -> bool:
         value.type = node.result.type
         graph.replace(node, [value])
     return True
+
+
+def _part(x: Value, node: Node) -> tuple[int, int] | None:
+    """The only axis that a Slice cuts, and where it begins; None for other slices."""
+    starts, strides = static_ints(node.operand(1)), static_ints(node.operand(3))
+    if starts is None or strides is None or min(starts) < 0 or set(strides) != {1} or x.rank != node.result.rank:
+        return None
+    cut = _cut_axes(x.shape, node.result.shape)
+    return (cut[0], starts[cut[0]]) if len(cut) == 1 else None
+
+
+def _cut_axes(before: Sequence[int], after: Sequence[int]) -> list[int]:
+    return [axis for axis, (size, part) in enumerate(zip(before, after, strict=True)) if size != part]
