@@ -3,7 +3,7 @@
 ::
 
     MaxPool(%x: [n,h,w,c], window 1x1, strides 2, 2)    ->    %r = Reshape(%x)                    [n h/2, 2, w/2, 2c]
-                                                              %a = Slice(%r) [:, 0:1, :, 0:c]    Splits if n is open
+                                                              %a = Slice(%r) [:, 0:1, :, 0:c]
                                                               Reshape(%a)                         [n,h/2,w/2,c]
 
 ResNetV2 of Keras and feature pyramids of torchvision have such pools.
@@ -18,7 +18,6 @@ from onnxtfl.ir.dims import is_static, known_sizes
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.pooling import pool_window
-from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.rewriting.registry import decompose_late
 
@@ -39,14 +38,4 @@ def _first_of_blocks(b: Builder, node: Node) -> Value:
     x = node.operand(0)
     (images, height, width, features), (down, along) = x.shape, node.attr("strides")
     blocks = reshape(b, x, [images * (height // down), down, width // along, along * features])
-    firsts = _first_part(b, _first_part(b, blocks, 1, down), 3, along)
-    return reshape(b, firsts, node.result.shape)
-
-
-def _first_part(b: Builder, x: Value, axis: int, count: int) -> Value:
-    """The first of `count` equal parts of `x` along an axis of known size."""
-    if x.tensor_type.is_static or count == 1:
-        return slice_axes(b, x, {axis: slice(0, x.size(axis) // count)})
-    first = b.many(ops.Split, x, axis=axis, count=count)[0]
-    first.type = first.tensor_type.stored_as(quantization_of(x))
-    return first
+    return reshape(b, slice_axes(b, blocks, {1: slice(0, 1), 3: slice(0, features)}), node.result.shape)
