@@ -27,6 +27,7 @@ SERVES = {
     "reductions_by_halving": "reductions",
     "repeated_elements": "resizing",
     "resizing_by_windows": "resizing",
+    "single_positions": "pooling",
 }
 """Modules with parts of another family's rules, which are in the same folder."""
 
@@ -107,6 +108,7 @@ BESIDE = {
         "fourier_matrices",
         "reductions_by_halving",
         "repeated_elements",
+        "single_positions",
         "resizing_by_windows",
         "unrolling",
         "loop_lowering",
