@@ -327,14 +327,14 @@ def _integer_power(base: Term, exponent: Term) -> Term:
 
 
 _MOST_INVERTED = 1 << 53
-"""The largest divisor that a float64 holds whatever it is."""
+"""The largest divisor: float64 holds all integers up to it."""
 
 
 def exact_quotient(multiple: Term, divisor: Term) -> Term:
     """Return `multiple` / `divisor` of int64, which has to be exact.
 
-    By an odd constant it is a product with the inverse modulo 2**64. A float32 division is exact to 22 bits, and the
-    remainder is divided again: three divisions yield 64 bits.
+    By an odd constant it is a product with the inverse modulo 2**64 (read again by passes/recognize/exact_quotients.py).
+    A float32 division is exact to 22 bits, and the remainder is divided again: three divisions yield 64 bits.
     """
     known = splat_value(divisor.value)
     if known is not None and known % 2 and abs(known) <= _MOST_INVERTED:

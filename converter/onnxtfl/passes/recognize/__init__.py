@@ -14,6 +14,7 @@ from onnxtfl.passes.recognize.contractions import CONTRACTIONS
 from onnxtfl.passes.recognize.convolution_parts import CONVOLUTION_PARTS
 from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
 from onnxtfl.passes.recognize.delegate_forms import DELEGATE_FORMS
+from onnxtfl.passes.recognize.exact_quotients import EXACT_QUOTIENTS
 from onnxtfl.passes.recognize.joined_slices import join_slices
 from onnxtfl.passes.recognize.loops import LOOPS
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
@@ -37,6 +38,7 @@ _PATTERNS = Patterns.of(
     CONVOLUTIONS,
     NORMALIZATION,
     CLAMP,
+    EXACT_QUOTIENTS,
     CONTRACTIONS,
     RECURRENCE,
     MOVES,
