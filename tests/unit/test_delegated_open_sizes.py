@@ -35,6 +35,21 @@ def test_moves_are_delegated(moves: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(run_tflite(path.read_bytes(), {"z": z})[0][1], wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_transposed_convolutions_are_convolutions(tmp_path: Path) -> None:
+    """XNNPACK has none to a size that is computed."""
+    numbers = ", ".join(str((7 * i % 13 - 6) / 8) for i in range(32))
+    model = parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]> g (float[1, 4, N] z) => (float y)
+      <float[4, 2, 4] w = {{{numbers}}}> {{
+      x = Exp (z) r = ConvTranspose <strides = [2], pads = [1, 1]> (x, w) y = Tanh (r) }}""")
+    path = tmp_path / "m.tflite"
+    onnxtfl.onnx_to_tflite(model, path, check=False)
+    assert place(path, "cpu").partitions == 1
+    assert "TRANSPOSE_CONV" not in [op.op for op in place(path, "cpu").ops]
+    z = np.random.default_rng(0).standard_normal((1, 4, 9)).astype(np.float32)
+    wanted = run_onnx(model.SerializeToString(), {"z": z})["y"]
+    np.testing.assert_allclose(run_tflite(path.read_bytes(), {"z": z})[0][1], wanted, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("count", ["8", "N"])
 def test_boxes_are_selected_after_one_partition(count: str, tmp_path: Path) -> None:
     model = parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>

@@ -36,6 +36,7 @@ from fractions import Fraction
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import PartData
+from onnxtfl.ir.dims import Dim, estimated_size
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use
 from onnxtfl.ir.op import attributes_of
@@ -113,11 +114,11 @@ def _has_equal_phases(window: Window) -> bool:
     return fits and all(0 <= p < size for p, size in zip(amounts, window.shape * 2, strict=True))
 
 
-def _is_less_work(window: Window, sizes: Sequence[object]) -> bool:
-    """Whether few positions are computed that are then cropped."""
+def _is_less_work(window: Window, sizes: Sequence[Dim]) -> bool:
+    """Whether few positions are computed that are then cropped, of dynamic sizes as far as these are estimated."""
     if window.shape == window.strides:
         return True
-    known = [n for n in sizes if isinstance(n, int) and n > 0]
+    known = [n for n in map(estimated_size, sizes) if n > 0]
     if len(known) < window.rank:
         return False
     taps = [size // stride for size, stride in zip(window.shape, window.strides, strict=True)]
