@@ -17,14 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.build.convolutions import (
-    as_2d,
-    channels_first,
-    channels_last,
-    fixed_kernel,
-    kernel_sizes,
-    sized_window,
-)
+from onnxtfl.build.convolutions import as_2d, fixed_kernel, kernel_sizes, sized_window
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias, summed_in_float
 from onnxtfl.build.rows import apply_activation
@@ -50,7 +43,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.general_convolution import general_convolution
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.convolution import window_attributes
+from onnxtfl.ir.ops.convolution import channels_first_attributes, channels_last_attributes, window_attributes
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import dim_vector, reshape, transpose_and_merge, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
@@ -70,7 +63,7 @@ def convolved(b: Builder, node: Node, x: Value, kernel: Value, bias: Value | Non
     """Return a Conv whose window the attributes of the ONNX `node` define."""
     sizes = kernel_sizes(node, kernel)
     found = resolve_window(b, node, x, sizes, is_pool=False)
-    attributes = channels_first(found.window, node.attr("group", 1))
+    attributes = channels_first_attributes(found.window, node.attr("group", 1))
     return b(ops.Conv, found.operand(b, x), fixed_kernel(b, kernel, sizes), bias, **attributes)
 
 
@@ -122,9 +115,9 @@ def _conv_2d_in_int32(node: Node) -> Form | None:
 
 
 _NUMBERS = {
-    "CONV_2D": channels_last(2, 3, 0, (1, 2)),
-    "DEPTHWISE_CONV_2D": channels_last(2, 0, 3, (1, 2)),
-    "CONV_3D": channels_last(3, 3, 4, (0, 1, 2)),
+    "CONV_2D": channels_last_attributes(2, 3, 0, (1, 2)),
+    "DEPTHWISE_CONV_2D": channels_last_attributes(2, 0, 3, (1, 2)),
+    "CONV_3D": channels_last_attributes(3, 3, 4, (0, 1, 2)),
 }
 
 
@@ -407,7 +400,7 @@ def _conv_by_planes(b: Builder, node: Node) -> Value:
     tap, *inside = attributes["kernel_spatial_dimensions"]
     out, depth_in = attributes["kernel_output_feature_dimension"], attributes["kernel_input_feature_dimension"]
     kernel = transpose_and_merge(b, node.operand(1), [[out], [tap, depth_in], *([a] for a in inside)])
-    planes = b(ops.Conv, images, kernel, node.optional(2), **channels_first(window.along([1, 2])))
+    planes = b(ops.Conv, images, kernel, node.optional(2), **channels_first_attributes(window.along([1, 2])))
     result = reshape(b, planes, (*(stack.shape[a] for a in batch), *planes.shape[1:]), planes, stack)
     depth, *plane = attributes["output_spatial_dimensions"]
     order = (attributes["output_batch_dimension"], depth, attributes["output_feature_dimension"], *plane)

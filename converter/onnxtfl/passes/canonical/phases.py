@@ -33,7 +33,6 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from onnxtfl.build.convolutions import channels_first
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import PartData
@@ -41,7 +40,7 @@ from onnxtfl.ir.dims import Dim, estimated_size
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
+from onnxtfl.ir.ops.convolution import channels_first_attributes, conv_window, spatial_sizes, window_attributes
 from onnxtfl.ir.ops.slicing import END
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import reshape, transpose_and_merge, transposed
@@ -96,7 +95,7 @@ def by_planes(b: Builder, node: Node) -> Value | None:
     groups = [[attributes["kernel_input_feature_dimension"], tap], [attributes["kernel_output_feature_dimension"]]]
     parts = [constant(PartData(kernel.data, k, k + 1, tap), kernel.dtype) for k in range(window.shape[0])]
     kernels = [transpose_and_merge(b, part, [*groups, *([a] for a in inside)]) for part in parts]
-    planes = [b(ops.ConvTranspose, images, k, node.optional(2), **channels_first(plane)) for k in kernels]
+    planes = [b(ops.ConvTranspose, images, k, node.optional(2), **channels_first_attributes(plane)) for k in kernels]
     sizes, (count, length) = planes[0].shape[1:], (x.shape[a] for a in (batch, depth))
     each = [reshape(b, p, (count, length, 1, *sizes), p, x) for p in planes]
     whole = each[0] if len(each) == 1 else b(ops.Concatenate, *each, axis=2)
