@@ -333,7 +333,7 @@ _MOST_INVERTED = 1 << 53
 def exact_quotient(multiple: Term, divisor: Term) -> Term:
     """Return `multiple` / `divisor` of int64, which has to be exact.
 
-    By an odd constant it is a product with the inverse modulo 2**64 (read again by passes/recognize/exact_quotients.py).
+    By an odd constant it is a product with the inverse modulo 2**64 (passes/recognize/exact_quotients.py reads it).
     A float32 division is exact to 22 bits, and the remainder is divided again: three divisions yield 64 bits.
     """
     known = splat_value(divisor.value)
