@@ -44,7 +44,7 @@ def test_ops_elsewhere_cut_the_others_into_partitions(
     """One that follows from the first inputs only is no cut: the others wait for it, or it runs before them."""
     if not litert:
         monkeypatch.setattr(placement, "profile", lambda *_, **__: {})
-    nodes = [("Relu", "x", "r"), ("LogSoftmax", "r", "s"), ("Sigmoid", "s", "t"), ("LogSoftmax", "x", "u")]
+    nodes = [("Relu", "x", "r"), ("Sign", "r", "s"), ("Sigmoid", "s", "t"), ("Sign", "x", "u")]
     found = placement.place(written([*nodes, ("Tanh", "u", "v"), ("Tanh", "x", "w")], "tvw", tmp_path), placement.CPU)
     assert found.partitions == 2
     assert found.counts == "4 on XNNPACK, 2 on builtin kernels; 2 partitions"
