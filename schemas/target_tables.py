@@ -62,6 +62,7 @@ class TargetTable:
     min_runtime: str | None = None
     accelerator: str | None = None
     delegate: str | None = None
+    leaving: float = 1.0
     runtime: str | None = None
     measured: str | None = None
     advice: str | None = None

@@ -21,6 +21,7 @@ from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.few_axes import leave_out_unit_axes
+from onnxtfl.passes.canonical.heads import split_heads
 from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
 from onnxtfl.passes.canonical.merged_columns import merge_columns
 from onnxtfl.passes.canonical.merged_pads import pad_rows
@@ -30,6 +31,7 @@ from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.shared_operands import share_operands
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
+from onnxtfl.passes.canonical.sizes_of_inputs import read_sizes_of_inputs
 from onnxtfl.passes.canonical.strided_slices import slice_runs
 from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
@@ -277,7 +279,10 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     shared = Pass("shared operands", share_operands, EVERYWHERE)
     pairs = Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE)
     in_pairs = [Group("pairs of rows", (pairs, *CLEANUP), dependent=True, needs=NEUTRAL)] if is_exact else []
-    return [Group("convolutions", (convolutions, *features, joined, shared, *CLEANUP), needs=NEUTRAL), *in_pairs]
+    is_alone = options.caches is None and not options.shares_weights  # another form would be a second copy of weights
+    heads = [Pass("heads", split_heads, EVERYWHERE)] if is_exact and is_alone else []
+    steps = (convolutions, *features, joined, shared, *heads, *CLEANUP)
+    return [Group("convolutions", steps, needs=NEUTRAL), *in_pairs]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:
@@ -331,7 +336,9 @@ def _tidied(target: Target, options: Options) -> Passes:
 def tidy(target: Target, options: Options) -> Passes:
     """Remove moves that cancel, and parts of tensors that no op reads."""
     parts = Pass("parts", slice_used_parts, EVERYWHERE)
+    sizes = Pass("sizes of inputs", read_sizes_of_inputs, MAIN_ONLY, needs=LEGAL)
     return [
+        *([sizes] if to_tflite(target, options) else []),
         Group("tidy", (*_tidied(target, options), parts), needs=LEGAL),
         Pass("sink", sink_reshapes, EVERYWHERE, needs=LEGAL),
     ]

@@ -18,7 +18,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.intervals import quotient
-from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.matching import made_by, splat_value
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
@@ -326,11 +326,20 @@ def _integer_power(base: Term, exponent: Term) -> Term:
 # --- quotients --------------------------------------------------------------------------------------------------------
 
 
+_MOST_INVERTED = 1 << 53
+"""The largest divisor that a float64 holds whatever it is."""
+
+
 def exact_quotient(multiple: Term, divisor: Term) -> Term:
     """Return `multiple` / `divisor` of int64, which has to be exact.
 
-    A float32 division is exact to 22 bits, and the remainder is divided again: three divisions yield 64 bits.
+    By an odd constant it is a product with the inverse modulo 2**64. A float32 division is exact to 22 bits, and the
+    remainder is divided again: three divisions yield 64 bits.
     """
+    known = splat_value(divisor.value)
+    if known is not None and known % 2 and abs(known) <= _MOST_INVERTED:
+        inverse = pow(int(known), -1, 1 << 64)
+        return multiple * (inverse - (1 << 64) * (inverse >> 63))
     real = divisor.to(DType.FLOAT32)
     quotient: Term | None = None
     for _ in range(3):

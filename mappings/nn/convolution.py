@@ -17,14 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.build.convolutions import (
-    as_2d,
-    channels_first,
-    channels_last,
-    fixed_kernel,
-    kernel_sizes,
-    sized_window,
-)
+from onnxtfl.build.convolutions import as_2d, fixed_kernel, kernel_sizes, sized_window
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias, summed_in_float
 from onnxtfl.build.rows import apply_activation
@@ -44,18 +37,19 @@ from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
-from onnxtfl.ir.dims import Dim, is_static, product, size_or
+from onnxtfl.ir.dims import Dim, is_static, known_size, product, size_or
 from onnxtfl.ir.facts import exact_terms
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.general_convolution import general_convolution
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.convolution import window_attributes
+from onnxtfl.ir.ops.convolution import channels_first_attributes, channels_last_attributes, window_attributes
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import dim_vector, reshape, transpose_and_merge, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window
 from onnxtfl.ir.types import DType, tensor
+from onnxtfl.ir.window_padding import pad_axes
 from onnxtfl.kernels.products_int16 import in_int32, may_sum_int16, remark_narrow_bias, zero_bias
 from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 
@@ -69,7 +63,7 @@ def convolved(b: Builder, node: Node, x: Value, kernel: Value, bias: Value | Non
     """Return a Conv whose window the attributes of the ONNX `node` define."""
     sizes = kernel_sizes(node, kernel)
     found = resolve_window(b, node, x, sizes, is_pool=False)
-    attributes = channels_first(found.window, node.attr("group", 1))
+    attributes = channels_first_attributes(found.window, node.attr("group", 1))
     return b(ops.Conv, found.operand(b, x), fixed_kernel(b, kernel, sizes), bias, **attributes)
 
 
@@ -121,9 +115,9 @@ def _conv_2d_in_int32(node: Node) -> Form | None:
 
 
 _NUMBERS = {
-    "CONV_2D": channels_last(2, 3, 0, (1, 2)),
-    "DEPTHWISE_CONV_2D": channels_last(2, 0, 3, (1, 2)),
-    "CONV_3D": channels_last(3, 3, 4, (0, 1, 2)),
+    "CONV_2D": channels_last_attributes(2, 3, 0, (1, 2)),
+    "DEPTHWISE_CONV_2D": channels_last_attributes(2, 0, 3, (1, 2)),
+    "CONV_3D": channels_last_attributes(3, 3, 4, (0, 1, 2)),
 }
 
 
@@ -365,6 +359,28 @@ def _is_over_planes(node: Node) -> bool:
     return window.counts(sizes)[0] != 0
 
 
+def _stacked_taps(b: Builder, x: Value, axis: int, feature: int, window: Window) -> Value:
+    """Return the elements that an unpadded window reads along `axis`, those of each tap as features.
+
+    Delegates have no slices with strides: with the features last, the planes that a stride covers are rows of one.
+    """
+    (size,), (stride,), (dilation,) = window.shape, window.strides, window.dilations
+    order = (*(a for a in range(x.rank) if a != feature), feature)
+    place, known = order.index(axis), x.shape[axis : axis + 2]
+    (count,), is_known = window.counts((x.shape[axis],)), order[place + 1] == axis + 1 and is_static(known)
+    if stride == 1 or not is_known:
+        taps = [*ops.window_taps(b, x, [axis], window)]
+        return taps[0] if size == 1 else b(ops.Concatenate, *taps, axis=feature)
+    places = [divmod(tap * dilation, stride) for tap in range(size)]
+    total, rows = known_size(count) + places[-1][0], known_size(known[1])
+    whole = transposed(b, pad_axes(b, x, [axis], [0, total * stride - known_size(known[0])]), order)
+    sizes = {place: total, place + 1: stride * rows}
+    split = reshape(b, whole, [sizes.get(a, n) for a, n in enumerate(whole.shape)], whole)
+    parts = [{place: slice(n, n + known_size(count)), place + 1: slice(i * rows, (i + 1) * rows)} for n, i in places]
+    taps = [slice_axes(b, split, part) for part in parts]
+    return transposed(b, taps[0] if size == 1 else b(ops.Concatenate, *taps, axis=x.rank - 1), inverse(order))
+
+
 @decompose(ops.Conv, "xnnpack", when=_is_over_planes)
 @decompose(ops.Conv, "tfl", when=_is_over_planes, benefit=2)
 def _conv_by_planes(b: Builder, node: Node) -> Value:
@@ -378,14 +394,13 @@ def _conv_by_planes(b: Builder, node: Node) -> Value:
     depth, *plane = attributes["input_spatial_dimensions"]
     first, feature = window.along([0]), attributes["input_feature_dimension"]
     x = realize_window(b, node.operand(0), [depth], first).operand(b, node.operand(0))
-    taps = [x] if first.shape == first.strides == (1,) else [*ops.window_taps(b, x, [depth], first)]
-    stack = taps[0] if len(taps) == 1 else b(ops.Concatenate, *taps, axis=feature)
+    stack = x if first.shape == first.strides == (1,) else _stacked_taps(b, x, depth, feature, first)
     batch = [attributes["input_batch_dimension"], depth]
     images = transpose_and_merge(b, stack, [batch, [feature], *([a] for a in plane)])
     tap, *inside = attributes["kernel_spatial_dimensions"]
     out, depth_in = attributes["kernel_output_feature_dimension"], attributes["kernel_input_feature_dimension"]
     kernel = transpose_and_merge(b, node.operand(1), [[out], [tap, depth_in], *([a] for a in inside)])
-    planes = b(ops.Conv, images, kernel, node.optional(2), **channels_first(window.along([1, 2])))
+    planes = b(ops.Conv, images, kernel, node.optional(2), **channels_first_attributes(window.along([1, 2])))
     result = reshape(b, planes, (*(stack.shape[a] for a in batch), *planes.shape[1:]), planes, stack)
     depth, *plane = attributes["output_spatial_dimensions"]
     order = (attributes["output_batch_dimension"], depth, attributes["output_feature_dimension"], *plane)

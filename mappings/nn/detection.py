@@ -77,7 +77,8 @@ def _class_by_class(b: Builder, node: Node) -> Value:
     batches, classes = counts
     parts, margin = [], np.asarray([[0, 0], [2, 0]])
     for batch in range(batches):
-        corners = _with_one_more(b, _item(b, boxes, batch), bool(node.attr("center_point_box")), never)
+        centered = bool(node.attr("center_point_box"))
+        corners = _with_one_more(b, _item(b, boxes, batch), centered, never, boxes)
         rows = _item(b, scores, batch)
         for label in range(classes):
             indices, count = _first_of_equals(b, corners, _item(b, rows, label), operands)
@@ -144,7 +145,7 @@ def _round_of_lists(types: Sequence[Type | None], operands: Sequence[Value], cen
     scores, batch, boxes, *captured = (region.add_input(t) for t in types)
     given = iter(captured)
     never, *operands = [v if v.is_constant else next(given) for v in operands]
-    corners = _with_one_more(b, b(ops.Gather, boxes, batch, axis=0), centered, Term(b, never))
+    corners = _with_one_more(b, b(ops.Gather, boxes, batch, axis=0), centered, Term(b, never), boxes)
     region.outputs = [*_first_of_equals(b, corners, scores, operands)]
     return region
 
@@ -182,27 +183,32 @@ def _corners(b: Builder, boxes: Value, centered: bool) -> Term:
     return low.apply(ops.Concatenate, high, axis=1)
 
 
-def _with_one_more(b: Builder, boxes: Value, centered: bool, never: Term) -> Value:
-    """Return corners [n + 1, 4] such that the kernel chooses each box at most once, and the added last one never."""
-    corners = _chosen_once(_corners(b, boxes, centered), never)
-    return b(ops.Pad, corners, np.asarray([[0, 1], [0, 0]]), None, mode="constant")
+def _with_one_more(b: Builder, boxes: Value, centered: bool, never: Term, source: Value) -> Value:
+    """Return corners [n + 1, 4] such that the kernel chooses each box at most once, and the added last one never.
+
+    `source` [batches, n, 4]: from which n is read.
+    """
+    corners = b(ops.Pad, _corners(b, boxes, centered).value, np.asarray([[0, 1], [0, 0]]), None, mode="constant")
+    return _chosen_once(Term(b, corners), never, source)
 
 
-def _chosen_once(corners: Term, never: Term) -> Value:
-    """Move boxes that suppress no other box to where each overlaps only itself; `never`: whether all are such."""
+def _chosen_once(corners: Term, never: Term, source: Value) -> Value:
+    """Move boxes that suppress no other box to where each overlaps only itself; `never`: whether all are such.
+
+    Their number is read from `source`, so that this arithmetic does not wait for the ops on the corners.
+    """
     constantly = never.value.is_constant
     if constantly and never.value.numpy().item():
-        return _distant(corners).value
+        return _distant(corners.b, source).value
     low, high = (Term(corners.b, slice_axes(corners.b, corners.value, {1: slice(i, i + 2)})) for i in (0, 2))
     # a box given by its center may have a negative size: its area counts as 0
     is_flat = (high - low).max(0.0).reduce("prod", [1]) <= 0
-    return (is_flat if constantly else is_flat | never).choose(_distant(corners), corners).value
+    return (is_flat if constantly else is_flat | never).choose(_distant(corners.b, source), corners).value
 
 
-def _distant(corners: Term) -> Term:
-    """Return [n, 4] disjoint boxes of area 1, far from any real box."""
-    b, count = corners.b, corners.value.shape[0]
-    numbers = Term(b, iota(b, dim_value(b, count, corners.value))).to(DType.FLOAT32)
+def _distant(b: Builder, source: Value) -> Term:
+    """Return [n + 1, 4] disjoint boxes of area 1, far from any real box, for `source` [batches, n, 4]."""
+    numbers = Term(b, iota(b, dim_value(b, source.shape[1] + 1, source))).to(DType.FLOAT32)
     first = (numbers.along(0, 2) + 1) * _FAR
     unit = np.asarray([[1, 0, 1, 0]], np.float32)
     return first.apply(ops.Mul, unit) + Term(b, constant(np.asarray([[0, 0, _FAR / 2, 2 / _FAR]], np.float32)))

@@ -21,7 +21,6 @@ import numpy as np
 from onnxtfl.mappings.nn.pool_indices import numbered, pool_with_indices
 from onnxtfl.mappings.tensor.padding import has_constant_padding, joined_padding
 
-from onnxtfl.build.convolutions import channels_first
 from onnxtfl.build.qlinear import MICROSOFT, channels_second, channels_trailing, lift_op
 from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.windows import (
@@ -44,6 +43,7 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.numeric import lowest
 from onnxtfl.ir.op import Op, attributes_of
+from onnxtfl.ir.ops.convolution import channels_first_attributes
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape
@@ -336,7 +336,7 @@ def _weighted_sum(b: Builder, node: Node) -> Value:
     check_elements(math.prod(shape), "the kernel of a mean")
     quantization = Quantization("int8", (float(np.float32(1 / (127 * math.prod(window.shape)))),), (0,))
     kernel = constant(np.full(shape, 127, np.int8), type_=TensorType(DType.FLOAT32, shape, quantization))
-    return b(ops.Conv, x, kernel, None, **channels_first(window, x.size(1)))
+    return b(ops.Conv, x, kernel, None, **channels_first_attributes(window, x.size(1)))
 
 
 @decompose(ops.AveragePool, "onnx", when=_pads_too_much)

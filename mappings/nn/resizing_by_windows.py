@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from onnxtfl.mappings.nn.repeated_elements import repeats_of
 
-from onnxtfl.build.convolutions import channels_first, channels_last
 from onnxtfl.build.sizes import slice_axes
 from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
@@ -24,6 +23,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
+from onnxtfl.ir.ops.convolution import channels_first_attributes, channels_last_attributes
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.resampling import Sampling
@@ -128,9 +128,9 @@ def _weighted(b: Builder, x: Value, dims: Sequence[int], axes: Sequence[_Axis], 
     stored = np.broadcast_to(weights if feature == 1 else weights[..., None], shape)
     quantization = Quantization("int8", (float(np.float32(1 / weights.sum(dtype=np.int64))),), (0,))
     kernel = constant(np.ascontiguousarray(stored), type_=TensorType(DType.FLOAT32, shape, quantization))
-    numbers: Mapping[str, Any] = channels_first(window, groups)
+    numbers: Mapping[str, Any] = channels_first_attributes(window, groups)
     if feature == 3:
-        numbers = {**numbers, **channels_last(2, 0, 3, (1, 2))}
+        numbers = {**numbers, **channels_last_attributes(2, 0, 3, (1, 2))}
     return b(ops.Conv, x, kernel, None, **numbers)
 
 

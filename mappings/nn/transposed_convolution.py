@@ -13,14 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from onnxtfl.build.convolutions import (
-    as_2d,
-    channels_first,
-    channels_last,
-    fixed_kernel,
-    kernel_sizes,
-    sized_window,
-)
+from onnxtfl.build.convolutions import as_2d, fixed_kernel, kernel_sizes, sized_window
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias
 from onnxtfl.build.qlinear import MICROSOFT, lift_op
@@ -43,7 +36,12 @@ from onnxtfl.ir.dims import Dim, is_static, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.convolution import spatial_sizes, window_attributes
+from onnxtfl.ir.ops.convolution import (
+    channels_first_attributes,
+    channels_last_attributes,
+    spatial_sizes,
+    window_attributes,
+)
 from onnxtfl.ir.ops.padding import spread_out
 from onnxtfl.ir.ops.transposed_convolution import transposed_sizes
 from onnxtfl.ir.reshape import as_int64, dim_vector, reshape
@@ -62,7 +60,7 @@ def _conv_transpose(b: Builder, node: Node) -> Value:
     sizes = kernel_sizes(node, kernel)
     window = onnx_window(node, sizes)
     window = replace(window, padding=_cropping(node, window, x))
-    attributes = channels_first(window, node.attr("group", 1))
+    attributes = channels_first_attributes(window, node.attr("group", 1))
     return b(ops.ConvTranspose, x, fixed_kernel(b, kernel, sizes), node.optional(2), **attributes)
 
 
@@ -133,7 +131,7 @@ def _tfl_transpose_conv(b: Builder, node: Node) -> Value:
     kernel, x = node.operand(1), node.operand(2)
     rank = x.rank - 2
     window = tfl_window(node, kernel.shape[1:3] if rank == 2 else kernel.shape[:3], [1] * rank).without_padding()
-    numbers = channels_last(2, 3, 0, (1, 2)) if rank == 2 else channels_last(3, 4, 3, (0, 1, 2))
+    numbers = channels_last_attributes(2, 3, 0, (1, 2)) if rank == 2 else channels_last_attributes(3, 4, 3, (0, 1, 2))
     amounts = _tfl_amounts(b, node, window, x)
     if is_hybrid(x, kernel):
         x = on_int8_grid(b, x, range(1, x.rank), asymmetric=True)
@@ -264,7 +262,7 @@ def _as_grouped_conv(b: Builder, node: Node) -> Value:
     after = [window.span[i] - window.strides[i] - window.after[i] for i in range(window.rank)]
     dense = replace(window, strides=(1,) * window.rank, padding=(*before, *after))
     sides = {k: v for k, v in attributes.items() if k.startswith(("input_", "output_"))}
-    return b(ops.Conv, x, kernel, node.optional(2), **{**channels_first(dense, groups), **sides})
+    return b(ops.Conv, x, kernel, node.optional(2), **{**channels_first_attributes(dense, groups), **sides})
 
 
 def _regrouped(b: Builder, kernel: Value, into: int, out: int, spatial: Sequence[int], groups: int) -> Value:

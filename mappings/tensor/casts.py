@@ -317,8 +317,14 @@ def _bitcast_to_other_width(x: Term, *, dtype: DType) -> Term | None:
 # --- element types that casts do not accept ---------------------------------------------------------------------------
 
 
-@decompose(ops.Convert, None, "elements", when=lambda node: node.operand(0).is_quantized and node.result.is_quantized)
+def _requantizes(node: Node) -> bool:
+    return node.operand(0).is_quantized and node.result.is_quantized
+
+
+@decompose(ops.Convert, "xnnpack", when=_requantizes)
+@decompose(ops.Convert, None, "elements", when=_requantizes)
 def _by_real_values(b: Builder, node: Node) -> Value:
+    """Dequantize and quantize: XNNPACK has no QUANTIZE to a scale that is much larger."""
     real = b(ops.Convert, node.operand(0), dtype=node.operand(0).dtype)
     made = b(ops.Convert, real, dtype=real.dtype)
     made.type = node.result.type

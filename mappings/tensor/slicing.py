@@ -117,9 +117,10 @@ def _length(*vectors: Value | None) -> int:
 
 @lower_tfl(ops.Slice)
 def _to_tfl_slice(node: Node) -> Form | None:
-    """SLICE has sizes: strides have to be 1, and each size known or the rest of the axis.
+    """SLICE has sizes: strides have to be 1, and each size known.
 
-    It refuses a start beyond the end, which is possible for a dynamic axis.
+    It refuses a start beyond the end, which is possible for a dynamic axis. XNNPACK has no SLICE of the rest of an
+    axis; it reads the masks of STRIDED_SLICE.
     """
     starts, strides = static_ints(node.operand(1)), static_ints(node.operand(3))
     shape, rank_1_integers = node.operand(0).shape, node.operand(0).rank == 1 and node.operand(0).dtype.is_integer
@@ -127,18 +128,13 @@ def _to_tfl_slice(node: Node) -> Form | None:
         return None
     begins: list[int] = []
     sizes: list[int] = []
-    for d, n, start, limit in zip(shape, node.result.shape, starts, _limits(node), strict=True):
+    for d, n, start in zip(shape, node.result.shape, starts, strict=True):
         size = size_or(n, -1)
-        if (size < 0 and limit < INT32_MAX) or (start != 0 and not is_static((d,))):
+        if size < 0 or (start != 0 and not is_static((d,))):
             return None
         begins.append(slice(start, None).indices(size_or(d, 0))[0])
         sizes.append(size)
     return Form("SLICE", (node.operand(0), clamp_to_int32(begins), clamp_to_int32(sizes)))
-
-
-def _limits(node: Node) -> list[int]:
-    """Return the limits of a Slice, 0 if unknown."""
-    return [size_or(d, 0) for d in known_dims(node.operand(2)) or [0] * node.operand(0).rank]
 
 
 @lower_tfl(ops.Slice)

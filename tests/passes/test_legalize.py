@@ -142,6 +142,8 @@ VOLUME = """graph main(%x: tensor<1x2x4x3x3xfloat32>) -> (%y) {
     output_spatial_dimensions = [2, 3, 4], window_strides = [1, 1, 1], padding = [1, 0, 0, 1, 0, 0],
     rhs_dilation = [1, 1, 1]}
 }"""
+STRIDED = VOLUME.replace("window_strides = [1, 1, 1]", "window_strides = [2, 1, 1]")
+"""Three taps, every second plane: XNNPACK has no slices with strides."""
 PADDED = """graph main(%x: tensor<1x4x4x2xfloat32>) -> (%y) {
   %a = constant tensor<4x2xint64> [0, 0, 1, 1, 0, 1, 0, 0]
   %v = constant tensor<float32> [-1.0]
@@ -149,7 +151,7 @@ PADDED = """graph main(%x: tensor<1x4x4x2xfloat32>) -> (%y) {
 }"""
 
 
-@pytest.mark.parametrize("text", [RUN, CLAMP, PADDED, PRODUCT, TRANSPOSED, VOLUME])
+@pytest.mark.parametrize("text", [RUN, CLAMP, PADDED, PRODUCT, TRANSPOSED, VOLUME, STRIDED])
 def test_forms_that_the_delegate_computes_are_preferred(text: str) -> None:
     graph = transformed(text, legal)
     forms = [(node, TARGET.accepted(node)) for node in graph.nodes]

@@ -15,7 +15,7 @@ def convolution(kernel: str, strides: str, padding: str, x: str = "2x3x8x9", res
     rank = strides.count(",") + 1
     count = math.prod(map(int, kernel.split("x"))) * 6
     numbers = str([((7 * i) % 13 - 6) / 8 for i in range(count)])
-    spatial = str([2, 3][:rank])
+    spatial = str([2, 3, 4][:rank])
     attributes = f"window_strides = [{strides}], padding = [{padding}], rhs_dilation = {[1] * rank}"
     sides = ", ".join(f"{side}_spatial_dimensions = {spatial}" for side in ("input", "kernel", "output"))
     return (
@@ -40,8 +40,20 @@ def test_one_spatial_axis() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kernel", "strides", "padding"),
+    [("2x2x2", "2, 2, 2", "0, 0, 0, 0, 0, 0"), ("3x2x2", "3, 2, 2", "0, 1, 0, 0, 0, 1")],
+)
+def test_volumes_are_planes(kernel: str, strides: str, padding: str) -> None:
+    counts = op_counts(transformed(convolution(kernel, strides, padding, "2x3x3x4x5"), PHASES.apply))
+    taps = int(kernel[0])
+    assert (counts["ConvTranspose"], counts["Conv"], counts["DepthToSpace"]) == (0, taps, taps)
+
+
+@pytest.mark.parametrize(
     ("kernel", "strides", "padding", "x"),
     [
+        ("3x2x2", "2, 2, 2", "0, 0, 0, 0, 0, 0", "1x3x3x4x5"),  # planes that overlap
+        ("2x2x2", "2, 2, 2", "1, 0, 0, 0, 0, 0", "1x3x3x4x5"),  # planes that are cropped
         ("3x3", "2, 2", "1, 1, 1, 1", "1x3x8x9"),  # phases of different sizes
         ("4x2", "4, 2", "0, 0, 0, 0", "1x3x8x9"),  # other blocks than squares
         ("2x2", "2, 2", "0, 0, -1, 0", "1x3x8x9"),  # more than the kernel reaches

@@ -1,7 +1,11 @@
 """Reshapes of unit axes sink until they meet."""
 
+import numpy as np
 import pytest
 
+from onnxtfl.ir.interpret import run
+from onnxtfl.ir.text import parse_graph
+from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from tests.passes.helpers import op_counts, transformed
 
@@ -29,6 +33,28 @@ HEAD = """graph main(%x: tensor<2x8x1x9xfloat32>) -> (%y) {
 def test_two_that_meet_vanish(middle: str) -> None:
     graph = transformed(f"{HEAD} {middle}\n %q = Reshape(%a, %t)\n %y = Neg(%q)\n}}", sink_reshapes)
     assert "Reshape" not in op_counts(graph)
+
+
+def test_dynamic_sizes_of_a_part_are_those_of_the_whole() -> None:
+    graph = parse_graph("""graph main(%x: tensor<[n]x8x1x[m]xfloat32>) -> (%y) {
+      %s = Shape(%x) {axes = [0, 1, 3]}
+      %r = Reshape(%x, %s) : tensor<[n]x8x[m]xfloat32>
+      %starts = constant tensor<3xint64> [0, 2, 0]
+      %limits = constant tensor<3xint64> [4611686018427387904, 6, 4611686018427387904]
+      %strides = constant tensor<3xint64> [1, 1, 1]
+      %a = Slice(%r, %starts, %limits, %strides)
+      %e = Exp(%a)
+      %n = Shape(%x) {axes = [0]}
+      %u = constant tensor<2xint64> [4, 1]
+      %m = Shape(%x) {axes = [3]}
+      %t = Concatenate(%n, %u, %m) {axis = 0}
+      %q = Reshape(%e, %t) : tensor<[n]x4x1x[m]xfloat32>
+      %y = Neg(%q)
+    }""")
+    sink_reshapes(graph)
+    remove_dead(graph)
+    assert [node.op.name for node in graph.nodes] == ["Slice", "Exp", "Neg"]
+    assert run(graph, [x := np.ones((2, 8, 1, 3), np.float32)])[0].shape == x[:, 2:6].shape
 
 
 def test_not_through_a_split_into_many() -> None:

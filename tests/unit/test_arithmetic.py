@@ -162,6 +162,19 @@ def test_a_quotient_rounded_up_is_computed_in_int32(more: int, divisor: int) -> 
         assert run(graph, [np.zeros(n, np.float32)])[0].tolist() == [(n + more) // divisor]
 
 
+@pytest.mark.parametrize("divisor", [3, -7, 1, 1000003, (1 << 53) - 1])
+def test_int64_by_an_odd_constant_needs_no_floats(divisor: int) -> None:
+    graph = Graph()
+    b = Builder(graph)
+    x = graph.add_input(tensor("int64", 8))
+    graph.outputs = [b(ops.Div, x, np.asarray(divisor))]
+    legalize(graph, TFLITE)
+    assert ops.Convert not in [node.op for node in graph.nodes]
+    given = np.asarray([0, 1, -1, 7, -20, (1 << 62) + 5, -(1 << 63), (1 << 63) - 1])
+    wanted = [abs(n) // abs(divisor) * (1 if (n < 0) == (divisor < 0) else -1) for n in given.tolist()]
+    assert run(graph, [given])[0].tolist() == wanted
+
+
 def test_the_lowest_int32_divided_by_minus_one() -> None:
     """The quotient does not fit int32, so that it is computed in int64."""
     graph = Graph()

@@ -26,9 +26,12 @@ from onnxtfl.checking.session import check_models
 from onnxtfl.checking.settings import Settings
 from onnxtfl.cli.check import check_command
 from onnxtfl.cli.running import exit_code
+from onnxtfl.formats.tflite import writer
 from onnxtfl.ir.graph import Value
+from onnxtfl.ir.model import Model
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.record import TensorEntry
+from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.types import tensor
 from onnxtfl.metrics.noise import distance, is_amplified
 from onnxtfl.runtimes import RunOptions
@@ -482,3 +485,34 @@ def test_a_source_that_is_not_defined_inside_says_nothing_on_unusual_inputs(monk
         attempt: Any = SimpleNamespace(is_unusual=is_unusual, settings=SimpleNamespace(patience=None))
         ruling = op_by_op.OpByOp()._judged(attempt, [0], {0: [0]}, {0: attempt}, "")
         assert not ruling.judgments and bool(ruling.unfinished) == is_unusual
+
+
+_SUM = "tensor<4xfloat32, quant<int8 0.1:0>>"
+
+
+def running_sum(largest: int, folder: Path) -> Path:
+    """A .tflite that adds up its inputs, up to `largest` steps."""
+    path = folder / f"{largest}.tflite"
+    graph = parse_graph(f"""graph main(%x: tensor<4xfloat32, quant<int8 0.04:0>>) -> (%y) {{
+      tfl.CALL_ONCE@1() {{init_subgraph_index = graph init() -> () {{
+        %h = tfl.VAR_HANDLE@1() {{container = "", shared_name = "n"}} : resource<variable>
+        %i = constant {_SUM} [0, 0, 0, 0]
+        tfl.ASSIGN_VARIABLE@1(%h, %i)
+      }}}}
+      %v = tfl.VAR_HANDLE@1() {{container = "", shared_name = "n"}} : resource<variable>
+      %a = tfl.READ_VARIABLE@1(%v) : {_SUM}
+      %s = tfl.ADD@2(%a, %x) {{fused_activation_function = "NONE"}} : {_SUM}
+      tfl.ASSIGN_VARIABLE@1(%v, %s)
+      %c = constant {_SUM} [{", ".join([str(largest)] * 4)}]
+      %y = tfl.MINIMUM@2(%s, %c) : {_SUM}
+    }}""")
+    with path.open("wb") as file:
+        writer.write(Model(graph, "tflite"), file)
+    return path
+
+
+def test_what_is_wrong_in_later_states_only_is_no_rounding(tmp_path: Path) -> None:
+    """No first sum is beyond 60 steps, so that each op agrees there, exactly: nothing is amplified."""
+    right, wrong = running_sum(127, tmp_path), running_sum(60, tmp_path)
+    assert check(right, right).ok
+    assert check(right, wrong).status == "failed"

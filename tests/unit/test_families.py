@@ -28,6 +28,7 @@ SERVES = {
     "reductions_by_halving": "reductions",
     "repeated_elements": "resizing",
     "resizing_by_windows": "resizing",
+    "single_positions": "pooling",
 }
 """Modules with parts of another family's rules, which are in the same folder."""
 
@@ -109,6 +110,7 @@ BESIDE = {
         "mirrored_padding",
         "reductions_by_halving",
         "repeated_elements",
+        "single_positions",
         "resizing_by_windows",
         "unrolling",
         "loop_lowering",

@@ -54,6 +54,13 @@ def test_where_the_op_is_better(model: str, options: dict[str, Any]) -> None:
     assert report.ops_after["RESIZE_NEAREST_NEIGHBOR"] == 1
 
 
+def test_the_kernel_costs_more_between_other_ops() -> None:
+    model = """g (float[1, 256, 10, 10] x) => (float[a, b, c, d] y) <float[4] by = {1, 1, 2, 2}> {
+      a = Sigmoid (x)  r = Resize <mode = "nearest"> (a, "", by)  y = Sigmoid (r) }"""
+    ops = onnxtfl.onnx_to_tflite(parsed(model, 18), check=False).report.ops_after
+    assert "RESIZE_NEAREST_NEIGHBOR" not in ops and "CONCATENATION" in ops
+
+
 def test_repeated_features_stay_a_concatenation() -> None:
     text = "g (float[1, 2, 3, 4] x) => (float[1, 2, 3, 8] z) { y = Concat <axis = 3> (x, x)  z = Relu (y) }"
     _, back = there_and_back(text, {"x": floats(1, 2, 3, 4)})

@@ -25,7 +25,7 @@ _OF_ANY_TYPE = frozenset((*_MOVING, "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"
 """The ops that mostly move elements: they are tried on all of these types."""
 _MODES = ("equal", "scalar", "broadcast")
 _RANK = 4
-_PLAIN = ("equal_ranks", "constant_ranks", "unit_constants", "flat_scalars", "plain_slice", "shrinks")
+_PLAIN = ("equal_ranks", "constant_ranks", "unit_constants", "flat_scalars", "plain_slice", "unit_strides", "shrinks")
 _RANKS = (*_PLAIN, "channels_of_groups", "whole_slices", "closed_windows", "axes")
 _ALWAYS = ("constant", "required", "per_axis", "quantization")
 _LAST = ("constants", "unit_batch")

@@ -1,4 +1,4 @@
-"""Helpers for the rules of Conv and ConvTranspose: dimension numbers, kernel sizes, 1-D convolutions as 2-D."""
+"""Helpers for the rules of Conv and ConvTranspose: kernel sizes, 1-D convolutions as 2-D."""
 
 from __future__ import annotations
 
@@ -13,29 +13,6 @@ from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, known_kernel_sizes, renumbered, spatial_sizes, window_attributes
 from onnxtfl.ir.reshape import reshape, with_unit_axis
 from onnxtfl.ir.spatial import Window
-
-
-def channels_first(window: Window, groups: int = 1) -> dict[str, Any]:
-    """Return the attributes of a channels-first Conv or ConvTranspose with `window`."""
-    spatial = tuple(range(2, window.rank + 2))
-    numbers = {f"{side}_spatial_dimensions": spatial for side in ("input", "kernel", "output")}
-    return {**numbers, **window_attributes(window), "feature_group_count": groups}
-
-
-def channels_last(rank: int, kernel_input: int, kernel_output: int, kernel_spatial: Sequence[int]) -> dict[str, Any]:
-    """Return the dimension numbers of channels-last tensors with `rank` spatial axes."""
-    spatial = tuple(range(1, rank + 1))
-    sides = {
-        f"{s}_{k}": v
-        for s in ("input", "output")
-        for k, v in (("feature_dimension", rank + 1), ("spatial_dimensions", spatial))
-    }
-    return {
-        **sides,
-        "kernel_input_feature_dimension": kernel_input,
-        "kernel_output_feature_dimension": kernel_output,
-        "kernel_spatial_dimensions": tuple(kernel_spatial),
-    }
 
 
 def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:

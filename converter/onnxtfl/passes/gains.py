@@ -38,15 +38,26 @@ class Gains:
     def pays(self, rule: str, before: Sequence[Node], after: Sequence[Node], surely: bool = False) -> bool:
         """Whether the nodes `after` are to replace those `before`; the gain is recorded if so.
 
-        True if the cost of the first one before, the root, is not known. `surely`: equal costs are not enough.
+        True if the cost of the first one before, the root, is not known: costs are those of the delegate's kernels,
+        which may not take it with dynamic sizes. `surely`: equal costs are not enough.
         """
-        had, have = self.time(before) if self.time(before[:1]) else (), self.time(after)
+        is_known = not self._is_left(before[0]) and self.time(before[:1])
+        had, have = self.time(before) if is_known else (), self.time(after)
         if had and have and not is_within(have, had):
             return False
         if surely and not all(a < b for a, b in zip(have, had, strict=False)):
             return False
         current_budget().gains.append(Gain(rule, had, have))
         return True
+
+    def _is_left(self, root: Node) -> bool:
+        """Whether the delegate leaves an op of `root`, which has dynamic sizes, to other kernels."""
+        types = (v.type for v in root.results)
+        if all(isinstance(t, TensorType) and t.is_static for t in types):
+            return False
+        graph = self._alone(root, set(), self._change(root, {}))
+        nodes = [] if graph is None else [node for node in graph.nodes if node.op.multiplies is not None]
+        return any(not self.target.delegates(node, form) for node in nodes if (form := self.target.accepted(node)))
 
     def time(self, nodes: Iterable[Node]) -> Times:
         """The run time of nodes together; () if no cost is known."""
@@ -70,8 +81,13 @@ class Gains:
 
     def _time_of(self, node: Node, constants: set[Value], change: Permuted) -> Times:
         """The run time of one node after `change`, written alone in a graph; () if it is not known."""
+        graph = self._alone(node, constants, change)
+        return () if graph is None else self.target.time(graph.nodes)
+
+    def _alone(self, node: Node, constants: set[Value], change: Permuted) -> Graph | None:
+        """The legalized graph of one node after `change`; None if there is none."""
         if node.regions:
-            return ()
+            return None
         graph = Graph()
         orders = (*change.operands, *(None,) * len(node.operands))
         try:
@@ -83,8 +99,8 @@ class Gains:
             graph.outputs = builder.many(node.op, *operands, **attributes)
             legalize(graph, self.target)
         except OnnxtflError:
-            return ()
-        return self.target.time(graph.nodes)
+            return None
+        return graph
 
 
 def _operand(graph: Graph, value: Value | None, order: Sequence[int] | None, constants: set[Value]) -> Value | None:

@@ -187,11 +187,11 @@ def _delegated_late(graph: Graph, node: Node, target: Target, form: Form) -> lis
 
 def _delegated(graph: Graph, node: Node, target: Target, rules: Iterable[DecomposeRule]) -> list[Node]:
     """Rewrite `node` by the first of `rules` whose nodes the delegate computes, if that takes no more time; quantized
-    elements are only moved.
+    elements are only moved, or requantized by way of their real values, which is what requantization means.
     """
 
     def is_better(rule: str, made: Sequence[Node]) -> bool:
-        is_equal = not touches_quantized(node) or all(map(_moves, made))
+        is_equal = not touches_quantized(node) or all(_moves(one) or one.op is node.op is ops.Convert for one in made)
         is_delegated = is_equal and all(_is_delegated(one, target) for one in made)
         return is_delegated and target.saves(rule, replaced(graph, node), made)
 

@@ -107,12 +107,18 @@ def profile_tflite(
     for slot, value in zip(slots, inputs):
         if list(slot["shape"]) != list(value.shape):
             interpreter.resize_tensor_input(slot["index"], list(value.shape))
-    interpreter.allocate_tensors()
-    for slot, value in zip(slots, inputs):
-        if value.size:
-            interpreter.set_tensor(slot["index"], value)
-    found = delegation(interpreter._get_ops_details())
-    found["milliseconds"] = repeated(interpreter.invoke)[1]
+    try:
+        interpreter.allocate_tensors()
+        for slot, value in zip(slots, inputs):
+            if value.size:
+                interpreter.set_tensor(slot["index"], value)
+        milliseconds = repeated(interpreter.invoke)[1]
+    except RuntimeError as error:  # of sizes or values that the model does not take: the delegate has its ops before
+        found = delegation(interpreter._get_ops_details())
+        if not found["delegated"]:
+            raise
+        return {**found, "note": str(error)}
+    found = {**delegation(interpreter._get_ops_details()), "milliseconds": milliseconds}
     if not ops:
         return found
     tell({**found, "note": "LiteRT's profiler crashes on this model"})

@@ -102,6 +102,13 @@ def plain_slice(op: OpInstance) -> bool:
     return inside and min(strides, default=1) > 0
 
 
+def unit_strides(op: OpInstance) -> bool:
+    """Whether a slice with strides keeps all axes and has no stride but 1."""
+    masks = ("shrink_axis_mask", "new_axis_mask", "ellipsis_mask", "offset")
+    strides = _numbers(op, "strides")
+    return bool(strides) and set(strides) == {1} and not any(op.options.get(name) for name in masks)
+
+
 def _numbers(op: OpInstance, name: str) -> list[int]:
     """The elements of a constant operand; none if it is computed or absent."""
     return static_ints(next(iter(op.named(name)), None)) or []
@@ -155,6 +162,7 @@ PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
         axes,
         constants,
         plain_slice,
+        unit_strides,
         channels_of_groups,
         whole_slices,
         closed_windows,
@@ -171,6 +179,7 @@ IN_WORDS: Mapping[str, str] = {
     "unit_constants": "constants whose first axis has size 1",
     "unit_batch": "a batch of size 1",
     "plain_slice": "slices that go forward, of known bounds inside of the tensor",
+    "unit_strides": "strides of 1 along all axes, which are kept",
     "whole_slices": "channels that are a multiple of 4",
     "closed_windows": "strides that are at most the size of the window",
     "shrinks": "a factor from 0 to 1",

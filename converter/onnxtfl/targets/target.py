@@ -39,7 +39,8 @@ class Target(engine.Target):
     `channels_last`: whether convolution kernels are channels-last. `compares_costs`: whether the measured costs are
     those of the hardware that the target's ops run on. `reads_values`: whether the tables depend on constants like
     axes. `shares_inputs`: whether an output may be an input, of the same
-    name. `has_open_sizes`: whether tensors may have dynamic sizes.
+    name. `has_open_sizes`: whether tensors may have dynamic sizes. `leaving`: by how much the time counts of an op
+    between others that the delegate leaves to other kernels.
     """
 
     channels_last: ClassVar[bool]
@@ -47,6 +48,7 @@ class Target(engine.Target):
     reads_values: bool = False
     has_open_sizes: bool = True
     shares_inputs: ClassVar[bool]
+    leaving: float = 1.0
 
     def __init__(self) -> None:
         self._refusals: dict[Hashable, Refusal | None] = {}
@@ -138,12 +140,15 @@ class Target(engine.Target):
         return is_faster and self.saves(rule, before, after)
 
     def time(self, nodes: Iterable[Node]) -> tuple[float, ...]:
-        """The run time of accepted nodes together in nanoseconds on each kind of machine; () if no cost is known."""
+        """The run time of accepted nodes together in nanoseconds on each kind of machine, with that for leaving the
+        delegate between them; () if no cost is known.
+        """
         total: tuple[float, ...] = ()
         for node in nodes:
             form = self.accepted(node)
             if form is not None and (found := self.cost(node, form)) is not None:
-                total = tuple(map(sum, zip(total or (0.0,) * len(found), found, strict=True)))
+                times = self.leaving if _is_between(node) and not self.delegates(node, form) else 1.0
+                total = tuple(map(sum, zip(total or (0.0,) * len(found), (times * c for c in found), strict=True)))
         return total
 
     def node_cost(self, node: Node) -> float:
@@ -211,6 +216,11 @@ def cheapest(costs: Sequence[tuple[float, ...]]) -> list[bool]:
     harmless = [cost for cost in costs if is_within(cost, first)]
     best = min(harmless, key=lambda cost: sum(c / max(f, 1.0) for c, f in zip(cost, first, strict=True)))
     return [is_within(cost, first) and is_within(cost, best) for cost in costs]
+
+
+def _is_between(node: Node) -> bool:
+    """Whether other ops run before and after `node`."""
+    return any(v and v.producer for v in node.operands) and any(r.uses for r in node.results)
 
 
 def _mean(cost: tuple[float, ...]) -> float:

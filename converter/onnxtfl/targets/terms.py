@@ -75,6 +75,9 @@ def _of_op(words: Sequence[str], op: OpInstance) -> bool | None:
         case ["rescales", "<", limit]:
             before, after = ([s for _, _, v in side for s in _scales_of(v)] for side in (op.operands, op.results))
             return max(before, default=0.0) < float(limit) * min(after, default=1.0)
+        case ["rescales", ">", limit]:
+            before, after = ([s for _, _, v in side for s in _scales_of(v)] for side in (op.operands, op.results))
+            return not before or min(before) > float(limit) * max(after, default=0.0)
         case ["not", option]:
             return option in op.options and op.options[option] in _UNSET
         case [option]:

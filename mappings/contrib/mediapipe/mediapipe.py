@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.build.convolutions import channels_last
 from onnxtfl.build.custom_options import custom_integers, custom_options
 from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import UnsupportedError
@@ -20,6 +19,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import known_size, known_sizes, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.ops.convolution import channels_last_attributes
 from onnxtfl.ir.reshape import broadcast, reshape, transposed, unsqueezed
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
@@ -60,7 +60,7 @@ def _conv_transpose_bias(b: Builder, node: Node) -> Value:
     totals = [max(0, span - (size - 1) % stride - 1) if same else 0 for span, size, stride in axes]
     padding = (*(t // 2 for t in totals), *(t - t // 2 for t in totals))
     window = {"window_strides": tuple(strides), "rhs_dilation": (1, 1), "padding": padding}
-    return b(ops.ConvTranspose, x, kernel, bias, **channels_last(2, 3, 0, (1, 2)), **window)
+    return b(ops.ConvTranspose, x, kernel, bias, **channels_last_attributes(2, 3, 0, (1, 2)), **window)
 
 
 def _pool_window(padding: str, shape: tuple[int, int], strides: tuple[int, int], sizes: list[int]) -> Window:

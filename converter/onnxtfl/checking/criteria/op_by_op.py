@@ -91,6 +91,8 @@ class OpByOp:
                 if ruling.judgments or not (attempt.is_unusual and undefined):
                     return ruling
                 return Ruling(unfinished="the source has tensors without a finite value inside")
+        if all(_is_exact(one) for one in found):
+            return Ruling(notes=("not explained op by op: no op rounds otherwise, so there is nothing to amplify",))
         return self._accepted(found, pending, why)
 
     def _accepted(self, found: Sequence[Coverage], pending: Sequence[int], why: str) -> Ruling:
@@ -120,6 +122,11 @@ class OpByOp:
         return Ruling(dict.fromkeys(pending, judgment), (why, said), difference)
 
 
+def _is_exact(covered: Coverage) -> bool:
+    """Whether all compared tensors are equal."""
+    return all(layer.check is not None and layer.check.max_abs == 0 for layer in covered.layers)
+
+
 def _is_over(attempt: Attempt, seconds: float) -> bool:
     patience = attempt.settings.patience
     return patience is not None and seconds > patience
@@ -128,10 +135,11 @@ def _is_over(attempt: Attempt, seconds: float) -> bool:
 def _differing(attempt: Attempt, pending: Sequence[int]) -> Differing:
     """Return the outputs that differ in each run; none if one differs only in a repeated run, or in its type.
 
-    Of models with state the first run counts: in later ones they read their own states.
+    Models with state read their own states in later runs: there ops are compared on the inputs of these runs, from the
+    first state on.
     """
     found: Differing = {}
-    for number in list(attempt.runs)[: 1 if attempt.keeps_state else None]:
+    for number in attempt.runs:
         for k in pending:
             pair = attempt.out_pairs[k]
             a, b = attempt.reference.runs[number].outputs[pair.a], attempt.alone[number][pair.b]
@@ -139,7 +147,7 @@ def _differing(attempt: Attempt, pending: Sequence[int]) -> Differing:
             arrays = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
             if not arrays or (check.max_abs is None and a.dtype != b.dtype):
                 return {}
-            if not check.ok or attempt.keeps_state:
+            if not check.ok:
                 found.setdefault(number, []).append(k)
     return found if set(pending) == {k for differ in found.values() for k in differ} else {}
 

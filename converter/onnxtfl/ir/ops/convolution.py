@@ -127,6 +127,31 @@ def window_attributes(window: Window) -> dict[str, Any]:
     return {"window_strides": window.strides, "padding": window.padding, "rhs_dilation": window.dilations}
 
 
+def channels_first_attributes(window: Window, groups: int = 1) -> dict[str, Any]:
+    """Return the attributes of a channels-first Conv or ConvTranspose with `window`."""
+    spatial = tuple(range(2, window.rank + 2))
+    numbers = {f"{side}_spatial_dimensions": spatial for side in ("input", "kernel", "output")}
+    return {**numbers, **window_attributes(window), "feature_group_count": groups}
+
+
+def channels_last_attributes(
+    rank: int, kernel_input: int, kernel_output: int, kernel_spatial: Sequence[int]
+) -> dict[str, Any]:
+    """Return the dimension numbers of channels-last tensors with `rank` spatial axes."""
+    spatial = tuple(range(1, rank + 1))
+    sides = {
+        f"{s}_{k}": v
+        for s in ("input", "output")
+        for k, v in (("feature_dimension", rank + 1), ("spatial_dimensions", spatial))
+    }
+    return {
+        **sides,
+        "kernel_input_feature_dimension": kernel_input,
+        "kernel_output_feature_dimension": kernel_output,
+        "kernel_spatial_dimensions": tuple(kernel_spatial),
+    }
+
+
 def known_kernel_sizes(sizes: Sequence[Any]) -> tuple[int, ...]:
     """Return the sizes of a kernel. UnsupportedError if they are dynamic."""
     if not sizes or not is_static(sizes):

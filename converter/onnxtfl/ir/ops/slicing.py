@@ -192,9 +192,9 @@ def slice_axes(b: Builder, x: Value, parts: Mapping[int, slice]) -> Value:
     cut = {axis: part for axis, part in parts.items() if part != slice(None) and not _is_whole(part, x.shape[axis])}
     if not cut:
         return x
-    bounds = [(s.start or 0, INT32_MAX if s.stop is None else s.stop, s.step or 1) for s in cut.values()]
+    bounds = [(s.start or 0, END if s.stop is None else s.stop, s.step or 1) for s in cut.values()]
     places = dict(zip(cut, bounds, strict=True))
-    vectors = zip(*(places.get(axis, (0, INT32_MAX, 1)) for axis in range(x.rank)), strict=True)
+    vectors = zip(*(places.get(axis, (0, END, 1)) for axis in range(x.rank)), strict=True)
     return b(Slice, x, *(list(vector) for vector in vectors))
 
 

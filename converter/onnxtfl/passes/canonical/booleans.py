@@ -7,6 +7,7 @@
     And(x, true)  Or(x, false)            ->  x            Not(Not(x))                           ->  x
     And(x, false)                         ->  false        Not(Compare(x, y) EQ)                 ->  Compare(x, y) NE
     Compare(Reduce(x) max, -inf) EQ       ->  Reduce(Compare(x, -inf) EQ) all
+    Select(c, true, false)                ->  c            Select(c, false, true)                ->  Not(c)
 """
 
 from __future__ import annotations
@@ -98,3 +99,12 @@ def negation(b: Builder, node: Node) -> Value | None:
     if test is None or opposite is None or not single_use(operand, b.graph):
         return None
     return b(ops.Compare, *test.operands, comparison_direction=opposite)
+
+
+@BOOLEANS.on(ops.Select)
+def choice_of_bools(b: Builder, node: Node) -> Value | None:
+    """Replace Select(c, true, false) by c and Select(c, false, true) by its negation."""
+    condition, sides = node.operand(0), (splat_value(node.operand(1)), splat_value(node.operand(2)))
+    if node.operand(1).dtype is not DType.BOOL or condition.type != node.result.type or sides not in ((1, 0), (0, 1)):
+        return None
+    return condition if sides[0] else b(ops.Not, condition)

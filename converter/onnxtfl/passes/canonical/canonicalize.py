@@ -33,7 +33,7 @@ from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.quantization import Quantization, dequantize
 from onnxtfl.ir.reshape import dim_vector, has_constant_target, reshape, reshaped_constant
-from onnxtfl.ir.shapes import broadcast_shapes, known_dims, static_ints
+from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.ir.types import DType, TensorType, compatible
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -392,15 +392,19 @@ def drop_broadcasts(b: Builder, node: Node) -> Value | None:
         inner = repeated(value)
         others = [v for j, v in enumerate(operands) if j != i and v is not None]
         is_free = i > 0 or node.op is not ops.PRelu
-        if is_free and inner is not None and full is not None and _spread_to(full, inner, others):
+        if is_free and value and inner and full is not None and _spread_to(full, inner, value, others):
             operands[i] = inner
     return None if operands == node.operands else b.remade(node, *operands)[0]
 
 
-def _spread_to(full: Shape, inner: Value, others: Sequence[Value]) -> bool:
-    """Whether operands broadcast to `full`, whatever sizes there are at run time."""
-    shapes = [inner.tensor_type.shape, *(v.tensor_type.shape for v in others)]
-    return full in shapes[1:] or (all(map(is_static, shapes)) and broadcast_shapes(*shapes) == full)
+def _spread_to(full: Shape, inner: Value, wide: Value, others: Sequence[Value]) -> bool:
+    """Whether operands broadcast to `full` with `inner` in place of `wide`, whatever sizes there are at run time."""
+    shapes = [v.tensor_type.shape for v in (inner, wide, *others)]
+    if any(shape is None or len(shape) > len(full) for shape in shapes):
+        return False
+    own, repeated_, *rest = ((*(1,) * (len(full) - len(shape or ())), *(shape or ())) for shape in shapes)
+    sizes = zip(full, own, repeated_, zip(*rest, strict=True) if rest else ((),) * len(full), strict=True)
+    return all(a == b or size in given for size, a, b, given in sizes)
 
 
 def _same_type(a: Value, b: Value) -> bool:

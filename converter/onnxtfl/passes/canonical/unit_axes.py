@@ -74,10 +74,10 @@ class UnitReshape:
         """Whether both reshapes have the same operand shape and the same result shape."""
         return self.before == other.before and self.after == other.after
 
-    def applied_to(self, b: Builder, value: Value, shape: Shape) -> Value | None:
-        """Reshape `value`, which has the operand's axes, to `shape`; None if several sizes are dynamic."""
+    def applied_to(self, b: Builder, value: Value, shape: Shape) -> Value:
+        """Reshape `value`, which has the operand's axes, to `shape`."""
         if shape != self.after:
-            return reshape(b, value, shape) if has_constant_target(shape) else None
+            return reshape(b, value, shape, value)
         result = b(ops.Reshape, value, self.node.operand(1))
         if not result.is_constant:
             result.type = result.tensor_type.with_shape(shape)
@@ -185,7 +185,7 @@ _PER_AXIS: dict[type[Op], dict[int, int]] = {ops.Slice: {1: 0, 2: INT32_MAX, 3: 
 def _renumbered(b: Builder, node: Node) -> list[Value] | None:
     """Renumber the axes of an op that does not change unit axes."""
     move = _through(b, node, node.operands[:1]) if len(node.results) <= MOST_USERS else None
-    if move is None or not all(r.shape == move.after or has_constant_target(r.shape) for r in node.results):
+    if move is None or not all(_is_computed_alike(r.shape, move.after) for r in node.results):
         return None
     operands: list[Operand] = [move.source, *node.operands[1:]]
     for i, unchanged in _PER_AXIS.get(node.op, {}).items():
@@ -200,8 +200,12 @@ def _renumbered(b: Builder, node: Node) -> list[Value] | None:
     if None in changed.values() or any(v is None is not w for v, w in zip(operands, node.operands, strict=True)):
         return None
     parts = b.remade(node, *operands, **changed)
-    moved = [move.applied_to(b, part, r.shape) for part, r in zip(parts, node.results, strict=True)]
-    return [v for v in moved if v is not None]
+    return [move.applied_to(b, part, r.shape) for part, r in zip(parts, node.results, strict=True)]
+
+
+def _is_computed_alike(shape: Shape, after: Shape) -> bool:
+    """Whether a reshape to `shape` needs no other sizes than one to `after`, or one dynamic size only."""
+    return has_constant_target(shape) or all(isinstance(d, int) or d in after for d in shape)
 
 
 def _entries(move: UnitReshape, vector: Value, unchanged: int) -> Array | None:
