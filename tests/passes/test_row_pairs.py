@@ -65,14 +65,24 @@ def test_pairs_have_two_thirds_of_the_products(
     "changed",
     [
         {"kernel": (64, 64, 5, 5), "padding": (2, 2, 2, 2)},
-        {"kernel": (32, 64, 3, 3)},
+        {"kernel": (16, 64, 3, 3)},
+        {"kernel": (32, 32, 3, 3), "shape": (1, 32, 128, 128)},
         {"strides": (2, 2)},
         {"padding": (0, 0, 0, 0)},
         {"shape": (1, 64, 5, 5)},
         {"shape": (1, 128, 6, 5), "groups": 2},
         {"others": 100},
     ],
-    ids=["five taps", "few features", "strides", "no padding", "odd sizes", "groups", "constants grow too much"],
+    ids=[
+        "five taps",
+        "few features",
+        "few features of a large image",
+        "strides",
+        "no padding",
+        "odd sizes",
+        "groups",
+        "constants grow too much",
+    ],
 )
 def test_others_stay(changed: dict[str, object]) -> None:
     graph = convolution(**changed)  # type: ignore[arg-type]
@@ -98,3 +108,21 @@ def test_constants_grow_for_the_largest_images_first() -> None:
     small, large = (output.producer for output in graph.outputs)
     assert small is not None and small.op is ops.Conv
     assert large is not None and large.op is ops.Reshape
+
+
+def test_few_features_of_a_small_image() -> None:
+    assert compute_pairs_of_rows(convolution((1, 32, 28, 28), (32, 32, 3, 3)))
+
+
+def test_a_kernel_that_grows_too_much_leaves_the_others() -> None:
+    graph = convolution((1, 64, 8, 8), others=300_000)  # 2 % are half as much as the kernel grows
+    assert not compute_pairs_of_rows(graph)
+    b, y = Builder(graph), graph.outputs[0]
+    small = np.random.default_rng(2).standard_normal((16, 64, 1, 3)).astype(np.float32)
+    spatial = {f"{side}_spatial_dimensions": (2, 3) for side in ("input", "kernel", "output")}
+    window = {"window_strides": (1, 1), "padding": (0, 1, 0, 1), "rhs_dilation": (1, 1), "feature_group_count": 1}
+    graph.outputs = [
+        b(ops.Conv, b(ops.Add, y, y), np.tile(small, (2, 1, 1, 1)), **{**spatial, **window}),
+        graph.outputs[1],
+    ]
+    assert compute_pairs_of_rows(graph)

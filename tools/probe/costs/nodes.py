@@ -145,10 +145,12 @@ def data_movement(shape: Shape) -> Iterator[Sample]:
         for start, limit in ((1, size // 2 + 1), (0, -(-size // 8)), (size // 8, size)):
             yield _slice(shape, axis, start, limit)
         yield Sample(ops.Pad, [shape, _pads(axis), np.float32(0)])
+        yield Sample(ops.Pad, [shape, _pads(axis)], {"mode": "symmetric"})
         yield Sample(ops.Gather, [shape, np.arange(0, size, 2)], {"axis": axis})
         yield Sample(ops.Reverse, [shape], {"dimensions": (axis,)})
     yield Sample(ops.Pad, [shape, _pads(1, 2), np.float32(0)])
     yield Sample(ops.Pad, [shape, _pads(2, 3), np.float32(0)])
+    yield Sample(ops.Pad, [shape, _pads(1, 2)], {"mode": "symmetric"})
 
 
 def _slice(shape: Shape, axis: int, start: int, limit: int) -> Sample:

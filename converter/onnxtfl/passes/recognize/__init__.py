@@ -17,6 +17,7 @@ from onnxtfl.passes.recognize.delegate_forms import DELEGATE_FORMS
 from onnxtfl.passes.recognize.exact_quotients import EXACT_QUOTIENTS
 from onnxtfl.passes.recognize.joined_slices import join_slices
 from onnxtfl.passes.recognize.loops import LOOPS
+from onnxtfl.passes.recognize.mirrored_ends import MIRRORED_ENDS
 from onnxtfl.passes.recognize.normalization import NORMALIZATION
 from onnxtfl.passes.recognize.recurrence import (
     LAST_OUTPUTS,
@@ -31,7 +32,7 @@ from onnxtfl.passes.recognize.tfl_formulas import recognize_formulas
 from onnxtfl.rewriting.pass_manager import EVERYWHERE, Fact, Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
-_FORMS = Patterns.of(DELEGATE_FORMS, REPEATED_ELEMENTS)
+_FORMS = Patterns.of(DELEGATE_FORMS, REPEATED_ELEMENTS, MIRRORED_ENDS)
 _PATTERNS = Patterns.of(
     _FORMS,
     CONVOLUTION_PARTS,
