@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import starmap
 from pathlib import Path
@@ -182,10 +182,11 @@ def known_faults(model: str | os.PathLike[str]) -> list[str]:
     read = files.read(model)
     if not all(isinstance(v.type, TensorType) and is_static(v.type.shape) for v in read.main.inputs):
         return []
-    ops, found = file_ops(model), []
+    found = []
     for name, table in target_tables().items():
-        placed = _placed_ops(_known(name), read, ops) if table.measured else ()
-        for op, reason, rewrite, names in by_reason([op for op in placed if op.fault]):
+        faulty = [op for op in _placed_ops(_known(name), read) if op.fault] if table.measured else []
+        named = _named(faulty, file_ops(model)) if faulty else ()
+        for op, reason, rewrite, names in by_reason(named):
             found.append(f"{len(names)} {op} ({some(names)}): {table.title} {reason}; {rewrite}")
     return found
 
@@ -210,7 +211,7 @@ def sources_of(read: Model, record: Record | None = None) -> dict[str, tuple[str
 def by_table(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Placement:
     """The placement according to the tables of the target."""
     known = _known(target)
-    placed = _placed_ops(known, read, ops)
+    placed = _named(_placed_ops(known, read), ops)
     parts = None if known.fallback is None else _partitions(read.main, placed)
     measured = f", measured with {known.table.measured}" if known.table.measured else ""
     return Placement(target, f"the table schemas/{known.table.file}{measured}", placed, partitions=parts)
@@ -223,10 +224,14 @@ def _known(target: str) -> TfliteTarget:
     return known
 
 
-def _placed_ops(target: TfliteTarget, read: Model, ops: Sequence[FileOp]) -> tuple[PlacedOp, ...]:
+def _placed_ops(target: TfliteTarget, read: Model) -> list[PlacedOp]:
+    """Where each op of the main graph runs, without the names that it has in the file."""
     seen: dict[Hashable, Verdict] = {}
-    placed = (_placed(read.main, i, node, target, seen) for i, node in enumerate(read.main.nodes))
-    return tuple(replace(op, op=found.op, name=found.result) for op, found in zip(placed, ops, strict=True))
+    return [_placed(read.main, i, node, target, seen) for i, node in enumerate(read.main.nodes)]
+
+
+def _named(placed: Iterable[PlacedOp], ops: Sequence[FileOp]) -> tuple[PlacedOp, ...]:
+    return tuple(replace(op, op=ops[op.index].op, name=ops[op.index].result) for op in placed)
 
 
 Verdict = tuple[Refusal | None, Fault | None, Refusal | None]
