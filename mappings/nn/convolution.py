@@ -392,9 +392,12 @@ def _conv_by_planes(b: Builder, node: Node) -> Value:
     """
     attributes, (window, _) = attributes_of(node), sized_window(node)
     depth, *plane = attributes["input_spatial_dimensions"]
-    first, feature = window.along([0]), attributes["input_feature_dimension"]
-    x = realize_window(b, node.operand(0), [depth], first).operand(b, node.operand(0))
-    stack = x if first.shape == first.strides == (1,) else _stacked_taps(b, x, depth, feature, first)
+    first, feature = (
+        realize_window(b, node.operand(0), [depth], window.along([0])),
+        attributes["input_feature_dimension"],
+    )
+    x, taps = first.operand(b, node.operand(0)), first.window
+    stack = x if taps.shape == taps.strides == (1,) else _stacked_taps(b, x, depth, feature, taps)
     batch = [attributes["input_batch_dimension"], depth]
     images = transpose_and_merge(b, stack, [batch, [feature], *([a] for a in plane)])
     tap, *inside = attributes["kernel_spatial_dimensions"]

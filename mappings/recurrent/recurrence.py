@@ -14,14 +14,16 @@ from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.sizes import as_int32, slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.budget import check_elements, current_budget
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import PartData, TensorData
-from onnxtfl.ir.dims import at_most, differ, is_static, known_size
+from onnxtfl.ir.dims import at_most, differ, is_nonnegative, is_static, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.reshape import dim_value, iota, reshape, transposed, unsqueezed
+from onnxtfl.ir.shown_sizes import shown_dim
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lower_onnx, lower_tfl
 
@@ -434,6 +436,10 @@ def _brought_to_kernel(b: Builder, node: Node) -> list[Value] | None:
     given |= {"input": _backwards(b, x, lengths) if reverse else x, "lengths": None, "bias": bias}
     given |= {n: reshape(b, given[n] or zeros, zeros.shape) for n in ops.states_of(node)}
     output, _, *cell = b.many(node.op, *given.values(), **{**node.attributes, "reverse": False})
+    if used and not is_nonnegative(x.shape[0] - 1):
+        assume(
+            f"{shown_dim(x.shape[0])} is at least 1: TFLite has no last state of no steps"
+        )
     last = reshape(b, slice_axes(b, output, {0: slice(-1, None)}), node.results[1].shape, x)
     output = _backwards(b, output, lengths) if reverse else output
     return [output if lengths is None else _masked(b, output, lengths), last, *cell]

@@ -22,9 +22,11 @@ from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.matching import is_between
 from onnxtfl.ir.op import OPS
 from onnxtfl.ir.packed import is_packed
 from onnxtfl.ir.quantization import limits, shifted_to_int8
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape, unsqueezed
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType
@@ -321,10 +323,18 @@ def _requantizes(node: Node) -> bool:
     return node.operand(0).is_quantized and node.result.is_quantized
 
 
-@decompose(ops.Convert, "xnnpack", when=_requantizes)
+def _leaves_the_delegate(node: Node) -> bool:
+    """Whether XNNPACK leaves a requantization between other ops to another kernel: one to a much larger scale."""
+    before, after = quantization_of(node.operand(0)), quantization_of(node.result)
+    return (
+        before is not None and after is not None and is_between(node) and min(before.scales) * 256 < max(after.scales)
+    )
+
+
+@decompose(ops.Convert, "xnnpack", when=_leaves_the_delegate)
 @decompose(ops.Convert, None, "elements", when=_requantizes)
 def _by_real_values(b: Builder, node: Node) -> Value:
-    """Dequantize and quantize: XNNPACK has no QUANTIZE to a scale that is much larger."""
+    """Dequantize and quantize."""
     real = b(ops.Convert, node.operand(0), dtype=node.operand(0).dtype)
     made = b(ops.Convert, real, dtype=real.dtype)
     made.type = node.result.type

@@ -20,7 +20,8 @@ STAGES = {
         *("floats", "dynamic products", "remark dynamic products", "block rows", "quantized types", "simplify"),
         *("layers of scans", "integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io"),
         *("hybrid", "formulas", "used positions", "convolutions", "pairs of rows", "separate outputs", "legalize"),
-        *("saturate", "tidy", "sink", "layout", "legalize late", "loop invariants", "merged columns", "columns"),
+        *("saturate", "sizes of inputs", "tidy", "sink", "layout", "legalize late", "loop invariants"),
+        *("merged columns", "columns"),
         *(
             "strided slices",
             "rows",

@@ -95,6 +95,11 @@ def single_use(value: Value, graph: Graph) -> bool:
     return len(value.uses) == 1 and not graph.is_output(value)
 
 
+def is_between(node: Node) -> bool:
+    """Whether other ops run before and after `node`."""
+    return any(v and v.producer for v in node.operands) and any(r.uses for r in node.results)
+
+
 def with_constant(node: Node, *, dequantized: bool = False) -> tuple[Value, Value, int] | None:
     """(other operand, constant operand, index of the constant) of a binary node; None without a constant.
 

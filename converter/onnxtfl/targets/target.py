@@ -16,6 +16,7 @@ from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.declaration import Permutation
 from onnxtfl.ir.dims import is_nonnegative
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.matching import is_between
 from onnxtfl.ir.permutations import is_unit_move
 from onnxtfl.ir.quantization import StoredNumbers
 from onnxtfl.ir.types import TensorType, Type
@@ -147,7 +148,7 @@ class Target(engine.Target):
         for node in nodes:
             form = self.accepted(node)
             if form is not None and (found := self.cost(node, form)) is not None:
-                times = self.leaving if _is_between(node) and not self.delegates(node, form) else 1.0
+                times = self.leaving if is_between(node) and not self.delegates(node, form) else 1.0
                 total = tuple(map(sum, zip(total or (0.0,) * len(found), (times * c for c in found), strict=True)))
         return total
 
@@ -216,11 +217,6 @@ def cheapest(costs: Sequence[tuple[float, ...]]) -> list[bool]:
     harmless = [cost for cost in costs if is_within(cost, first)]
     best = min(harmless, key=lambda cost: sum(c / max(f, 1.0) for c, f in zip(cost, first, strict=True)))
     return [is_within(cost, first) and is_within(cost, best) for cost in costs]
-
-
-def _is_between(node: Node) -> bool:
-    """Whether other ops run before and after `node`."""
-    return any(v and v.producer for v in node.operands) and any(r.uses for r in node.results)
 
 
 def _mean(cost: tuple[float, ...]) -> float:

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.build.convolutions import channels_last
 from onnxtfl.ir import ops
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.ops.convolution import window_attributes
+from onnxtfl.ir.ops.convolution import channels_last_attributes, window_attributes
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
 
@@ -93,7 +92,7 @@ def convolutions() -> Iterator[Sample]:
 
 
 def _convolution(shape: Shape, kernel: Shape, groups: int) -> Sample:
-    numbers = channels_last(2, 3, 0, (1, 2)) if groups == 1 else channels_last(2, 0, 3, (1, 2))
+    numbers = channels_last_attributes(2, 3, 0, (1, 2)) if groups == 1 else channels_last_attributes(2, 0, 3, (1, 2))
     window = window_attributes(Window.of(kernel[1:3], (1, 1), (1, 1), (0, 0, 0, 0)))
     bias = np.ones(kernel[0] if groups == 1 else kernel[-1], np.float32)
     if kernel[1] > shape[1] or kernel[2] > shape[2]:
