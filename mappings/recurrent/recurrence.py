@@ -437,9 +437,7 @@ def _brought_to_kernel(b: Builder, node: Node) -> list[Value] | None:
     given |= {n: reshape(b, given[n] or zeros, zeros.shape) for n in ops.states_of(node)}
     output, _, *cell = b.many(node.op, *given.values(), **{**node.attributes, "reverse": False})
     if used and not is_nonnegative(x.shape[0] - 1):
-        assume(
-            f"{shown_dim(x.shape[0])} is at least 1: TFLite has no last state of no steps"
-        )
+        assume(f"{shown_dim(x.shape[0])} is at least 1: TFLite has no last state of no steps")
     last = reshape(b, slice_axes(b, output, {0: slice(-1, None)}), node.results[1].shape, x)
     output = _backwards(b, output, lengths) if reverse else output
     return [output if lengths is None else _masked(b, output, lengths), last, *cell]
