@@ -9,10 +9,14 @@ from onnxtfl.build.sizes import merge_whole
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import estimated_size
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import reshape, transpose_and_merge, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.rewriting.registry import decompose, lift_tfl, upgrade
+
+_AT_ONCE = 5
+"""The operands that XNNPACK concatenates at a time."""
 
 row(ops.Concatenate, onnx="Concat", since=(4, 11, 13), attributes="axis", axes=("axis",))
 row(ops.Concatenate, tfl="CONCATENATION", attributes="axis", lifts=False)
@@ -60,12 +64,24 @@ def _concatenate_halves(b: Builder, node: Node) -> Value | None:
     return b(ops.Concatenate, *parts, **node.attributes)
 
 
-@decompose(ops.Concatenate, "xnnpack", when=lambda node: len(node.operands) > 3)
+@decompose(ops.Concatenate, "xnnpack", when=lambda node: len(node.operands) > _AT_ONCE)
 def _concatenate_groups(b: Builder, node: Node) -> Value:
-    """Concatenate groups of operands first, as many as there are operands in each: XNNPACK takes few at a time."""
-    count = math.isqrt(len(node.operands) - 1) + 1
-    groups = [node.operands[i : i + count] for i in range(0, len(node.operands), count)]
+    """Concatenate groups of operands first, since XNNPACK takes few at a time: one group of the smallest neighbors, if
+    that is enough, else as many as there are operands in each.
+    """
+    parts, extra = node.operands, len(node.operands) - _AT_ONCE
+    if extra < _AT_ONCE:
+        first = min(range(_AT_ONCE), key=lambda i: sum(map(_elements, parts[i : i + extra + 1])))
+        joined = b(ops.Concatenate, *parts[first : first + extra + 1], **node.attributes)
+        return b(ops.Concatenate, *parts[:first], joined, *parts[first + extra + 1 :], **node.attributes)
+    count = math.isqrt(len(parts) - 1) + 1
+    groups = [parts[i : i + count] for i in range(0, len(parts), count)]
     return b(ops.Concatenate, *(b(ops.Concatenate, *group, **node.attributes) for group in groups), **node.attributes)
+
+
+def _elements(value: Value | None) -> int:
+    """The estimated number of elements."""
+    return 0 if value is None else math.prod(map(estimated_size, value.tensor_type.shape or ()))
 
 
 @lift_tfl("PACK")

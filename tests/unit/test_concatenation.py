@@ -7,6 +7,7 @@ import pytest
 from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.types import tensor
+from tests.harness.rounds import floats, there_and_back
 from tests.unit.lifting import inferred
 
 
@@ -15,3 +16,17 @@ def test_concatenate_agrees_on_sizes() -> None:
     assert inferred(ops.Concatenate, a, c, axis=1) == "tensor<4x8xfloat32>"
     with pytest.raises(InvalidModelError):
         inferred(ops.Concatenate, a, c, axis=0)
+
+
+@pytest.mark.parametrize("widths", [(8, 8, 8, 2, 1, 8), (1, 9, 9, 9, 9, 9, 9), (1,) * 9, (2,) * 12], ids=str)
+def test_many_operands_are_groups(widths: tuple[int, ...]) -> None:
+    """XNNPACK takes five at a time; between other ops, more copies are faster than another kernel."""
+    names = [f"x{i}" for i in range(len(widths))]
+    inputs = ", ".join(f"float[4, {width}] {name}" for name, width in zip(names, widths, strict=True))
+    nodes = " ".join(f"a{i} = Abs ({name})" for i, name in enumerate(names))
+    joined = ", ".join(f"a{i}" for i in range(len(widths)))
+    text = f"g ({inputs}) => (float[4, n] y) {{ {nodes} c = Concat <axis = 1> ({joined}) y = Neg (c) }}"
+    feeds = {name: floats(4, width) for name, width in zip(names, widths, strict=True)}
+    there, back = there_and_back(text, feeds, tolerance=0)
+    assert there["CONCATENATION"] == (2 if len(widths) < 10 else 4)
+    assert back["Concat"] == 1
