@@ -45,9 +45,9 @@ class Options:
     the constants computed before run time may hold. `time_limit`: seconds that the conversion may take
     (:mod:`onnxtfl.ir.budget`). `allow_custom`: ops without a conversion become custom ops. `plugins`: modules that
     register rules. `check_data`: the user's inputs for the check, which show targets that compute in float16 the ranges
-    of values. `is_quantized_later`: whether a quantizer changes the result. `shares_weights`: whether the result has
-    other entry points with the same weights. `caches`: the caches of a decoder that get a fixed length. `signatures`:
-    input shapes of each entry point of the result. `debug`: the verifier runs after each pass.
+    of values. `is_quantized_later`: whether a quantizer changes the result. `caches`: the caches of a decoder that get
+    a fixed length. `signatures`: input shapes of each entry point of the result. `debug`: the verifier runs after each
+    pass.
     """
 
     input_shapes: Mapping[str, Sequence[int | str]] | None = None
@@ -79,7 +79,6 @@ class Options:
     allow_custom: bool = False
     plugins: Sequence[str] = ()
     is_quantized_later: bool = False
-    shares_weights: bool = False
     caches: FixedCaches | FirstCaches | NamedCaches | None = None
     signatures: Mapping[str, Mapping[str, Sequence[int | str]]] | None = None
     debug: bool = field(default_factory=lambda: bool(os.environ.get("ONNXTFL_VERIFY")))
@@ -110,7 +109,7 @@ class Options:
 
 def of_signatures(options: Options) -> dict[str, Options]:
     """The options of each entry point by key."""
-    whole = replace(options, signatures=None, record=False, shares_weights=True)
+    whole = replace(options, signatures=None, record=False)
     return {
         key: replace(whole, input_shapes={**(options.input_shapes or {}), **shapes})
         for key, shapes in (options.signatures or {}).items()

@@ -21,7 +21,6 @@ from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.few_axes import leave_out_unit_axes
-from onnxtfl.passes.canonical.heads import split_heads
 from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
 from onnxtfl.passes.canonical.merged_columns import merge_columns
 from onnxtfl.passes.canonical.merged_pads import pad_rows
@@ -279,10 +278,7 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     shared = Pass("shared operands", share_operands, EVERYWHERE)
     pairs = Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE)
     in_pairs = [Group("pairs of rows", (pairs, *CLEANUP), dependent=True, needs=NEUTRAL)] if is_exact else []
-    is_alone = options.caches is None and not options.shares_weights  # another form would be a second copy of weights
-    heads = [Pass("heads", split_heads, EVERYWHERE)] if is_exact and is_alone else []
-    steps = (convolutions, *features, joined, shared, *heads, *CLEANUP)
-    return [Group("convolutions", steps, needs=NEUTRAL), *in_pairs]
+    return [Group("convolutions", (convolutions, *features, joined, shared, *CLEANUP), needs=NEUTRAL), *in_pairs]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:

@@ -420,10 +420,10 @@ class PartData(TensorData):
 
 
 class ColumnsData(TensorData):
-    """The columns of a matrix in another order, or some of them."""
+    """The columns of a matrix in another order."""
 
     def __init__(self, base: TensorData, order: Array) -> None:
-        self.base, self.order, self.dtype, self.shape = base, order, base.dtype, (base.shape[0], len(order))
+        self.base, self.order, self.dtype, self.shape = base, order, base.dtype, base.shape
 
     @property
     def key(self) -> Hashable:
