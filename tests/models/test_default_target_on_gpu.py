@@ -1,0 +1,37 @@
+"""What is written for CPUs runs on GPUs too: no rewrite for XNNPACK brings in ops that GPUs refuse or compute wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onnxtfl import onnx_to_tflite
+from onnxtfl.placement import place
+from tests.models.corpus import CORPUS
+
+pytestmark = pytest.mark.skipif(not CORPUS.exists(), reason=f"no corpus at {CORPUS} (ONNXTFL_CORPUS)")
+WHOLE = (
+    "densenet",
+    "espcn_pixelshuffle",
+    "lstm_h128_dynamo",
+    "mobilenet_v1",
+    "mobilenet_v2_qdq_int8_pc",
+    "patchtst_forecast",
+    "resize_half_pixel_dynamo",
+    "ssd_blazeface",
+    "tcn_wavenet",
+    "torch_transformer_full_dynamo",
+    "vit_tiny",
+    "whisper_encoder",
+)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_every_op_runs_on_the_accelerator(name: str, tmp_path: Path) -> None:
+    source = CORPUS / "onnx" / name / "model.onnx"
+    if not source.exists():
+        pytest.skip(f"no {source}")
+    onnx_to_tflite(source, tmp_path / "m.tflite", check=False, load=False)
+    found = place(tmp_path / "m.tflite", "gpu")
+    assert (found.elsewhere, found.faulty) == ((), ())
