@@ -43,6 +43,8 @@ def convolution(
         ((2, 64, 4, 7), (1, 2), (1, 0, 1, 2)),
         ((1, 64, 5, 8), (1, 1), (1, 1, 1, 1)),
         ((1, 64, 9, 4), (2, 1), (0, 1, 0, 1)),
+        ((2, 64, 7, 5), (1, 1), (1, 1, 1, 1)),
+        ((1, 64, 5, 3), (2, 1), (0, 1, 0, 1)),
     ],
 )
 def test_pairs_have_two_thirds_of_the_products(
@@ -69,9 +71,9 @@ def test_pairs_have_two_thirds_of_the_products(
         {"kernel": (32, 32, 3, 3), "shape": (1, 32, 128, 128)},
         {"strides": (2, 2)},
         {"padding": (0, 0, 0, 0)},
-        {"shape": (1, 64, 5, 5)},
+        {"shape": (1, 64, 2, 2)},
         {"shape": (1, 128, 6, 5), "groups": 2},
-        {"others": 100},
+        {"others": 100, "kernel": (512, 64, 3, 3)},
     ],
     ids=[
         "five taps",
@@ -79,7 +81,7 @@ def test_pairs_have_two_thirds_of_the_products(
         "few features of a large image",
         "strides",
         "no padding",
-        "odd sizes",
+        "one pair",
         "groups",
         "constants grow too much",
     ],
@@ -100,10 +102,8 @@ def test_constants_grow_for_the_largest_images_first() -> None:
         x = graph.add_input(tensor("float32", 1, 64, size, size), f"x{size}")
         kernel = random.standard_normal((64, 64, 3, 3)).astype(np.float32)
         graph.outputs.append(b(ops.Conv, x, kernel, **{**spatial, **window}))
-    row_pairs_growth = row_pairs.MOST_GROWTH
-    assert row_pairs_growth < 1 / 6  # else both
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pairs, "MOST_GROWTH", 1 / 6)
+        patch.setattr(row_pairs, "SMALL_GROWTH", 64 * 64 * 3)
         assert compute_pairs_of_rows(graph)
     small, large = (output.producer for output in graph.outputs)
     assert small is not None and small.op is ops.Conv
@@ -115,14 +115,14 @@ def test_few_features_of_a_small_image() -> None:
 
 
 def test_a_kernel_that_grows_too_much_leaves_the_others() -> None:
-    graph = convolution((1, 64, 8, 8), others=300_000)  # 2 % are half as much as the kernel grows
+    graph = convolution((1, 64, 8, 8), (384, 64, 3, 3), others=3_000_000)  # 2 % are less than the kernel grows
     assert not compute_pairs_of_rows(graph)
     b, y = Builder(graph), graph.outputs[0]
     small = np.random.default_rng(2).standard_normal((16, 64, 1, 3)).astype(np.float32)
     spatial = {f"{side}_spatial_dimensions": (2, 3) for side in ("input", "kernel", "output")}
     window = {"window_strides": (1, 1), "padding": (0, 1, 0, 1), "rhs_dilation": (1, 1), "feature_group_count": 1}
     graph.outputs = [
-        b(ops.Conv, b(ops.Add, y, y), np.tile(small, (2, 1, 1, 1)), **{**spatial, **window}),
+        b(ops.Conv, b(ops.Add, y, y), np.tile(small, (2, 6, 1, 1)), **{**spatial, **window}),
         graph.outputs[1],
     ]
     assert compute_pairs_of_rows(graph)

@@ -62,7 +62,7 @@ def taps_that_read(b: Builder, node: Node) -> Value | None:
       ->
     %y = Add(Conv(%x, %k[1]), Pad(Conv(%x[0:2], %k[0]), 12 rows before), Pad(Conv(%x[12:14], %k[2]), 12 rows after))
     """
-    window = _plain_window(node)
+    window = plain_window(node)
     if window is None:
         return None
     padded = [a for a in range(window.rank) if window.shape[a] > 1 and (window.before[a] > 0 or window.after[a] > 0)]
@@ -73,7 +73,7 @@ def taps_that_read(b: Builder, node: Node) -> Value | None:
     return None
 
 
-def _plain_window(node: Node) -> Window | None:
+def plain_window(node: Node) -> Window | None:
     """The window of a convolution of float32 by a constant kernel, all of known sizes; None for other nodes."""
     x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
     is_static = x.tensor_type.is_static and node.result.tensor_type.is_static
@@ -152,7 +152,7 @@ def features_in_parts(b: Builder, node: Node) -> Value | None:
     features, taps = kernel.shape[places[1]], math.prod(spatial_sizes(attributes, "kernel", kernel.shape))
     if attributes["feature_group_count"] != 1 or features * taps <= MOST_SUMMED or taps > PART:
         return None
-    if _plain_window(node) is None:
+    if plain_window(node) is None:
         return None
     if math.prod(spatial_sizes(attributes, "output", node.result.shape)) < FEWEST_POSITIONS:
         return None

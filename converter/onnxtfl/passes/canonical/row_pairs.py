@@ -56,7 +56,9 @@ their cube root, on machines with and without AVX-512.
 SMALL_IMAGES = 400_000
 """The elements of operand and result up to which their number does not matter."""
 MOST_GROWTH = Fraction(1, 50)
-"""The most by which the constants of a graph grow."""
+"""The most by which the constants of a graph grow, if that is more than `SMALL_GROWTH`."""
+SMALL_GROWTH = 1 << 16
+"""So many elements, 256 KiB, any graph may grow by: models of this size are a small part of what an app stores."""
 TAPS = 3
 
 
@@ -74,6 +76,11 @@ class Pairs:
         return math.prod(self.node.operand(1).shape)
 
     @property
+    def count(self) -> int:
+        """The number of rows of the result; with an odd one, a row of padding completes the last pair."""
+        return int(self.node.result.shape[self.node.attr("output_spatial_dimensions")[self.axis]])
+
+    @property
     def positions(self) -> int:
         """The number of positions of the result: how often each element of the kernel is multiplied."""
         return math.prod(spatial_sizes(attributes_of(self.node), "output", self.node.result.shape))
@@ -85,7 +92,8 @@ def compute_pairs_of_rows(graph: Graph) -> bool:
     constants = (
         {v for node in graph.nodes for v in node.operands if v is not None and v.data is not None} if found else ()
     )
-    budget, changed = sum(v.data.size for v in constants if v.data is not None) * MOST_GROWTH, False
+    size, changed = sum(v.data.size for v in constants if v.data is not None), False
+    budget = max(size * MOST_GROWTH, Fraction(SMALL_GROWTH))
     for pairs in sorted(found, key=lambda pairs: -pairs.positions):
         growth = Fraction(pairs.kernel_size, TAPS)
         if growth > budget:
@@ -107,10 +115,10 @@ def _pairs(node: Node) -> Pairs | None:
         return None
     window = conv_window(attributes, kernel.shape).explicit(spatial_sizes(attributes, "input", x.shape))
     counts = spatial_sizes(attributes, "output", node.result.shape)
-    for axis in range(window.rank):
+    for axis in sorted(range(window.rank), key=lambda axis: counts[axis] % 2):
         along = window.along([axis])
         is_plain = (along.shape, along.strides, along.dilations) == ((TAPS,), (1,), (1,))
-        if is_plain and tuple(along.explicit_padding) == (1, 1) and counts[axis] % 2 == 0 and counts[axis] > 2:
+        if is_plain and tuple(along.explicit_padding) == (1, 1) and counts[axis] > 2:
             return Pairs(node, window, axis)
     return None
 
@@ -152,7 +160,7 @@ def _combined(b: Builder, pairs: Pairs, factors: tuple[int, ...], padding: tuple
     features = x.size(attributes["input_feature_dimension"])
     sizes, strides, amounts = [1] * rank, [1] * rank, [0] * (2 * rank)
     sizes[pairs.axis], strides[pairs.axis] = len(factors), 2
-    amounts[pairs.axis], amounts[rank + pairs.axis] = padding
+    amounts[pairs.axis], amounts[rank + pairs.axis] = padding[0], padding[1] + pairs.count % 2
     kernel = np.broadcast_to(np.asarray(factors, np.float32).reshape(1, 1, *sizes), (features, 1, *sizes))
     order = {"kernel_output_feature_dimension": 0, "kernel_input_feature_dimension": 1}
     sides = {name: value for name, value in attributes.items() if name.startswith(("input_", "output_"))}
@@ -177,4 +185,5 @@ def _in_turn(b: Builder, pairs: Pairs, even: Value, odd: Value) -> Value:
     """The positions of `even` and `odd` in turn along the axis."""
     axis = pairs.node.attr("output_spatial_dimensions")[pairs.axis]
     rows = [reshape(b, v, (*v.shape[: axis + 1], 1, *v.shape[axis + 1 :])) for v in (even, odd)]
-    return reshape(b, b(ops.Concatenate, *rows, axis=axis + 1), pairs.node.result.shape)
+    shape = (*even.shape[:axis], 2 * even.shape[axis], *even.shape[axis + 1 :])
+    return slice_axes(b, reshape(b, b(ops.Concatenate, *rows, axis=axis + 1), shape), {axis: slice(0, pairs.count)})

@@ -19,7 +19,7 @@ from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData
-from onnxtfl.ir.dims import Shape, known_sizes
+from onnxtfl.ir.dims import Shape, known_size, known_sizes
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use, splat_value
 from onnxtfl.ir.op import attributes_of
@@ -157,13 +157,17 @@ class Product:
         is_known = x.tensor_type.is_static and node.attr("feature_group_count") == 1
         return cls(node, window.explicit(spatial_sizes(attributes, "input", x.shape)), rows) if is_known else None
 
-    def combines(self, factors: Sequence[int], padding: Sequence[int], axis: int) -> bool:
-        """Whether this one multiplies the sum of rows times `factors`, along a spatial axis."""
+    def size(self, axis: int) -> int:
+        """The number of rows that are combined, along a spatial axis."""
+        return known_size(spatial_sizes(attributes_of(self.rows), "input", self.rows.operand(0).shape)[axis])
+
+    def combines(self, factors: Sequence[int], padding: Sequence[int], axis: int, more: int) -> bool:
+        """Whether this one multiplies the sum of rows times `factors`, along `axis`, with `more` padding after it."""
         attributes, kernel = attributes_of(self.rows), self.rows.operand(1)
         window = conv_window(attributes, kernel.shape)
         sizes, strides, amounts = [1] * window.rank, [1] * window.rank, [0] * 2 * window.rank
         sizes[axis], strides[axis] = len(factors), 2
-        amounts[axis], amounts[window.rank + axis] = padding
+        amounts[axis], amounts[window.rank + axis] = padding[0], padding[1] + more
         wanted = Window.of(tuple(sizes), tuple(strides), (1,) * window.rank, tuple(amounts))
         features = self.rows.operand(0).shape[attributes["input_feature_dimension"]]
         if window != wanted or attributes["feature_group_count"] != features or not _no_bias(self.rows):
@@ -193,13 +197,14 @@ def pairs_of_rows(b: Builder, node: Node) -> Value | None:
     if place not in spatial or any(p.rows.operand(0) is not products[0].rows.operand(0) for p in products):
         return None
     axis = spatial.index(place)
+    more = 2 * even.size(place) - products[1].size(axis)  # a row of padding that completes the last pair
     each = zip(products, _COMBINED, strict=True)
-    if not all(p.combines(factors, padding, axis) for p, (factors, padding) in each):
+    if not all(p.combines(factors, padding, axis, more) for p, (factors, padding) in each):
         return None
     if not _are_alike(products) or not all(_no_bias(p.node) for i, p in enumerate(products) if i != 1):
         return None
     kernel = _kernel(b, products, axis)
-    return None if kernel is None else _direct(b, products, axis, kernel)
+    return None if kernel is None else _direct(b, products, axis, kernel, more)
 
 
 def _in_turn(node: Node) -> tuple[Value, Value, int] | None:
@@ -263,10 +268,10 @@ def _kernel(b: Builder, products: Sequence[Product], axis: int) -> Value | None:
     return b(ops.Concatenate, first, b(ops.Sub, total, difference), last, axis=place)
 
 
-def _direct(b: Builder, products: Sequence[Product], axis: int, kernel: Value) -> Value:
+def _direct(b: Builder, products: Sequence[Product], axis: int, kernel: Value, more: int) -> Value:
     window, center = products[1].window, products[1].node
     amounts, sizes = list(window.explicit_padding), list(window.shape)
-    amounts[axis] = amounts[window.rank + axis] = 1
+    amounts[axis], amounts[window.rank + axis] = 1, 1 + more
     sizes[axis] = 3
     whole = Window.of(tuple(sizes), window.strides, window.dilations, tuple(amounts))
     attributes = {**attributes_of(center), **window_attributes(whole)}
