@@ -6,6 +6,7 @@
     Conv(Pad(Reshape(%x: [1, h, w, 3]) [1, h, w / 2, 6]))       ->   Conv(%x)        (`canonical.merged_columns`)
     Concatenate(Concatenate(%a, %b), Concatenate(%c, %d))       ->   Concatenate(%a, %b, %c, %d)
     %even and %odd in turn, of sums of %m0, %m1, %m2, %m3       ->   Conv(%x)        (`canonical.row_pairs`)
+    Slice(Conv(%x)) of the first rows, without the last one     ->   Conv(%x)        (likewise, odd rows)
 """
 
 from __future__ import annotations
@@ -203,8 +204,32 @@ def pairs_of_rows(b: Builder, node: Node) -> Value | None:
         return None
     if not _are_alike(products) or not all(_no_bias(p.node) for i, p in enumerate(products) if i != 1):
         return None
-    kernel = _kernel(b, products, axis)
+    kernel = _kernel(products, axis)
     return None if kernel is None else _direct(b, products, axis, kernel, more)
+
+
+@DELEGATE_FORMS.on(ops.Slice)
+def first_positions(b: Builder, node: Node) -> Value | None:
+    """A Conv that nothing else reads computes the first positions only: it has less padding at the end."""
+    convolution, starts, strides = made_by(node.operand(0), ops.Conv), *map(static_ints, node.operands[1::2])
+    if convolution is None or not single_use(node.operand(0), b.graph) or starts is None or strides is None:
+        return None
+    if any(starts) or set(strides) != {1} or not node.result.tensor_type.is_static:
+        return None
+    attributes, whole = attributes_of(convolution), convolution.result
+    if not whole.tensor_type.is_static or not convolution.operand(0).tensor_type.is_static:
+        return None
+    left = np.subtract(known_sizes(whole.shape), known_sizes(node.result.shape))
+    spatial = list(attributes["output_spatial_dimensions"])
+    sizes = spatial_sizes(attributes, "input", convolution.operand(0).shape)
+    window = conv_window(attributes, convolution.operand(1).shape).explicit(sizes)
+    amounts = np.array(window.explicit_padding)
+    amounts[window.rank :] -= left[spatial] * window.strides
+    if left.sum() != left[spatial].sum() or (amounts < 0).any():
+        return None
+    part = Window.of(window.shape, window.strides, window.dilations, tuple(amounts.tolist()))
+    result = b.remade(convolution, *convolution.operands, **window_attributes(part))[0]
+    return result if result.shape == node.result.shape else None
 
 
 def _in_turn(node: Node) -> tuple[Value, Value, int] | None:
@@ -257,7 +282,7 @@ def _are_alike(products: Sequence[Product]) -> bool:
     return all(n == numbers[0] and p.window == products[0].window for n, p in zip(numbers, products, strict=True))
 
 
-def _kernel(b: Builder, products: Sequence[Product], axis: int) -> Value | None:
+def _kernel(products: Sequence[Product], axis: int) -> Value | None:
     """The kernel of three taps; None if the kernels of the products are not computed from one."""
     first, total, difference, last = (p.node.operand(1) for p in products)
     ends: list[Array] = [v.numpy() for v in (first, last)]
@@ -265,7 +290,7 @@ def _kernel(b: Builder, products: Sequence[Product], axis: int) -> Value | None:
     if np.abs(sums - ends[0] - ends[1]).max() > 1e-5 * max(np.abs(sums).max(), *(np.abs(e).max() for e in ends)):
         return None
     place = products[0].node.attr("kernel_spatial_dimensions")[axis]
-    return b(ops.Concatenate, first, b(ops.Sub, total, difference), last, axis=place)
+    return constant(np.concatenate([ends[0], total.numpy() - difference.numpy(), ends[1]], axis=place))
 
 
 def _direct(b: Builder, products: Sequence[Product], axis: int, kernel: Value, more: int) -> Value:
