@@ -30,6 +30,12 @@ def test_taps_become_features(kernel: str, padding: str, strides: str, dilation:
     assert [node.operand(1).shape for node in graph.nodes if node.op.name == "Conv"] == [found]
 
 
+def test_a_batch_of_any_size() -> None:
+    text = convolution(3, "8x7", "3x3", "[1, 1, 1, 1]").replace("<1x3x8x7x", "<[n]x3x8x7x")
+    graph = transformed(text, TAPS_AS_FEATURES.apply)
+    assert [node.operand(1).shape for node in graph.nodes if node.op.name == "Conv"] == [(18, 3, 1, 1)]
+
+
 def test_strides_stay() -> None:
     text = convolution(3, "8x7", "3x3", "[1, 1, 1, 1]", "2, 2")
     assert op_counts(transformed(text, TAPS_AS_FEATURES.apply)) == {"Conv": 1}

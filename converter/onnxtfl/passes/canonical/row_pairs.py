@@ -38,9 +38,10 @@ import numpy as np
 from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
+from onnxtfl.ir.ops.convolution import conv_window, sample_sizes, spatial_sizes, window_attributes
 from onnxtfl.ir.ops.slicing import slice_axes
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.reshape import reshape
@@ -128,9 +129,14 @@ def _pairs(node: Node, depth: int = 0) -> Pairs | None:
     if node.op is not ops.Conv or not may_match(node, False) or node.attr("feature_group_count") != 1:
         return None
     x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
-    is_static = x.tensor_type.is_static and node.result.tensor_type.is_static
-    is_image = len(attributes["input_spatial_dimensions"]) == 2
-    if x.dtype is not DType.FLOAT32 or not is_static or not is_image or not _saves_time(node, depth):
+    samples = sample_sizes(attributes, "input", x.shape), sample_sizes(attributes, "output", node.result.shape)
+    if (
+        x.dtype is not DType.FLOAT32
+        or not all(map(is_static, samples))
+        or len(attributes["input_spatial_dimensions"]) != 2
+    ):
+        return None
+    if not _saves_time(node, sum(map(math.prod, samples)), depth):
         return None
     window = conv_window(attributes, kernel.shape).explicit(spatial_sizes(attributes, "input", x.shape))
     counts = spatial_sizes(attributes, "output", node.result.shape)
@@ -142,11 +148,10 @@ def _pairs(node: Node, depth: int = 0) -> Pairs | None:
     return None
 
 
-def _saves_time(node: Node, depth: int) -> bool:
-    """Whether there are enough features for images of this size."""
+def _saves_time(node: Node, elements: int, depth: int) -> bool:
+    """Whether there are enough features for samples of so many elements."""
     kernel, attributes = node.operand(1), attributes_of(node)
     read, made = (kernel.shape[attributes[f"kernel_{side}_feature_dimension"]] for side in ("input", "output"))
-    elements = math.prod(node.operand(0).shape) + math.prod(node.result.shape)
     least = LEAST_FEATURES[depth] * max(1.0, elements / SMALL_IMAGES[depth]) ** (1 / 3)
     return bool(read * made >= least * (read + made))
 
