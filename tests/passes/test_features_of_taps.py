@@ -10,12 +10,19 @@ from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
+from onnxtfl.passes.canonical import taps_as_features
 from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.fold import fold
 from onnxtfl.passes.canonical.taps_as_features import TAPS_AS_FEATURES
 from onnxtfl.passes.recognize.features_of_taps import FEATURES_OF_TAPS
 from tests.passes.helpers import op_counts, random_inputs
 from tests.passes.test_parted_convolutions import convolution
+
+
+@pytest.fixture(autouse=True)
+def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small convolutions are rewritten too."""
+    monkeypatch.setattr(taps_as_features, "LEAST_PRODUCTS", 1)
 
 
 def parts(kernel: str, padding: str, dilation: str = "1, 1") -> Graph:
