@@ -27,7 +27,7 @@ from onnxtfl.ir.origin import HasOrigins, Origin
 from onnxtfl.ir.outputs import indexed, replace_in
 from onnxtfl.ir.permutations import physical_axes, rank_of
 from onnxtfl.ir.quantization import Quantization, dequantize
-from onnxtfl.ir.types import DType, TensorType, Type, compatible
+from onnxtfl.ir.types import DType, TensorType, Type, compatible, plain_type
 
 Attributes = dict[str, Any]
 
@@ -253,7 +253,7 @@ class Node:
     def __init__(self, op: type[Op], operands: Sequence[Value | None], attributes: Mapping[str, Any]) -> None:
         self.op = op
         self.attributes: Attributes = dict(attributes)
-        self.regions = tuple(_graphs_among(attributes.values()))
+        self.regions = _graphs_among(attributes.values())
         """The graphs among the attributes at the node's creation."""
         self.operands: list[Value | None] = list(operands)
         self.results: list[Value] = []
@@ -327,11 +327,14 @@ class Node:
         return f"{', '.join(map(repr, self.results))} = {self.op.name}({', '.join(map(repr, self.operands))})"
 
 
-def _graphs_among(attributes: Iterable[Any]) -> Iterator[Graph]:
-    for value in attributes:
-        held = value if value.__class__ is tuple else (value,)
-        if held and held[0].__class__ is Graph:
-            yield from held
+def _graphs_among(attributes: Iterable[Any]) -> tuple[Graph, ...]:
+    found: tuple[Graph, ...] = ()
+    for value in attributes:  # of each node; a generator would be half as fast
+        if value.__class__ is Graph:
+            found += (value,)
+        elif value.__class__ is tuple and value and value[0].__class__ is Graph:
+            found += value
+    return found
 
 
 def attributes_of(node: Node) -> dict[str, Any]:
@@ -526,7 +529,7 @@ def constant(
     """A constant: numbers and arrays as `dtype`, or stored elements of the quantized type `type_`."""
     if not isinstance(value, TensorData):
         value = ArrayData(np.asarray(value, None if dtype is None else dtype.numpy), dtype)
-    result = Value(type_ or TensorType(value.dtype, value.shape), name)
+    result = Value(type_ or plain_type(value.dtype, value.shape), name)
     result.data = value
     if value.dtype.is_integer and value.size <= KNOWN_LIMIT and value.dtype.bits >= 8 and not result.is_quantized:
         result.known = value.numpy().astype(object)
