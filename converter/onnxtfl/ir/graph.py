@@ -16,7 +16,6 @@ import numpy as np
 
 from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InternalError
-from onnxtfl.ir.attributes import REQUIRED
 from onnxtfl.ir.data import Array, ArrayData, TensorData
 from onnxtfl.ir.declaration import Declaration, Effect, Permutation, Permuted, SharedAxes, UnknownRankError
 from onnxtfl.ir.dims import Shape, known_size
@@ -78,7 +77,8 @@ class Value(HasOrigins):
     @property
     def shape(self) -> tuple[Any, ...]:
         """The dimensions of this tensor; UnknownRankError if its rank is unknown."""
-        shape = self.tensor_type.shape
+        type_ = self.type
+        shape = type_.shape if type_.__class__ is TensorType else self.tensor_type.shape
         if shape is None:
             raise UnknownRankError(f"the rank of {self.name or 'a tensor'} is unknown")
         return shape
@@ -107,8 +107,10 @@ class Value(HasOrigins):
 
     def replace_uses(self, new: Value) -> None:
         """Replace this value by `new` in all users."""
-        for node, index in list(self.uses):
-            node.set_operand(index, new)
+        uses, self.uses = self.uses, {}
+        for node, index in uses:
+            node.operands[index] = new
+        new.uses.update(uses)
 
     def users(self) -> list[Node]:
         """The nodes that have this value as operand, each once, in the order in which the uses were added."""
@@ -310,8 +312,10 @@ class Node:
 
     def detach(self) -> None:
         """Remove the uses that this node has of its operands, and the cycle with its results: it is freed at once."""
-        for i in range(len(self.operands)):
-            self.set_operand(i, None)
+        for i, value in enumerate(self.operands):
+            if value is not None:
+                del value.uses[(self, i)]
+        self.operands[:] = [None] * len(self.operands)
         for result in self.results:
             result.producer = None
 
@@ -339,11 +343,11 @@ def _graphs_among(attributes: Iterable[Any]) -> tuple[Graph, ...]:
 
 def attributes_of(node: Node) -> dict[str, Any]:
     """The attributes of `node` with the op's defaults; ValueError if a required one is missing."""
-    filled = {**node.op.defaults, **node.attributes}
-    for name, value in filled.items():
-        if value is REQUIRED:
+    given = node.attributes
+    for name in node.op.required:
+        if name not in given:
             raise ValueError(f"{node.op.name} needs the attribute {name}")
-    return filled
+    return {**node.op.defaults, **given}
 
 
 @dataclass(slots=True)
@@ -486,7 +490,7 @@ class Graph:
 
     def is_output(self, value: Value) -> bool:
         """Whether `value` is an output or the new value of a state."""
-        return value in self.outputs or any(state.output is value for state in self.states)
+        return value in self.outputs or (bool(self.states) and any(state.output is value for state in self.states))
 
     def output_set(self) -> set[Value]:
         """The outputs and the new values of states."""

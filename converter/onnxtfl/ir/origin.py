@@ -73,7 +73,7 @@ class HasOrigins:
         if not added:
             return
         if not self._origins:
-            self._origins = tuple(dict.fromkeys(added))
+            self._origins = tuple(dict.fromkeys(added)) if len(added) > 1 else (added[0],)
             return
         if isinstance(self._origins, tuple):
             self._origins = dict.fromkeys(self._origins)

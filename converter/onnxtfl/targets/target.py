@@ -185,7 +185,7 @@ class Target(engine.Target):
         reads_values = self.reads_values
         operands = tuple([_operand_key(v, reads_values) for v in form.operands])
         results: tuple[Type | None, ...] = form.types or tuple([r.type for r in node.results])
-        options = repr(form.attributes)
+        options = repr(form.attributes) if form.attributes else ""
         return form.op, form.domain, operands, results, form.results, form.own_version, options, self.is_laid_out
 
     def version(self, node: Node, form: Form) -> int:

@@ -65,8 +65,10 @@ class Configuration:
 
 def _complete(values: Sequence[Value | None], orders: Sequence[Order | None]) -> tuple[Order | None, ...]:
     """Return `orders` completed by natural orders."""
+    if not orders:
+        return tuple([None if v is None else natural(v) for v in values])
     given = itertools.zip_longest(values, orders[: len(values)])
-    return tuple(None if v is None else natural(v) if order is None else order for v, order in given)
+    return tuple([None if v is None else natural(v) if order is None else order for v, order in given])
 
 
 @dataclass
