@@ -496,6 +496,16 @@ class Graph:
         """The outputs and the new values of states."""
         return {*self.outputs, *(state.output for state in self.states)}
 
+    def clear(self) -> None:
+        """Remove all nodes, those of regions too, whose cycles with values would wait for the garbage collector."""
+        for node in self.nodes:
+            node.detach()
+            node.graph = node.previous = node.next = None
+            for region in node.regions:
+                region.clear()
+        self.first = self.last = None
+        self.size = self.holders = 0
+
     def walk(self) -> Iterator[Node]:
         """All nodes; those of regions follow the first node that has them."""
         if not self.holders:

@@ -69,7 +69,7 @@ class HasOrigins:
 
     def add_origins(self, origins: Iterable[Origin | None]) -> None:
         """Append to `self.origins` those that it does not contain."""
-        added = [o for o in origins if o is not None and o not in self._origins]
+        added = [o for o in origins if o is not None and (not self._origins or o not in self._origins)]
         if not added:
             return
         if not self._origins:
