@@ -63,7 +63,7 @@ class _Layout:
 
     def packed(self, vtable: int, present: Values) -> bytes:
         """The bytes of the table with its vtable `vtable` bytes before it."""
-        return self.packer.pack(vtable, *(present[name] for name in self.scalars))
+        return self.packer.pack(vtable, *[present[name] for name in self.scalars])
 
 
 class Encoder:

@@ -214,7 +214,7 @@ class _Search:
     def _has(self, node: Node, index: int, order: Order) -> bool:
         """Whether a node whose values share their axes has a configuration with this order: it is the only one."""
         known = self.found.configurations.get(node, ()) if node.op.shared_axes is not None else ()
-        return any(order == (c.results[0] if index < 0 else c.operands[index]) for c in known)
+        return order in [c.results[0] if index < 0 else c.operands[index] for c in known]
 
     def _possible(self, node: Node, index: int, order: Order) -> list[Configuration]:
         """Return the configurations of `node` in which operand `index` (-1: the result) has `order`.
@@ -358,6 +358,7 @@ def expand_constants(node: Node) -> None:
             node.set_operand(i, reshaped_constant(value, (1,) * (rank - len(shape)) + shape))
 
 
+@functools.cache
 def transposition(have: Order, want: Order) -> Permutation:
     """Return the permutation from memory order `have` to `want`."""
     place = inverse(have)
