@@ -23,6 +23,7 @@ from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.ir.verify import VerifyError, verify
 from onnxtfl.rewriting import target as engine
 from onnxtfl.rewriting.registry import Computed, Form
+from onnxtfl.rewriting.structure import FEW
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.instance import BoundOp
 from onnxtfl.targets.table import Costs
@@ -30,8 +31,6 @@ from onnxtfl.targets.work import estimates
 
 EQUAL, SOME = 1.25, 200.0
 """Costs that differ by less than this factor, and this many nanoseconds, count as equal: measurements vary as much."""
-FEW = 64
-"""The most elements of constants like axes and sizes."""
 
 
 class Target(engine.Target):
