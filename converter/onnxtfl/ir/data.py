@@ -6,6 +6,7 @@ the same bytes (their shapes may differ), so shared weights are stored once.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import os
@@ -90,7 +91,7 @@ class TensorData:  # no ABC, for which isinstance takes ten times as long
     @property
     def nbytes(self) -> int:
         """The number of bytes when packed in a file (two int4 to a byte); 0 for strings."""
-        return (self.size * self.dtype.bits + 7) // 8
+        return (math.prod(self.shape) * self.dtype.bits + 7) // 8
 
     def numpy(self) -> Array:
         """All elements, as an array that the caller must not change."""
@@ -574,7 +575,8 @@ def _contiguous(array: Array) -> Array:
     return result
 
 
-def _merge_axes(shape: Sequence[int], permutation: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+@functools.lru_cache(4096)
+def _merge_axes(shape: tuple[int, ...], permutation: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The shape and permutation of the same transposition without unit axes, with axes that stay adjacent merged."""
     kept = [p for p in permutation if shape[p] != 1]
     runs: list[list[int]] = []

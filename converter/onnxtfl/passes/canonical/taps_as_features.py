@@ -57,7 +57,7 @@ class Shift:
     start: int
 
 
-@TAPS_AS_FEATURES.on(ops.Conv)
+@TAPS_AS_FEATURES.on(ops.Conv, local=True)
 def taps_as_features(b: Builder, node: Node) -> Value | None:
     """Compute each tap along an axis as features of its own, and add them up, where blocks of these are no more."""
     attributes, window = attributes_of(node), plain_window(node)
