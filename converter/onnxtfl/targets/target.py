@@ -268,7 +268,7 @@ def _work_key(operand: Operand | Computed) -> Hashable:
         is_integer = isinstance(operand.type, TensorType) and operand.type.dtype.is_integer
         axes = static_ints(operand) if is_integer else None
         return is_prepared(operand) if axes is None else tuple(axes)
-    known = _small_integers(operand)
+    known = None if isinstance(operand, Computed) else _small_integers(operand)
     return None if known is None else known.tobytes()
 
 
