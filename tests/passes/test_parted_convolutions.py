@@ -12,17 +12,18 @@ from tests.passes.helpers import op_counts, transformed
 
 
 def convolution(
-    features: int, size: str, kernel: str, padding: str, strides: str = "1, 1", dilation: str = "1, 1"
+    features: int, size: str, kernel: str, padding: str, strides: str = "1, 1", dilation: str = "1, 1", results: int = 2
 ) -> str:
-    """The text of a convolution with two output features and a bias."""
-    shape = f"2x{features}x{kernel}"
+    """The text of a convolution from `features` to `results`, with a bias."""
+    shape = f"{results}x{features}x{kernel}"
     count = math.prod(map(int, shape.split("x")))
     numbers = [((7 * i) % 13 - 6) / 8 for i in range(count)]
     sides = ", ".join(f"{side}_spatial_dimensions = [2, 3]" for side in ("input", "kernel", "output"))
     window = f"window_strides = [{strides}], padding = {padding}, rhs_dilation = [{dilation}]"
     return (
         f"graph main(%x: tensor<1x{features}x{size}xfloat32>) -> (%y) {{\n"
-        f" %k = constant tensor<{shape}xfloat32> {numbers}\n %b = constant tensor<2xfloat32> [0.5, -1.5]\n"
+        f" %k = constant tensor<{shape}xfloat32> {numbers}\n"
+        f" %b = constant tensor<{results}xfloat32> {numbers[:results]}\n"
         f" %y = Conv(%x, %k, %b) {{{sides}, {window}, feature_group_count = 1}}\n}}"
     )
 

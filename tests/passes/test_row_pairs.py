@@ -17,7 +17,7 @@ from tests.passes.helpers import op_counts
 
 
 def convolution(
-    shape: tuple[int, ...] = (1, 64, 6, 5),
+    shape: tuple[int | str, ...] = (1, 64, 6, 5),
     kernel: tuple[int, ...] = (64, 64, 3, 3),
     strides: tuple[int, int] = (1, 1),
     padding: tuple[int, int, int, int] = (1, 1, 1, 1),
@@ -37,27 +37,32 @@ def convolution(
 
 
 @pytest.mark.parametrize(
-    ("shape", "strides", "padding"),
+    ("shape", "strides", "padding", "axes"),
     [
-        ((1, 64, 6, 5), (1, 1), (1, 1, 1, 1)),
-        ((2, 64, 4, 7), (1, 2), (1, 0, 1, 2)),
-        ((1, 64, 5, 8), (1, 1), (1, 1, 1, 1)),
-        ((1, 64, 9, 4), (2, 1), (0, 1, 0, 1)),
+        ((2, 64, 6, 4), (1, 1), (1, 1, 1, 1), 2),
+        ((2, 64, 7, 6), (1, 1), (1, 1, 1, 1), 2),
+        ((2, 64, 7, 5), (1, 1), (1, 1, 1, 1), 2),
+        (("n", 64, 7, 4), (1, 1), (1, 1, 1, 1), 2),
+        ((2, 64, 6, 2), (1, 1), (1, 1, 1, 1), 1),
+        ((2, 64, 7, 2), (1, 1), (1, 1, 1, 1), 1),
+        ((2, 64, 4, 7), (1, 2), (1, 0, 1, 2), 1),
+        ((2, 64, 9, 4), (2, 1), (0, 1, 0, 1), 1),
+        ((2, 64, 5, 3), (2, 1), (0, 1, 0, 1), 1),
     ],
 )
 def test_pairs_have_two_thirds_of_the_products(
-    shape: tuple[int, ...], strides: tuple[int, int], padding: tuple[int, int, int, int]
+    shape: tuple[int | str, ...], strides: tuple[int, int], padding: tuple[int, int, int, int], axes: int
 ) -> None:
     graph = convolution(shape, strides=strides, padding=padding)
-    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    x = np.random.default_rng(1).standard_normal((2, *shape[1:])).astype(np.float32)
     wanted = run(graph, [x])
     assert compute_pairs_of_rows(graph)
     verify(graph, "after")
     got = run(graph, [x])
     assert np.abs(got[0] - wanted[0]).max() <= 1e-6 * np.abs(wanted[0]).max()
     dense = [n for n in graph.nodes if n.op is ops.Conv and n.attr("feature_group_count") == 1]
-    assert len(dense) == 4
-    assert {np.prod(n.operand(1).shape[2:]) for n in dense} == {3}
+    assert len(dense) == 4**axes
+    assert {np.prod(n.operand(1).shape[2:]) for n in dense} == {3 ** (2 - axes)}
     assert not compute_pairs_of_rows(graph)
 
 
@@ -69,9 +74,9 @@ def test_pairs_have_two_thirds_of_the_products(
         {"kernel": (32, 32, 3, 3), "shape": (1, 32, 128, 128)},
         {"strides": (2, 2)},
         {"padding": (0, 0, 0, 0)},
-        {"shape": (1, 64, 5, 5)},
+        {"shape": (1, 64, 2, 2)},
         {"shape": (1, 128, 6, 5), "groups": 2},
-        {"others": 100},
+        {"others": 100, "kernel": (512, 64, 3, 3)},
     ],
     ids=[
         "five taps",
@@ -79,7 +84,7 @@ def test_pairs_have_two_thirds_of_the_products(
         "few features of a large image",
         "strides",
         "no padding",
-        "odd sizes",
+        "one pair",
         "groups",
         "constants grow too much",
     ],
@@ -100,29 +105,32 @@ def test_constants_grow_for_the_largest_images_first() -> None:
         x = graph.add_input(tensor("float32", 1, 64, size, size), f"x{size}")
         kernel = random.standard_normal((64, 64, 3, 3)).astype(np.float32)
         graph.outputs.append(b(ops.Conv, x, kernel, **{**spatial, **window}))
-    row_pairs_growth = row_pairs.MOST_GROWTH
-    assert row_pairs_growth < 1 / 6  # else both
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pairs, "MOST_GROWTH", 1 / 6)
+        patch.setattr(row_pairs, "SMALL_GROWTH", 64 * 64 * 3)
         assert compute_pairs_of_rows(graph)
     small, large = (output.producer for output in graph.outputs)
     assert small is not None and small.op is ops.Conv
     assert large is not None and large.op is ops.Reshape
 
 
-def test_few_features_of_a_small_image() -> None:
-    assert compute_pairs_of_rows(convolution((1, 32, 28, 28), (32, 32, 3, 3)))
+@pytest.mark.parametrize(("features", "size", "products"), [(32, 28, 4), (48, 28, 16), (48, 112, 4)])
+def test_few_features(features: int, size: int, products: int) -> None:
+    """Fewer features save less time, and of products less again."""
+    graph = convolution((1, features, size, size), (features, features, 3, 3))
+    assert compute_pairs_of_rows(graph)
+    dense = [n for n in graph.nodes if n.op is ops.Conv and n.attr("feature_group_count") == 1]
+    assert len(dense) == products
 
 
 def test_a_kernel_that_grows_too_much_leaves_the_others() -> None:
-    graph = convolution((1, 64, 8, 8), others=300_000)  # 2 % are half as much as the kernel grows
+    graph = convolution((1, 64, 8, 8), (384, 64, 3, 3), others=3_000_000)  # 2 % are less than the kernel grows
     assert not compute_pairs_of_rows(graph)
     b, y = Builder(graph), graph.outputs[0]
     small = np.random.default_rng(2).standard_normal((16, 64, 1, 3)).astype(np.float32)
     spatial = {f"{side}_spatial_dimensions": (2, 3) for side in ("input", "kernel", "output")}
     window = {"window_strides": (1, 1), "padding": (0, 1, 0, 1), "rhs_dilation": (1, 1), "feature_group_count": 1}
     graph.outputs = [
-        b(ops.Conv, b(ops.Add, y, y), np.tile(small, (2, 1, 1, 1)), **{**spatial, **window}),
+        b(ops.Conv, b(ops.Add, y, y), np.tile(small, (2, 6, 1, 1)), **{**spatial, **window}),
         graph.outputs[1],
     ]
     assert compute_pairs_of_rows(graph)

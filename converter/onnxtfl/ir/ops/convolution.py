@@ -116,6 +116,11 @@ def spatial_sizes(attributes: Attributes, side: str, shape: Sequence[Any]) -> tu
     return tuple(shape[a] for a in attributes[f"{side}_spatial_dimensions"])
 
 
+def sample_sizes(attributes: Attributes, side: str, shape: Sequence[Any]) -> tuple[Any, ...]:
+    """All sizes but that of the batch."""
+    return tuple(shape[axis] for axis in _roles(attributes, side)[1:])
+
+
 def conv_window(attributes: Attributes, kernel_shape: Sequence[Any]) -> Window:
     """Return the window of a convolution. UnsupportedError if the kernel's size is dynamic."""
     shape = known_kernel_sizes(spatial_sizes(attributes, "kernel", kernel_shape))

@@ -24,9 +24,10 @@ from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import PartData
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
+from onnxtfl.ir.ops.convolution import conv_window, sample_sizes, spatial_sizes, window_attributes
 from onnxtfl.ir.ops.slicing import slice_axes
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
@@ -62,7 +63,7 @@ def taps_that_read(b: Builder, node: Node) -> Value | None:
       ->
     %y = Add(Conv(%x, %k[1]), Pad(Conv(%x[0:2], %k[0]), 12 rows before), Pad(Conv(%x[12:14], %k[2]), 12 rows after))
     """
-    window = _plain_window(node)
+    window = plain_window(node)
     if window is None:
         return None
     padded = [a for a in range(window.rank) if window.shape[a] > 1 and (window.before[a] > 0 or window.after[a] > 0)]
@@ -73,11 +74,14 @@ def taps_that_read(b: Builder, node: Node) -> Value | None:
     return None
 
 
-def _plain_window(node: Node) -> Window | None:
-    """The window of a convolution of float32 by a constant kernel, all of known sizes; None for other nodes."""
+def plain_window(node: Node) -> Window | None:
+    """The window of a convolution of float32 by a constant kernel, for samples of known sizes; None for other nodes."""
     x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
-    is_static = x.tensor_type.is_static and node.result.tensor_type.is_static
-    if x.dtype is not DType.FLOAT32 or not kernel.is_constant or kernel.is_quantized or not is_static:
+    if x.dtype is not DType.FLOAT32 or not kernel.is_constant or kernel.is_quantized:
+        return None
+    if not is_static(
+        sample_sizes(attributes, "input", x.shape) + sample_sizes(attributes, "output", node.result.shape)
+    ):
         return None
     window = conv_window(attributes, kernel.shape).explicit(spatial_sizes(attributes, "input", x.shape))
     return None if window.is_same or window.rank > 2 else window
@@ -152,7 +156,7 @@ def features_in_parts(b: Builder, node: Node) -> Value | None:
     features, taps = kernel.shape[places[1]], math.prod(spatial_sizes(attributes, "kernel", kernel.shape))
     if attributes["feature_group_count"] != 1 or features * taps <= MOST_SUMMED or taps > PART:
         return None
-    if _plain_window(node) is None:
+    if plain_window(node) is None:
         return None
     if math.prod(spatial_sizes(attributes, "output", node.result.shape)) < FEWEST_POSITIONS:
         return None

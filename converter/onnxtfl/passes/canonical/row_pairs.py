@@ -1,4 +1,4 @@
-"""Convolutions over three rows, computed for pairs of rows with two thirds of the products: Winograd's F(2, 3).
+"""Convolutions over 3 x 3 taps, computed for pairs of rows and columns with 4 of 9 products: Winograd's F(2, 3).
 
 ::
 
@@ -9,27 +9,27 @@
     %y  = %m0 + %m1 + %m2 and %m1 - %m2 + %m3 in turn
 
 The kernels %m0 to %m3 are 4/3 as large as %k. The differences are depthwise convolutions of stride 2, which pad on the
-way. Microseconds in XNNPACK, one thread, with what joins the pairs again:
+way. The products are convolutions over three columns, which are computed for pairs of columns likewise: kernels are
+16/9 as large then. Microseconds in XNNPACK, one thread (x86 with AVX-512), with what joins the pairs again:
 
-==================  ======  ======
-3 x 3 taps          direct   pairs
-==================  ======  ======
-56 x 56 x 64           866     676
-28 x 28 x 128          871     659
-28 x 28 x 256         3451    2445
-14 x 14 x 256          910     675
-7 x 7 x 512           1044     990
-28 x 28 x 32           132     111
-80 x 80 x 48          3384    2925
-112 x 112 x 32        2250    2456
-256 x 256 x 64       46337   48540
-==================  ======  ======
+==================  ======  =====  ================
+3 x 3 taps          direct   rows  rows and columns
+==================  ======  =====  ================
+28 x 28 x 128         2335   1728              1027
+56 x 56 x 64          2862   2290              2003
+112 x 112 x 64       11703  10299             10533
+28 x 28 x 32           150    125               120
+112 x 112 x 32        3048   3139              3627
+14 x 14 x 128          564    417               248
+==================  ======  =====  ================
 
 Sums and differences of images that leave the caches take longer: few features are worth it in small images only.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 from fractions import Fraction
 
@@ -38,40 +38,52 @@ import numpy as np
 from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
+from onnxtfl.ir.ops.convolution import conv_window, sample_sizes, spatial_sizes, window_attributes
 from onnxtfl.ir.ops.slicing import slice_axes
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
 
-LEAST_FEATURES = 16
-"""The fewest features (the product of those of operand and result, over their sum) in `SMALL_IMAGES` elements.
+LEAST_FEATURES = (16, 24)
+"""The fewest features (the product of those of operand and result, over their sum), of rows and of their columns.
 
 With fewer, sums and differences take the time that products save. The time of an element grows with the images by about
 their cube root, on machines with and without AVX-512.
 """
-SMALL_IMAGES = 400_000
-"""The elements of operand and result up to which their number does not matter."""
+SMALL_IMAGES = (400_000, 200_000)
+"""The elements of operand and result up to which their number does not matter, of rows and of their columns."""
 MOST_GROWTH = Fraction(1, 50)
-"""The most by which the constants of a graph grow."""
+"""The most by which the constants of a graph grow, if that is more than `SMALL_GROWTH`."""
+SMALL_GROWTH = 1 << 16
+"""So many elements, 256 KiB, any graph may grow by: models of this size are a small part of what an app stores."""
 TAPS = 3
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """A convolution and the spatial axis (0 or 1) along which its positions are computed in pairs."""
+    """A convolution and the spatial axis (0 or 1) along which its positions are computed in pairs.
+
+    `depth`: 1 if the convolution is a product of pairs along the other axis, else 0.
+    """
 
     node: Node
     window: Window
     axis: int
+    depth: int
 
     @property
     def kernel_size(self) -> int:
         """The number of elements of the kernel."""
         return math.prod(self.node.operand(1).shape)
+
+    @property
+    def count(self) -> int:
+        """The number of rows of the result; with an odd one, a row of padding completes the last pair."""
+        return int(self.node.result.shape[self.node.attr("output_spatial_dimensions")[self.axis]])
 
     @property
     def positions(self) -> int:
@@ -80,52 +92,71 @@ class Pairs:
 
 
 def compute_pairs_of_rows(graph: Graph) -> bool:
-    """Rewrite the convolutions with most products for each element of the kernel, as far as these may grow."""
-    found = [pairs for node in graph.nodes if (pairs := _pairs(node)) is not None]
-    constants = (
-        {v for node in graph.nodes for v in node.operands if v is not None and v.data is not None} if found else ()
-    )
-    budget, changed = sum(v.data.size for v in constants if v.data is not None) * MOST_GROWTH, False
-    for pairs in sorted(found, key=lambda pairs: -pairs.positions):
+    """Rewrite the convolutions with most products for each element of the kernel, as far as these may grow.
+
+    Their own products are convolutions over three columns, which are computed in pairs in turn.
+    """
+    kernels = [node for node in graph.nodes if node.op is ops.Conv and node.operand(1).is_constant]
+    found = [pairs for node in kernels if (pairs := _pairs(node)) is not None]
+    budget = _budget(graph) if found else Fraction(0)
+    work = [(-pairs.positions, place, pairs) for place, pairs in enumerate(found)]
+    heapq.heapify(work)
+    changed, places = False, itertools.count(len(work))
+    while work:
+        *_, pairs = heapq.heappop(work)
         growth = Fraction(pairs.kernel_size, TAPS)
         if growth > budget:
             continue
         budget -= growth
-        graph.replace(pairs.node, [_rewritten(graph, pairs)])
+        b = Builder(graph, pairs.node, maker="pairs of rows")
+        graph.replace(pairs.node, [_rewritten(b, pairs)])
+        for node in b.created if pairs.depth == 0 else ():
+            if (inner := _pairs(node, depth=1)) is not None:
+                heapq.heappush(work, (-inner.positions, next(places), inner))
         changed = True
     return changed
 
 
-def _pairs(node: Node) -> Pairs | None:
-    if node.op is not ops.Conv or not may_match(node, False) or not node.operand(1).is_constant:
+def _budget(graph: Graph) -> Fraction:
+    """How many elements all constants may grow by."""
+    constants = {v for node in graph.nodes for v in node.operands if v is not None}
+    size = sum(v.data.size for v in constants if v.data is not None)
+    return max(size * MOST_GROWTH, Fraction(SMALL_GROWTH))
+
+
+def _pairs(node: Node, depth: int = 0) -> Pairs | None:
+    """The convolution `node` in pairs along one of its axes; its kernel is constant, or computed from constants."""
+    if node.op is not ops.Conv or not may_match(node, False) or node.attr("feature_group_count") != 1:
         return None
     x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
-    is_static = x.tensor_type.is_static and node.result.tensor_type.is_static
-    if x.dtype is not DType.FLOAT32 or attributes["feature_group_count"] != 1:
+    samples = sample_sizes(attributes, "input", x.shape), sample_sizes(attributes, "output", node.result.shape)
+    if (
+        x.dtype is not DType.FLOAT32
+        or not all(map(is_static, samples))
+        or len(attributes["input_spatial_dimensions"]) != 2
+    ):
         return None
-    if not is_static or len(attributes["input_spatial_dimensions"]) != 2 or not _saves_time(node):
+    if not _saves_time(node, sum(map(math.prod, samples)), depth):
         return None
     window = conv_window(attributes, kernel.shape).explicit(spatial_sizes(attributes, "input", x.shape))
     counts = spatial_sizes(attributes, "output", node.result.shape)
-    for axis in range(window.rank):
+    for axis in sorted(range(window.rank), key=lambda axis: counts[axis] % 2):
         along = window.along([axis])
         is_plain = (along.shape, along.strides, along.dilations) == ((TAPS,), (1,), (1,))
-        if is_plain and tuple(along.explicit_padding) == (1, 1) and counts[axis] % 2 == 0 and counts[axis] > 2:
-            return Pairs(node, window, axis)
+        if is_plain and tuple(along.explicit_padding) == (1, 1) and counts[axis] > 2:
+            return Pairs(node, window, axis, depth)
     return None
 
 
-def _saves_time(node: Node) -> bool:
-    """Whether there are enough features for images of this size."""
+def _saves_time(node: Node, elements: int, depth: int) -> bool:
+    """Whether there are enough features for samples of so many elements."""
     kernel, attributes = node.operand(1), attributes_of(node)
     read, made = (kernel.shape[attributes[f"kernel_{side}_feature_dimension"]] for side in ("input", "output"))
-    elements = math.prod(node.operand(0).shape) + math.prod(node.result.shape)
-    least = LEAST_FEATURES * max(1.0, elements / SMALL_IMAGES) ** (1 / 3)
+    least = LEAST_FEATURES[depth] * max(1.0, elements / SMALL_IMAGES[depth]) ** (1 / 3)
     return bool(read * made >= least * (read + made))
 
 
-def _rewritten(graph: Graph, pairs: Pairs) -> Value:
-    b = Builder(graph, pairs.node, maker="pairs of rows")
+def _rewritten(b: Builder, pairs: Pairs) -> Value:
     first, middle, last = (_tap(b, pairs, tap) for tap in range(TAPS))
     half = np.asarray(0.5, np.float32)
     ends, center = b(ops.Mul, b(ops.Add, first, last), half), b(ops.Mul, middle, half)
@@ -152,7 +183,7 @@ def _combined(b: Builder, pairs: Pairs, factors: tuple[int, ...], padding: tuple
     features = x.size(attributes["input_feature_dimension"])
     sizes, strides, amounts = [1] * rank, [1] * rank, [0] * (2 * rank)
     sizes[pairs.axis], strides[pairs.axis] = len(factors), 2
-    amounts[pairs.axis], amounts[rank + pairs.axis] = padding
+    amounts[pairs.axis], amounts[rank + pairs.axis] = padding[0], padding[1] + pairs.count % 2
     kernel = np.broadcast_to(np.asarray(factors, np.float32).reshape(1, 1, *sizes), (features, 1, *sizes))
     order = {"kernel_output_feature_dimension": 0, "kernel_input_feature_dimension": 1}
     sides = {name: value for name, value in attributes.items() if name.startswith(("input_", "output_"))}
@@ -177,4 +208,5 @@ def _in_turn(b: Builder, pairs: Pairs, even: Value, odd: Value) -> Value:
     """The positions of `even` and `odd` in turn along the axis."""
     axis = pairs.node.attr("output_spatial_dimensions")[pairs.axis]
     rows = [reshape(b, v, (*v.shape[: axis + 1], 1, *v.shape[axis + 1 :])) for v in (even, odd)]
-    return reshape(b, b(ops.Concatenate, *rows, axis=axis + 1), pairs.node.result.shape)
+    shape = (*even.shape[:axis], 2 * even.shape[axis], *even.shape[axis + 1 :])
+    return slice_axes(b, reshape(b, b(ops.Concatenate, *rows, axis=axis + 1), shape), {axis: slice(0, pairs.count)})

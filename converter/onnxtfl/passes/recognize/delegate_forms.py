@@ -6,6 +6,7 @@
     Conv(Pad(Reshape(%x: [1, h, w, 3]) [1, h, w / 2, 6]))       ->   Conv(%x)        (`canonical.merged_columns`)
     Concatenate(Concatenate(%a, %b), Concatenate(%c, %d))       ->   Concatenate(%a, %b, %c, %d)
     %even and %odd in turn, of sums of %m0, %m1, %m2, %m3       ->   Conv(%x)        (`canonical.row_pairs`)
+    Slice(Conv(%x)) of the first rows, without the last one     ->   Conv(%x)        (likewise, odd rows)
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData
-from onnxtfl.ir.dims import Shape, known_sizes
+from onnxtfl.ir.dims import Shape, known_size, known_sizes
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use, splat_value
 from onnxtfl.ir.op import attributes_of
@@ -157,13 +158,17 @@ class Product:
         is_known = x.tensor_type.is_static and node.attr("feature_group_count") == 1
         return cls(node, window.explicit(spatial_sizes(attributes, "input", x.shape)), rows) if is_known else None
 
-    def combines(self, factors: Sequence[int], padding: Sequence[int], axis: int) -> bool:
-        """Whether this one multiplies the sum of rows times `factors`, along a spatial axis."""
+    def size(self, axis: int) -> int:
+        """The number of rows that are combined, along a spatial axis."""
+        return known_size(spatial_sizes(attributes_of(self.rows), "input", self.rows.operand(0).shape)[axis])
+
+    def combines(self, factors: Sequence[int], padding: Sequence[int], axis: int, more: int) -> bool:
+        """Whether this one multiplies the sum of rows times `factors`, along `axis`, with `more` padding after it."""
         attributes, kernel = attributes_of(self.rows), self.rows.operand(1)
         window = conv_window(attributes, kernel.shape)
         sizes, strides, amounts = [1] * window.rank, [1] * window.rank, [0] * 2 * window.rank
         sizes[axis], strides[axis] = len(factors), 2
-        amounts[axis], amounts[window.rank + axis] = padding
+        amounts[axis], amounts[window.rank + axis] = padding[0], padding[1] + more
         wanted = Window.of(tuple(sizes), tuple(strides), (1,) * window.rank, tuple(amounts))
         features = self.rows.operand(0).shape[attributes["input_feature_dimension"]]
         if window != wanted or attributes["feature_group_count"] != features or not _no_bias(self.rows):
@@ -193,13 +198,38 @@ def pairs_of_rows(b: Builder, node: Node) -> Value | None:
     if place not in spatial or any(p.rows.operand(0) is not products[0].rows.operand(0) for p in products):
         return None
     axis = spatial.index(place)
+    more = 2 * even.size(place) - products[1].size(axis)  # a row of padding that completes the last pair
     each = zip(products, _COMBINED, strict=True)
-    if not all(p.combines(factors, padding, axis) for p, (factors, padding) in each):
+    if not all(p.combines(factors, padding, axis, more) for p, (factors, padding) in each):
         return None
     if not _are_alike(products) or not all(_no_bias(p.node) for i, p in enumerate(products) if i != 1):
         return None
-    kernel = _kernel(b, products, axis)
-    return None if kernel is None else _direct(b, products, axis, kernel)
+    kernel = _kernel(products, axis)
+    return None if kernel is None else _direct(b, products, axis, kernel, more)
+
+
+@DELEGATE_FORMS.on(ops.Slice)
+def first_positions(b: Builder, node: Node) -> Value | None:
+    """A Conv that nothing else reads computes the first positions only: it has less padding at the end."""
+    convolution, starts, strides = made_by(node.operand(0), ops.Conv), *map(static_ints, node.operands[1::2])
+    if convolution is None or not single_use(node.operand(0), b.graph) or starts is None or strides is None:
+        return None
+    if any(starts) or set(strides) != {1} or not node.result.tensor_type.is_static:
+        return None
+    attributes, whole = attributes_of(convolution), convolution.result
+    if not whole.tensor_type.is_static or not convolution.operand(0).tensor_type.is_static:
+        return None
+    left = np.subtract(known_sizes(whole.shape), known_sizes(node.result.shape))
+    spatial = list(attributes["output_spatial_dimensions"])
+    sizes = spatial_sizes(attributes, "input", convolution.operand(0).shape)
+    window = conv_window(attributes, convolution.operand(1).shape).explicit(sizes)
+    amounts = np.array(window.explicit_padding)
+    amounts[window.rank :] -= left[spatial] * window.strides
+    if left.sum() != left[spatial].sum() or (amounts < 0).any():
+        return None
+    part = Window.of(window.shape, window.strides, window.dilations, tuple(amounts.tolist()))
+    result = b.remade(convolution, *convolution.operands, **window_attributes(part))[0]
+    return result if result.shape == node.result.shape else None
 
 
 def _in_turn(node: Node) -> tuple[Value, Value, int] | None:
@@ -252,7 +282,7 @@ def _are_alike(products: Sequence[Product]) -> bool:
     return all(n == numbers[0] and p.window == products[0].window for n, p in zip(numbers, products, strict=True))
 
 
-def _kernel(b: Builder, products: Sequence[Product], axis: int) -> Value | None:
+def _kernel(products: Sequence[Product], axis: int) -> Value | None:
     """The kernel of three taps; None if the kernels of the products are not computed from one."""
     first, total, difference, last = (p.node.operand(1) for p in products)
     ends: list[Array] = [v.numpy() for v in (first, last)]
@@ -260,13 +290,13 @@ def _kernel(b: Builder, products: Sequence[Product], axis: int) -> Value | None:
     if np.abs(sums - ends[0] - ends[1]).max() > 1e-5 * max(np.abs(sums).max(), *(np.abs(e).max() for e in ends)):
         return None
     place = products[0].node.attr("kernel_spatial_dimensions")[axis]
-    return b(ops.Concatenate, first, b(ops.Sub, total, difference), last, axis=place)
+    return constant(np.concatenate([ends[0], total.numpy() - difference.numpy(), ends[1]], axis=place))
 
 
-def _direct(b: Builder, products: Sequence[Product], axis: int, kernel: Value) -> Value:
+def _direct(b: Builder, products: Sequence[Product], axis: int, kernel: Value, more: int) -> Value:
     window, center = products[1].window, products[1].node
     amounts, sizes = list(window.explicit_padding), list(window.shape)
-    amounts[axis] = amounts[window.rank + axis] = 1
+    amounts[axis], amounts[window.rank + axis] = 1, 1 + more
     sizes[axis] = 3
     whole = Window.of(tuple(sizes), window.strides, window.dilations, tuple(amounts))
     attributes = {**attributes_of(center), **window_attributes(whole)}
