@@ -25,6 +25,7 @@ from onnxtfl.ir import compact_record
 from onnxtfl.ir.assumptions import assume, assumption_scope
 from onnxtfl.ir.budget import Budget, budget_scope, current_budget
 from onnxtfl.ir.compact_record import tensor_names
+from onnxtfl.ir.constant_facts import constant_facts_scope
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.interpret import run as evaluate_graph
@@ -112,6 +113,7 @@ class PipelineRun:
             with contextlib.ExitStack() as scopes:
                 for scope in (budget_scope(budget), symbol_scope(), inputs_scope(), assumption_scope(assumptions)):
                     scopes.enter_context(scope)
+                scopes.enter_context(constant_facts_scope())
                 scopes.enter_context(_types_in_words())
                 scopes.enter_context(counting_written(conversion.count_written))
                 scopes.enter_context(np.errstate(all="ignore"))

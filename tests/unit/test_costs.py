@@ -148,6 +148,22 @@ def test_forms_that_compete_were_measured(target: Target) -> None:
             assert all(target.cost(c.node, c.form) is not None for c in found), [c.op for c in found]
 
 
+def test_costs_are_remembered_by_the_axes_of_constants() -> None:
+    """The same types, but along the rows of one and along the columns of the other."""
+    shared = TfliteTarget()
+    costs = list[object]()
+    for target in (shared, shared, TfliteTarget(), TfliteTarget()):
+        axis = 1 + len(costs) % 2
+        graph = Graph("g")
+        x = graph.add_input(tensor(DType.FLOAT32, 1, 512, 512))
+        summed = Builder(graph)(ops.Reduce, x, [axis], kind="sum", keepdims=False)
+        assert summed.producer is not None
+        (form,) = shared.forms(summed.producer)
+        costs.append(target.cost(summed.producer, form))
+    assert costs[:2] == costs[2:]
+    assert costs[0] != costs[1]
+
+
 def timing(nanoseconds: float, last: bool = False, **amounts: float) -> Timing:
     return Timing(
         "SUM", frozenset(), {}, last, False, {"call": 1.0, **dict.fromkeys(_REST, 0.0), **amounts}, nanoseconds

@@ -10,7 +10,7 @@ import pytest
 
 import onnxtfl
 from onnxtfl.errors import UnsupportedError
-from tests.harness.litert import Array
+from tests.harness.litert import Array, run_onnx, run_tflite
 from tests.unit.test_gated_layers import with_open_batch
 from tests.unit.test_microsoft_ops import RNG, compare, made, normal
 
@@ -73,6 +73,18 @@ def quantized(bits: int, block: int, zeros: bool, **attributes: Any) -> tuple[by
 @pytest.mark.parametrize(("bits", "block"), [(4, 0), (4, 16), (4, 32), (8, 0), (2, 0), (2, 16)])
 def test_experts_of_few_bits(bits: int, block: int, zeros: bool) -> None:
     compare(*quantized(bits, block, zeros))
+
+
+@pytest.mark.parametrize(("bits", "block", "products"), [(4, 32, 2), (4, 0, 2), (8, 32, 6)])
+def test_hybrid_kernels_read_experts_of_few_bits(bits: int, block: int, products: int) -> None:
+    """No weights are dequantized in each run, as without these kernels; 8 bits are two matrices and their offsets."""
+    model, x = quantized(bits, block, False)
+    done = onnxtfl.onnx_to_tflite(model, check=False, dynamic_quant="hybrid", min_runtime="litert-2.3")
+    assert done.report.ops_after["FULLY_CONNECTED"] == products
+    assert not {"CAST", "DEQUANTIZE"} & done.report.ops_after.keys()
+    (wanted,) = run_onnx(model, x).values()
+    ((_, found),) = run_tflite(done.data or b"", x)
+    assert np.abs(found - wanted).max() < 0.05 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("normalize", [0, 1])

@@ -72,7 +72,7 @@ class NibbleData(PackedRows):
         elif dtype.bits == 2:
             found = np.take(_of_two_bits(dtype.is_signed), found).view(np.uint8).reshape(len(found), -1)
         negative = self.scales.slab(0, start, stop) < 0
-        return _inverted(found, np.where(negative, ~offset, offset))
+        return _inverted(found, np.where(negative, ~offset, offset) if negative.any() else offset)
 
 
 class HalvesData(PackedRows):
@@ -118,12 +118,14 @@ def _of_two_bits(is_signed: bool) -> Array:
     return np.ascontiguousarray(pairs).view(np.uint16).reshape(256)
 
 
-def _inverted(rows: Array, masks: Array) -> Array:
-    """The bytes of each block of `rows` with the bits in its mask inverted.
+def _inverted(rows: Array, masks: Array | np.uint8) -> Array:
+    """The bytes of each block of `rows` with the bits in its mask, or in the one of all blocks, inverted.
 
     Blocks of a multiple of 8 bytes as words, in strided passes over all blocks: NumPy's inner loops over the bytes of
     one block take three times as long.
     """
+    if not isinstance(masks, np.ndarray):
+        return np.bitwise_xor(rows, masks) if masks else rows
     blocks = np.ascontiguousarray(rows).reshape(*masks.shape, -1)
     if blocks.shape[2] % 8:
         return np.asarray(blocks ^ masks[:, :, None]).reshape(rows.shape)

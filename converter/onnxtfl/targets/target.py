@@ -19,13 +19,14 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import is_between
 from onnxtfl.ir.permutations import is_unit_move
 from onnxtfl.ir.quantization import StoredNumbers
+from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.ir.verify import VerifyError, verify
 from onnxtfl.rewriting import target as engine
 from onnxtfl.rewriting.registry import Computed, Form
 from onnxtfl.rewriting.structure import FEW
 from onnxtfl.rewriting.target import Refusal
-from onnxtfl.targets.instance import BoundOp
+from onnxtfl.targets.instance import BoundOp, is_prepared
 from onnxtfl.targets.table import Costs
 from onnxtfl.targets.work import estimates
 
@@ -53,6 +54,7 @@ class Target(engine.Target):
     def __init__(self) -> None:
         self._refusals: dict[Hashable, Refusal | None] = {}
         self._versions: dict[Hashable, int] = {}
+        self._costs: dict[Hashable, tuple[float, ...] | None] = {}
         self._transposes: dict[Hashable, float] = {}
         self._known: dict[Node, tuple[tuple[object, ...], Form | None, Hashable]] = {}
         self._last: tuple[Form | None, Hashable] = None, None
@@ -123,8 +125,13 @@ class Target(engine.Target):
     def cost(self, node: Node, form: Form) -> tuple[float, ...] | None:
         """The run time of `form` of `node` in nanoseconds on each kind of machine; None if it was not measured."""
         costs = self.costs(form)
-        op = self.bound(form, results_of(node, form)) if costs else None
-        return None if op is None else estimates(costs, op)
+        if not costs:
+            return None
+        key = (*self.key_of(node, form), *map(_work_key, form.operands))
+        if key not in self._costs:
+            op = self.bound(form, results_of(node, form))
+            self._costs[key] = None if op is None else estimates(costs, op)
+        return self._costs[key]
 
     def saves(self, rule: str, before: Sequence[Node], after: Sequence[Node]) -> bool:
         had, have = self.time(before) if self.time(before[:1]) else (), self.time(after)
@@ -252,6 +259,16 @@ def _operand_key(operand: Operand | Computed, reads_values: bool) -> Hashable:
     if operand is None:
         return None
     return (operand.dtype, operand.shape) if isinstance(operand, TensorData) else _array_key(np.asarray(operand))
+
+
+def _work_key(operand: Operand | Computed) -> Hashable:
+    """What the work of an op depends on besides types: axes, and whether operands are prepared before the first run."""
+    if isinstance(operand, Value):
+        is_integer = isinstance(operand.type, TensorType) and operand.type.dtype.is_integer
+        axes = static_ints(operand) if is_integer else None
+        return is_prepared(operand) if axes is None else tuple(axes)
+    known = None if isinstance(operand, Computed) else _small_integers(operand)
+    return None if known is None else known.tobytes()
 
 
 def _type_key(type_: Type | None) -> Hashable:

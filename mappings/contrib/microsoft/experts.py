@@ -11,6 +11,7 @@ contrib_ops/cpu/moe, and its schemas.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.data import ArrayData, FilledData, TensorData
 from onnxtfl.ir.dims import is_static, known_size, product, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -31,10 +32,15 @@ from onnxtfl.rewriting.registry import lift_onnx
 
 
 class _Experts(NamedTuple):
-    """Float weights [experts, rows, columns] and bias [experts, rows] of one of the two layers."""
+    """Weights and bias [experts, rows] of one of the two layers; `shape`: (experts, rows, columns).
 
-    weights: Value
+    `matrix`: the float weights of all experts. Those of the first layer are below one another,
+    [experts * rows, columns]; those of the second layer side by side, [rows, experts * columns].
+    """
+
+    matrix: Value
     bias: Value | None
+    shape: tuple[int, int, int]
 
 
 @lift_onnx("MoE", since=(1,), domain=MICROSOFT)
@@ -44,16 +50,29 @@ def _mixture(b: Builder, node: Node) -> Value:
     With `normalize_routing_weights`, they are divided by their sum over the selected experts.
     """
     _refuse_unsupported(node, 6, 7)
-    first, second = (_Experts(node.operand(i), node.optional(i + 1)) for i in (2, 4))
-    if not is_static((*first.weights.shape, *second.weights.shape)):
-        raise UnsupportedError(
-            "experts of unknown size are not supported", type_=first.weights.type, code="E-SHAPE-001"
-        )
+    first, second = (_floats(b, node, i) for i in (2, 4))
     probabilities = b(ops.Softmax, _scores(b, node, first), axis=1)
     values, selected = _top_k(b, node, probabilities)
     if node.attr("normalize_routing_weights", 0) == 1:
         values = values / values.reduce("sum", [1])
     return _mixture_sum(b, node, first, second, _gates(b, values, selected, probabilities))
+
+
+def _floats(b: Builder, node: Node, index: int) -> _Experts:
+    """The layer of the float weights [experts, rows, columns] at `index`."""
+    weights = node.operand(index)
+    if not is_static(weights.shape):
+        raise UnsupportedError("experts of unknown size are not supported", type_=weights.type, code="E-SHAPE-001")
+    experts, rows, columns = (known_size(d) for d in weights.shape)
+    if index == _FIRST:
+        matrix = reshape(b, weights, [experts * rows, columns])
+    else:
+        matrix = reshape(b, transposed(b, weights, (1, 0, 2)), [rows, experts * columns])
+    return _Experts(matrix, node.optional(index + 1), (experts, rows, columns))
+
+
+_FIRST = 2
+"""The operand of the first layer's weights."""
 
 
 @lift_onnx("QMoE", since=(1,), domain=MICROSOFT)
@@ -108,7 +127,7 @@ _USE_CPU_PROVIDER = "export the model for ONNX Runtime's CPU provider"
 def _scores(b: Builder, node: Node, layer: _Experts) -> Value:
     """The router's scores, with the static number of experts of `layer`: [tokens, experts]."""
     scores = node.operand(1)
-    return reshape(b, scores, [scores.shape[0], layer.weights.shape[0]], scores)
+    return reshape(b, scores, [scores.shape[0], layer.shape[0]], scores)
 
 
 def _top_k(b: Builder, node: Node, scores: Value) -> tuple[Term, Term]:
@@ -135,23 +154,20 @@ def _gates(b: Builder, values: Term, selected: Term, scores: Value) -> Term:
 def _mixture_sum(b: Builder, node: Node, first: _Experts, second: _Experts, gates: Term) -> Value:
     """sum over the experts of gate * (second @ activation(first @ x + bias) + bias), in the shape of x."""
     x = node.operand(0)
-    experts, rows, hidden = (known_size(d) for d in first.weights.shape)
-    inner = second.weights.size(2)
-    if second.weights.shape[1] != hidden or rows not in (inner, 2 * inner):
-        raise UnsupportedError(
-            f"expert weights {first.weights.type} and {second.weights.type}: [experts, rows, columns] expected"
-        )
+    (experts, rows, hidden), inner = first.shape, second.shape[2]
+    if second.shape[1] != hidden or rows not in (inner, 2 * inner):
+        shapes = " and ".join(str(list(layer.shape)) for layer in (first, second))
+        raise UnsupportedError(f"expert weights {shapes}: [experts, rows, columns] expected")
     tokens = gates.value.shape[0]
     flat = reshape(b, x, [tokens, hidden], gates.value)
-    products = contracted(b, flat, reshape(b, first.weights, [experts * rows, hidden]), 1, 1)
+    products = contracted(b, flat, first.matrix, 1, 1)
     hidden_rows = Term(b, reshape(b, products, [tokens, experts, rows], gates.value))
     hidden_rows = hidden_rows if first.bias is None else hidden_rows.apply(ops.Add, first.bias)
     activated = _activated(b, node, hidden_rows)
     gate_column = Term(b, unsqueezed(b, gates.value, [2]))
     weighted = gate_column.differs(0).choose(activated * gate_column, 0.0)
     columns = reshape(b, weighted.value, [tokens, experts * inner], gates.value)
-    second_matrix = reshape(b, transposed(b, second.weights, (1, 0, 2)), [hidden, experts * inner])
-    result = Term(b, contracted(b, columns, second_matrix, 1, 1))
+    result = Term(b, contracted(b, columns, second.matrix, 1, 1))
     if second.bias is not None:
         result = result + Term(b, contracted(b, gates.value, second.bias, 1, 0))
     return reshape(b, result.value, x.shape, x)
@@ -190,7 +206,11 @@ _DTYPE_OF_BITS = {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}
 
 
 def _unpacked(b: Builder, node: Node, index: int, name: str) -> _Experts:
-    """The dequantized weights [experts, rows, columns]; each scale is for a row, or for a block of a row."""
+    """The layer of the packed weights at `index`; each scale is for a row, or for a block of a row.
+
+    The matrix is made of the integers as they are stored, whose bytes are reordered for the second layer, so that
+    targets may read it with its scales.
+    """
     bits = int(node.attr(f"{name}_expert_weight_bits", 0) or node.attr("expert_weight_bits", 4))
     packed, scales = node.operand(index), node.operand(index + 1)
     if packed.data is None or scales.data is None or bits not in _DTYPE_OF_BITS:
@@ -204,25 +224,37 @@ def _unpacked(b: Builder, node: Node, index: int, name: str) -> _Experts:
         raise InvalidModelError(
             f"the scales {scales.type} do not match {columns} columns in blocks of {block}", code="E-FILE-009"
         )
-    weights = FieldData(packed.data, dtype, (experts * rows, columns))
-    zero = _zero_points(node.optional({2: 11, 5: 12}[index]), dtype, (experts, rows, size))
-    scale = reshape(b, scales, [experts * rows, size])
-    if size == 1:
-        flat, point = reshape(b, scale, [experts * rows]), reshape(b, zero, [experts * rows])
-        dequantized = b(ops.DequantizeLinear, constant(weights), flat, point, axis=0)
-    else:
-        dequantized = b(ops.DequantizeLinear, constant(weights), scale, zero, axis=1, block_size=block)
-    return _Experts(reshape(b, dequantized, [experts, rows, columns]), node.optional(index + 2))
+    zeros = _zero_points(node.optional({2: 11, 5: 12}[index]), dtype, (experts, rows, size))
+    parts = (packed.data, scales.data.reshape((experts, rows, size)), zeros)
+    layer = partial(_Experts, bias=node.optional(index + 2), shape=(experts, rows, columns))
+    if index == _FIRST:
+        return layer(_dequantized(b, parts, dtype, (experts * rows, columns), block))
+    if columns % block == 0:
+        ordered = tuple(part.transpose((1, 0, 2)) for part in parts)
+        return layer(_dequantized(b, ordered, dtype, (rows, experts * columns), block))
+    whole = _dequantized(b, parts, dtype, (experts * rows, columns), block)
+    turned = transposed(b, reshape(b, whole, [experts, rows, columns]), (1, 0, 2))
+    return layer(reshape(b, turned, [rows, experts * columns]))
 
 
-def _zero_points(packed_zeros: Value | None, dtype: DType, shape: tuple[int, int, int]) -> Value:
-    """The zero points [experts * rows, blocks] as a constant; without `packed_zeros`, the middle of the range.
+def _dequantized(b: Builder, parts: tuple[TensorData, ...], dtype: DType, shape: tuple[int, int], block: int) -> Value:
+    """The matrix of `shape` of packed integers, scales and zero points, which have its elements in the same order."""
+    packed, scales, zeros = parts
+    rows, columns = shape
+    blocks = (rows, -(-columns // block))
+    weights = FieldData(packed.reshape((rows, columns * dtype.bits // 8)), dtype, shape)
+    operands = (weights, scales.reshape(blocks), zeros.reshape(blocks))
+    return b(ops.DequantizeLinear, *map(constant, operands), axis=1, block_size=block)
+
+
+def _zero_points(packed_zeros: Value | None, dtype: DType, shape: tuple[int, int, int]) -> TensorData:
+    """The zero points; without `packed_zeros`, the middle of the range.
 
     `shape`: (experts, rows, blocks). Either each row, or each expert, starts at a byte of `packed_zeros`.
     """
     experts, rows, count = shape
     if packed_zeros is None:
-        return constant(ArrayData(np.full((experts * rows, count), 1 << (dtype.bits - 1)).astype(dtype.numpy), dtype))
+        return FilledData(1 << (dtype.bits - 1), dtype, shape)
     if packed_zeros.data is None:
         raise UnsupportedError("zero points of expert weights have to be constants")
     fields_per_byte = 8 // dtype.bits
@@ -231,7 +263,7 @@ def _zero_points(packed_zeros: Value | None, dtype: DType, shape: tuple[int, int
     fields = FieldData(
         packed_zeros.data, dtype, (field_rows, -(-field_columns // fields_per_byte) * fields_per_byte)
     ).numpy()[:, :field_columns]
-    return constant(ArrayData(np.ascontiguousarray(fields).reshape(experts * rows, count), dtype))
+    return ArrayData(np.ascontiguousarray(fields).reshape(shape), dtype)
 
 
 # --- routers ----------------------------------------------------------------------------------------------------------

@@ -59,6 +59,9 @@ def refine(graph: Graph) -> bool:
 def _plan(graph: Graph, head: Node) -> tuple[Refinement, list[Node], list[Node]] | None:
     if head.op is not ops.Reshape or head.operand(0).is_constant:
         return None
+    inner = [user.op for user in head.result.users() if user.op is not ops.Reshape]
+    if not inner or not all(op is ops.Reduce or issubclass(op, Elementwise) for op in inner):
+        return None  # before the factors, which take time
     before, after = head.operand(0).tensor_type.shape, head.result.tensor_type.shape
     refinement = common_refinement(before, after) if before is not None and after is not None else None
     if refinement is None or before is None or len(refinement.fine) <= len(refinement.merged):

@@ -34,6 +34,7 @@ from onnxtfl.ir.block_weights import (
     points,
 )
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.constant_facts import known_fact
 from onnxtfl.ir.data import Array, TensorData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
@@ -177,7 +178,12 @@ class Scales:
 
 
 def scales_of(weights: Weights) -> Scales:
-    """Read all scales and zero points."""
+    """What all scales and zero points are; each signature of a decoder has the same ones."""
+    read = [None if data is None else (data.key, data.shape) for data in (weights.scales, weights.zeros)]
+    return known_fact(("scales", weights.stored.dtype, *read), functools.partial(_read_scales, weights))
+
+
+def _read_scales(weights: Weights) -> Scales:
     rows, columns = weights.scales.shape
     step, ends, has_offsets = max(1, _STRIP // max(columns, 1)), [], False
     for start in range(0, rows, step):

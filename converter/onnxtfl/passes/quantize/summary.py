@@ -103,8 +103,8 @@ def _is_dequantized(value: Value) -> bool:
 
 def _is_quantized_next(value: Value) -> bool:
     """Whether only ONNX's QuantizeLinear reads `value`."""
-    graph = value.producer.graph if value.producer is not None else None
-    if graph is None or not value.uses or graph.is_output(value):
+    node = value.producer
+    if node is None or node.op.dialect != "onnx" or node.graph is None or not value.uses or node.graph.is_output(value):
         return False
     return all(_is_fused_clamp(u) or _quantizes(u) for u in value.users())
 
