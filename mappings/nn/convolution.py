@@ -360,7 +360,7 @@ def _is_along_depth(node: Node) -> bool:
 
 
 @decompose(ops.Conv, "xnnpack", when=_is_along_depth, benefit=1)
-@decompose(ops.Conv, "tfl", when=_is_along_depth, benefit=4)
+@decompose(ops.Conv, "tfl", when=_is_along_depth, benefit=7)
 def _conv_along_depth(b: Builder, node: Node) -> Value:
     """Compute a 3-D convolution with the kernel [k, 1, 1] as a 2-D one of images [d, h w] with the kernel [k, 1]."""
     attributes, (window, _) = attributes_of(node), sized_window(node)
@@ -408,7 +408,7 @@ def _stacked_taps(b: Builder, x: Value, axis: int, feature: int, window: Window)
 
 
 @decompose(ops.Conv, "xnnpack", when=_is_over_planes)
-@decompose(ops.Conv, "tfl", when=_is_over_planes, benefit=2)
+@decompose(ops.Conv, "tfl", when=_is_over_planes, benefit=6)
 def _conv_by_planes(b: Builder, node: Node) -> Value:
     """Compute a 3-D convolution without CONV_3D: a 2-D one whose features are those of all taps of the first axis.
 

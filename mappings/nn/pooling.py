@@ -427,13 +427,13 @@ def _volume_by_count(x: Value, dims: Sequence[int], window: Window) -> Value:
 
 
 def _is_over_many_axes(node: Node) -> bool:
-    """Whether a pool over three or more axes, without padding and dilations, is one over its axes in turn."""
-    return (
-        _is_plain(node) and _window(node).rank >= 3 and not (_window(node).is_dilated or node.operand(0).is_quantized)
-    )
+    """Whether a pool over three or more axes, without dilations and means of padding, is one over its axes in turn."""
+    if _has_indices(node) or _window(node).rank < 3 or _window(node).is_dilated or node.operand(0).is_quantized:
+        return False
+    return node.op is ops.MaxPool or not _is_padded(node)
 
 
-@decompose(ops.MaxPool, "tfl", when=_is_over_many_axes, benefit=1)
+@decompose(ops.MaxPool, "tfl", when=_is_over_many_axes, benefit=3)
 @decompose(ops.AveragePool, "tfl", when=_is_over_many_axes, benefit=1)
 def _pool_axis_by_axis(b: Builder, node: Node) -> Value:
     """Pool over the last two axes first, then over each other axis."""
