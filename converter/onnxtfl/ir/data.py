@@ -437,22 +437,24 @@ class ColumnsData(TensorData):
 
 
 class PaddedData(TensorData):
-    """`base` with `count` zeros more at the end of an axis."""
+    """`base` with zeros before and after its elements along an axis."""
 
-    def __init__(self, base: TensorData, axis: int, count: int) -> None:
-        self.base, self.axis, self.count, self.dtype = base, axis, count, base.dtype
-        self.shape = tuple(n + count if i == axis else n for i, n in enumerate(base.shape))
+    def __init__(self, base: TensorData, axis: int, after: int, before: int = 0) -> None:
+        self.base, self.axis, self.before, self.after, self.dtype = base, axis, before, after, base.dtype
+        self.shape = tuple(before + n + after if i == axis else n for i, n in enumerate(base.shape))
 
     @property
     def key(self) -> Hashable:
-        return ("pad", self.base.key, self.base.shape, self.axis, self.count)
+        return ("pad", self.base.key, self.base.shape, self.axis, self.before, self.after)
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
-        most = self.base.shape[axis]
-        part = self.base.slab(axis, min(start, most), min(stop, most))
-        more = max(stop - most, 0) - max(start - most, 0) if axis == self.axis else self.count
-        after = [(0, more if i == self.axis else 0) for i in range(len(self.shape))]
-        return np.pad(part, after)
+        zeros = (self.before, self.after)
+        if axis == self.axis:
+            first, last = (min(max(i - self.before, 0), self.base.shape[axis]) for i in (start, stop))
+            zeros = (max(min(stop, self.before) - start, 0), max(stop - max(start, self.shape[axis] - self.after), 0))
+            start, stop = first, last
+        part = self.base.slab(axis, start, stop)
+        return np.pad(part, [zeros if i == self.axis else (0, 0) for i in range(len(self.shape))])
 
 
 class CastData(TensorData):
