@@ -436,12 +436,13 @@ def _is_over_many_axes(node: Node) -> bool:
 @decompose(ops.MaxPool, "tfl", when=_is_over_many_axes, benefit=3)
 @decompose(ops.AveragePool, "tfl", when=_is_over_many_axes, benefit=1)
 def _pool_axis_by_axis(b: Builder, node: Node) -> Value:
-    """Pool over the last two axes first, then over each other axis."""
+    """Pool over the last two axes first, then over each other axis, where the window has more than one element."""
     x, window, dims = node.operand(0), _window(node), node.attr("dims")
     *others, one, two = range(window.rank)
     for places in ((one, two), *((i,) for i in others)):
-        changed = ops.pool_attributes(window.along(places), [dims[i] for i in places])
-        x = b(node.op, x, **{**node.attributes, **changed})
+        part = window.along(places)
+        if part.is_padded or max(part.shape + part.strides) > 1:
+            x = b(node.op, x, **{**node.attributes, **ops.pool_attributes(part, [dims[i] for i in places])})
     return x
 
 
