@@ -247,3 +247,16 @@ def test_a_reshaped_weight_is_still_a_constant() -> None:
       %y = Add(%x, %t) : tensor<3x1x2xfloat32>
     }"""
     assert op_counts(transformed(text, CANONICAL.apply)) == {"Convert": 1, "Add": 1}
+
+
+@pytest.mark.parametrize(("most", "left"), [(255, 0), (256, 2)])
+def test_whole_numbers_need_no_conversion_to_an_integer_type_and_back(most: int, left: int) -> None:
+    text = f"""graph main(%x: tensor<2x3xfloat32>) -> (%y) {{
+      %l = constant tensor<float32> [0.0]
+      %h = constant tensor<float32> [{most}.0]
+      %c = Clamp(%x, %l, %h)
+      %r = Round(%c)
+      %i = Convert(%r) {{dtype = !uint8}}
+      %y = Convert(%i) {{dtype = !float32}}
+    }}"""
+    assert op_counts(transformed(text, simplify))["Convert"] == left

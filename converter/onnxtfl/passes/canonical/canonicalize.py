@@ -25,13 +25,13 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import convert_quantization
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import Shape, is_static
-from onnxtfl.ir.facts import fits_int32, never_negative
+from onnxtfl.ir.facts import facts_of, fits_int32, never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import SMALL, made_by, repeated, single_use, splat_value, uniform_scalar
 from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.ops.contraction import DotRoles
-from onnxtfl.ir.quantization import Quantization, dequantize
+from onnxtfl.ir.quantization import Quantization, dequantize, limits
 from onnxtfl.ir.reshape import dim_vector, has_constant_target, reshape, reshaped_constant
 from onnxtfl.ir.shapes import known_dims, static_ints
 from onnxtfl.ir.types import DType, TensorType, compatible
@@ -136,14 +136,25 @@ def requantize(b: Builder, node: Node) -> Value | None:
 
 @MOVES.on(ops.Convert, quantized=True)
 def convert(b: Builder, node: Node) -> Value | None:
-    """Remove a conversion to the operand's own type, and one back to it after a lossless one."""
+    """Remove a conversion to the operand's own type, and one back to it after a lossless one.
+
+    Integers are not rounded; the integer that a NaN would become is not defined.
+    """
     operand, wanted = node.operand(0), node.result.tensor_type
     if operand.dtype is wanted.dtype and operand.tensor_type.quantization == wanted.quantization:
         return operand
     inner = made_by(operand, ops.Convert)
-    if inner is not None and inner.operand(0).dtype is wanted.dtype and _keeps_values(inner):
+    if inner is not None and inner.operand(0).dtype is wanted.dtype and (_keeps_values(inner) or _fits(inner)):
         return inner.operand(0) if wanted.quantization is None else None
     return None
+
+
+def _fits(node: Node) -> bool:
+    """Whether a conversion is one of whole numbers to an integer type that represents them."""
+    if not node.result.dtype.is_integer or node.result.is_quantized or node.operand(0).is_quantized:
+        return False
+    known, (least, most) = facts_of(node.operand(0)), limits(node.result.dtype)
+    return known.integral and least <= known.low and known.high <= most
 
 
 CANONICAL = Patterns.of(MOVES)
