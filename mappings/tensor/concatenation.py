@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from onnxtfl.build.rows import Spelled, row
 from onnxtfl.build.sizes import merge_whole
@@ -67,16 +68,24 @@ def _concatenate_halves(b: Builder, node: Node) -> Value | None:
 @decompose(ops.Concatenate, "xnnpack", when=lambda node: len(node.operands) > _AT_ONCE)
 def _concatenate_groups(b: Builder, node: Node) -> Value:
     """Concatenate groups of operands first, since XNNPACK takes few at a time: one group of the smallest neighbors, if
-    that is enough, else as many as there are operands in each.
+    that is enough, else as many as there are operands in each, of many operands in groups of groups.
     """
-    parts, extra = node.operands, len(node.operands) - _AT_ONCE
+    return _in_groups(b, node, node.operands)
+
+
+def _in_groups(b: Builder, node: Node, parts: Sequence[Value | None]) -> Value:
+    """The concatenation of some operands of `node`."""
+    extra = len(parts) - _AT_ONCE
+    if extra <= 0:
+        return b(ops.Concatenate, *parts, **node.attributes)
     if extra < _AT_ONCE:
         first = min(range(_AT_ONCE), key=lambda i: sum(map(_elements, parts[i : i + extra + 1])))
         joined = b(ops.Concatenate, *parts[first : first + extra + 1], **node.attributes)
         return b(ops.Concatenate, *parts[:first], joined, *parts[first + extra + 1 :], **node.attributes)
-    count = math.isqrt(len(parts) - 1) + 1
+    count = max(math.isqrt(len(parts) - 1) + 1, -(-len(parts) // _AT_ONCE))
     groups = [parts[i : i + count] for i in range(0, len(parts), count)]
-    return b(ops.Concatenate, *(b(ops.Concatenate, *group, **node.attributes) for group in groups), **node.attributes)
+    joined_groups = [_in_groups(b, node, group) if len(group) > 1 else group[0] for group in groups]
+    return b(ops.Concatenate, *joined_groups, **node.attributes)
 
 
 def _elements(value: Value | None) -> int:
