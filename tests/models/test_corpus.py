@@ -8,6 +8,7 @@ import onnx
 import pytest
 
 import onnxtfl
+from onnxtfl.passes.canonical.row_pairs import SMALL_GROWTH
 from tests.harness.workers import Worker
 from tests.models import corpus
 from tests.models.corpus import FLOAT_MODELS, PURE_CNNS, REAL_MODELS, RECURRENT, Job, Report
@@ -38,7 +39,8 @@ def test_round_trip(worker: Worker, name: str) -> None:
     assert not report.error, f"{report.error}\n{report.detail}"
     assert not report.back_error, f"{report.back_error}\n{report.detail}"
     assert report.nodes_ratio <= 1.1
-    assert report.size_ratio <= 1.02 or job.path.stat().st_size < _LARGE
+    size = job.path.stat().st_size
+    assert report.size_ratio <= 1.02 + 4 * SMALL_GROWTH / size or size < _LARGE
 
 
 @pytest.mark.parametrize("name", RECURRENT)

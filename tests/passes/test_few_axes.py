@@ -30,11 +30,13 @@ def joined(shape: str, inner: str, axis: int, outer: str) -> tuple[int, ...]:
 @pytest.mark.parametrize(
     ("shape", "inner", "axis", "outer", "left"),
     [
-        ("1x4x3x2", "1, 4, 1, 3, 2", 2, "1, 8, 3, 2", (4, 2, 3, 2)),
         ("1x4x3x2", "4, 1, 3, 2", 1, "1, 8, 3, 2", (4, 2, 3, 2)),
-        ("5x4x3x2", "5, 4, 1, 3, 2", 2, "5, 8, 3, 2", (5, 4, 2, 3, 2)),
+        ("1x4x3x2", "1, 4, 1, 3, 2", 2, "1, 8, 3, 2", (1, 4, 6, 2)),
+        ("5x4x3x2", "5, 4, 1, 3, 2", 2, "5, 8, 3, 2", (5, 4, 6, 2)),
+        ("1x4x3x2", "1, 4, 3, 1, 2", 1, "1, 8, 3, 2", (8, 3, 1, 2)),
+        ("5x4x3x2", "5, 4, 3, 2, 1", 4, "5, 4, 3, 4", (5, 4, 3, 2, 2)),
     ],
-    ids=["one sample", "four axes", "several samples"],
+    ids=["four axes", "one sample", "several samples", "another axis", "no next axis"],
 )
 def test_unit_axes_are_left_out(shape: str, inner: str, axis: int, outer: str, left: tuple[int, ...]) -> None:
     assert joined(shape, inner, axis, outer) == left

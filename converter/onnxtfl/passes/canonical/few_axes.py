@@ -5,6 +5,8 @@
     %a = Reshape(%x) [1, 8, 1, 9, 3]                      %a = Reshape(%x) [8, 1, 9, 3]
     %b = Reshape(%z) [1, 8, 1, 9, 3]                      %b = Reshape(%z) [8, 1, 9, 3]
     %y = Reshape(Concatenate(%a, %b)) [1, 16, 9, 3]  ->   %y = Reshape(Concatenate(%a, %b)) [1, 16, 9, 3]
+
+An axis along which tensors of one element each are joined is left out likewise: they are joined along the next one.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ def _left_out(graph: Graph, node: Node) -> set[int]:
     if node.result.users()[0].op is not ops.Reshape or any(made_by(v, ops.Reshape) is None for v in values[:-1]):
         return set()
     axis = node.attr("axis") % rank
-    units = [i for i in range(rank) if i != axis and node.result.shape[i] == 1]
+    has_next = axis + 1 < rank and all(v.shape[axis] == 1 for v in values[:-1])
+    units = [*([axis] if has_next else []), *(i for i in range(rank) if i != axis and node.result.shape[i] == 1)]
     return set(units[: rank - MOST_AXES]) if len(units) >= rank - MOST_AXES else set()
 
 

@@ -233,22 +233,31 @@ def first_positions(b: Builder, node: Node) -> Value | None:
 
 
 def _in_turn(node: Node) -> tuple[Value, Value, int] | None:
-    """Values whose positions along an axis are in turn in the result, and the axis; one sample may have no axis."""
+    """Values whose positions along an axis are in turn in the result, and the axis.
+
+    They are joined along the axis after it, or along one between both, of size 1; one sample may have no axis then.
+    """
     joined = made_by(node.operand(0), ops.Concatenate)
     if joined is None or len(joined.operands) != 2:
         return None
-    rows = [made_by(v, ops.Reshape) for v in joined.operands]
-    even, odd = (None if row is None else row.operand(0) for row in rows)
-    if even is None or odd is None or even.tensor_type.shape is None or even.shape != odd.shape:
+    first, second = (_without_unit_axis(v, joined.attr("axis")) for v in joined.operands)
+    if first is None or second is None or first.shape != second.shape or not first.tensor_type.is_static:
         return None
-    has_batch = joined.result.rank > even.rank
-    axis = joined.attr("axis") - has_batch
-    if not 0 <= axis < even.rank or not (has_batch or even.shape[0] == 1):
+    lacks_batch = first is not joined.operand(0) and first.rank == joined.result.rank
+    axis = joined.attr("axis") - 1 + lacks_batch
+    if axis < 0:
         return None
-    stacked = (*even.shape[0 if has_batch else 1 : axis + 1], 1, *even.shape[axis + 1 :])
-    whole = (*even.shape[:axis], 2 * even.shape[axis], *even.shape[axis + 1 :])
-    is_so = joined.operand(0).shape == joined.operand(1).shape == stacked and node.result.shape == whole
-    return (even, odd, axis) if is_so else None
+    whole = (*first.shape[:axis], 2 * first.shape[axis], *first.shape[axis + 1 :])
+    return (first, second, axis) if node.result.shape == whole else None
+
+
+def _without_unit_axis(value: Value | None, axis: int) -> Value | None:
+    """`value` without this axis, or the one sample of which it is a reshape with the axis in place of the first."""
+    made = made_by(value, ops.Reshape)
+    if value is None or made is None or value.tensor_type.shape is None or made.operand(0).tensor_type.shape is None:
+        return value
+    shape, before = (*value.shape[:axis], *value.shape[axis + 1 :]), made.operand(0).shape
+    return made.operand(0) if value.shape[axis] == 1 and before in (shape, (1, *shape)) else value
 
 
 def _products(even: Value, odd: Value) -> list[Product] | None:
